@@ -40,6 +40,8 @@ pub struct HostInterface {
     pub dma_unit_bytes: u32,
     /// Host link rate in bytes per second, each direction; 0: transfers take no time.
     pub link_bytes_per_second: u64,
+    /// Rate of what the host writes, where something between link and memory is slower; 0: that of the link.
+    pub write_bytes_per_second: u64,
     /// Occupancy of the link per DMA unit, beside its bytes.
     pub dma_overhead_ns: Nanos,
     /// Time from arrival in a submission queue until the firmware can see the command.
@@ -133,6 +135,10 @@ pub struct DataBuffer {
     pub write: WritePolicy,
     /// Whether data stay in the buffer after their operation, to serve later hits.
     pub retain: bool,
+    /// First in, first out, as Jasmine's SATA write buffer: each write is programmed by itself, behind the one before it to its page, and what
+    /// its page lacks is read from the media; only those sectors cross the channel. Else writes join what waits of their page. Needs
+    /// `dirty_high` 0 and `retain` off.
+    pub fifo: bool,
     /// Write-back: start dispatching when more than this share of the entries is dirty (1.0: only when an entry is needed).
     pub dirty_high: f64,
 }
@@ -160,6 +166,9 @@ pub enum DieOrder {
     Fifo,
     /// Host reads go ahead of everything that has not started.
     ReadFirst,
+    /// First come, first served, whatever the die: an operation whose die is at work waits, and so does everything behind it (the
+    /// waiting room of Jasmine's flash controller).
+    InOrder,
 }
 
 /// The scheduler between translation and media.

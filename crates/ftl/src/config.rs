@@ -70,6 +70,9 @@ pub enum Placement {
     WayFirst,
     /// A random die (Random).
     Random,
+    /// The die of the address: the logical page's number modulo the dies, channels first (GreedyFTL of Jasmine). The next one takes
+    /// what that die has no space for.
+    Address,
 }
 
 /// How data of different temperature are kept apart.

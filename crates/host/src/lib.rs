@@ -8,10 +8,12 @@
 //! [`HostFtl`] makes a block drive of an open-channel one: the translation engine of the drives (`ftl`), run by the host.
 //! [`Shared`] puts several of them on ranges of one drive's parallel units, beside applications' raw ranges, while it is in use.
 //! [`ZoneChunks`] makes an open-channel drive of a zoned one, so that `HostFtl` above it is a log on zones, and [`BlockChunks`] of a plain
-//! block drive: a file, or a block device. [`ClusterBuffer`] gathers small writes to large ones in front of any block drive, and
-//! [`CacheManager`] is a flash cache in front of a slower backing store.
+//! block drive: a file, or a block device. [`ClusterBuffer`] gathers small writes to large ones in front of any block drive,
+//! [`CacheManager`] is a flash cache in front of a slower backing store, and [`BlockLayer`] is the request queue of a host above any of
+//! these.
 
 mod block_chunks;
+mod block_layer;
 mod cache;
 mod cluster_buffer;
 mod cpu;
@@ -27,6 +29,7 @@ mod view;
 mod zones;
 
 pub use block_chunks::{BlockChunks, BlockChunksConfig, BlockChunksError};
+pub use block_layer::{BlockLayer, BlockLayerConfig, BlockLayerCounters, Elevator};
 pub use cache::{
     CacheConfig, CacheCounters, CacheError, CacheManager, CacheMode, RecordWrites, StoreIdentity,
 };

@@ -9,8 +9,9 @@
 //! [`AnyLayer`].
 
 use crate::{
-    BlockChunks, BlockChunksConfig, CacheConfig, CacheManager, ClusterBuffer, ClusterBufferConfig, CpuCosts,
-    HostFtl, HostFtlConfig, Layer, Machine, Shared, Stack, ZoneChunks, ZoneChunksConfig,
+    BlockChunks, BlockChunksConfig, BlockLayer, BlockLayerConfig, CacheConfig, CacheManager, ClusterBuffer,
+    ClusterBufferConfig, CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, Shared, Stack, ZoneChunks,
+    ZoneChunksConfig,
 };
 use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Nanos, Notice, SimTime};
 
@@ -27,6 +28,8 @@ pub enum LayerConfig {
     ClusterBuffer(ClusterBufferConfig),
     /// A flash cache in front of a backing store: two drives behind one port ([`Pair`](crate::Pair)).
     Cache(CacheConfig),
+    /// The request queue of a host.
+    BlockLayer(BlockLayerConfig),
 }
 
 impl LayerConfig {
@@ -55,7 +58,15 @@ impl LayerConfig {
                 let layer = CacheManager::new(config, flash, backing, images);
                 layer.map(AnyLayer::Cache).map_err(|error| error.to_string())
             }
+            LayerConfig::BlockLayer(config) => {
+                BlockLayer::new(config, drive.interface(config.namespace), images).map(AnyLayer::BlockLayer)
+            }
         }
+    }
+
+    /// Whether a sector has the same address above and below it, and is on the drive once its write is acknowledged.
+    pub fn keeps_addresses(&self) -> bool {
+        matches!(self, LayerConfig::BlockLayer(_))
     }
 
     /// The same where the host's processor is real: what its work costs is not modelled.
@@ -71,6 +82,9 @@ impl LayerConfig {
                 LayerConfig::ClusterBuffer(ClusterBufferConfig { cpu, ..config.clone() })
             }
             LayerConfig::BlockChunks(_) | LayerConfig::Cache(_) => self.clone(),
+            LayerConfig::BlockLayer(config) => {
+                LayerConfig::BlockLayer(BlockLayerConfig { cpu, ..config.clone() })
+            }
         }
     }
 }
@@ -89,6 +103,8 @@ pub enum AnyLayer {
     ClusterBuffer(ClusterBuffer),
     /// A flash cache in front of a backing store.
     Cache(CacheManager),
+    /// The request queue of a host.
+    BlockLayer(BlockLayer),
 }
 
 /// Calls the layer of each kind.
@@ -100,6 +116,7 @@ macro_rules! each {
             AnyLayer::BlockChunks($layer) => $call,
             AnyLayer::ClusterBuffer($layer) => $call,
             AnyLayer::Cache($layer) => $call,
+            AnyLayer::BlockLayer($layer) => $call,
         }
     };
 }
@@ -113,6 +130,7 @@ impl AnyLayer {
             AnyLayer::BlockChunks(_) => "block-chunks",
             AnyLayer::ClusterBuffer(_) => "cluster-buffer",
             AnyLayer::Cache(_) => "cache",
+            AnyLayer::BlockLayer(_) => "block-layer",
         }
     }
 
@@ -156,11 +174,20 @@ impl AnyLayer {
         }
     }
 
+    /// The block layer, if it is one.
+    pub fn block_layer(&self) -> Option<&BlockLayer> {
+        match self {
+            AnyLayer::BlockLayer(layer) => Some(layer),
+            _ => None,
+        }
+    }
+
     /// Time of the host's processor spent so far.
     pub fn cpu_busy(&self) -> Nanos {
         match self {
             AnyLayer::HostFtl(layer) => layer.cpu_busy(),
             AnyLayer::ZoneChunks(layer) => layer.cpu_busy(),
+            AnyLayer::BlockLayer(layer) => layer.cpu_busy(),
             AnyLayer::ClusterBuffer(layer) => layer.cpu_busy(),
             // Their costs are not modelled.
             AnyLayer::BlockChunks(_) | AnyLayer::Cache(_) => Nanos::ZERO,

@@ -16,7 +16,7 @@ use crate::steadiness;
 use crate::trace::{Format, ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use crate::workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use pellucid_device::{Device, DeviceConfig, Disk, DiskConfig, DiskStore};
-use pellucid_host::{Pair, Tower};
+use pellucid_host::{LayerConfig, Pair, Tower};
 use pellucid_media::StoreKind;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -167,6 +167,9 @@ pub fn execute(
     let in_use = matches!(&spec.drive.media.store, StoreKind::File(path) if path.exists());
     let mut device = Device::new(&config(spec)).map_err(RunError::Device)?;
     if !spec.host.is_empty() {
+        if spec.host.iter().all(LayerConfig::keeps_addresses) {
+            return execute_below(spec, device, in_use, jobs, log, clock, onlooker);
+        }
         let mut stack = stack(spec, device)?;
         check_jobs(&stack, spec, jobs)?;
         let mut oracle = oracle(spec, &stack, in_use);
@@ -187,6 +190,25 @@ pub fn execute(
     drive::precondition(&mut device, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
     let report = measure(&mut device, spec, jobs, oracle, log, clock, onlooker)?;
     Ok((device, report))
+}
+
+/// As [`execute`], for layers under which the drive can be preconditioned by itself.
+fn execute_below(
+    spec: &Spec,
+    mut device: Device,
+    in_use: bool,
+    jobs: &[Job],
+    log: Option<OutputFile>,
+    clock: &dyn Fn() -> f64,
+    mut onlooker: impl Onlooker,
+) -> Result<(Device, Report), ExperimentError> {
+    check_jobs(&device, spec, jobs)?;
+    let mut oracle = oracle(spec, &device, in_use);
+    precondition_by_trace(&mut device, spec, oracle.as_mut(), &mut onlooker)?;
+    drive::precondition(&mut device, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
+    let mut stack = stack(spec, device)?;
+    let report = measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)?;
+    Ok((stack.into_bottom(), report))
 }
 
 /// Carries out a description on its disk alone.

@@ -25,6 +25,7 @@ mod interconnect;
 mod operation;
 mod planes;
 mod poll;
+mod room;
 mod solver;
 mod suspension;
 
@@ -158,6 +159,8 @@ pub(crate) struct Scheduler {
     channels: Vec<Channel>,
     steps: Steps,
     read_first: bool,
+    /// Operations that wait for their dies in the order of all of them, where they keep it (`room.rs`).
+    room: Option<List>,
     suspension: Option<Suspension>,
     drain: Nanos,
     drain_spread: f64,
@@ -168,6 +171,7 @@ pub(crate) struct Scheduler {
     interconnect: Option<Interconnect>,
     solvers: Option<solver::Solvers>,
     unit_bytes: u64,
+    unit_sectors: u32,
     command: Nanos,
     status: Nanos,
     unit_transfer: Nanos,
@@ -257,6 +261,7 @@ impl Scheduler {
             dies_per_channel,
             steps: Steps::default(),
             read_first: config.order == DieOrder::ReadFirst,
+            room: (config.order == DieOrder::InOrder).then(List::default),
             suspension: Suspension::new(config, timing),
             drain: config.drain_ns,
             drain_spread: config.drain_spread,
@@ -269,6 +274,7 @@ impl Scheduler {
                 solver::Solvers::new(solver.channels, solver.chunk_bytes, solver.chunk_ns, layout.channels)
             }),
             unit_bytes: u64::from(layout.unit_bytes),
+            unit_sectors: layout.sectors_per_unit,
             command: timing.command_ns,
             status: timing.status_ns,
             unit_transfer: transfer(u64::from(layout.unit_bytes + layout.spare_bytes_per_unit)),
@@ -306,6 +312,10 @@ impl Scheduler {
     pub fn enqueue(&mut self, now: SimTime, op: u32, ahead: bool, events: &mut Events) {
         let die = self.assign(op);
         self.ops[op].mark = now;
+        if let Some(room) = &mut self.room {
+            room.push_back(&mut self.ops, op);
+            return self.leave_room(now, events);
+        }
         let d = &mut self.dies[die as usize];
         if ahead && self.read_first {
             d.reads.push_back(&mut self.ops, op);
@@ -334,6 +344,7 @@ impl Scheduler {
             self.kick_planes(now, self.dies[die as usize].first, events);
         } else if self.dies[die as usize].phase == Phase::Idle {
             self.begin_next(now, die, events);
+            self.leave_room(now, events);
         }
     }
 
@@ -546,6 +557,9 @@ impl Scheduler {
             c.seen = poll::Ways::default();
         }
         self.active = (0, 0);
+        if let Some(room) = &mut self.room {
+            *room = List::default();
+        }
         if let Some(interconnect) = &mut self.interconnect {
             interconnect.reset();
         }

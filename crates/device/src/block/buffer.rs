@@ -50,6 +50,8 @@ pub(crate) struct Entry {
     pub valid: u64,
     /// Sectors newer than on the media.
     pub dirty: u64,
+    /// Sectors filled with zeros, because its page has no place on the media.
+    pub blank: u64,
     /// When the newest write of it was submitted.
     pub written_at: SimTime,
     /// Host DMAs in progress or announced.
@@ -74,6 +76,8 @@ pub(crate) struct Entry {
     pub dropped: bool,
     /// Of a cache: its page keeps its slot of the table for it.
     pub pinned: bool,
+    /// First in, first out: the entry of its page whose program it came behind, of which it has nothing.
+    pub follows: u32,
     /// Placement handle of the newest write.
     pub handle: u16,
     /// The next entry that the same sense fills, and where its unit is.
@@ -103,6 +107,7 @@ const VACANT: Entry = Entry {
     lpn: Lpn::NONE,
     valid: 0,
     dirty: 0,
+    blank: 0,
     written_at: SimTime::ZERO,
     users: 0,
     readers: 0,
@@ -116,6 +121,7 @@ const VACANT: Entry = Entry {
     flushing: false,
     dropped: false,
     pinned: false,
+    follows: NIL,
     handle: 0,
     beside: NIL,
     source: Ppa::NONE,
@@ -211,7 +217,8 @@ impl Buffer {
     pub fn take(&mut self, lpn: Lpn) -> Option<u32> {
         let at = self.vacant.pop()?;
         let entry = &mut self.entries[at as usize];
-        (entry.lpn, entry.valid, entry.dirty, entry.content) = (lpn, 0, 0, Content::Data);
+        (entry.lpn, entry.valid, entry.dirty, entry.blank) = (lpn, 0, 0, 0);
+        (entry.content, entry.follows) = (Content::Data, NIL);
         self.list(at);
         Some(at)
     }
@@ -261,6 +268,12 @@ impl Buffer {
     #[inline]
     pub fn takes_write(&self, at: u32) -> bool {
         self.entries[at as usize].written || !self.writes_are_full()
+    }
+
+    /// Whether a write holds the entry.
+    #[inline]
+    pub fn is_of_write(&self, at: u32) -> bool {
+        self.entries[at as usize].written
     }
 
     /// A write takes the entry.
@@ -401,6 +414,15 @@ impl Buffer {
     pub fn copy(&mut self, from: u32, to: u32) {
         let from = from as usize * self.unit_images;
         self.images.copy_within(from..from + self.unit_images, to as usize * self.unit_images);
+    }
+
+    /// Copies these sectors from one entry to another, which has them then.
+    pub fn copy_sectors(&mut self, from: u32, to: u32, sectors: u64) {
+        for sector in (0..64).filter(|sector| sectors >> sector & 1 != 0) {
+            let [from, to] = [from, to].map(|at| at as usize * self.unit_images + sector * self.image_bytes);
+            self.images.copy_within(from..from + self.image_bytes, to);
+        }
+        self.entries[to as usize].valid |= sectors;
     }
 
     pub fn memory_bytes(&self) -> u64 {

@@ -45,7 +45,14 @@ impl BlockNamespace {
         }
         let found = self.buffer.find(lpn);
         let awaited = |entry: u32| self.buffer[entry].is_awaited(mask);
-        if write && (found.is_some_and(awaited) || self.has_one_behind(shared, lpn)) {
+        let apart = self.config.buffer.fifo;
+        let joins_not = |entry: u32| {
+            apart && self.buffer.is_of_write(entry) && self.buffer[entry].phase != Phase::Programming
+        };
+        if write
+            && (found.is_some_and(|entry| awaited(entry) || joins_not(entry))
+                || self.has_one_behind(shared, lpn))
+        {
             return self.fall_behind(shared, slice);
         }
         let line = self.line(write);
@@ -71,9 +78,14 @@ impl BlockNamespace {
                     self.buffer.unlist(old);
                 }
                 let entry = self.buffer.take(lpn).expect("a vacancy was made");
-                if let Some(old) = old {
-                    self.buffer.copy(old, entry);
-                    self.buffer[entry].valid = self.buffer[old].valid;
+                match old {
+                    // What it lacks is read behind the program.
+                    Some(old) if apart => self.buffer[entry].follows = old,
+                    Some(old) => {
+                        self.buffer.copy(old, entry);
+                        self.buffer[entry].valid = self.buffer[old].valid;
+                    }
+                    None => {}
                 }
                 entry
             }
@@ -219,6 +231,9 @@ impl BlockNamespace {
         let mut op =
             FlashOp::new(OpKind::Read, cause, self.owner(Purpose::Fill(entry)), die, ppa, 1, shared.now);
         op.epoch = self.discards.read_begins();
+        if self.config.buffer.fifo && cause == Cause::ReadModifyWrite {
+            op.sectors = (shared.full & !self.buffer[entry].valid).count_ones();
+        }
         let op = shared.scheduler.ops.insert(op);
         self.gathering = (op, work);
         shared.ask_issue(op);
@@ -369,6 +384,7 @@ impl BlockNamespace {
         let held = &mut self.buffer[entry];
         // With sectors that were written, the page is on its way to a place.
         held.content = if valid == 0 { Content::Unmapped } else { Content::Data };
+        held.blank = shared.full & !valid;
         held.valid = shared.full;
         self.end_fill(shared, entry, Status::Success, op);
     }

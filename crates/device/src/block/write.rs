@@ -148,6 +148,7 @@ impl BlockNamespace {
         let record = &mut self.buffer[entry];
         record.valid |= mask;
         record.dirty |= mask;
+        record.blank &= !mask;
         record.written_at = record.written_at.max(submitted);
         record.content = Content::Data;
         record.handle = handle;
@@ -348,7 +349,13 @@ impl BlockNamespace {
             _ => OpKind::Program,
         };
         let owner = self.owner(Purpose::Program(plan.id));
-        let op = FlashOp::new(kind, cause, owner, plan.die.0, plan.first, count, shared.now);
+        let mut op = FlashOp::new(kind, cause, owner, plan.die.0, plan.first, count, shared.now);
+        if let SuperpageUnit::Entry(entry) = first_unit
+            && self.config.buffer.fifo
+            && shared.layout.units_per_stripe == 1
+        {
+            op.sectors = shared.layout.sectors_per_unit - self.buffer[entry].blank.count_ones();
+        }
         let op = shared.scheduler.ops.insert(op);
         shared.ask_issue(op);
         // Room was used, so collection may be due. Relocation pumps by itself.
@@ -490,6 +497,10 @@ impl BlockNamespace {
                 // page, and a fill brings zeros for those that it lacks.
                 self.buffer.busy(newer);
                 self.buffer.hold_for_write(newer);
+                if self.buffer[newer].follows == entry {
+                    let lacks = self.buffer[entry].valid & !self.buffer[newer].valid;
+                    self.buffer.copy_sectors(entry, newer, lacks);
+                }
                 let held = &mut self.buffer[newer];
                 held.dirty |= dirty;
                 held.written_at = held.written_at.max(written_at);

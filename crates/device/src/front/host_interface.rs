@@ -86,6 +86,7 @@ impl HostInterface {
             link_free: [SimTime::ZERO; 2],
             link_busy: [Nanos::ZERO; 2],
             link_is_free: config.link_bytes_per_second == 0
+                && config.write_bytes_per_second == 0
                 && [config.dma_overhead_ns, config.dma_latency_ns, config.dma_request_ns] == [Nanos::ZERO; 3],
             config: config.clone(),
         }
@@ -143,8 +144,12 @@ impl HostInterface {
             Nanos::ZERO => Nanos::ZERO,
             overhead => Nanos(overhead.0 * bytes.div_ceil(self.config.dma_unit_bytes.into())),
         };
-        if self.config.link_bytes_per_second > 0 {
-            time += Nanos((bytes * 1_000_000_000).div_ceil(self.config.link_bytes_per_second));
+        let rate = match (direction, self.config.write_bytes_per_second) {
+            (Direction::Tx, _) | (Direction::Rx, 0) => self.config.link_bytes_per_second,
+            (Direction::Rx, rate) => rate,
+        };
+        if rate > 0 {
+            time += Nanos((bytes * 1_000_000_000).div_ceil(rate));
         }
         let free = &mut self.link_free[direction as usize];
         *free = (*free).max(now) + time;

@@ -10,7 +10,7 @@ use super::full::FullDies;
 use crate::block_manager::{BlockKind, OpenBlock};
 use crate::translation::Stream;
 use crate::{Durability, FtlConfig, Isolation, Placement, Separation};
-use pellucid_flash::{BlockId, DieId, Layout, Ppa};
+use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
 
 /// In which order dies take stripes, and whose turn it is.
 #[derive(Clone, Debug)]
@@ -34,6 +34,12 @@ impl Order {
         let die = self.dies[self.cursor];
         self.go_on_behind(self.cursor);
         die
+    }
+
+    /// It is the turn of the die of this page's address.
+    #[inline]
+    pub fn turn_to(&mut self, lpn: Lpn) {
+        self.cursor = lpn.0 as usize % self.dies.len();
     }
 
     #[inline]
@@ -251,7 +257,7 @@ impl PageMap {
 fn placement_order(placement: Placement, layout: &Layout) -> Vec<DieId> {
     let (channels, per_channel) = (layout.channels, layout.dies_per_channel);
     match placement {
-        Placement::ChannelFirst => (0..per_channel)
+        Placement::ChannelFirst | Placement::Address => (0..per_channel)
             .flat_map(|way| (0..channels).map(move |channel| DieId(channel * per_channel + way)))
             .collect(),
         Placement::WayFirst | Placement::Random => (0..layout.dies).map(DieId).collect(),

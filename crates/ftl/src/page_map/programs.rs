@@ -8,6 +8,7 @@
 //! copy leads to one that is on the media, or to none.
 
 use super::{OWNER_SHIFT, PageMap};
+use crate::Placement;
 use crate::block_manager::BlockState;
 use crate::translation::{Outdated, Plan, ProgramId, Stream};
 use pellucid_flash::{BlockId, DieId, Lpn, Ppa};
@@ -108,6 +109,9 @@ impl PageMap {
     /// full. `None`: no die can take data now; try again when a block was erased.
     pub fn place(&mut self, stream: Stream, near: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
         debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_stripe as usize);
+        if self.config.placement == Placement::Address {
+            self.placement.turn_to(lpns[0]);
+        }
         let own = near.and_then(|die| Some((die, self.room(die, stream)?)));
         let (die, shared) = match own {
             Some(own) => own,

@@ -1,6 +1,7 @@
 //! The layers of the host, on reference drives that keep the rules of open-channel and zoned drives and panic when they are broken.
 
 mod block_chunks;
+mod block_layer;
 mod block_reference;
 mod cache;
 mod cluster_buffer;

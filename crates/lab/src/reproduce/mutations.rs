@@ -209,6 +209,34 @@ static MUTATIONS: &[Mutation] = &[
         &["kv.victim=most-obsolete"],
         FULL,
     ),
+    mutation(
+        "J1",
+        "Seq 4 KB, IO/s",
+        "a buffer in which the writes of a page join",
+        &["buffer.fifo=false"],
+        Size { shorter: 16, drive: &[] },
+    ),
+    mutation(
+        "J1",
+        "512 KB, IO/s",
+        "dies that take their operations in any order",
+        &["scheduler.order=fifo"],
+        Size { shorter: 16, drive: &[] },
+    ),
+    mutation(
+        "J2",
+        "random 4 KB, merge buffer, IO/s",
+        "a mapping of whole pages under the merge buffer",
+        &["media.unit_size=32KiB"],
+        Size { shorter: 16, drive: &[] },
+    ),
+    mutation(
+        "J3",
+        "random 4 KB, read buffer / baseline",
+        "a read that waits for its page",
+        &["media.unit_size=32KiB"],
+        Size { shorter: 4, drive: &[] },
+    ),
 ];
 
 /// Claims for which no wrong model has been shown to miss where the right one holds: nothing shows yet that their criteria tell anything.
@@ -284,6 +312,9 @@ a_wrong_model_misses! {
     b6_misses_a_wrong_model: "B6",
     b4_misses_a_wrong_model: "B4",
     p5_misses_a_wrong_model: "P5",
+    j1_misses_a_wrong_model: "J1",
+    j2_misses_a_wrong_model: "J2",
+    j3_misses_a_wrong_model: "J3",
     #[ignore = "minutes: with smaller blocks the range is another one"]
     b3_misses_a_wrong_model: "B3",
 }

@@ -16,7 +16,9 @@ use pellucid_device::{
 };
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
-use pellucid_host::{ClusterBufferConfig, FlushPolicy, HostFtlConfig, ZoneChunksConfig};
+use pellucid_host::{
+    BlockLayerConfig, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, ZoneChunksConfig,
+};
 use pellucid_media::{
     BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo,
     Timing,
@@ -64,6 +66,9 @@ pub(crate) struct Draft {
     pub cluster_buffer: ClusterBufferConfig,
     /// Bytes of a cluster.
     pub cluster_bytes: u64,
+    pub block_layer: BlockLayerConfig,
+    /// Bytes of its largest request.
+    pub block_layer_largest: u32,
     pub kv: KvConfig,
     /// Share of the flash that the cache keeps free; `None`: the engine's way.
     pub kv_spare: Option<f64>,
@@ -136,6 +141,7 @@ pub(crate) enum Layer {
     HostFtl,
     ZoneLog,
     ClusterBuffer,
+    BlockLayer,
 }
 
 /// A field that a row can set. The [`Kind`](super::schema::Kind) of the row has checked the value.
@@ -199,6 +205,7 @@ take_word!(
     DieOrder,
     EccCode,
     EccData,
+    Elevator,
     FirmwareModel,
     FlushPolicy,
     Isolation,
@@ -294,6 +301,7 @@ impl Draft {
                     read_entries: 0,
                     write: WritePolicy::WriteBack,
                     retain: false,
+                    fifo: false,
                     dirty_high: 0.0,
                 },
                 scheduler: blank_scheduler(),
@@ -328,6 +336,8 @@ impl Draft {
             zones: ZoneChunksConfig::default(),
             cluster_buffer: ClusterBufferConfig::default(),
             cluster_bytes: 0,
+            block_layer: blank_block_layer(),
+            block_layer_largest: 0,
             kv: KvConfig::new(EngineKind::default()),
             kv_spare: None,
             kv_victim: VictimName::TwoModes,
@@ -341,6 +351,21 @@ impl Draft {
             },
             run: blank_run(),
         }
+    }
+}
+
+fn blank_block_layer() -> BlockLayerConfig {
+    BlockLayerConfig {
+        namespace: 0,
+        elevator: Elevator::Noop,
+        requests: 0,
+        depth: 0,
+        largest: 0,
+        plug: 0,
+        plug_ns: Nanos::ZERO,
+        read_expire: Nanos::ZERO,
+        write_expire: Nanos::ZERO,
+        cpu: CpuCosts::FREE,
     }
 }
 
@@ -421,6 +446,7 @@ fn blank_host() -> HostInterface {
         in_order: false,
         dma_unit_bytes: 0,
         link_bytes_per_second: 0,
+        write_bytes_per_second: 0,
         dma_overhead_ns: Nanos::ZERO,
         fetch_ns: Nanos::ZERO,
         dma_latency_ns: Nanos::ZERO,

@@ -40,6 +40,8 @@ keys! {
         "Host DMA unit";
     "drive.host.link_rate": LINK, Whole(0) => drive.host.link_bytes_per_second,
         "Link rate in each direction; 0: transfers take no time";
+    "drive.host.write_rate": LINK, Whole(0) => drive.host.write_bytes_per_second,
+        "Rate of data from the host where something between link and memory is slower; 0: link_rate";
     "drive.host.dma_overhead": TIME, Whole(0) => drive.host.dma_overhead_ns,
         "Link time of one DMA unit beside its bytes";
     "drive.host.fetch": TIME, Whole(0) => drive.host.fetch_ns,
@@ -114,6 +116,8 @@ keys! {
         "When a write is acknowledged";
     "drive.buffer.retain": Kind::Flag, Flag(true) => drive.buffer.retain,
         "Data stay in the buffer after their operation, to serve later hits";
+    "drive.buffer.fifo": Kind::Flag, Flag(false) => drive.buffer.fifo,
+        "First in, first out: each write is programmed by itself; a read-modify-write moves only the sectors that it lacks";
     "drive.buffer.dirty_high": SHARE, Real(1.0) => drive.buffer.dirty_high,
         "Write-back: share of dirty entries above which write-out starts";
     "drive.scheduler.priorities.status_check": PRIORITY, Whole(1) => drive.scheduler.priorities.status_check,
@@ -127,7 +131,7 @@ keys! {
     "drive.scheduler.priorities.read_transfer": PRIORITY, Whole(5) => drive.scheduler.priorities.read_transfer,
         "Channel priority, smaller first: moving sensed data out of the die";
     "drive.scheduler.order": word::<DieOrder>(), Word("fifo") => drive.scheduler.order,
-        "Order of operations inside a die's queue";
+        "Order of operations inside a die's queue; in-order: one whose die is busy keeps all behind it waiting";
     "drive.scheduler.suspend": Kind::Flag, Flag(false) => drive.scheduler.suspend,
         "Suspend a program or erase for a host read";
     "drive.scheduler.suspend_gap": TIME, Whole(0) => drive.scheduler.suspend_gap_ns,
@@ -172,6 +176,14 @@ pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: &Layout) -> Res
             format!("at least {}, the mapping units that one program writes", layout.units_per_stripe);
         return Err(values.refuse("drive.buffer.entries", allowed));
     }
+    let buffer = &draft.drive.buffer;
+    if buffer.fifo
+        && (buffer.retain || buffer.dirty_high > 0.0 || draft.drive.scheduler.order == DieOrder::ReadFirst)
+    {
+        let allowed = "false, or true with drive.buffer.retain = false, drive.buffer.dirty_high = 0.0 and \
+                       drive.scheduler.order = \"fifo\" or \"in-order\"";
+        return Err(values.refuse("drive.buffer.fifo", allowed));
+    }
     draft.drive.scheduler.solver = Some(draft.solver).filter(|solver| solver.channels > 0);
     check_scheduler(draft, values)
 }
@@ -199,6 +211,13 @@ fn check_scheduler(draft: &Draft, values: &Values) -> Result<(), SpecError> {
     if scheduler.suspend && timing.suspend_ns.is_none() {
         let allowed = "false, or true with a duration in drive.media.timing.suspend";
         return Err(values.refuse("drive.scheduler.suspend", allowed));
+    }
+    if scheduler.order == DieOrder::InOrder
+        && (draft.drive.firmware.model == FirmwareModel::Loop || draft.drive.media.independent_plane_reads)
+    {
+        let allowed = "fifo, read-first, or in-order with drive.firmware.model = \"tasks\" and \
+                       drive.media.independent_plane_reads = false";
+        return Err(values.refuse("drive.scheduler.order", allowed));
     }
     if scheduler.page_transfers && draft.drive.firmware.model == FirmwareModel::Loop {
         let allowed = "false, or true with drive.firmware.model = \"tasks\"";

@@ -8,10 +8,11 @@ use super::schema::{Kind, SHARE, TIME, Values, count, keys, word};
 use super::value::Quantity;
 use pellucid_flash::Nanos;
 use pellucid_host::{
-    ClusterBufferConfig, CpuCosts, FlushPolicy, HostFtlConfig, LayerConfig, ZoneChunksConfig,
+    ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, LayerConfig, ZoneChunksConfig,
 };
 use strum::VariantNames;
 
+const LARGEST: Kind = Kind::Unit(Quantity::Size, 512, 1 << 30);
 const BUFFER: Kind = Kind::Whole(0, 1 << 24);
 const CLUSTER: Kind = Kind::Unit(Quantity::Size, 512, 1 << 31);
 const MEMORY: Kind = Kind::Unit(Quantity::Size, 1 << 10, 1 << 40);
@@ -66,6 +67,24 @@ keys! {
         "Cluster buffer: full clusters leave before all others";
     "host.cluster_buffer.evictions": Kind::Whole(1, 32), Whole(1) => cluster_buffer.evictions,
         "Cluster buffer: evictions under way at once; each has memory for a cluster";
+    "host.block_layer.namespace": Kind::Whole(0, 255), Whole(0) => block_layer.namespace,
+        "Block layer: namespace below";
+    "host.block_layer.elevator": word::<Elevator>(), Word("deadline") => block_layer.elevator,
+        "Block layer: order in which requests go to the drive";
+    "host.block_layer.requests": count(1), Whole(128) => block_layer.requests,
+        "Block layer: requests that wait at most (Linux: nr_requests)";
+    "host.block_layer.depth": count(1), Whole(32) => block_layer.depth,
+        "Block layer: commands that are with the drive at most";
+    "host.block_layer.largest": LARGEST, Word("512KiB") => block_layer_largest,
+        "Block layer: largest request; larger commands are cut (Linux: max_sectors_kb)";
+    "host.block_layer.plug": count(0), Whole(4) => block_layer.plug,
+        "Block layer: requests that an idle queue gathers before the first goes to the drive; 0: none";
+    "host.block_layer.plug_time": TIME, Word("3ms") => block_layer.plug_ns,
+        "Block layer: longest time for which an idle queue gathers";
+    "host.block_layer.read_expire": TIME, Word("500ms") => block_layer.read_expire,
+        "Block layer, deadline: wait after which a read is not passed any more";
+    "host.block_layer.write_expire": TIME, Word("5s") => block_layer.write_expire,
+        "Block layer, deadline: wait after which a write is not passed any more";
     "host.cpu.cores": count(1), Whole(1) => host_ftl.cpu.cores,
         "Processor cores that the host's layers may use";
     "host.cpu.submit": TIME, Whole(0) => host_ftl.cpu.submit_ns,
@@ -86,25 +105,32 @@ pub(crate) fn finish(draft: &mut Draft) {
     draft.zones.cpu = draft.host_ftl.cpu;
     draft.cluster_buffer.cpu = draft.host_ftl.cpu;
     draft.cluster_buffer.sector_bytes = draft.drive.media.geometry.sector_bytes;
+    draft.block_layer.largest = (draft.block_layer_largest / draft.drive.media.geometry.sector_bytes).max(1);
+    draft.block_layer.cpu = CpuCosts { sector_ns: Nanos::ZERO, ..draft.host_ftl.cpu };
 }
 
 /// The layers above the drive, nearest the drive first.
 pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>, SpecError> {
-    match draft.layers[..] {
-        [] => Ok(Vec::new()),
-        [Layer::HostFtl] => Ok(vec![LayerConfig::HostFtl(draft.host_ftl.clone())]),
-        [Layer::ZoneLog] => Ok(zone_log(draft.host_ftl.clone(), draft.zones.clone())),
-        [Layer::ClusterBuffer] => Ok(vec![cluster_buffer(draft, values)?]),
-        [Layer::ClusterBuffer, Layer::HostFtl] => {
-            Ok(vec![LayerConfig::HostFtl(draft.host_ftl.clone()), cluster_buffer(draft, values)?])
-        }
-        [Layer::ClusterBuffer, Layer::ZoneLog] => {
-            let mut layers = zone_log(draft.host_ftl.clone(), draft.zones.clone());
-            layers.push(cluster_buffer(draft, values)?);
-            Ok(layers)
-        }
-        _ => Err(values.refuse("host.layers", "at most one layer, and cluster-buffer above it")),
+    // From the application to the drive; the two that make a namespace of sectors stand on the drive.
+    let height = |layer: &Layer| match layer {
+        Layer::ClusterBuffer => 0,
+        Layer::BlockLayer => 1,
+        Layer::HostFtl | Layer::ZoneLog => 2,
+    };
+    if !draft.layers.is_sorted_by(|above, below| height(above) < height(below)) {
+        let allowed = "cluster-buffer above block-layer above host-ftl or zone-log, each at most once";
+        return Err(values.refuse("host.layers", allowed));
     }
+    let mut layers = Vec::new();
+    for layer in draft.layers.iter().rev() {
+        match layer {
+            Layer::HostFtl => layers.push(LayerConfig::HostFtl(draft.host_ftl.clone())),
+            Layer::ZoneLog => layers.extend(zone_log(draft.host_ftl.clone(), draft.zones.clone())),
+            Layer::ClusterBuffer => layers.push(cluster_buffer(draft, values)?),
+            Layer::BlockLayer => layers.push(LayerConfig::BlockLayer(draft.block_layer.clone())),
+        }
+    }
+    Ok(layers)
 }
 
 /// A host FTL on zones. The layer that sends commands to the drive pays for them.

@@ -113,6 +113,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             in_order: false,
             dma_unit_bytes: 4096,
             link_bytes_per_second: 2_000_000_000,
+            write_bytes_per_second: 0,
             dma_overhead_ns: Nanos(20),
             fetch_ns: Nanos(500),
             dma_latency_ns: Nanos(500),
@@ -142,6 +143,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             read_entries: 0,
             write: WritePolicy::WriteBack,
             retain: true,
+            fifo: false,
             dirty_high: 0.5,
         },
         scheduler: Scheduler {

@@ -124,7 +124,7 @@ impl Scheduler {
             (Phase::Status, _) => self.status,
             (Phase::Transfer, _) => {
                 let units = (op.units - op.pages * self.page_units.min(op.units)).min(self.page_units);
-                let data = Nanos(self.unit_transfer.0 * u64::from(units));
+                let data = self.part_transfer(op.sectors, Nanos(self.unit_transfer.0 * u64::from(units)));
                 // To a polled controller the transfer is a control word of its own.
                 let setup = if self.polled { self.command } else { Nanos::ZERO };
                 let data = match &mut self.interconnect {
@@ -142,7 +142,7 @@ impl Scheduler {
             }
             (_, OpKind::Program) => {
                 let setup = if op.pages == 0 { self.command } else { Nanos::ZERO };
-                let mut data = self.program_transfer(op.pages);
+                let mut data = self.part_transfer(op.sectors, self.program_transfer(op.pages));
                 if self.fill_spread > 0.0 {
                     data = data.scaled(self.fill_rng.factor(self.fill_spread));
                 }
@@ -163,6 +163,15 @@ impl Scheduler {
             self.begin_work(now, die);
         }
         events.at(now + time, Event::Channel(channel));
+    }
+
+    /// Of the time of a mapping unit, that of some of its sectors.
+    #[inline]
+    fn part_transfer(&self, sectors: u32, whole: Nanos) -> Nanos {
+        match sectors {
+            0 => whole,
+            _ => Nanos((whole.0 * u64::from(sectors)).div_ceil(u64::from(self.unit_sectors))),
+        }
     }
 
     /// How long page `page` of a stripe takes to cross, of as many as cross one by one. Together they take what the stripe does.

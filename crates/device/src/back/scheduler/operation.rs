@@ -52,6 +52,8 @@ pub(crate) struct FlashOp {
     pub ppa: Ppa,
     /// Units that cross the channel.
     pub units: u32,
+    /// Sectors that cross it where less than a mapping unit does; 0: whole units.
+    pub sectors: u32,
     /// Pages that have crossed it, of the transfer under way.
     pub pages: u32,
     /// It shared the first sense of another operation, which stands for both where operations are counted.
@@ -100,6 +102,7 @@ impl FlashOp {
             plane: 0,
             ppa,
             units,
+            sectors: 0,
             pages: 0,
             part: false,
             epoch: 0,

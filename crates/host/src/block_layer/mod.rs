@@ -1,0 +1,525 @@
+//! The block layer of a host: a request queue above any drive, as Linux has one.
+//!
+//! ```text
+//!  command ─► (processor) ─► joins a request ─┐
+//!                  │                          ├─► queue, plugged or not ─► elevator ─► as many as the drive takes at once
+//!                  │          a new request ──┘                                              │
+//!                  └─ flush, trim, FUA, ... ────────────────────────► past the queue ────────┤
+//!  answers, each with its own stages ◄── cut again ◄─────────────────────────────────────────┘
+//! ```
+//! *Merging.* Commands side by side that are of one kind become one command of the drive: same opcode, placement handle and queue,
+//! neither forced (FUA) nor a vector, and no more sectors together than the largest request; a larger command is cut. So a cache's clean and dirty writes stay
+//! apart, as the paper on Jasmine found necessary (3.2.2). Where the queue is full, commands wait in front of it.
+//!
+//! *Plugging.* An idle queue holds back its first requests until there are `plug` of them, or for `plug_ns`, so that neighbours meet.
+//! What passes the queue by unplugs it.
+//!
+//! *Order.* The queue reorders commands that are outstanding together, as every drive may. A flush promises what was acknowledged
+//! before it, and nothing here is acknowledged before the drive has; so it needs to wait for nothing.
+//!
+//! *Errors.* A merged request that fails says nothing about its parts: each is sent again by itself, and answered by its own status.
+//!
+//! Invariants: every command is answered once; no more than `depth` commands are with the drive.
+
+mod queue;
+
+pub use queue::Elevator;
+
+use crate::{CpuCosts, Layer, Machine, Steps};
+use pellucid_flash::slab::{List, Slab};
+use pellucid_flash::{
+    Command, Completion, Figure, Interface, Lba, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
+};
+use queue::{Kind, Part, Queue};
+use std::collections::VecDeque;
+
+/// The block layer as it is described.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockLayerConfig {
+    /// The namespace below.
+    pub namespace: u16,
+    /// In which order requests go to the drive.
+    pub elevator: Elevator,
+    /// Requests that wait at most; more commands wait in front of the queue.
+    pub requests: u32,
+    /// Commands that are with the drive at most.
+    pub depth: u32,
+    /// Sectors of the largest request that merging makes.
+    pub largest: u32,
+    /// Requests that an idle queue gathers; 0: it does not.
+    pub plug: u32,
+    /// For how long it gathers at most.
+    pub plug_ns: Nanos,
+    /// Deadline: the longest wait of a read and of a write, after which they are not passed any more.
+    pub read_expire: Nanos,
+    /// See `read_expire`.
+    pub write_expire: Nanos,
+    /// What its work costs.
+    pub cpu: CpuCosts,
+}
+
+/// What the layer has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockLayerCounters {
+    /// Commands of the application that carry data, and their sectors.
+    pub commands: u64,
+    /// See `commands`.
+    pub command_sectors: u64,
+    /// Requests with data that the drive got, and their sectors.
+    pub requests: u64,
+    /// See `requests`.
+    pub request_sectors: u64,
+    /// Requests that failed and were sent again in parts.
+    pub split: u64,
+}
+
+/// A command of the application.
+#[derive(Clone, Debug)]
+struct Origin {
+    command: Option<Command>,
+    submitted: SimTime,
+    /// Parts that have not ended.
+    left: u32,
+    status: Status,
+    unmapped: u32,
+    result: u64,
+}
+
+impl Default for Origin {
+    fn default() -> Origin {
+        let (command, submitted, status) = (None, SimTime::ZERO, Status::Success);
+        Origin { command, submitted, left: 0, status, unmapped: 0, result: 0 }
+    }
+}
+
+impl Origin {
+    fn command(&self) -> &Command {
+        self.command.as_ref().expect("a command under way")
+    }
+}
+
+/// Work of the host's processor.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Enter(u32),
+    Send(u32),
+    Done(u32),
+}
+
+/// The layer. Clone it, with the drive below, to fork its future.
+#[derive(Clone, Debug)]
+pub struct BlockLayer {
+    config: BlockLayerConfig,
+    interface: Interface,
+    image_bytes: usize,
+    now: SimTime,
+    origins: Slab<Origin>,
+    parts: Slab<Part>,
+    queue: Queue,
+    /// Requests that pass the queue by.
+    urgent: VecDeque<u32>,
+    /// Commands for which the queue has no space.
+    outside: List,
+    outside_len: usize,
+    /// By request: how it ended, until its parts are answered.
+    ended: Vec<Option<Completion>>,
+    with_drive: u32,
+    plugged_until: Option<SimTime>,
+    steps: Steps<Step>,
+    down: VecDeque<Command>,
+    up: VecDeque<Completion>,
+    buffers: Vec<Vec<u8>>,
+    live: usize,
+    counters: BlockLayerCounters,
+}
+
+impl BlockLayer {
+    /// The layer above a namespace of sectors. The error is a sentence.
+    pub fn new(
+        config: &BlockLayerConfig,
+        interface: Option<Interface>,
+        image_bytes: usize,
+    ) -> Result<BlockLayer, String> {
+        let interface = match interface {
+            Some(interface @ (Interface::Block { .. } | Interface::Cache(_))) => interface,
+            Some(other) => {
+                return Err(format!(
+                    "the block layer needs a block or cache namespace; namespace {} is {}",
+                    config.namespace,
+                    other.name()
+                ));
+            }
+            None => return Err(format!("the drive has no namespace {}", config.namespace)),
+        };
+        Ok(BlockLayer {
+            interface,
+            image_bytes,
+            now: SimTime::ZERO,
+            origins: Slab::default(),
+            parts: Slab::default(),
+            queue: Queue::new(config.elevator, config.largest, [config.read_expire, config.write_expire]),
+            urgent: VecDeque::new(),
+            outside: List::EMPTY,
+            outside_len: 0,
+            ended: Vec::new(),
+            with_drive: 0,
+            plugged_until: None,
+            steps: Steps::new(config.cpu.cores),
+            down: VecDeque::new(),
+            up: VecDeque::new(),
+            buffers: Vec::new(),
+            live: 0,
+            counters: BlockLayerCounters::default(),
+            config: config.clone(),
+        })
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> BlockLayerCounters {
+        self.counters
+    }
+
+    /// Time of the host's processor spent so far.
+    pub fn cpu_busy(&self) -> Nanos {
+        self.steps.busy()
+    }
+
+    /// Bytes of the host's memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.origins.memory_bytes()
+            + self.parts.memory_bytes()
+            + self.queue.memory_bytes()
+            + (self.ended.capacity() * size_of::<Option<Completion>>()) as u64
+            + self.buffers.iter().map(|buffer| buffer.capacity() as u64).sum::<u64>()
+    }
+
+    /// Walks the queue and panics where an invariant is broken.
+    pub fn check(&self) {
+        self.queue.check(&self.parts);
+        assert!(self.with_drive <= self.config.depth, "{} commands with the drive", self.with_drive);
+        let space = self.queue.len < self.config.requests as usize;
+        assert!(!space || self.outside.is_empty(), "commands wait in front of a queue with space");
+    }
+
+    fn take_step(&mut self, cost: Nanos, step: Step) {
+        if let Some(step) = self.steps.give(self.now, cost, step) {
+            self.run(step);
+        }
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Enter(origin) => self.enter(origin),
+            Step::Send(request) => self.send(request),
+            Step::Done(request) => self.done(request),
+        }
+    }
+
+    /// A command comes to the queue, in pieces if it is larger than the largest request.
+    fn enter(&mut self, origin: u32) {
+        let mut rest = Part::whole(origin, self.origins[origin].command());
+        self.origins[origin].left = 1;
+        if rest.kind.is_none() {
+            let part = self.parts.insert(rest);
+            let request = self.queue.request_of(&mut self.parts, part, self.now, true);
+            self.urgent.push_back(request);
+            self.plugged_until = None;
+            return self.dispatch();
+        }
+        while rest.sectors > self.config.largest {
+            let (first, others) = rest.cut(self.config.largest);
+            self.origins[origin].left += 1;
+            self.enter_part(first);
+            rest = others;
+        }
+        self.enter_part(rest);
+        self.dispatch();
+    }
+
+    fn enter_part(&mut self, part: Part) {
+        let part = self.parts.insert(part);
+        if !self.outside.is_empty() {
+            self.wait_outside(part);
+        } else if !self.queue.merge(&mut self.parts, part) {
+            match self.queue.len < self.config.requests as usize {
+                true => self.queue_up(part),
+                false => self.wait_outside(part),
+            }
+        }
+    }
+
+    fn wait_outside(&mut self, part: u32) {
+        self.outside.push_back(&mut self.parts, part);
+        self.outside_len += 1;
+    }
+
+    fn queue_up(&mut self, part: u32) {
+        let idle = self.queue.len == 0 && self.with_drive == 0;
+        if idle && self.config.plug > 1 && self.plugged_until.is_none() {
+            self.plugged_until = Some(self.now + self.config.plug_ns);
+        }
+        let request = self.queue.request_of(&mut self.parts, part, self.now, false);
+        self.queue.push(request);
+        if self.queue.len >= self.config.plug as usize {
+            self.plugged_until = None;
+        }
+    }
+
+    /// Gives the drive what it takes, and the queue what waits in front of it.
+    fn dispatch(&mut self) {
+        while self.with_drive < self.config.depth {
+            let queued = |layer: &mut BlockLayer| {
+                let plugged = layer.plugged_until.is_some();
+                if plugged { None } else { layer.queue.pop(layer.now) }
+            };
+            let Some(request) = self.urgent.pop_front().or_else(|| queued(self)) else { break };
+            self.with_drive += 1;
+            self.take_step(self.config.cpu.command_ns, Step::Send(request));
+            self.let_in();
+        }
+    }
+
+    /// Commands that wait in front of the queue enter it as far as it has space.
+    fn let_in(&mut self) {
+        while self.queue.len < self.config.requests as usize {
+            let Some(part) = self.outside.pop(&mut self.parts) else { return };
+            self.outside_len -= 1;
+            if !self.queue.merge(&mut self.parts, part) {
+                self.queue_up(part);
+            }
+        }
+    }
+
+    /// The command of a request goes to the drive.
+    fn send(&mut self, request: u32) {
+        let record = &self.queue.requests[request];
+        let (lba, sectors, parts) = (record.lba, record.sectors, record.parts);
+        let first = self.parts[parts.first().expect("a request has parts")].origin;
+        let model = self.origins[first].command.as_mut().expect("a command under way");
+        let vector = model.vector.take();
+        let mut command = Command {
+            queue: model.queue,
+            fua: model.fua,
+            handle: model.handle,
+            namespace: self.config.namespace,
+            vector,
+            ..Command::new(request.into(), model.opcode, Lba(lba), sectors, Vec::new())
+        };
+        if model.sectors == sectors && self.queue.requests[request].count == 1 {
+            command.data = std::mem::take(&mut model.data);
+        } else {
+            let mut data = self.buffers.pop().unwrap_or_default();
+            self.gather(parts, &mut data);
+            command.data = data;
+        }
+        if Kind::of(&command).is_some() {
+            self.counters.requests += 1;
+            self.counters.request_sectors += u64::from(sectors);
+        }
+        self.down.push_back(command);
+    }
+
+    /// Data of the parts, one behind the other; of a read, space for them if any part wants its data.
+    fn gather(&mut self, parts: List, data: &mut Vec<u8>) {
+        data.clear();
+        let (image_bytes, origins) = (self.image_bytes, &self.origins);
+        let mut wanted = false;
+        parts.for_each(&mut self.parts, |part| wanted |= !origins[part.origin].command().data.is_empty());
+        parts.for_each(&mut self.parts, |part| {
+            let from = &origins[part.origin].command().data;
+            match from.is_empty() {
+                true if wanted => data.resize(data.len() + part.sectors as usize * image_bytes, 0),
+                true => {}
+                false => data.extend_from_slice(&from[part.bytes(image_bytes)]),
+            }
+        });
+    }
+
+    /// The drive has completed a request.
+    fn done(&mut self, request: u32) {
+        let mut completion = self.ended[request as usize].take().expect("its end");
+        self.with_drive -= 1;
+        let record = &mut self.queue.requests[request];
+        let (count, mut parts) = (record.count, record.parts.take());
+        self.queue.requests.release(request);
+        if count > 1 && !matches!(completion.status, Status::Success | Status::PowerLoss) {
+            self.counters.split += 1;
+            while let Some(part) = parts.pop(&mut self.parts) {
+                let alone = self.queue.request_of(&mut self.parts, part, self.now, true);
+                self.urgent.push_back(alone);
+            }
+        }
+        let (mut at, mut unmapped) = (0, completion.unmapped);
+        while let Some(part) = parts.pop(&mut self.parts) {
+            let Part { origin, sectors, .. } = self.parts[part];
+            let range = self.parts[part].bytes(self.image_bytes);
+            self.parts.release(part);
+            let record = &mut self.origins[origin];
+            let command = record.command.as_mut().expect("a command under way");
+            if count == 1 && sectors == command.sectors {
+                command.data = std::mem::take(&mut completion.data);
+                command.vector = completion.vector.take();
+            } else if completion.opcode == Opcode::Read && !command.data.is_empty() {
+                command.data[range.clone()].copy_from_slice(&completion.data[at..at + range.len()]);
+            }
+            at += range.len();
+            // Which sectors of a merged read were unmapped is not told: the first ones, so that the sum is right.
+            let own = if count == 1 { unmapped } else { unmapped.min(sectors) };
+            unmapped -= own;
+            record.unmapped += own;
+            record.result = completion.result;
+            record.left -= 1;
+            if record.status == Status::Success {
+                record.status = completion.status;
+            }
+            if record.left == 0 {
+                self.answer(origin, completion.stages);
+            }
+        }
+        if completion.data.capacity() > 0 {
+            self.buffers.push(std::mem::take(&mut completion.data));
+        }
+        self.dispatch();
+    }
+
+    /// All parts of a command have ended, the last one with these stages.
+    fn answer(&mut self, origin: u32, mut stages: StageTimes) {
+        let record = &mut self.origins[origin];
+        let command = record.command.take().expect("a command under way");
+        let Origin { submitted, status, unmapped, result, .. } = *record;
+        self.origins.release(origin);
+        // One that was sent again was with the drive before; that was the layer's time.
+        let total = self.now.since(submitted);
+        stages.add(Stage::Host, Nanos(total.0 - stages.total().0));
+        let ended = command.ended(status, submitted, self.now, stages);
+        self.up.push_back(Completion { result, unmapped, ..ended });
+        self.live -= 1;
+    }
+
+    fn unplug_if_due(&mut self, now: SimTime) {
+        if self.plugged_until.is_some_and(|until| until <= now) {
+            self.plugged_until = None;
+            self.dispatch();
+        }
+    }
+}
+
+impl Machine for BlockLayer {
+    type Ask = Command;
+    type Answer = Completion;
+
+    fn namespaces(&self) -> &[u16] {
+        std::slice::from_ref(&self.config.namespace)
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        self.now = now;
+        self.live += 1;
+        if Kind::of(&command).is_some() {
+            self.counters.commands += 1;
+            self.counters.command_sectors += u64::from(command.sectors);
+        }
+        let origin = Origin { command: Some(command), submitted: now, ..Origin::default() };
+        let origin = self.origins.insert(origin);
+        self.take_step(self.config.cpu.submit_ns, Step::Enter(origin));
+    }
+
+    fn complete(&mut self, now: SimTime, completion: &mut Completion) {
+        self.now = now;
+        let request = completion.tag as u32;
+        if self.ended.len() <= request as usize {
+            self.ended.resize(request as usize + 1, None);
+        }
+        self.ended[request as usize] = Some(completion.take());
+        self.take_step(self.config.cpu.completion_ns, Step::Done(request));
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        while let Some((at, step)) = self.steps.due(now) {
+            self.now = at;
+            self.run(step);
+        }
+        self.now = now;
+        self.unplug_if_due(now);
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        self.steps.next_event().into_iter().chain(self.plugged_until).min()
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        self.down.pop_front()
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        self.up.pop_front()
+    }
+
+    fn answered(&self) -> usize {
+        self.up.len()
+    }
+
+    fn stop(&mut self, now: SimTime) {
+        self.now = now;
+        self.plugged_until = None;
+        self.dispatch();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.live == 0
+    }
+
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        self.now = now;
+        self.queue.clear();
+        self.urgent.clear();
+        (self.outside, self.outside_len) = (List::EMPTY, 0);
+        self.ended.clear();
+        self.down.clear();
+        (self.with_drive, self.plugged_until) = (0, None);
+        while self.steps.due(SimTime(u64::MAX)).is_some() {}
+        for origin in self.origins.iter_mut() {
+            let Some(command) = origin.command.take() else { continue };
+            let mut stages = StageTimes::default();
+            stages.add(Stage::Host, now.since(origin.submitted));
+            self.up.push_back(command.ended(Status::PowerLoss, origin.submitted, now, stages));
+        }
+        self.origins.clear();
+        self.parts.clear();
+        self.live = 0;
+        Ok(())
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let BlockLayerCounters { commands, command_sectors, requests, request_sectors, split } =
+            self.counters;
+        vec![
+            Figure::count(
+                "block_layer_commands",
+                "Commands with data that came to the block layer.",
+                commands,
+            ),
+            Figure::count("block_layer_command_sectors", "Their sectors.", command_sectors),
+            Figure::count("block_layer_requests", "Requests with data that it gave the drive.", requests),
+            Figure::count("block_layer_request_sectors", "Their sectors.", request_sectors),
+            Figure::count(
+                "block_layer_split",
+                "Merged requests that failed and were sent again in parts.",
+                split,
+            ),
+            Figure::count("block_layer_waiting", "Requests that wait.", self.queue.len as u64).gauge(),
+            Figure::count(
+                "block_layer_outside",
+                "Commands that wait in front of the queue.",
+                self.outside_len as u64,
+            )
+            .gauge(),
+        ]
+    }
+}
+
+impl Layer for BlockLayer {
+    fn interface(&self) -> Interface {
+        self.interface
+    }
+}
