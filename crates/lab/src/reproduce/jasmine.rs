@@ -26,7 +26,7 @@ const PARTITION_KIB: u32 = 2 << 20;
 /// Of the partition, what waits to be written back.
 const DIRTY: f64 = 0.10;
 /// Of the partition, what the first row writes.
-const FIRST: f64 = 0.15;
+const FIRST: f64 = 0.30;
 /// 336 sectors: of "Seq 4 KB".
 const LARGEST: &str = "168KiB";
 /// Reads outstanding where they are random.
@@ -82,6 +82,8 @@ impl Row {
             "host.layers=[\"block-layer\"]".to_string(),
             format!("host.block_layer.requests={waiting}"),
             format!("host.block_layer.largest={}", self.largest),
+            // What waits comes at once, so that requests are as large as they can be.
+            format!("host.block_layer.plug={}", waiting + 1),
             "host.block_layer.write_expire=1000s".into(),
             format!("precondition.fill={fill:?}"),
         ];

@@ -32,7 +32,7 @@ static PRESETS: &[Preset] = &[
     ),
     preset!(
         "jasmine",
-        "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB); misses its Table 2 (docs/explanation/presets.md)"
+        "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB)"
     ),
     preset!(
         "jasmine-optimized",
