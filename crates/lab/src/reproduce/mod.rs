@@ -545,7 +545,7 @@ static CLAIMS: &[Claim] = &[
         "P6",
         "VI-A",
         "code that the cache has for a level of the library: raw above function above policy (1,450, 860 and 210 lines)",
-        "every order, lines counted from the sources of the engines",
+        "every order, lines counted from the sources of the engines by a script",
         prism::lines
     ),
     Claim {

@@ -28,133 +28,28 @@
 //! What holds at every moment: data whose write was acknowledged stay until the application gives their block back; a block is erased only
 //! when nothing reads from it.
 
+mod ask;
 mod blocks;
 mod erase;
+mod io;
 mod mark;
 mod start;
 mod wear;
 
+pub use ask::{
+    Allocated, FunctionAnswer, FunctionAsk, FunctionCall, FunctionCounters, FunctionOutcome, Mapping,
+};
 pub use start::Found;
 pub use wear::Levelled;
 
 use crate::{FlashAddress, LevelError, Space, SsdGeometry};
 use blocks::{Blocks, State};
-use mark::Oob;
 use pellucid_flash::slab::{Linked, NIL, Slab};
 use pellucid_flash::{
-    ChunkAddress, Command, Completion, Figure, Interface, Lba, Opcode, SimTime, Status, Tag, Vector,
+    ChunkAddress, Command, Completion, Figure, Interface, Lba, SimTime, Status, Tag, Vector,
 };
 use pellucid_host::Machine;
 use std::collections::VecDeque;
-
-/// What [`Function::address_mapper`] hands out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mapping {
-    /// A page.
-    Page,
-    /// A block.
-    Block,
-}
-
-/// What was handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocated {
-    /// The block, or the page.
-    pub address: FlashAddress,
-    /// Blocks of the channel that can be mapped still.
-    pub free_blocks: u32,
-}
-
-/// What the function level is asked, and waits for the flash with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionAsk {
-    /// The caller's name for it; comes back with the answer.
-    pub tag: Tag,
-    /// What to do.
-    pub call: FunctionCall,
-}
-
-/// A call that waits for the flash.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FunctionCall {
-    /// `Flash_Read`: reads `sectors` sectors of one block.
-    Read {
-        /// The page.
-        address: FlashAddress,
-        /// Sectors behind the beginning of that page to start at; may lead into the pages behind it.
-        sector: u32,
-        /// How many.
-        sectors: u32,
-        /// A buffer; it comes back filled, and what was in it is lost.
-        data: Vec<u8>,
-    },
-    /// `Flash_Write`: writes whole pages of one block, the next that it has.
-    Write {
-        /// The first page.
-        address: FlashAddress,
-        /// The application's own word. It stands beside every sector, moves with the data, and is what a start lists.
-        mark: u32,
-        /// Sector images of the pages; they come back.
-        data: Vec<u8>,
-    },
-    /// `Wear_Leveler`: swaps the data of the most worn and the least worn of the full blocks.
-    LevelWear,
-}
-
-impl FunctionCall {
-    /// Its buffer.
-    fn into_data(self) -> Vec<u8> {
-        match self {
-            FunctionCall::Read { data, .. } | FunctionCall::Write { data, .. } => data,
-            FunctionCall::LevelWear => Vec::new(),
-        }
-    }
-}
-
-/// How a call ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum FunctionOutcome {
-    /// Done.
-    Done,
-    /// What wear levelling did.
-    Levelled(Levelled),
-    /// The flash failed.
-    Failed(Status),
-    /// Nothing was sent.
-    Refused(LevelError),
-}
-
-/// The answer to an ask.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FunctionAnswer {
-    /// The caller's name for the ask.
-    pub tag: Tag,
-    /// When it ended.
-    pub at: SimTime,
-    /// How.
-    pub outcome: FunctionOutcome,
-    /// The buffer of a read or a write.
-    pub data: Vec<u8>,
-}
-
-/// Counters since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FunctionCounters {
-    /// Sectors that the application read.
-    pub read_sectors: u64,
-    /// Sectors that the application wrote.
-    pub written_sectors: u64,
-    /// Writes that failed.
-    pub write_failures: u64,
-    /// Blocks erased.
-    pub erases: u64,
-    /// Blocks that went out of use.
-    pub retired: u64,
-    /// Sectors that wear levelling wrote.
-    pub levelled_sectors: u64,
-    /// Swaps that wear levelling did.
-    pub swaps: u64,
-}
 
 /// What a command to the drive is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -383,157 +278,6 @@ impl Function {
             },
             FunctionCall::LevelWear => self.level(tag),
         }
-    }
-
-    fn read(
-        &mut self,
-        tag: Tag,
-        address: FlashAddress,
-        sector: u32,
-        sectors: u32,
-        mut data: Vec<u8>,
-    ) -> Result<(), (LevelError, Vec<u8>)> {
-        let block = match self.number(address) {
-            Ok(block) => block,
-            Err(error) => return Err((error, data)),
-        };
-        let at = self.data_of(block);
-        if at == block && !matches!(self.blocks[block].state, State::Mapped | State::Found) {
-            return Err((LevelError::NotMapped { address }, data));
-        }
-        let readable = self.readable(at);
-        let first = u64::from(address.page * self.space.page_sectors()) + u64::from(sector);
-        if sectors == 0 || first + u64::from(sectors) > readable.into() {
-            return Err((LevelError::Unwritten { address, sector, sectors, readable }, data));
-        }
-        data.resize(sectors as usize * self.space.image_bytes, 0);
-        self.blocks[at].readers += 1;
-        self.begin_on(at);
-        let command = Command::new(0, Opcode::Read, self.sector(at, first as u32), sectors, data);
-        self.send(Purpose::Read, tag, at, command);
-        Ok(())
-    }
-
-    /// The block and the sectors of a write that is allowed.
-    fn admit(&self, address: FlashAddress, bytes: usize) -> Result<(u32, u32), LevelError> {
-        let block = self.number(address)?;
-        let page = self.space.page_image_bytes();
-        if bytes == 0 || !bytes.is_multiple_of(page) {
-            let allowed = format!("a multiple of the {page} of a page");
-            return Err(LevelError::Length { what: "data", bytes, allowed });
-        }
-        let pages = u32::try_from(bytes / page).unwrap_or(u32::MAX);
-        self.space.run(address, pages)?;
-        let record = &self.blocks[block];
-        if record.state != State::Mapped {
-            return Err(LevelError::NotMapped { address });
-        }
-        if record.broken {
-            return Err(LevelError::Broken { address });
-        }
-        let next = match self.wear.swaps(block) {
-            true => self.geometry().pages_each_block,
-            false => record.taken / self.space.page_sectors(),
-        };
-        if address.page != next {
-            return Err(LevelError::OutOfOrder { address, next });
-        }
-        Ok((block, pages * self.space.page_sectors()))
-    }
-
-    fn write(&mut self, tag: Tag, block: u32, sectors: u32, mark: u32, data: Vec<u8>) {
-        let mut vector = self.vector();
-        if self.blocks[block].taken == 0 {
-            self.blocks[block].content = self.next_content;
-            self.next_content = self.next_content.wrapping_add(1);
-        }
-        let erases = self.blocks.erases(block) + u32::from(self.blocks[block].cleaning);
-        let record = &mut self.blocks[block];
-        let oob = Oob { mark, content: record.content, erases, copy: record.copy }.encode();
-        (0..sectors).for_each(|_| vector.metadata.extend_from_slice(&oob));
-        let first = record.taken;
-        record.taken += sectors;
-        let lba = self.sector(block, first);
-        let command = Command { vector: Some(vector), ..Command::new(0, Opcode::Write, lba, sectors, data) };
-        let op = Op { next: NIL, purpose: Purpose::Write, tag, block, command: Some(command) };
-        let op = self.ops.insert(op);
-        self.blocks[block].waiting.push_back(&mut self.ops, op);
-        self.write_next(block);
-    }
-
-    /// Sends the next write of a block, if it may go.
-    fn write_next(&mut self, block: u32) {
-        let record = &mut self.blocks[block];
-        if record.writing || record.cleaning {
-            return;
-        }
-        let Some(op) = record.waiting.pop(&mut self.ops) else { return };
-        (record.writing, record.dirty) = (true, true);
-        self.begin_on(block);
-        let command = self.ops[op].command.take().expect("a write that waits has its command");
-        self.down.push_back(Command { tag: op.into(), namespace: self.space.namespace, ..command });
-    }
-
-    fn write_ended(&mut self, op: &Op, completion: &mut Completion) {
-        let (data, sectors) = (std::mem::take(&mut completion.data), self.sectors_of(completion));
-        self.end_on(op.block);
-        let record = &mut self.blocks[op.block];
-        record.writing = false;
-        if completion.status == Status::Success {
-            record.written += sectors;
-            self.counters.written_sectors += u64::from(sectors);
-            self.answer(op.tag, FunctionOutcome::Done, data);
-            self.write_next(op.block);
-        } else {
-            self.counters.write_failures += 1;
-            self.answer(op.tag, FunctionOutcome::Failed(completion.status), data);
-            self.break_off(op.block, completion.status);
-        }
-        self.erase_waiting(self.blocks.lun_of(op.block));
-        self.go_on_levelling();
-    }
-
-    /// Sectors of a write that has ended: one word of out-of-band data for each.
-    fn sectors_of(&mut self, completion: &mut Completion) -> u32 {
-        let Some(mut vector) = completion.vector.take() else { return 0 };
-        let sectors = vector.metadata.len() / Vector::METADATA_BYTES;
-        vector.metadata.clear();
-        vector.addresses.clear();
-        self.vectors.push(vector);
-        sectors as u32
-    }
-
-    /// The block takes no more: what waits for it fails.
-    fn break_off(&mut self, block: u32, status: Status) {
-        self.blocks.close(block);
-        let record = &mut self.blocks[block];
-        (record.broken, record.taken) = (true, record.written);
-        while let Some(op) = self.blocks[block].waiting.pop(&mut self.ops) {
-            let Op { tag, command, .. } = std::mem::take(&mut self.ops[op]);
-            self.ops.release(op);
-            let Command { data, vector, .. } = command.expect("a write that waits has its command");
-            self.vectors.extend(vector.map(|mut vector| {
-                vector.metadata.clear();
-                vector
-            }));
-            self.answer(tag, FunctionOutcome::Failed(status), data);
-        }
-    }
-
-    fn read_ended(&mut self, op: &Op, completion: &mut Completion) {
-        self.end_on(op.block);
-        self.blocks[op.block].readers -= 1;
-        let data = std::mem::take(&mut completion.data);
-        let outcome = match completion.status {
-            Status::Success | Status::HighEcc => {
-                self.counters.read_sectors += (data.len() / self.space.image_bytes.max(1)) as u64;
-                FunctionOutcome::Done
-            }
-            status => FunctionOutcome::Failed(status),
-        };
-        self.answer(op.tag, outcome, data);
-        self.erase_waiting(self.blocks.lun_of(op.block));
-        self.go_on_levelling();
     }
 }
 

@@ -14,6 +14,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `requests.rs`, `read.rs` | commands of the application; where their sectors lie |
 //! | `write.rs` | the writer of each block: buffer, copies, padding, failures |
 //! | `space.rs` | free chunks, erases, choice of the block that is merged |
 //! | `start.rs` | which chunks hold what |
@@ -28,6 +29,8 @@
 //! Invariants: pieces of a block are ordered by number and each reaches further than all newer ones; the buffer begins where the top piece
 //! ends, or a copy is on its way there; a chunk is erased when nothing reads it, and after all older ones of its block.
 
+mod read;
+mod requests;
 mod space;
 mod start;
 mod write;
@@ -36,11 +39,11 @@ use super::Gc;
 use crate::Space;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    ChunkAddress, Command, Completion, Figure, Interface, Lba, Opcode, SimTime, Stage, StageTimes, Status,
-    Vector,
+    ChunkAddress, Command, Completion, Figure, Interface, Lba, SimTime, StageTimes, Status, Vector,
 };
 use pellucid_ftl::Pool;
 use pellucid_host::{Layer, Machine};
+use read::Place;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -356,191 +359,6 @@ impl BlockMap {
         })
     }
 
-    // ---- requests
-
-    fn refuse(&self, command: &Command) -> Option<Status> {
-        let carries = match command.opcode {
-            Opcode::Write => true,
-            Opcode::Read => !command.data.is_empty(),
-            Opcode::Flush => return None,
-            Opcode::Trim | Opcode::WriteZeroes => false,
-            _ => return Some(Status::InvalidOpcode),
-        };
-        if self.failure.is_some() {
-            return Some(Status::ReadOnly);
-        }
-        let bytes = command.sectors as usize * self.image();
-        if command.sectors == 0 || command.vector.is_some() || (carries && command.data.len() != bytes) {
-            return Some(Status::InvalidField);
-        }
-        let end = command.lba.0.checked_add(command.sectors.into());
-        if end.is_none_or(|end| end > self.sectors) {
-            return Some(Status::LbaOutOfRange);
-        }
-        (self.read_only && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
-    }
-
-    /// A command is taken up.
-    fn arrived(&mut self, request: u32) {
-        let command = self.requests[request].command.as_ref().expect("a request has its command");
-        let (opcode, lba, sectors) = (command.opcode, command.lba.0, command.sectors);
-        // Held open until all parts are known.
-        self.requests[request].left = 1;
-        match opcode {
-            Opcode::Flush => self.flush(request),
-            _ => {
-                let (length, mut at) = (u64::from(self.length()), 0);
-                while at < sectors {
-                    let (logical, first) = ((lba + u64::from(at)) / length, (lba + u64::from(at)) % length);
-                    let count = (length - first).min(u64::from(sectors - at)) as u32;
-                    let part = Part { request, first: first as u32, sectors: count, at };
-                    self.requests[request].left += 1;
-                    match opcode {
-                        Opcode::Read => self.read(logical as u32, part),
-                        _ => self.change(logical as u32, part),
-                    }
-                    at += count;
-                }
-            }
-        }
-        self.part_done(request, None);
-    }
-
-    /// Something that a request waited for has ended, perhaps badly.
-    fn part_done(&mut self, request: u32, status: Option<Status>) {
-        let record = &mut self.requests[request];
-        record.status = record.status.or(status);
-        record.left -= 1;
-        if record.left > 0 {
-            return;
-        }
-        let command = record.command.take().expect("a request has its command");
-        let (submitted, unmapped) = (record.submitted, record.unmapped);
-        let status = record.status.unwrap_or(Status::Success);
-        let mut stages = record.stages;
-        let total = self.now - submitted;
-        stages.add(Stage::Host, pellucid_flash::Nanos(total.0.saturating_sub(stages.total().0)));
-        match (command.opcode, status) {
-            (Opcode::Read, Status::Success) => self.counters.read += u64::from(command.sectors),
-            (Opcode::Write, Status::Success) => self.counters.written += u64::from(command.sectors),
-            _ => {}
-        }
-        self.requests.release(request);
-        let ended = command.ended(status, submitted, self.now, stages);
-        self.up.push_back(Completion { unmapped, ..ended });
-    }
-
-    fn flush(&mut self, request: u32) {
-        let waits = |logical: &Logical| !logical.buffer.is_empty();
-        let blocks: Vec<u32> = (0..).zip(&self.logical).filter(|(_, l)| waits(l)).map(|(n, _)| n).collect();
-        self.requests[request].left += blocks.len() as u32;
-        for &block in &blocks {
-            self.logical[block as usize].awaited.push(request);
-        }
-        let garbage = self.garbage.iter().copied().chain(self.erased_now());
-        let trimmed: Vec<Garbage> = garbage.filter(|garbage| garbage.trimmed).collect();
-        for garbage in trimmed {
-            self.requests[request].left += 1;
-            self.chunks[garbage.chunk as usize].awaited.push(request);
-        }
-        blocks.into_iter().for_each(|block| self.go_on(block));
-    }
-
-    // ---- reads
-
-    /// Where a sector of a block lies, and how many behind it lie there too: in a chunk, in the buffer (`None`), or nowhere.
-    fn locate(&self, logical: u32, sector: u32, most: u32) -> (Place, u32) {
-        let block = &self.logical[logical as usize];
-        let held = (block.buffer.len() / self.image().max(1)) as u32;
-        let mut limit = sector + most;
-        if held > 0 && sector < block.from + held {
-            if sector >= block.from {
-                return (Place::Buffer, (block.from + held).min(limit) - sector);
-            }
-            limit = limit.min(block.from);
-        }
-        match block.pieces.iter().find(|piece| piece.ends > sector) {
-            Some(piece) => (Place::Chunk(piece.chunk), piece.ends.min(limit) - sector),
-            None => (Place::Nowhere, limit - sector),
-        }
-    }
-
-    fn read(&mut self, logical: u32, part: Part) {
-        let mut done = 0;
-        while done < part.sectors {
-            let (place, count) = self.locate(logical, part.first + done, part.sectors - done);
-            let (at, sector) = (part.at + done, part.first + done);
-            match place {
-                Place::Chunk(chunk) => self.read_chunk(part.request, chunk, sector, at, count),
-                Place::Buffer => self.read_buffer(logical, part.request, sector, at, count),
-                Place::Nowhere => self.read_nothing(part.request, at, count),
-            }
-            done += count;
-        }
-        self.part_done(part.request, None);
-    }
-
-    fn read_chunk(&mut self, request: u32, chunk: u32, sector: u32, at: u32, sectors: u32) {
-        let record = &mut self.requests[request];
-        record.left += 1;
-        let wanted = !record.command.as_ref().expect("a request has its command").data.is_empty();
-        let mut data = if wanted { self.images.pop().unwrap_or_default() } else { Vec::new() };
-        data.resize(if wanted { sectors as usize * self.image() } else { 0 }, 0);
-        self.chunks[chunk as usize].readers += 1;
-        let command = Command::new(0, Opcode::Read, self.lba(chunk, sector), sectors, data);
-        self.send(Purpose::Read { request, chunk, at }, command);
-    }
-
-    fn read_buffer(&mut self, logical: u32, request: u32, sector: u32, at: u32, sectors: u32) {
-        let image = self.image();
-        let block = &self.logical[logical as usize];
-        let from = (sector - block.from) as usize * image;
-        let images = &block.buffer[from..from + sectors as usize * image];
-        let command = self.requests[request].command.as_mut().expect("a request has its command");
-        if !command.data.is_empty() {
-            command.data[at as usize * image..][..images.len()].copy_from_slice(images);
-        }
-    }
-
-    fn read_nothing(&mut self, request: u32, at: u32, sectors: u32) {
-        let image = self.image();
-        let record = &mut self.requests[request];
-        record.unmapped += sectors;
-        let command = record.command.as_mut().expect("a request has its command");
-        if !command.data.is_empty() {
-            command.data[at as usize * image..][..sectors as usize * image].fill(0);
-        }
-    }
-
-    /// Sectors have come, or not.
-    fn read_ended(&mut self, purpose: Purpose, completion: &mut Completion) {
-        let Purpose::Read { request, chunk, at, .. } = purpose else { return };
-        self.chunks[chunk as usize].readers -= 1;
-        let ok = matches!(completion.status, Status::Success | Status::HighEcc);
-        self.counters.lost_reads += u64::from(!ok);
-        let image = self.image();
-        let record = &mut self.requests[request];
-        let command = record.command.as_mut().expect("a request has its command");
-        if ok && !completion.data.is_empty() {
-            command.data[at as usize * image..][..completion.data.len()].copy_from_slice(&completion.data);
-        }
-        record.stages = completion.stages;
-        self.part_done(request, (!ok).then_some(Status::UnrecoveredRead));
-        self.erase_garbage();
-    }
-
-    /// Sends a failed read again, if it may be; says whether.
-    fn tries_again(&mut self, op: Op, completion: &mut Completion) -> bool {
-        let reads = matches!(op.purpose, Purpose::Read { .. } | Purpose::Fetch { .. });
-        let again = reads && completion.status == Status::UnrecoveredRead && op.tries < READ_RETRIES;
-        if again {
-            let data = std::mem::take(&mut completion.data);
-            let command = Command::new(0, Opcode::Read, op.lba, op.sectors, data);
-            self.send_again(op.purpose, op.tries + 1, command);
-        }
-        again
-    }
-
     /// Takes back the buffers of a command.
     fn put_back(&mut self, completion: &mut Completion) {
         let data = std::mem::take(&mut completion.data);
@@ -559,14 +377,6 @@ impl BlockMap {
 pub(super) fn most_blocks(chunks: u64, over_provisioning: f64) -> u64 {
     let by_share = (chunks as f64 / (1.0 + over_provisioning)) as u64;
     by_share.min(chunks.saturating_sub(u64::from(space::RESERVE) + 2))
-}
-
-/// Where a sector lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Chunk(u32),
-    Buffer,
-    Nowhere,
 }
 
 impl Machine for BlockMap {

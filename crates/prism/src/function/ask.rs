@@ -1,0 +1,114 @@
+//! What the level is asked, what it answers, and what it counts.
+
+use super::Levelled;
+use crate::{FlashAddress, LevelError};
+use pellucid_flash::{SimTime, Status, Tag};
+
+/// What [`Function::address_mapper`] hands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mapping {
+    /// A page.
+    Page,
+    /// A block.
+    Block,
+}
+
+/// What was handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocated {
+    /// The block, or the page.
+    pub address: FlashAddress,
+    /// Blocks of the channel that can be mapped still.
+    pub free_blocks: u32,
+}
+
+/// What the function level is asked, and waits for the flash with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionAsk {
+    /// The caller's name for it; comes back with the answer.
+    pub tag: Tag,
+    /// What to do.
+    pub call: FunctionCall,
+}
+
+/// A call that waits for the flash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FunctionCall {
+    /// `Flash_Read`: reads `sectors` sectors of one block.
+    Read {
+        /// The page.
+        address: FlashAddress,
+        /// Sectors behind the beginning of that page to start at; may lead into the pages behind it.
+        sector: u32,
+        /// How many.
+        sectors: u32,
+        /// A buffer; it comes back filled, and what was in it is lost.
+        data: Vec<u8>,
+    },
+    /// `Flash_Write`: writes whole pages of one block, the next that it has.
+    Write {
+        /// The first page.
+        address: FlashAddress,
+        /// The application's own word. It stands beside every sector, moves with the data, and is what a start lists.
+        mark: u32,
+        /// Sector images of the pages; they come back.
+        data: Vec<u8>,
+    },
+    /// `Wear_Leveler`: swaps the data of the most worn and the least worn of the full blocks.
+    LevelWear,
+}
+
+impl FunctionCall {
+    /// Its buffer.
+    pub(super) fn into_data(self) -> Vec<u8> {
+        match self {
+            FunctionCall::Read { data, .. } | FunctionCall::Write { data, .. } => data,
+            FunctionCall::LevelWear => Vec::new(),
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FunctionOutcome {
+    /// Done.
+    Done,
+    /// What wear levelling did.
+    Levelled(Levelled),
+    /// The flash failed.
+    Failed(Status),
+    /// Nothing was sent.
+    Refused(LevelError),
+}
+
+/// The answer to an ask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionAnswer {
+    /// The caller's name for the ask.
+    pub tag: Tag,
+    /// When it ended.
+    pub at: SimTime,
+    /// How.
+    pub outcome: FunctionOutcome,
+    /// The buffer of a read or a write.
+    pub data: Vec<u8>,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FunctionCounters {
+    /// Sectors that the application read.
+    pub read_sectors: u64,
+    /// Sectors that the application wrote.
+    pub written_sectors: u64,
+    /// Writes that failed.
+    pub write_failures: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Blocks that went out of use.
+    pub retired: u64,
+    /// Sectors that wear levelling wrote.
+    pub levelled_sectors: u64,
+    /// Swaps that wear levelling did.
+    pub swaps: u64,
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Counts the code that the key-value cache has for each level of the flash library, and puts it where it is used.
+
+    python3 tools/level_lines.py            writes the table of docs/explanation/flash-library.md and what claim P6 reads
+    python3 tools/level_lines.py --check    fails where either is out of date
+
+A line of code is one that is neither empty nor a comment, outside of tests. What all engines share is counted once, beside them.
+"""
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ENGINES = ROOT / "crates/apps/src/kv/engine"
+LIBRARY = ROOT / "crates/prism/src"
+NUMBERS = ROOT / "crates/lab/src/reproduce/prism/lines.csv"
+DOCUMENT = ROOT / "docs/explanation/flash-library.md"
+BEGIN, END = "<!-- made by tools/level_lines.py -->", "<!-- end -->"
+
+
+@dataclass(frozen=True)
+class Level:
+    name: str
+    published: int
+    # Files of the cache that it has for this level and for no other, and what serves it in the library.
+    application: tuple[str, ...]
+    library: tuple[str, ...]
+    decides: str
+    runs_on: str
+
+
+EVERYWHERE = "all four kinds of drive"
+LEVELS = (
+    Level("raw", 1450, ("blocks.rs", "access.rs"), ("raw.rs",),
+          "block of each slab, when to erase, which blocks are bad, how much stays free, what is kept", EVERYWHERE),
+    Level("function", 860, ("function.rs",), ("function",),
+          "channel of each slab, how much stays free, what is kept", EVERYWHERE),
+    Level("policy", 210, ("policy.rs",), ("policy",),
+          "mapping and garbage collection of a range, by name", EVERYWHERE),
+)
+# The engine on a block drive: the policy engine is this and what is counted for it.
+PLAIN = ("original.rs",)
+SHARED = ("mod.rs", "writer.rs")
+
+
+def code_lines(source: str) -> int:
+    """Lines that hold code."""
+    code = source.split("#[cfg(test)]\nmod tests")[0]
+    stripped = (line.strip() for line in code.splitlines())
+    return sum(1 for line in stripped if line and not line.startswith("//"))
+
+
+def lines_of(folder: Path, names: tuple[str, ...]) -> int:
+    found = [path for name in names for path in ([folder / name] if (folder / name).is_file() else sorted((folder / name).rglob("*.rs")))]
+    if not found:
+        raise SystemExit(f"{folder}: none of {', '.join(names)} is there")
+    return sum(code_lines(path.read_text()) for path in found)
+
+
+def numbers() -> str:
+    rows = [f"{level.name},{level.published},{lines_of(ENGINES, level.application)}" for level in LEVELS]
+    return "\n".join(["level,published,lines", *rows]) + "\n"
+
+
+def table() -> str:
+    rows = [
+        "| level | code of the cache | published | code of the library | the cache decides | runs on |",
+        "|---|---|---|---|---|---|",
+    ]
+    for level in LEVELS:
+        application, library = lines_of(ENGINES, level.application), lines_of(LIBRARY, level.library)
+        rows.append(f"| {level.name} | {application} | {level.published} | {library} | {level.decides} | {level.runs_on} |")
+    plain, shared = lines_of(ENGINES, PLAIN), lines_of(ENGINES, SHARED)
+    rows.append(f"| none: a block drive | {plain} | | | nothing | every block drive |")
+    rows.append("")
+    rows.append(f"Lines of code. The cache on the policy level is the one for a block drive and {lines_of(ENGINES, ('policy.rs',))} lines more; "
+                f"{shared} lines are shared by all engines.")
+    return "\n".join(rows)
+
+
+def with_table(document: str) -> str:
+    begin, end = document.index(BEGIN) + len(BEGIN), document.index(END)
+    return f"{document[:begin]}\n{table()}\n{document[end:]}"
+
+
+def out_of_date() -> list[str]:
+    wanted = {NUMBERS: numbers(), DOCUMENT: with_table(DOCUMENT.read_text())}
+    there = {path: path.read_text() if path.exists() else "" for path in wanted}
+    return [str(path.relative_to(ROOT)) for path in wanted if there[path] != wanted[path]]
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        stale = out_of_date()
+        if stale:
+            print(f"out of date: {', '.join(stale)}; python3 tools/level_lines.py writes them anew", file=sys.stderr)
+        return 1 if stale else 0
+    NUMBERS.write_text(numbers())
+    DOCUMENT.write_text(with_table(DOCUMENT.read_text()))
+    print(numbers(), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
