@@ -17,8 +17,8 @@ const GROUP_BLOCKS: u32 = (BLOCK_BYTES * 8) as u32;
 const INODES_PER_BLOCK: u32 = 16;
 /// Directory entries in a block: of about 64 bytes.
 const ENTRIES_PER_BLOCK: u32 = 64;
-/// Largest journal: 128 MiB.
-const JOURNAL_BLOCKS: u32 = 32_768;
+/// Largest journal: 64 MiB, half of a group, so that directories find room beside it.
+const JOURNAL_BLOCKS: u32 = 16_384;
 
 /// Contiguous blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

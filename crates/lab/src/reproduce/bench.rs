@@ -6,6 +6,7 @@
 use super::latency::LatencyStudy;
 use super::pblk::PblkStudy;
 use super::prism::{ServerStudy, SizeStudy};
+use super::solid_state_cache::CacheStudy;
 use super::throughput::ThroughputStudy;
 use crate::drive::{RunError, Target};
 use crate::experiment::{self, ExperimentError, execute_on, parse_job, prepare};
@@ -149,6 +150,7 @@ pub struct Bench {
     pblk: OnceLock<PblkStudy>,
     sizes: OnceLock<SizeStudy>,
     server: OnceLock<ServerStudy>,
+    caches: OnceLock<CacheStudy>,
 }
 
 impl Bench {
@@ -156,9 +158,21 @@ impl Bench {
     /// make an experiment what it is.
     pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (sizes, server) = (OnceLock::new(), OnceLock::new());
+        let (sizes, server, caches) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (last, shorter) = (Vec::new(), 1);
-        Bench { threads: threads.max(1), seed, sets, last, shorter, throughput, latency, pblk, sizes, server }
+        Bench {
+            threads: threads.max(1),
+            seed,
+            sets,
+            last,
+            shorter,
+            throughput,
+            latency,
+            pblk,
+            sizes,
+            server,
+            caches,
+        }
     }
 
     /// A bench of the tests: measurements that are `shorter` so many times, of drives with `last` behind all other overrides.
@@ -210,6 +224,11 @@ impl Bench {
     /// The study behind Figs. 6 and 7 of Prism-SSD, run once.
     pub(super) fn server(&self) -> Result<&ServerStudy, ReproduceError> {
         once(&self.server, || ServerStudy::run(self))
+    }
+
+    /// The study behind Fig. 7 of "Getting Real", run once.
+    pub(super) fn caches(&self) -> Result<&CacheStudy, ReproduceError> {
+        once(&self.caches, || CacheStudy::run(self))
     }
 
     /// `work` on each of the `points`, on all threads; results in the order of the points.
