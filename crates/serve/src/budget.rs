@@ -12,6 +12,8 @@
 //!   bytes set aside, so that medium ones cannot overtake it for ever.
 //! - Up to [`OWN_BYTES`] are everybody's own, as long as the connection has nothing in the drives and nothing to be sent: with them it is
 //!   served whatever others hold. So all connections hold no more than `TOTAL_BYTES_MAX`, and twice `OWN_BYTES` each.
+//! - Answers whose length is known before they are asked for are held within a [share](share_of) of what is free: a connection that takes
+//!   none fills its share, which is the smaller the more of them there are.
 //! - While budget is short, a connection that holds more than its own has to move it: within [`STALL_NS_MAX`] a sixteenth of it has to
 //!   come in or to be taken, or the connection ends.
 //!
@@ -27,6 +29,10 @@ pub(crate) const OWN_BYTES: usize = 16 << 10;
 pub(crate) const LARGE_BYTES: usize = 1 << 20;
 /// What large requests hold together, at most.
 pub(crate) const LARGE_BYTES_MAX: usize = TOTAL_BYTES_MAX / 2;
+/// The largest share of one connection,
+const SHARE_BYTES_MAX: usize = 4 << 20;
+/// and the part of what is free that it is.
+const SHARE_PART: usize = 16;
 /// While budget is short, a connection has this time to move
 pub(crate) const STALL_NS_MAX: u64 = 5_000_000_000;
 /// this part of what it holds.
@@ -38,6 +44,12 @@ const _: () = assert!(LARGE_BYTES >= crate::nvme::TRANSFER_BYTES_MAX as usize);
 #[inline]
 pub(crate) fn large_part(bytes: usize) -> usize {
     if bytes > LARGE_BYTES { bytes } else { 0 }
+}
+
+/// What one connection may hold of answers when all hold so many bytes.
+#[inline]
+pub(crate) fn share_of(held: usize) -> usize {
+    (TOTAL_BYTES_MAX.saturating_sub(held) / SHARE_PART).clamp(OWN_BYTES, SHARE_BYTES_MAX)
 }
 
 /// Connections that wait, each with what it needs.

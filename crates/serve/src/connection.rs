@@ -207,7 +207,12 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// The system has no events for it any more.
+    /// Whether it only waits for its peer to go.
+    pub fn is_told(&self) -> bool {
+        self.phase == Phase::Told
+    }
+
+    /// Nothing is expected of it any more; it ends.
     pub fn give_up(&mut self) {
         self.gone = true;
     }
@@ -363,6 +368,7 @@ impl<S: Service> Connection<S> {
     }
 
     pub fn tick(&mut self, service: &mut S, now_ns: u64) {
+        self.output.rest();
         if self.is_stalled(service, now_ns) {
             let what = if self.load.incoming > 0 { "sends no data" } else { "takes no answers" };
             self.why = Some(Close::Refused(format!("{what} while others wait for room for theirs")));

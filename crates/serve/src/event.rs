@@ -117,6 +117,11 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// Connections came, went or were turned away so often that not each of them is in the log.
+    NotLogged {
+        /// Events of this kind.
+        events: u64,
+    },
     /// A connection or a block device begins to use a namespace.
     Attached {
         /// The user.
@@ -374,6 +379,7 @@ impl Event {
             Event::TurnedAway { .. } => "turned-away",
             Event::Connected { .. } => "connected",
             Event::Closed { .. } => "closed",
+            Event::NotLogged { .. } => "not-logged",
             Event::Attached { .. } => "attached",
             Event::Detached { .. } => "detached",
             Event::UblkFailed { step: UblkStep::Start { .. }, .. } => "ublk-start-failed",
@@ -444,6 +450,7 @@ impl Event {
             Event::Connected { connection, protocol, peer } => {
                 vec![word("connection", connection), word("protocol", protocol), text("peer", peer)]
             }
+            Event::NotLogged { events } => vec![word("events", events)],
             Event::Closed { connection, peer, why } => {
                 vec![word("connection", connection), text("peer", peer), text("why", why)]
             }

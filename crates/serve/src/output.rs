@@ -16,6 +16,10 @@ use std::ops::Range;
 
 /// Entries handed to one vectored write: as many answers as are sent together, each head and data, and what stands behind them.
 const SLICES_MAX: usize = 2 * BATCH_MAX + 8;
+/// Sent heads that are kept in front of others before these are moved to the front.
+const SENT_HEADS_MAX: usize = 64 << 10;
+/// The memory for heads that is kept at rest.
+const KEPT_HEADS_BYTES: usize = 16 << 10;
 /// Data that may precede what is to be behind them: a peer that waits for that waits for all of them.
 const AHEAD_BYTES_MAX: usize = 128 << 10;
 
@@ -225,6 +229,18 @@ impl Output {
         if self.sent_heads == self.heads.len() {
             self.heads.clear();
             self.sent_heads = 0;
+        } else if self.sent_heads > SENT_HEADS_MAX && self.sent_heads > self.heads.len() / 2 {
+            self.heads.drain(..self.sent_heads);
+            self.sent_heads = 0;
+        }
+    }
+
+    /// Gives memory back that is not needed at rest.
+    pub(crate) fn rest(&mut self) {
+        if self.is_empty() {
+            self.heads.shrink_to(KEPT_HEADS_BYTES);
+            self.behind.shrink_to(KEPT_HEADS_BYTES);
+            self.iovec.shrink_to(KEPT_HEADS_BYTES / size_of::<Entry>());
         }
     }
 

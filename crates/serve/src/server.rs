@@ -26,6 +26,7 @@ use crate::timer::Timer;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use pellucid_monitor::{Board, Protocol};
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +53,8 @@ pub const CONNECTIONS_MAX: usize = (1 << SLOT_BITS) - 1 - CONTROL_RESERVE;
 /// The longest read from a connection, beside a payload that goes to its place directly.
 const READ_BYTES: usize = 256 << 10;
 const TICK_NS: u64 = 100_000_000;
+/// The same while memory budget is short: whoever holds some and does not use it is found sooner.
+const SHORT_TICK_NS: u64 = 10_000_000;
 /// The pacer is awake this long before an event: about what waking up takes.
 const SPIN_NS: u64 = 60_000;
 /// While polling, epoll is asked only every so many turns: the busiest connections are read from directly.
@@ -62,6 +65,11 @@ const BATCHES_MAX: u32 = 64;
 const BATCHES_BYTES_MAX: usize = 1 << 20;
 /// or take longer than this.
 const BATCHES_NS_MAX: u64 = 2_000_000;
+/// Events of connections that are logged in a second; what there are more is counted.
+const LOGGED_MAX: u32 = 100;
+const LOGGED_NS: u64 = 1_000_000_000;
+/// Connections that wait for the end of others, when there are as many as may be.
+const PENDING_MAX: usize = 1024;
 /// Bytes that are read in one turn, from all connections.
 const TURN_READ_BYTES_MAX: usize = 2 << 20;
 
@@ -145,6 +153,14 @@ struct Listening<S> {
     failing: Option<String>,
 }
 
+/// A connection that waits, not longer than a tick, for another one's end.
+struct Pending {
+    listener: usize,
+    stream: Stream,
+    ends: Ends,
+    until_ns: u64,
+}
+
 /// A server; without another service, of drives.
 pub struct Server<S: Service = Core> {
     service: S,
@@ -156,6 +172,10 @@ pub struct Server<S: Service = Core> {
     listeners: Vec<Listening<S>>,
     table: Table<S>,
     attachments: Vec<Attached<S>>,
+    pending: VecDeque<Pending>,
+    /// Events of connections in the second that ends then.
+    connection_events: u32,
+    logged_until_ns: u64,
     /// Connections that are being read from, or sent on; empty in between.
     at_hand: Vec<usize>,
     scratch: Vec<u8>,
@@ -211,6 +231,9 @@ impl<S: Service> Server<S> {
             listeners: Vec::new(),
             table: Table::default(),
             attachments: Vec::new(),
+            pending: VecDeque::new(),
+            connection_events: 0,
+            logged_until_ns: LOGGED_NS,
             at_hand: Vec::new(),
             scratch: vec![0; READ_BYTES],
             tick_ns: 0,
@@ -408,30 +431,90 @@ impl<S: Service> Server<S> {
                 listening.failing = why;
             }
             match accepted {
-                Ok((stream, ends)) => self.admit(at, stream, ends),
+                Ok((stream, ends)) => self.came(at, stream, ends),
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => return,
             }
         }
     }
 
+    /// Whether another connection of this listener may be open. The control socket accepts connections when the server is full, too.
+    fn has_place(&self, listener: usize) -> bool {
+        let reserve = if self.listeners[listener].what == CONTROL { CONTROL_RESERVE } else { 0 };
+        self.service.hub().connections < self.options.connections_max + reserve
+    }
+
+    /// A peer has connected. Where there are as many connections as may be, it waits a little: the ends of some may have come and not been
+    /// read yet.
+    fn came(&mut self, listener: usize, stream: Stream, ends: Ends) {
+        if self.has_place(listener) {
+            return self.admit(listener, stream, ends);
+        }
+        if self.pending.len() == PENDING_MAX {
+            return self.turn_away(ends.peer, "too many connections".into());
+        }
+        let until_ns = self.turn_ns + TICK_NS;
+        self.pending.push_back(Pending { listener, stream, ends, until_ns });
+    }
+
+    /// Lets those in that waited for a place, and turns those away that have waited too long.
+    fn admit_pending(&mut self) {
+        while let Some(first) = self.pending.pop_front() {
+            if self.has_place(first.listener) {
+                self.admit(first.listener, first.stream, first.ends);
+            } else if self.turn_ns >= first.until_ns {
+                self.turn_away(first.ends.peer, "too many connections".into());
+            } else {
+                self.pending.push_front(first);
+                return self.give_up_told();
+            }
+        }
+    }
+
+    /// Connections that have been told their end, and whose peers have not gone, have no place when others need it.
+    fn give_up_told(&mut self) {
+        for slot in 0..self.table.len() {
+            if let Some(connection) = self.table.get(slot)
+                && connection.is_told()
+            {
+                connection.give_up();
+                self.table.touch(slot);
+            }
+        }
+    }
+
+    fn turn_away(&mut self, peer: String, why: String) {
+        self.log_connection(&Event::TurnedAway { peer, why });
+    }
+
+    /// Logs what happened to a connection, unless that happens too often.
+    fn log_connection(&mut self, event: &Event) {
+        self.connection_events += 1;
+        if self.connection_events <= LOGGED_MAX {
+            (self.log)(event);
+        }
+    }
+
+    /// Says how many events were not logged.
+    fn log_rest(&mut self) {
+        let events = std::mem::take(&mut self.connection_events).saturating_sub(LOGGED_MAX);
+        if events > 0 {
+            (self.log)(&Event::NotLogged { events: events.into() });
+        }
+    }
+
     fn admit(&mut self, at: usize, mut stream: Stream, Ends { peer, local }: Ends) {
         let Listening { accept, what, protocol, .. } = &mut self.listeners[at];
-        let protocol = *protocol;
-        // The control socket accepts connections when the server is full, too.
-        let reserve = if *what == CONTROL { CONTROL_RESERVE } else { 0 };
-        if self.service.hub().connections >= self.options.connections_max + reserve {
-            return (self.log)(&Event::TurnedAway { peer, why: "too many connections".into() });
-        }
+        let (what, protocol) = (*what, *protocol);
         let (slot, id) = self.table.next();
         let registered = stream.register(self.poll.registry(), Token(CONNECTIONS + slot));
         let session =
             accept(id, local).and_then(|session| registered.map(|()| session).map_err(|e| e.to_string()));
         let session = match session {
             Ok(session) => session,
-            Err(why) => return (self.log)(&Event::TurnedAway { peer, why }),
+            Err(why) => return self.turn_away(peer, why),
         };
-        (self.log)(&Event::Connected { connection: id, protocol: what, peer: peer.clone() });
+        self.log_connection(&Event::Connected { connection: id, protocol: what, peer: peer.clone() });
         let mut connection = Box::new(Connection::new(id, stream, peer, protocol, session));
         connection.open(&mut self.service);
         self.service.hub_mut().connections += 1;
@@ -533,7 +616,7 @@ impl<S: Service> Server<S> {
             Some(Close::Refused(why)) => why,
             None => "connection lost".into(),
         };
-        (self.log)(&Event::Closed { connection: id, peer, why });
+        self.log_connection(&Event::Closed { connection: id, peer, why });
     }
 
     /// Ticks, and what sessions asked for about other connections.
@@ -558,11 +641,17 @@ impl<S: Service> Server<S> {
                 self.tick(slot, self.service.now_ns());
             }
         }
+        self.admit_pending();
         self.service.show();
         let now = self.turn_ns;
         // A peer counts as silent only after everything was read that came while this process was busy, or stopped.
         if now >= self.tick_ns && self.asked {
-            self.tick_ns = now + TICK_NS;
+            let short = self.service.hub().budget.is_short(self.service.bytes_held());
+            if now >= self.logged_until_ns {
+                self.logged_until_ns = now + LOGGED_NS;
+                self.log_rest();
+            }
+            self.tick_ns = now + if short { SHORT_TICK_NS } else { TICK_NS };
             for slot in 0..self.table.len() {
                 self.tick(slot, now);
             }

@@ -11,7 +11,7 @@
 //! Invariants: every submitted operation is answered by exactly one [`Session::completed`], never from inside
 //! [`Port::submit`], unless the connection is gone; after [`Session::closed`] a session is called no more.
 
-use crate::budget::{OWN_BYTES, large_part};
+use crate::budget::{OWN_BYTES, large_part, share_of};
 use crate::core::Core;
 use crate::engine::Route;
 use crate::event::Event;
@@ -244,6 +244,8 @@ pub struct Load {
     pub moved: u64,
     /// Bytes of large requests that come in.
     pub(crate) incoming_large: usize,
+    /// Bytes of the next answer, for which there was no room ([`Port::has_room`]); 0: there was.
+    pub(crate) wanted: usize,
     /// It waits for memory budget.
     pub(crate) waits: bool,
     /// It has waited, and its turn has come.
@@ -256,6 +258,8 @@ pub struct Port<'a, S: Service = Core> {
     connection: ConnectionId,
     load: &'a mut Load,
     output: &'a mut Output,
+    /// Bytes to be sent that are not in `output`: a layer has them.
+    beyond: usize,
 }
 
 impl<'a, S: Service> Port<'a, S> {
@@ -266,7 +270,7 @@ impl<'a, S: Service> Port<'a, S> {
         load: &'a mut Load,
         output: &'a mut Output,
     ) -> Port<'a, S> {
-        Port { service, connection, load, output }
+        Port { service, connection, load, output, beyond: 0 }
     }
 
     /// The connection that the session belongs to.
@@ -282,10 +286,26 @@ impl<'a, S: Service> Port<'a, S> {
     /// Whether the connection has so much under way that it should start nothing new. It is never congested while it has
     /// nothing in the drives and nothing to send.
     pub fn congested(&self) -> bool {
-        let bytes = self.load.bytes + self.output.bytes();
+        let bytes = self.load.bytes + self.output.bytes() + self.beyond;
         self.load.commands >= COMMANDS_MAX
             || bytes >= BYTES_MAX
             || (bytes > 0 && self.service.bytes_held() + OWN_BYTES > TOTAL_BYTES_MAX)
+            || (self.load.wanted > 0 && !self.fits(self.load.wanted))
+    }
+
+    /// Whether the connection may hold an answer of so many bytes, beside those that it holds. If not, it is congested until it may. One
+    /// that holds nothing always may; the others have the [share](share_of) of what is free, so a peer that takes no answers
+    /// fills its own share and nobody else's.
+    #[inline]
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        let fits = self.fits(bytes);
+        self.load.wanted = if fits { 0 } else { bytes };
+        fits
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        let holds = self.load.bytes + self.load.incoming + self.output.bytes() + self.beyond;
+        holds == 0 || holds + bytes <= share_of(self.service.bytes_held())
     }
 
     /// Whether there is memory budget for a request with so many bytes of data, which begins at once then. If not, the connection waits
@@ -374,7 +394,8 @@ impl<'a, S: Service> Port<'a, S> {
 
     /// The same port with another output, for a layer between a session and its socket.
     pub(crate) fn with_output<'b>(&'b mut self, output: &'b mut Output) -> Port<'b, S> {
-        Port { service: self.service, connection: self.connection, load: self.load, output }
+        let beyond = self.beyond + self.output.bytes();
+        Port { service: self.service, connection: self.connection, load: self.load, output, beyond }
     }
 
     /// The output, and buffers for later use.

@@ -195,6 +195,8 @@ pub enum Outcome {
         cas: u64,
         /// Expiry.
         expires_s: u32,
+        /// There was no such item: it was made.
+        created: bool,
     },
     /// The value is no number.
     NotNumber,

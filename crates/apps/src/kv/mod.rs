@@ -64,8 +64,8 @@ use slabs::{Buffers, SlabRecord};
 use std::collections::VecDeque;
 use watermarks::Watermarks;
 
-/// Value buffers that are kept, and the largest of them.
-const VALUES_MAX: usize = 4096;
+/// Bytes of value buffers that are kept, and the largest of them.
+const VALUES_BYTES_MAX: usize = 16 << 20;
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Work of the host's processor that is not done yet.
@@ -122,6 +122,8 @@ pub struct Kv {
     /// Commands whose cost has been paid.
     paid: VecDeque<Command>,
     values: Vec<Vec<u8>>,
+    /// Bytes of these.
+    values_bytes: usize,
     scratch: Vec<u8>,
     answers: VecDeque<Answer>,
     statistics: KvStatistics,
@@ -180,6 +182,7 @@ impl Kv {
             steps: Steps::new(config.costs.cores),
             paid: VecDeque::new(),
             values: Vec::new(),
+            values_bytes: 0,
             scratch: Vec::new(),
             answers: VecDeque::new(),
             statistics: KvStatistics::default(),
@@ -191,13 +194,17 @@ impl Kv {
 
     /// An empty buffer for the value of a store.
     pub fn buffer(&mut self) -> Vec<u8> {
-        self.values.pop().unwrap_or_default()
+        let value = self.values.pop().unwrap_or_default();
+        self.values_bytes -= value.capacity();
+        value
     }
 
     /// Takes back the buffer of an answer's value.
     pub fn give_back(&mut self, mut value: Vec<u8>) {
-        if (1..=VALUE_BYTES_MAX).contains(&value.capacity()) && self.values.len() < VALUES_MAX {
+        let bytes = value.capacity();
+        if (1..=VALUE_BYTES_MAX).contains(&bytes) && self.values_bytes + bytes <= VALUES_BYTES_MAX {
             value.clear();
+            self.values_bytes += bytes;
             self.values.push(value);
         }
     }
@@ -206,6 +213,14 @@ impl Kv {
     pub fn value_max(&self, key_bytes: usize) -> usize {
         let slot = self.classes.last().map_or(0, |class| class.slot_bytes as usize);
         slot.saturating_sub(item::bytes_of(key_bytes, 0)).min(self.config.item_max_bytes as usize)
+    }
+
+    /// The most bytes that the value of this key has now: as many as its slot.
+    pub fn value_bytes_max(&self, key: &Key) -> usize {
+        let hash = item::hash(self.config.seed, key.as_bytes());
+        let Some(at) = self.index.find(hash) else { return 0 };
+        let slab = &self.slabs[self.index.get(at).place().slab as usize];
+        self.classes[usize::from(slab.class)].slot_bytes as usize
     }
 
     /// Whether nothing more can be stored.
@@ -232,6 +247,7 @@ impl Kv {
                 .sum(),
             index_bytes: self.index.bytes() + (tops + records) as u64,
             slabs: self.slabs.iter().filter(|slab| !slab.tops.is_empty()).count() as u64,
+            slab_bytes: self.shape.slab_bytes.into(),
             slabs_total: self.shape.slabs.into(),
             slabs_free: self.engine.free().into(),
             watermarks: self.watermarks.marks().map(u64::from),

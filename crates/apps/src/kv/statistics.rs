@@ -69,6 +69,8 @@ pub struct KvStatistics {
     pub index_bytes: u64,
     /// Slabs that hold items now.
     pub slabs: u64,
+    /// Bytes of a slab.
+    pub slab_bytes: u64,
     /// Slabs of flash in all.
     pub slabs_total: u64,
     /// Slabs that can be written at once.

@@ -166,7 +166,7 @@ impl Kv {
         match self.put(&ask.key, hash, Digits::of(value).as_bytes(), flags, expires_s) {
             Ok(cas) => {
                 self.statistics.arithmetic += 1;
-                Flow::Done(Outcome::Number { value, cas, expires_s })
+                Flow::Done(Outcome::Number { value, cas, expires_s, created: at.is_none() })
             }
             Err(flow) => flow,
         }

@@ -2,7 +2,7 @@
 
 use crate::drive::{Bottom, Served};
 use crate::engine::{Answered, Backend};
-use pellucid_apps::kv::{Answer, Ask, ClassStatistics, KvConfig, KvStatistics, System, build};
+use pellucid_apps::kv::{Answer, Ask, ClassStatistics, Key, KvConfig, KvStatistics, System, build};
 use pellucid_device::Device;
 use pellucid_flash::{Figure, SimTime};
 use pellucid_host::Tower;
@@ -14,6 +14,9 @@ pub trait Cache: Backend<Ask = Ask, Answer = Answer> {
 
     /// Takes back the buffer of an answer's value, or one of [`Cache::buffer`].
     fn give_back(&mut self, buffer: Vec<u8>);
+
+    /// The most bytes that the value of a key has now; requests that have not been submitted may change it.
+    fn value_bytes_max(&self, key: &Key) -> usize;
 
     /// What it counts.
     fn statistics(&self) -> KvStatistics;
@@ -120,6 +123,11 @@ impl Cache for DriveCache {
 
     fn give_back(&mut self, buffer: Vec<u8>) {
         self.system.kv_mut().give_back(buffer);
+    }
+
+    #[inline]
+    fn value_bytes_max(&self, key: &Key) -> usize {
+        self.system.kv().value_bytes_max(key)
     }
 
     fn statistics(&self) -> KvStatistics {

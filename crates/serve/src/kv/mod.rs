@@ -69,19 +69,15 @@ pub struct KvService<C: Cache> {
     name: String,
     config: KvConfig,
     asked: Asked,
+    baseline: stats::Baseline,
     /// Of the wall clock when [`Service::now_ns`] was 0.
     began_s: u64,
     /// When the clock was last looked at.
     clock_ns: u64,
     now_s: u32,
-    /// Mean length of the values that were read and stored lately.
-    expected_bytes: usize,
     board: Option<Board>,
     put_away: Option<Result<(), String>>,
 }
-
-/// The expected length is about the mean of the last so many.
-const EXPECTED_OVER: usize = 16;
 
 impl<C: Cache> KvService<C> {
     /// Takes a cache into service. Time that is paced must have a dilation above 0.
@@ -93,10 +89,10 @@ impl<C: Cache> KvService<C> {
             name: name.into(),
             config: config.clone(),
             asked: Asked::default(),
+            baseline: stats::Baseline::default(),
             began_s,
             clock_ns: 0,
             now_s: began_s as u32,
-            expected_bytes: 0,
             board: None,
             put_away: None,
         }
@@ -135,19 +131,6 @@ impl<C: Cache> KvService<C> {
         self.now_s
     }
 
-    /// How long a value is that is read next, as far as can be known.
-    #[inline]
-    fn expected_bytes(&self) -> usize {
-        self.expected_bytes
-    }
-
-    /// A value of this length has been read or stored.
-    #[inline]
-    fn expect_like(&mut self, bytes: usize) {
-        self.expected_bytes =
-            self.expected_bytes - self.expected_bytes / EXPECTED_OVER + bytes / EXPECTED_OVER;
-    }
-
     /// An empty buffer for a value.
     fn buffer(&mut self) -> Vec<u8> {
         self.cache_mut().buffer()
@@ -162,9 +145,6 @@ impl<C: Cache> KvService<C> {
     #[inline]
     fn ask(&mut self, connection: ConnectionId, number: u64, key: Key, what: What, bytes: usize) {
         self.hub.budget.large += large_part(bytes);
-        if let What::Store(store) = &what {
-            self.expect_like(store.value.len());
-        }
         let route = Route { connection, token: number };
         self.engine.submit(0, route, bytes, Ask { tag: 0, time_s: self.now_s, key, what });
     }
@@ -254,9 +234,6 @@ impl<C: Cache> Service for KvService<C> {
         let Answered { tag, at, answer } = self.engine.take()?;
         let Entry { route, bytes, .. } = self.engine.end(tag, at);
         self.hub.budget.large -= large_part(bytes);
-        if let Outcome::Item(item) = &answer.outcome {
-            self.expect_like(item.value.len());
-        }
         Some(Done { route, bytes, answer })
     }
 

@@ -298,8 +298,9 @@ fn meta(
             out.encode(|out| line(b"HD", length, Some(shown)).encode(out));
             return if flags.value { send_value(value, out) } else { Some(value) };
         }
-        Outcome::Number { value, cas, expires_s } => {
-            if !flags.quiet {
+        Outcome::Number { value, cas, expires_s, created } => {
+            // As memcached: that it was made is always said.
+            if !flags.quiet || created {
                 let mut digits = Vec::with_capacity(20);
                 answer_number(value, &mut digits);
                 let shown = Shown { cas, left_s: left_s(expires_s, now_s), ..Shown::default() };

@@ -7,8 +7,8 @@
 //! ```
 //! Requests of one connection reach the cache in their order and are answered in it, however many are under way.
 //!
-//! Invariants: a value that comes in is in the memory budget from its head to its end; values that wait for the answers before them are,
-//! too.
+//! Invariants: a value that comes in is in the memory budget from its head to its end, and while none of it comes, with what has come; values
+//! that wait for the answers before them are in it, too. An answer with a value is asked for only when there is room for it.
 
 use super::replies::{Kind, Replies};
 use super::{Cache, KvService, stats};
@@ -31,16 +31,33 @@ struct Incoming {
     what: StoreWhat,
     /// Of the value.
     length: usize,
-    /// What has come.
+    /// Of which the first `came` bytes have come.
     value: Vec<u8>,
-    /// The memory for all of it is there, for bytes to be read straight into it; of these so many have come.
-    landed: Option<usize>,
+    came: usize,
+    /// What had come at the last tick.
+    came_before: usize,
+    /// What the memory budget has for it: all of it, or what has come.
+    reserved: usize,
 }
+
+/// Bytes of a value that are read straight into its buffer at once.
+const LANDING_BYTES: usize = 256 << 10;
 
 /// What waits for memory budget.
 enum Waiting {
     Value(Incoming),
-    Ask { number: u64, key: Key, what: What, bytes: usize },
+    /// The rest of the value that comes in.
+    Rest,
+    Ask(Wanted),
+}
+
+/// A get that is not asked for yet.
+struct Wanted {
+    number: u64,
+    key: Key,
+    what: What,
+    /// Of the value, at most.
+    bytes: usize,
 }
 
 /// The state of one connection.
@@ -55,7 +72,11 @@ pub struct KvSession {
 struct Requests {
     incoming: Option<Incoming>,
     waiting: Option<Box<Waiting>>,
+    /// Waits until the client has taken other answers.
+    crowded: Option<Box<Wanted>>,
     replies: Replies,
+    /// The longest value that was stored since all requests were answered: the index may not know it yet.
+    stored_bytes: usize,
     /// When input last came.
     now_ns: u64,
 }
@@ -64,10 +85,15 @@ impl<C: Cache> Session<KvService<C>> for KvSession {
     fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_, KvService<C>>) -> Result<(), Close> {
         let KvSession { decoder, requests } = self;
         requests.now_ns = port.service().look_at_clock();
+        if let Some(wanted) = requests.crowded.take() {
+            requests.ask_for_value(*wanted, port);
+        }
         loop {
             let more = !input.is_empty() || decoder.has_more();
-            let busy =
-                requests.replies.len() >= UNANSWERED_MAX || requests.waiting.is_some() || port.congested();
+            if more && !requests.goes_on(port) {
+                return Ok(());
+            }
+            let busy = requests.replies.len() >= UNANSWERED_MAX || requests.has_to_wait() || port.congested();
             if !more || (requests.incoming.is_none() && busy) {
                 return Ok(());
             }
@@ -75,7 +101,7 @@ impl<C: Cache> Session<KvService<C>> for KvSession {
                 Ok(None) => return Ok(()),
                 Ok(Some(event)) => requests.take(event, port)?,
                 Err(error) => {
-                    requests.replies.say(ErrorLine::LineTooLong.line(), port.output());
+                    requests.replies.say(error.answer().line(), port.output());
                     return Err(Close::Refused(error.to_string()));
                 }
             };
@@ -87,23 +113,22 @@ impl<C: Cache> Session<KvService<C>> for KvSession {
 
     fn landing(&mut self) -> Option<&mut [u8]> {
         let left = self.decoder.data_left();
-        let Incoming { length, value, landed, .. } = self.requests.incoming.as_mut()?;
-        if left == 0 {
+        let Incoming { length, value, came, reserved, .. } = self.requests.incoming.as_mut()?;
+        if left == 0 || reserved < length {
             return None;
         }
-        let came = *landed.get_or_insert_with(|| {
-            let came = value.len();
-            value.resize(*length, 0);
-            came
-        });
-        Some(&mut value[came..])
+        if value.len() == *came {
+            value.reserve_exact(*length - *came);
+            value.resize((*came + LANDING_BYTES).min(*length), 0);
+        }
+        Some(&mut value[*came..])
     }
 
     fn landed(&mut self, bytes: usize, port: &mut Port<'_, KvService<C>>) -> Result<(), Close> {
         port.came(bytes);
         self.decoder.came(bytes as u64);
-        if let Some(Incoming { landed: Some(landed), .. }) = &mut self.requests.incoming {
-            *landed += bytes;
+        if let Some(incoming) = &mut self.requests.incoming {
+            incoming.came += bytes;
         }
         Ok(())
     }
@@ -117,7 +142,8 @@ impl<C: Cache> Session<KvService<C>> for KvSession {
         match self.requests.waiting.take().map(|waiting| *waiting) {
             None => {}
             Some(Waiting::Value(incoming)) => self.requests.expect(incoming, port),
-            Some(Waiting::Ask { number, key, what, bytes }) => {
+            Some(Waiting::Rest) => self.requests.expect_rest(port),
+            Some(Waiting::Ask(Wanted { number, key, what, bytes })) => {
                 self.requests.ask(number, key, what, bytes, port);
             }
         }
@@ -129,11 +155,11 @@ impl<C: Cache> Session<KvService<C>> for KvSession {
     }
 
     fn has_more(&self) -> bool {
-        self.decoder.has_more()
+        self.decoder.has_more() || self.requests.crowded.is_some()
     }
 
-    fn tick(&mut self, _now_ns: u64, _port: &mut Port<'_, KvService<C>>) -> Result<(), Close> {
-        self.requests.replies.rest();
+    fn tick(&mut self, _now_ns: u64, port: &mut Port<'_, KvService<C>>) -> Result<(), Close> {
+        self.requests.rest(port);
         Ok(())
     }
 
@@ -142,7 +168,7 @@ impl<C: Cache> Session<KvService<C>> for KvSession {
         replies.drain().for_each(|buffer| port.service().give_back(buffer));
         let waiting = waiting.take().and_then(|waiting| match *waiting {
             Waiting::Value(incoming) => Some(incoming),
-            Waiting::Ask { .. } => None,
+            Waiting::Rest | Waiting::Ask(_) => None,
         });
         for incoming in incoming.take().into_iter().chain(waiting) {
             port.service().give_back(incoming.value);
@@ -193,20 +219,16 @@ impl Requests {
                 let number =
                     self.replies.begin(Kind::Get { cas: kind.cas, last }, false, self.now_ns, key, &[]);
                 let what = What::Get(Get { touch, ..Get::default() });
-                self.ask_for_value(number, found, what, port);
+                self.look_up(number, found, what, port);
             }
             Event::GetEnd => self.replies.say(b"END\r\n", port.output()),
             Event::Store(store) => return Ok(self.store(&store, now_s, port)),
             Event::Data(bytes) => {
-                if let Some(Incoming { value, landed, .. }) = &mut self.incoming {
+                if let Some(Incoming { value, came, .. }) = &mut self.incoming {
                     port.came(bytes.len());
-                    match landed {
-                        None => value.extend_from_slice(bytes),
-                        Some(landed) => {
-                            value[*landed..*landed + bytes.len()].copy_from_slice(bytes);
-                            *landed += bytes.len();
-                        }
-                    }
+                    value.truncate(*came);
+                    value.extend_from_slice(bytes);
+                    *came += bytes.len();
                 }
             }
             Event::DataEnd { good } => self.value_ended(good, port),
@@ -284,7 +306,8 @@ impl Requests {
         let shown = if kind == Kind::MetaStore { store.key } else { &[] };
         let number = self.replies.begin(kind, noreply, self.now_ns, shown, flags);
         let length = store.length as usize;
-        let incoming = Incoming { number, key, what, length, value: Vec::new(), landed: None };
+        let incoming =
+            Incoming { number, key, what, length, value: Vec::new(), came: 0, came_before: 0, reserved: 0 };
         match port.has_budget(length) {
             true => self.expect(incoming, port),
             false => self.waiting = Some(Box::new(Waiting::Value(incoming))),
@@ -301,19 +324,70 @@ impl Requests {
     /// A value begins to come in.
     fn expect<C: Cache>(&mut self, mut incoming: Incoming, port: &mut Port<'_, KvService<C>>) {
         port.expect(incoming.length);
+        incoming.reserved = incoming.length;
         incoming.value = port.service().buffer();
         incoming.value.clear();
         self.incoming = Some(incoming);
     }
 
+    /// The value that comes in goes on: the budget has all of it again.
+    fn expect_rest<C: Cache>(&mut self, port: &mut Port<'_, KvService<C>>) {
+        if let Some(incoming) = &mut self.incoming {
+            port.release(incoming.reserved);
+            port.expect(incoming.length);
+            incoming.reserved = incoming.length;
+        }
+    }
+
+    /// More has come. If it is of a value whose budget was given back because nothing came, there has to be some again.
+    #[inline]
+    fn goes_on<C: Cache>(&mut self, port: &mut Port<'_, KvService<C>>) -> bool {
+        match &self.incoming {
+            Some(incoming) if incoming.reserved < incoming.length => {}
+            _ => return true,
+        }
+        let missing = self.incoming.as_ref().map_or(0, |incoming| incoming.length - incoming.reserved);
+        if self.waiting.is_some() || !port.has_budget(missing) {
+            self.waiting = Some(Box::new(Waiting::Rest));
+            return false;
+        }
+        self.expect_rest(port);
+        true
+    }
+
+    /// Whether a request waits for budget, or for room.
+    #[inline]
+    fn has_to_wait(&self) -> bool {
+        self.waiting.is_some() || self.crowded.is_some()
+    }
+
+    /// Called ten times a second, and more often while budget is short. A value of which nothing has come since keeps no more budget and memory
+    /// than what has come takes.
+    fn rest<C: Cache>(&mut self, port: &mut Port<'_, KvService<C>>) {
+        self.replies.rest();
+        if let Some(Incoming { length, value, came, came_before, reserved, .. }) = &mut self.incoming {
+            if came == came_before && reserved == length {
+                port.release(*reserved);
+                port.expect(*came);
+                *reserved = *came;
+                value.truncate(*came);
+                value.shrink_to_fit();
+            }
+            *came_before = *came;
+        }
+    }
+
     fn value_ended<C: Cache>(&mut self, good: bool, port: &mut Port<'_, KvService<C>>) {
-        let Some(Incoming { number, key, what, length, value, .. }) = self.incoming.take() else { return };
-        port.release(length);
+        let Some(Incoming { number, key, what, length, reserved, value, .. }) = self.incoming.take() else {
+            return;
+        };
+        port.release(reserved);
         if !good {
             port.service().give_back(value);
             self.replies.amend_last(ErrorLine::BadDataChunk.line());
             return self.answer(port);
         }
+        self.stored_bytes = self.stored_bytes.max(length);
         self.ask(number, key, What::Store(StoreWhat { value, ..what }), length, port);
     }
 
@@ -379,24 +453,29 @@ impl Requests {
             recache_s: get.recache.map(|seconds| seconds.clamp(0, u32::MAX.into()) as u32),
         });
         match get.flags.value {
-            true => self.ask_for_value(number, key, what, port),
+            true => self.look_up(number, key, what, port),
             false => self.ask(number, key, what, 0, port),
         }
     }
 
-    /// Asks for a value: there has to be budget for one as long as those of lately.
+    /// Looks how long a value is, and asks for it.
     #[inline]
-    fn ask_for_value<C: Cache>(
-        &mut self,
-        number: u64,
-        key: Key,
-        what: What,
-        port: &mut Port<'_, KvService<C>>,
-    ) {
-        let bytes = port.service().expected_bytes();
-        match bytes <= crate::budget::OWN_BYTES || port.has_budget(bytes) {
-            true => self.ask(number, key, what, bytes, port),
-            false => self.waiting = Some(Box::new(Waiting::Ask { number, key, what, bytes })),
+    fn look_up<C: Cache>(&mut self, number: u64, key: Key, what: What, port: &mut Port<'_, KvService<C>>) {
+        let bytes = port.service().cache().value_bytes_max(&key).max(self.stored_bytes);
+        self.ask_for_value(Wanted { number, key, what, bytes }, port);
+    }
+
+    /// Asks for a value when the connection has room for it and there is budget.
+    #[inline]
+    fn ask_for_value<C: Cache>(&mut self, wanted: Wanted, port: &mut Port<'_, KvService<C>>) {
+        let bytes = wanted.bytes;
+        if !port.has_room(bytes) {
+            self.crowded = Some(Box::new(wanted));
+        } else if bytes <= crate::budget::OWN_BYTES || port.has_budget(bytes) {
+            let Wanted { number, key, what, .. } = wanted;
+            self.ask(number, key, what, bytes, port);
+        } else {
+            self.waiting = Some(Box::new(Waiting::Ask(wanted)));
         }
     }
 
@@ -427,6 +506,9 @@ impl Requests {
         while let Some(ended) = self.replies.answer_next(now_s, port.output()) {
             port.release(ended.parked);
             port.service().ended(ended);
+        }
+        if self.replies.len() == 0 {
+            self.stored_bytes = 0;
         }
     }
 }

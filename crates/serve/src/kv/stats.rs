@@ -2,9 +2,9 @@
 
 use super::{Cache, KvService};
 use crate::service::Service;
-use pellucid_apps::kv::OverProvisioning;
+use pellucid_apps::kv::{ClassStatistics, KvStatistics, OverProvisioning};
 use pellucid_device::Histogram;
-use pellucid_flash::Figure;
+use pellucid_flash::{Figure, FigureKind};
 use pellucid_monitor::{LayerSide, Protocol, Serving, View};
 use pellucid_wire::memcached::ErrorLine;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub(super) fn answer<C: Cache>(what: &[u8], service: &mut KvService<C>) -> Vec<u
         Some(b"sizes") => lines.stat("sizes_status", "disabled"),
         Some(b"conns") => {}
         Some(b"reset") => {
-            service.asked = super::Asked::default();
+            service.reset();
             return b"RESET\r\n".to_vec();
         }
         Some(b"detail") => match words.next() {
@@ -60,18 +60,46 @@ pub(super) fn answer<C: Cache>(what: &[u8], service: &mut KvService<C>) -> Vec<u
     lines.end()
 }
 
+/// What was counted when `stats reset` came last: `stats` shows what has been counted since. Monitors count on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Baseline {
+    cache: KvStatistics,
+    classes: Vec<ClassStatistics>,
+    figures: Vec<Figure>,
+    connected: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
 impl<C: Cache> KvService<C> {
+    /// A sum over the protocols that clients speak.
+    fn sum(&self, of: fn(&Protocol) -> u64) -> u64 {
+        let protocols = self.hub.protocols.iter().filter(|protocol| protocol.name != crate::CONTROL);
+        protocols.map(of).sum()
+    }
+
+    /// `stats reset`.
+    fn reset(&mut self) {
+        self.asked = super::Asked::default();
+        self.baseline = Baseline {
+            cache: self.cache().statistics(),
+            classes: self.cache().classes(),
+            figures: self.cache().figures(),
+            connected: self.sum(|protocol| protocol.connected),
+            received_bytes: self.sum(|protocol| protocol.received_bytes),
+            sent_bytes: self.sum(|protocol| protocol.sent_bytes),
+        };
+    }
+
     fn general(&self, lines: &mut Lines) {
-        let (asked, cache, hub) = (&self.asked, self.cache().statistics(), &self.hub);
-        let protocols = || hub.protocols.iter().filter(|protocol| protocol.name != crate::CONTROL);
-        let sum = |of: fn(&Protocol) -> u64| protocols().map(of).sum::<u64>();
+        let (asked, cache, since) = (&self.asked, self.cache().statistics(), &self.baseline);
         lines.stat("pid", std::process::id());
         lines.stat("uptime", self.now_ns() / 1_000_000_000);
         lines.stat("time", self.now_s);
         lines.stat("version", version());
         lines.stat("pointer_size", usize::BITS);
-        lines.stat("curr_connections", sum(|protocol| protocol.connections));
-        lines.stat("total_connections", sum(|protocol| protocol.connected));
+        lines.stat("curr_connections", self.sum(|protocol| protocol.connections));
+        lines.stat("total_connections", self.sum(|protocol| protocol.connected) - since.connected);
         let numbers = [
             ("cmd_get", asked.gets),
             ("cmd_set", asked.sets),
@@ -80,7 +108,7 @@ impl<C: Cache> KvService<C> {
             ("cmd_meta", asked.meta),
             ("get_hits", asked.hits),
             ("get_misses", asked.gets - asked.hits),
-            ("get_expired", cache.misses_expired),
+            ("get_expired", cache.misses_expired - since.cache.misses_expired),
             ("delete_misses", asked.deletes - asked.delete_hits),
             ("delete_hits", asked.delete_hits),
             ("incr_misses", asked.incrs[0] - asked.incrs[1]),
@@ -92,29 +120,33 @@ impl<C: Cache> KvService<C> {
             ("cas_badval", asked.cas[2]),
             ("touch_hits", asked.touch_hits),
             ("touch_misses", asked.touches - asked.touch_hits),
-            ("bytes_read", sum(|protocol| protocol.received_bytes)),
-            ("bytes_written", sum(|protocol| protocol.sent_bytes)),
-            ("limit_maxbytes", cache.slabs_total * u64::from(self.config.slab_bytes)),
+            ("bytes_read", self.sum(|protocol| protocol.received_bytes) - since.received_bytes),
+            ("bytes_written", self.sum(|protocol| protocol.sent_bytes) - since.sent_bytes),
+            ("limit_maxbytes", cache.slabs_total * cache.slab_bytes),
             ("threads", 1),
             ("bytes", cache.item_bytes),
             ("curr_items", cache.items),
-            ("total_items", cache.sets),
-            ("evictions", cache.evicted),
-            ("reclaimed", cache.reclaimed),
+            ("total_items", cache.sets - since.cache.sets),
+            ("evictions", cache.evicted - since.cache.evicted),
+            ("reclaimed", cache.reclaimed - since.cache.reclaimed),
         ];
         numbers.iter().for_each(|&(name, value)| lines.stat(name, value));
         for figure in self.figures() {
-            lines.stat(figure.name, figure.value);
+            let counted = since.figures.iter().find(|counted| {
+                figure.kind == FigureKind::Counter
+                    && (counted.name, counted.cause) == (figure.name, figure.cause)
+            });
+            lines.stat(figure.name, figure.value - counted.map_or(0, |counted| counted.value));
         }
     }
 
     fn settings(&self, lines: &mut Lines) {
-        let config = &self.config;
-        lines.stat("maxbytes", config.capacity_bytes);
+        let (config, cache) = (&self.config, self.cache().statistics());
+        lines.stat("maxbytes", cache.slabs_total * cache.slab_bytes);
         lines.stat("item_size_max", config.item_max_bytes);
         lines.stat("growth_factor", format_args!("{:.2}", config.growth_factor));
         lines.stat("chunk_size", config.slot_min_bytes);
-        lines.stat("slab_page_size", config.slab_bytes);
+        lines.stat("slab_page_size", cache.slab_bytes);
         lines.stat("num_threads", 1);
         lines.stat("cas_enabled", "yes");
         lines.stat("flush_enabled", "yes");
@@ -129,11 +161,16 @@ impl<C: Cache> KvService<C> {
         lines.stat("warm_restart", if config.warm_restart { "yes" } else { "no" });
     }
 
+    /// What a slab class had counted when `stats reset` came.
+    fn class_before(&self, at: usize) -> ClassStatistics {
+        self.baseline.classes.get(at).copied().unwrap_or_default()
+    }
+
     fn items(&self, lines: &mut Lines) {
         for (at, class) in self.cache().classes().iter().enumerate().filter(|(_, class)| class.items > 0) {
             let id = at + 1;
             lines.stat(format_args!("items:{id}:number"), class.items);
-            lines.stat(format_args!("items:{id}:evicted"), class.evicted);
+            lines.stat(format_args!("items:{id}:evicted"), class.evicted - self.class_before(at).evicted);
         }
     }
 
@@ -147,8 +184,9 @@ impl<C: Cache> KvService<C> {
             lines.stat(format_args!("{id}:total_pages"), class.slabs);
             lines.stat(format_args!("{id}:total_chunks"), class.slabs * slots);
             lines.stat(format_args!("{id}:used_chunks"), class.items);
-            lines.stat(format_args!("{id}:get_hits"), class.hits);
-            lines.stat(format_args!("{id}:cmd_set"), class.sets);
+            let before = self.class_before(at);
+            lines.stat(format_args!("{id}:get_hits"), class.hits - before.hits);
+            lines.stat(format_args!("{id}:cmd_set"), class.sets - before.sets);
         }
         lines.stat("active_slabs", used().count());
         lines.stat("total_malloced", self.cache().statistics().index_bytes + self.config.memory_bytes);

@@ -25,6 +25,7 @@ impl<S: Service> Server<S> {
         let reason = self.stopper.reason.get().copied().unwrap_or("asked");
         (self.log)(&Event::Stopping { reason, connections: self.service.hub().connections });
         self.service.stop();
+        self.pending.clear();
         self.listeners.clear();
         self.attachments.iter_mut().for_each(|attached| attached.stop(&mut self.service));
         for slot in 0..self.table.len() {
@@ -43,6 +44,7 @@ impl<S: Service> Server<S> {
         }
         self.tell();
         self.service.finish().map_err(ServeError::Finish)?;
+        self.log_rest();
         (self.log)(&Event::Stopped);
         Ok(())
     }

@@ -24,6 +24,9 @@ impl<S: Service, T: Session<S>, E: Engine> Session<S> for Secured<T, E> {
 
     fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_, S>) -> Result<(), Close> {
         let session = &mut self.session;
+        if session.has_more() && !port.congested() {
+            self.tls.with(port, |port| session.receive(&mut &[][..], port))?;
+        }
         self.tls.receive(input, port, |input, port| session.receive(input, port))
     }
 

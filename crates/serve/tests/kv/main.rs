@@ -11,7 +11,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Those that wait for others to be given up wait longer: a stalled connection has 5 s.
+const NOT_STALLED: Duration = Duration::from_secs(4);
 
 /// A server in a thread of its own.
 struct Served {
@@ -22,11 +25,15 @@ struct Served {
 
 impl Served {
     fn new(seed: u64) -> Served {
+        Served::with(seed, 4000)
+    }
+
+    fn with(seed: u64, connections_max: usize) -> Served {
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let config = KvConfig::new(EngineKind::Original);
             let service = KvService::new("map", MapCache::new(seed, 1000), &config, Time::Instant);
-            let options = Options { connections_max: 4000, ..Options::default() };
+            let options = Options { connections_max, ..Options::default() };
             let mut server = Server::new(service, options, Box::new(|_| {})).expect("an event queue");
             let address = "127.0.0.1:0".parse().expect("an address");
             let bound = server.listen(&address, "memcached", Box::new(|_, _| session(None))).expect("a port");
@@ -195,6 +202,52 @@ fn bad_requests_get_their_line_and_cost_nothing_else() {
     served.stop();
 }
 
+/// A client of the binary protocol is told at once that it is not spoken.
+#[test]
+fn the_binary_protocol_is_refused() {
+    let served = Served::new(2);
+    let mut client = served.connect();
+    client.say(&[0x80, 0x0b, 0, 0, 0, 0]);
+    assert_eq!(client.line(), "ERROR");
+    assert_eq!(client.line(), "", "and it hangs up");
+    // A key may have such a byte.
+    let mut text = served.connect();
+    assert_eq!(text.ask(b"get \x80\r\n"), ["END"]);
+    served.stop();
+}
+
+/// `stats reset` begins all counts anew, and leaves what is.
+#[test]
+fn stats_reset_begins_all_counts_anew() {
+    let served = Served::new(4);
+    let mut client = served.connect();
+    client.ask(b"set a 0 0 1\r\nx\r\nget a\r\nget b\r\n");
+    assert_eq!(client.ask(b"stats reset\r\n"), ["RESET"]);
+    let stats = client.ask(b"stats\r\n");
+    for line in
+        ["cmd_get 0", "cmd_set 0", "get_misses 0", "total_connections 0", "total_items 0", "curr_items 1"]
+    {
+        assert!(stats.contains(&format!("STAT {line}")), "{line}: {stats:?}");
+    }
+    served.stop();
+}
+
+/// Connections that are closed have no place any more: as many as may be can come again and again.
+#[test]
+fn places_of_closed_connections_are_free() {
+    let served = Served::with(2, 8);
+    for _ in 0..200 {
+        let clients: Vec<Client> = (0..8).map(|_| served.connect()).collect();
+        for mut client in clients {
+            assert_eq!(client.ask(b"get a\r\n"), ["END"]);
+        }
+    }
+    let mut clients: Vec<Client> = (0..9).map(|_| served.connect()).collect();
+    assert_eq!(clients[7].ask(b"get a\r\n"), ["END"]);
+    assert_eq!(clients[8].line(), "", "one too many");
+    served.stop();
+}
+
 /// Every buffer that the cache handed out comes back, whatever becomes of the request and its connection.
 #[test]
 fn buffers_come_back() {
@@ -245,6 +298,59 @@ fn a_slow_reader_and_a_slow_writer_cost_nobody_else_anything() {
         assert!(slow.value().is_none(), "END");
     }
     served.stop();
+}
+
+/// Clients that ask for much and read nothing fill their own share of the memory: others get large values as if they were alone.
+#[test]
+fn many_that_read_nothing_cost_nobody_else_anything() {
+    let served = Served::new(6);
+    let mut client = served.connect();
+    let large = [b"set big 0 0 1048576\r\n", &vec![b'x'; 1 << 20][..], b"\r\n"].concat();
+    assert_eq!(client.ask(&large), ["STORED"]);
+    let mut silent: Vec<Client> = (0..40).map(|_| served.connect()).collect();
+    for one in &mut silent {
+        one.say(&b"get big\r\n".repeat(200));
+    }
+    let began = Instant::now();
+    for _ in 0..40 {
+        client.say(b"get big\r\n");
+        assert_eq!(client.value().expect("a value").1.len(), 1 << 20);
+        assert!(client.value().is_none(), "END");
+    }
+    assert!(began.elapsed() < NOT_STALLED, "{:?} for 40 values", began.elapsed());
+    // They get everything when they read.
+    for one in &mut silent {
+        for _ in 0..10 {
+            assert_eq!(one.value().expect("a value").1.len(), 1 << 20);
+            assert!(one.value().is_none(), "END");
+        }
+    }
+    served.stop();
+}
+
+/// Values of which only a beginning comes hold no memory that others need.
+#[test]
+fn many_half_sent_values_cost_nobody_else_anything() {
+    let served = Served::new(8);
+    let mut halves: Vec<Client> = (0..600).map(|_| served.connect()).collect();
+    for half in &mut halves {
+        half.say(&[&b"set half 0 0 1000000\r\n"[..], &[b'h'; 1000]].concat());
+    }
+    let mut client = served.connect();
+    let began = Instant::now();
+    let set = [b"set k 0 0 100000\r\n", &vec![b'x'; 100_000][..], b"\r\n"].concat();
+    for _ in 0..20 {
+        assert_eq!(client.ask(&set), ["STORED"]);
+    }
+    assert!(began.elapsed() < NOT_STALLED, "{:?} for 20 values", began.elapsed());
+    // Each of them can still go on.
+    for half in halves.iter_mut().take(50) {
+        half.say(&[&[b'h'; 999_000][..], b"\r\n"].concat());
+        assert_eq!(half.line(), "STORED");
+    }
+    drop(halves);
+    drop(client);
+    assert_eq!(served.stop().buffers_out(), 0);
 }
 
 /// Hundreds of connections at once; each keeps its own place.

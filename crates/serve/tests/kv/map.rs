@@ -1,7 +1,7 @@
 //! A cache in memory: what the requests mean, without flash. Requests take effect when they are submitted, and are answered after a time by
 //! chance, so that answers come in any order.
 
-use pellucid_apps::kv::{Answer, Ask, Get, Item, KvStatistics, Mode, Outcome, Store, What};
+use pellucid_apps::kv::{Answer, Ask, Get, Item, Key, KvStatistics, Mode, Outcome, Store, What};
 use pellucid_flash::{Rng, SimTime};
 use pellucid_serve::kv::Cache;
 use pellucid_serve::{Answered, Backend};
@@ -109,7 +109,7 @@ impl MapCache {
                         ..Item::default()
                     };
                     self.entries.insert(key, Entry { item, used_s: now_s, stored_s: now_s, token: false });
-                    return Outcome::Number { value, cas: version, expires_s };
+                    return Outcome::Number { value, cas: version, expires_s, created: true };
                 };
                 if cas.is_some_and(|cas| cas != entry.item.cas) {
                     return Outcome::Exists;
@@ -120,7 +120,8 @@ impl MapCache {
                 entry.item.value = value.to_string().into_bytes();
                 entry.item.cas = version;
                 entry.item.expires_s = touch.unwrap_or(entry.item.expires_s);
-                Outcome::Number { value, cas: version, expires_s: entry.item.expires_s }
+                let expires_s = entry.item.expires_s;
+                Outcome::Number { value, cas: version, expires_s, created: false }
             }
             What::Store(store) => self.store(key, store, now_s),
         }
@@ -140,7 +141,8 @@ impl MapCache {
         }
         let mut item = entry.item.clone();
         item.size = item.value.len() as u32;
-        item.idle_s = now_s - entry.used_s;
+        // Requests of different connections may come in another order than their times.
+        item.idle_s = now_s.saturating_sub(entry.used_s);
         item.taken = entry.token;
         let left = item.expires_s.saturating_sub(now_s);
         let recache = item.expires_s != 0 && get.recache_s.is_some_and(|seconds| left < seconds);
@@ -241,6 +243,10 @@ impl Cache for MapCache {
 
     fn give_back(&mut self, _: Vec<u8>) {
         self.buffers -= 1;
+    }
+
+    fn value_bytes_max(&self, key: &Key) -> usize {
+        self.entries.get(key.as_bytes()).map_or(0, |entry| entry.item.value.len())
     }
 
     fn statistics(&self) -> KvStatistics {

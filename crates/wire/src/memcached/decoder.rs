@@ -9,10 +9,29 @@
 use super::text;
 use super::{ErrorLine, Event, GetKind, KEY_BYTES_MAX, LINE_BYTES_MAX};
 
-/// A line that is longer than any command: the connection cannot go on.
+/// Why a connection cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a line of more than {LINE_BYTES_MAX} bytes that is no get")]
-pub struct DecodeError;
+pub enum DecodeError {
+    /// A line that is longer than any command.
+    #[error("a line of more than {LINE_BYTES_MAX} bytes that is no get")]
+    LineTooLong,
+    /// A command that begins like one of the binary protocol.
+    #[error("the client speaks the binary protocol; allowed: text and meta commands")]
+    Binary,
+}
+
+impl DecodeError {
+    /// What the client is told.
+    pub fn answer(self) -> ErrorLine {
+        match self {
+            DecodeError::LineTooLong => ErrorLine::LineTooLong,
+            DecodeError::Binary => ErrorLine::Error,
+        }
+    }
+}
+
+/// The first byte of every request of the binary protocol.
+const BINARY: u8 = 0x80;
 
 /// The most of a word that waits for its end: a key, and the first byte of a line end.
 const CARRIED_WORD_MAX: usize = KEY_BYTES_MAX + 1;
@@ -35,7 +54,7 @@ enum State {
     Drop(u64),
     /// A line of which nothing more is used.
     SkipLine,
-    Failed,
+    Failed(DecodeError),
 }
 
 /// The server's end of one connection.
@@ -82,11 +101,11 @@ impl Decoder {
     /// Takes what it can off the front of `input`; `None`: more is needed. Call it again until then.
     ///
     /// # Errors
-    /// A line that is too long; from then on always.
+    /// A line that is too long, or another protocol; from then on always.
     pub fn decode<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Result<Option<Event<'a>>, DecodeError> {
         loop {
             return match self.state {
-                State::Failed => Err(DecodeError),
+                State::Failed(why) => Err(why),
                 State::Line => self.line(input),
                 State::Keys(kind) => Ok(self.key(kind, input)),
                 State::Data(left) if left > 0 => {
@@ -174,6 +193,10 @@ impl Decoder {
             self.forget();
         }
         let carried = self.carry.len();
+        if carried == 0 && input.first() == Some(&BINARY) {
+            self.state = State::Failed(DecodeError::Binary);
+            return Err(DecodeError::Binary);
+        }
         let end = input.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
         // A longer line can only be a get, and that is read key by key.
         if carried + end.unwrap_or(input.len()) > LINE_BYTES_MAX {
@@ -257,9 +280,9 @@ impl Decoder {
                 Ok(self.keys(kind, input))
             }
             None => {
-                self.state = State::Failed;
+                self.state = State::Failed(DecodeError::LineTooLong);
                 self.forget();
-                Err(DecodeError)
+                Err(DecodeError::LineTooLong)
             }
         }
     }
