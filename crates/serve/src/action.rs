@@ -195,15 +195,28 @@ impl Action {
     }
 }
 
+impl Chances {
+    /// What they make of the chances of now.
+    pub(crate) fn over(self, now: &Faults) -> Faults {
+        Faults {
+            program_fail: self.program.unwrap_or(now.program_fail),
+            erase_fail: self.erase.unwrap_or(now.erase_fail),
+            read_fail: self.read.unwrap_or(now.read_fail),
+            ..now.clone()
+        }
+    }
+}
+
+impl Outcome {
+    /// Of chances that are set.
+    pub(crate) fn of_faults(faults: &Faults) -> Outcome {
+        Outcome::Chances([faults.program_fail, faults.erase_fail, faults.read_fail])
+    }
+}
+
 fn set_chances(drive: usize, chances: Chances, core: &mut Core) -> Result<Outcome, String> {
-    let now = core.device_here(drive)?.config().media.faults.clone();
-    let faults = Faults {
-        program_fail: chances.program.unwrap_or(now.program_fail),
-        erase_fail: chances.erase.unwrap_or(now.erase_fail),
-        read_fail: chances.read.unwrap_or(now.read_fail),
-        ..now
-    };
-    let outcome = Outcome::Chances([faults.program_fail, faults.erase_fail, faults.read_fail]);
+    let faults = chances.over(&core.device_here(drive)?.config().media.faults);
+    let outcome = Outcome::of_faults(&faults);
     core.set_faults(drive, faults)?;
     Ok(outcome)
 }

@@ -59,6 +59,13 @@ pub enum Event {
         /// What was found, and what it cost, by the layer's own names.
         figures: Vec<Figure>,
     },
+    /// A cache that keeps its items over a stop has started.
+    CacheStarted {
+        /// Its name.
+        cache: String,
+        /// Items that it found; 0 also after a crash.
+        items: u64,
+    },
     /// A drive cannot be started again.
     MountFailed {
         /// Its name.
@@ -371,6 +378,7 @@ impl Event {
             Event::StoreNotice { notice: StoreNotice::Blank { .. }, .. } => "store-blank",
             Event::StoreNotice { notice: StoreNotice::Exposed { .. }, .. } => "store-exposed",
             Event::Mounted { .. } | Event::LayerMounted { .. } => "mounted",
+            Event::CacheStarted { .. } => "cache-started",
             Event::MountFailed { .. } => "mount-failed",
             Event::PromisesNothing { .. } => "promises-nothing",
             Event::Listening { .. } => "listening",
@@ -450,6 +458,7 @@ impl Event {
             Event::Connected { connection, protocol, peer } => {
                 vec![word("connection", connection), word("protocol", protocol), text("peer", peer)]
             }
+            Event::CacheStarted { cache, items } => vec![text("cache", cache), word("items", items)],
             Event::NotLogged { events } => vec![word("events", events)],
             Event::Closed { connection, peer, why } => {
                 vec![word("connection", connection), text("peer", peer), text("why", why)]

@@ -164,18 +164,18 @@ impl KvConfig {
     /// The error is a sentence.
     pub(super) fn check(&self) -> Result<(), String> {
         let wrong =
-            |name: &str, value: String, allowed: &str| Err(format!("{name} = {value}: allowed: {allowed}"));
+            |key: &str, value: String, allowed: &str| Err(format!("kv.{key} = {value}: allowed: {allowed}"));
         if !(1.01..=4.0).contains(&self.growth_factor) {
             return wrong("growth_factor", self.growth_factor.to_string(), "1.01 to 4");
         }
         if !(48..=65_536).contains(&self.slot_min_bytes) {
-            return wrong("slot_min_bytes", self.slot_min_bytes.to_string(), "48 to 65536");
+            return wrong("slot_min", self.slot_min_bytes.to_string(), "48 to 65536");
         }
         if !(1..=128 << 20).contains(&self.item_max_bytes) {
-            return wrong("item_max_bytes", self.item_max_bytes.to_string(), "1 byte to 128 MiB");
+            return wrong("item_max", self.item_max_bytes.to_string(), "1 byte to 128 MiB");
         }
         if self.slab_bytes != 0 && !(4096..=256 << 20).contains(&self.slab_bytes) {
-            return wrong("slab_bytes", self.slab_bytes.to_string(), "0, or 4 KiB to 256 MiB");
+            return wrong("slab", self.slab_bytes.to_string(), "0, or 4 KiB to 256 MiB");
         }
         if let OverProvisioning::Fixed(share) = self.over_provisioning
             && !(0.0..=0.9).contains(&share)
@@ -186,8 +186,41 @@ impl KvConfig {
             return wrong("application", "\"\"".into(), "a name");
         }
         if self.costs.cores == 0 {
-            return wrong("cores", "0".into(), "1 or more");
+            return wrong("cpu.cores", "0".into(), "1 or more");
         }
         Ok(())
+    }
+
+    /// Whether the flash of a drive has what is asked for.
+    ///
+    /// The error is a sentence.
+    pub(super) fn check_flash(&self, flash_bytes: u64) -> Result<(), String> {
+        let (flash, memory_max) = (size(flash_bytes), flash_bytes.max(MEMORY_ALWAYS));
+        if self.capacity_bytes > flash_bytes {
+            let capacity = size(self.capacity_bytes);
+            return Err(format!(
+                "kv.capacity = {capacity}: allowed: 0 (all there is) to {flash}, what the drive has"
+            ));
+        }
+        if self.memory_bytes > memory_max {
+            let memory = size(self.memory_bytes);
+            return Err(format!(
+                "kv.memory = {memory}: allowed: up to {}, for {flash} of flash",
+                size(memory_max)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Memory that is allowed however small the flash is: the usual value.
+const MEMORY_ALWAYS: u64 = 64 << 20;
+
+/// Bytes as a description says them.
+pub(super) fn size(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift) {
+        Some((shift, name)) => format!("{}{name}", bytes >> shift),
+        None => format!("{bytes} bytes"),
     }
 }

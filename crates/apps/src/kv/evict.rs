@@ -90,6 +90,9 @@ impl Kv {
         let keep = match self.config.keep {
             // A stop closes slabs as they are.
             _ if self.phase != Phase::Running => Keep::Nothing,
+            // What is written again into slabs that are closed before they are full takes as much flash as it frees: eviction would
+            // never end.
+            _ if self.closed_early => Keep::Nothing,
             // What is written again needs buffers, and must not take those of stores that wait: slabs would be closed half empty.
             _ if self.engine.free() == 0 || !self.waiting.is_empty() || self.buffers.vacant() < 2 => {
                 Keep::Nothing

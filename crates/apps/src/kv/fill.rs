@@ -75,6 +75,7 @@ impl Kv {
         let tick = self.tick();
         self.surveyed = false;
         let slab = &mut self.slabs[number as usize];
+        self.closed_early = slab.tops.len() < self.classes[usize::from(slab.class)].slots as usize;
         (slab.state, slab.order, slab.accessed) = (State::Full, tick, tick);
         let class = &mut self.classes[usize::from(slab.class)];
         if class.open == number {

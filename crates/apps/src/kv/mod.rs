@@ -108,6 +108,8 @@ pub struct Kv {
     evictions: Vec<Eviction>,
     /// Slabs that leave as soon as nobody reads them.
     leaving: u32,
+    /// The last slab that was closed had slots left, for want of write buffers.
+    closed_early: bool,
     /// No slab has been filled since the last look for obsolete ones.
     surveyed: bool,
     watermarks: Watermarks,
@@ -146,8 +148,9 @@ impl Kv {
         let buffers = (config.memory_bytes / u64::from(shape.slab_bytes)).clamp(4, 1 << 16) as u32;
         if shape.slabs < 4 {
             return Err(format!(
-                "the flash has room for {} slabs of {} bytes; a cache needs at least 4",
-                shape.slabs, shape.slab_bytes
+                "the flash has room for {} slabs of {}; allowed: 4 or more, by a larger drive or kv.capacity, or a smaller kv.slab or kv.item_max",
+                shape.slabs,
+                config::size(shape.slab_bytes.into())
             ));
         }
         let numbers = shape.slabs.saturating_add(buffers).min(Entry::SLABS_MAX);
@@ -173,6 +176,7 @@ impl Kv {
             reads: Slab::default(),
             evictions: Vec::new(),
             leaving: 0,
+            closed_early: false,
             surveyed: false,
             watermarks: Watermarks::new(&config, &shape),
             dead: false,

@@ -1,7 +1,7 @@
 //! The cache on a drive: what a server or an experiment runs.
 
 use super::{Answer, Ask, ClassStatistics, EngineKind, Kv, KvConfig, KvStatistics};
-use pellucid_flash::{Drive, Figure, SimTime};
+use pellucid_flash::{Drive, Figure, Interface, SimTime};
 use pellucid_host::{Machine, Stack};
 use pellucid_prism::{Monitor, MonitorConfig, MonitorError, Request};
 
@@ -30,11 +30,23 @@ macro_rules! each {
 ///
 /// The error is a sentence.
 pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<System<D>, String> {
+    config.check()?;
+    config.check_flash(flash_bytes(&drive))?;
     if matches!(config.engine, EngineKind::Original | EngineKind::Direct) {
         let kv = Kv::new(config, &drive)?;
         return Ok(System::Plain(Stack::start(kv, drive, now)?));
     }
-    let sentence = |why: MonitorError| why.to_string();
+    let sentence = |why: MonitorError| {
+        match why {
+        MonitorError::NotBlank { blocks } => format!(
+            "{blocks} blocks of the flash hold what another engine, or something else, has written; allowed: that engine, or blank media"
+        ),
+        MonitorError::OtherDrive => {
+            "what the flash library has on the flash is of a drive of another shape; allowed: that drive, or blank media".into()
+        }
+        why => why.to_string(),
+    }
+    };
     let mut monitor = Monitor::start(drive, MonitorConfig::default(), now).map_err(sentence)?;
     let known = monitor.applications().any(|application| application.name == config.application);
     if known {
@@ -54,7 +66,39 @@ pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<Syst
     Ok(System::Library(Stack::start(kv, monitor, now)?))
 }
 
+/// Bytes of the largest namespace that a cache can stand on.
+fn flash_bytes(drive: &impl Drive) -> u64 {
+    let sectors = (0..drive.namespaces()).map(|number| match drive.interface(number) {
+        Some(Interface::Block { sectors, .. }) => sectors,
+        Some(Interface::OpenChannel(shape)) => {
+            u64::from(shape.parallel_units()) * u64::from(shape.chunks) * u64::from(shape.chunk_sectors)
+        }
+        _ => 0,
+    });
+    sectors.max().unwrap_or(0) * drive.image_bytes() as u64
+}
+
 impl<D: Drive> System<D> {
+    /// The drive loses its power and comes back, by `cut`, which says when; the cache starts again on it.
+    ///
+    /// The error is a sentence.
+    pub fn power_cut<R>(
+        &mut self,
+        cut: impl FnOnce(&mut D) -> Result<(R, SimTime), String>,
+    ) -> Result<R, String> {
+        match self {
+            System::Plain(stack) => {
+                let (result, now) = cut(&mut stack.drive)?;
+                stack.restart(now).map(|()| result)
+            }
+            System::Library(stack) => {
+                let (result, now) = cut(&mut stack.drive.drive)?;
+                stack.drive.restart(now).map_err(|why| why.to_string())?;
+                stack.restart(now).map(|()| result)
+            }
+        }
+    }
+
     /// Asks at `now`, not before the last [`System::advance`].
     #[inline]
     pub fn ask(&mut self, now: SimTime, ask: Ask) {

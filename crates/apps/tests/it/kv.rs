@@ -4,7 +4,7 @@ use crate::flash::Flash;
 use pellucid_apps::kv::{
     Ask, EngineKind, Get, Item, Key, KvConfig, Mode, Outcome, Store, System, What, build,
 };
-use pellucid_flash::SimTime;
+use pellucid_flash::{Rng, SimTime};
 
 struct Cache {
     system: System<Flash>,
@@ -214,7 +214,7 @@ fn a_wrong_configuration_is_refused_in_a_sentence() {
     let config = KvConfig::new(EngineKind::Original);
     assert_eq!(
         refused(&KvConfig { growth_factor: 1.0, ..config.clone() }, Flash::blocks(9, 1)),
-        "growth_factor = 1: allowed: 1.01 to 4"
+        "kv.growth_factor = 1: allowed: 1.01 to 4"
     );
     assert_eq!(
         refused(&KvConfig::new(EngineKind::Direct), Flash::blocks(9, 1)),
@@ -222,8 +222,41 @@ fn a_wrong_configuration_is_refused_in_a_sentence() {
     );
     assert_eq!(
         refused(&config, Flash::blocks(900, 1)),
-        "the flash has room for 0 slabs of 1114112 bytes; a cache needs at least 4"
+        "the flash has room for 0 slabs of 1088KiB; allowed: 4 or more, by a larger drive or kv.capacity, or a smaller kv.slab or kv.item_max"
     );
+}
+
+/// With fewer write buffers than slab classes, slabs are closed before they are full. Eviction ends all the same: it does not write items again
+/// into slabs that hold as little.
+#[test]
+fn eviction_ends_where_write_buffers_are_few() {
+    for engine in EngineKind::ALL {
+        let mut cache = Cache::new(engine);
+        let mut rng = Rng::new(4);
+        for _ in 0..4000 {
+            let length = [10, 100, 300, 1000, 3000, 6000, 8000][rng.below(7) as usize];
+            let outcome = cache.store(&format!("k{}", rng.below(400)), Mode::Set, &"v".repeat(length));
+            assert!(matches!(outcome, Outcome::Stored { .. }), "{outcome:?}");
+            let mut events = 0;
+            while let Some(next) = cache.system.next_event() {
+                cache.system.advance(next);
+                events += 1;
+                assert!(events < 20_000, "{engine:?}: it goes on and on");
+            }
+        }
+        let statistics = cache.system.statistics();
+        assert!(statistics.items > 0 && statistics.slabs_evicted > 0, "{statistics:?}");
+    }
+}
+
+#[test]
+fn what_the_flash_has_not_is_refused() {
+    let refused = |config: &KvConfig| build(Flash::blocks(4000, 1), config, SimTime::ZERO).err().expect("too much");
+    let config = KvConfig { slab_bytes: 16 << 10, item_max_bytes: 8 << 10, ..KvConfig::new(EngineKind::Original) };
+    let more = refused(&KvConfig { capacity_bytes: 1 << 40, ..config.clone() });
+    assert!(more.starts_with("kv.capacity = 1TiB: allowed: 0 (all there is) to "), "{more}");
+    let more = refused(&KvConfig { memory_bytes: 500 << 30, ..config.clone() });
+    assert!(more.starts_with("kv.memory = 500GiB: allowed: up to 64MiB, for "), "{more}");
 }
 
 /// As memcached: what would become too large stays as it was.

@@ -82,9 +82,14 @@ impl Compare {
                 Err(failure) => failed.push((name, failure)),
             }
         }
-        if reports.is_empty() {
+        if reports.is_empty() && failed.len() == 1 {
             let (name, failure) = failed.swap_remove(0);
             return Err(failure.about(&name));
+        }
+        if reports.is_empty() {
+            let each: Vec<String> =
+                failed.iter().map(|(name, why)| format!("{name}: {}", why.sentence())).collect();
+            return Err(Failure::asked(anyhow!("all {} drives failed: {}", each.len(), each.join("; "))));
         }
         let failed: Vec<(String, String)> =
             failed.into_iter().map(|(name, failure)| (name, failure.sentence())).collect();

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   pellucid kv replay cluster12.sort.zst --drive datacenter-tlc
-  pellucid kv replay kvcache_traces_1.csv --drive open-channel --set kv.engine=raw --clients 64
+  pellucid kv replay kvcache_traces_1.csv --drive open-channel --engine raw --clients 64
   pellucid kv replay trace.csv.gz --format cachelib --limit 1000000 --json
 
 The drive holds data in memory, so it should be small: --set media.blocks=64. A get that misses stores the value behind it,
@@ -30,6 +30,12 @@ pub struct KvReplay {
     /// A preset or a description in TOML; its [kv] says what the cache is like
     #[arg(long, value_name = "DRIVE")]
     drive: String,
+    /// Storage engine: original, policy, function, raw, direct; the same as --set kv.engine=ENGINE
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<String>,
+    /// Memory for write buffers, such as 256MiB; the same as --set kv.memory=SIZE
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
     /// Format of the trace: twitter or cachelib [default: what its first line says]
     #[arg(long, value_name = "NAME")]
     format: Option<String>,
@@ -52,7 +58,10 @@ impl KvReplay {
         let format =
             self.format.as_deref().map(str::parse::<KvFormat>).transpose().map_err(Failure::asked)?;
         let mut requests = KvReader::open(&self.trace, format).map_err(Failure::asked)?;
-        let mut spec = spec::load(&self.drive, &global.sets)?;
+        let mut sets = global.sets.clone();
+        sets.extend(self.engine.iter().map(|engine| format!("kv.engine={engine}")));
+        sets.extend(self.memory.iter().map(|memory| format!("kv.memory={memory}")));
+        let mut spec = spec::load(&self.drive, &sets)?;
         if matches!(spec.drive.media.store, StoreKind::None) {
             // A cache reads keys and values back.
             spec.drive.media.store = StoreKind::Ram;

@@ -150,8 +150,11 @@ fn one_command(out: &mut String, parent: &str, command: &clap::Command) {
     let about = text(command.get_long_about().or(command.get_about()));
     let _ = write!(out, "\n## `{name}`\n\n{about}\n");
     let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ").split_whitespace().collect::<Vec<_>>().join(" ");
-    let _ = write!(out, "\n    {usage}\n");
+    // One line for each way to call it.
+    let calls = usage.trim_start_matches("Usage: ").replace("\n       pellucid ", "\u{0}pellucid ");
+    let calls = calls.split('\u{0}').map(|call| call.split_whitespace().collect::<Vec<_>>().join(" "));
+    let lines = calls.map(|call| format!("    {call}\n")).collect::<String>();
+    let _ = write!(out, "\n{lines}");
     let workload = |arg: &Arg| arg.get_help_heading().is_some_and(|heading| heading.starts_with("Workload"));
     let shown = |arg: &&Arg| {
         !arg.is_hide_set() && !workload(arg) && !["help", "version"].contains(&arg.get_id().as_str())

@@ -178,8 +178,12 @@ impl KvReport {
         };
         let KvReport { summary, cache, flash } = self;
         let ratio = format::optional(summary.hit_ratio, format::percent);
-        line("requests", format!("{} in {}", count(summary.requests), format::span(summary.seconds)));
-        line("throughput", format!("{}/s", format::significant(summary.requests_per_second)));
+        if summary.seconds > 0.0 {
+            line("requests", format!("{} in {}", count(summary.requests), format::span(summary.seconds)));
+            line("throughput", format!("{}/s", format::significant(summary.requests_per_second)));
+        } else {
+            line("requests", format!("{}, in no simulated time", count(summary.requests)));
+        }
         line("hit ratio", ratio);
         let operations = &summary.operations;
         for (name, latency) in [
@@ -194,6 +198,11 @@ impl KvReport {
             let (Some(mean), Some(p99), Some(max)) = (latency.mean_ns, latency.p99_ns, latency.max_ns) else {
                 continue;
             };
+            if max == 0 {
+                // Answered from memory, at no modelled cost: kv.cpu says what it takes.
+                line(name, format!("{}, none of which touched flash", count(latency.count)));
+                continue;
+            }
             let [mean, p99, max] = [mean, p99 as f64, max as f64].map(format::duration);
             line(name, format!("{} of mean {mean}, p99 {p99}, max {max}", count(latency.count)));
         }

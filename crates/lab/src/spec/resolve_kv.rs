@@ -8,7 +8,8 @@ use pellucid_apps::kv::{EngineKind, Keep, KvConfig, OverProvisioning, Victim};
 use strum::{EnumString, VariantNames};
 
 const ENGINES: &[&str] = &["original", "policy", "function", "raw", "direct"];
-const SLAB: Kind = Kind::Unit(Quantity::Size, 0, 1 << 30);
+const SLAB: Kind = Kind::Unit(Quantity::Size, 0, 256 << 20);
+const SLOT: Kind = Kind::Unit(Quantity::Size, 48, 64 << 10);
 const MEMORY: Kind = Kind::Unit(Quantity::Size, 1 << 16, 1 << 40);
 const ITEM: Kind = Kind::Unit(Quantity::Size, 1, 1 << 27);
 const CAPACITY: Kind = Kind::Unit(Quantity::Size, 0, 1 << 60);
@@ -30,9 +31,9 @@ keys! {
         "Which slab is evicted";
     "kv.keep": word::<KeepName>(), Word("engine") => kv_keep,
         "Which items of a victim are written again; engine: hot where it owns blocks, else valid";
-    "kv.growth_factor": Kind::Real(1.01, 16.0), Real(1.25) => kv.growth_factor,
+    "kv.growth_factor": Kind::Real(1.01, 4.0), Real(1.25) => kv.growth_factor,
         "Slot size of a slab class over that of the class below";
-    "kv.slot_min": ITEM, Whole(96) => kv.slot_min_bytes,
+    "kv.slot_min": SLOT, Whole(96) => kv.slot_min_bytes,
         "Slot size of the first slab class";
     "kv.item_max": ITEM, Whole(1 << 20) => kv.item_max_bytes,
         "The largest value";

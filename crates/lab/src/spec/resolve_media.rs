@@ -13,6 +13,7 @@ use pellucid_media::{
     Bch, Cell, EccData, Integrity, ListedFault, MediaConfig, MediaError, SlcBlocks, Space, StoreKind, SyncTo,
     Timing,
 };
+use std::path::Path;
 use strum::{EnumString, VariantNames};
 
 /// Far above what any geometry allows, and small enough for 32 bits.
@@ -272,6 +273,17 @@ fn check_timing(draft: &mut Draft, values: &Values, page_types: u32) -> Result<(
 }
 
 fn store(draft: &Draft, values: &Values) -> Result<StoreKind, SpecError> {
+    // As of a plain file that is served: media have their size from the geometry.
+    let has_options = |path: &Path| {
+        let text = path.to_string_lossy();
+        [",size=", ",sector=", ",direct=", ",threads="].iter().any(|option| text.contains(option))
+    };
+    if let Store::FileAt(path) = &draft.store
+        && has_options(path)
+    {
+        return Err(values
+            .refuse("drive.media.store", "\"file:PATH\" alone: the geometry says how large the file is"));
+    }
     match (&draft.store, &draft.path) {
         (Store::None, _) => Ok(StoreKind::None),
         (Store::Ram, _) => Ok(StoreKind::Ram),

@@ -213,7 +213,7 @@ pub enum MonitorError {
     NoAnswer,
     /// The blocks for the state are gone.
     #[error(
-        "the flash monitor can write its state no more: the blocks for it have failed; allowed: what changes nothing of it"
+        "the flash monitor cannot write down who has which LUN: every block that it keeps for that has failed; allowed: reading what is there"
     )]
     NoState,
 }

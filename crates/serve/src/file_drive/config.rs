@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// What the name of a file drive begins with.
 const SCHEME: &str = "file:";
-const ALLOWED: &str = "allowed: file:PATH, then perhaps ,size=BYTES (KiB, MiB, GiB, TiB), ,sector=512..65536 (a power of two), \
+const ALLOWED: &str = "allowed: file:PATH, then perhaps ,size=BYTES (GiB or GB, and so on), ,sector=512..65536 (a power of two), \
                        ,direct=true|false, ,threads=1..64";
 
 /// A file drive as it is named: `file:PATH[,KEY=VALUE,...]`.
@@ -127,15 +127,19 @@ impl FromStr for FileConfig {
 /// Bytes, with a unit behind the number or without one.
 fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "" | "B" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        "TiB" => 40,
+    let unit: u64 = match &text[digits.len()..] {
+        "" | "B" => 1,
+        "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
         _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// What a drive of so many bytes offers.
@@ -160,8 +164,10 @@ mod tests {
         };
         assert_eq!(good, expected);
         assert_eq!(good.drive_name(), "b");
+        let decimal = "file:x,size=1GB".parse::<FileConfig>().expect("good");
+        assert_eq!(decimal.size_bytes, Some(1_000_000_000));
         assert_eq!("file:x".parse::<FileConfig>().expect("good"), FileConfig::new("x"));
-        let bad = ["x", "file:", "file:x,size", "file:x,size=1GB", "file:x,sector=1000", "file:x,direct=2"];
+        let bad = ["x", "file:", "file:x,size", "file:x,size=1Gb", "file:x,sector=1000", "file:x,direct=2"];
         for bad in bad.iter().chain(&["file:x,threads=0", "file:x,color=red", "file:x,size=99999999TiB"]) {
             let why = bad.parse::<FileConfig>().expect_err(bad).to_string();
             assert!(why.contains("file:PATH") && why.starts_with(bad), "{why}");

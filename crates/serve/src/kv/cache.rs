@@ -1,11 +1,15 @@
 //! What holds the items: a cache on a drive, or anything else that answers the same requests.
 
+use crate::action::{Action, Outcome};
 use crate::drive::{Bottom, Served};
 use crate::engine::{Answered, Backend};
 use pellucid_apps::kv::{Answer, Ask, ClassStatistics, Key, KvConfig, KvStatistics, System, build};
 use pellucid_device::Device;
 use pellucid_flash::{Figure, SimTime};
 use pellucid_host::Tower;
+use serde_json::Value;
+
+const NO_DRIVE: &str = "the cache stands on no modelled drive";
 
 /// A backend of [`KvService`](super::KvService).
 pub trait Cache: Backend<Ask = Ask, Answer = Answer> {
@@ -34,6 +38,14 @@ pub trait Cache: Backend<Ask = Ask, Answer = Answer> {
     /// The drive of this process at the bottom.
     fn device(&self) -> Option<&Device> {
         None
+    }
+
+    /// Does something to the drive; what there is to say of it.
+    ///
+    /// # Errors
+    /// Why it cannot be done, in a sentence.
+    fn act(&mut self, _action: Action) -> Result<Value, String> {
+        Err(NO_DRIVE.into())
     }
 
     /// From now on the drive is watched.
@@ -66,6 +78,20 @@ impl DriveCache {
     /// Bytes of write buffers with which every slab class has one ([`Kv::memory_for_each_class_bytes`](pellucid_apps::kv::Kv)).
     pub fn memory_for_each_class_bytes(&self) -> u64 {
         self.system.kv().memory_for_each_class_bytes()
+    }
+
+    /// The drive loses its power and comes back; the cache starts again, as after a crash.
+    fn power_cut(&mut self) -> Result<Outcome, String> {
+        self.system.power_cut(|tower| {
+            let Some(device) = tower.bottom_mut().device_mut() else {
+                return Err(NO_DRIVE.into());
+            };
+            let commands_lost = device.outstanding_commands() as usize;
+            let report = device.power_cut().map_err(|error| error.to_string())?;
+            let now = device.now();
+            tower.restart(now)?;
+            Ok((Outcome::PowerCut { commands_lost, report }, now))
+        })
     }
 
     /// Does something to the drive of this process at the bottom; `or`: there is none.
@@ -152,6 +178,26 @@ impl Cache for DriveCache {
                 device.watch();
             }
         });
+    }
+
+    fn act(&mut self, action: Action) -> Result<Value, String> {
+        let outcome = match action {
+            Action::PowerCut => self.power_cut()?,
+            Action::Chances(chances) => self.on_device(Err(NO_DRIVE.to_string()), |device| {
+                let faults = chances.over(&device.config().media.faults);
+                let outcome = Outcome::of_faults(&faults);
+                device.set_faults(faults).map_err(|error| error.to_string())?;
+                Ok(outcome)
+            })?,
+            Action::Damage(fault) => {
+                let now = self.system.now();
+                self.on_device(Err(NO_DRIVE.to_string()), |device| {
+                    device.inject(now.max(device.now()), fault).map_err(|error| error.to_string())
+                })?;
+                Outcome::Damage { read_only: self.system.kv().is_read_only() }
+            }
+        };
+        Ok(outcome.answer())
     }
 
     fn put_away(&mut self) -> Result<(), String> {

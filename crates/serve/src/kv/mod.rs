@@ -15,9 +15,11 @@ mod tests;
 pub use cache::{Cache, DriveCache};
 pub use session::KvSession;
 
+use crate::action::Action;
 use crate::budget::large_part;
 use crate::control::Request;
 use crate::engine::{Answered, Engine, Entry, Route, Time};
+use crate::event::{By, Event};
 use crate::hub::Hub;
 use crate::service::{Done, Service};
 use crate::session::{ConnectionId, Session};
@@ -83,9 +85,14 @@ impl<C: Cache> KvService<C> {
     /// Takes a cache into service. Time that is paced must have a dilation above 0.
     pub fn new(name: &str, cache: C, config: &KvConfig, time: Time) -> KvService<C> {
         let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
+        let mut hub = Hub::default();
+        if config.warm_restart {
+            let items = cache.statistics().items;
+            hub.events.push(Event::CacheStarted { cache: name.into(), items });
+        }
         KvService {
             engine: Engine::new(vec![cache], time),
-            hub: Hub::default(),
+            hub,
             name: name.into(),
             config: config.clone(),
             asked: Asked::default(),
@@ -187,6 +194,24 @@ impl<C: Cache> KvService<C> {
         asked.meta += u64::from(kind.is_meta());
     }
 
+    /// Something is done to the drive below; the log is told.
+    fn act(&mut self, by: ConnectionId, action: Action) -> Result<Value, String> {
+        let outcome = self.cache_mut().act(action);
+        let (drive, by) = (self.name.clone(), By::Control(by));
+        let lost = |found: &Value| found["commands_lost"].as_u64().unwrap_or(0) as usize;
+        self.hub.events.push(match (action, &outcome) {
+            (Action::PowerCut, Ok(found)) => Event::PowerCut { drive, commands_lost: lost(found), by },
+            _ => Event::Fault {
+                drive,
+                fault: action.to_string(),
+                by,
+                read_only: outcome.as_ref().ok().and_then(|found| found["read_only"].as_bool()),
+                error: outcome.as_ref().err().cloned(),
+            },
+        });
+        outcome
+    }
+
     /// A request has been answered.
     #[inline]
     fn ended(&mut self, Ended { kind, began_ns, buffer, .. }: Ended) {
@@ -243,7 +268,7 @@ impl<C: Cache> Service for KvService<C> {
         }
     }
 
-    fn control(&mut self, _by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
+    fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String> {
         match request {
             Request::Status => Ok(Some(self.status())),
             Request::Watch => {
@@ -252,10 +277,13 @@ impl<C: Cache> Service for KvService<C> {
             }
             // Whoever owns the server stops it.
             Request::Stop => Ok(Some(json!({}))),
-            Request::Break { .. }
-            | Request::Targets { .. }
-            | Request::TargetCreate { .. }
-            | Request::TargetRemove { .. } => Err("do: not of a cache; allowed: status, watch, stop".into()),
+            Request::Break { drive: Some(drive), .. } if drive != self.name => {
+                Err(format!("drive: {drive}; allowed: {}", self.name))
+            }
+            Request::Break { action, .. } => self.act(by, action).map(Some),
+            Request::Targets { .. } | Request::TargetCreate { .. } | Request::TargetRemove { .. } => {
+                Err("do: not of a cache; allowed: status, watch, stop, power-cut, faults, damage".into())
+            }
         }
     }
 

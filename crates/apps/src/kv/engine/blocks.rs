@@ -11,7 +11,7 @@
 
 use super::access::Access;
 use super::writer::Writer;
-use super::{ERASE, EngineCounters, Event, FLUSH, Io, KIND, READ, REPORT, Shape, WRITE};
+use super::{ERASE, EngineCounters, Event, FLUSH, Io, KIND, READ, REPORT, Shape, WRITE, too_long};
 use crate::kv::index::Entry;
 use crate::kv::slabs::Buffers;
 use crate::kv::{EngineKind, KvConfig};
@@ -100,11 +100,9 @@ impl Blocks {
         let block_bytes = geometry.chunk_sectors * sector_bytes;
         let wanted = if config.slab_bytes == 0 { slab_least } else { config.slab_bytes };
         let each = wanted.div_ceil(block_bytes);
-        if each > BLOCKS_MAX.min(geometry.chunks) {
-            return Err(format!(
-                "slab_bytes = {wanted}: that is {each} blocks of {block_bytes} bytes; allowed: up to {}",
-                BLOCKS_MAX.min(geometry.chunks)
-            ));
+        let most = BLOCKS_MAX.min(geometry.chunks);
+        if each > most {
+            return Err(too_long(config, each, block_bytes, most));
         }
         let luns = geometry.parallel_units();
         let slab_bytes = each * block_bytes;

@@ -5,7 +5,7 @@
 //! snapshot.
 
 use super::writer::Writer;
-use super::{EngineCounters, Event, Io, KIND, READ, Shape, WRITE, flash_of};
+use super::{EngineCounters, Event, Io, KIND, READ, Shape, WRITE, flash_of, too_long};
 use crate::kv::index::Entry;
 use crate::kv::slabs::Buffers;
 use crate::kv::{EngineKind, KvConfig};
@@ -62,9 +62,7 @@ impl FunctionEngine {
         let each = wanted.div_ceil(block_bytes);
         let most = BLOCKS_MAX.min(geometry.luns_each_channel * geometry.blocks_each_lun);
         if each > most {
-            return Err(format!(
-                "slab_bytes = {wanted}: that is {each} blocks of {block_bytes} bytes; allowed: up to {most}"
-            ));
+            return Err(too_long(config, each, block_bytes, most));
         }
         let blocks = u64::from(geometry.blocks());
         let limit = match config.capacity_bytes {

@@ -11,6 +11,7 @@ mod original;
 mod policy;
 mod writer;
 
+use super::config::size;
 use super::slabs::Buffers;
 use super::{EngineKind, KvConfig};
 use blocks::Blocks;
@@ -318,4 +319,21 @@ fn flash_of(drive: &impl Drive, engine: EngineKind) -> Result<(u16, ChunkGeometr
     });
     let name = engine.name();
     found.ok_or_else(|| format!("engine \"{name}\" needs an open-channel namespace, and the drive has none"))
+}
+
+/// Why a slab of so many blocks cannot be.
+fn too_long(config: &KvConfig, each: u32, block_bytes: u32, most: u32) -> String {
+    let block = size(block_bytes.into());
+    match config.slab_bytes {
+        0 => {
+            let item = size(config.item_max_bytes.into());
+            format!(
+                "kv.item_max = {item}: its slab takes {each} blocks of {block}; allowed: what fits {most} blocks"
+            )
+        }
+        bytes => {
+            let slab = size(bytes.into());
+            format!("kv.slab = {slab}: that is {each} blocks of {block}; allowed: up to {most} blocks")
+        }
+    }
 }

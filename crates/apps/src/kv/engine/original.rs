@@ -65,7 +65,7 @@ impl Original {
         let share = match config.over_provisioning {
             OverProvisioning::Fixed(share) => share,
             OverProvisioning::Dynamic => {
-                return Err("over_provisioning = \"dynamic\" needs an engine that owns its blocks (function, raw, direct); \
+                return Err("kv.over_provisioning = \"dynamic\" needs an engine that owns its blocks (function, raw, direct); \
                             allowed here: a share, such as 0.25"
                     .into());
             }
