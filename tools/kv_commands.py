@@ -120,6 +120,7 @@ CASES = [
     # Meta arithmetic.
     b"ma\r\n", b"ma n\r\n", b"ma n q\r\n", b"ma n N0\r\nma n\r\nmg n v\r\n", b"ma n N0 J13 v\r\nma n v\r\nma n D5 v t\r\nma n MD D3 v\r\nma n Mdecr D100 v\r\n",
     b"ma n N90 J13 v t\r\nma n T30 t v\r\nma n k O4 v\r\nma n q\r\nma n q v\r\n", b"set n 0 0 1\r\nx\r\nma n\r\nma n q\r\n",
+    b"ma n N0 J7 q\r\nma n q\r\nma n N0 J7 q v\r\nmg n v\r\n", b"ma m N90 J3 D5 q c v t k O1\r\nma m MD q\r\nmg m v\r\n",
     b"ma n Dx\r\n", b"ma n Jx\r\n", b"ma n Nx\r\n", b"ma n MX\r\n", b"ma n !\r\n", b"ma n Tx\r\n", b"ma n N0 C5\r\nma n C99999\r\n", b"ma n C5\r\n",
     b"ma n M+ N0\r\nma n M- v\r\nma n MI v\r\nma n Mi v\r\n", b"ma " + long_key(251) + b"\r\n",
     # Meta debug.

@@ -249,10 +249,32 @@ fn eviction_ends_where_write_buffers_are_few() {
     }
 }
 
+/// After a power cut a cache on any engine starts again, empty, and takes what comes.
+#[test]
+fn a_cache_starts_again_after_a_power_cut() {
+    for engine in EngineKind::ALL {
+        let mut cache = Cache::new(engine);
+        stored(&cache.store("a", Mode::Set, "before"));
+        cache.push_out();
+        let now = cache.system.now();
+        let cut = cache.system.power_cut(|flash| {
+            flash.power_cut();
+            Ok(((), now))
+        });
+        assert_eq!(cut, Ok(()), "{engine:?}");
+        assert_eq!(cache.value("a"), None, "{engine:?}");
+        stored(&cache.store("a", Mode::Set, "after"));
+        cache.push_out();
+        assert_eq!(cache.value("a").as_deref(), Some("after"), "{engine:?}");
+    }
+}
+
 #[test]
 fn what_the_flash_has_not_is_refused() {
-    let refused = |config: &KvConfig| build(Flash::blocks(4000, 1), config, SimTime::ZERO).err().expect("too much");
-    let config = KvConfig { slab_bytes: 16 << 10, item_max_bytes: 8 << 10, ..KvConfig::new(EngineKind::Original) };
+    let refused =
+        |config: &KvConfig| build(Flash::blocks(4000, 1), config, SimTime::ZERO).err().expect("too much");
+    let config =
+        KvConfig { slab_bytes: 16 << 10, item_max_bytes: 8 << 10, ..KvConfig::new(EngineKind::Original) };
     let more = refused(&KvConfig { capacity_bytes: 1 << 40, ..config.clone() });
     assert!(more.starts_with("kv.capacity = 1TiB: allowed: 0 (all there is) to "), "{more}");
     let more = refused(&KvConfig { memory_bytes: 500 << 30, ..config.clone() });

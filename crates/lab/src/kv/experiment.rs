@@ -199,8 +199,8 @@ impl KvReport {
                 continue;
             };
             if max == 0 {
-                // Answered from memory, at no modelled cost: kv.cpu says what it takes.
-                line(name, format!("{}, none of which touched flash", count(latency.count)));
+                // Without flash and without what kv.cpu says: no figure would mean anything.
+                line(name, format!("{}, none of which took simulated time", count(latency.count)));
                 continue;
             }
             let [mean, p99, max] = [mean, p99 as f64, max as f64].map(format::duration);

@@ -15,7 +15,7 @@ mod tests;
 pub use cache::{Cache, DriveCache};
 pub use session::KvSession;
 
-use crate::action::Action;
+use crate::action::{Action, Chances};
 use crate::budget::large_part;
 use crate::control::Request;
 use crate::engine::{Answered, Engine, Entry, Route, Time};
@@ -199,6 +199,10 @@ impl<C: Cache> KvService<C> {
         let outcome = self.cache_mut().act(action);
         let (drive, by) = (self.name.clone(), By::Control(by));
         let lost = |found: &Value| found["commands_lost"].as_u64().unwrap_or(0) as usize;
+        if action == Action::Chances(Chances::default()) {
+            // It only asks.
+            return outcome;
+        }
         self.hub.events.push(match (action, &outcome) {
             (Action::PowerCut, Ok(found)) => Event::PowerCut { drive, commands_lost: lost(found), by },
             _ => Event::Fault {

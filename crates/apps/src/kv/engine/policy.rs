@@ -48,7 +48,8 @@ impl PolicyEngine {
     pub fn fresh(&self, now: SimTime) -> PolicyEngine {
         let mut level = self.level.clone();
         let failed = level.restart(now).err();
-        PolicyEngine { slabs: self.slabs.fresh(), level, configured: false, failed, ..*self }
+        // The level keeps what its ranges are.
+        PolicyEngine { slabs: self.slabs.fresh(), level, failed, ..*self }
     }
 
     /// `FTL_Ioctl`, as soon as the level knows what is on the flash.
