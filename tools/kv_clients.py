@@ -6,13 +6,18 @@
 One line for each test and a plain count; exit status 1 if any has failed. KV_SECONDS is the length of the mixed load with kills (20).
 """
 import contextlib
+import fcntl
 import os
+import pty
 import random
 import shutil
 import signal
+import ssl
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import zlib
 from pathlib import Path
@@ -195,6 +200,60 @@ def gomemcache(pellucid):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def tls(pellucid):
+    """Only who speaks TLS is served; values of all sizes come back through it, and a client that does not read costs nobody anything."""
+    found = program("openssl")
+    with tempfile.TemporaryDirectory() as directory:
+        words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                 "-keyout", f"{directory}/server-key.pem", "-out", f"{directory}/server-cert.pem"]
+        subprocess.run([found, *words], check=True, capture_output=True)
+        context = ssl.create_default_context(cafile=f"{directory}/server-cert.pem")
+        with cache(pellucid, "--tls", directory) as server:
+            def client():
+                one = Client(server.address)
+                one.socket = context.wrap_socket(one.socket, server_hostname="localhost")
+                return one
+            first, value = client(), random.Random(1).randbytes(1_000_000)
+            for length in (0, 1, 16_383, 16_384, 100_000, 1_000_000):
+                first.socket.sendall(b"set k%d 0 0 %d\r\n%s\r\n" % (length, length, value[:length]))
+                assert first.until(b"\r\n") == b"STORED\r\n"
+            silent = client()
+            silent.socket.sendall(b"get k1000000\r\n" * 200)
+            for length in (0, 1, 16_383, 16_384, 100_000, 1_000_000):
+                first.socket.sendall(b"get k%d\r\nmn\r\n" % length)
+                wanted = b"VALUE k%d 0 %d\r\n%s\r\nEND\r\nMN\r\n" % (length, length, value[:length])
+                assert first.until(b"END\r\nMN\r\n") == wanted, f"another value of {length} bytes"
+            first.socket.sendall(b"get " + b" ".join(b"k%d" % n for n in range(5000)) + b"\r\n")
+            assert first.until(b"END\r\n").startswith(b"VALUE k0 0 0\r\n")
+            plain = Client(server.address)
+            plain.socket.sendall(b"version\r\n")
+            assert b"VERSION" not in plain.until(b"\r\n")
+            plain.socket.close()
+            silent.socket.close()
+
+
+def top(pellucid):
+    """`pellucid top` shows a cache."""
+    with tempfile.TemporaryDirectory() as directory, cache(pellucid, "--control", f"{directory}/control") as server:
+        client = Client(server.address)
+        client.socket.sendall(b"set a 0 0 1\r\nx\r\nget a\r\nmn\r\n")
+        client.until(b"MN\r\n")
+        main_end, other_end = pty.openpty()
+        fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        words = [str(pellucid), "top", "--control", f"{directory}/control"]
+        process = subprocess.Popen(words, stdin=other_end, stdout=other_end, stderr=other_end, env={**os.environ, "TERM": "xterm"})
+        os.close(other_end)
+        shown, end = b"", time.monotonic() + 30
+        while b"serve-kv" not in shown and time.monotonic() < end:
+            shown += os.read(main_end, 1 << 16)
+        os.write(main_end, b"q")
+        with contextlib.suppress(OSError):
+            while os.read(main_end, 1 << 16):
+                pass
+        os.close(main_end)
+        assert process.wait(30) == 0 and b"serve-kv" in shown, shown[-2000:]
+
+
 def value_of(key: int, version: int, length: int) -> bytes:
     """A value that says whose it is and whether it is whole."""
     head = b"%d:%d:" % (key, version)
@@ -238,4 +297,4 @@ def kills(pellucid):
 
 
 if __name__ == "__main__":
-    main("kv clients", __doc__, [memccapable, as_memcached, engines, pymemcache, gomemcache, kills])
+    main("kv clients", __doc__, [memccapable, as_memcached, engines, pymemcache, gomemcache, tls, top, kills])

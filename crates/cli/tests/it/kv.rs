@@ -1,7 +1,9 @@
 //! The key-value cache as it is typed: all engines, a Unix socket, a warm restart, wrong values, traces.
 
 use crate::common::{Folder, Serving, eventually};
+use pellucid_flash::Rng;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 /// 8 MiB of flash.
@@ -83,6 +85,11 @@ fn a_wrong_engine_or_size_is_refused_in_a_sentence() {
         (&["--engine", "flat"][..], "original"),
         (&["--memory", "1KiB"], "memory"),
         (&["--engine", "original"], "block"),
+        (&["--set", "kv.slot_min=1"], "kv.slot_min"),
+        (&["--set", "kv.engine=raw", "--set", "kv.slab=250MiB"], "kv.slab = 250MiB"),
+        (&["--set", "kv.engine=raw", "--set", "kv.capacity=1TiB"], "kv.capacity = 1TiB: allowed: 0 (all there is) to 8MiB"),
+        (&["--engine", "raw", "--memory", "500GiB"], "kv.memory = 500GiB: allowed: up to 64MiB"),
+        (&["--engine", "raw", "--set", "media.store=file:x,size=1GiB"], "the geometry says"),
         (&["--set", "kv.enigne=raw"], "did you mean engine?"),
         (&["--listen", "0.0.0.0:0"], "--open"),
         (&["--listen", "nowhere"], "nowhere"),
@@ -124,4 +131,117 @@ fn a_trace_is_replayed_and_a_malformed_line_is_named() {
     let done = folder.run(&["kv", "replay", "bad.csv", "--drive", "cache.toml", "--set", "kv.engine=raw"]);
     assert_eq!(done.status, 2, "{}", done.stderr);
     assert!(done.stderr.contains("bad.csv: line 2: value size is \"three\""), "{}", done.stderr);
+}
+
+/// What a server with its data in a file has logged, and a client of it.
+fn start_in_a_file(folder: &Folder) -> (Serving, UnixStream) {
+    let _ = std::fs::remove_file(folder.path("socket"));
+    let script = "exec \"$0\" kv cache.toml --engine raw --memory 256KiB --unix socket --control control --monitor 127.0.0.1:0 \
+                  --set media.store=file:media --set kv.warm_restart=true";
+    let server = Serving::new(folder, script);
+    eventually("the cache listens", || UnixStream::connect(folder.path("socket")).is_ok());
+    let client = UnixStream::connect(folder.path("socket")).unwrap();
+    (server, client)
+}
+
+/// The version of each key that is stored.
+type Versions = std::collections::BTreeMap<u64, u64>;
+
+fn value_of(key: u64, version: u64) -> String {
+    format!("{key}:{version}:{}", "v".repeat(1000))
+}
+
+/// Stores, removes and reads: what is read is the newest, or nothing. How many were found.
+fn mixed_load(client: &mut UnixStream, rng: &mut Rng, versions: &mut Versions, steps: u32) -> u32 {
+    let mut hits = 0;
+    for _ in 0..steps {
+        let key = rng.below(200);
+        match rng.below(5) {
+            0 | 1 => {
+                let version = rng.next_u64();
+                let value = value_of(key, version);
+                let command = format!("set k{key} 0 0 {}\r\n{value}\r\n", value.len());
+                assert_eq!(ask(client, &command, "\r\n"), "STORED\r\n");
+                versions.insert(key, version);
+            }
+            2 => {
+                ask(client, &format!("delete k{key}\r\n"), "\r\n");
+                versions.remove(&key);
+            }
+            _ => hits += u32::from(is_newest(client, versions, key)),
+        }
+    }
+    hits
+}
+
+/// Whether a key is found; its value is the newest then.
+fn is_newest(client: &mut UnixStream, versions: &Versions, key: u64) -> bool {
+    let got = ask(client, &format!("get k{key}\r\n"), "END\r\n");
+    if got == "END\r\n" {
+        return false;
+    }
+    let version = versions.get(&key).unwrap_or_else(|| panic!("k{key} was removed: {got}"));
+    let value = value_of(key, *version);
+    assert_eq!(got, format!("VALUE k{key} 0 {}\r\n{value}\r\nEND\r\n", value.len()));
+    true
+}
+
+/// Killed or stopped, and started again: a value is never another or an older one, and after a good stop everything is there.
+#[test]
+fn kills_and_stops_under_load_bring_no_older_value_back() {
+    let folder = Folder::new();
+    folder.write("cache.toml", FLASH);
+    let (mut rng, mut versions) = (Rng::new(20), Versions::new());
+    for round in 0..6 {
+        let (mut server, mut client) = start_in_a_file(&folder);
+        let found = (0..200).filter(|&key| is_newest(&mut client, &versions, key)).count();
+        let log = std::fs::read_to_string(folder.path("log")).unwrap();
+        assert!(log.contains(&format!("event=cache-started cache=\"cache\" items={found}")), "{log}");
+        let is_warm = round % 2 == 1;
+        assert_eq!(found > 0, is_warm, "round {round}: {found}");
+        mixed_load(&mut client, &mut rng, &mut versions, 1500);
+        match round % 2 {
+            0 => {
+                drop(client);
+                let mut control = UnixStream::connect(folder.path("control")).unwrap();
+                control.write_all(b"{\"do\":\"stop\"}\n").unwrap();
+                server.wait();
+            }
+            // SIGKILL.
+            _ => drop(server),
+        }
+    }
+}
+
+/// What a monitor and the control socket show of a cache; faults and power cuts reach its drive, and cost no more than what was cached.
+#[test]
+fn a_cache_is_watched_and_broken_as_a_drive_is() {
+    let folder = Folder::new();
+    folder.write("cache.toml", FLASH);
+    let (_server, mut client) = start_in_a_file(&folder);
+    let (mut rng, mut versions) = (Rng::new(4), Versions::new());
+    assert!(mixed_load(&mut client, &mut rng, &mut versions, 500) > 0);
+
+    let log = std::fs::read_to_string(folder.path("log")).unwrap();
+    let monitor = log.split("uri=\"http://").nth(1).and_then(|rest| rest.split('/').next()).expect("its address");
+    let mut page = TcpStream::connect(monitor).unwrap();
+    page.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut metrics = String::new();
+    page.read_to_string(&mut metrics).unwrap();
+    for name in ["kv_hits", "kv_sets", "kv_evicted", "kv_flash_written_bytes", "get_p99_ns"] {
+        assert!(metrics.contains(name), "{name}: {metrics}");
+    }
+
+    let status = folder.run(&["status", "--control", "control"]).json();
+    assert_eq!(status["cache"]["engine"], "raw");
+    assert!(status["figures"]["kv_sets"].as_u64() > Some(0), "{status}");
+    let broken = folder.run(&["fault", "--control", "control", "--kill-die", "1"]);
+    assert_eq!(broken.status, 0, "{}", broken.stderr);
+    mixed_load(&mut client, &mut rng, &mut versions, 500);
+    let cut = folder.run(&["power-cut", "--control", "control"]);
+    assert_eq!(cut.status, 0, "{}", cut.stderr);
+    mixed_load(&mut client, &mut rng, &mut versions, 500);
+    let wrong = folder.run(&["power-cut", "--control", "control", "--drive", "other"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("allowed: cache"), "{}", wrong.stderr);
 }
