@@ -30,10 +30,7 @@ static PRESETS: &[Preset] = &[
         "cosmos-plus-open-channel",
         "Cosmos+ OpenSSD as an open-channel drive, SLC mode, with a host FTL (1 TiB)"
     ),
-    preset!(
-        "jasmine",
-        "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB)"
-    ),
+    preset!("jasmine", "OpenSSD Jasmine with GreedyFTL, 8 banks, 32 KiB virtual pages (64 GiB)"),
     preset!(
         "jasmine-optimized",
         "OpenSSD Jasmine with a merge buffer, a 4 KiB mapping and a read buffer (64 GiB)"
