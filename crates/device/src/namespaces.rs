@@ -205,7 +205,7 @@ fn check_cache(cache: &CacheConfig, config: &DeviceConfig, layout: &Layout) -> R
     let aligned = cache.address_sectors.is_multiple_of(layout.sectors_per_unit.into());
     for (ok, key, allowed) in [
         (
-            aligned && units >= 1 && units <= CacheConfig::ADDRESS_UNITS_MAX,
+            aligned && (1..=CacheConfig::ADDRESS_UNITS_MAX).contains(&units),
             "drive.namespace.address_space",
             "whole mapping units, at least one and at most 2^31 - 2^26 of them",
         ),
