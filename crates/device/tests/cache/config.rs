@@ -159,6 +159,7 @@ pub fn config(shape: &Shape) -> DeviceConfig {
             in_order: false,
             dma_unit_bytes: shape.unit_bytes,
             link_bytes_per_second: 2_000_000_000,
+            write_bytes_per_second: 0,
             dma_overhead_ns: Nanos(20),
             fetch_ns: Nanos(500),
             dma_latency_ns: Nanos(500),
@@ -186,6 +187,7 @@ pub fn config(shape: &Shape) -> DeviceConfig {
         buffer: DataBuffer {
             entries: shape.entries,
             read_entries: 0,
+            fifo: false,
             write: WritePolicy::WriteBack,
             retain: shape.retain,
             dirty_high: 0.5,
