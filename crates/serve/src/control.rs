@@ -8,6 +8,7 @@
 //!  {"do":"targets"}                                   a drive's parallel units and the targets on them
 //!  {"do":"target-create","name":"log","kind":"raw","first_unit":4,"units":2}  answered when the target takes commands
 //!  {"do":"target-remove","name":"log"}                answered when its units are free; refused while a connection uses it
+//!  {"do":"detach"}                                    a cache writes everything back and is out of use; answered when that has ended
 //!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```

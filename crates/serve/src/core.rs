@@ -9,6 +9,7 @@
 //! Invariant: before a drive is changed by anything but an operation, all operations that wait go in ([`Core::submit_waiting`]). Planned
 //! faults are the exception: they come between two operations.
 
+mod caches;
 mod damage;
 mod figures;
 mod offer;
@@ -24,7 +25,7 @@ use crate::hub::Hub;
 use crate::plan::Plan;
 use crate::remote::Remote;
 use crate::service::{Done, Service};
-use crate::session::{Keeps, Namespace, Operation};
+use crate::session::{ConnectionId, Keeps, Namespace, Operation};
 use pellucid_device::Device;
 use pellucid_flash::{ChunkInfo, Command, Completion, Lba, Notice, Opcode, SimTime};
 use pellucid_monitor::Board;
@@ -107,6 +108,8 @@ pub struct Core {
     book: TargetBook,
     /// Layers are being stopped.
     resting: bool,
+    /// Connections that wait until a drive, a cache, is detached.
+    detaching: Vec<(ConnectionId, usize)>,
 }
 
 impl Core {
@@ -148,6 +151,7 @@ impl Core {
             untold: VecDeque::new(),
             book: TargetBook::default(),
             resting: false,
+            detaching: Vec::new(),
         })
     }
 

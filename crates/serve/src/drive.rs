@@ -6,6 +6,7 @@
 //!   targets ─► Device               simulated time; the drive's own namespaces are served beside them
 //!   layer ─► Remote ─► NVMe/TCP     wall time, whatever the server's: the drive at the other end keeps its own
 //!   FileDrive                       wall time
+//!   cache ─► cache drive, FileDrive wall time; a modelled cache drive keeps its own in step, or ahead where time is instant
 //! ```
 //! Invariants: what is told of a namespace is told by whoever offers it: its layer, or the drive. The time of a remote drive and of a file
 //! is wall time, and what stands on it goes on in its turns only.
@@ -27,30 +28,82 @@ use pellucid_flash::{
     ChunkInfo, Command, Completion, Drive, Figure, Interface, Layout, Lba, Lpn, Notice, SimTime,
 };
 use pellucid_ftl::{Durability, MountReport};
-use pellucid_host::{Layer, LayerConfig, Machine, Shared, Tower};
+use pellucid_host::{CacheConfig, CacheManager, Layer, LayerConfig, Machine, Pair, Shared, Tower};
 use pellucid_media::{Fault, StoreError};
 use std::sync::Arc;
+
+/// Events that a modelled cache drive may run ahead before others have their turn.
+const EVENTS_MAX: u32 = 4096;
 
 /// A drive in service.
 pub struct Served {
     tower: Tower<Bottom>,
     /// The layer on a remote drive is being stopped.
     resting: bool,
+    /// Of a cache on a modelled drive: so much its time is ahead of wall time; `None`: its time is wall time.
+    ahead_ns: Option<u64>,
+    /// Its modelled drive is not waited for.
+    instant: bool,
 }
 
 impl From<Device> for Served {
     fn from(device: Device) -> Served {
-        Served { tower: Tower::Drive(Bottom::Device(device)), resting: false }
+        Served::new(Tower::Drive(Bottom::Device(device)))
     }
 }
 
 impl From<FileDrive> for Served {
     fn from(file: FileDrive) -> Served {
-        Served { tower: Tower::Drive(file.into()), resting: false }
+        Served::new(Tower::Drive(file.into()))
     }
 }
 
 impl Served {
+    fn new(tower: Tower<Bottom>) -> Served {
+        Served { tower, resting: false, ahead_ns: None, instant: false }
+    }
+
+    /// Puts a cache on a cache drive and a backing store, and lets it start; this waits for both. `instant`: a modelled cache drive is as
+    /// fast as can be.
+    ///
+    /// # Errors
+    /// Why there can be no cache, in a sentence.
+    pub fn cached(
+        flash: Bottom,
+        backing: FileDrive,
+        config: CacheConfig,
+        instant: bool,
+    ) -> Result<Served, String> {
+        let now = flash.now();
+        let is_modelled = !flash.is_in_wall_time();
+        let config = CacheConfig { backing: flash.namespaces(), ..config };
+        let pair = Pair::new(flash, backing, now)?;
+        let mut bottom = Bottom::Cached(Box::new(pair));
+        let mut waiter = Waiter::new(&mut bottom, Pace::Real).map_err(|error| error.to_string())?;
+        let wait = |bottom: &mut Bottom, next: Option<SimTime>| waiter.wait(bottom, next);
+        let tower = Tower::build_by(bottom, &[LayerConfig::Cache(config)], now, wait)?;
+        let ahead = tower.stack().map_or(0, |stack| stack.now().0);
+        Ok(Served { ahead_ns: is_modelled.then_some(ahead), instant, ..Served::new(tower) })
+    }
+
+    /// The cache, if it is one.
+    pub(crate) fn cache(&self) -> Option<&CacheManager> {
+        self.tower.stack()?.layer.cache()
+    }
+
+    /// Begins to write everything of a cache back; `false`: it is none.
+    pub(crate) fn begin_detach(&mut self) -> bool {
+        let Some(stack) = self.tower.stack_mut() else { return false };
+        let Some(cache) = stack.layer.cache_mut() else { return false };
+        cache.detach();
+        // So that it goes on.
+        let now = stack.now();
+        stack.act_on_drive(now, |_| ());
+        stack.layer.advance(now);
+        stack.act_on_drive(now, |_| ());
+        true
+    }
+
     /// Puts layers on a drive, in the order in which they are given, and lets them start in simulated time.
     ///
     /// # Errors
@@ -58,7 +111,7 @@ impl Served {
     pub fn with_layers(device: Device, layers: &[LayerConfig]) -> Result<Served, String> {
         let now = device.now();
         let tower = Tower::build(Bottom::Device(device), layers, now)?;
-        Ok(Served { tower, resting: false })
+        Ok(Served::new(tower))
     }
 
     /// Puts layers on a remote drive and lets them start; this waits for the drive.
@@ -71,7 +124,7 @@ impl Served {
         let wait = |bottom: &mut Bottom, next: Option<SimTime>| waiter.wait(bottom, next);
         let built = Tower::build_by(bottom, layers, SimTime::ZERO, wait);
         let tower = built.map_err(|sentence| waiter.why().map_or(sentence, String::from))?;
-        Ok(Served { tower, resting: false })
+        Ok(Served::new(tower))
     }
 
     /// The modelled drive of this process at the bottom; `None` where it is remote, or a file.
@@ -101,7 +154,7 @@ impl Served {
     #[expect(clippy::result_large_err, reason = "the drive is handed back")]
     pub(crate) fn into_shared(self) -> Result<Served, (Served, &'static str)> {
         const NO_UNITS: &str = "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")";
-        let Served { tower, resting } = self;
+        let Served { tower, resting, ahead_ns, instant } = self;
         let tower = match tower {
             Tower::Drive(drive) => {
                 let (now, waiting) = (drive.now(), drive.outstanding() + drive.completed());
@@ -114,8 +167,8 @@ impl Served {
             stack => Err((stack, "a layer of the host has all of its parallel units already")),
         };
         match tower {
-            Ok(tower) => Ok(Served { tower, resting }),
-            Err((tower, why)) => Err((Served { tower, resting }, why)),
+            Ok(tower) => Ok(Served { tower, resting, ahead_ns, instant }),
+            Err((tower, why)) => Err((Served { tower, resting, ahead_ns, instant }, why)),
         }
     }
 
@@ -215,7 +268,7 @@ impl Served {
             None => match self.tower.bottom() {
                 Bottom::Device(device) => device.takes_no_writes(namespace),
                 Bottom::File(file) => file.is_read_only(),
-                Bottom::Remote(_) => false,
+                Bottom::Remote(_) | Bottom::Cached(_) => false,
             },
         }
     }
@@ -261,7 +314,8 @@ impl Served {
 
     #[inline]
     pub(crate) fn next_event(&self) -> Option<SimTime> {
-        self.tower.next_event()
+        let next = self.tower.next_event()?;
+        Some(SimTime(next.0.saturating_sub(self.ahead_ns.unwrap_or(0))))
     }
 
     #[inline]
@@ -300,8 +354,12 @@ impl Served {
             });
         };
         let report = device.power_cut().map_err(|error| error.to_string())?;
-        let now = device.now();
+        let (now, before) = (device.now(), self.now());
+        self.tower.bottom_mut().settle(now.max(before));
         self.tower.restart(now)?;
+        if let Some(ahead_ns) = self.ahead_ns {
+            self.ahead_ns = Some(ahead_ns + (self.now() - before).0);
+        }
         Ok(report)
     }
 
@@ -365,10 +423,27 @@ impl Served {
     }
 
     /// Exchanges data with it and lets what stands on it do what follows.
-    pub(crate) fn turn(&mut self, now: SimTime) {
-        let now = now.max(self.now());
-        self.tower.bottom_mut().advance(now);
+    pub(crate) fn turn(&mut self, wall: SimTime) {
+        let now = SimTime(wall.0 + self.ahead_ns.unwrap_or(0)).max(self.now());
+        if self.ahead_ns.is_none() {
+            self.tower.bottom_mut().advance(now);
+            return self.tower.advance(now);
+        }
         self.tower.advance(now);
+        if self.instant {
+            self.run_ahead(wall);
+        }
+    }
+
+    /// Lets a modelled cache drive do what somebody waits for, whatever time that takes it.
+    fn run_ahead(&mut self, wall: SimTime) {
+        for _ in 0..EVENTS_MAX {
+            let awaited = self.tower.outstanding() > 0;
+            let next = self.tower.bottom().device().and_then(Drive::next_event);
+            let Some(next) = next.filter(|_| awaited) else { break };
+            self.tower.advance(next.max(self.now()));
+        }
+        self.ahead_ns = Some(self.now().0.saturating_sub(wall.0));
     }
 
     /// The server stops: see [`Remote::stop`].
@@ -442,7 +517,8 @@ impl Backend for Served {
     #[inline]
     fn pop(&mut self) -> Option<Answered<Completion>> {
         let completion = Served::pop(self)?;
-        Some(Answered { tag: completion.tag as u32, at: completion.completed, answer: completion })
+        let at = SimTime(completion.completed.0.saturating_sub(self.ahead_ns.unwrap_or(0)));
+        Some(Answered { tag: completion.tag as u32, at, answer: completion })
     }
 
     #[inline]

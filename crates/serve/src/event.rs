@@ -246,6 +246,11 @@ pub enum Event {
         /// What it answered.
         status: Status,
     },
+    /// A cache has written everything back and is out of use.
+    CacheDetached {
+        /// The drive.
+        drive: String,
+    },
     /// The layers of a drive could not be stopped in order.
     StopFailed {
         /// Its name.
@@ -406,6 +411,7 @@ impl Event {
             Event::Stopping { .. } => "stopping",
             Event::FlushFailed { .. } => "flush-failed",
             Event::StopFailed { .. } => "stop-failed",
+            Event::CacheDetached { .. } => "cache-detached",
             Event::Stopped => "stopped",
         }
     }
@@ -441,6 +447,7 @@ impl Event {
                 let figures = figures.iter().map(|figure| word(figure.name, figure.value));
                 std::iter::once(text("drive", drive)).chain(figures).collect()
             }
+            Event::CacheDetached { drive } => vec![text("drive", drive)],
             Event::MountFailed { drive, why } | Event::StopFailed { drive, why } => {
                 vec![text("drive", drive), text("why", why)]
             }

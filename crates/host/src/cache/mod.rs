@@ -235,6 +235,17 @@ impl CacheManager {
         backing: Option<Interface>,
         image_bytes: usize,
     ) -> Result<CacheManager, CacheError> {
+        CacheManager::build(config, flash, backing, image_bytes, false)
+    }
+
+    /// `again`: the manager has seen all that was written to the backing store, and starts again.
+    fn build(
+        config: &CacheConfig,
+        flash: Option<Interface>,
+        backing: Option<Interface>,
+        image_bytes: usize,
+        again: bool,
+    ) -> Result<CacheManager, CacheError> {
         let Some(Interface::Block { sectors, .. }) = backing else {
             return Err(CacheError::Backing(config.backing));
         };
@@ -318,7 +329,7 @@ impl CacheManager {
             config: config.clone(),
         };
         layer.cleaner.set_threshold(layer.capacity_blocks(), config.dirty_percent);
-        layer.begin_start();
+        layer.begin_start(again);
         Ok(layer)
     }
 

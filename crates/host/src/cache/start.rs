@@ -5,7 +5,8 @@
 //!                   ├─ blank, detached, or format ─► new: a solid-state cache is emptied ───────┐
 //!                   └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
 //! ```
-//! Both drives are flushed first: what is read from them must not be undone by a later loss of power. After a crash only dirty blocks count (rule 5 of the [module above](super)); a solid-state cache with durable commands keeps clean ones.
+//! Both drives are flushed first: what is read from them must not be undone by a later loss of power. (A manager that starts again because
+//! the flash lost its power knows what the backing store has.) After a crash only dirty blocks count (rule 5 of the [module above](super)); a solid-state cache with durable commands keeps clean ones.
 //! Where the drives keep stamps instead of data there is no head; a solid-state cache is asked for its dirty blocks all the same.
 
 use super::head::{HEAD_BYTES, Head, Life, decode_records};
@@ -87,7 +88,7 @@ impl Start {
 }
 
 impl CacheManager {
-    pub(super) fn begin_start(&mut self) {
+    pub(super) fn begin_start(&mut self, again: bool) {
         let layout = match &self.backend {
             Backend::Block(slots) => slots.layout.words(),
             Backend::Ssc(_) => [0; 5],
@@ -105,6 +106,9 @@ impl CacheManager {
             (Backend::Block(_), false) => self.start.phase = Phase::Running,
             _ => {
                 self.send_start(Opcode::Flush, 0, 0, Vec::new());
+                if again {
+                    return;
+                }
                 self.start.under_way += 1;
                 let part = Part { op: NIL, purpose: Purpose::Start, ..Part::default() };
                 self.send(Side::Backing, part, Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
@@ -516,9 +520,16 @@ impl CacheManager {
             return Err("the cache drive keeps stamps instead of data, so records cannot come back; allowed: media.store ram, file".into());
         }
         self.now = now;
-        let under_way = (0..).zip(self.ops.iter()).filter(|(_, op)| op.command.is_some());
-        let under_way: Vec<u32> = under_way.map(|(op, _)| op).collect();
-        for op in under_way {
+        // What they wrote may be in the backing store by now, or in its cache.
+        let ops = (0..).zip(self.ops.iter());
+        let under_way: Vec<(u32, u64, u64)> =
+            ops.filter(|(_, op)| op.command.is_some()).map(|(at, op)| (at, op.first, op.end)).collect();
+        for (op, first, end) in under_way {
+            if self.keeps_clean() && self.ops[op].kind != super::Kind::Flush {
+                for block in first..end.min(self.blocks) {
+                    self.unflushed[0].insert(now, block);
+                }
+            }
             self.ops[op].status = Some(Status::PowerLoss);
             self.answer(op);
         }
@@ -528,9 +539,10 @@ impl CacheManager {
         };
         let backing = Interface::Block { sectors: self.sectors, handles: 1 };
         let config = super::CacheConfig { format: false, ..self.config.clone() };
-        let fresh = CacheManager::new(&config, Some(flash), Some(backing), self.image_bytes);
+        let fresh = CacheManager::build(&config, Some(flash), Some(backing), self.image_bytes, true);
         let mut fresh = fresh.map_err(|error| error.to_string())?;
         (fresh.up, fresh.now) = (std::mem::take(&mut self.up), now);
+        std::mem::swap(&mut fresh.unflushed, &mut self.unflushed);
         *self = fresh;
         Ok(())
     }

@@ -550,7 +550,7 @@ impl CacheManager {
     }
 
     pub(super) fn trim_goes_on(&mut self, op: u32) {
-        let Op { step, status, first, end, .. } = self.ops[op];
+        let Op { step, status, .. } = self.ops[op];
         if status.is_some() || step == Step::Fill {
             self.answer(op);
             return self.close(op);

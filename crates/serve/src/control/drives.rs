@@ -25,6 +25,10 @@ impl Core {
                 Ok(Some(outcome.answer()))
             }
             Request::Targets { drive } => self.targets(self.drive_named(drive.as_deref())?).map(Some),
+            Request::Detach { drive } => {
+                let drive = self.drive_named(drive.as_deref())?;
+                self.detach(by, drive).map(|()| None)
+            }
             Request::TargetCreate { drive, target } => {
                 let drive = self.drive_named(drive.as_deref())?;
                 self.create_target(by, drive, target).map(|()| None)

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 /// What can be asked for.
 const REQUESTS: &str =
-    "status, watch, power-cut, faults, damage, targets, target-create, target-remove, stop";
+    "status, watch, power-cut, faults, damage, targets, target-create, target-remove, detach, stop";
 /// Kinds of damage.
 const DAMAGE: &str = "slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out";
 
@@ -42,6 +42,11 @@ pub enum Request {
         drive: Option<String>,
         /// The target.
         target: Target,
+    },
+    /// A cache writes everything back and is out of use; the answer comes when that has ended.
+    Detach {
+        /// The drive.
+        drive: Option<String>,
     },
     /// A target is taken away; the answer comes when its units are free.
     TargetRemove {
@@ -78,6 +83,7 @@ impl Request {
             })),
             "damage" => act(Action::Damage(fields.damage()?)),
             "targets" => Request::Targets { drive },
+            "detach" => Request::Detach { drive },
             "target-create" => {
                 let kind = fields.get("kind").as_str().and_then(TargetKind::from_name);
                 let kind =
@@ -99,6 +105,7 @@ impl Request {
             Request::Stop => ("stop", json!({})),
             Request::Break { action, .. } => fields_of(action),
             Request::Targets { .. } => ("targets", json!({})),
+            Request::Detach { .. } => ("detach", json!({})),
             Request::TargetCreate { target, .. } => (
                 "target-create",
                 json!({
@@ -120,6 +127,7 @@ impl Request {
             Request::Status | Request::Watch | Request::Stop => None,
             Request::Break { drive, .. }
             | Request::Targets { drive }
+            | Request::Detach { drive }
             | Request::TargetCreate { drive, .. }
             | Request::TargetRemove { drive, .. } => drive.as_deref(),
         }
@@ -130,7 +138,7 @@ impl Request {
 fn keys_of(what: &str) -> Option<&'static [&'static str]> {
     Some(match what {
         "status" | "watch" | "stop" => &[],
-        "power-cut" | "targets" => &["drive"],
+        "power-cut" | "targets" | "detach" => &["drive"],
         "faults" => &["drive", "program_fail", "erase_fail", "read_fail"],
         "damage" => &["drive", "what", "die", "factor", "count"],
         "target-create" => &["drive", "name", "kind", "first_unit", "units"],
@@ -292,6 +300,7 @@ mod tests {
             Just(Request::Stop),
             (drive(), actions()).prop_map(|(drive, action)| Request::Break { drive, action }),
             drive().prop_map(|drive| Request::Targets { drive }),
+            drive().prop_map(|drive| Request::Detach { drive }),
             (drive(), target).prop_map(|(drive, target)| Request::TargetCreate { drive, target }),
             (drive(), any::<String>()).prop_map(|(drive, name)| Request::TargetRemove { drive, name }),
         ]
@@ -320,7 +329,7 @@ mod tests {
             ("no", "not JSON: expected ident at line 1 column 2"),
             (
                 "[]",
-                "do: \"\"; allowed: status, watch, power-cut, faults, damage, targets, target-create, target-remove, stop",
+                "do: \"\"; allowed: status, watch, power-cut, faults, damage, targets, target-create, target-remove, detach, stop",
             ),
             (r#"{"do":"status","drive":"a"}"#, "drive: unknown to status; allowed: nothing beside do"),
             (

@@ -173,6 +173,9 @@ impl Core {
 
     /// What became of the target that `connection` waits for; `None`: it still has to wait.
     pub(crate) fn outcome(&mut self, connection: ConnectionId) -> Option<Result<(), String>> {
+        if let Some(outcome) = self.detach_outcome(connection) {
+            return Some(outcome);
+        }
         self.settle_targets();
         let at = self.book.waiting.iter().position(|w| w.connection == connection && w.outcome.is_some())?;
         self.book.waiting.swap_remove(at).outcome

@@ -1,4 +1,5 @@
-//! What stands at the bottom of a tower that is served: a drive of this process, one on another machine, or a file.
+//! What stands at the bottom of a tower that is served: a drive of this process, one on another machine, a file, or a cache drive with its
+//! backing store.
 
 use crate::event::Event;
 use crate::file_drive::FileDrive;
@@ -6,7 +7,12 @@ use crate::remote::Remote;
 use mio::{Registry, Token, Waker};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime};
+use pellucid_host::Pair;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest wait at once.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The drive at the bottom.
 #[expect(
@@ -20,6 +26,8 @@ pub enum Bottom {
     Remote(Box<Remote>),
     /// A plain file or block device.
     File(Box<FileDrive>),
+    /// A cache drive, modelled or a file, and a backing store.
+    Cached(Box<Pair<Bottom, FileDrive>>),
 }
 
 impl From<Device> for Bottom {
@@ -47,6 +55,7 @@ macro_rules! each {
             Bottom::Device($drive) => $call,
             Bottom::Remote($drive) => $call,
             Bottom::File($drive) => $call,
+            Bottom::Cached($drive) => $call,
         }
     };
 }
@@ -57,6 +66,7 @@ impl Bottom {
     pub fn device(&self) -> Option<&Device> {
         match self {
             Bottom::Device(device) => Some(device),
+            Bottom::Cached(pair) => pair.first.device(),
             _ => None,
         }
     }
@@ -66,6 +76,7 @@ impl Bottom {
     pub fn device_mut(&mut self) -> Option<&mut Device> {
         match self {
             Bottom::Device(device) => Some(device),
+            Bottom::Cached(pair) => pair.first.device_mut(),
             _ => None,
         }
     }
@@ -73,6 +84,7 @@ impl Bottom {
     pub(crate) fn into_device(self) -> Option<Device> {
         match self {
             Bottom::Device(device) => Some(device),
+            Bottom::Cached(pair) => pair.first.into_device(),
             _ => None,
         }
     }
@@ -102,7 +114,25 @@ impl Bottom {
     /// Whether its time is wall time, whatever that of others is.
     #[inline]
     pub fn is_in_wall_time(&self) -> bool {
-        self.device().is_none()
+        !matches!(self, Bottom::Device(_))
+    }
+
+    /// A cache drive and its backing store.
+    pub(crate) fn cached_mut(&mut self) -> Option<&mut Pair<Bottom, FileDrive>> {
+        match self {
+            Bottom::Cached(pair) => Some(pair),
+            _ => None,
+        }
+    }
+
+    /// Waits until nothing of the backing store of a cache is under way: what the program that asked for it believes lost must not come
+    /// later.
+    pub(crate) fn settle(&mut self, now: SimTime) {
+        let Some(pair) = self.cached_mut() else { return };
+        while pair.second.outstanding() > 0 {
+            pair.second.wait(LOOK);
+            pair.restart(now);
+        }
     }
 
     /// From now on `waker` is woken, or an event comes with one of the tokens from `token` on, when there is something to do.
@@ -119,6 +149,10 @@ impl Bottom {
                 file.attach(waker);
                 Ok(())
             }
+            Bottom::Cached(pair) => {
+                pair.second.attach(Arc::clone(&waker));
+                pair.first.attach(registry, token, waker)
+            }
         }
     }
 
@@ -127,10 +161,11 @@ impl Bottom {
         match self {
             Bottom::Device(_) => Vec::new(),
             Bottom::Remote(remote) => remote.take_events(),
-            Bottom::File(file) => {
-                let path = file.path().display().to_string();
-                let event = |why| Event::FileFailed { file: path.clone(), why };
-                file.take_sentences().into_iter().map(event).collect()
+            Bottom::File(file) => events_of(file),
+            Bottom::Cached(pair) => {
+                let mut events = pair.first.take_events();
+                events.append(&mut events_of(&mut pair.second));
+                events
             }
         }
     }
@@ -140,6 +175,12 @@ impl Bottom {
     pub fn now(&self) -> SimTime {
         self.device().map_or(SimTime::ZERO, Device::now)
     }
+}
+
+fn events_of(file: &mut FileDrive) -> Vec<Event> {
+    let path = file.path().display().to_string();
+    let event = |why| Event::FileFailed { file: path.clone(), why };
+    file.take_sentences().into_iter().map(event).collect()
 }
 
 impl Drive for Bottom {

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// The longest wait at once: a remote drive may have to be connected to again.
 const LOOK: Duration = Duration::from_millis(50);
+/// The same where something else may end as well.
+const STEP: Duration = Duration::from_millis(1);
 
 /// How the time of a modelled drive goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,22 @@ impl Waiter {
         let longest = if self.patient { LOOK } else { Duration::ZERO };
         match drive {
             Bottom::Device(_) => self.wait_for_model(next),
+            Bottom::Cached(pair) => match (next, pair.first.is_in_wall_time()) {
+                // A modelled cache drive goes from event to event.
+                (Some(next), false) => Some(next.max(pair.now())),
+                _ => {
+                    let waits = pair.second.outstanding() > 0 && !pair.second.wait(Duration::ZERO);
+                    match &pair.first {
+                        Bottom::File(file) if file.outstanding() > 0 => drop(file.wait(longest.min(STEP))),
+                        _ if waits => drop(pair.second.wait(longest)),
+                        _ => {}
+                    }
+                    let now = self.now().max(pair.now());
+                    Drive::advance(&mut **pair, now);
+                    let goes_on = next.is_some() || pair.outstanding() + pair.completed() > 0;
+                    (goes_on || !self.patient).then_some(now)
+                }
+            },
             Bottom::Remote(remote) => {
                 if next.is_none_or(|at| at > self.now()) {
                     self.poll(longest)?.iter().for_each(|event| remote.ready(event.token().0));

@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{IoSlice, IoSliceMut, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 /// Memory, and with it the pieces of long operations, where direct I/O needs its own.
@@ -142,6 +142,30 @@ impl Medium {
 
     pub fn path(&self) -> &std::path::Path {
         &self.path
+    }
+
+    /// What tells this file or device from others of its size, at every opening the same: inode and birth of a file; what the system knows
+    /// of a device, its number at least.
+    pub fn identity(&self) -> String {
+        let Ok(found) = self.file.metadata() else { return self.path.display().to_string() };
+        if self.is_regular {
+            let birth = found.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            let birth = birth.map_or(0, |since| since.as_nanos());
+            return format!("inode {}, born {birth}", found.ino());
+        }
+        let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+        let of_system = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let known =
+            ["wwid", "device/wwid", "device/serial", "dm/uuid", "loop/backing_file", "uuid", "partition"];
+        let known = known.iter().filter_map(|name| {
+            let text = std::fs::read_to_string(of_system.join(name)).ok()?;
+            Some(format!("{name} {}", text.trim()))
+        });
+        let known: Vec<String> = known.collect();
+        match known.is_empty() {
+            true => format!("device {major}:{minor}"),
+            false => format!("device, {}", known.join(", ")),
+        }
     }
 
     /// Why a command makes no sense.

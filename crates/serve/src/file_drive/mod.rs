@@ -64,6 +64,11 @@ impl FileDrive {
         self.workers.medium().path()
     }
 
+    /// What tells it from others of its size, at every opening the same.
+    pub fn identity(&self) -> String {
+        self.workers.medium().identity()
+    }
+
     /// Whether it takes no writes any more.
     pub fn is_read_only(&self) -> bool {
         matches!(self.state, State::ReadOnly | State::Gone)

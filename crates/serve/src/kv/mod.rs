@@ -285,7 +285,10 @@ impl<C: Cache> Service for KvService<C> {
                 Err(format!("drive: {drive}; allowed: {}", self.name))
             }
             Request::Break { action, .. } => self.act(by, action).map(Some),
-            Request::Targets { .. } | Request::TargetCreate { .. } | Request::TargetRemove { .. } => {
+            Request::Targets { .. }
+            | Request::TargetCreate { .. }
+            | Request::TargetRemove { .. }
+            | Request::Detach { .. } => {
                 Err("do: not of a cache; allowed: status, watch, stop, power-cut, faults, damage".into())
             }
         }

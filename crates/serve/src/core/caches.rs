@@ -1,0 +1,35 @@
+//! Caches in service: how one is put out of use.
+
+use super::Core;
+use crate::event::Event;
+use crate::session::ConnectionId;
+
+impl Core {
+    /// A cache begins to write everything back, as a connection of the control socket asked for. [`Core::detach_outcome`] says how that ends.
+    ///
+    /// # Errors
+    /// The drive is no cache.
+    pub(crate) fn detach(&mut self, by: ConnectionId, drive: usize) -> Result<(), String> {
+        self.submit_waiting();
+        if !self.engine.backends_mut()[drive].begin_detach() {
+            return Err(format!(
+                "{}: it is no cache; allowed: a drive that pellucid cache serves",
+                self.names[drive]
+            ));
+        }
+        self.detaching.push((by, drive));
+        Ok(())
+    }
+
+    /// How what a connection waits for has ended, told once; `None`: it has not.
+    pub(super) fn detach_outcome(&mut self, by: ConnectionId) -> Option<Result<(), String>> {
+        let at = self.detaching.iter().position(|(connection, _)| *connection == by)?;
+        let (_, drive) = self.detaching[at];
+        let outcome = self.engine.backends()[drive].cache().and_then(|cache| cache.detached())?;
+        self.detaching.swap_remove(at);
+        if outcome.is_ok() {
+            self.hub.events.push(Event::CacheDetached { drive: self.names[drive].clone() });
+        }
+        Some(outcome)
+    }
+}
