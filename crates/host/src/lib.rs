@@ -21,6 +21,7 @@ mod ftl;
 mod layer;
 mod machine;
 mod pair;
+mod probe;
 mod shared;
 mod stack;
 mod subsystem;
@@ -41,6 +42,7 @@ pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, HostHoldings, 
 pub use layer::Layer;
 pub use machine::{Machine, TAG_PASSING};
 pub use pair::Pair;
+pub use probe::{Probe, ProbeConfig, ProbeError, ProbePoint, probe};
 pub use shared::{Shared, SharedError, TargetEvent, TargetState};
 pub use stack::Stack;
 pub use subsystem::{Target, TargetError, TargetKind, Targets, is_name};

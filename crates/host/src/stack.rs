@@ -94,7 +94,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         self.begin_stop();
         match self.run_until(M::is_stopped, |_, next| next) {
             true => Ok(()),
-            false => Err("no room is left to write the whole map".into()),
+            false => Err("not all of what the layer holds could be written".into()),
         }
     }
 

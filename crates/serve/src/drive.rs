@@ -127,6 +127,18 @@ impl Served {
         Ok(Served::new(tower))
     }
 
+    /// Puts layers on a file or block device.
+    ///
+    /// # Errors
+    /// Why a layer cannot start, in a sentence.
+    pub fn on_file(file: FileDrive, layers: &[LayerConfig]) -> Result<Served, String> {
+        let mut bottom = Bottom::from(file);
+        let mut waiter = Waiter::new(&mut bottom, Pace::Real).map_err(|error| error.to_string())?;
+        let wait = |bottom: &mut Bottom, next: Option<SimTime>| waiter.wait(bottom, next);
+        let tower = Tower::build_by(bottom, layers, SimTime::ZERO, wait)?;
+        Ok(Served { tower, resting: false })
+    }
+
     /// The modelled drive of this process at the bottom; `None` where it is remote, or a file.
     pub fn device(&self) -> Option<&Device> {
         self.tower.bottom().device()
@@ -394,7 +406,7 @@ impl Served {
             _ if stopped || !self.resting => Ok(()),
             Bottom::Remote(remote) if remote.state() != "connected" => Err("the drive is away".into()),
             bottom if bottom.outstanding() + bottom.completed() == 0 => {
-                Err("no room is left to write the whole map".into())
+                Err("not all of what the layer holds could be written".into())
             }
             _ => return None,
         };

@@ -1,6 +1,6 @@
 //! `pellucid kv DRIVE`: the server of a key-value cache.
 
-use super::serve::{parse_connections, parse_time};
+use super::serving::{parse_connections, parse_time};
 use crate::args::Global;
 use crate::exposure;
 use crate::failure::Failure;

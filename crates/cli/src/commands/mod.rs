@@ -4,6 +4,7 @@ mod age;
 mod compare;
 mod control;
 mod graph;
+mod fire;
 mod kv;
 mod kv_replay;
 mod kv_serve;
@@ -13,6 +14,7 @@ mod replay;
 mod reproduce;
 mod run;
 mod serve;
+mod serving;
 mod show;
 mod target;
 mod top;
@@ -33,6 +35,7 @@ pub enum Command {
     #[command(hide = true)]
     Reference(reference::Reference),
     Serve(Box<serve::Serve>),
+    Fire(Box<fire::Fire>),
     Kv(Box<kv::Kv>),
     Graph(Box<graph::Graph>),
     Target(target::TargetCommand),
@@ -54,6 +57,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Presets(command) => command.run(global),
         Command::Reference(command) => command.run(),
         Command::Serve(command) => command.run(global),
+        Command::Fire(command) => command.run(global),
         Command::Kv(command) => command.run(global),
         Command::Graph(command) => command.run(global),
         Command::Target(command) => command.run(global),

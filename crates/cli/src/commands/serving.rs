@@ -1,0 +1,439 @@
+//! How drives are served: protocols, time, monitor, control socket. What `serve` and the products have in common.
+
+use crate::args::Global;
+use crate::exposure;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::layered::Opened;
+use crate::log_line::LogFormat;
+use crate::served_log::{self, Offered};
+use crate::watch::MonitorOptions;
+use anyhow::anyhow;
+use pellucid_flash::Interface;
+use pellucid_lab::output::OutputFile;
+use pellucid_serve::control::ControlSession;
+use pellucid_serve::event::Event;
+use pellucid_serve::nbd::NbdSession;
+use pellucid_serve::nvme::tls::{SecuredConnection, TlsKeys, TlsOffer};
+use pellucid_serve::nvme::{Connection, DhGroup, HostSecrets, SubsystemConfig, Target, serial_number};
+use pellucid_serve::session::{NQN_PREFIX, Namespace};
+use pellucid_serve::{
+    Address, Arrival, BlockDevice, CONNECTIONS_MAX, CONTROL, Core, FioTrace, Lead, Observer, Options,
+    PlannedFault, Refusal, Server, Time, TlsConfig, UblkError,
+};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+/// What the loopback and a client that polls cost, measured on one machine (docs/explanation/serving.md): with it `bench/paced_latency.py` finds
+/// the mean that SPDK's client sees 2.4 % above the model's, without it 5.9 %.
+const LEAD: Duration = Duration::from_micros(6);
+
+/// How drives are served.
+#[derive(Debug, clap::Args)]
+pub struct Serving {
+    /// Serve NBD here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times
+    #[arg(long, value_name = "ADDR")]
+    nbd: Vec<Address>,
+    /// Serve NBD to those only who go over to TLS; DIR holds server-cert.pem and server-key.pem
+    #[arg(long, value_name = "DIR", requires = "nbd")]
+    tls: Option<PathBuf>,
+    /// Let only NBD clients in that show a certificate signed by ca-cert.pem in the directory of --tls
+    #[arg(long, requires = "tls")]
+    tls_verify_peer: bool,
+    /// Do not offer structured replies to NBD clients: one takes half as many system calls to read an answer then, but cannot ask which
+    /// ranges hold data (block status)
+    #[arg(long, requires = "nbd")]
+    nbd_simple_replies: bool,
+    /// Serve NVMe/TCP here: HOST:PORT or PORT (on 127.0.0.1); each drive is the subsystem nqn.2026-01.org.pellucid:NAME.
+    /// Drives of one name in two servers need others for a host that attaches both: --set drive.name=NAME
+    #[arg(long, value_name = "ADDR")]
+    nvme_tcp: Vec<Address>,
+    /// Let only this NVMe host connect, by its qualified name; may be given several times
+    #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
+    host_nqn: Vec<String>,
+    /// Let this NVMe host connect only if it proves that it knows its secret (DH-HMAC-CHAP), and hosts without one not at all;
+    /// may be given several times. FILE holds the host's secret as "nvme gen-dhchap-key" prints it and, on a second line,
+    /// the controller's if the host asks for it; only its owner may read it (mode 0600)
+    #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
+    dhchap: Vec<(String, PathBuf)>,
+    /// Refuse smaller Diffie-Hellman groups than this, with --dhchap and --remote-dhchap: null, or ffdhe with 2048, 3072, 4096, 6144 or
+    /// 8192 bits. Of those that a host offers the smallest is used; with null whoever listens can try secrets at leisure
+    /// [default: null]
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    dhchap_group: Option<DhGroup>,
+    /// Serve NVMe/TCP through TLS 1.3 only, to hosts whose key is given like this, and to no others; may be given several times. FILE
+    /// holds one key as "nvme gen-tls-key" prints it (SHA-256); only its owner may read it (mode 0600). Needs a build with the feature
+    /// tls-psk
+    #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
+    tls_psk: Vec<(String, PathBuf)>,
+    /// paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
+    #[arg(long, value_name = "TIME", default_value = "paced", value_parser = parse_time)]
+    time: Time,
+    /// Keep looking for work for N microseconds after the last, instead of sleeping
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    poll_us: u64,
+    /// Hand completions out N microseconds before their time, for what the host and the way to it cost: then the host sees the
+    /// modelled latency. What handing one out costs here is measured all the time, and taken off besides. With "measured", N is what
+    /// the host takes to ask again with nothing else outstanding: right for one that does so at once [default: 6, what a client that
+    /// polls takes over the loopback; with --time instant none]
+    #[arg(long, value_name = "N|measured", value_parser = parse_lead)]
+    lead_us: Option<Lead>,
+    /// Connections at once; more are turned away [default: 1024]
+    #[arg(long, value_name = "N", value_parser = parse_connections)]
+    connections: Option<usize>,
+    /// Write the requests to this file, as a trace that replay reads
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    monitor: MonitorOptions,
+    /// Make a block device of this machine of each block namespace, /dev/ublkbN, without a network; needs root, Linux 6.5 or
+    /// newer and its module ublk_drv
+    #[arg(long)]
+    ublk: bool,
+    /// How events are logged to standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", conflicts_with = "quiet")]
+    log_format: LogFormat,
+    /// Plan a fault: KIND@WHEN[:KEY=VALUE,...]; may be given several times. Kinds: power-cut, program-fail=P, erase-fail=P,
+    /// read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out
+    /// (as pellucid fault does them); when: a time (2s, 500ms), an operation (1000ops), random; keys: drive=NAME, times=N, and with random
+    /// seed=N, mean=OPERATIONS
+    #[arg(long, value_name = "FAULT")]
+    fault: Vec<PlannedFault>,
+    /// Take commands on this Unix socket
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+/// A trace that takes its name when the server stops.
+struct Recording(FioTrace<OutputFile>);
+
+impl Observer for Recording {
+    fn arrived(&mut self, arrival: &Arrival, data: &[u8]) {
+        self.0.arrived(arrival, data);
+    }
+
+    fn failed(&mut self) -> Option<String> {
+        self.0.failed()
+    }
+
+    fn finished(&mut self) -> std::io::Result<()> {
+        let written = self.0.finished();
+        let file = self.0.get_mut();
+        match written {
+            Ok(()) => file.commit().map_err(std::io::Error::other),
+            Err(error) => {
+                // What there is of it is worth keeping, beside the recording that is there.
+                file.leave();
+                Err(error)
+            }
+        }
+    }
+}
+
+fn parse_host_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((host, file)) if !host.is_empty() && !file.is_empty() => Ok((host.into(), file.into())),
+        _ => Err("allowed: the name of a host, =, a file".into()),
+    }
+}
+
+pub(super) fn parse_connections(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count));
+    count.ok_or_else(|| format!("allowed: a whole number from 1 to {CONNECTIONS_MAX}"))
+}
+
+fn parse_group(text: &str) -> Result<DhGroup, String> {
+    let name = |group: &DhGroup| format!("{group:?}").to_lowercase();
+    let found = DhGroup::ALL.iter().copied().find(|group| name(group) == text);
+    found.ok_or_else(|| {
+        format!("allowed: {}", DhGroup::ALL.iter().map(name).collect::<Vec<String>>().join(", "))
+    })
+}
+
+pub(super) fn parse_time(text: &str) -> Result<Time, String> {
+    let dilation = |text: &str| text.parse().ok().filter(|f: &f64| f.is_finite() && *f > 0.0);
+    match text {
+        "paced" => Ok(Time::Paced { dilation: 1.0 }),
+        "instant" => Ok(Time::Instant),
+        _ => match text.strip_prefix('x').and_then(dilation) {
+            Some(dilation) => Ok(Time::Paced { dilation }),
+            None => Err("allowed: paced, instant, xF with a number F above 0".into()),
+        },
+    }
+}
+
+fn parse_lead(text: &str) -> Result<Lead, String> {
+    match text {
+        "measured" => Ok(Lead::Measured { first: LEAD }),
+        _ => match text.parse() {
+            Ok(us) => Ok(Lead::Fixed(Duration::from_micros(us))),
+            Err(_) => Err("allowed: a number of microseconds, measured".into()),
+        },
+    }
+}
+
+impl Serving {
+    /// Refuses options that do nothing here or expose what they should not. `example`: a command that serves; `proves`: a remote drive is
+    /// given a secret.
+    pub fn check(&self, example: &str, proves: bool) -> Result<(), Failure> {
+        if self.nbd.is_empty() && self.nvme_tcp.is_empty() && !self.ublk {
+            return Err(Failure::asked(anyhow!(
+                "no way to reach the drive; allowed: --nvme-tcp ADDR, --nbd ADDR, --ublk; for one: {example}"
+            )));
+        }
+        self.check_addresses()?;
+        self.check_ignored(proves)
+    }
+
+    /// Serves these drives, which were `asked` for so, until it is stopped.
+    pub fn run(self, drives: Vec<Opened>, asked: &[String], global: &Global) -> Result<(), Failure> {
+        let names: Vec<String> = drives.iter().map(|opened| opened.name.clone()).collect();
+        let unprepared = drives.iter().filter(|opened| opened.unprepared).map(|opened| opened.name.clone());
+        let unprepared: Vec<String> = unprepared.collect();
+        let (mut registries, mut origins) = (Vec::new(), Vec::new());
+        let drives = drives.into_iter().map(|opened| {
+            registries.push(opened.registry);
+            origins.push(opened.from);
+            (opened.name, opened.drive)
+        });
+        let drives: Vec<_> = drives.collect();
+        let mut core = Core::new(drives, self.time).map_err(|refusal| {
+            let instead = match &refusal {
+                Refusal::SameName { name } => {
+                    let last = names.iter().rposition(|other| other == name);
+                    let drive = last.and_then(|at| asked.get(at)).unwrap_or(name);
+                    format!("; for one: {drive},drive.name={name}-2")
+                }
+                Refusal::Stamps { .. } => "; for one: --set media.store=ram".into(),
+                Refusal::NoDrive | Refusal::Dilation { .. } => String::new(),
+            };
+            Failure::asked(anyhow!("{refusal}{instead}"))
+        })?;
+        let lead = self.lead_us.unwrap_or(Lead::Fixed(LEAD));
+        if self.lead_us.is_some_and(|lead| lead != Lead::Fixed(Duration::ZERO)) && self.time == Time::Instant
+        {
+            return Err(Failure::asked(anyhow!(
+                "--lead-us: with --time instant nothing has a time; allowed: paced, xF"
+            )));
+        }
+        core.lead(lead);
+        let secrets = self.secrets()?;
+        let subsystem = |(drive, name): (usize, &String)| SubsystemConfig {
+            secrets: secrets.clone(),
+            ..self.subsystem(drive, name, &core)
+        };
+        let subsystems = names.iter().enumerate().map(subsystem).collect();
+        for (name, registry) in names.iter().zip(registries) {
+            registry.map_or(Ok(()), |registry| registry.put_on(name, &mut core))?;
+        }
+        if let Some(path) = &self.record {
+            // It tells what hosts did, so it is for its owner only.
+            let mut recording = Recording(FioTrace::new(OutputFile::create_private(path)?));
+            if let Some(why) = recording.failed() {
+                return Err(Failure::asked(anyhow!("--record {}: {why}", path.display())));
+            }
+            core.observe(Box::new(recording));
+        }
+        for fault in &self.fault {
+            let refuse = |error| Failure::asked(anyhow!("--fault {}: {error}", fault.text));
+            core.plan(fault.clone()).map_err(refuse)?;
+        }
+        let numbered = core.namespaces().iter().enumerate();
+        let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
+        let blocks: Vec<usize> = numbered.filter(|(_, n)| is_block(n)).map(|(index, _)| index).collect();
+        let (quiet, format) = (global.quiet, self.log_format);
+        let log = move |event: &Event| {
+            if !quiet {
+                let _ = writeln!(std::io::stderr(), "{}", format.line(SystemTime::now(), event));
+            }
+        };
+        // They are said when everything listens, so that a refusal stands alone.
+        let mut facts = served_log::drives(&core, &origins);
+        let offered = served_log::offered(&core, &names);
+        let options = Options {
+            poll: Duration::from_micros(self.poll_us),
+            connections_max: self.connections.unwrap_or(Options::default().connections_max),
+        };
+        let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
+        let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
+        let tls = tls.transpose().map_err(Failure::asked)?;
+        for address in &self.nbd {
+            let tls = tls.clone();
+            let simple = self.nbd_simple_replies;
+            let session = move || {
+                let session = tls.clone().map_or_else(NbdSession::default, NbdSession::secured);
+                if simple { session.with_simple_replies() } else { session }
+            };
+            let accept = Box::new(move |_, _| Ok(Box::new(session()) as _));
+            let bound = server.listen(address, "nbd", accept).map_err(Failure::asked)?;
+            facts.extend(served_log::nbd(&offered, &bound, self.tls.is_some()));
+        }
+        if !self.nvme_tcp.is_empty() {
+            facts.extend(self.listen_nvme(&mut server, subsystems, &offered)?);
+        }
+        if self.ublk {
+            self.attach(&mut server, &blocks)?;
+        }
+        let stopper = server.stopper();
+        if let Some(path) = &self.control {
+            let stopper = stopper.clone();
+            let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+            server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
+        }
+        unprepared.into_iter().for_each(|drive| log(&Event::NotPreconditioned { drive }));
+        if let Some(board) = self.monitor.start(|address| {
+            let uri = Some(format!("http://{address}/"));
+            log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
+        })? {
+            server.show_on(&board);
+        }
+        facts.iter().for_each(log);
+        interrupt::instead(move || stopper.stop_because("signal"));
+        server.run().map(drop).map_err(Failure::work)
+    }
+
+    /// Refuses addresses that others reach and whose peers need not prove who they are, unless that is wanted.
+    fn check_addresses(&self) -> Result<(), Failure> {
+        if self.monitor.open {
+            return Ok(());
+        }
+        let proved = self.tls.is_some() && self.tls_verify_peer;
+        for address in self.nbd.iter().filter(|_| !proved) {
+            exposure::check("nbd", address, "--tls and --tls-verify-peer")?;
+        }
+        let proved = !self.dhchap.is_empty() || !self.tls_psk.is_empty();
+        for address in self.nvme_tcp.iter().filter(|_| !proved) {
+            exposure::check("nvme-tcp", address, "--tls-psk or --dhchap")?;
+        }
+        self.monitor.check()
+    }
+
+    /// Refuses options that would do nothing here.
+    fn check_ignored(&self, proves: bool) -> Result<(), Failure> {
+        let by_socket = !self.nbd.is_empty() || !self.nvme_tcp.is_empty() || self.control.is_some();
+        let authenticates = !self.dhchap.is_empty() || proves;
+        let ignored = [
+            (
+                self.connections.is_some() && !by_socket,
+                "--connections: allowed: with --nbd, --nvme-tcp, --control",
+            ),
+            (
+                self.dhchap_group.is_some() && !authenticates,
+                "--dhchap-group: allowed: with --dhchap, --remote-dhchap",
+            ),
+        ];
+        match ignored.iter().find(|(ignored, _)| *ignored) {
+            Some((_, sentence)) => Err(Failure::asked(anyhow!(*sentence))),
+            None => Ok(()),
+        }
+    }
+
+    /// The smallest Diffie-Hellman group that is good enough.
+    pub fn group_min(&self) -> DhGroup {
+        self.dhchap_group.unwrap_or(DhGroup::Null)
+    }
+
+    /// The subsystem of a drive, with all its namespaces.
+    fn subsystem(&self, drive: usize, name: &str, core: &Core) -> SubsystemConfig {
+        let numbered = core.namespaces().iter().enumerate();
+        SubsystemConfig {
+            nqn: format!("{NQN_PREFIX}{name}"),
+            serial: serial_number(name, drive, core),
+            model: "Pellucid open SSD".into(),
+            namespaces: numbered.filter(|(_, n)| n.drive == drive).map(|(index, _)| index).collect(),
+            hosts: (!self.host_nqn.is_empty()).then(|| self.host_nqn.clone()),
+            secrets: BTreeMap::new(),
+        }
+    }
+
+    /// Makes block devices of this machine's kernel.
+    fn attach(&self, server: &mut Server, blocks: &[usize]) -> Result<(), Failure> {
+        if blocks.is_empty() {
+            return Err(Failure::asked(anyhow!("--ublk: no drive here has a block namespace")));
+        }
+        for &namespace in blocks {
+            let instead = "a block device comes also with --nvme-tcp PORT and `nvme connect`, or with --nbd PORT and `nbd-client`";
+            let refuse = |error: UblkError| Failure::work(anyhow!("--ublk: {error}. {instead}"));
+            let device = BlockDevice::new(namespace, server.service()).map_err(refuse)?;
+            server.attach(Box::new(device)).map_err(Failure::work)?;
+        }
+        Ok(())
+    }
+
+    /// The secrets of the hosts that must authenticate.
+    fn secrets(&self) -> Result<BTreeMap<String, HostSecrets>, Failure> {
+        let mut secrets = BTreeMap::new();
+        for (host, file) in &self.dhchap {
+            let loaded = HostSecrets::load(file)
+                .map_err(|error| Failure::asked(anyhow!("--dhchap {host}: {error}")))?;
+            let loaded = loaded.with_group_min(self.group_min());
+            if secrets.insert(host.clone(), loaded).is_some() {
+                return Err(Failure::asked(anyhow!(
+                    "--dhchap {host}: given twice; allowed: once for each host"
+                )));
+            }
+        }
+        if let Some(host) =
+            self.host_nqn.iter().find(|host| !secrets.is_empty() && !secrets.contains_key(*host))
+        {
+            let why = "has no secret; allowed: hosts that --dhchap names too";
+            return Err(Failure::asked(anyhow!("--host-nqn {host}: {why}")));
+        }
+        Ok(secrets)
+    }
+
+    /// TLS as it is offered to NVMe hosts; `None`: they speak in the clear.
+    fn tls_offer(&self) -> Result<Option<TlsOffer>, Failure> {
+        let mut keys = TlsKeys::default();
+        for (host, file) in &self.tls_psk {
+            let key =
+                TlsKeys::load(file).map_err(|error| Failure::asked(anyhow!("--tls-psk {host}: {error}")))?;
+            if !keys.add(host, key) {
+                return Err(Failure::asked(anyhow!(
+                    "--tls-psk {host}: given twice; allowed: once for each host"
+                )));
+            }
+        }
+        if self.tls_psk.is_empty() {
+            return Ok(None);
+        }
+        let others = self.host_nqn.iter().chain(self.dhchap.iter().map(|(host, _)| host));
+        if let Some(host) = others.into_iter().find(|host| !keys.has(host)) {
+            let why = "has no key for TLS; allowed: hosts that --tls-psk names too";
+            return Err(Failure::asked(anyhow!("--host-nqn or --dhchap {host}: {why}")));
+        }
+        let offer = TlsOffer::new(keys).map_err(|why| Failure::asked(anyhow!("--tls-psk: {why}")))?;
+        Ok(Some(offer))
+    }
+
+    fn listen_nvme(
+        &self,
+        server: &mut Server,
+        subsystems: Vec<SubsystemConfig>,
+        offered: &[Offered],
+    ) -> Result<Vec<Event>, Failure> {
+        let mut facts = Vec::new();
+        let target = Target::new(subsystems).map_err(Failure::asked)?;
+        let offer = self.tls_offer()?;
+        for address in &self.nvme_tcp {
+            let Address::Tcp(asked) = *address else {
+                return Err(Failure::asked(anyhow!("--nvme-tcp {address}: allowed: HOST:PORT, PORT")));
+            };
+            let (target, offer) = (target.clone(), offer.clone());
+            let accept = Box::new(move |_, local: Option<SocketAddr>| {
+                // The discovery log names it.
+                let local = local.unwrap_or(asked);
+                match &offer {
+                    None => Ok(Box::new(Connection::new(&target, local)) as _),
+                    Some(offer) => Ok(Box::new(SecuredConnection::new(&target, local, offer)?) as _),
+                }
+            });
+            let bound = server.listen(address, "nvme-tcp", accept).map_err(Failure::asked)?;
+            facts.extend(served_log::nvme(offered, &bound));
+        }
+        Ok(facts)
+    }
+}

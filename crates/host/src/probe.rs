@@ -1,0 +1,246 @@
+//! What an unknown block drive likes to be written: throughput over sizes and alignments, and the boundary that follows.
+//!
+//! Every request writes what was read from its place before, so nothing is changed. Requests go to places in random order. Those of one
+//! size are measured twice: aligned to their size, and shifted by half of it.
+//!
+//! ```text
+//!   size of an erase unit or a multiple: aligned, whole units are replaced
+//!     shifted by half a unit, each request leaves two units in part, which the drive has to complete: at most about half as fast
+//!     shifted by a multiple of a unit: as fast
+//!   so the boundary is the largest size at which the shift costs much
+//! ```
+//! A drive without a boundary (a page map) shows no such size; then the smallest one that is nearly as fast as the fastest is chosen.
+
+use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status};
+
+/// How a drive is probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeConfig {
+    /// The block namespace.
+    pub namespace: u16,
+    /// Bytes of a sector.
+    pub sector_bytes: u32,
+    /// The smallest size, in bytes; a multiple of two sectors.
+    pub smallest: u64,
+    /// The largest size, in bytes; the smallest, doubled several times.
+    pub largest: u64,
+    /// Time for each measurement; half as much goes before it, so that it begins in a steady state.
+    pub patience: Nanos,
+    /// Of the random places.
+    pub seed: u64,
+}
+
+impl Default for ProbeConfig {
+    fn default() -> ProbeConfig {
+        ProbeConfig {
+            namespace: 0,
+            sector_bytes: 512,
+            smallest: 4 << 10,
+            largest: 16 << 20,
+            patience: Nanos(4_000_000_000),
+            seed: 1,
+        }
+    }
+}
+
+/// Throughput of one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProbePoint {
+    /// Bytes of a request.
+    pub bytes: u64,
+    /// Bytes per second, aligned to the size.
+    pub aligned: f64,
+    /// The same, shifted by half the size.
+    pub shifted: f64,
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// By size.
+    pub points: Vec<ProbePoint>,
+    /// The boundary in bytes that looks like that of erase units, if there is one.
+    pub boundary: Option<u64>,
+    /// Bytes of the cluster that suits the drive.
+    pub cluster: u64,
+}
+
+/// Why a drive cannot be probed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProbeError {
+    /// No plain sectors.
+    #[error("namespace {0} is no block namespace; allowed: one with interface = \"block\"")]
+    NotBlock(u16),
+    /// Too small a drive.
+    #[error("{bytes} bytes: too small to be probed; allowed: at least {least} bytes")]
+    Small {
+        /// Bytes of the drive.
+        bytes: u64,
+        /// What is needed.
+        least: u64,
+    },
+    /// A command failed.
+    #[error("{opcode:?} of {bytes} bytes at byte {at} ended with {}; nothing but what had been read there was written", .status.name())]
+    Failed {
+        /// The command.
+        opcode: Opcode,
+        /// Where.
+        at: u64,
+        /// How long.
+        bytes: u64,
+        /// How it ended.
+        status: Status,
+    },
+    /// It does not answer.
+    #[error("the drive does not answer")]
+    Silent,
+}
+
+/// Shifted requests are this much slower than aligned ones where they cut an erase unit.
+const CUTS: f64 = 0.75;
+/// A size is nearly as fast as the fastest.
+const NEARLY: f64 = 0.9;
+/// Requests of a measurement at least.
+const REQUESTS_MIN: u32 = 8;
+/// Bytes from the start of the drive that are used at most.
+const SPAN_BYTES: u64 = 1 << 30;
+
+/// Probes a drive. `wait` lets time pass as in [`Stack::call_by`](crate::Stack::call_by); `tell` is told each point.
+///
+/// # Errors
+/// Why it cannot be done.
+pub fn probe<D: Drive>(
+    drive: &mut D,
+    config: &ProbeConfig,
+    now: SimTime,
+    wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
+    mut tell: impl FnMut(ProbePoint),
+) -> Result<Probe, ProbeError> {
+    let Some(Interface::Block { sectors, .. }) = drive.interface(config.namespace) else {
+        return Err(ProbeError::NotBlock(config.namespace));
+    };
+    let (bytes, least) = (sectors * u64::from(config.sector_bytes), 4 * config.largest);
+    if bytes < least {
+        return Err(ProbeError::Small { bytes, least });
+    }
+    let images = drive.image_bytes();
+    let span = bytes.min(SPAN_BYTES);
+    let rng = Rng::stream(config.seed, "probe");
+    let mut prober = Prober { drive, config, wait, now, span, images, rng, data: Vec::new() };
+    let mut points = Vec::new();
+    let mut size = config.smallest;
+    while size <= config.largest {
+        let aligned = prober.rate(size, 0)?;
+        let shifted = prober.rate(size, size / 2)?;
+        let point = ProbePoint { bytes: size, aligned, shifted };
+        tell(point);
+        points.push(point);
+        size *= 2;
+    }
+    Ok(judge(points))
+}
+
+/// What follows from the points.
+fn judge(points: Vec<ProbePoint>) -> Probe {
+    let boundary = points.iter().rfind(|point| point.shifted < CUTS * point.aligned).map(|point| point.bytes);
+    let most = points.iter().map(|point| point.aligned).fold(0.0, f64::max);
+    let fast =
+        points.iter().find(|point| point.aligned >= NEARLY * most).map_or(1 << 20, |point| point.bytes);
+    Probe { cluster: boundary.map_or(fast, |boundary| boundary.max(fast.min(1 << 20))), points, boundary }
+}
+
+struct Prober<'a, D, W> {
+    drive: &'a mut D,
+    config: &'a ProbeConfig,
+    wait: W,
+    now: SimTime,
+    span: u64,
+    images: usize,
+    rng: Rng,
+    data: Vec<u8>,
+}
+
+impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Prober<'_, D, W> {
+    /// Bytes per second of requests of a size at places of that size, shifted by so much.
+    fn rate(&mut self, size: u64, shift: u64) -> Result<f64, ProbeError> {
+        self.writes(size, shift, Nanos(self.config.patience.0 / 2))?;
+        let (requests, busy) = self.writes(size, shift, self.config.patience)?;
+        Ok(f64::from(requests) * size as f64 / (busy.0.max(1) as f64 / 1e9))
+    }
+
+    /// Writes for so long; how many, and the time that they took. What they write is read before, which does not count.
+    fn writes(&mut self, size: u64, shift: u64, patience: Nanos) -> Result<(u32, Nanos), ProbeError> {
+        let slots = (self.span - shift) / size;
+        let (mut requests, mut busy) = (0, Nanos::ZERO);
+        while requests < REQUESTS_MIN || busy < patience {
+            let at = self.rng.below(slots) * size + shift;
+            self.call(Opcode::Read, at, size)?;
+            let before = self.now;
+            self.call(Opcode::Write, at, size)?;
+            busy += self.now - before;
+            requests += 1;
+        }
+        let before = self.now;
+        self.call(Opcode::Flush, 0, 0)?;
+        busy += self.now - before;
+        Ok((requests, busy))
+    }
+
+    fn call(&mut self, opcode: Opcode, at: u64, bytes: u64) -> Result<(), ProbeError> {
+        let sector = u64::from(self.config.sector_bytes);
+        let sectors = (bytes / sector) as u32;
+        let mut data = Vec::new();
+        if opcode != Opcode::Flush {
+            data = std::mem::take(&mut self.data);
+            data.resize(sectors as usize * self.images, 0);
+        }
+        let command = Command {
+            namespace: self.config.namespace,
+            ..Command::new(0, opcode, Lba(at / sector), sectors, data)
+        };
+        self.drive.submit(self.now, command);
+        let ended: Completion = loop {
+            if let Some(ended) = self.drive.pop() {
+                break ended;
+            }
+            let next = self.drive.next_event();
+            self.now = (self.wait)(self.drive, next).ok_or(ProbeError::Silent)?;
+            self.drive.advance(self.now);
+        };
+        self.now = self.now.max(ended.completed);
+        if ended.status != Status::Success {
+            return Err(ProbeError::Failed { opcode, at, bytes, status: ended.status });
+        }
+        if opcode != Opcode::Flush {
+            self.data = ended.data;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(rates: &[(f64, f64)]) -> Vec<ProbePoint> {
+        let size = |at: usize| 4096 << at;
+        let point = |(at, &(aligned, shifted)): (usize, &(f64, f64))| ProbePoint {
+            bytes: size(at),
+            aligned,
+            shifted,
+        };
+        rates.iter().enumerate().map(point).collect()
+    }
+
+    #[test]
+    fn the_largest_size_that_a_shift_hurts_is_the_boundary() {
+        let found = judge(points(&[(1.0, 1.0), (2.0, 1.9), (4.0, 3.2), (8.0, 4.0), (8.2, 8.1), (8.3, 8.3)]));
+        assert_eq!((found.boundary, found.cluster), (Some(32 << 10), 32 << 10));
+    }
+
+    #[test]
+    fn without_a_boundary_the_smallest_size_that_is_nearly_the_fastest_is_chosen() {
+        let found = judge(points(&[(1.0, 1.0), (5.0, 5.0), (9.5, 9.4), (10.0, 10.0)]));
+        assert_eq!((found.boundary, found.cluster), (None, 16 << 10));
+    }
+}
