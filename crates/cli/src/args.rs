@@ -67,6 +67,7 @@ const COMMON: [(&str, &[&str]); 11] = [
     ("show", &["sets", "json"]),
     ("presets", &["json"]),
     ("serve", &["sets", "quiet"]),
+    ("cache", &["sets", "quiet"]),
     ("target", &["sets", "json"]),
     ("kv", &["sets", "json", "quiet"]),
     ("graph", &["json", "quiet"]),

@@ -136,7 +136,7 @@ impl Served {
         let mut waiter = Waiter::new(&mut bottom, Pace::Real).map_err(|error| error.to_string())?;
         let wait = |bottom: &mut Bottom, next: Option<SimTime>| waiter.wait(bottom, next);
         let tower = Tower::build_by(bottom, layers, SimTime::ZERO, wait)?;
-        Ok(Served { tower, resting: false })
+        Ok(Served::new(tower))
     }
 
     /// The modelled drive of this process at the bottom; `None` where it is remote, or a file.

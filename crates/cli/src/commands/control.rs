@@ -177,9 +177,18 @@ pub struct Control {
 impl Control {
     /// Connects to the server at `path`.
     pub fn connect(path: &Path) -> Result<Control, Failure> {
+        Control::connect_until(path, Some(ANSWER_MAX))
+    }
+
+    /// As [`Control::connect`], to ask for something that takes as long as it takes.
+    pub fn connect_for_long(path: &Path) -> Result<Control, Failure> {
+        Control::connect_until(path, None)
+    }
+
+    fn connect_until(path: &Path, longest: Option<Duration>) -> Result<Control, Failure> {
         let stream = UnixStream::connect(path).and_then(|stream| {
             // A server answers at once; one that does not is stuck.
-            stream.set_read_timeout(Some(ANSWER_MAX))?;
+            stream.set_read_timeout(longest)?;
             Ok(stream)
         });
         let stream = stream.map_err(|error| {

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod age;
+mod cache;
 mod compare;
 mod control;
 mod graph;
@@ -35,6 +36,8 @@ pub enum Command {
     #[command(hide = true)]
     Reference(reference::Reference),
     Serve(Box<serve::Serve>),
+    Cache(Box<cache::Cache>),
+    Detach(cache::Detach),
     Fire(Box<fire::Fire>),
     Kv(Box<kv::Kv>),
     Graph(Box<graph::Graph>),
@@ -57,6 +60,8 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Presets(command) => command.run(global),
         Command::Reference(command) => command.run(),
         Command::Serve(command) => command.run(global),
+        Command::Cache(command) => command.run(global),
+        Command::Detach(command) => command.run(),
         Command::Fire(command) => command.run(global),
         Command::Kv(command) => command.run(global),
         Command::Graph(command) => command.run(global),

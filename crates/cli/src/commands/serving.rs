@@ -331,6 +331,11 @@ impl Serving {
         }
     }
 
+    /// How time goes.
+    pub fn time(&self) -> Time {
+        self.time
+    }
+
     /// The smallest Diffie-Hellman group that is good enough.
     pub fn group_min(&self) -> DhGroup {
         self.dhchap_group.unwrap_or(DhGroup::Null)
