@@ -442,6 +442,8 @@ impl Served {
             return self.tower.advance(now);
         }
         self.tower.advance(now);
+        // What the backing store has ended meanwhile.
+        self.tower.advance(now);
         if self.instant {
             self.run_ahead(wall);
         }
