@@ -58,7 +58,7 @@ pub struct Global {
 }
 
 /// Which commands have which of the options of [`Global`], by the names of its fields.
-const COMMON: [(&str, &[&str]); 11] = [
+const COMMON: [(&str, &[&str]); 12] = [
     ("run", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
     ("replay", &["sets", "json", "report", "log", "verify", "quiet"]),
     ("compare", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
