@@ -199,6 +199,7 @@ mod tests {
             in_order: false,
             dma_unit_bytes: 4096,
             link_bytes_per_second: 0,
+            write_bytes_per_second: 0,
             dma_overhead_ns: Nanos::ZERO,
             fetch_ns: Nanos::ZERO,
             dma_latency_ns: Nanos::ZERO,
