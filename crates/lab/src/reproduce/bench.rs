@@ -3,6 +3,7 @@
 //! Invariant: each point has a drive and a seed of its own, and results stand in the order of the points; so nothing depends
 //! on which thread ran what.
 
+use super::flashfire::FireStudy;
 use super::latency::LatencyStudy;
 use super::pblk::PblkStudy;
 use super::prism::{ServerStudy, SizeStudy};
@@ -151,6 +152,7 @@ pub struct Bench {
     sizes: OnceLock<SizeStudy>,
     server: OnceLock<ServerStudy>,
     caches: OnceLock<CacheStudy>,
+    fire: OnceLock<FireStudy>,
 }
 
 impl Bench {
@@ -158,7 +160,8 @@ impl Bench {
     /// make an experiment what it is.
     pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (sizes, server, caches) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (sizes, server) = (OnceLock::new(), OnceLock::new());
+        let (caches, fire) = (OnceLock::new(), OnceLock::new());
         let (last, shorter) = (Vec::new(), 1);
         Bench {
             threads: threads.max(1),
@@ -172,6 +175,7 @@ impl Bench {
             sizes,
             server,
             caches,
+            fire,
         }
     }
 
@@ -229,6 +233,11 @@ impl Bench {
     /// The study behind Fig. 7 of "Getting Real", run once.
     pub(super) fn caches(&self) -> Result<&CacheStudy, ReproduceError> {
         once(&self.caches, || CacheStudy::run(self))
+    }
+
+    /// The study behind Figs. 15 to 19 of FlashFire, run once.
+    pub(super) fn fire(&self) -> Result<&FireStudy, ReproduceError> {
+        once(&self.fire, || FireStudy::run(self))
     }
 
     /// `work` on each of the `points`, on all threads; results in the order of the points.

@@ -42,6 +42,14 @@ static PRESETS: &[Preset] = &[
         "LightNVM's first-generation open-channel SSD, 16 groups x 8 parallel units, with a host FTL"
     ),
     preset!("netbook-ssd", "A netbook's SSD of 2008: one channel, hardly any buffer (16 GB)"),
+    preset!("netbook-ssd-1", "FlashFire's SSD-1: Acer Aspire One, BAST with erase units of 2 MiB (16 GB)"),
+    preset!("netbook-ssd-2", "FlashFire's SSD-2: Asus Eee PC 1000, BAST with erase units of 1 MiB (8 GB)"),
+    preset!(
+        "netbook-ssd-3",
+        "FlashFire's SSD-3: Dell Inspiron Mini 9, FAST with erase units of 2 MiB (16 GB)"
+    ),
+    preset!("netbook-ssd-4", "FlashFire's SSD-4: HP Mini 1010NR, BAST, slow flash (8 GB)"),
+    preset!("laptop-ssd-5", "FlashFire's SSD-5: OCZ Core in a Dell XPS, FAST with a write buffer (128 GB)"),
     preset!(
         "datacenter-tlc",
         "A data-centre NVMe drive as the Micron 7450 PRO: Gen4 x4, 3D TLC, power-loss protection"
