@@ -203,6 +203,34 @@ static MUTATIONS: &[Mutation] = &[
         FULL,
     ),
     mutation(
+        "F1",
+        "sectors of a request out",
+        "a buffer that writes runs of sectors instead of clusters",
+        &["host.cluster_buffer.padding=false"],
+        FULL,
+    ),
+    mutation(
+        "F2",
+        "erases with / without, geometric mean",
+        "clusters much smaller than an erase unit",
+        &["host.cluster_buffer.cluster=64KiB"],
+        FULL,
+    ),
+    mutation(
+        "F4",
+        "Office install: elapsed with 8 MiB",
+        "buffers of one size, whatever they are told",
+        &["host.cluster_buffer.size=32MiB"],
+        FULL,
+    ),
+    mutation(
+        "F6",
+        "elapsed with / without, FAT32 over NTFS",
+        "no buffer at all",
+        &["host.layers=[]"],
+        FULL,
+    ),
+    mutation(
         "P5",
         "key-value copies, DIDACache / Original",
         "two modes for none: the most obsolete slab always",
@@ -315,6 +343,13 @@ a_wrong_model_misses! {
     j1_misses_a_wrong_model: "J1",
     j2_misses_a_wrong_model: "J2",
     j3_misses_a_wrong_model: "J3",
+    f1_misses_a_wrong_model: "F1",
+    #[ignore = "half a minute"]
+    f2_misses_a_wrong_model: "F2",
+    #[ignore = "half a minute"]
+    f4_misses_a_wrong_model: "F4",
+    #[ignore = "half a minute"]
+    f6_misses_a_wrong_model: "F6",
     #[ignore = "minutes: with smaller blocks the range is another one"]
     b3_misses_a_wrong_model: "B3",
 }

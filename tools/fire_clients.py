@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Real clients over NBD against `pellucid fire` on a plain file: fio with its data verified, ext4 with e2fsck, SIGKILL in between, a device
+that fails.
+
+    tools/fire_clients.py [--pellucid target/debug/pellucid] [--only NAME]
+
+One line for each test and a plain count; exit status 1 if any has failed.
+"""
+import contextlib
+import os
+import random
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from served import Server, main, run
+
+MIB = 1 << 20
+WORK = ["--size=48M", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"]
+
+
+class Fire(Server):
+    """`pellucid fire` in front of a file, with its sockets and its log in `directory`."""
+
+    def __init__(self, directory, size=128 * MIB, options=(), pellucid=None):
+        self.device = Path(directory) / "device.img"
+        with self.device.open("wb") as device:
+            device.truncate(size)
+        self.fire_options = options
+        super().__init__(directory, drives=(), pellucid=pellucid)
+
+    def start(self):
+        self.command = [self.pellucid, "fire", "--device", str(self.device), "--nbd", f"unix:{self.socket}",
+                        "--control", self.control, "--memory", "12MiB", *self.fire_options]
+        super().start()
+
+
+@contextlib.contextmanager
+def fire(pellucid, **named):
+    with tempfile.TemporaryDirectory() as directory:
+        server = Fire(directory, pellucid=pellucid, **named)
+        try:
+            yield server
+        except BaseException:
+            server.kill()
+            raise
+        server.stop()
+
+
+def fio_verify(pellucid):
+    """Random writes of several sizes, with flushes, verified; after a detach the file alone has all of it."""
+    with tempfile.TemporaryDirectory() as directory:
+        server = Fire(directory, pellucid=pellucid)
+        server.fio("mixed", "--rw=randwrite", "--bsrange=512-64k", "--bs_unaligned=1", "--fsync=50", *WORK)
+        server.fio("small", "--rw=randwrite", "--bs=4k", "--randseed=9", *WORK)
+        server.fio("again", "--rw=randrw", "--bs=4k", "--offset=64M", *WORK)
+        server.stop()
+        run("fio", "--name=small", "--rw=randwrite", "--bs=4k", "--randseed=9", *WORK, "--verify_only", "--ioengine=psync",
+            f"--filename={server.device}", "--verify_state_save=0", cwd=directory)
+
+
+def kill_and_return(pellucid):
+    """What was flushed survives SIGKILL in strict mode."""
+    with fire(pellucid) as server:
+        for seed in range(3):
+            work = ["--bs=4k", "--rw=randwrite", f"--randseed={seed}", *WORK]
+            server.fio("kept", *work, "--do_verify=0", "--end_fsync=1")
+            server.kill()
+            server.start()
+            server.fio("kept", *work, "--verify_only")
+
+
+@contextlib.contextmanager
+def as_file(server):
+    """The export as a file of this machine, through FUSE."""
+    point = server.directory / "export"
+    point.touch()
+    fuse = subprocess.Popen(["nbdfuse", str(point), server.uri()])
+    try:
+        end = time.monotonic() + 30
+        while point.stat().st_size == 0:
+            assert time.monotonic() < end and fuse.poll() is None, "nbdfuse does not start"
+            time.sleep(0.05)
+        yield point
+    finally:
+        subprocess.run(["fusermount3", "-u", str(point)], check=False, capture_output=True)
+        fuse.wait(30)
+
+
+def ext4_and_kill(pellucid):
+    """An ext4 file system of many files is made through the buffer and flushed; the program is killed; e2fsck finds nothing wrong on the bare
+    file, and the files are as they were."""
+    with tempfile.TemporaryDirectory() as files, fire(pellucid) as server:
+        rng = random.Random(7)
+        for number in range(400):
+            name = Path(files) / f"d{number % 20}" / f"f{number}"
+            name.parent.mkdir(exist_ok=True)
+            name.write_bytes(rng.randbytes(rng.randrange(1, 60_000)))
+        with as_file(server) as export:
+            run("mkfs.ext4", "-q", "-F", "-d", files, export)
+            with export.open("rb+") as there:
+                os.fsync(there.fileno())
+        # More, which nobody flushes, elsewhere.
+        server.kill()
+        run("e2fsck", "-f", "-n", server.device)
+        back = server.directory / "back"
+        back.mkdir()
+        run("debugfs", "-R", f"rdump / {back}", server.device)
+        (back / "lost+found").rmdir()
+        run("diff", "-r", files, back)
+        server.start()
+        run("e2fsck", "-f", "-n", server.device)
+
+
+def detach(pellucid):
+    """What was written and not flushed is on the device after SIGTERM."""
+    with tempfile.TemporaryDirectory() as directory:
+        server = Fire(directory, options=["--set", "host.cluster_buffer.idle=never"], pellucid=pellucid)
+        server.fio("late", "--rw=randwrite", "--bs=4k", "--size=4M", "--do_verify=0", "--verify=crc32c")
+        server.stop()
+        run("fio", "--name=late", "--rw=randwrite", "--bs=4k", "--size=4M", "--verify=crc32c", "--verify_only", "--verify_fatal=1",
+            "--ioengine=psync", f"--filename={server.device}", "--verify_state_save=0", cwd=directory)
+
+
+def shorter_device(pellucid):
+    """A device that loses its end while it is used: errors and a sentence, and the program goes on."""
+    with tempfile.TemporaryDirectory() as directory:
+        server = Fire(directory, options=["--set", "host.cluster_buffer.idle=never"], pellucid=pellucid)
+        server.fio("there", "--rw=write", "--bs=64k", "--size=4M", "--do_verify=0", "--verify=crc32c")
+        os.truncate(server.device, 1 * MIB)
+        try:
+            server.fio("gone", "--rw=randwrite", "--bs=64k", "--offset=64M", "--size=32M", "--end_fsync=1")
+            raise AssertionError("writes to what is gone succeed")
+        except AssertionError as why:
+            assert "Input/output error" in str(why) or "error" in str(why).lower(), why
+        assert server.process.poll() is None, server.log()
+        assert "device.img" in server.log(), server.log()
+        server.kill()
+
+
+def refusals(pellucid):
+    """Bad input gets one sentence and status 2."""
+    with tempfile.TemporaryDirectory() as directory:
+        device = Path(directory) / "small.img"
+        device.write_bytes(bytes(4 * MIB))
+        for words, said in [
+            (["--device", str(device)], "--nbd"),
+            (["--device", str(device), "--nbd", "0", "--memory", "1MiB"], "allowed: at least"),
+            (["--device", str(device), "--nbd", "0", "--cluster", "1000"], "allowed: a multiple of the sector"),
+            (["--device", str(device), "--nbd", "0", "--flush", "never"], "strict, paper"),
+            (["--device", directory, "--nbd", "0"], "allowed: a regular file, a block device"),
+            (["--device", f"{directory}/none", "--nbd", "0"], "none"),
+            (["--probe", str(device)], "allowed: at least"),
+        ]:
+            done = subprocess.run([pellucid, "fire", *words], capture_output=True, text=True, timeout=60)
+            assert done.returncode in (1, 2) and said in done.stderr, (words, done.returncode, done.stderr)
+        assert device.read_bytes() == bytes(4 * MIB)
+
+
+TESTS = [fio_verify, kill_and_return, ext4_and_kill, detach, shorter_device, refusals]
+
+if __name__ == "__main__":
+    main("fire clients", __doc__, TESTS)
