@@ -658,7 +658,7 @@ static CLAIMS: &[Claim] = &[
         "F5",
         "4.2.1, Figs. 9 to 13",
         "small writes gain on every drive, those of 8 KB on drive 5 by 73 %; reads lose slightly",
-        "within 15 points, and the order; slightly is at most 20 %; the 73 % are fitted, so no prediction",
+        "within 15 points, and the order; slightly is at most 20 %",
         flashfire::throughput
     ),
     flashfire!(
