@@ -87,7 +87,10 @@ fn a_wrong_engine_or_size_is_refused_in_a_sentence() {
         (&["--engine", "original"], "block"),
         (&["--set", "kv.slot_min=1"], "kv.slot_min"),
         (&["--set", "kv.engine=raw", "--set", "kv.slab=250MiB"], "kv.slab = 250MiB"),
-        (&["--set", "kv.engine=raw", "--set", "kv.capacity=1TiB"], "kv.capacity = 1TiB: allowed: 0 (all there is) to 8MiB"),
+        (
+            &["--set", "kv.engine=raw", "--set", "kv.capacity=1TiB"],
+            "kv.capacity = 1TiB: allowed: 0 (all there is) to 8MiB",
+        ),
         (&["--engine", "raw", "--memory", "500GiB"], "kv.memory = 500GiB: allowed: up to 64MiB"),
         (&["--engine", "raw", "--set", "media.store=file:x,size=1GiB"], "the geometry says"),
         (&["--set", "kv.enigne=raw"], "did you mean engine?"),
@@ -223,7 +226,8 @@ fn a_cache_is_watched_and_broken_as_a_drive_is() {
     assert!(mixed_load(&mut client, &mut rng, &mut versions, 500) > 0);
 
     let log = std::fs::read_to_string(folder.path("log")).unwrap();
-    let monitor = log.split("uri=\"http://").nth(1).and_then(|rest| rest.split('/').next()).expect("its address");
+    let monitor =
+        log.split("uri=\"http://").nth(1).and_then(|rest| rest.split('/').next()).expect("its address");
     let mut page = TcpStream::connect(monitor).unwrap();
     page.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut metrics = String::new();
