@@ -21,7 +21,8 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
     KnownMiss {
         claim: "S1",
         check: "fileserver, write-back: SSC over SSD",
-        reason: "not established; the block drive collects more than the paper's seems to: its victims are 71 % valid",
+        reason: "not established; with quicker programs the block drive does no more, so its collection is not all; suspected: its records of \
+                 dirty writes",
     },
     KnownMiss {
         claim: "S2",
