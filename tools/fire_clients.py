@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from served import Server, main, run
+from served import Server, main, program, run
 
 MIB = 1 << 20
 WORK = ["--size=48M", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"]
@@ -52,7 +52,7 @@ def fio_verify(pellucid):
     """Random writes of several sizes, with flushes, verified; after a detach the file alone has all of it."""
     with tempfile.TemporaryDirectory() as directory:
         server = Fire(directory, pellucid=pellucid)
-        server.fio("mixed", "--rw=randwrite", "--bsrange=512-64k", "--bs_unaligned=1", "--fsync=50", *WORK)
+        server.fio("mixed", "--rw=randwrite", "--bsrange=512-64k", "--fsync=50", *WORK)
         server.fio("small", "--rw=randwrite", "--bs=4k", "--randseed=9", *WORK)
         server.fio("again", "--rw=randrw", "--bs=4k", "--offset=64M", *WORK)
         server.stop()
@@ -76,7 +76,7 @@ def as_file(server):
     """The export as a file of this machine, through FUSE."""
     point = server.directory / "export"
     point.touch()
-    fuse = subprocess.Popen(["nbdfuse", str(point), server.uri()])
+    fuse = subprocess.Popen([program("nbdfuse"), str(point), server.uri()], stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 30
         while point.stat().st_size == 0:
@@ -84,7 +84,8 @@ def as_file(server):
             time.sleep(0.05)
         yield point
     finally:
-        subprocess.run(["fusermount3", "-u", str(point)], check=False, capture_output=True)
+        # Which unmounts it.
+        fuse.terminate()
         fuse.wait(30)
 
 

@@ -58,7 +58,7 @@ pub struct Global {
 }
 
 /// Which commands have which of the options of [`Global`], by the names of its fields.
-const COMMON: [(&str, &[&str]); 12] = [
+const COMMON: [(&str, &[&str]); 13] = [
     ("run", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
     ("replay", &["sets", "json", "report", "log", "verify", "quiet"]),
     ("compare", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
@@ -68,6 +68,7 @@ const COMMON: [(&str, &[&str]); 12] = [
     ("presets", &["json"]),
     ("serve", &["sets", "quiet"]),
     ("cache", &["sets", "quiet"]),
+    ("fire", &["sets", "quiet"]),
     ("target", &["sets", "json"]),
     ("kv", &["sets", "json", "quiet"]),
     ("graph", &["json", "quiet"]),

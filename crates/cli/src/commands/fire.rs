@@ -8,12 +8,14 @@ use crate::output;
 use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, SimTime};
-use pellucid_host::{ClusterBufferConfig, CpuCosts, LayerConfig, Probe, ProbeConfig, ProbePoint, probe};
+use pellucid_host::{
+    ClusterBufferConfig, CpuCosts, LayerConfig, Probe, ProbeConfig, ProbeError, ProbePoint, probe,
+};
 use pellucid_lab::experiment::prepare;
 use pellucid_lab::report::format;
 use pellucid_lab::spec;
 use pellucid_serve::{FileConfig, FileDrive, Served};
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,7 +41,7 @@ pub struct Fire {
     device: Option<String>,
     /// Measure how fast a device is written in requests of each size, find the boundary of its erase units, and say which cluster
     /// suits it. What is written is what was read there before. A file, a block device, or a modelled drive
-    #[arg(long, value_name = "DEVICE", conflicts_with = "device")]
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["device", "nbd", "nvme_tcp", "ublk", "record", "control", "monitor", "fault"])]
     probe: Option<String>,
     /// Memory for everything that the buffer needs; the same as --set host.cluster_buffer.size=SIZE [default: 32MiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
@@ -74,12 +76,16 @@ impl Fire {
         let drive = FileDrive::open(&file).map_err(Failure::asked)?;
         let drive = Served::on_file(drive, &[LayerConfig::ClusterBuffer(layer)]);
         let drive = drive.map_err(|why| Failure::asked(anyhow!("{device}: {why}")))?;
-        let (name, from) = (file.drive_name(), file.path.display().to_string());
+        let (name, from) = (file.drive_name(), format!("file:{}", file.path.display()));
         Ok(Opened { name, drive, registry: None, unprepared: false, from })
     }
 
     /// The buffer as it is asked for.
     fn layer(&self, sector_bytes: u32, global: &Global) -> Result<ClusterBufferConfig, Failure> {
+        let is_other = |set: &&String| !set.starts_with("host.cluster_buffer.");
+        if let Some(other) = global.sets.iter().find(is_other) {
+            return Err(Failure::asked(anyhow!("--set {other}: allowed: host.cluster_buffer.KEY=VALUE")));
+        }
         let mut sets = global.sets.clone();
         let own = [("size", &self.memory), ("cluster", &self.cluster), ("flush", &self.flush)];
         let given = own.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
@@ -104,13 +110,24 @@ fn file_config(device: &str) -> Result<FileConfig, Failure> {
     if FileConfig::is_meant(device) {
         return device.parse().map_err(Failure::asked);
     }
-    let is_block = std::fs::metadata(device).is_ok_and(|there| there.file_type().is_block_device());
+    let there = std::fs::metadata(device);
+    if there.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        let allowed = "allowed: one that is there, or file:PATH,size=BYTES, which makes a file";
+        return Err(Failure::asked(anyhow!("{device}: no such file or device; {allowed}")));
+    }
+    let is_block = there.is_ok_and(|there| there.file_type().is_block_device());
     Ok(FileConfig { sector_bytes: 512, direct: is_block, ..FileConfig::new(device) })
 }
 
 /// Probes a device, or a modelled drive, and prints what was found.
 fn run_probe(called: &str, global: &Global) -> Result<(), Failure> {
-    let refuse = |why: String| Failure::work(anyhow!("--probe {called}: {why}"));
+    let refuse = |error: ProbeError| {
+        let why = anyhow!("--probe {called}: {error}");
+        match error {
+            ProbeError::NotBlock(_) | ProbeError::Small { .. } => Failure::asked(why),
+            ProbeError::Failed { .. } | ProbeError::Silent => Failure::work(why),
+        }
+    };
     let is_file = FileConfig::is_meant(called) || Path::new(called).exists();
     if !is_file || called.ends_with(".toml") {
         // A drive that is full, as one that has been used.
@@ -121,9 +138,11 @@ fn run_probe(called: &str, global: &Global) -> Result<(), Failure> {
         let now = device.now();
         let config = ProbeConfig { sector_bytes, ..ProbeConfig::default() };
         let wait = |_: &mut Device, next: Option<SimTime>| next;
-        let found =
-            probe(&mut device, &config, now, wait, tell(global)).map_err(|e| refuse(e.to_string()))?;
+        let found = probe(&mut device, &config, now, wait, tell(global)).map_err(refuse)?;
         return show(&found);
+    }
+    if let Some(set) = global.sets.first() {
+        return Err(Failure::asked(anyhow!("--set {set}: allowed: with a modelled drive")));
     }
     let file = FileConfig { direct: true, ..file_config(called)? };
     let mut drive = FileDrive::open(&file).map_err(Failure::asked)?;
@@ -135,8 +154,7 @@ fn run_probe(called: &str, global: &Global) -> Result<(), Failure> {
         drive.wait(longest).then(|| SimTime(clock.elapsed().as_nanos() as u64))
     };
     drive.advance(SimTime(0));
-    let found =
-        probe(&mut drive, &config, SimTime(0), wait, tell(global)).map_err(|e| refuse(e.to_string()))?;
+    let found = probe(&mut drive, &config, SimTime(0), wait, tell(global)).map_err(refuse)?;
     show(&found)
 }
 
@@ -169,7 +187,7 @@ fn show(found: &Probe) -> Result<(), Failure> {
     text.push('\n');
     match found.boundary {
         Some(boundary) => text.push_str(&format!(
-            "erase units look like {}: the largest size at which requests shifted by half are much slower\n",
+            "units look like {}: the largest size at which requests shifted by half are much slower\n",
             format::binary_bytes(boundary as f64)
         )),
         None => text.push_str("no boundary: shifted requests are as fast as aligned ones at every size\n"),

@@ -149,6 +149,12 @@ impl Serving {
         Serving(shell.spawn().unwrap())
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
+    }
+
     /// Waits for its end, which was asked for.
     pub fn wait(&mut self) {
         assert!(self.0.wait().unwrap().success(), "a good end");

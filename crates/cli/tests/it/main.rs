@@ -1,6 +1,7 @@
 //! The built command, as a shell sees it.
 
 mod common;
+mod fire;
 mod graph;
 mod images;
 mod kv;
