@@ -15,7 +15,8 @@ use pellucid_host::{CacheConfig, CacheMode, StoreIdentity};
 use pellucid_media::StoreKind;
 use pellucid_serve::control::Request;
 use pellucid_serve::{Bottom, FileConfig, FileDrive, Served, Time};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 const EXAMPLES: &str = "\
@@ -100,6 +101,15 @@ impl Cache {
         let refuse = |option: &str, why: String| Failure::asked(anyhow!("{option}: {why}"));
         // Before anything else is opened or made.
         let file = backing_config(&self.backing)?;
+        if FileConfig::is_meant(&self.drive) {
+            let flash: FileConfig = self.drive.parse().map_err(Failure::asked)?;
+            if place_of(&flash.path).is_some_and(|place| Some(place) == place_of(&file.path)) {
+                return Err(refuse(
+                    "--drive",
+                    format!("{} is the backing store; allowed: another file or device", flash.path.display()),
+                ));
+            }
+        }
         let probed = FileConfig { sector_bytes: 512, direct: false, ..file.clone() };
         drop(FileDrive::open(&probed).map_err(|error| refuse("--backing", error.to_string()))?);
         let Flash { flash, number, sector_bytes, durable_commands } = self.open_flash(global)?;
@@ -203,11 +213,19 @@ fn backing_config(backing: &str) -> Result<FileConfig, Failure> {
         false => FileConfig::new(backing),
     };
     match config.size_bytes {
+        None if !config.path.exists() => Err(Failure::asked(anyhow!(
+            "--backing {backing}: no such file; allowed: a file or block device that is there"
+        ))),
         None => Ok(config),
         Some(_) => Err(Failure::asked(anyhow!(
             "--backing {backing}: a backing store is there already; allowed: no size"
         ))),
     }
+}
+
+/// Where a file is, whatever it is called.
+fn place_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// A number that marks a new cache.

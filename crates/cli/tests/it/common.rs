@@ -155,6 +155,12 @@ impl Serving {
         assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
     }
 
+    /// Sends it a signal and waits for its end. `None`: the signal ended it.
+    pub fn end(&mut self, name: &str) -> Option<i32> {
+        self.signal(name);
+        self.0.wait().unwrap().code()
+    }
+
     /// Waits for its end, which was asked for.
     pub fn wait(&mut self) {
         assert!(self.0.wait().unwrap().success(), "a good end");

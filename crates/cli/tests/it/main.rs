@@ -1,5 +1,6 @@
 //! The built command, as a shell sees it.
 
+mod cache;
 mod common;
 mod fire;
 mod graph;

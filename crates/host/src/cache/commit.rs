@@ -12,6 +12,7 @@ use super::head::encode_records;
 use super::{Backend, CacheManager, Kind, Part, Purpose, RecordWrites, Side};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Lba, Opcode, Status};
+use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
@@ -257,46 +258,51 @@ impl CacheManager {
                     other += 1;
                 }
             }
-            self.write_record(sector);
+            self.write_records(sector..sector + 1);
         }
     }
 
-    pub(super) fn write_record(&mut self, sector: u32) {
-        let mut data = self.buffer(1);
+    pub(super) fn write_records(&mut self, of: Range<u32>) {
+        let sectors = of.len() as u32;
+        let mut data = self.buffer(sectors.into());
         let (keeps, epoch) = (self.keeps_content(), self.start.epoch());
         let Backend::Block(slots) = &mut self.backend else { unreachable!("a block drive has records") };
-        let range = slots.layout.slots_of(sector);
-        let lba = slots.layout.record_lba(sector);
-        let records = range.map(|slot| slots.record(slot));
-        match keeps {
-            true => encode_records(&mut data, epoch, sector, records),
-            false => records.for_each(drop),
+        let lba = slots.layout.record_lba(of.start);
+        for (sector, image) in of.clone().zip(data.chunks_exact_mut(self.image_bytes)) {
+            slots.is_written(sector);
+            let records = slots.layout.slots_of(sector).map(|slot| slots.record(slot));
+            match keeps {
+                true => encode_records(image, epoch, sector, records),
+                false => records.for_each(drop),
+            }
         }
-        self.records.under_way.push(sector);
-        self.counters.record_sectors += 1;
+        self.records.under_way.extend(of.clone());
+        self.counters.record_sectors += u64::from(sectors);
         let fua = self.config.records != RecordWrites::EachWrite { force: false };
-        let part = Part { op: NIL, purpose: Purpose::Record, slot: sector, ..Part::default() };
-        let command = Command::new(0, Opcode::Write, Lba(lba), 1, data);
+        let part = Part { op: NIL, purpose: Purpose::Record, slot: of.start, sectors, ..Part::default() };
+        let command = Command::new(0, Opcode::Write, Lba(lba), sectors, data);
         self.send(Side::Flash, part, Command { fua, ..command });
     }
 
     pub(super) fn record_written(&mut self, part: Part, status: Status, data: Vec<u8>) {
         self.give_back(data);
-        let sector = part.slot;
+        let of = part.slot..part.slot + part.sectors;
         let written = status == Status::Success;
         if let Backend::Block(slots) = &mut self.backend {
-            slots.layout.slots_of(sector).for_each(|slot| slots.recorded(slot, written));
+            for sector in of.clone() {
+                slots.layout.slots_of(sector).for_each(|slot| slots.recorded(slot, written));
+            }
         }
-        self.record_of_stop(written);
-        self.records.under_way.retain(|&other| other != sector);
+        self.records.under_way.retain(|other| !of.contains(other));
         if !written {
             self.counters.flash_write_errors += 1;
-            self.records.failed.push(sector);
+            self.records.failed.extend(of.clone());
         }
+        self.records_of_stop(written);
         let mut at = 0;
         while at < self.records.writing.len() {
             let (other, who) = self.records.writing[at];
-            if other != sector {
+            if !of.contains(&other) {
                 at += 1;
                 continue;
             }

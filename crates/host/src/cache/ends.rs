@@ -1,12 +1,13 @@
 //! How a cache ends: stopped, so that the next start finds it warm, or detached, so that the backing store has everything.
 //!
 //! ```text
-//!  stop    commands and cleaning end ─► flushes and records ─► block backend: all records ─► head: closed
+//!  stop    commands and cleaning end ─► flushes and records ─► block backend: records of all slots ─► head: closed
 //!  detach  new data go around, everything is cleaned ─► head: detached ─► all commands go to the backing store
 //! ```
 //! A command that comes to a stopped cache opens it again first.
 
 use super::head::Life;
+use super::start::{DEPTH, RUN_SECTORS};
 use super::{Backend, CacheManager};
 use pellucid_flash::Status;
 
@@ -19,7 +20,7 @@ enum Phase {
     Stopping,
     /// The drives are flushed, records are written.
     Committing,
-    /// The records of all slots are written.
+    /// The records of all slots are written, where they or those on the flash say something.
     Recording,
     /// The head is.
     Closing,
@@ -36,8 +37,9 @@ pub(super) struct Ending {
     phase: Phase,
     /// Why it could not be detached.
     failed: Option<&'static str>,
-    /// Records that have not been written.
+    /// Writes of records under way, and the first sector that is not looked at yet.
     left: u32,
+    next: u32,
     /// A cache that cannot be stopped is found as after a crash.
     broken: bool,
 }
@@ -154,28 +156,37 @@ impl CacheManager {
         // From now on commands wait.
         self.is_closed();
         self.ending.phase = Phase::Recording;
-        if let (Backend::Block(slots), false, true) =
-            (&self.backend, self.ending.broken, self.keeps_content())
+        self.record_on();
+    }
+
+    /// Writes a few more runs of records; when there are no more, the head follows.
+    fn record_on(&mut self) {
+        let counts = !self.ending.broken && self.keeps_content();
+        while let Backend::Block(slots) = &self.backend
+            && counts
+            && self.ending.left < DEPTH
         {
-            let sectors = slots.layout.record_sectors;
-            self.ending.left = sectors;
-            (0..sectors).for_each(|sector| self.write_record(sector));
+            let run = slots.next_to_record(self.ending.next, RUN_SECTORS);
+            self.ending.next = run.end;
+            if run.is_empty() {
+                break;
+            }
+            self.ending.left += 1;
+            self.write_records(run);
         }
         if self.ending.left == 0 {
             self.close_head();
         }
     }
 
-    /// A record of a stop has been written.
-    pub(super) fn record_of_stop(&mut self, written: bool) {
+    /// Records of a stop have been written.
+    pub(super) fn records_of_stop(&mut self, written: bool) {
         if self.ending.phase != Phase::Recording {
             return;
         }
         self.ending.broken |= !written;
         self.ending.left -= 1;
-        if self.ending.left == 0 {
-            self.close_head();
-        }
+        self.record_on();
     }
 
     fn close_head(&mut self) {

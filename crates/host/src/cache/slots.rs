@@ -120,6 +120,8 @@ pub(super) struct Slots {
     pub fresh: Vec<u32>,
     /// Slots to be recorded as not dirty any more.
     pub stale: Vec<u32>,
+    /// Of each sector of records: the flash may hold records of this cache there.
+    written: Vec<bool>,
 }
 
 impl Slots {
@@ -133,6 +135,7 @@ impl Slots {
             evictions: 0,
             fresh: Vec::new(),
             stale: Vec::new(),
+            written: vec![false; layout.record_sectors as usize],
             layout,
         }
     }
@@ -315,6 +318,24 @@ impl Slots {
         flags & STATE == DIRTY && flags & RECORDED == 0
     }
 
+    /// The flash has, or gets, records in this sector.
+    pub fn is_written(&mut self, sector: u32) {
+        self.written[sector as usize] = true;
+    }
+
+    /// The sectors of records from `from` on that a stop has to write, `most` of them: what says nothing, there and here, is left alone.
+    pub fn next_to_record(&self, from: u32, most: u32) -> std::ops::Range<u32> {
+        let says_something = |&sector: &u32| {
+            let slots = self.layout.slots_of(sector);
+            let flags = &self.flags[slots.start as usize..slots.end as usize];
+            self.written[sector as usize] || flags.iter().any(|flags| flags & STATE != 0)
+        };
+        let all = self.layout.record_sectors;
+        let first = (from..all).find(says_something).unwrap_or(all);
+        let count = (first..all.min(first + most)).take_while(says_something).count() as u32;
+        first..first + count
+    }
+
     /// What is to be recorded of a slot, key and state; from now on the flash may say so.
     pub fn record(&mut self, slot: u32) -> (u32, u8) {
         let flags = &mut self.flags[slot as usize];
@@ -364,6 +385,7 @@ impl Slots {
         state == DIRTY
     }
 
+    /// A byte for each sector of records is not counted.
     pub fn memory_bytes(&self) -> u64 {
         let lists = self.fresh.capacity() + self.stale.capacity() + self.hands.capacity();
         (self.keys.capacity() * 4 + self.flags.capacity() + lists * 4) as u64

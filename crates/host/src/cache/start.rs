@@ -16,9 +16,9 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{CacheGeometry, CacheState, Command, Interface, Lba, Opcode, SimTime, Status};
 use std::collections::VecDeque;
 
-/// Record sectors that one command reads at a start, and commands under way.
-const RUN_SECTORS: u32 = 64;
-const DEPTH: u32 = 8;
+/// Record sectors that one command reads at a start, or writes at a stop, and commands under way.
+pub(super) const RUN_SECTORS: u32 = 64;
+pub(super) const DEPTH: u32 = 8;
 /// Blocks whose states one command asks for.
 const STATES: u64 = 1 << 16;
 /// Dirty blocks that one command asks for behind the first.
@@ -296,6 +296,7 @@ impl CacheManager {
                 good &= image[..4] != *b"PLCR" || decode_any(image);
                 continue;
             };
+            slots.is_written(sector);
             for (at, key, state) in records {
                 let slot = slots_of.start + at;
                 let counts = Slots::says_dirty(state) || clean_counts;
@@ -388,7 +389,12 @@ impl CacheManager {
 
     fn sweep_on(&mut self) {
         let unit = self.block_sectors;
-        let end = self.head_place().0.0;
+        let head = self.head_place().0.0;
+        // Nobody reads what lies behind the store, and clean blocks make room there; a format drops dirty ones, too.
+        let end = match self.keeps_content() && !self.config.format {
+            true => head.min(self.blocks * unit),
+            false => head,
+        };
         if self.start.next < end {
             let sectors = (STATES * unit).min(end - self.start.next) as u32;
             let mut data = self.buffer(0);

@@ -1,0 +1,212 @@
+//! `pellucid cache` from outside: what is written comes back after every kind of end, and a cache that cannot be is refused.
+
+use crate::common::{Folder, Serving, TINY, eventually};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+
+const BLOCK: usize = 4096;
+const STORE_BYTES: u64 = 4 << 20;
+
+/// A client that speaks NBD, one request at a time.
+struct Client(UnixStream);
+
+impl Client {
+    fn new(folder: &Folder) -> Client {
+        let mut stream = UnixStream::connect(folder.path("nbd")).unwrap();
+        stream.read_exact(&mut [0; 18]).unwrap();
+        // Fixed newstyle, no zeroes; then option 1, the first export.
+        stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+        let mut export = [0; 10];
+        stream.read_exact(&mut export).unwrap();
+        assert_eq!(export[..8], STORE_BYTES.to_be_bytes(), "the cache is as large as the backing store");
+        Client(stream)
+    }
+
+    fn ask(&mut self, command: u16, offset: u64, length: usize, data: &[u8]) {
+        let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
+        request.extend([0, 0]);
+        request.extend(command.to_be_bytes());
+        request.extend([7; 8]);
+        request.extend(offset.to_be_bytes());
+        request.extend((length as u32).to_be_bytes());
+        request.extend(data);
+        self.0.write_all(&request).unwrap();
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..8], *b"\x67\x44\x66\x98\0\0\0\0", "no error");
+    }
+
+    fn write(&mut self, offset: u64, byte: u8) {
+        self.ask(1, offset, BLOCK, &[byte; BLOCK]);
+    }
+
+    fn flush(&mut self) {
+        self.ask(3, 0, 0, &[]);
+    }
+
+    /// The byte that a whole block is full of.
+    fn read(&mut self, offset: u64) -> u8 {
+        self.ask(0, offset, BLOCK, &[]);
+        let mut data = [0; BLOCK];
+        self.0.read_exact(&mut data).unwrap();
+        assert!(data.iter().all(|&byte| byte == data[0]), "one write, as a whole");
+        data[0]
+    }
+}
+
+/// A folder with a backing store of zeros.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    store(&folder, "disk.img", STORE_BYTES);
+    folder
+}
+
+fn store(folder: &Folder, name: &str, bytes: u64) {
+    File::create(folder.path(name)).unwrap().set_len(bytes).unwrap();
+}
+
+/// Starts a cache on `drive`, with options behind it.
+fn start(folder: &Folder, drive: &str) -> Serving {
+    for name in ["nbd", "control"] {
+        let _ = std::fs::remove_file(folder.path(name));
+    }
+    let script =
+        format!("exec \"$0\" cache --backing disk.img --drive {drive} --nbd unix:nbd --control control");
+    let serving = Serving::new(folder, &script);
+    eventually("the cache listens", || folder.path("control").exists());
+    serving
+}
+
+/// The byte at this place of the backing store itself.
+fn stored(folder: &Folder, offset: u64) -> u8 {
+    std::fs::read(folder.path("disk.img")).unwrap()[offset as usize]
+}
+
+/// Both kinds of end, then detach: until that the backing store has nothing.
+fn live(folder: &Folder, drive: &str, between: impl Fn(&Folder)) {
+    let mut serving = start(folder, drive);
+    let mut client = Client::new(folder);
+    client.write(8192, 1);
+    assert_eq!((client.read(8192), client.read(0)), (1, 0), "{drive}");
+    drop(client);
+    assert_eq!(serving.end("TERM"), Some(0), "{drive}");
+    assert_eq!(stored(folder, 8192), 0, "{drive}: it is dirty");
+
+    let mut serving = start(folder, drive);
+    let mut client = Client::new(folder);
+    assert_eq!((client.read(8192), client.read(0)), (1, 0), "{drive}: after SIGTERM");
+    client.write(0, 2);
+    client.flush();
+    between(folder);
+    drop(client);
+    assert_eq!(serving.end("KILL"), None, "{drive}");
+
+    let mut serving = start(folder, drive);
+    let mut client = Client::new(folder);
+    assert_eq!((client.read(8192), client.read(0)), (1, 2), "{drive}: after SIGKILL");
+    assert_eq!((stored(folder, 8192), stored(folder, 0)), (0, 0), "{drive}: both are dirty");
+    folder.run(&["detach", "--control", "control"]).answer();
+    assert_eq!((stored(folder, 8192), stored(folder, 0)), (1, 2), "{drive}: written back");
+    client.write(8192, 3);
+    assert_eq!((client.read(8192), stored(folder, 8192)), (3, 3), "{drive}: around the cache");
+    drop(client);
+    assert_eq!(serving.end("TERM"), Some(0), "{drive}");
+}
+
+#[test]
+fn what_was_written_comes_back_after_a_stop_and_after_a_kill() {
+    live(&folder(), "file:flash.img,size=4MiB", |_| ());
+}
+
+#[test]
+fn a_modelled_cache_drive_keeps_it_too_and_through_a_power_cut() {
+    let folder = folder();
+    let kept = TINY.replace("store = \"none\"", "store = \"file\"\npath = \"media.img\"");
+    let kept = kept.replace("\"volatile\"", "\"journal\"").replace("fill = 0.9", "fill = 0");
+    folder.write("kept.toml", &kept);
+    live(&folder, "kept.toml", |folder| {
+        folder.run(&["power-cut", "--control", "control"]).answer();
+        let mut client = Client::new(folder);
+        assert_eq!((client.read(8192), client.read(0)), (1, 2), "after a power cut");
+    });
+}
+
+/// A solid-state cache whose address space is much larger than the store: only that part is looked through at a start.
+#[test]
+fn a_solid_state_cache_keeps_it_too() {
+    let folder = folder();
+    live(
+        &folder,
+        "jasmine-ssc --set media.store=file --set media.path=media.img --set media.blocks=64 --set ftl.over_provisioning=0.3",
+        |_| (),
+    );
+}
+
+/// A stop of a large cache with little in it writes little, and not everything at once.
+#[test]
+fn a_stop_writes_records_only_of_what_there_is() {
+    let folder = folder();
+    let mut serving = start(&folder, "file:flash.img,size=16GiB");
+    let mut client = Client::new(&folder);
+    client.write(0, 9);
+    drop(client);
+    assert_eq!(serving.end("TERM"), Some(0));
+    let used = std::fs::metadata(folder.path("flash.img")).unwrap().blocks() * 512;
+    assert!(used < 1 << 20, "{used} bytes of the sparse file are in use");
+    let _serving = start(&folder, "file:flash.img,size=16GiB");
+    assert_eq!(Client::new(&folder).read(0), 9);
+}
+
+#[test]
+fn a_cache_that_cannot_be_is_refused_with_a_sentence() {
+    let folder = folder();
+    std::fs::create_dir(folder.path("dir")).unwrap();
+    std::fs::write(folder.path("noise.img"), vec![0xA5; 1 << 20]).unwrap();
+    store(&folder, "other.img", STORE_BYTES);
+    store(&folder, "small.img", 64 << 10);
+    let refused = |backing: &str, drive: &str, more: &[&str], sentence: &str| {
+        let words = ["cache", "--backing", backing, "--drive", drive, "--nbd", "unix:refused"];
+        let done = folder.run(&[&words, more].concat());
+        assert_eq!(done.status, 2, "{backing}, {drive}: {}", done.stderr);
+        assert!(
+            done.stderr.contains(sentence) && done.stderr.lines().count() == 1,
+            "{backing}, {drive}: {}",
+            done.stderr
+        );
+    };
+    let flash = "file:flash.img,size=4MiB";
+    refused("dir", flash, &[], "--backing: dir: allowed: a regular file, a block device");
+    refused("absent.img", flash, &[], "--backing absent.img: no such file; allowed: a file or block device");
+    refused("file:disk.img,size=8MiB", flash, &[], "allowed: no size");
+    refused("disk.img", "file:./disk.img", &[], "--drive: ./disk.img is the backing store");
+    assert!(!folder.path("flash.img").exists(), "nothing is made for a store that cannot be");
+    refused("disk.img", "file:small.img", &[], "the cache drive has 16 sectors; allowed: at least");
+    refused(
+        "disk.img",
+        "file:noise.img",
+        &[],
+        "something else than a cache; allowed: a blank one, or --format",
+    );
+    let ram = ["--set", "media.store=ram"];
+    refused("disk.img", "cosmos-plus", &ram, "dirty blocks with it; allowed: --set media.store=file");
+    refused("disk.img", "cosmos-plus", &[], "keeps no data");
+    refused("disk.img", flash, &["--dirty", "0"], "'--dirty <PERCENT>'");
+
+    let mut serving = start(&folder, flash);
+    refused("disk.img", "file:noise.img", &[], "disk.img: another process has it");
+    refused("other.img", "file:flash.img", &[], "flash.img: another process has it");
+    let mut client = Client::new(&folder);
+    client.write(0, 5);
+    client.flush();
+    drop(client);
+    assert_eq!(serving.end("KILL"), None);
+    refused("other.img", "file:flash.img", &[], "belongs to another backing store");
+    let disk = std::fs::OpenOptions::new().write(true).open(folder.path("disk.img")).unwrap();
+    disk.set_len(2 * STORE_BYTES).unwrap();
+    refused("disk.img", "file:flash.img", &[], "the backing store has 8388608 bytes, and had 4194304");
+    disk.set_len(STORE_BYTES).unwrap();
+    let _serving = start(&folder, flash);
+    assert_eq!(Client::new(&folder).read(0), 5, "refusals lose nothing");
+}
