@@ -1,13 +1,14 @@
 //! What an unknown block drive likes to be written: throughput over sizes and alignments, and the boundary that follows.
 //!
 //! Every request writes what was read from its place before, so nothing is changed. Requests go to places in random order. Those of one
-//! size are measured twice: aligned to their size, and shifted by half of it.
+//! size are measured in two ways: aligned to their size, and shifted by half of it; in turn and several times, because a drive that
+//! collects garbage, or others that use the machine, make some measurements slow.
 //!
 //! ```text
 //!   size of an erase unit or a multiple: aligned, whole units are replaced
 //!     shifted by half a unit, each request leaves two units in part, which the drive has to complete: at most about half as fast
 //!     shifted by a multiple of a unit: as fast
-//!   so the boundary is the largest size at which the shift costs much
+//!   so the boundary is the largest size at which the shift costs much, every time
 //! ```
 //! A drive without a boundary (a page map) shows no such size; then the smallest one that is nearly as fast as the fastest is chosen.
 
@@ -24,7 +25,7 @@ pub struct ProbeConfig {
     pub smallest: u64,
     /// The largest size, in bytes; the smallest, doubled several times.
     pub largest: u64,
-    /// Time for each measurement; half as much goes before it, so that it begins in a steady state.
+    /// Time for each size and way, all its measurements together; half as much goes before them, so that they begin in a steady state.
     pub patience: Nanos,
     /// Of the random places.
     pub seed: u64,
@@ -52,6 +53,8 @@ pub struct ProbePoint {
     pub aligned: f64,
     /// The same, shifted by half the size.
     pub shifted: f64,
+    /// Shifted requests were much slower every time.
+    pub cuts: bool,
 }
 
 /// What a probe found.
@@ -100,8 +103,10 @@ pub enum ProbeError {
 const CUTS: f64 = 0.75;
 /// A size is nearly as fast as the fastest.
 const NEARLY: f64 = 0.9;
+/// Measurements of a size, aligned and shifted in turn.
+const ROUNDS: u32 = 4;
 /// Requests of a measurement at least.
-const REQUESTS_MIN: u32 = 8;
+const REQUESTS_MIN: u32 = 2;
 /// Bytes from the start of the drive that are used at most.
 const SPAN_BYTES: u64 = 1 << 30;
 
@@ -130,9 +135,7 @@ pub fn probe<D: Drive>(
     let mut points = Vec::new();
     let mut size = config.smallest;
     while size <= config.largest {
-        let aligned = prober.rate(size, 0)?;
-        let shifted = prober.rate(size, size / 2)?;
-        let point = ProbePoint { bytes: size, aligned, shifted };
+        let point = prober.point(size)?;
         tell(point);
         points.push(point);
         size *= 2;
@@ -142,7 +145,7 @@ pub fn probe<D: Drive>(
 
 /// What follows from the points.
 fn judge(points: Vec<ProbePoint>) -> Probe {
-    let boundary = points.iter().rfind(|point| point.shifted < CUTS * point.aligned).map(|point| point.bytes);
+    let boundary = points.iter().rfind(|point| point.cuts).map(|point| point.bytes);
     let most = points.iter().map(|point| point.aligned).fold(0.0, f64::max);
     let fast =
         points.iter().find(|point| point.aligned >= NEARLY * most).map_or(1 << 20, |point| point.bytes);
@@ -161,11 +164,25 @@ struct Prober<'a, D, W> {
 }
 
 impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Prober<'_, D, W> {
-    /// Bytes per second of requests of a size at places of that size, shifted by so much.
-    fn rate(&mut self, size: u64, shift: u64) -> Result<f64, ProbeError> {
-        self.writes(size, shift, Nanos(self.config.patience.0 / 2))?;
-        let (requests, busy) = self.writes(size, shift, self.config.patience)?;
-        Ok(f64::from(requests) * size as f64 / (busy.0.max(1) as f64 / 1e9))
+    /// Throughput of a size, from all rounds.
+    fn point(&mut self, size: u64) -> Result<ProbePoint, ProbeError> {
+        let (mut aligned, mut shifted, mut cuts) = (Nanos::ZERO, Nanos::ZERO, true);
+        for _ in 0..ROUNDS {
+            let (a, b) = (self.cost(size, 0)?, self.cost(size, size / 2)?);
+            cuts &= (a.0 as f64) < CUTS * b.0 as f64;
+            aligned += a;
+            shifted += b;
+        }
+        let rate = |cost: Nanos| f64::from(ROUNDS) * size as f64 * 1e9 / cost.0.max(1) as f64;
+        Ok(ProbePoint { bytes: size, aligned: rate(aligned), shifted: rate(shifted), cuts })
+    }
+
+    /// What a request of a size costs at places of that size, shifted by so much; one measurement.
+    fn cost(&mut self, size: u64, shift: u64) -> Result<Nanos, ProbeError> {
+        let patience = self.config.patience.0 / u64::from(ROUNDS);
+        self.writes(size, shift, Nanos(patience / 2))?;
+        let (requests, busy) = self.writes(size, shift, Nanos(patience))?;
+        Ok(Nanos(busy.0 / u64::from(requests)))
     }
 
     /// Writes for so long; how many, and the time that they took. What they write is read before, which does not count.
@@ -222,25 +239,29 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Prober<'_, 
 mod tests {
     use super::*;
 
-    fn points(rates: &[(f64, f64)]) -> Vec<ProbePoint> {
+    fn points(rates: &[(f64, f64, bool)]) -> Vec<ProbePoint> {
         let size = |at: usize| 4096 << at;
-        let point = |(at, &(aligned, shifted)): (usize, &(f64, f64))| ProbePoint {
+        let point = |(at, &(aligned, shifted, cuts)): (usize, &(f64, f64, bool))| ProbePoint {
             bytes: size(at),
             aligned,
             shifted,
+            cuts,
         };
         rates.iter().enumerate().map(point).collect()
     }
 
     #[test]
     fn the_largest_size_that_a_shift_hurts_is_the_boundary() {
-        let found = judge(points(&[(1.0, 1.0), (2.0, 1.9), (4.0, 3.2), (8.0, 4.0), (8.2, 8.1), (8.3, 8.3)]));
+        let cut = [(1.0, 1.0, false), (2.0, 1.9, false), (4.0, 2.8, true), (8.0, 4.0, true)];
+        let beyond = [(8.2, 5.1, false), (8.3, 8.3, false)];
+        let found = judge(points(&[&cut[..], &beyond].concat()));
         assert_eq!((found.boundary, found.cluster), (Some(32 << 10), 32 << 10));
     }
 
     #[test]
     fn without_a_boundary_the_smallest_size_that_is_nearly_the_fastest_is_chosen() {
-        let found = judge(points(&[(1.0, 1.0), (5.0, 5.0), (9.5, 9.4), (10.0, 10.0)]));
+        let found =
+            judge(points(&[(1.0, 1.0, false), (5.0, 5.0, false), (9.5, 9.4, false), (10.0, 10.0, false)]));
         assert_eq!((found.boundary, found.cluster), (None, 16 << 10));
     }
 }

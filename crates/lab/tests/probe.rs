@@ -6,6 +6,9 @@ use pellucid_host::{ProbeConfig, probe};
 use pellucid_lab::experiment::prepare;
 use pellucid_lab::spec;
 
+/// Few blocks need a larger share for the FTL itself.
+const ROOM: &str = "ftl.over_provisioning=0.45";
+
 fn config() -> ProbeConfig {
     ProbeConfig {
         smallest: 32 << 10,
@@ -43,7 +46,7 @@ fn erase_units_are_found() {
     for (preset, pages, unit) in drives {
         let blocks = (512_u64 << 20) / unit;
         let mut device =
-            device(preset, &[&format!("media.pages={pages}"), &format!("media.blocks={blocks}")]);
+            device(preset, &[&format!("media.pages={pages}"), &format!("media.blocks={blocks}"), ROOM]);
         let before = [0, 4096, 100_000].map(|lba| read(&mut device, lba));
         let now = device.now();
         let wait = |_: &mut Device, next: Option<SimTime>| next;
@@ -73,7 +76,7 @@ fn a_page_map_has_none() {
 
 #[test]
 fn a_small_drive_is_refused() {
-    let mut device = device("netbook-ssd", &["media.blocks=16"]);
+    let mut device = device("netbook-ssd", &["media.blocks=16", ROOM]);
     let now = device.now();
     let refused = probe(&mut device, &config(), now, |_, next| next, |_| {}).expect_err("8 MiB");
     assert!(refused.to_string().ends_with("allowed: at least 33554432 bytes"), "{refused}");
