@@ -236,14 +236,14 @@ static MUTATIONS: &[Mutation] = &[
         "Seq 4 KB, IO/s",
         "a buffer in which the writes of a page join",
         &["buffer.fifo=false"],
-        Size { shorter: 16, drive: &[] },
+        FULL,
     ),
     mutation(
         "J1",
         "512 KB, IO/s",
         "dies that take their operations in any order",
         &["scheduler.order=fifo"],
-        Size { shorter: 16, drive: &[] },
+        FULL,
     ),
     mutation(
         "J2",
