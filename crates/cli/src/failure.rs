@@ -50,6 +50,11 @@ impl Failure {
         Failure { error: anyhow::anyhow!("{what}: {}", self.error), ..self }
     }
 
+    /// Whether what was asked for cannot be.
+    pub fn was_asked(&self) -> bool {
+        self.status == ASKED
+    }
+
     /// Why, in one sentence.
     pub fn sentence(&self) -> String {
         self.error.to_string()

@@ -89,7 +89,9 @@ impl Compare {
         if reports.is_empty() {
             let each: Vec<String> =
                 failed.iter().map(|(name, why)| format!("{name}: {}", why.sentence())).collect();
-            return Err(Failure::asked(anyhow!("all {} drives failed: {}", each.len(), each.join("; "))));
+            let sentence = anyhow!("all {} drives failed: {}", each.len(), each.join("; "));
+            let asked = failed.iter().all(|(_, failure)| failure.was_asked());
+            return Err(if asked { Failure::asked(sentence) } else { Failure::work(sentence) });
         }
         let failed: Vec<(String, String)> =
             failed.into_iter().map(|(name, failure)| (name, failure.sentence())).collect();

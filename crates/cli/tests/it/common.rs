@@ -120,7 +120,7 @@ impl Drop for Folder {
 }
 
 /// Every command of the program.
-pub const COMMANDS: [&str; 14] = [
+pub const COMMANDS: [&str; 18] = [
     "run",
     "replay",
     "compare",
@@ -129,7 +129,11 @@ pub const COMMANDS: [&str; 14] = [
     "show",
     "presets",
     "serve",
+    "cache",
+    "detach",
+    "fire",
     "kv",
+    "graph",
     "target",
     "top",
     "status",

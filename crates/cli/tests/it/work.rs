@@ -195,7 +195,7 @@ fn a_drive_that_fails_is_named_and_the_others_are_compared() {
     assert!(std::fs::read_to_string(folder.path("out/index.html")).unwrap().contains("weak failed:"));
     let done = folder.run(&[&["compare", failing, failing], &work[..]].concat());
     assert_eq!((done.status, done.stdout.as_str()), (1, ""));
-    assert!(done.stderr.starts_with("error: weak: "), "{}", done.stderr);
+    assert!(done.stderr.starts_with("error: all 2 drives failed: weak: "), "{}", done.stderr);
 }
 
 #[test]
@@ -462,5 +462,16 @@ fn job_keys_without_effect_are_named() {
         ],
     ] {
         assert_eq!(warnings(fine), "", "{fine:?}");
+    }
+}
+
+#[test]
+fn file_servers_run_on_disks_and_on_flash() {
+    let folder = Folder::with_drive();
+    for drive in ["wd1502faex", "tiny.toml"] {
+        let files = ["--nfiles", "20", "--meanfilesize", "16k", "--nthreads", "4", "--page-cache", "1m"];
+        let words = [&["run", drive, "--rw", "varmail", "--runtime", "500ms", "--json"], &files[..]].concat();
+        let report = folder.run(&words).json();
+        assert!(report["requests"].as_u64().unwrap() > 10, "{drive}: {report}");
     }
 }
