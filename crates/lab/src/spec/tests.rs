@@ -65,7 +65,7 @@ fn assert_round_trip(spec: &Spec) {
 
 #[test]
 fn every_preset_loads_and_round_trips() {
-    assert_eq!(presets().len(), 14);
+    assert_eq!(presets().len(), 19);
     for preset in presets() {
         let spec = load(preset.name, &[]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(spec.drive_name, preset.name);
@@ -384,7 +384,7 @@ fn presets_mixed_are_refused_or_round_trip() {
     let mut rng = pellucid_flash::Rng::new(7);
     let mut pick = |n: usize| rng.below(n as u64) as usize;
     let (mut resolved, mut refused) = (0, 0);
-    for _ in 0..400 {
+    for _ in 0..800 {
         let base = presets()[pick(specs.len())].name;
         let sets: Vec<String> = (0..1 + pick(4))
             .map(|_| {

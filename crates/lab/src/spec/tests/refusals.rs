@@ -16,7 +16,7 @@ fn unknown_keys_are_named_with_their_neighbours() {
         refusal(small("[drive.meda]\n")),
         "dir/my.toml:15: drive.meda: unknown key (did you mean media?); allowed: preset, name, namespace, media, ecc, ftl, \
          host, \
-         firmware, buffer, scheduler"
+         firmware, buffer, scheduler, kind"
     );
     assert_eq!(
         refusal(small("[media]\n")),
