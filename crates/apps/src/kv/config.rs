@@ -56,7 +56,7 @@ pub enum Victim {
     Fifo,
     /// The one whose items have not been asked for longest.
     Lru,
-    /// The one with most obsolete bytes.
+    /// The one with most obsolete bytes, or `Lru` where less than a quarter of that is obsolete.
     MostObsolete,
     /// `MostObsolete` while free slabs are above the low watermark and the victim is worth it, else `Lru`: the two modes of DIDACache.
     #[default]
@@ -88,6 +88,8 @@ pub struct KvCosts {
     pub completion_ns: Nanos,
     /// Each KiB of data that a read or write moves through the host.
     pub kib_ns: Nanos,
+    /// A request that reads flash holds its core until the flash has answered, as in a server that calls `pread`; what comes meanwhile waits.
+    pub reads_block: bool,
 }
 
 impl KvCosts {
@@ -98,6 +100,7 @@ impl KvCosts {
         command_ns: Nanos::ZERO,
         completion_ns: Nanos::ZERO,
         kib_ns: Nanos::ZERO,
+        reads_block: false,
     };
 }
 

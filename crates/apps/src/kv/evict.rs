@@ -5,7 +5,7 @@
 //!                            two modes: the slab with most obsolete items, if that is worth it; what is valid, or hot, is written again
 //!                ── low ───
 //!                            the slab that was asked for longest ago; what is hot is written again
-//!                ── none, or no write buffer ──  the same, and nothing is written again
+//!                ── none, or no write buffer ──  the same, and nothing is written again; without blocks of its own it waits for one
 //! ```
 //! An item is kept or dropped by its index entry, and only where that names this very slot: a stale copy of an item says nothing about
 //! the live one.
@@ -44,7 +44,7 @@ impl Kv {
             let coming = self.evictions.len() as u32 + self.leaving;
             let free = self.engine.free() + coming;
             let [low, high] = self.watermarks.marks();
-            if free >= high || self.evictions.len() == EVICTIONS_MAX {
+            if free >= high || self.evictions.len() >= self.evictions_max() {
                 return;
             }
             let Some((victim, keep)) = self.victim(free < low) else {
@@ -54,6 +54,15 @@ impl Kv {
                 return;
             };
             self.evict(victim, keep);
+        }
+    }
+
+    /// Victims whose items are written again at a time. Without blocks of its own the cache writes all of them again, so it has to read as
+    /// many at a time as it writes.
+    fn evictions_max(&self) -> usize {
+        match self.config.engine.owns_blocks() {
+            true => EVICTIONS_MAX,
+            false => EVICTIONS_MAX.max(self.shape.servers as usize),
         }
     }
 
@@ -73,20 +82,20 @@ impl Kv {
             u64::from(class.slots - slab.valid) * u64::from(class.slot_bytes)
         };
         let most_obsolete = || stored.clone().max_by_key(|(_, slab)| (obsolete(slab), u64::MAX - slab.order));
+        // What is written again has to be clearly less than what is freed.
+        let gains = |slab: &SlabRecord| obsolete(slab) * 4 >= u64::from(self.shape.slab_bytes);
+        let least_recent = || stored.clone().min_by_key(|(_, slab)| (slab.accessed, slab.order));
         let found = match self.config.victim {
             Victim::Fifo => stored.clone().min_by_key(|(_, slab)| slab.order),
-            Victim::MostObsolete => most_obsolete(),
+            Victim::MostObsolete => most_obsolete().filter(|(_, slab)| gains(slab)).or_else(least_recent),
             Victim::TwoModes if space => {
                 most_obsolete().filter(|(_, slab)| obsolete(slab) * 2 >= u64::from(self.shape.slab_bytes))
             }
-            Victim::Lru | Victim::TwoModes => {
-                stored.clone().min_by_key(|(_, slab)| (slab.accessed, slab.order))
-            }
+            Victim::Lru | Victim::TwoModes => least_recent(),
         };
         let (number, slab) = found?;
-        // What is written again has to be clearly less than what is freed.
-        let gains = obsolete(slab) * 4 >= u64::from(self.shape.slab_bytes);
         let by_space = space || self.config.victim == Victim::MostObsolete;
+        let owns = self.config.engine.owns_blocks();
         let keep = match self.config.keep {
             // A stop closes slabs as they are.
             _ if self.phase != Phase::Running => Keep::Nothing,
@@ -94,10 +103,19 @@ impl Kv {
             // never end.
             _ if self.closed_early => Keep::Nothing,
             // What is written again needs buffers, and must not take those of stores that wait: slabs would be closed half empty.
-            _ if self.engine.free() == 0 || !self.waiting.is_empty() || self.buffers.vacant() < 2 => {
+            _ if owns
+                && (self.engine.free() == 0 || !self.waiting.is_empty() || self.buffers.vacant() < 2) =>
+            {
                 Keep::Nothing
             }
-            Keep::Valid if !by_space || !gains => Keep::Hot,
+            // Without blocks of its own the cache drops nothing because it is busy: stores wait for the copies.
+            _ if !owns && self.buffers.vacant() <= self.evictions.len() => {
+                if !self.evictions.is_empty() || self.slabs.iter().any(|slab| slab.state == State::Writing) {
+                    return None;
+                }
+                Keep::Nothing
+            }
+            Keep::Valid if !by_space || !gains(slab) => Keep::Hot,
             keep => keep,
         };
         Some((number, keep))

@@ -41,8 +41,13 @@ pub(super) struct Read {
 impl Kv {
     /// Opens a slab of a class. `None`: there is no write buffer for it.
     pub(super) fn open(&mut self, class: usize, again: bool) -> Option<u32> {
-        // The last buffer is for what is written again: from that comes space.
-        if self.buffers.vacant() < if again { 1 } else { 2 } || self.vacant.is_empty() {
+        // The last buffers are for what is written again: from that comes space.
+        let kept = match again {
+            true => 0,
+            false if self.config.engine.owns_blocks() => 1,
+            false => self.evictions.len().max(1),
+        };
+        if self.buffers.vacant() <= kept || self.vacant.is_empty() {
             self.close_another();
             return None;
         }
@@ -261,7 +266,10 @@ impl Kv {
         self.reads.release(at);
         let bytes = (!lost).then(|| &whole[skip as usize..]);
         match purpose {
-            Purpose::Request(request) => self.request_read(request, bytes),
+            Purpose::Request(request) => {
+                self.request_read(request, bytes);
+                self.core_is_free();
+            }
             Purpose::Copies(first, end) => self.copies_read(slab, first..end, bytes),
             Purpose::Peek => self.peeked(slab, bytes),
             Purpose::Load(from) => self.loaded(slab, from, bytes),

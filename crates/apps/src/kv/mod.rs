@@ -104,6 +104,9 @@ pub struct Kv {
     locks: Locks,
     /// Requests that wait for a write buffer, in order.
     waiting: VecDeque<u32>,
+    /// Requests that are being read for, and those that wait for a core while all of them are held by these.
+    reading: u32,
+    held: VecDeque<Ask>,
     reads: Slab<Read>,
     evictions: Vec<Eviction>,
     /// Slabs that leave as soon as nobody reads them.
@@ -173,6 +176,8 @@ impl Kv {
             requests: Slab::default(),
             locks: Locks::default(),
             waiting: VecDeque::new(),
+            reading: 0,
+            held: VecDeque::new(),
             reads: Slab::default(),
             evictions: Vec::new(),
             leaving: 0,
@@ -285,9 +290,26 @@ impl Kv {
 
     /// A request has been looked at by the processor.
     fn asked(&mut self, ask: Ask) {
+        if self.cores_are_held() {
+            return self.held.push_back(ask);
+        }
         match self.phase {
             Phase::Running => self.take(ask),
             _ => self.asked_early(ask),
+        }
+    }
+
+    fn cores_are_held(&self) -> bool {
+        self.config.costs.reads_block && self.reading >= self.config.costs.cores
+    }
+
+    /// A request has been read for: what waited for its core goes on.
+    fn core_is_free(&mut self) {
+        self.reading -= 1;
+        while !self.cores_are_held()
+            && let Some(ask) = self.held.pop_front()
+        {
+            self.asked(ask);
         }
     }
 

@@ -163,6 +163,7 @@ impl Kv {
             Flow::Read { place, cas, bytes, item } => {
                 let record = &mut self.requests[request];
                 (record.place, record.cas, record.item) = (place, cas, item);
+                self.reading += 1;
                 self.read_item(place, bytes, Purpose::Request(request));
             }
         }

@@ -355,7 +355,7 @@ impl Kv {
         for request in old.requests.iter().filter(|request| request.live) {
             self.answer(request.ask.tag, LOST);
         }
-        for ask in &old.passage.early {
+        for ask in old.passage.early.iter().chain(&old.held) {
             self.answer(ask.tag, LOST);
         }
         let mut steps = old.steps;

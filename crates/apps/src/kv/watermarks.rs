@@ -40,13 +40,17 @@ impl Watermarks {
     pub fn new(config: &KvConfig, shape: &Shape) -> Watermarks {
         // Never so many that too little is left to cache in.
         let most = (shape.slabs / 2).max(1);
-        let share = match config.over_provisioning {
-            OverProvisioning::Fixed(share) if config.engine.owns_blocks() => share,
-            _ => 0.0,
+        // Spare space below the engine is no free slab: as many are kept as are written at a time.
+        let low = match config.over_provisioning {
+            OverProvisioning::Fixed(share) if config.engine.owns_blocks() => {
+                (f64::from(shape.slabs) * share) as u32
+            }
+            OverProvisioning::Fixed(_) => shape.servers.min(shape.slabs / 8),
+            OverProvisioning::Dynamic => 0,
         };
         Watermarks {
             dynamic: config.over_provisioning == OverProvisioning::Dynamic,
-            low: ((f64::from(shape.slabs) * share) as u32).clamp(LEAST.min(most), (shape.slabs - 2).max(1)),
+            low: low.clamp(LEAST.min(most), (shape.slabs - 2).max(1)),
             burst: shape.servers.min(shape.slabs / 8).max(1),
             most,
             servers: f64::from(shape.servers),

@@ -103,9 +103,10 @@ impl KvReplay {
 
 fn failure(error: KvError) -> Failure {
     match error {
-        KvError::Device(_) | KvError::Cache { .. } | KvError::Run(KvRunError::Trace(_)) => {
-            Failure::asked(error)
-        }
+        KvError::Device(_)
+        | KvError::Precondition(_)
+        | KvError::Cache { .. }
+        | KvError::Run(KvRunError::Trace(_)) => Failure::asked(error),
         KvError::Run(KvRunError::Stuck) => Failure::work(error),
     }
 }

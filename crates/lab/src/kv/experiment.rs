@@ -2,6 +2,7 @@
 
 use super::clients::{Clients, ClientsConfig, KvRunError, Requests};
 use super::report::KvSummary;
+use crate::drive::{RunError, Unwatched, precondition};
 use crate::report::format::{self, count};
 use crate::spec::Spec;
 use pellucid_apps::kv::{KvStatistics, System, build};
@@ -24,6 +25,9 @@ pub enum KvError {
         /// Why not.
         sentence: String,
     },
+    /// The drive cannot be preconditioned.
+    #[error(transparent)]
+    Precondition(#[from] RunError),
     /// The clients stopped.
     #[error(transparent)]
     Run(#[from] KvRunError),
@@ -37,9 +41,10 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Makes the drive of a description and puts the cache of its `[kv]` on it.
+    /// Makes the drive of a description, preconditions it, and puts the cache of its `[kv]` on it.
     pub fn new(spec: &Spec, clients: ClientsConfig) -> Result<Experiment, KvError> {
-        let device = Device::new(&spec.drive)?;
+        let mut device = Device::new(&spec.drive)?;
+        precondition(&mut device, &spec.precondition, None, &mut Unwatched)?;
         let sector_bytes = u64::from(device.layout().sector_bytes);
         let system = build(device, &spec.kv, SimTime::ZERO)
             .map_err(|sentence| KvError::Cache { engine: spec.kv.engine.name(), sentence })?;

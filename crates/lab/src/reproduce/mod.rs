@@ -557,7 +557,7 @@ static CLAIMS: &[Claim] = &[
         "P5",
         "VI-A, Table I",
         "garbage collection of 50 GB of sets on 30 GB: key-values and pages copied, and erases, of the engines over those of Original",
-        "ratios to Original within 15 %, and no page copied below the engines that own or map blocks; DIDACache's copies are fitted, so no prediction",
+        "ratios to Original within 15 %, and no page copied below the engines that own or map blocks; Original's own copies are fitted, so no prediction",
         prism::collection
     ),
     prism!(

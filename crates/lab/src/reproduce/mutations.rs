@@ -1,4 +1,4 @@
-//! For each claim (but those of `WITHOUT`) a model that is wrong, and the check that then misses: a criterion that a wrong model would
+//! For each claim a model that is wrong, and the check that then misses: a criterion that a wrong model would
 //! meet is none.
 //!
 //! ```text
@@ -36,6 +36,7 @@ struct Size {
 }
 
 const SHORT: Size = Size { shorter: 12, drive: &[] };
+const QUARTER: Size = Size { shorter: 4, drive: &[] };
 const FULL: Size = Size { shorter: 1, drive: &[] };
 
 const fn mutation(
@@ -224,11 +225,45 @@ static MUTATIONS: &[Mutation] = &[
         FULL,
     ),
     mutation("F6", "elapsed with / without, FAT32 over NTFS", "no buffer at all", &["host.layers=[]"], FULL),
+        "P1",
+        "hit ratio, Raw, cache of 6 %",
+        "as much kept free by every engine, whatever its rate of writes",
+        &["kv.over_provisioning=0.25"],
+        QUARTER,
+    ),
+    mutation(
+        "P2",
+        "throughput, Raw over Policy, cache of 10 %",
+        "as much kept free by every engine, whatever its rate of writes",
+        &["kv.over_provisioning=0.25"],
+        QUARTER,
+    ),
+    mutation(
+        "P3",
+        "throughput, sets only, Raw over Original",
+        "a cache that copies nothing",
+        &["kv.keep=nothing"],
+        FULL,
+    ),
+    mutation(
+        "P3",
+        "throughput, Raw / Original, gets only over sets only",
+        "gets that do not hold the server's core",
+        &["kv.cpu.reads_block=false"],
+        FULL,
+    ),
+    mutation(
+        "P4",
+        "mean latency, sets only, Function / Policy",
+        "a cache that copies nothing",
+        &["kv.keep=nothing"],
+        FULL,
+    ),
     mutation(
         "P5",
-        "key-value copies, DIDACache / Original",
-        "two modes for none: the most obsolete slab always",
-        &["kv.victim=most-obsolete"],
+        "erases, Function / Original",
+        "a simulated drive that starts empty",
+        &["precondition.fill=0"],
         FULL,
     ),
     mutation(
@@ -262,7 +297,7 @@ static MUTATIONS: &[Mutation] = &[
 ];
 
 /// Claims for which no wrong model has been shown to miss where the right one holds: nothing shows yet that their criteria tell anything.
-const WITHOUT: &[&str] = &["P1", "P2", "P3", "P4", "S1", "S2", "S3", "S4", "F3", "F5"];
+const WITHOUT: &[&str] = &["S1", "S2", "S3", "S4", "F3", "F5"];
 
 /// Claims whose wrong models are tested elsewhere, and where.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -333,6 +368,10 @@ a_wrong_model_misses! {
     b2_misses_a_wrong_model: "B2",
     b6_misses_a_wrong_model: "B6",
     b4_misses_a_wrong_model: "B4",
+    p1_misses_a_wrong_model: "P1",
+    p2_misses_a_wrong_model: "P2",
+    p3_misses_a_wrong_model: "P3",
+    p4_misses_a_wrong_model: "P4",
     p5_misses_a_wrong_model: "P5",
     j1_misses_a_wrong_model: "J1",
     j2_misses_a_wrong_model: "J2",
@@ -351,7 +390,7 @@ a_wrong_model_misses! {
 #[test]
 fn every_claim_has_a_wrong_model_that_is_tested() {
     for claim in claims() {
-        let without = ELSEWHERE.iter().any(|(id, _)| *id == claim.id) || WITHOUT.contains(&claim.id);
+        let without = ELSEWHERE.iter().any(|(id, _)| *id == claim.id);
         let mutated = MUTATIONS.iter().any(|mutation| mutation.claim == claim.id);
         assert!(without != mutated, "{}: a mutation, here or elsewhere, or none", claim.id);
         assert!(without || TESTED.contains(&claim.id), "{}: its mutation is not tested", claim.id);

@@ -51,6 +51,8 @@ keys! {
         "Cache's processor: handling one completion of the drive";
     "kv.cpu.kib": TIME, Whole(0) => kv.costs.kib_ns,
         "Cache's processor: each KiB that a command moves";
+    "kv.cpu.reads_block": Kind::Flag, Flag(false) => kv.costs.reads_block,
+        "A request that reads flash holds its core until the flash has answered";
 }
 
 /// Names of [`Victim`].

@@ -50,16 +50,18 @@ impl Original {
             bytes => bytes,
         };
         let slab_bytes = wanted.next_multiple_of(sector_bytes);
-        Original::on(config, namespace, sector_bytes, slab_bytes, bytes, WRITES_MAX)
+        Original::on(config, namespace, sector_bytes, slab_bytes, bytes, bytes, WRITES_MAX)
     }
 
-    /// Slabs on a range of `all` bytes of a block interface, `servers` of them on their way at a time.
+    /// Slabs on a range of a block interface, `servers` of them on their way at a time: on what over-provisioning leaves of `all` bytes, and
+    /// on `most` bytes at most.
     pub fn on(
         config: &KvConfig,
         namespace: u16,
         sector_bytes: u32,
         slab_bytes: u32,
         all: u64,
+        most: u64,
         servers: u32,
     ) -> Result<Original, String> {
         let share = match config.over_provisioning {
@@ -71,8 +73,8 @@ impl Original {
             }
         };
         let bytes = if config.capacity_bytes == 0 { all } else { all.min(config.capacity_bytes) };
-        let slabs = (bytes as f64 * (1.0 - share) / f64::from(slab_bytes)) as u64;
-        let slabs = slabs.min(Entry::SLABS_MAX.into()) as u32;
+        let bytes = ((bytes as f64 * (1.0 - share)) as u64).min(most);
+        let slabs = (bytes / u64::from(slab_bytes)).min(Entry::SLABS_MAX.into()) as u32;
         let shape = Shape { slab_bytes, sector_bytes, slabs, places_each: 1, servers, service_s: 0.0 };
         Ok(Original {
             namespace,

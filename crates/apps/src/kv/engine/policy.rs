@@ -33,11 +33,12 @@ impl PolicyEngine {
         let block_bytes = geometry.chunk_sectors * sector_bytes;
         let wanted = if config.slab_bytes == 0 { slab_least } else { config.slab_bytes };
         let row = u64::from(geometry.parallel_units()) * u64::from(block_bytes);
-        let bytes = u64::from(geometry.chunks.saturating_sub(ROWS_KEPT)) * row;
         let slab_bytes = wanted.next_multiple_of(block_bytes);
         // A block lies in one LUN, so that fewer slabs on their way would leave LUNs idle.
         let servers = geometry.parallel_units();
-        let slabs = Original::on(config, namespace, sector_bytes, slab_bytes, bytes, servers)?;
+        let all = u64::from(geometry.chunks) * row;
+        let most = u64::from(geometry.chunks.saturating_sub(ROWS_KEPT)) * row;
+        let slabs = Original::on(config, namespace, sector_bytes, slab_bytes, all, most, servers)?;
         let OverProvisioning::Fixed(share) = config.over_provisioning else { unreachable!("refused above") };
         // What is left beside the range, as a share of the range, less what rounding to rows may take.
         let range = u64::from(slabs.shape().slabs) * u64::from(slabs.shape().slab_bytes);

@@ -3,7 +3,7 @@
 use super::super::bench::Bench;
 use super::super::{Check, Figure, Limit, Outcome, ReproduceError};
 use super::tables::{DEVIATION, SETTERS};
-use super::{ITEM_BYTES, clients, experiment, flash_bytes, name, over, workload};
+use super::{ITEM_BYTES, STORED_BYTES, Size, clients, experiment, flash_bytes, name, over, workload};
 use crate::kv::OnMiss;
 use crate::kv::laws::Popularity;
 use crate::report::plot::{Axis, Plot, Unit};
@@ -51,8 +51,8 @@ impl ServerStudy {
 /// Requests a second and their mean latency.
 fn serve(bench: &Bench, engine: EngineKind, share: f64) -> Result<(f64, f64), ReproduceError> {
     let items = flash_bytes(bench) / ITEM_BYTES;
-    let keys = (items * LOADED) as u64;
-    let mut cache = experiment(bench, engine, clients(bench, SETTERS, OnMiss::Nothing))?;
+    let keys = (flash_bytes(bench) / STORED_BYTES * LOADED) as u64;
+    let mut cache = experiment(bench, engine, Size::Available, clients(bench, SETTERS, OnMiss::Nothing))?;
     let mut requests = workload(bench, keys, Popularity::Normal(DEVIATION), share).loading(0..keys);
     cache.run(&mut requests, keys + (SETTLE * items) as u64)?;
     let report = cache.run(&mut requests, (MEASURE * items) as u64)?;
