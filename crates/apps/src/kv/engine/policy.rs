@@ -5,7 +5,7 @@
 use super::original::Original;
 use super::{EngineCounters, Io, Shape, flash_of};
 use crate::kv::slabs::Buffers;
-use crate::kv::{EngineKind, KvConfig, OverProvisioning};
+use crate::kv::{EngineKind, KvConfig};
 use pellucid_flash::{Command, Completion, Drive, Figure, SimTime, Tag};
 use pellucid_host::Machine;
 use pellucid_prism::{Gc, Mapping, Policy, PolicyConfig};
@@ -39,10 +39,9 @@ impl PolicyEngine {
         let all = u64::from(geometry.chunks) * row;
         let most = u64::from(geometry.chunks.saturating_sub(ROWS_KEPT)) * row;
         let slabs = Original::on(config, namespace, sector_bytes, slab_bytes, all, most, servers)?;
-        let OverProvisioning::Fixed(share) = config.over_provisioning else { unreachable!("refused above") };
-        // What is left beside the range, as a share of the range, less what rounding to rows may take.
+        // What is left beside the range, as a share of the range.
         let range = u64::from(slabs.shape().slabs) * u64::from(slabs.shape().slab_bytes);
-        let beside = (share / (1.0 - share) * 0.75 * 100.0).floor() / 100.0;
+        let beside = (most.saturating_sub(range) as f64 / range.max(1) as f64 * 100.0).floor() / 100.0;
         Ok(PolicyEngine { slabs, level, range: (range, beside), configured: false, failed: None })
     }
 
