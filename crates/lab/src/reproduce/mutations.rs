@@ -225,6 +225,7 @@ static MUTATIONS: &[Mutation] = &[
         FULL,
     ),
     mutation("F6", "elapsed with / without, FAT32 over NTFS", "no buffer at all", &["host.layers=[]"], FULL),
+    mutation(
         "P1",
         "hit ratio, Raw, cache of 6 %",
         "as much kept free by every engine, whatever its rate of writes",
@@ -390,7 +391,7 @@ a_wrong_model_misses! {
 #[test]
 fn every_claim_has_a_wrong_model_that_is_tested() {
     for claim in claims() {
-        let without = ELSEWHERE.iter().any(|(id, _)| *id == claim.id);
+        let without = ELSEWHERE.iter().any(|(id, _)| *id == claim.id) || WITHOUT.contains(&claim.id);
         let mutated = MUTATIONS.iter().any(|mutation| mutation.claim == claim.id);
         assert!(without != mutated, "{}: a mutation, here or elsewhere, or none", claim.id);
         assert!(without || TESTED.contains(&claim.id), "{}: its mutation is not tested", claim.id);
