@@ -78,16 +78,6 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
         reason: "where both drives keep the pace, collection is rare with so much spare space",
     },
     KnownMiss {
-        claim: "P1",
-        check: "hit ratio, Policy, cache of 6 %",
-        reason: "not established; suspected: the library and its monitor keep rows of blocks, which are 4 % of so small a flash",
-    },
-    KnownMiss {
-        claim: "P2",
-        check: "throughput, Original / Policy",
-        reason: "not established; suspected: both miss as often, and the kernel's path costs a request less than the hits that policy loses to the blocks that the library keeps",
-    },
-    KnownMiss {
         claim: "P3",
         check: "throughput, sets only, Raw over Policy",
         reason: "the split of Raw over Original (29.6 of 27.6 %) between the two: here the server's one core is the bound of Original alone, which pays the kernel for each KiB that it copies, so copies cost Policy too little; not established what bounds the paper's",
@@ -110,7 +100,7 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
     KnownMiss {
         claim: "P5",
         check: "page copies, Original's drive / its key-value copies",
-        reason: "0.42 of 0.54: the order in which slabs of several classes die, and the simulator's allocation, are not known; 6, 10 and 25 % of spare space move it from 2.3 over 0.6 to 0",
+        reason: "not established; the order in which slabs of several classes die, and the simulator's allocation, are not known, and with less spare space the drive copies more",
     },
     KnownMiss {
         claim: "F3",
