@@ -44,7 +44,7 @@ fn names_are_unique() {
 fn an_unknown_key_names_its_neighbour_and_the_allowed_ones() {
     let text = error("iodpeth", "4");
     assert!(
-        text.starts_with("iodpeth: unknown key (did you mean iodepth?); allowed: name, rw, bs, "),
+        text.starts_with("iodpeth: unknown key (did you mean iodepth?); allowed: name, rw, nfiles, meanfilesize, nthreads, page_cache, bs, "),
         "{text}"
     );
     assert!(text.ends_with(", plids, plid_select, kb_base"), "{text}");
@@ -71,7 +71,7 @@ fn wrong_values_say_what_is_allowed() {
             "randread:8",
             "rw = randread:8: allowed: read, write, trim, rw, readwrite, trimwrite, randread, randwrite, \
              randtrim, \
-             randrw, randtrimwrite (without the :number that fio allows)",
+             randrw, randtrimwrite, fileserver, webserver, varmail (without the :number that fio allows)",
         ),
         (
             "random_distribution",
