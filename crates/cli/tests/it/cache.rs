@@ -24,7 +24,7 @@ impl Client {
         Client(stream)
     }
 
-    fn ask(&mut self, command: u16, offset: u64, length: usize, data: &[u8]) {
+    fn send(&mut self, command: u16, offset: u64, length: usize, data: &[u8]) {
         let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
         request.extend([0, 0]);
         request.extend(command.to_be_bytes());
@@ -33,6 +33,10 @@ impl Client {
         request.extend((length as u32).to_be_bytes());
         request.extend(data);
         self.0.write_all(&request).unwrap();
+    }
+
+    fn ask(&mut self, command: u16, offset: u64, length: usize, data: &[u8]) {
+        self.send(command, offset, length, data);
         let mut reply = [0; 16];
         self.0.read_exact(&mut reply).unwrap();
         assert_eq!(reply[..8], *b"\x67\x44\x66\x98\0\0\0\0", "no error");
@@ -60,6 +64,15 @@ impl Client {
 fn folder() -> Folder {
     let folder = Folder::new();
     store(&folder, "disk.img", STORE_BYTES);
+    folder
+}
+
+/// The same with a modelled drive in `kept.toml` that keeps what it promises.
+fn folder_with_model() -> Folder {
+    let folder = folder();
+    let kept = TINY.replace("store = \"none\"", "store = \"file\"\npath = \"media.img\"");
+    let kept = kept.replace("\"volatile\"", "\"journal\"").replace("fill = 0.9", "fill = 0");
+    folder.write("kept.toml", &kept);
     folder
 }
 
@@ -122,15 +135,31 @@ fn what_was_written_comes_back_after_a_stop_and_after_a_kill() {
 
 #[test]
 fn a_modelled_cache_drive_keeps_it_too_and_through_a_power_cut() {
-    let folder = folder();
-    let kept = TINY.replace("store = \"none\"", "store = \"file\"\npath = \"media.img\"");
-    let kept = kept.replace("\"volatile\"", "\"journal\"").replace("fill = 0.9", "fill = 0");
-    folder.write("kept.toml", &kept);
+    let folder = folder_with_model();
     live(&folder, "kept.toml", |folder| {
         folder.run(&["power-cut", "--control", "control"]).answer();
         let mut client = Client::new(folder);
         assert_eq!((client.read(8192), client.read(0)), (1, 2), "after a power cut");
     });
+}
+
+/// What the cut interrupts is not taken for an answer by the manager that starts again.
+#[test]
+fn a_power_cut_under_load_loses_nothing_that_was_flushed() {
+    let folder = folder_with_model();
+    let mut serving = start(&folder, "kept.toml");
+    for round in 1..=8 {
+        let mut client = Client::new(&folder);
+        client.write(0, round);
+        client.flush();
+        for block in 1..=200 {
+            client.send(1, block * BLOCK as u64, BLOCK, &[round; BLOCK]);
+        }
+        folder.run(&["power-cut", "--control", "control"]).answer();
+        drop(client);
+        assert_eq!(Client::new(&folder).read(0), round);
+    }
+    assert_eq!(serving.end("TERM"), Some(0));
 }
 
 /// A solid-state cache whose address space is much larger than the store: only that part is looked through at a start.

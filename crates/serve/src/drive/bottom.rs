@@ -125,10 +125,12 @@ impl Bottom {
         }
     }
 
-    /// Waits until nothing of the backing store of a cache is under way: what the program that asked for it believes lost must not come
-    /// later.
+    /// Waits until nothing of a cache's drives is under way, the first of which lost its power: what the program that asked for it believes
+    /// lost must not come later.
     pub(crate) fn settle(&mut self, now: SimTime) {
         let Some(pair) = self.cached_mut() else { return };
+        // What ended with the power.
+        pair.restart(now);
         while pair.second.outstanding() > 0 {
             pair.second.wait(LOOK);
             pair.restart(now);
