@@ -338,7 +338,7 @@ fn compute_in<S: Store>(
             while let Some(share) = rank.step(grid, store, &workers)? {
                 see(share, rank.iteration())?;
             }
-            (outcome.iterations, outcome.change) = (rank.iteration(), Some(rank.change()));
+            (outcome.iterations, outcome.change) = (rank.iteration(), Some(rank.last_change()));
             rank.ranks(grid, store, |first, ranks| {
                 for (vertex, &rank) in (first..).zip(ranks) {
                     output.row(vertex, Row::Real(rank))?;

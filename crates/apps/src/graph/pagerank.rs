@@ -103,7 +103,7 @@ impl PageRank {
     }
 
     /// The sum of all changes in the last complete iteration.
-    pub fn change(&self) -> f64 {
+    pub fn last_change(&self) -> f64 {
         self.last_change
     }
 
@@ -225,7 +225,7 @@ impl PageRank {
             self.next[keys.start as usize..keys.end as usize].copy_from_slice(new);
         }
         if self.kept {
-            keep(store, self.interval, self.iteration % 2 == 0, new, bytes)?;
+            keep(store, self.interval, self.iteration.is_multiple_of(2), new, bytes)?;
         }
         Ok(())
     }
@@ -246,7 +246,7 @@ impl PageRank {
             let sum = crc32c::crc32c(&record);
             record.extend(sum.to_le_bytes());
             store.replace(Segment::State, &record)?;
-            let odd = self.iteration % 2 == 0;
+            let odd = self.iteration.is_multiple_of(2);
             for interval in 0..grid.plan.interval_count() {
                 store.remove(Segment::Values(interval as u32, odd))?;
             }

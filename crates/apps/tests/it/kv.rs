@@ -272,7 +272,7 @@ fn a_cache_starts_again_after_a_power_cut() {
 #[test]
 fn what_the_flash_has_not_is_refused() {
     let refused =
-        |config: &KvConfig| build(Flash::blocks(4000, 1), config, SimTime::ZERO).err().expect("too much");
+        |config: &KvConfig| build(Flash::blocks(4000, 1), config, SimTime::ZERO).expect_err("too much");
     let config =
         KvConfig { slab_bytes: 16 << 10, item_max_bytes: 8 << 10, ..KvConfig::new(EngineKind::Original) };
     let more = refused(&KvConfig { capacity_bytes: 1 << 40, ..config.clone() });

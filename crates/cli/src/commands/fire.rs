@@ -15,7 +15,7 @@ use pellucid_lab::experiment::prepare;
 use pellucid_lab::report::format;
 use pellucid_lab::spec;
 use pellucid_serve::{FileConfig, FileDrive, Served};
-use std::io::{ErrorKind, IsTerminal};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -163,7 +163,8 @@ fn tell(global: &Global) -> impl FnMut(ProbePoint) {
     let tells = !global.quiet && std::io::stderr().is_terminal();
     move |point| {
         if tells {
-            eprintln!("{} ...", format::binary_bytes(point.bytes as f64));
+            // Who cannot be told misses nothing but this.
+            let _ = writeln!(std::io::stderr(), "{} ...", format::binary_bytes(point.bytes as f64));
         }
     }
 }

@@ -425,7 +425,6 @@ fn random_writes_are_those_of_the_papers_table_2() {
     let config = DiskConfig { store: DiskStore::Nothing, ..DiskConfig::caviar_black() };
     for (kib, rate) in published {
         let ratio = written_back(&config, kib * 2, 540_000_000) / rate;
-        println!("{kib} KiB: {ratio:.2} of the published {rate}/s");
         assert!((0.75..1.3).contains(&ratio), "{kib} KiB: {ratio:.2} of the published {rate}/s");
     }
 }

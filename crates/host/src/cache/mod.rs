@@ -77,7 +77,6 @@ use streams::Streams;
 
 /// What caches.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Backend {
     /// A block drive, its slots managed here.
     Block(Slots),

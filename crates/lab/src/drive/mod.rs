@@ -244,10 +244,10 @@ impl<'a, T: Target> Run<'a, T> {
     /// Runs until the last request has completed, or until `onlooker` ends it; what is measured ends there. Then the drive
     /// comes to rest.
     pub fn run(mut self, mut onlooker: impl Onlooker) -> Result<Measured, RunError> {
-        if onlooker.watches() {
-            if let Some(device) = self.device.flash_mut() {
-                device.watch();
-            }
+        if onlooker.watches()
+            && let Some(device) = self.device.flash_mut()
+        {
+            device.watch();
         }
         let mut now = self.start;
         let mut rounds = 0u32;

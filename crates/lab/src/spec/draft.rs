@@ -137,6 +137,7 @@ pub(crate) enum Turns {
 /// A layer of the host above the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
+#[expect(clippy::enum_variant_names, reason = "a block layer is called so")]
 pub(crate) enum Layer {
     HostFtl,
     ZoneLog,

@@ -1,6 +1,8 @@
 //! The cache manager: against what is known of every sector, over crashes of the flash, of the program and of both at every event, with
 //! failing drives; both backends and modes.
 
+#![allow(clippy::print_stdout, reason = "where a test that fails was")]
+
 mod ssc;
 mod world;
 

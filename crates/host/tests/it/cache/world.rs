@@ -17,7 +17,6 @@ const SECTOR: usize = 512;
 
 /// What caches.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum Flash {
     Block(BlockReference),
     Ssc(Ssc),
@@ -151,7 +150,7 @@ pub fn shape(seed: u64) -> (CacheConfig, Flash, BlockReference) {
         _ => RecordWrites::OnFlush,
     };
     let config = CacheConfig {
-        mode: if seed / 2 % 2 == 0 { CacheMode::WriteBack } else { CacheMode::WriteThrough },
+        mode: if (seed / 2).is_multiple_of(2) { CacheMode::WriteBack } else { CacheMode::WriteThrough },
         sector_bytes: 512,
         block_bytes: 512 * block_sectors as u32,
         set_blocks: [4, 16, 512][rng.below(3) as usize],

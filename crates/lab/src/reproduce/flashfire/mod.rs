@@ -114,7 +114,7 @@ impl Host {
     /// Works for a while, asks, and waits for the answer.
     fn ask(&mut self, think: Nanos, request: Request) {
         let Request { write, lba, sectors } = request;
-        self.now = self.now + think;
+        self.now += think;
         self.tower.advance(self.now);
         let mut data = std::mem::take(&mut self.buffer);
         data.resize(sectors as usize * self.tower.image_bytes(), 0);

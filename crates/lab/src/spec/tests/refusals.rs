@@ -20,7 +20,7 @@ fn unknown_keys_are_named_with_their_neighbours() {
     );
     assert_eq!(
         refusal(small("[media]\n")),
-        "dir/my.toml:15: media: unknown key; allowed: drive, host, kv, job, precondition, run"
+        "dir/my.toml:15: media: unknown key; allowed: drive, backing, host, kv, job, precondition, run"
     );
     assert_eq!(
         refusal(with_sets(&["ftl.wear.dynamik=true"])),
