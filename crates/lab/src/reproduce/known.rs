@@ -24,6 +24,7 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
         reason: "not established; with quicker programs the block drive does no more, so its collection is not all; suspected: its records of \
                  dirty writes",
     },
+    KnownMiss { claim: "S1", check: "fileserver, write-through: SSC over SSD", reason: "as with write-back" },
     KnownMiss {
         claim: "S2",
         check: "fileserver, write-back: erases saved for an operation",
