@@ -45,6 +45,7 @@ fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time)
         Interface::Zoned(_) => "zoned",
         Interface::OpenChannel(_) => "open-channel",
         Interface::Cache(_) => "cache",
+        Interface::Nameless(_) => "nameless",
     };
     let store = match device.map(|device| &device.config().media.store) {
         None if FileConfig::is_meant(from) => from.to_owned(),

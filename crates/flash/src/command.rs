@@ -3,16 +3,17 @@
 //! One vocabulary serves every command set. A namespace answers what its interface has and refuses the rest with
 //! [`Status::InvalidOpcode`]:
 //!
-//! | opcode | block, fdp | zoned | open-channel | cache |
-//! |---|---|---|---|---|
-//! | `Read`, `Flush` | yes | yes | yes, also as a vector | yes |
-//! | `Write` | yes | yes | yes, also as a vector | no |
-//! | `Trim`, `WriteZeroes` | yes | no | no | no |
-//! | `Append`, `Zone` | no | yes | no | no |
-//! | `Reset`, `Copy` | no | no | yes, also as a vector | no |
-//! | `Report` | of handles | yes | yes | no |
-//! | `NextUnit` | yes, with handles | no | no | no |
-//! | `WriteClean`, `WriteDirty`, `Evict`, `Clean`, `Exists` | no | no | no | yes ([what they promise](crate::CacheGeometry)) |
+//! | opcode | block, fdp | zoned | open-channel | cache | nameless |
+//! |---|---|---|---|---|---|
+//! | `Read`, `Flush` | yes | yes | yes, also as a vector | yes | yes |
+//! | `Write` | yes | yes | yes, also as a vector | no | yes |
+//! | `Trim`, `WriteZeroes` | yes | no | no | no | yes |
+//! | `Append`, `Zone` | no | yes | no | no | no |
+//! | `Reset`, `Copy` | no | no | yes, also as a vector | no | no |
+//! | `Report` | of handles | yes | yes | no | of names |
+//! | `NextUnit` | yes, with handles | no | no | no | no |
+//! | `WriteClean`, `WriteDirty`, `Evict`, `Clean`, `Exists` | no | no | no | yes ([what they promise](crate::CacheGeometry)) | no |
+//! | `NamelessWrite`, `PhysicalRead`, `Free`, `Acknowledge` | no | no | no | no | yes ([what they promise](crate::NamelessGeometry)) |
 
 use crate::{Lba, SimTime, ZoneAction};
 
@@ -43,7 +44,8 @@ pub enum Opcode {
     Copy,
     /// Describe `sectors` chunks or zones from the one that holds `lba` on: the completion's `data` are packed
     /// [`ChunkInfo`](crate::ChunkInfo) or [`ZoneInfo`](crate::ZoneInfo). Where there are placement handles, `lba` is the first
-    /// handle and `sectors` the number of packed [`HandleInfo`](crate::HandleInfo). Costs the media nothing.
+    /// handle and `sectors` the number of packed [`HandleInfo`](crate::HandleInfo). Of a nameless namespace: what each of `sectors`
+    /// names from `lba` on is called now, as 8 bytes, little endian. Costs the media nothing.
     Report,
     /// Let the placement handle [`Command::handle`] refer to a new reclaim unit; the rest of the old one stays unwritten.
     NextUnit,
@@ -59,9 +61,25 @@ pub enum Opcode {
     /// [`Completion::result`] is the first sector of the first dirty block at or behind `lba`, anywhere in the address space, or
     /// [`CacheGeometry::NO_DIRTY`](crate::CacheGeometry::NO_DIRTY). `sectors` may be 0: then only that is told.
     Exists,
+    /// Nameless: write the sectors of `data` to flash pages of their own. Where [`Vector::addresses`] has an address for each sector,
+    /// one other than [`NAMELESS`](crate::NamelessGeometry::NAMELESS) is a virtual address; where it has none, every sector is
+    /// nameless. `lba` is not used. [`Completion::result`] is the name of the first nameless sector; a vector comes back with
+    /// the names of all, and with the virtual addresses as they were.
+    NamelessWrite,
+    /// Nameless: read `sectors` sectors whose names are `lba` and the numbers behind it, or those of the vector.
+    PhysicalRead,
+    /// Nameless: these names are needed no more.
+    Free,
+    /// Nameless: the moves of sectors with these old names are known, and the old copies needed no more.
+    Acknowledge,
 }
 
 impl Opcode {
+    /// Whether only nameless namespaces have it.
+    pub fn is_of_nameless(self) -> bool {
+        matches!(self, Opcode::NamelessWrite | Opcode::PhysicalRead | Opcode::Free | Opcode::Acknowledge)
+    }
+
     /// Whether only cache namespaces have it.
     pub fn is_of_cache(self) -> bool {
         matches!(
@@ -96,7 +114,7 @@ pub struct Command {
     pub namespace: u16,
     /// Placement handle of a write to an `fdp` namespace; 0 where there is only one.
     pub handle: u16,
-    /// What only open-channel commands have.
+    /// What only open-channel and nameless commands have.
     pub vector: Option<Box<Vector>>,
 }
 
@@ -206,7 +224,7 @@ pub enum Status {
     ZoneInvalidTransition,
     /// Open-channel: write to a chunk that is closed, offline or out of range (280h).
     ChunkWriteInvalid,
-    /// Open-channel, with DULBE: a sector that was not written is read (287h).
+    /// Open-channel, with DULBE: a sector that was not written is read (287h). Nameless: there is no such name.
     Unwritten,
     /// Open-channel: the chunk is offline (2C0h).
     ChunkOffline,
@@ -225,6 +243,8 @@ pub enum Status {
     Absent,
     /// Cache: there is no space that eviction of clean blocks could make; dirty blocks have to be cleaned first. Nothing changed.
     CacheFull,
+    /// Nameless: as many sectors have names as can have; something has to be freed, or a move acknowledged, first. Nothing was written.
+    CapacityExceeded,
 }
 
 impl Status {
@@ -252,7 +272,7 @@ pub struct Completion {
     pub stages: crate::StageTimes,
     /// The command's buffer, filled for a successful read.
     pub data: Vec<u8>,
-    /// `Append`: the first sector written. A vector command: bit i is set where address i failed. `Evict`, `Clean`, `Exists`, and
+    /// `Append`: the first sector written. `NamelessWrite`: the first name. A vector command: bit i is set where address i failed. `Evict`, `Clean`, `Exists`, and
     /// a read that ends with [`Status::Absent`]: see there. Else 0.
     pub result: u64,
     /// Sectors of a read of logical blocks that have no place on the media: never written, or trimmed. They read as zeros, and no

@@ -10,7 +10,8 @@ pub enum Notice {
     /// Zoned: the descriptor of the zone that starts here changed without a command: the zone became read-only or offline, or
     /// should be reset.
     ZoneChanged(Lba),
-    /// Nameless: the drive moved a sector, whose name is its place. The old name stays valid until the host acknowledges the new one.
+    /// Nameless: the drive moved a sector, whose name is its place. The old name resolves until the host acknowledges the move
+    /// ([`Migration`](crate::Migration)).
     Moved {
         /// Its name so far.
         old: Lba,

@@ -4,7 +4,9 @@
 //! look like this, so layers can be stacked. The order of calls is that of every sans-io machine here:
 //! `submit` and `advance` move time forward, `pop` hands out what has ended, `next_event` says when to come back.
 
-use crate::{CacheGeometry, ChunkGeometry, Command, Completion, Notice, SimTime, ZoneGeometry};
+use crate::{
+    CacheGeometry, ChunkGeometry, Command, Completion, NamelessGeometry, Notice, SimTime, ZoneGeometry,
+};
 
 /// What a namespace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub enum Interface {
     OpenChannel(ChunkGeometry),
     /// A cache of a larger backing store.
     Cache(CacheGeometry),
+    /// Sectors that are named by where they lie, and virtual ones.
+    Nameless(NamelessGeometry),
 }
 
 impl Interface {
@@ -32,6 +36,7 @@ impl Interface {
             Interface::Zoned(_) => "zoned",
             Interface::OpenChannel(_) => "open-channel",
             Interface::Cache(_) => "cache",
+            Interface::Nameless(_) => "nameless",
         }
     }
 
@@ -45,6 +50,7 @@ impl Interface {
                 all * u64::from(chunks.chunk_sectors)
             }
             Interface::Cache(cache) => cache.units * u64::from(cache.unit_sectors),
+            Interface::Nameless(nameless) => nameless.capacity_sectors + nameless.virtual_sectors,
         }
     }
 }

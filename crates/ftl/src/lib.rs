@@ -16,6 +16,7 @@ mod log_block;
 mod map_writes;
 mod mapping_table;
 mod mount;
+mod nameless;
 mod pace;
 mod page_map;
 mod pool;
@@ -41,6 +42,7 @@ pub use handles::{HandleEvent, Handles};
 pub use log_block::LogBlock;
 pub use log_block::merge::{MergeCounters, MergeKind};
 pub use mount::{MountReport, MountSource};
+pub use nameless::{Content, FoundChunk, MOVES_MAX, Name, Nameless, NamelessConfig, NamelessCounters, Taker};
 pub use page_map::{Cached, FtlCounters, MapCounters, PageMap, SetupError};
 pub use pool::Pool;
 pub use translation::{

@@ -150,7 +150,11 @@ impl ChunkView {
             | Opcode::WriteDirty
             | Opcode::Evict
             | Opcode::Clean
-            | Opcode::Exists => {
+            | Opcode::Exists
+            | Opcode::NamelessWrite
+            | Opcode::PhysicalRead
+            | Opcode::Free
+            | Opcode::Acknowledge => {
                 return Err((Status::InvalidOpcode, 0));
             }
         }

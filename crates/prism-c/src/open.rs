@@ -94,7 +94,7 @@ fn layers(drive: &impl Drive, format: bool) -> Result<Vec<LayerConfig>, &'static
         Interface::Block { sectors, .. } => {
             Some(LayerConfig::BlockChunks(of_sectors(namespace, sectors, drive.image_bytes(), format)))
         }
-        Interface::OpenChannel(_) | Interface::Cache(_) => None,
+        Interface::OpenChannel(_) | Interface::Cache(_) | Interface::Nameless(_) => None,
     };
     interfaces().find_map(layer).map(|layer| vec![layer]).ok_or("it has no namespace")
 }

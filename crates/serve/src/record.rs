@@ -66,7 +66,11 @@ impl<W: Write> FioTrace<W> {
             | Opcode::WriteDirty
             | Opcode::Evict
             | Opcode::Clean
-            | Opcode::Exists => return Ok(()),
+            | Opcode::Exists
+            | Opcode::NamelessWrite
+            | Opcode::PhysicalRead
+            | Opcode::Free
+            | Opcode::Acknowledge => return Ok(()),
         };
         let sector_bytes = u64::from(sector_bytes);
         let (offset, length) = (arrival.lba.0.wrapping_mul(sector_bytes), u64::from(sectors) * sector_bytes);

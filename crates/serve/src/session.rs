@@ -221,7 +221,10 @@ impl Namespace {
     pub fn handles(&self) -> u16 {
         match self.interface {
             Interface::Block { handles, .. } => handles,
-            Interface::Zoned(_) | Interface::OpenChannel(_) | Interface::Cache(_) => 1,
+            Interface::Zoned(_)
+            | Interface::OpenChannel(_)
+            | Interface::Cache(_)
+            | Interface::Nameless(_) => 1,
         }
     }
 

@@ -179,6 +179,9 @@ impl BlockNamespace {
             Opcode::WriteClean | Opcode::WriteDirty | Opcode::Evict | Opcode::Clean | Opcode::Exists => {
                 unreachable!("refused at submission")
             }
+            Opcode::NamelessWrite | Opcode::PhysicalRead | Opcode::Free | Opcode::Acknowledge => {
+                unreachable!("refused at submission")
+            }
         }
     }
 

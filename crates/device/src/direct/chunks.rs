@@ -254,7 +254,11 @@ impl ChunkNamespace {
             | Opcode::WriteDirty
             | Opcode::Evict
             | Opcode::Clean
-            | Opcode::Exists => {
+            | Opcode::Exists
+            | Opcode::NamelessWrite
+            | Opcode::PhysicalRead
+            | Opcode::Free
+            | Opcode::Acknowledge => {
                 return Some(Status::InvalidOpcode);
             }
         };

@@ -142,17 +142,23 @@ impl CommandKind {
     /// The kind that an opcode belongs to.
     pub fn of(opcode: Opcode) -> CommandKind {
         match opcode {
-            Opcode::Read => CommandKind::Read,
-            Opcode::Write | Opcode::Append | Opcode::Copy | Opcode::WriteClean | Opcode::WriteDirty => {
-                CommandKind::Write
-            }
+            Opcode::Read | Opcode::PhysicalRead => CommandKind::Read,
+            Opcode::Write
+            | Opcode::Append
+            | Opcode::Copy
+            | Opcode::WriteClean
+            | Opcode::WriteDirty
+            | Opcode::NamelessWrite => CommandKind::Write,
             Opcode::Trim
             | Opcode::WriteZeroes
             | Opcode::Reset
             | Opcode::Zone(_)
             | Opcode::Evict
-            | Opcode::Clean => CommandKind::Trim,
-            Opcode::Flush | Opcode::Report | Opcode::NextUnit | Opcode::Exists => CommandKind::Flush,
+            | Opcode::Clean
+            | Opcode::Free => CommandKind::Trim,
+            Opcode::Flush | Opcode::Report | Opcode::NextUnit | Opcode::Exists | Opcode::Acknowledge => {
+                CommandKind::Flush
+            }
         }
     }
 }

@@ -423,7 +423,11 @@ impl<'a, T: Target> Run<'a, T> {
             | Opcode::WriteDirty
             | Opcode::Evict
             | Opcode::Clean
-            | Opcode::Exists => {
+            | Opcode::Exists
+            | Opcode::NamelessWrite
+            | Opcode::PhysicalRead
+            | Opcode::Free
+            | Opcode::Acknowledge => {
                 unreachable!("workloads and traces are of block commands")
             }
             Opcode::Flush => {

@@ -64,6 +64,10 @@ pub fn opcode_name(opcode: Opcode) -> &'static str {
         Opcode::Evict => "evict",
         Opcode::Clean => "clean",
         Opcode::Exists => "exists",
+        Opcode::NamelessWrite => "nameless_write",
+        Opcode::PhysicalRead => "physical_read",
+        Opcode::Free => "free",
+        Opcode::Acknowledge => "acknowledge",
     }
 }
 

@@ -158,15 +158,21 @@ impl RequestRecorder {
                 self.unmapped_sectors += u64::from(completion.unmapped);
                 UNMAPPED
             }
-            Opcode::Read => 0,
-            Opcode::Write | Opcode::Append | Opcode::Copy | Opcode::WriteClean | Opcode::WriteDirty => 1,
+            Opcode::Read | Opcode::PhysicalRead => 0,
+            Opcode::Write
+            | Opcode::Append
+            | Opcode::Copy
+            | Opcode::WriteClean
+            | Opcode::WriteDirty
+            | Opcode::NamelessWrite => 1,
             Opcode::Trim
             | Opcode::WriteZeroes
             | Opcode::Reset
             | Opcode::Zone(_)
             | Opcode::Evict
-            | Opcode::Clean => 2,
-            Opcode::Flush | Opcode::Report | Opcode::NextUnit | Opcode::Exists => 3,
+            | Opcode::Clean
+            | Opcode::Free => 2,
+            Opcode::Flush | Opcode::Report | Opcode::NextUnit | Opcode::Exists | Opcode::Acknowledge => 3,
         };
         self.kinds[kind].record(completion, bytes);
     }

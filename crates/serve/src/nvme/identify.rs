@@ -131,6 +131,7 @@ impl Interfaces {
                 Interface::Zoned(_) => found.zones = true,
                 Interface::OpenChannel(_) => found.chunks = true,
                 Interface::Cache(_) => found.caches = true,
+                Interface::Nameless(_) => {}
             }
         }
         found
@@ -330,6 +331,7 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
     let (capacity, dulbe) = match served.interface {
         Interface::Block { .. } => (served.sectors, 0),
         Interface::Zoned(zones) => (u64::from(zones.zones) * zones.capacity_sectors, 0),
+        Interface::Nameless(_) => (served.sectors, 0),
         Interface::Cache(cache) => {
             let identity = super::cache::identity(&cache);
             vendor[..identity.len()].copy_from_slice(&identity);

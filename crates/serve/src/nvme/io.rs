@@ -379,5 +379,6 @@ pub fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
         Drive::ChunkOutOfOrder => no(Status::OC_OUT_OF_ORDER),
         Drive::Absent => no(Status::CACHE_ABSENT),
         Drive::CacheFull => no(Status::CACHE_FULL),
+        Drive::CapacityExceeded => no(Status::CAPACITY_EXCEEDED),
     }
 }

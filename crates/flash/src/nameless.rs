@@ -1,0 +1,65 @@
+//! Nameless writes: what a nameless namespace consists of, and what its commands promise.
+//!
+//! A host writes data without an address and is told where they are: their *name*, a sector number of the media. The host keeps the
+//! name (in an inode, say), so no table below has to. What must be found without a name has a *virtual* address, as on a block drive.
+//!
+//! | command | what it does |
+//! |---|---|
+//! | `NamelessWrite` | writes a queue of sectors to flash pages of its own; those without a virtual address are told their names |
+//! | `PhysicalRead` | reads sectors by name |
+//! | `Free` | names are needed no more |
+//! | `Acknowledge` | the host keeps the new names of these sectors in place of the old ones, durably where it wants them to be |
+//! | `Write`, `Read`, `Trim` | a virtual write, a virtual read, and the end of virtual sectors |
+//! | `Report` | what each name is called now |
+//! | `Flush` | makes everything acknowledged before it durable, frees and acknowledgements too |
+//!
+//! The namespace moves sectors to collect garbage. Virtual ones it moves by itself; of others it tells ([`Notice::Moved`](crate::Notice)).
+//!
+//! The promises, with [`Migration::Acknowledged`]:
+//!
+//! - A name resolves, to the data written, from the end of its write until it is freed or its move is acknowledged. A moved sector has
+//!   two names until then. A freed or replaced name may name other data later.
+//! - What was acknowledged before a flush that ended is there after a power cut, under its name. What was not flushed may be there
+//!   or not: a write, a free, an acknowledgement. Of a write that is not there, nobody has a durable name.
+//! - After a power cut every move that is not durably acknowledged is told again, if the new copy is still needed.
+//! - A sector is moved again only after its last move was acknowledged.
+//!
+//! [`Migration::Prototype`] is the prototype of the paper: the block is erased before its sectors are written elsewhere, and the old
+//! name ends with the move. A power cut loses every sector moved since the last flush.
+
+use crate::Lba;
+
+/// What becomes of the old copy of a sector that is moved.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, strum::EnumString,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Migration {
+    /// It is kept until the host has acknowledged the new name, durably.
+    #[default]
+    Acknowledged,
+    /// It is erased before the new copy is written, as in the paper's prototype: a power cut loses it.
+    Prototype,
+}
+
+/// What a host knows of a nameless namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamelessGeometry {
+    /// Sectors that can have names at the same time.
+    pub capacity_sectors: u64,
+    /// Sectors of the virtual address space, for which there is always room.
+    pub virtual_sectors: u64,
+    /// Names are below this.
+    pub name_sectors: u64,
+    /// Sectors of a flash page. Each `NamelessWrite` takes whole pages, so one should bring as many.
+    pub page_sectors: u32,
+    /// Bytes of a sector.
+    pub sector_bytes: u32,
+}
+
+impl NamelessGeometry {
+    /// Among the addresses of a `NamelessWrite`: a sector without a virtual address. In a report: a name of nothing.
+    pub const NAMELESS: Lba = Lba(u64::MAX);
+    /// In a report: a virtual sector lies here.
+    pub const VIRTUAL: Lba = Lba(u64::MAX - 1);
+}
