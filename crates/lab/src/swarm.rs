@@ -409,6 +409,15 @@ pub fn run_harder_seed_with(seed: u64, overrides: &[&str], commands: u32) -> boo
     true
 }
 
+/// As [`run_seed`], with these overrides. False: the drive of this seed is refused with them.
+pub fn run_seed_with(seed: u64, overrides: &[&str], commands: u32) -> bool {
+    let mut sets = sets_of(seed);
+    sets.extend(overrides.iter().map(ToString::to_string));
+    let Ok(spec) = crate::spec::from_str(TINY, "tiny", &sets) else { return false };
+    run(seed, &spec.drive, commands, Trouble::None);
+    true
+}
+
 /// As [`run_seed`], with the host's translation on small open-channel drives, every other one of which has failing flash.
 /// False: the drive of this seed is refused, as it is too small.
 pub fn run_host_seed(seed: u64, commands: u32) -> bool {

@@ -53,7 +53,11 @@ impl BlockNamespace {
             && (found.is_some_and(|entry| awaited(entry) || joins_not(entry))
                 || self.has_one_behind(shared, lpn))
         {
-            return self.fall_behind(shared, slice);
+            self.fall_behind(shared, slice);
+            if let Some(entry) = found.filter(|_| apart) {
+                self.hurry(shared, entry);
+            }
+            return;
         }
         let line = self.line(write);
         let entry = match found {

@@ -194,6 +194,8 @@ impl BlockNamespace {
             self.buffer.idle(entry);
             self.feed_starved(shared);
         } else {
+            // Trimmed before it left: no program lets those go on that wait behind it.
+            self.writes.behind_go_on |= self.config.buffer.fifo;
             self.buffer.vacate(entry);
             self.feed_starved(shared);
         }

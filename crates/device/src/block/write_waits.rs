@@ -6,10 +6,11 @@
 //!  a write over sectors that somebody waits for ── their program is planned ─► an entry of its own
 //!  a stripe that found no room ── a block was erased, or collection went on ─► planned
 //! ```
-//! Somebody waits: a flush, a forced write (FUA), any write with write-through. Neither of the first two waits is for what comes later,
+//! Somebody waits: a flush, a forced write (FUA), any write with write-through, a write behind an entry that takes no more. Neither of the first two waits is for what comes later,
 //! so writes that never pause keep none of them up.
 
 use super::BlockNamespace;
+use super::buffer::Phase;
 use crate::shared::Shared;
 use pellucid_flash::Lpn;
 
@@ -19,6 +20,15 @@ impl BlockNamespace {
         // As one that waits for an entry, it adds nothing to a stripe.
         self.writes.inbound -= 1;
         self.writes.behind.push_back(&mut shared.slices, slice);
+    }
+
+    /// First in, first out: a write waits until `entry` has gone, which may have been in use when it was its turn to leave.
+    pub(crate) fn hurry(&mut self, shared: &mut Shared, entry: u32) {
+        let record = &mut self.buffer[entry];
+        record.wanted = true;
+        if record.dirty != 0 && record.phase == Phase::Resting {
+            self.dispatch(shared, entry);
+        }
     }
 
     /// Whether a write of `lpn` waits already, so that others do not go ahead of it.
@@ -55,7 +65,8 @@ impl BlockNamespace {
         // Those who wait for an entry get one when a program ends, if any is running.
         let starved =
             self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
-        let awaited = self.writes.awaited > 0 || starved || self.flushes.waiting();
+        let awaited =
+            self.writes.awaited > 0 || starved || self.flushes.waiting() || !self.writes.behind.is_empty();
         if !awaited || self.more_comes() {
             return;
         }
@@ -67,7 +78,7 @@ impl BlockNamespace {
     /// What comes does not end, and does not fill the stripe, as it goes to other pages of the buffer or to other streams: those who
     /// wait for the stripe wait no longer than for as many writes as the buffer has entries.
     pub(crate) fn pad_overdue(&mut self, shared: &mut Shared) {
-        let awaited = self.writes.awaited > 0 || self.flushes.waiting();
+        let awaited = self.writes.awaited > 0 || self.flushes.waiting() || !self.writes.behind.is_empty();
         if self.writes.packer.waiting() == 0 || !awaited || self.waits_for_space() {
             return;
         }
