@@ -38,15 +38,15 @@ DOCUMENT = ROOT / "docs/reference/durability.md"
 FULL_STATE = 0xE
 # What makes a preset start quickly, and collect garbage soon; everything else is as the preset has it.
 SMALL = ["drive.media.blocks=32", "drive.ftl.over_provisioning=0.4", "host.ftl.over_provisioning=0.4"]
-# An SLC cache takes half of a small drive.
-ROOMY = ["drive.media.blocks=64", *SMALL[1:]]
+# An SLC cache takes half of a small drive; log blocks, too.
+ROOMY = {"client-qlc": 64, **dict.fromkeys(("netbook-ssd-1", "netbook-ssd-2", "netbook-ssd-3", "laptop-ssd-5"), 160)}
 # Zones whose buffer forgets.
 UNPROTECTED = 'drive.namespace=[{ interface = "zoned", open_max = 14, active_max = 14 }]'
 CANARY_CUTS = 12
 
 
 def small(preset: str) -> list[str]:
-    return ROOMY if preset == "client-qlc" else SMALL
+    return [f"drive.media.blocks={ROOMY[preset]}", *SMALL[1:]] if preset in ROOMY else SMALL
 
 
 class BlockWork:
@@ -367,6 +367,171 @@ class ChunkWork(SequentialWork):
             part.begin()
 
 
+class Cached:
+    """A block of a cache. A state is a set of what may be there: (kind, version), of dirty, clean and absent blocks."""
+
+    def __init__(self, number: int):
+        self.number, self.version, self.busy = number, 0, False
+        # What the last cut left, and what each command since then would make of it.
+        self.states = [{("absent", 0)}]
+        # States from which on one must be there: durable, acknowledged.
+        self.durable = self.acknowledged = 0
+
+    def may_be(self, first: int) -> set:
+        return set().union(*self.states[first:])
+
+
+class CacheWork:
+    """A solid-state cache over NVMe/TCP: dirty blocks are there, clean ones may be absent, nothing is stale."""
+
+    BLOCKS = 1500
+
+    def __init__(self, server, rng, nqn):
+        self.server, self.rng, self.nqn = server, rng, nqn
+        self.seed, self.cutting, self.cached = rng.getrandbits(32), False, True
+        self.control = nvme.Controller(server.port, nqn)
+        self.keeps = self.control.write_cache()
+        namespace = self.control.identify(0, 1)
+        assert namespace[384] == 2, "no cache"
+        self.sectors, = struct.unpack_from("<I", namespace, 388)
+        units, = struct.unpack_from("<Q", namespace, 0)
+        self.bytes = self.sectors * server.ask(do="status")["drives"][0]["sector_bytes"]
+        # Some side by side, some anywhere in the address space.
+        numbers = set(range(self.BLOCKS // 2))
+        while len(numbers) < self.BLOCKS:
+            numbers.add(rng.randrange(units // self.sectors))
+        self.blocks = [Cached(number) for number in sorted(numbers)]
+        self.tally = dict.fromkeys(("writes", "evicted", "cleaned", "reads", "misses", "flushes", "verified", "undone"), 0)
+
+    def content(self, block, version: int) -> bytes:
+        head = struct.pack("<IQQ", self.seed, block.number, version)
+        return (head * (self.bytes // len(head) + 1))[:self.bytes]
+
+    def where(self, block, flags=0) -> dict:
+        return nvme.at(block.number * self.sectors, self.sectors, flags)
+
+    def refused(self, status: int, what: str) -> bool:
+        if status and not self.cutting:
+            raise Lost(f"{what}: status {status:#x} without a power cut")
+        return status != 0
+
+    def change(self, block, opcode: int, state: set, key: str, data=b"", force=False):
+        block.states.append(state)
+        block.busy, number = True, len(block.states) - 1
+
+        def answered(status, _result, _data):
+            block.busy = False
+            if not self.refused(status, f"opcode {opcode:#x}, block {block.number}"):
+                self.tally[key] += 1
+                block.acknowledged = number
+                if force or not self.cached:
+                    block.durable = number
+
+        self.control.io.send(opcode, answered, nsid=1, data=data, words=self.where(block, nvme.FUA if force else 0))
+
+    def act(self, block):
+        kind, force = self.rng.random(), self.rng.random() < 0.1
+        if kind < 0.03:
+            self.flush()
+        elif kind < 0.3 or block.busy:
+            self.read(block)
+        elif kind < 0.4:
+            self.change(block, nvme.EVICT, {("absent", 0)}, "evicted", force=force)
+        elif kind < 0.5:
+            cleaned = {("clean" if what == "dirty" else what, version) for what, version in block.states[-1]}
+            self.change(block, nvme.CLEAN, cleaned, "cleaned")
+        else:
+            block.version += 1
+            opcode, what = self.rng.choice(((nvme.WRITE_CLEAN, "clean"), (nvme.WRITE_DIRTY, "dirty")))
+            self.change(block, opcode, {(what, block.version)}, "writes", self.content(block, block.version), force)
+
+    def flush(self):
+        covered = [(block, block.acknowledged) for block in self.blocks]
+
+        def answered(status, _result, _data):
+            if not self.refused(status, "flush") and not self.cutting:
+                self.tally["flushes"] += 1
+                for block, state in covered:
+                    block.durable = max(block.durable, state)
+
+        self.control.io.send(nvme.FLUSH, answered, nsid=1)
+
+    def read(self, block):
+        first, durable = block.acknowledged, block.durable
+
+        def answered(status, _result, data):
+            if status != nvme.ABSENT and self.refused(status, f"read of block {block.number}"):
+                return
+            self.tally["reads"] += 1
+            self.judge(block, durable if self.cutting else first, None if status else data)
+
+        self.control.io.send(nvme.READ, answered, nsid=1, read=self.bytes, words=self.where(block))
+
+    def judge(self, block, first: int, data) -> set:
+        """What the block may be, as it read so: one of the states from `first` on."""
+        may_be = block.may_be(first)
+        if data is None:
+            self.tally["misses"] += 1
+            fits = {state for state in may_be if state[0] != "dirty"}
+        else:
+            fits = {state for state in may_be if state[0] != "absent" and data == self.content(block, state[1])}
+        if not fits:
+            seed, number, version = struct.unpack_from("<IQQ", data or bytes(20))
+            whose = f"block {number}, version {version}" if seed == self.seed else "other data"
+            raise Lost(f"block {block.number} is {whose if data else 'absent'}, where one of {sorted(may_be)} is due")
+        return fits
+
+    def work(self):
+        last, left = time.monotonic() + 2, self.rng.randint(600, 1500)
+        while left and time.monotonic() < last:
+            if len(self.control.io.pending) < 16:
+                self.act(self.rng.choice(self.blocks))
+                left -= 1
+            else:
+                self.control.io.receive()
+
+    def rest(self, clean: bool):
+        self.control.io.drain()
+        if clean:
+            for block in self.blocks:
+                block.durable = block.acknowledged
+
+    def cut(self, do):
+        self.cutting = True
+        do()
+        try:
+            self.control.io.drain()
+        except (Disconnected, TimeoutError):
+            pass
+
+    def again(self):
+        self.control.close()
+        self.control = nvme.Controller(self.server.port, self.nqn)
+        self.cutting = False
+        for block in self.blocks:
+            self.verify(block)
+
+    def verify(self, block):
+        status, _, data = self.control.io.ask(nvme.READ, nsid=1, read=self.bytes, words=self.where(block))
+        if status not in (0, nvme.ABSENT):
+            raise Lost(f"block {block.number}: status {status:#x}")
+        fits = self.judge(block, block.durable, None if status else data)
+        words = nvme.at(block.number * self.sectors, self.sectors + 1)
+        _, told = self.control.io.must(nvme.EXISTS, nsid=1, read=1, words=words)
+        if (told[0] == 0) != (status != 0):
+            raise Lost(f"block {block.number}: a read says {status:#x}, Exists {told[0]}")
+        self.tally["verified"] += 1
+        self.tally["undone"] += not fits & block.states[-1]
+        block.busy, block.durable, block.acknowledged = False, 0, 0
+        block.states = [fits]
+
+    def close(self):
+        self.control.close()
+
+    def count(self) -> str:
+        return ", ".join(f"{number} {what}" for what, number in self.tally.items())
+
+
 class Case:
     """One drive: a preset, how it is told to be, where it keeps its data, and how it is spoken to."""
 
@@ -380,9 +545,15 @@ class Case:
 STOPS = ["SIGKILL under load", "SIGTERM", "power-cut", "SIGKILL", "SIGINT", "SIGKILL while mounting", "SIGTERM under load"]
 
 
+# Those that hosts do not speak to as to a block drive.
+WORK = {"zoned": ZoneWork, "jasmine-ssc": CacheWork}
+
+
 def presets(pellucid) -> list[str]:
+    """The drives of flash among them: a hard disk is not served."""
     lines = subprocess.run([pellucid, "presets"], capture_output=True, text=True, check=True).stdout.splitlines()
-    return [line.split()[0] for line in lines if line.split() and (ROOT / f"presets/{line.split()[0]}.toml").exists()]
+    files = {line.split()[0]: ROOT / f"presets/{line.split()[0]}.toml" for line in lines if line.split()}
+    return [name for name, file in files.items() if file.exists() and 'kind = "disk"' not in file.read_text()]
 
 
 def cases(pellucid) -> list[Case]:
@@ -390,8 +561,7 @@ def cases(pellucid) -> list[Case]:
     made = []
     for preset in presets(pellucid):
         for store in ("file", "ram"):
-            work = ZoneWork if preset == "zoned" else BlockWork
-            made.append(Case(f"{preset} ({store})", preset, small(preset), work, store))
+            made.append(Case(f"{preset} ({store})", preset, small(preset), WORK.get(preset, BlockWork), store))
             if "open-channel" in preset:
                 made.append(Case(f"{preset}, chunks ({store})", preset, [*SMALL, "host.layers=[]"], ChunkWork, store))
             if preset == "zoned":
@@ -498,7 +668,8 @@ def canary(pellucid) -> str:
     found = []
     volatile = Case("volatile", "cosmos-plus", [*SMALL, "ftl.durability=volatile"], BlockWork, "ram")
     unprotected = Case("unprotected", "zoned", [*SMALL, UNPROTECTED], ZoneWork, "ram")
-    for case in (volatile, unprotected):
+    cache = Case("cache", "jasmine-ssc", SMALL, CacheWork, "ram")
+    for case in (volatile, unprotected, cache):
         rng = random.Random(case.name)
         with tempfile.TemporaryDirectory() as directory:
             server = serve(case, directory, pellucid)
@@ -513,7 +684,7 @@ def canary(pellucid) -> str:
                 found.append(str(why).split(",")[0])
             finally:
                 server.kill()
-    assert len(found) == 2, f"{CANARY_CUTS} power cuts of drives that forget, and the oracles find {found}"
+    assert len(found) == 3, f"{CANARY_CUTS} power cuts of drives that forget, and the oracles find {found}"
     return "; ".join(found)
 
 
@@ -538,7 +709,7 @@ def announced(pellucid) -> list[str]:
                 with tempfile.TemporaryDirectory() as directory:
                     server = serve(Case("", preset, [*small(preset), *sets], None, store), directory, pellucid)
                     try:
-                        told.add(row(server, preset == "zoned"))
+                        told.add(row(server, preset))
                     finally:
                         server.kill()
             assert len(told) == 1, f"{preset}: the stores announce different things: {told}"
@@ -546,14 +717,14 @@ def announced(pellucid) -> list[str]:
     return rows
 
 
-def row(server, zoned: bool) -> str:
+def row(server, preset: str) -> str:
     flags = "-"
-    if not zoned:
+    if preset not in WORK:
         client = Client(server.socket)
         names = [name for name, bit in (("FLUSH", SEND_FLUSH), ("FUA", SEND_FUA)) if client.flags & bit]
         flags = " ".join(names) or "none"
         client.close()
-    control = nvme.Controller(server.port, f"{NQN_PREFIX}kept", zoned)
+    control = nvme.Controller(server.port, f"{NQN_PREFIX}kept", preset == "zoned")
     cached = control.write_cache()
     control.close()
     keeps = server.ask(do="status")["drives"][0]["keeps"]
