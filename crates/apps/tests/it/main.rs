@@ -2,5 +2,6 @@
 
 mod exact;
 mod flash;
+mod fs;
 mod kv;
 mod model;

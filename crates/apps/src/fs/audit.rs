@@ -1,0 +1,320 @@
+//! A walk over all metadata, and data if that is wanted, which finds what does not fit together.
+//!
+//! It reads nodes of the tree and nothing that was counted before: every count is made anew and compared.
+
+use super::key::{Entry, Extent, Inode, Key, Kind};
+use super::types::{BLOCK_BYTES, Errno, FileKind, Ino, Step, Time};
+use super::{Fs, Stop};
+use std::collections::BTreeMap;
+
+/// Something that does not fit together: one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding(pub String);
+
+/// What the names said of a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Named {
+    links: u32,
+    subdirectories: u32,
+    entries: u64,
+    parent: Ino,
+    kind: Option<FileKind>,
+}
+
+/// What the inode says.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    inode: Inode,
+    blocks: u64,
+}
+
+/// A walk that is under way.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    data: bool,
+    from: Key,
+    /// The level whose nodes are counted, and where; all of them are counted when it is above the root.
+    level: u8,
+    nodes: u64,
+    live: BTreeMap<u32, u32>,
+    allocated: u64,
+    names: BTreeMap<Ino, Named>,
+    files: BTreeMap<Ino, Seen>,
+    orphans: Vec<Ino>,
+    /// The block of an extent that is read next.
+    block: u64,
+    /// Blocks of data, by address, to find those that two files have.
+    owners: BTreeMap<u64, u64>,
+    findings: Vec<Finding>,
+    entries_done: bool,
+    finished: bool,
+}
+
+impl Audit {
+    /// A walk that has not begun. With `data` every block of every file is read, too.
+    pub fn new(data: bool) -> Audit {
+        Audit {
+            data,
+            from: Key::MIN,
+            level: 0,
+            nodes: 0,
+            live: BTreeMap::new(),
+            allocated: 0,
+            names: BTreeMap::new(),
+            files: BTreeMap::new(),
+            orphans: Vec::new(),
+            block: 0,
+            owners: BTreeMap::new(),
+            findings: Vec::new(),
+            entries_done: false,
+            finished: false,
+        }
+    }
+
+    /// What was found so far.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Files seen so far.
+    pub fn files(&self) -> u64 {
+        self.files.len() as u64
+    }
+
+    /// Blocks of files seen so far.
+    pub fn blocks(&self) -> u64 {
+        self.allocated
+    }
+
+    fn found(&mut self, what: String) {
+        self.findings.push(Finding(what));
+    }
+}
+
+impl Fs {
+    /// Goes on with a walk; done when all is seen. Nothing may change while it is under way: mount read-only for it.
+    pub fn audit(&mut self, now: Time, audit: &mut Audit) -> Result<Step<()>, Errno> {
+        self.begin(now);
+        let result = self.audit_on(audit);
+        self.end(result)
+    }
+
+    fn audit_on(&mut self, audit: &mut Audit) -> Result<(), Stop> {
+        while !audit.entries_done {
+            match self.audit_entry(audit) {
+                Ok(()) => {}
+                Err(Stop::Miss(miss)) => match self.want_node(miss) {
+                    Ok(()) => return Err(Stop::Data),
+                    Err(_) => {
+                        let block = miss.child.at;
+                        audit.found(format!(
+                            "a node of the tree, block {block}, is damaged or cannot be read"
+                        ));
+                        let above = (miss.level + 1).min(self.tree.root().1);
+                        match self.tree.visit(audit.from, above) {
+                            Ok(visit) if visit.next.is_some() && miss.level < self.tree.root().1 => {
+                                audit.from = visit.next.unwrap_or(audit.from);
+                                audit.block = 0;
+                            }
+                            _ => {
+                                audit.entries_done = true;
+                                audit.finished = true;
+                            }
+                        }
+                    }
+                },
+                Err(other) => return Err(other),
+            }
+        }
+        if audit.finished {
+            return Ok(());
+        }
+        if audit.findings.is_empty() {
+            self.audit_nodes(audit)?;
+        }
+        self.compare(audit);
+        audit.finished = true;
+        Ok(())
+    }
+
+    /// Looks at one entry of the tree.
+    fn audit_entry(&mut self, audit: &mut Audit) -> Result<(), Stop> {
+        let Some((key, place)) = self.seek(audit.from)? else {
+            audit.entries_done = true;
+            return Ok(());
+        };
+        let value = self.tree.value(place);
+        let ino = Ino(key.object());
+        match key.kind() {
+            Some(Kind::Inode) => match Inode::decode(value) {
+                Some(inode) => {
+                    audit.files.insert(ino, Seen { inode, blocks: 0 });
+                }
+                None => audit.found(format!("the inode of file {} is damaged", ino.0)),
+            },
+            Some(Kind::Entry) => match Entry::decode(value) {
+                Some(entry) => {
+                    let named = audit.names.entry(entry.ino).or_default();
+                    named.links += 1;
+                    (named.parent, named.kind) = (ino, Some(entry.kind));
+                    let dir = audit.names.entry(ino).or_default();
+                    dir.entries += 1;
+                    dir.subdirectories += u32::from(entry.kind == FileKind::Directory);
+                }
+                None => audit.found(format!("an entry of directory {} is damaged", ino.0)),
+            },
+            Some(Kind::Extent) => match Extent::decode(key, value) {
+                Some(extent) => self.audit_extent(audit, ino, extent)?,
+                None => audit.found(format!("an extent of file {} is damaged", ino.0)),
+            },
+            Some(Kind::Orphan) => audit.orphans.push(Ino(key.offset())),
+            Some(Kind::Xattr | Kind::Target) => {}
+            None => audit.found(format!("file {} has an entry of an unknown kind", ino.0)),
+        }
+        audit.from = Key(key.0 + 1);
+        audit.block = 0;
+        Ok(())
+    }
+
+    fn audit_extent(&mut self, audit: &mut Audit, ino: Ino, extent: Extent) -> Result<(), Stop> {
+        if self.audit_data(audit, ino, extent)? {
+            return Ok(());
+        }
+        audit.allocated += extent.count;
+        match audit.files.get_mut(&ino) {
+            Some(seen) => seen.blocks += extent.count,
+            None => audit.found(format!("an extent belongs to file {}, which does not exist", ino.0)),
+        }
+        if extent.address == 0 {
+            return Ok(());
+        }
+        for address in extent.address..extent.address + extent.count {
+            if !self.log.is_block(address) {
+                audit.found(format!("file {} names block {address}, which is not in the log", ino.0));
+                break;
+            }
+            *audit.live.entry(self.log.layout.segment_of(address)).or_default() += 1;
+        }
+        let before = audit.owners.range(..extent.address + extent.count).next_back();
+        if before.is_some_and(|(&first, &count)| first + count > extent.address) {
+            audit.found(format!(
+                "file {} has blocks, from {} on, that belong to another extent, too",
+                ino.0, extent.address
+            ));
+        }
+        audit.owners.insert(extent.address, extent.count);
+        Ok(())
+    }
+
+    /// Reads the blocks of an extent; true: the extent cannot be looked at any further.
+    fn audit_data(&mut self, audit: &mut Audit, ino: Ino, extent: Extent) -> Result<bool, Stop> {
+        if !audit.data || extent.address == 0 {
+            return Ok(false);
+        }
+        while audit.block < extent.count {
+            let block = extent.first + audit.block;
+            if !self.pages.has(ino, block) {
+                match self.want_data(ino, block, extent.address_of(block), extent.last()) {
+                    Ok(()) if self.pages.has(ino, block) => {}
+                    Ok(()) => return Err(Stop::Data),
+                    Err(Stop::Errno(_)) => {
+                        let offset = block * BLOCK_BYTES as u64;
+                        audit.found(format!("file {} cannot be read at byte {offset}", ino.0));
+                    }
+                    Err(other) => return Err(other),
+                }
+            }
+            audit.block += 1;
+        }
+        Ok(false)
+    }
+
+    /// Counts the nodes of the tree, level by level.
+    fn audit_nodes(&mut self, audit: &mut Audit) -> Result<(), Stop> {
+        let top = self.tree.root().1;
+        if audit.entries_done && audit.level == 0 && audit.nodes == 0 {
+            audit.from = Key::MIN;
+        }
+        while audit.level <= top {
+            let visit = self.tree.visit(audit.from, audit.level)?;
+            audit.nodes += 1;
+            if visit.child.frame().is_none() {
+                *audit.live.entry(self.log.layout.segment_of(visit.child.at)).or_default() += 1;
+            }
+            match visit.next {
+                Some(next) => audit.from = next,
+                None => {
+                    audit.level += 1;
+                    audit.from = Key::MIN;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, audit: &mut Audit) {
+        let mut findings = Vec::new();
+        let mut say = |what: String| findings.push(Finding(what));
+        for (&ino, seen) in &audit.files {
+            let named = audit.names.get(&ino).copied().unwrap_or_default();
+            let (inode, number) = (&seen.inode, ino.0);
+            let is_orphan = audit.orphans.contains(&ino);
+            let is_dir = inode.kind == FileKind::Directory;
+            let links = match (is_dir, ino == Ino::ROOT || named.links > 0) {
+                (true, true) => 2 + named.subdirectories,
+                _ => named.links,
+            };
+            if inode.links != links {
+                say(format!("file {number} says that it has {} links, and has {links}", inode.links));
+            }
+            if inode.links == 0 && !is_orphan {
+                say(format!("file {number} has no name, and is not going to be removed"));
+            }
+            if named.kind.is_some_and(|kind| kind != inode.kind) {
+                say(format!("a name of file {number} says that it is of another kind"));
+            }
+            if is_dir && inode.size != named.entries {
+                say(format!(
+                    "directory {number} says that it has {} entries, and has {}",
+                    inode.size, named.entries
+                ));
+            }
+            if is_dir && ino != Ino::ROOT && named.links > 0 && inode.parent != named.parent {
+                say(format!(
+                    "directory {number} is in {}, and says that it is in {}",
+                    named.parent.0, inode.parent.0
+                ));
+            }
+            let delayed = self.pages.delayed_of(ino);
+            if inode.blocks != seen.blocks + delayed {
+                say(format!(
+                    "file {number} says that it has {} blocks, and has {}",
+                    inode.blocks, seen.blocks
+                ));
+            }
+        }
+        for (&ino, named) in &audit.names {
+            if named.links > 0 && !audit.files.contains_key(&ino) {
+                say(format!(
+                    "directory {} has a name of file {}, which does not exist",
+                    named.parent.0, ino.0
+                ));
+            }
+        }
+        if audit.allocated != self.allocated {
+            say(format!("files have {} blocks, counted were {}", audit.allocated, self.allocated));
+        }
+        if audit.findings.is_empty() {
+            if audit.nodes != self.tree.node_count {
+                say(format!("the tree has {} nodes, counted were {}", audit.nodes, self.tree.node_count));
+            }
+            for (number, segment) in (0u32..).zip(&self.log.segments) {
+                let live = audit.live.get(&number).copied().unwrap_or(0);
+                if segment.live != live {
+                    say(format!("in segment {number} live {live} blocks, counted were {}", segment.live));
+                }
+            }
+        }
+        audit.findings.extend(findings);
+    }
+}

@@ -1,0 +1,302 @@
+//! Checkpoints: the nodes of the tree go to the log, then a picture of everything else to one of two places.
+//!
+//! ```text
+//!   build ─► nodes and all before them are written ─► flush ─► place ─► flush ─► durable (─► discards) ─► freed segments are usable
+//! ```
+
+use super::batch::{Batch, Owner};
+use super::jobs::{Job, JobId};
+use super::key::Fields;
+use super::log::{CHECKPOINT_HEADER, Head, Layout, RESERVE_BYTES, Segment, State, Stream, USAGE_BYTES};
+use super::node::Child;
+use super::types::{BLOCK_BYTES, Ino};
+use super::{Fs, Stop};
+use std::collections::{BTreeSet, VecDeque};
+
+const MAGIC: u32 = 0x504b_4350;
+const BAD: u32 = 1 << 31;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Idle,
+    /// Batches up to this one are being written.
+    Nodes { through: u64 },
+    /// Its picture is to be written, or is being written.
+    Place { sent: bool },
+    /// The picture is written.
+    Confirm,
+    /// Freed segments are being discarded.
+    Discards,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Checkpointing {
+    wanted: bool,
+    stage: Stage,
+    pub number: u64,
+    image: Vec<u8>,
+    /// Its place in the order of batches, and the changes that it has.
+    seq: u64,
+    changes: u64,
+    freed: VecDeque<u32>,
+    discards: BTreeSet<u64>,
+    /// The flush under way confirms the picture.
+    confirms: bool,
+    /// Superblock, while it is to be written.
+    pub superblock: Option<Vec<u8>>,
+}
+
+impl Checkpointing {
+    pub fn is_idle(&self) -> bool {
+        self.stage == Stage::Idle && !self.wanted
+    }
+
+    pub fn is_built(&self) -> bool {
+        self.stage != Stage::Idle
+    }
+
+    /// A batch of the checkpoint could not be written: it is made anew.
+    pub fn abandon(&mut self) {
+        self.wanted = true;
+        if matches!(self.stage, Stage::Nodes { .. }) {
+            self.stage = Stage::Idle;
+        }
+    }
+}
+
+/// What a checkpoint has besides the tree.
+#[derive(Clone, Debug)]
+pub(super) struct Picture {
+    pub number: u64,
+    pub epoch: u64,
+    pub seq: u64,
+    pub root: Child,
+    pub level: u8,
+    pub node_count: u64,
+    pub new_ino: Ino,
+    pub allocated: u64,
+    pub segments: Vec<Segment>,
+    /// Where the log may have gone on.
+    pub reserve: Vec<Head>,
+}
+
+impl Picture {
+    fn encode(&self, file_system: u64, layout: &Layout) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        for word in [file_system, self.number, self.epoch, self.seq, self.root.at, self.root.crc.into()] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        let counts = [self.node_count, self.new_ino.0, self.allocated];
+        for word in [[u64::from(self.level)].as_slice(), &counts].concat() {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        for word in [self.segments.len(), self.reserve.len()] {
+            bytes.extend_from_slice(&(word as u32).to_le_bytes());
+        }
+        bytes.resize(CHECKPOINT_HEADER, 0);
+        for segment in &self.segments {
+            let bad = if segment.state == State::Bad { BAD } else { 0 };
+            for word in [segment.live, segment.written | bad, segment.age_s] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        for head in &self.reserve {
+            bytes.extend_from_slice(&head.segment.to_le_bytes());
+            bytes.extend_from_slice(&head.next.to_le_bytes());
+        }
+        bytes[4..8].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes.resize(layout.place_blocks as usize * BLOCK_BYTES, 0);
+        let crc = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The picture in a place, if there is a whole one.
+    pub fn decode(bytes: &[u8], file_system: u64, layout: &Layout) -> Option<Picture> {
+        let mut f = Fields(bytes);
+        if f.u32()? != crc32c::crc32c(bytes.get(4..)?) || f.u32()? != MAGIC || f.u64()? != file_system {
+            return None;
+        }
+        let (number, epoch, seq) = (f.u64()?, f.u64()?, f.u64()?);
+        let root = Child { at: f.u64()?, crc: f.u64()? as u32 };
+        let (level, node_count, new_ino, allocated) = (f.u64()? as u8, f.u64()?, Ino(f.u64()?), f.u64()?);
+        let (segments, reserve) = (f.u32()?, f.u32()?);
+        if segments != layout.segments {
+            return None;
+        }
+        let mut f = Fields(bytes.get(CHECKPOINT_HEADER..)?);
+        let segments = f.bytes(segments as usize * USAGE_BYTES)?.chunks_exact(USAGE_BYTES).map(|entry| {
+            let mut f = Fields(entry);
+            let (live, written, age_s) = (f.u32()?, f.u32()?, f.u32()?);
+            let state = if written & BAD != 0 { State::Bad } else { State::Closed };
+            Some(Segment { live, written: written & !BAD, age_s, state })
+        });
+        let segments = segments.collect::<Option<Vec<Segment>>>()?;
+        let reserve = f.bytes(reserve as usize * RESERVE_BYTES)?.chunks_exact(RESERVE_BYTES).map(|entry| {
+            let mut f = Fields(entry);
+            Some(Head { segment: f.u32()?, next: f.u32()? }).filter(|head| head.segment < layout.segments)
+        });
+        let reserve = reserve.collect::<Option<Vec<Head>>>()?;
+        Some(Picture { number, epoch, seq, root, level, node_count, new_ino, allocated, segments, reserve })
+    }
+}
+
+impl Fs {
+    /// Has a checkpoint made as soon as the one under way is durable.
+    pub(super) fn want_checkpoint(&mut self) {
+        self.checkpointing.wanted = true;
+    }
+
+    pub(super) fn checkpoint_if_due(&mut self) -> Result<(), Stop> {
+        let hole = self.commits.hole && self.commits.has_syncs();
+        if !(self.checkpointing.wanted || hole) || self.checkpointing.is_built() || self.cleaner.is_rescuing()
+        {
+            return Ok(());
+        }
+        if self.commits.bytes_under_way > self.options.memory_bytes / 2 {
+            return Ok(());
+        }
+        self.commit()?;
+        self.write_nodes()?;
+        self.bury();
+        let dead: Vec<u32> = self.log.dead().collect();
+        self.log.refill();
+        for &segment in &dead {
+            self.log.reserve_dead(segment);
+        }
+        self.cleaner.checkpoint_is_built();
+        let picture = self.picture();
+        let checkpointing = &mut self.checkpointing;
+        checkpointing.image = picture.encode(self.file_system, &self.log.layout);
+        checkpointing.number += 1;
+        (checkpointing.seq, checkpointing.changes) = (picture.seq, self.changes);
+        checkpointing.freed = dead.into();
+        checkpointing.wanted = false;
+        checkpointing.stage = Stage::Nodes { through: self.log.seq - 1 };
+        Ok(())
+    }
+
+    fn write_nodes(&mut self) -> Result<(), Stop> {
+        let mut closed: Vec<Batch> = Vec::new();
+        let mut open: Option<Batch> = None;
+        for dirty in self.tree.dirty_nodes() {
+            if let Some(batch) = open.take_if(|batch| !batch.has_space()) {
+                self.close_batch(batch, &mut closed);
+            }
+            let mut batch = match open.take() {
+                Some(batch) => batch,
+                None => self.new_batch(Stream::New)?,
+            };
+            let address = batch.address + u64::from(batch.blocks());
+            let block = self.tree.settle(dirty, address, batch.seq);
+            batch.push(Owner::Node { low: dirty.low, level: dirty.level }, block);
+            self.log.add_live(address, 1);
+            self.counters.node_blocks += 1;
+            open = Some(batch);
+        }
+        if let Some(batch) = open {
+            self.close_batch(batch, &mut closed);
+        }
+        self.send_batches(closed);
+        Ok(())
+    }
+
+    fn picture(&self) -> Picture {
+        let (root, level) = self.tree.root();
+        let unopened = self.log.reserve.iter().map(|&segment| Head { segment, next: 0 });
+        Picture {
+            number: self.checkpointing.number + 1,
+            epoch: self.log.epoch,
+            seq: self.log.seq,
+            root,
+            level,
+            node_count: self.tree.node_count,
+            new_ino: self.new_ino,
+            allocated: self.allocated,
+            segments: self.log.segments.clone(),
+            reserve: self.log.heads.iter().flatten().copied().chain(unopened).collect(),
+        }
+    }
+
+    /// The picture, the superblock or a discard.
+    pub(super) fn next_place_write(&mut self) -> Option<Job> {
+        if let Some(superblock) = self.checkpointing.superblock.take() {
+            return Some(self.write_place(0, superblock));
+        }
+        match self.checkpointing.stage {
+            Stage::Place { sent: false } => {
+                self.checkpointing.stage = Stage::Place { sent: true };
+                let place = self.log.layout.place((self.checkpointing.number % 2) as u8);
+                let image = std::mem::take(&mut self.checkpointing.image);
+                Some(self.write_place(place, image))
+            }
+            Stage::Discards => {
+                let segment = self.checkpointing.freed.pop_front()?;
+                let id = self.new_id();
+                self.checkpointing.discards.insert(id);
+                let layout = &self.log.layout;
+                let block = layout.address(segment, 0);
+                Some(Job::Discard { id: JobId(id), block, blocks: layout.segment_blocks })
+            }
+            _ => None,
+        }
+    }
+
+    /// Superblock or picture are written, or not.
+    pub(super) fn place_written(&mut self, address: u64, written: bool) {
+        if !written {
+            return self.degrade();
+        }
+        if address != 0 && self.checkpointing.stage == (Stage::Place { sent: true }) {
+            self.checkpointing.stage = Stage::Confirm;
+        }
+    }
+
+    /// Whether a flush helps the checkpoint on, when all batches up to `through` are written.
+    pub(super) fn checkpoint_wants_flush(&mut self, through: u64) -> bool {
+        match self.checkpointing.stage {
+            Stage::Nodes { through: needed } => needed <= through && !self.commits.has_place_writes(),
+            Stage::Confirm => {
+                self.checkpointing.confirms = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn checkpoint_flushed(&mut self, through: u64) {
+        match self.checkpointing.stage {
+            Stage::Nodes { through: needed } if needed <= through => {
+                self.checkpointing.stage = Stage::Place { sent: false };
+            }
+            Stage::Confirm if std::mem::take(&mut self.checkpointing.confirms) => {
+                self.counters.checkpoints += 1;
+                self.commits.hole = false;
+                self.checkpointed(self.checkpointing.seq - 1, self.checkpointing.changes);
+                self.checkpointing.stage = Stage::Discards;
+                if !self.options.discard {
+                    self.checkpointing.freed.clear();
+                }
+                self.discards_ended();
+            }
+            _ => {}
+        }
+    }
+
+    /// A discard ended; true: it was one.
+    pub(super) fn discard_ended(&mut self, id: u64) -> bool {
+        let was = self.checkpointing.discards.remove(&id);
+        if was {
+            self.discards_ended();
+        }
+        was
+    }
+
+    fn discards_ended(&mut self) {
+        if self.checkpointing.freed.is_empty() && self.checkpointing.discards.is_empty() {
+            self.checkpointing.stage = Stage::Idle;
+            self.log.usable = self.log.reserve.len();
+        }
+    }
+}

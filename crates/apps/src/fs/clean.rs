@@ -1,0 +1,242 @@
+//! The cleaner, and what goes on in the background.
+//!
+//! A victim's headers say whose its blocks were; the tree says which of these live. A block that lives is brought and made dirty: the next
+//! commit writes it elsewhere, the next checkpoint frees the segment. Blocks whose write failed are moved in the same way.
+
+use super::batch::{Header, Owner};
+use super::jobs::JobError;
+use super::log::State;
+use super::mount::Phase;
+use super::types::{BLOCK_BYTES, Ino};
+use super::{Fs, Stop};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Blocks that a step looks at.
+const STEP: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Victim {
+    segment: u32,
+    /// Where its next header is.
+    next: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cleaner {
+    victim: Option<Victim>,
+    moving: VecDeque<(u64, Owner)>,
+    /// Blocks whose write failed are among these.
+    rescues: bool,
+    /// Segments cleaned since the last checkpoint.
+    cleaned: usize,
+}
+
+impl Cleaner {
+    /// Whether blocks that lie nowhere are still to be moved.
+    pub fn is_rescuing(&self) -> bool {
+        self.rescues
+    }
+
+    pub fn is_at_rest(&self) -> bool {
+        self.moving.is_empty() && self.victim.is_none()
+    }
+
+    pub fn checkpoint_is_built(&mut self) {
+        self.cleaned = 0;
+    }
+}
+
+impl Fs {
+    /// Goes on with whatever is under way.
+    pub(super) fn work(&mut self) {
+        match self.phase {
+            Phase::Mounting(_) => return self.mount_on(),
+            Phase::Ready | Phase::Unmounting => {}
+            _ => return,
+        }
+        for step in [Fs::reap_some, Fs::clean, Fs::commit_if_due, Fs::checkpoint_if_due] {
+            let result = step(self);
+            self.bury();
+            match result {
+                Ok(()) | Err(Stop::Data | Stop::Room) => {}
+                // The next step that needs it is told so.
+                Err(Stop::Miss(miss)) => {
+                    if self.want_node(miss).is_err() {
+                        self.degrade();
+                    }
+                }
+                Err(Stop::Errno(_)) => self.degrade(),
+            }
+        }
+        self.unmount_on();
+    }
+
+    fn reap_some(&mut self) -> Result<(), Stop> {
+        for _ in 0..4 {
+            if !self.reap()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Below so many segments without contents the cleaner works.
+    fn low_water(&self) -> usize {
+        self.log.layout.spare() as usize / 2 + 2
+    }
+
+    pub(super) fn has_background_work(&self) -> bool {
+        let reaps = self.reaping.iter().any(|ino| !self.held.contains_key(ino)) || !self.cutting.is_empty();
+        reaps
+            || !self.cleaner.moving.is_empty()
+            || self.cleaner.victim.is_some()
+            || !self.checkpointing.is_idle()
+    }
+
+    fn clean(&mut self) -> Result<(), Stop> {
+        for _ in 0..STEP {
+            let Some(&(address, owner)) = self.cleaner.moving.front() else { break };
+            match self.move_block(address, owner) {
+                // What cannot be read stays where it is.
+                Ok(()) | Err(Stop::Errno(_)) => {
+                    self.cleaner.moving.pop_front();
+                }
+                Err(Stop::Miss(miss)) => {
+                    if self.want_node(miss).is_err() {
+                        self.cleaner.moving.pop_front();
+                    }
+                    return Ok(());
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        if !self.cleaner.moving.is_empty() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.cleaner.rescues) {
+            // Once they are dirty, memory has them.
+            self.log.forget_lost();
+            self.want_checkpoint();
+        }
+        match self.cleaner.victim {
+            Some(victim) => self.read_victim(victim),
+            None => self.choose_victim(),
+        }
+    }
+
+    /// Makes a block dirty if it lives at an address.
+    fn move_block(&mut self, address: u64, owner: Owner) -> Result<(), Stop> {
+        match owner {
+            Owner::Data { ino, block } => {
+                let run = self.run_at(Ino(ino), block)?;
+                if run.address != address {
+                    return Ok(());
+                }
+                let ino = Ino(ino);
+                match self.pages.find(ino, block) {
+                    Some(page) => self.pages.make_dirty(page, true),
+                    None => {
+                        self.want_data(ino, block, address, run.end - 1)?;
+                        if !self.pages.has(ino, block) {
+                            return Err(Stop::Data);
+                        }
+                        return self.move_block(address, owner);
+                    }
+                }
+                self.dirty_since.get_or_insert(self.now);
+                Ok(())
+            }
+            Owner::Node { low, level } => Ok(self.tree.move_node(low, level, address)?),
+            Owner::Entries => Ok(()),
+        }
+    }
+
+    /// Reads the next header of the victim.
+    fn read_victim(&mut self, victim: Victim) -> Result<(), Stop> {
+        let segment = self.log.segments[victim.segment as usize];
+        if victim.next >= segment.written || segment.live == 0 {
+            self.cleaner.victim = None;
+            self.cleaner.cleaned += 1;
+            self.counters.cleaned += 1;
+            return Ok(());
+        }
+        let address = self.log.layout.address(victim.segment, victim.next);
+        let Some(block) = self.want_raw(address, 1) else { return Ok(()) };
+        let header = block.and_then(|block| Header::decode(&block, address, self.file_system));
+        match header {
+            Some(header) => {
+                self.cleaner.moving.extend(header.owners());
+                self.cleaner.victim = Some(Victim { next: victim.next + header.blocks, ..victim });
+            }
+            None => {
+                // Without its headers nobody knows whose blocks these are: the segment stays as it is.
+                self.log.retire(victim.segment);
+                self.cleaner.victim = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn choose_victim(&mut self) -> Result<(), Stop> {
+        let low = self.low_water();
+        let unused = self.log.unused();
+        if unused >= low || self.checkpointing.is_built() {
+            return Ok(());
+        }
+        let dead = self.log.dead().count() + self.cleaner.cleaned;
+        if dead >= (low / 2).max(2) || self.pages.dirty() > self.options.frames() / 8 {
+            self.want_checkpoint();
+            return Ok(());
+        }
+        let each = self.log.layout.segment_blocks;
+        let now_s = (self.now.0 / 1_000_000_000).max(0) as u64;
+        let scarce = unused < low / 2 + 1;
+        let score = |segment: u32| {
+            let s = &self.log.segments[segment as usize];
+            let used = f64::from(s.live) / f64::from(each);
+            let age = if scarce { 1 } else { 1 + now_s.saturating_sub(s.age_s.into()) };
+            (1.0 - used) * age as f64 / (1.0 + used)
+        };
+        let eligible = (0..self.log.layout.segments).filter(|&segment| {
+            let s = &self.log.segments[segment as usize];
+            s.state == State::Closed
+                && s.live > 0
+                && s.live + 1 < each
+                && !self.commits.writes_to(segment, &self.log)
+        });
+        let best = eligible.max_by(|&a, &b| score(a).total_cmp(&score(b)));
+        match best {
+            Some(segment) => {
+                let live = u64::from(self.log.segments[segment as usize].live);
+                if self.log.room() < self.need() + 2 * live + 8
+                    && (dead > 0 || self.pages.dirty() + self.tree.dirty() > 0)
+                {
+                    self.want_checkpoint();
+                } else {
+                    self.cleaner.victim = Some(Victim { segment, next: 0 });
+                }
+            }
+            None if dead > 0 => self.want_checkpoint(),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// A batch could not be written: its blocks are kept in memory until they lie elsewhere, and its segment is written no more.
+    pub(super) fn write_failed(&mut self, address: u64, data: &Arc<Vec<u8>>, why: JobError) {
+        self.counters.write_failures += 1;
+        if why == JobError::ReadOnly {
+            return self.degrade();
+        }
+        self.keep_blocks(address, data);
+        if let Some(header) = Header::decode(&data[..BLOCK_BYTES.min(data.len())], address, self.file_system)
+        {
+            self.cleaner.moving.extend(header.owners());
+        }
+        self.cleaner.rescues = true;
+        self.commits.hole = true;
+        self.log.retire(self.log.layout.segment_of(address));
+        self.checkpointing.abandon();
+    }
+}

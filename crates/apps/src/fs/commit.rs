@@ -1,0 +1,406 @@
+//! Commits: dirty pages and changed keys go to the log.
+//!
+//! A commit is built at one moment, so it holds the state after some operation. Its batches are written in any order; it is durable when
+//! they and all before them have ended and a flush that began afterwards has ended. When a write failed, the numbers of batches have a
+//! hole that no mount gets over: then only a checkpoint makes anything durable.
+
+use super::batch::{Batch, Owner, put_entry};
+use super::jobs::{Job, JobError, JobId, block_of};
+use super::key::{EXTENT_BLOCKS_MAX, Extent};
+use super::log::{Log, Stream};
+use super::types::{BLOCK_BYTES, Ino};
+use super::{Fs, Stop};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Buffers that are kept.
+const BUFFERS_MAX: usize = 16;
+
+/// A write that waits or is under way.
+#[derive(Clone, Debug)]
+struct Write {
+    /// The batch's number; `None`: superblock or checkpoint.
+    seq: Option<u64>,
+    address: u64,
+    data: Arc<Vec<u8>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Commits {
+    /// Sync points that wait.
+    syncs: VecDeque<u64>,
+    /// A commit is wanted at once.
+    now: bool,
+    /// Changes that the last commit built holds.
+    built: u64,
+    /// Commits that are not durable: number of the last batch, and changes.
+    pending: VecDeque<(u64, u64)>,
+    durable: u64,
+    /// Only a checkpoint makes anything durable.
+    pub hole: bool,
+    queue: VecDeque<(u64, u64, Arc<Vec<u8>>)>,
+    under_way: BTreeMap<u64, Write>,
+    /// The flush under way, and the batch through which it makes all durable.
+    flush: Option<(u64, u64)>,
+    pub bytes_under_way: usize,
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Commits {
+    pub fn wanted(&mut self, point: u64) {
+        if point > self.durable && self.syncs.back().is_none_or(|&last| last < point) {
+            self.syncs.push_back(point);
+        }
+    }
+
+    pub fn want_now(&mut self) {
+        self.now = true;
+    }
+
+    pub fn is_durable(&self, point: u64) -> bool {
+        point <= self.durable
+    }
+
+    pub fn has_syncs(&self) -> bool {
+        !self.syncs.is_empty()
+    }
+
+    pub fn reuse(&mut self, buffer: Vec<u8>) {
+        if self.buffers.len() < BUFFERS_MAX && buffer.capacity() > 0 {
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// All changes up to this number are durable.
+    pub fn set_durable(&mut self, changes: u64) {
+        self.durable = self.durable.max(changes);
+        while self.syncs.front().is_some_and(|&point| point <= self.durable) {
+            self.syncs.pop_front();
+        }
+    }
+
+    /// Whether superblock or checkpoint are being written.
+    pub fn has_place_writes(&self) -> bool {
+        self.under_way.values().any(|write| write.seq.is_none())
+    }
+
+    /// Whether something of a segment is not written yet.
+    pub fn writes_to(&self, segment: u32, log: &Log) -> bool {
+        let queued = self.queue.iter().map(|(_, address, _)| *address);
+        let sent = self.under_way.values().filter(|write| write.seq.is_some()).map(|write| write.address);
+        queued.chain(sent).any(|address| log.layout.segment_of(address) == segment)
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.under_way.is_empty() && self.flush.is_none()
+    }
+}
+
+/// A run of blocks of a file that lie behind each other.
+#[derive(Clone, Copy, Debug)]
+struct Settled {
+    ino: Ino,
+    extent: Extent,
+}
+
+impl Fs {
+    fn now_s(&self) -> u32 {
+        (self.now.0 / 1_000_000_000).clamp(0, u32::MAX.into()) as u32
+    }
+
+    /// Whether a commit is due.
+    fn commit_is_due(&self) -> bool {
+        let commits = &self.commits;
+        let asked = commits.syncs.back().is_some_and(|&point| point > commits.built);
+        let old = self.dirty_since.is_some_and(|since| self.now.since(since) >= super::DIRTY_NS);
+        asked || old || commits.now
+    }
+
+    /// Commits if that is due.
+    pub(super) fn commit_if_due(&mut self) -> Result<(), Stop> {
+        if !self.commit_is_due() || self.commits.bytes_under_way > self.options.memory_bytes / 2 {
+            return Ok(());
+        }
+        let old = self.dirty_since.is_some_and(|since| self.now.since(since) >= super::DIRTY_NS);
+        self.commit()?;
+        if old {
+            self.commits.wanted(self.commits.built);
+        }
+        Ok(())
+    }
+
+    /// A batch at the head of a stream.
+    pub(super) fn new_batch(&mut self, stream: Stream) -> Result<Batch, Stop> {
+        let now_s = self.now_s();
+        let Some((address, limit)) = self.log.place(stream, now_s) else {
+            // What was accepted has room, so this is never seen; if it is, nothing more is accepted.
+            self.degrade();
+            return Err(Stop::Room);
+        };
+        let buffer = self.commits.buffers.pop().unwrap_or_default();
+        self.log.seq += 1;
+        Ok(Batch::new(self.log.seq - 1, address, limit, buffer))
+    }
+
+    /// Takes the batch's blocks at the head.
+    pub(super) fn close_batch(&mut self, batch: Batch, closed: &mut Vec<Batch>) {
+        self.log.took(batch.address, batch.blocks());
+        self.log.unwritten.insert(batch.seq);
+        self.counters.record_blocks += 1;
+        closed.push(batch);
+    }
+
+    /// Hands batches to the drive; the last ends a commit.
+    pub(super) fn send_batches(&mut self, mut batches: Vec<Batch>) {
+        if let Some(last) = batches.last_mut() {
+            last.end_commit();
+        }
+        for batch in batches {
+            let (seq, address) = (batch.seq, batch.address);
+            let bytes = batch.seal(self.identity());
+            self.commits.bytes_under_way += bytes.len();
+            self.commits.queue.push_back((seq, address, Arc::new(bytes)));
+        }
+    }
+
+    /// Brings what [`Fs::commit`] changes.
+    fn prepare_commit(&mut self, pages: &[u32]) -> Result<(), Stop> {
+        let mut at = 0;
+        while at < pages.len() {
+            let (ino, first) = (self.pages.page(pages[at]).ino, self.pages.page(pages[at]).block);
+            let mut end = first;
+            while at < pages.len() {
+                let page = self.pages.page(pages[at]);
+                if page.ino != ino || page.block != end {
+                    break;
+                }
+                (end, at) = (end + 1, at + 1);
+            }
+            self.touch_cut(ino, first, end)?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything that is dirty but the nodes of the tree.
+    pub(super) fn commit(&mut self) -> Result<(), Stop> {
+        self.commits.now = false;
+        let pages = self.pages.dirty_list();
+        if pages.is_empty() && self.changed.is_empty() {
+            self.commits.built = self.changes;
+            self.dirty_since = None;
+            if self.commits.pending.is_empty() && !self.commits.hole {
+                self.commits.set_durable(self.changes);
+            } else if let Some(last) = self.commits.pending.back_mut() {
+                last.1 = self.changes;
+            }
+            return Ok(());
+        }
+        if let Err(why) = self.prepare_commit(&pages) {
+            self.commits.now = true;
+            return Err(why);
+        }
+        let mut batches = Vec::new();
+        let mut open = self.write_pages(&pages, &mut batches)?;
+        self.pages.clear_list();
+        self.write_entries(&mut open, &mut batches)?;
+        if let Some(batch) = open {
+            self.close_batch(batch, &mut batches);
+        }
+        self.send_batches(batches);
+        self.dirty_since = None;
+        self.commits.built = self.changes;
+        self.commits.pending.push_back((self.log.seq - 1, self.changes));
+        self.counters.commits += 1;
+        Ok(())
+    }
+
+    /// Puts dirty pages into batches, and their places into the tree.
+    fn write_pages(&mut self, pages: &[u32], batches: &mut Vec<Batch>) -> Result<Option<Batch>, Stop> {
+        let mut open: Option<Batch> = None;
+        let mut stream = Stream::New;
+        let mut run: Option<Settled> = None;
+        let mut sums = Vec::new();
+        for &at in pages {
+            let page = self.pages.page(at);
+            let (ino, block) = (page.ino, page.block);
+            let wanted = if page.moved { Stream::Moved } else { Stream::New };
+            if wanted == Stream::Moved {
+                self.counters.moved_blocks += 1;
+            } else {
+                self.counters.data_blocks += 1;
+            }
+            if let Some(batch) = open.take_if(|batch| stream != wanted || !batch.has_space()) {
+                self.close_batch(batch, batches);
+            }
+            stream = wanted;
+            let mut batch = match open.take() {
+                Some(batch) => batch,
+                None => self.new_batch(stream)?,
+            };
+            let (address, sum) = batch.push(Owner::Data { ino: ino.0, block }, self.pages.data(at));
+            self.pages.settle(at, batch.seq);
+            open = Some(batch);
+            let goes_on = run.as_mut().filter(|run| {
+                run.ino == ino
+                    && run.extent.last() + 1 == block
+                    && run.extent.address + run.extent.count == address
+                    && run.extent.count < EXTENT_BLOCKS_MAX
+            });
+            match goes_on {
+                Some(run) => run.extent.count += 1,
+                None => {
+                    self.settle_run(run.take(), &sums);
+                    sums.clear();
+                    run = Some(Settled { ino, extent: Extent { first: block, count: 1, address } });
+                }
+            }
+            if self.data_checksums {
+                sums.push(sum);
+            }
+        }
+        self.settle_run(run, &sums);
+        Ok(open)
+    }
+
+    fn settle_run(&mut self, run: Option<Settled>, sums: &[u32]) {
+        let Some(Settled { ino, extent }) = run else { return };
+        self.cut(ino, extent.first, extent.last() + 1);
+        self.put_extent(ino, extent, sums);
+    }
+
+    /// Puts the changed keys into the header of the open batch if they fit there, else into blocks of their own.
+    fn write_entries(&mut self, open: &mut Option<Batch>, batches: &mut Vec<Batch>) -> Result<(), Stop> {
+        let mut keys = std::mem::take(&mut self.changed);
+        keys.sort_unstable();
+        keys.dedup();
+        let mut entries = self.commits.buffers.pop().unwrap_or_default();
+        entries.clear();
+        for &key in &keys {
+            let place = self.present(|fs| fs.find(key));
+            put_entry(&mut entries, key, place.map(|place| self.tree.value(place)));
+        }
+        keys.clear();
+        self.changed = keys;
+        let batch = match open.take() {
+            Some(batch) => batch,
+            None => self.new_batch(Stream::New)?,
+        };
+        let mut batch = batch;
+        if entries.len() <= batch.inline_space() {
+            batch.put_inline(&entries);
+        } else {
+            for piece in entries.chunks(BLOCK_BYTES) {
+                if !batch.has_space() {
+                    let next = self.next_batch(batch, batches)?;
+                    batch = next;
+                }
+                let mut block = [0; BLOCK_BYTES];
+                block[..piece.len()].copy_from_slice(piece);
+                batch.push(Owner::Entries, &block);
+                self.counters.record_blocks += 1;
+            }
+        }
+        *open = Some(batch);
+        self.reuse(entries);
+        Ok(())
+    }
+
+    fn next_batch(&mut self, full: Batch, batches: &mut Vec<Batch>) -> Result<Batch, Stop> {
+        self.close_batch(full, batches);
+        self.new_batch(Stream::New)
+    }
+
+    /// A write of superblock or checkpoint.
+    pub(super) fn write_place(&mut self, address: u64, data: Vec<u8>) -> Job {
+        let id = self.new_id();
+        let data = Arc::new(data);
+        self.commits.under_way.insert(id, Write { seq: None, address, data: Arc::clone(&data) });
+        Job::Write { id: JobId(id), block: address, data }
+    }
+
+    pub(super) fn next_write(&mut self) -> Option<Job> {
+        if let Some((seq, address, data)) = self.commits.queue.pop_front() {
+            let id = self.new_id();
+            self.commits.under_way.insert(id, Write { seq: Some(seq), address, data: Arc::clone(&data) });
+            return Some(Job::Write { id: JobId(id), block: address, data });
+        }
+        self.next_place_write()
+    }
+
+    /// A flush, if something waits for one and everything before it is written.
+    pub(super) fn next_flush(&mut self) -> Option<Job> {
+        if self.commits.flush.is_some() {
+            return None;
+        }
+        let through = self.log.written_through();
+        let wanted = self.commits.syncs.front().copied();
+        let serves =
+            |&(seq, changes): &(u64, u64)| wanted.is_some_and(|point| changes >= point && seq <= through);
+        let for_sync = !self.commits.hole && self.commits.pending.iter().any(serves);
+        if !for_sync && !self.checkpoint_wants_flush(through) {
+            return None;
+        }
+        let id = self.new_id();
+        self.commits.flush = Some((id, through));
+        Some(Job::Flush { id: JobId(id) })
+    }
+
+    pub(super) fn write_ended(&mut self, id: u64, outcome: Result<Vec<u8>, JobError>) {
+        if self.discard_ended(id) {
+            return;
+        }
+        if let Some((_, through)) = self.commits.flush.filter(|(flush, _)| *flush == id) {
+            self.commits.flush = None;
+            match outcome {
+                Ok(_) => self.flushed(through),
+                Err(_) => self.degrade(),
+            }
+            return;
+        }
+        let Some(write) = self.commits.under_way.remove(&id) else { return };
+        let Some(seq) = write.seq else {
+            return self.place_written(write.address, outcome.is_ok());
+        };
+        self.commits.bytes_under_way -= write.data.len();
+        match outcome {
+            Ok(_) => {
+                if let Ok(buffer) = Arc::try_unwrap(write.data) {
+                    self.reuse(buffer);
+                }
+            }
+            Err(why) => self.write_failed(write.address, &write.data, why),
+        }
+        self.log.unwritten.remove(&seq);
+    }
+
+    fn flushed(&mut self, through: u64) {
+        if !self.commits.hole {
+            while let Some(&(seq, changes)) = self.commits.pending.front()
+                && seq <= through
+            {
+                self.commits.pending.pop_front();
+                self.commits.set_durable(changes);
+            }
+        }
+        self.checkpoint_flushed(through);
+    }
+
+    /// A checkpoint made everything up to a batch durable.
+    pub(super) fn checkpointed(&mut self, seq: u64, changes: u64) {
+        self.commits.pending.retain(|pending| pending.0 > seq);
+        self.commits.set_durable(changes);
+    }
+
+    /// Keeps the blocks of a batch that could not be written, and has them moved.
+    pub(super) fn keep_blocks(&mut self, address: u64, data: &[u8]) {
+        for (n, block) in data.chunks_exact(BLOCK_BYTES).enumerate() {
+            self.log.keep(address + n as u64, block_of(block));
+        }
+    }
+
+    /// Takes no changes from now on.
+    pub(super) fn degrade(&mut self) {
+        self.phase.degrade();
+        self.commits.queue.clear();
+    }
+}

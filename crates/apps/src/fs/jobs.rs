@@ -1,0 +1,260 @@
+//! What the file system asks of its drive.
+
+use super::node::Block;
+use super::tree::Miss;
+use super::types::{BLOCK_BYTES, Errno, Ino};
+use super::{Fs, Stop};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Name of a job that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobId(pub u64);
+
+/// Something that the drive shall do. Jobs that are out at the same time may be done in any order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Read blocks.
+    Read {
+        /// Its name.
+        id: JobId,
+        /// First block of the drive.
+        block: u64,
+        /// How many.
+        blocks: u32,
+    },
+    /// Write blocks. The data may stay in a volatile cache until the next flush.
+    Write {
+        /// Its name.
+        id: JobId,
+        /// First block of the drive.
+        block: u64,
+        /// Whole blocks. Drop it before [`Fs::ended`] is told, so that the buffer can be used again.
+        data: Arc<Vec<u8>>,
+    },
+    /// Make every write that has ended durable.
+    Flush {
+        /// Its name.
+        id: JobId,
+    },
+    /// Nothing of these blocks is needed any more. May be ignored.
+    Discard {
+        /// Its name.
+        id: JobId,
+        /// First block of the drive.
+        block: u64,
+        /// How many.
+        blocks: u32,
+    },
+}
+
+impl Job {
+    /// Its name.
+    pub fn id(&self) -> JobId {
+        match *self {
+            Job::Read { id, .. } | Job::Write { id, .. } | Job::Flush { id } | Job::Discard { id, .. } => id,
+        }
+    }
+}
+
+/// Why a job failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobError {
+    /// The drive could not do it.
+    Failed,
+    /// The drive does not take writes any more.
+    ReadOnly,
+}
+
+/// What a read is for.
+#[derive(Clone, Debug)]
+pub(super) enum ReadFor {
+    Node(Miss),
+    /// Blocks of a file from `block` on, and the checksums of those that have one.
+    Data {
+        ino: Ino,
+        block: u64,
+        sums: Vec<Option<u32>>,
+    },
+    /// Anything else; the data are kept for whoever asked.
+    Raw,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub address: u64,
+    pub blocks: u32,
+    pub what: ReadFor,
+    /// Nobody wants the data any more.
+    pub cancelled: bool,
+}
+
+/// Reads that are wanted or under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reads {
+    /// By their first block.
+    pub at: BTreeMap<u64, u64>,
+    pub under_way: BTreeMap<u64, Reading>,
+    pub wanted: VecDeque<u64>,
+    /// Blocks that could not be read. The next that asks is told so.
+    bad: BTreeSet<u64>,
+    /// Blocks of a run that could not be read: they are read one by one.
+    fragile: BTreeSet<u64>,
+    /// What was read for others than tree and pages.
+    pub raw: BTreeMap<u64, Option<Vec<u8>>>,
+}
+
+impl Reads {
+    /// Whether a block is being read.
+    fn has(&self, address: u64) -> bool {
+        self.at.range(..=address).next_back().is_some_and(|(&first, id)| {
+            self.under_way.get(id).is_some_and(|r| address < first + u64::from(r.blocks) && !r.cancelled)
+        })
+    }
+}
+
+impl Fs {
+    fn want(&mut self, address: u64, blocks: u32, what: ReadFor) {
+        // A read of the same block whose data nobody wants goes on under its own name only.
+        let id = self.new_id();
+        self.reads.at.insert(address, id);
+        self.reads.under_way.insert(id, Reading { address, blocks, what, cancelled: false });
+        self.reads.wanted.push_back(id);
+    }
+
+    pub(super) fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Asks for a node.
+    pub(super) fn want_node(&mut self, miss: Miss) -> Result<(), Errno> {
+        if self.reads.bad.remove(&miss.child.at) {
+            return Err(Errno::Io);
+        }
+        if let Some(block) = self.log.lost(miss.child.at) {
+            let right = self.tree.arrived(miss, block);
+            return if right { Ok(()) } else { Err(Errno::Io) };
+        }
+        if !self.log.is_block(miss.child.at) {
+            return Err(Errno::Io);
+        }
+        if !self.reads.has(miss.child.at) {
+            self.want(miss.child.at, 1, ReadFor::Node(miss));
+        }
+        Ok(())
+    }
+
+    /// Asks for blocks of a file, from one that lies at `address` to `last` of the same run.
+    pub(super) fn want_data(&mut self, ino: Ino, block: u64, address: u64, last: u64) -> Result<(), Stop> {
+        if self.reads.bad.remove(&address) {
+            return Err(Errno::Io.into());
+        }
+        if self.reads.has(address) {
+            return Ok(());
+        }
+        if !self.log.is_block(address) {
+            return Err(Errno::Io.into());
+        }
+        if let Some(data) = self.log.lost(address) {
+            self.pages.insert(ino, block, Some(data));
+            return Ok(());
+        }
+        let fragile = self.reads.fragile.contains(&address);
+        let most = if fragile { 1 } else { last + 1 - block };
+        let mut blocks = 1;
+        while blocks < most
+            && !self.pages.has(ino, block + blocks)
+            && !self.reads.has(address + blocks)
+            && self.log.is_block(address + blocks)
+            && !self.log.has_lost(address + blocks)
+        {
+            blocks += 1;
+        }
+        let sums = self.sums_of(ino, block, blocks)?;
+        self.want(address, blocks as u32, ReadFor::Data { ino, block, sums });
+        Ok(())
+    }
+
+    /// Checksums of blocks of one extent.
+    fn sums_of(&mut self, ino: Ino, block: u64, blocks: u64) -> Result<Vec<Option<u32>>, Stop> {
+        let Some((_, extent, place)) = self.extent_at(ino, block)? else {
+            return Ok(Vec::new());
+        };
+        let value = self.tree.value(place);
+        Ok((block..block + blocks).map(|b| super::key::sum_of(value, b - extent.first)).collect())
+    }
+
+    /// Asks for blocks that neither tree nor pages hold. Gives them when they have come; `None` in it: they cannot be read.
+    pub(super) fn want_raw(&mut self, address: u64, blocks: u32) -> Option<Option<Vec<u8>>> {
+        if let Some(data) = self.reads.raw.remove(&address) {
+            return Some(data);
+        }
+        let asked =
+            self.reads.under_way.values().any(|r| r.address == address && matches!(r.what, ReadFor::Raw));
+        if !asked {
+            self.want(address, blocks, ReadFor::Raw);
+        }
+        None
+    }
+
+    /// What is being read of these blocks of a file is not wanted any more.
+    pub(super) fn cancel_reads(&mut self, ino: Ino, from: u64, to: u64) {
+        for read in self.reads.under_way.values_mut() {
+            if let ReadFor::Data { ino: of, block, .. } = read.what
+                && of == ino
+                && block < to
+                && block + u64::from(read.blocks) > from
+            {
+                read.cancelled = true;
+            }
+        }
+    }
+
+    pub(super) fn read_ended(&mut self, id: u64, outcome: Result<Vec<u8>, JobError>) {
+        let Some(read) = self.reads.under_way.remove(&id) else { return };
+        if self.reads.at.get(&read.address) == Some(&id) {
+            self.reads.at.remove(&read.address);
+        }
+        if read.cancelled {
+            return self.reuse(outcome.unwrap_or_default());
+        }
+        let whole = outcome.ok().filter(|data| data.len() == read.blocks as usize * BLOCK_BYTES);
+        match (read.what, whole) {
+            (ReadFor::Raw, data) => {
+                self.reads.raw.insert(read.address, data);
+            }
+            (ReadFor::Node(miss), Some(data)) => {
+                let right = self.tree.arrived(miss, block_of(&data));
+                if !right {
+                    self.reads.bad.insert(read.address);
+                }
+                self.reuse(data);
+            }
+            (ReadFor::Data { ino, block, sums }, Some(data)) => {
+                for (n, bytes) in data.chunks_exact(BLOCK_BYTES).enumerate() {
+                    let sum = sums.get(n).copied().flatten();
+                    if sum.is_some_and(|sum| crc32c::crc32c(bytes) != sum) {
+                        self.reads.bad.insert(read.address + n as u64);
+                    } else if !self.pages.has(ino, block + n as u64) {
+                        self.pages.insert(ino, block + n as u64, Some(block_of(bytes)));
+                    }
+                }
+                self.reuse(data);
+            }
+            (_, None) if read.blocks > 1 => {
+                self.reads.fragile.extend(read.address..read.address + u64::from(read.blocks));
+            }
+            (_, None) => {
+                self.reads.bad.insert(read.address);
+            }
+        }
+    }
+}
+
+/// A block of its own.
+pub(super) fn block_of(bytes: &[u8]) -> Block {
+    let mut block = super::node::zero_block();
+    block.copy_from_slice(&bytes[..BLOCK_BYTES]);
+    block
+}

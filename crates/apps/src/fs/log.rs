@@ -1,0 +1,321 @@
+//! The log: segments, what lives in each, and where the next blocks go.
+//!
+//! ```text
+//!   block 0      superblock
+//!   then         two places for checkpoints, written in turn
+//!   then         segments:   free ─► reserved ─► open ─► closed ─► (nothing lives, and a checkpoint knows it) free
+//!                                                              └─► bad: never written again
+//! ```
+//! A checkpoint lists the segments that the log may go to behind it, the *reserve*; a mount reads these and no others. A segment that
+//! became free joins the reserve with the next checkpoint, and is written when that is durable.
+
+use super::node::Block;
+use super::types::BLOCK_BYTES;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Segments that a mount may have to read.
+const RESERVE_MAX: usize = 128;
+/// Bytes of a checkpoint before its tables.
+pub(super) const CHECKPOINT_HEADER: usize = 256;
+/// Bytes of a segment in a checkpoint's table, and of an entry of its reserve.
+pub(super) const USAGE_BYTES: usize = 12;
+pub(super) const RESERVE_BYTES: usize = 8;
+/// Most segments, so that the table of a checkpoint stays small.
+pub(super) const SEGMENTS_MAX: u64 = 1 << 16;
+/// Fewest segments.
+pub(super) const SEGMENTS_MIN: u64 = 24;
+
+/// Where things lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub blocks: u64,
+    pub segment_blocks: u32,
+    pub segments: u32,
+    pub place_blocks: u32,
+    /// Block of the first segment.
+    pub start: u64,
+}
+
+impl Layout {
+    pub fn new(blocks: u64, segment_blocks: u32) -> Layout {
+        let each = u64::from(segment_blocks);
+        let most = (blocks / each).min(SEGMENTS_MAX);
+        let table = CHECKPOINT_HEADER + most as usize * USAGE_BYTES + (RESERVE_MAX + 2) * RESERVE_BYTES;
+        let place_blocks = table.div_ceil(BLOCK_BYTES) as u32;
+        let start = (1 + 2 * u64::from(place_blocks)).div_ceil(each) * each;
+        let segments = (blocks.saturating_sub(start) / each).min(SEGMENTS_MAX) as u32;
+        Layout { blocks, segment_blocks, segments, place_blocks, start }
+    }
+
+    pub fn place(&self, place: u8) -> u64 {
+        1 + u64::from(place) * u64::from(self.place_blocks)
+    }
+
+    pub fn address(&self, segment: u32, block: u32) -> u64 {
+        self.start + u64::from(segment) * u64::from(self.segment_blocks) + u64::from(block)
+    }
+
+    pub fn segment_of(&self, address: u64) -> u32 {
+        ((address - self.start) / u64::from(self.segment_blocks)) as u32
+    }
+
+    /// Segments that files do not get: what the cleaner and checkpoints work with.
+    pub fn spare(&self) -> u32 {
+        (self.segments / 16).max(10)
+    }
+
+    /// Blocks that files and their metadata may take. In a segment headers take one block in a hundred, and one at least.
+    pub fn usable(&self) -> u64 {
+        let each = self.segment_blocks - self.segment_blocks.div_ceil(100) - 1;
+        u64::from(self.segments - self.spare()) * u64::from(each)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    Reserved,
+    Open,
+    Closed,
+    Bad,
+}
+
+/// A segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Blocks that the tree names, and its nodes.
+    pub live: u32,
+    /// Blocks written.
+    pub written: u32,
+    /// When it was written last, in seconds.
+    pub age_s: u32,
+    pub state: State,
+}
+
+/// Who writes: new data, or what the cleaner moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    New = 0,
+    Moved = 1,
+}
+
+/// An open segment and its next block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub segment: u32,
+    pub next: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Log {
+    pub layout: Layout,
+    pub segments: Vec<Segment>,
+    pub free: VecDeque<u32>,
+    pub reserve: VecDeque<u32>,
+    /// Segments of the reserve that a durable checkpoint lists: the first ones.
+    pub usable: usize,
+    pub heads: [Option<Head>; 2],
+    /// Number of the next batch.
+    pub seq: u64,
+    /// Number of this mount.
+    pub epoch: u64,
+    /// Batches that are not on the media yet.
+    pub unwritten: BTreeSet<u64>,
+    /// Blocks whose write failed, until they lie elsewhere.
+    lost: BTreeMap<u64, Block>,
+}
+
+impl Log {
+    pub fn new(layout: Layout) -> Log {
+        let segment = Segment { live: 0, written: 0, age_s: 0, state: State::Free };
+        Log {
+            layout,
+            segments: vec![segment; layout.segments as usize],
+            free: (0..layout.segments).collect(),
+            reserve: VecDeque::new(),
+            usable: 0,
+            heads: [None; 2],
+            seq: 1,
+            epoch: 1,
+            unwritten: BTreeSet::new(),
+            lost: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a block of the drive belongs to a segment.
+    pub fn is_block(&self, address: u64) -> bool {
+        address >= self.layout.start && address < self.layout.address(self.layout.segments, 0)
+    }
+
+    pub fn add_live(&mut self, address: u64, count: u64) {
+        for_each_segment(&self.layout, address, count, |segment, blocks| {
+            self.segments[segment as usize].live += blocks;
+        });
+    }
+
+    pub fn sub_live(&mut self, address: u64, count: u64) {
+        for_each_segment(&self.layout, address, count, |segment, blocks| {
+            let live = &mut self.segments[segment as usize].live;
+            debug_assert!(*live >= blocks, "a block dies once");
+            *live = live.saturating_sub(blocks);
+        });
+    }
+
+    /// Puts free segments into the reserve; they are written when the next checkpoint is durable.
+    pub fn refill(&mut self) {
+        while self.reserve.len() < RESERVE_MAX
+            && let Some(segment) = self.free.pop_front()
+        {
+            self.segments[segment as usize].state = State::Reserved;
+            self.reserve.push_back(segment);
+        }
+    }
+
+    /// Blocks that can be written before a checkpoint makes more writable.
+    pub fn room(&self) -> u64 {
+        let each = u64::from(self.layout.segment_blocks);
+        let heads = self.heads.iter().flatten().map(|head| each - u64::from(head.next)).sum::<u64>();
+        self.usable as u64 * each + heads
+    }
+
+    /// Segments that hold nothing.
+    pub fn unused(&self) -> usize {
+        self.free.len() + self.reserve.len()
+    }
+
+    /// Where the next batch of a stream goes, and how many blocks it may have: two at least. `None`: no segment is left.
+    pub fn place(&mut self, stream: Stream, now_s: u32) -> Option<(u64, u32)> {
+        let each = self.layout.segment_blocks;
+        let mut at = stream as usize;
+        if self.heads[at].is_none_or(|head| head.next + 2 > each) && !self.open(at) {
+            // The other stream's segment is better than none.
+            at = 1 - at;
+            if self.heads[at].is_none_or(|head| head.next + 2 > each) {
+                return None;
+            }
+        }
+        let head = self.heads[at]?;
+        self.segments[head.segment as usize].age_s = now_s;
+        Some((self.layout.address(head.segment, head.next), each - head.next))
+    }
+
+    fn open(&mut self, at: usize) -> bool {
+        if self.usable == 0 {
+            return false;
+        }
+        let Some(segment) = self.reserve.pop_front() else { return false };
+        self.usable -= 1;
+        if let Some(old) = self.heads[at].replace(Head { segment, next: 0 }) {
+            self.close(old.segment);
+        }
+        let opened = &mut self.segments[segment as usize];
+        debug_assert_eq!(opened.live, 0);
+        (opened.state, opened.written) = (State::Open, 0);
+        true
+    }
+
+    fn close(&mut self, segment: u32) {
+        let segment = &mut self.segments[segment as usize];
+        if segment.state == State::Open {
+            segment.state = State::Closed;
+        }
+    }
+
+    /// Books that a batch took so many blocks at the head.
+    pub fn took(&mut self, address: u64, blocks: u32) {
+        let segment = self.layout.segment_of(address);
+        for head in self.heads.iter_mut().flatten() {
+            if head.segment == segment {
+                head.next += blocks;
+                self.segments[segment as usize].written = head.next;
+            }
+        }
+    }
+
+    /// A segment is written no more.
+    pub fn retire(&mut self, segment: u32) {
+        self.segments[segment as usize].state = State::Bad;
+        for head in &mut self.heads {
+            if head.is_some_and(|head| head.segment == segment) {
+                *head = None;
+            }
+        }
+    }
+
+    /// Closed segments in which nothing lives: free, once a checkpoint that is made now is durable.
+    pub fn dead(&self) -> impl Iterator<Item = u32> {
+        let dead = |segment: &Segment| segment.state == State::Closed && segment.live == 0;
+        (0..self.layout.segments).filter(move |&segment| dead(&self.segments[segment as usize]))
+    }
+
+    /// A dead segment joins the reserve of the checkpoint that is being made, or else those of the next.
+    pub fn reserve_dead(&mut self, segment: u32) {
+        let dead = &mut self.segments[segment as usize];
+        dead.written = 0;
+        if self.reserve.len() < RESERVE_MAX {
+            dead.state = State::Reserved;
+            self.reserve.push_back(segment);
+        } else {
+            dead.state = State::Free;
+            self.free.push_back(segment);
+        }
+    }
+
+    /// After a mount: segments that hold nothing are free, but for those whose commits the next mount would need, too. What stands in
+    /// `reserve` was written after the checkpoint if it is open now.
+    pub fn adopt(&mut self, reserve: &[Head]) {
+        self.free.clear();
+        self.reserve.clear();
+        self.heads = [None; 2];
+        for head in reserve.iter().filter(|head| head.next > 0) {
+            let segment = &mut self.segments[head.segment as usize];
+            segment.written = segment.written.max(head.next);
+            segment.state = State::Open;
+        }
+        for number in 0..self.layout.segments {
+            let segment = &mut self.segments[number as usize];
+            match segment.state {
+                State::Bad => {}
+                State::Open => segment.state = State::Closed,
+                _ if segment.live == 0 => {
+                    (segment.state, segment.written) = (State::Free, 0);
+                    self.free.push_back(number);
+                }
+                _ => segment.state = State::Closed,
+            }
+        }
+        self.refill();
+        self.usable = self.reserve.len();
+    }
+
+    /// The newest batch before which everything is written.
+    pub fn written_through(&self) -> u64 {
+        self.unwritten.first().map_or(self.seq - 1, |first| first - 1)
+    }
+
+    /// Keeps a block whose write failed.
+    pub fn keep(&mut self, address: u64, block: Block) {
+        self.lost.insert(address, block);
+    }
+
+    pub fn lost(&self, address: u64) -> Option<Block> {
+        self.lost.get(&address).cloned()
+    }
+
+    pub fn has_lost(&self, address: u64) -> bool {
+        self.lost.contains_key(&address)
+    }
+
+    pub fn forget_lost(&mut self) {
+        self.lost.clear();
+    }
+}
+
+fn for_each_segment(layout: &Layout, mut address: u64, mut count: u64, mut each: impl FnMut(u32, u32)) {
+    while count > 0 {
+        let segment = layout.segment_of(address);
+        let blocks = count.min(layout.address(segment + 1, 0) - address);
+        each(segment, blocks as u32);
+        (address, count) = (address + blocks, count - blocks);
+    }
+}

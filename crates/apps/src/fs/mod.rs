@@ -1,0 +1,387 @@
+//! A log-structured file system, without I/O.
+//!
+//! ```text
+//!   operations ─► tree and pages in memory ─► commit ─► batches ─► log          a prefix of the operations is durable after a flush
+//!                                        └─► checkpoint: nodes ─► log, then one of two places
+//!   cleaner    ─► what lives in a segment is made dirty ─► commit               the segment is free after the next checkpoint
+//! ```
+//! **One tree** (`tree.rs`) has all metadata: inodes, names, attributes, extents (`key.rs` lists them). **Operations are a log, the tree is its
+//! checkpoint**: a commit writes data blocks and the keys that changed; a checkpoint writes the nodes that changed. A mount reads the newest
+//! checkpoint and applies the commits behind it, in order, up to the first that is not whole. So:
+//!
+//! - a mount finds the state after some operation, no earlier than the newest [`SyncPoint`] that was said to be synced;
+//! - a segment is written anew only after a checkpoint that needs nothing of it;
+//! - space is promised when an operation is accepted: `ENOSPC` comes then or never.
+//!
+//! **Nothing waits.** An operation ends with [`Step::Done`], or with [`Step::Wait`] when blocks are missing in memory or there is no room:
+//! then nothing has changed; the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::ended`]) and calls the same operation
+//! again. Time is an argument. `Fs` is plain data: a clone forks its future.
+//!
+//! | file | job |
+//! |---|---|
+//! | `types.rs`, `jobs.rs` | what callers see; reads |
+//! | `names.rs`, `attributes.rs`, `file.rs`, `xattr.rs` | the operations |
+//! | `extents.rs`, `space.rs` | blocks of a file; how many there may be |
+//! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
+//! | `pages.rs` | data in memory |
+//! | `log.rs`, `batch.rs` | segments, and what is written to them |
+//! | `commit.rs`, `checkpoint.rs`, `mount.rs` | what makes it durable, and finds it again |
+//! | `clean.rs` | the cleaner |
+//! | `audit.rs` | a walk over everything that finds damage |
+
+mod attributes;
+mod audit;
+mod batch;
+mod checkpoint;
+mod clean;
+mod commit;
+mod extents;
+mod file;
+mod jobs;
+mod key;
+mod log;
+mod mount;
+mod names;
+mod node;
+mod pages;
+mod space;
+mod table;
+mod tree;
+mod types;
+mod xattr;
+
+pub use audit::{Audit, Finding};
+pub use jobs::{Job, JobError, JobId};
+pub use mount::{FormatOptions, MountOptions};
+pub use types::*;
+
+use batch::Identity;
+use checkpoint::Checkpointing;
+use clean::Cleaner;
+use commit::Commits;
+use jobs::Reads;
+use key::{Extent, Inode, Key, Kind};
+use log::Log;
+use mount::Phase;
+use pages::Pages;
+use std::collections::{BTreeMap, BTreeSet};
+use tree::{Miss, Place, Tree};
+
+/// Dirty data are written after this time.
+const DIRTY_NS: u64 = 5_000_000_000;
+
+/// Why an operation does not go on.
+#[derive(Clone, Copy, Debug)]
+enum Stop {
+    /// A node is missing.
+    Miss(Miss),
+    /// Data are missing, and asked for.
+    Data,
+    /// Something has to be written, or cleaned, first.
+    Room,
+    Errno(Errno),
+}
+
+impl From<Miss> for Stop {
+    fn from(miss: Miss) -> Stop {
+        Stop::Miss(miss)
+    }
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Stop {
+        Stop::Errno(errno)
+    }
+}
+
+/// How a file system is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FsState {
+    /// It is being mounted: operations wait.
+    Mounting,
+    /// It is in use.
+    Ready,
+    /// It is in use, and takes no changes.
+    ReadOnly,
+    /// It is unmounted, and all is durable.
+    Unmounted,
+    /// It cannot be mounted; a sentence says why.
+    Failed(String),
+}
+
+/// What the file system did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FsCounters {
+    /// Blocks of new data written.
+    pub data_blocks: u64,
+    /// Blocks of data that the cleaner moved: the file copies.
+    pub moved_blocks: u64,
+    /// Nodes of the tree written.
+    pub node_blocks: u64,
+    /// Headers and entries written.
+    pub record_blocks: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Checkpoints that are durable.
+    pub checkpoints: u64,
+    /// Segments cleaned.
+    pub cleaned: u64,
+    /// Blocks read.
+    pub read_blocks: u64,
+    /// Writes that failed.
+    pub write_failures: u64,
+}
+
+/// A mounted file system. Clone it, with its drive, to fork its future.
+#[derive(Clone, Debug)]
+pub struct Fs {
+    options: MountOptions,
+    phase: Phase,
+    file_system: u64,
+    data_checksums: bool,
+    now: Time,
+    tree: Tree,
+    pages: Pages,
+    log: Log,
+    reads: Reads,
+    commits: Commits,
+    checkpointing: Checkpointing,
+    cleaner: Cleaner,
+    next_id: u64,
+    new_ino: Ino,
+    /// Blocks that extents count.
+    allocated: u64,
+    /// Changing operations so far.
+    changes: u64,
+    /// Keys that have changed since the last commit, some of them twice.
+    changed: Vec<Key>,
+    /// At this length `changed` is cleared of what stands there twice.
+    changed_most: usize,
+    /// Since when something is dirty.
+    dirty_since: Option<Time>,
+    held: BTreeMap<Ino, u32>,
+    /// Files without a name.
+    reaping: BTreeSet<Ino>,
+    /// Files that have blocks behind their end.
+    cutting: BTreeSet<Ino>,
+    sums: Vec<u32>,
+    fresh: Vec<bool>,
+    counters: FsCounters,
+}
+
+impl Fs {
+    /// How it is.
+    pub fn state(&self) -> FsState {
+        self.phase.state()
+    }
+
+    /// Bytes of a segment.
+    pub fn segment_bytes(&self) -> u64 {
+        u64::from(self.log.layout.segment_blocks) * BLOCK_BYTES as u64
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> FsCounters {
+        self.counters
+    }
+
+    /// Begins an operation.
+    fn begin(&mut self, now: Time) {
+        self.now = now;
+        self.trim();
+    }
+
+    /// Forgets what memory has no space for.
+    fn trim(&mut self) {
+        let most = self.options.frames();
+        if self.tree.resident() + self.pages.resident() <= most {
+            return;
+        }
+        let unwritten = self.log.written_through() + 1;
+        let nodes = (most / 2).max(most.saturating_sub(self.pages.resident()));
+        self.tree.trim(nodes, unwritten);
+        self.pages.trim(most.saturating_sub(self.tree.resident()), unwritten);
+    }
+
+    /// Ends an operation: asks for what is missing.
+    fn end<T>(&mut self, result: Result<T, Stop>) -> Result<Step<T>, Errno> {
+        self.bury();
+        let result = match self.phase {
+            Phase::Mounting(_) => Err(Stop::Room),
+            _ => result,
+        };
+        match result {
+            Ok(value) => Ok(Step::Done(value)),
+            Err(Stop::Errno(errno)) => Err(errno),
+            Err(Stop::Miss(miss)) => self.want_node(miss).map(|()| Step::Wait),
+            Err(Stop::Data | Stop::Room) => Ok(Step::Wait),
+        }
+    }
+
+    /// Books copies of nodes that died.
+    fn bury(&mut self) {
+        for address in self.tree.freed.drain(..) {
+            self.log.sub_live(address, 1);
+        }
+    }
+
+    fn writable(&self) -> Result<(), Stop> {
+        match self.phase {
+            Phase::Ready => Ok(()),
+            Phase::Mounting(_) => Err(Stop::Room),
+            _ => Err(Errno::ReadOnly.into()),
+        }
+    }
+
+    fn find(&mut self, key: Key) -> Result<Option<Place>, Stop> {
+        Ok(self.tree.find(key)?)
+    }
+
+    fn seek(&mut self, key: Key) -> Result<Option<(Key, Place)>, Stop> {
+        Ok(self.tree.seek(key)?)
+    }
+
+    /// Brings the paths to all keys from `low` to `high`.
+    fn touch(&mut self, low: Key, high: Key) -> Result<(), Stop> {
+        Ok(self.tree.touch(low, high)?)
+    }
+
+    /// What was touched is there.
+    fn present<T>(&mut self, look: impl FnOnce(&mut Fs) -> Result<T, Stop>) -> T {
+        match look(self) {
+            Ok(found) => found,
+            Err(why) => unreachable!("what is changed was touched before: {why:?}"),
+        }
+    }
+
+    fn inode(&mut self, ino: Ino) -> Result<Inode, Stop> {
+        match self.find(Key::inode(ino))? {
+            Some(place) => Ok(Inode::decode(self.tree.value(place)).ok_or(Errno::Io)?),
+            None => Err(Errno::NoEntry.into()),
+        }
+    }
+
+    fn put_inode(&mut self, ino: Ino, inode: &Inode) {
+        self.put(Key::inode(ino), &inode.encode());
+    }
+
+    /// Sets a key that was touched.
+    fn put(&mut self, key: Key, value: &[u8]) {
+        self.uncount(key);
+        if let Some(Kind::Extent) = key.kind()
+            && let Some(extent) = Extent::decode(key, value)
+        {
+            self.allocated += extent.count;
+            if extent.address != 0 {
+                self.log.add_live(extent.address, extent.count);
+            }
+        }
+        if let Err(miss) = self.tree.put(key, value) {
+            unreachable!("what is changed was touched before: {miss:?}");
+        }
+        self.note(key);
+    }
+
+    /// Deletes a key that was touched.
+    fn delete(&mut self, key: Key) {
+        self.uncount(key);
+        if let Err(miss) = self.tree.remove(key) {
+            unreachable!("what is changed was touched before: {miss:?}");
+        }
+        self.note(key);
+    }
+
+    /// Takes an extent that is replaced or deleted out of the counts.
+    fn uncount(&mut self, key: Key) {
+        if key.kind() != Some(Kind::Extent) {
+            return;
+        }
+        let Some(place) = self.present(|fs| fs.find(key)) else { return };
+        let Some(extent) = Extent::decode(key, self.tree.value(place)) else { return };
+        self.allocated -= extent.count;
+        if extent.address != 0 {
+            self.log.sub_live(extent.address, extent.count);
+        }
+    }
+
+    fn note(&mut self, key: Key) {
+        if self.changed.last() == Some(&key) {
+            return;
+        }
+        self.changed.push(key);
+        if self.changed.len() > self.changed_most {
+            self.changed.sort_unstable();
+            self.changed.dedup();
+            self.changed_most = (2 * self.changed.len()).max(4096);
+        }
+        self.dirty_since.get_or_insert(self.now);
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { file_system: self.file_system, epoch: self.log.epoch }
+    }
+
+    /// Keeps a buffer for the next batch.
+    fn reuse(&mut self, buffer: Vec<u8>) {
+        self.commits.reuse(buffer);
+    }
+
+    /// All changes so far: [`Fs::is_synced`] says when they are durable. Take jobs until then.
+    pub fn sync(&mut self) -> SyncPoint {
+        let point = SyncPoint(self.changes);
+        self.commits.wanted(point.0);
+        point
+    }
+
+    /// Whether everything before a point is durable. The error: it cannot be made so.
+    pub fn is_synced(&self, point: SyncPoint) -> Result<bool, Errno> {
+        match self.phase {
+            _ if self.commits.is_durable(point.0) => Ok(true),
+            Phase::Ready => Ok(false),
+            _ => Err(Errno::Io),
+        }
+    }
+
+    /// The next job, if there is one now.
+    pub fn next_job(&mut self, now: Time) -> Option<Job> {
+        self.now = now;
+        self.trim();
+        self.work();
+        self.bury();
+        if let Some(id) = self.reads.wanted.pop_front() {
+            let read = self.reads.under_way.get(&id)?;
+            self.counters.read_blocks += u64::from(read.blocks);
+            return Some(Job::Read { id: JobId(id), block: read.address, blocks: read.blocks });
+        }
+        self.next_write().or_else(|| self.next_flush())
+    }
+
+    /// A job ended: with the data that were read, with the buffer of a write, or with an error.
+    pub fn ended(&mut self, now: Time, id: JobId, outcome: Result<Vec<u8>, JobError>) {
+        self.now = now;
+        if self.reads.under_way.contains_key(&id.0) {
+            self.read_ended(id.0, outcome);
+        } else {
+            self.write_ended(id.0, outcome);
+        }
+        self.bury();
+    }
+
+    /// When [`Fs::next_job`] should be called although nothing ended and nothing was asked.
+    pub fn wants_time(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Ready if self.has_background_work() => Some(self.now),
+            Phase::Ready => self.dirty_since.map(|since| since.after(DIRTY_NS)),
+            _ => None,
+        }
+    }
+
+    /// Walks the invariants of what is in memory, and panics where one is broken.
+    pub fn check(&self) {
+        self.tree.check();
+        self.pages.check();
+        for segment in &self.log.segments {
+            assert!(segment.live <= segment.written, "what lives was written");
+        }
+    }
+}

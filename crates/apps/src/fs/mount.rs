@@ -1,0 +1,525 @@
+//! Format, mount, unmount.
+
+use super::batch::{Header, Identity, take_entry};
+use super::checkpoint::{Checkpointing, Picture};
+use super::clean::Cleaner;
+use super::commit::Commits;
+use super::jobs::Reads;
+use super::key::{Fields, Inode, Key, Kind};
+use super::log::{Head, Layout, Log, SEGMENTS_MIN, State};
+use super::pages::Pages;
+use super::tree::Tree;
+use super::types::{BLOCK_BYTES, FileKind, Ino, Time};
+use super::{Fs, FsCounters, FsState, Stop};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const MAGIC: &[u8; 8] = b"PELLUFS\x01";
+const VERSION: u32 = 1;
+const CHECKSUMS: u32 = 1;
+/// Least memory.
+const MEMORY_BYTES_MIN: usize = 1 << 20;
+
+/// How a file system is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// Blocks of the drive, 4 KiB each.
+    pub blocks: u64,
+    /// Blocks of a segment; 0: 1 MiB, or more on a large drive.
+    pub segment_blocks: u32,
+    /// Every data block has a checksum, too.
+    pub data_checksums: bool,
+    /// A number that no other file system has: a random one.
+    pub id: u64,
+}
+
+/// How a file system is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Memory for nodes and data, dirty ones too.
+    pub memory_bytes: usize,
+    /// Nothing is written.
+    pub read_only: bool,
+    /// The drive is told which segments are free.
+    pub discard: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions { memory_bytes: 64 << 20, read_only: false, discard: false }
+    }
+}
+
+impl MountOptions {
+    /// Blocks in memory.
+    pub(super) fn frames(&self) -> usize {
+        self.memory_bytes.max(MEMORY_BYTES_MIN) / BLOCK_BYTES
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    Mounting(Box<Mounting>),
+    Ready,
+    ReadOnly,
+    Unmounting,
+    Unmounted,
+    Failed(String),
+}
+
+impl Phase {
+    pub fn state(&self) -> FsState {
+        match self {
+            Phase::Mounting(_) => FsState::Mounting,
+            Phase::Ready => FsState::Ready,
+            Phase::ReadOnly => FsState::ReadOnly,
+            Phase::Unmounting => FsState::ReadOnly,
+            Phase::Unmounted => FsState::Unmounted,
+            Phase::Failed(why) => FsState::Failed(why.clone()),
+        }
+    }
+
+    pub fn degrade(&mut self) {
+        *self = match self {
+            Phase::Ready => Phase::ReadOnly,
+            Phase::Unmounting => Phase::Unmounted,
+            _ => return,
+        };
+    }
+}
+
+/// A mount that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Mounting {
+    blocks: u64,
+    step: MountStep,
+}
+
+#[derive(Clone, Debug)]
+enum MountStep {
+    Super,
+    Places,
+    /// Reads what the log has behind the checkpoint: the place in its list of segments, and the place in the segment.
+    Scan {
+        picture: Box<Picture>,
+        at: usize,
+        whole: bool,
+        found: Vec<Found>,
+    },
+    Apply {
+        entries: VecDeque<(Key, Option<Vec<u8>>)>,
+    },
+    Orphans {
+        from: Key,
+    },
+}
+
+/// A whole batch behind the checkpoint.
+#[derive(Clone, Debug)]
+struct Found {
+    seq: u64,
+    segment: u32,
+    end: u32,
+    last: bool,
+    entries: Vec<u8>,
+}
+
+fn superblock(layout: &Layout, options: &FormatOptions) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK_BYTES];
+    bytes[8..16].copy_from_slice(MAGIC);
+    bytes[16..20].copy_from_slice(&VERSION.to_le_bytes());
+    let flags = if options.data_checksums { CHECKSUMS } else { 0 };
+    bytes[20..24].copy_from_slice(&flags.to_le_bytes());
+    bytes[24..32].copy_from_slice(&options.id.to_le_bytes());
+    bytes[32..40].copy_from_slice(&layout.blocks.to_le_bytes());
+    bytes[40..44].copy_from_slice(&layout.segment_blocks.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[8..]);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+struct Super {
+    layout: Layout,
+    id: u64,
+    data_checksums: bool,
+}
+
+fn read_superblock(bytes: &[u8], blocks: u64) -> Result<Super, String> {
+    let foreign = || "there is no Pellucid file system on it; `pellucid fs format` makes one".to_string();
+    let mut f = Fields(bytes);
+    let crc = f.u32().ok_or_else(foreign)?;
+    f.u32();
+    if f.bytes(8) != Some(MAGIC) {
+        return Err(foreign());
+    }
+    if crc32c::crc32c(&bytes[8..]) != crc {
+        return Err("its superblock is damaged: the checksum is wrong".to_string());
+    }
+    let version = f.u32().ok_or_else(foreign)?;
+    if version != VERSION {
+        return Err(format!("its format has version {version}; this program knows version {VERSION}"));
+    }
+    let flags = f.u32().ok_or_else(foreign)?;
+    let (id, own) = (f.u64().ok_or_else(foreign)?, f.u64().ok_or_else(foreign)?);
+    let segment_blocks = f.u32().ok_or_else(foreign)?;
+    if own > blocks {
+        return Err(format!("it is cut off: the file system has {own} blocks of 4 KiB, the drive {blocks}"));
+    }
+    if segment_blocks < SEGMENT_BLOCKS_MIN {
+        return Err("its superblock is damaged: segments are too small".to_string());
+    }
+    let layout = Layout::new(own, segment_blocks);
+    Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 })
+}
+
+const SEGMENT_BLOCKS_MIN: u32 = 8;
+const SEGMENT_BLOCKS: u32 = 256;
+
+impl FormatOptions {
+    fn layout(&self) -> Result<Layout, String> {
+        let mut segment_blocks = self.segment_blocks;
+        if segment_blocks == 0 {
+            segment_blocks = SEGMENT_BLOCKS;
+            while self.blocks / u64::from(segment_blocks) > super::log::SEGMENTS_MAX {
+                segment_blocks *= 2;
+            }
+            while segment_blocks > 32 && self.blocks / u64::from(segment_blocks) < 4 * SEGMENTS_MIN {
+                segment_blocks /= 2;
+            }
+        }
+        if segment_blocks < SEGMENT_BLOCKS_MIN {
+            return Err(format!(
+                "segments of {segment_blocks} blocks are too small; {SEGMENT_BLOCKS_MIN} is the least"
+            ));
+        }
+        let layout = Layout::new(self.blocks, segment_blocks);
+        if u64::from(layout.segments) < SEGMENTS_MIN {
+            let least = (SEGMENTS_MIN + 2) * u64::from(segment_blocks) * BLOCK_BYTES as u64;
+            return Err(format!(
+                "{} KiB are too small for a file system with segments of {} KiB; {} KiB is the least",
+                self.blocks * 4,
+                segment_blocks * 4,
+                least / 1024
+            ));
+        }
+        Ok(layout)
+    }
+}
+
+impl Fs {
+    fn new(options: MountOptions, layout: Layout, phase: Phase) -> Fs {
+        Fs {
+            options,
+            phase,
+            file_system: 0,
+            data_checksums: false,
+            now: Time(0),
+            tree: Tree::new(0),
+            pages: Pages::default(),
+            log: Log::new(layout),
+            reads: Reads::default(),
+            commits: Commits::default(),
+            checkpointing: Checkpointing::default(),
+            cleaner: Cleaner::default(),
+            next_id: 0,
+            new_ino: Ino(2),
+            allocated: 0,
+            changes: 0,
+            changed: Vec::new(),
+            changed_most: 4096,
+            dirty_since: None,
+            held: BTreeMap::new(),
+            reaping: BTreeSet::new(),
+            cutting: BTreeSet::new(),
+            sums: Vec::new(),
+            fresh: Vec::new(),
+            counters: FsCounters::default(),
+        }
+    }
+
+    /// A new file system, in use at once. It is on the drive when its first sync point is durable.
+    ///
+    /// The error is a sentence.
+    pub fn format(now: Time, format: &FormatOptions, options: MountOptions) -> Result<Fs, String> {
+        let layout = format.layout()?;
+        let mut fs = Fs::new(options, layout, Phase::Ready);
+        (fs.now, fs.file_system, fs.data_checksums) = (now, format.id, format.data_checksums);
+        fs.tree = Tree::new(format.id);
+        let root = Inode {
+            kind: FileKind::Directory,
+            mode: 0o755,
+            links: 2,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            parent: Ino::ROOT,
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+        };
+        fs.put_inode(Ino::ROOT, &root);
+        fs.changes = 1;
+        fs.checkpointing.superblock = Some(superblock(&layout, format));
+        fs.log.refill();
+        fs.log.usable = fs.log.reserve.len();
+        fs.commits.hole = true;
+        fs.want_checkpoint();
+        Ok(fs)
+    }
+
+    /// Mounts what is on a drive of so many blocks. Operations wait until it is ready: take jobs.
+    pub fn mount(now: Time, blocks: u64, options: MountOptions) -> Fs {
+        let mounting = Mounting { blocks, step: MountStep::Super };
+        let layout = Layout::new(blocks.max(1), SEGMENT_BLOCKS);
+        let mut fs = Fs::new(options, layout, Phase::Mounting(Box::new(mounting)));
+        fs.now = now;
+        fs
+    }
+
+    /// Ends the use: nothing is changed from now on, and all is made durable. Take jobs until the state says so.
+    pub fn unmount(&mut self) {
+        match self.phase {
+            Phase::Ready => {
+                self.phase = Phase::Unmounting;
+                self.held.clear();
+                self.want_checkpoint();
+            }
+            Phase::ReadOnly | Phase::Mounting(_) => self.phase = Phase::Unmounted,
+            _ => {}
+        }
+    }
+
+    pub(super) fn unmount_on(&mut self) {
+        if !matches!(self.phase, Phase::Unmounting)
+            || !self.checkpointing.is_idle()
+            || !self.commits.is_idle()
+        {
+            return;
+        }
+        let dirty = self.pages.dirty() + self.tree.dirty() + self.changed.len();
+        if dirty == 0 && self.cleaner.is_at_rest() && self.reaping.is_empty() && self.cutting.is_empty() {
+            self.phase = Phase::Unmounted;
+        } else {
+            self.want_checkpoint();
+        }
+    }
+
+    /// A step of the mount.
+    pub(super) fn mount_on(&mut self) {
+        loop {
+            let Phase::Mounting(mounting) = std::mem::replace(&mut self.phase, Phase::Ready) else { return };
+            let result = self.mount_step(mounting);
+            self.bury();
+            match result {
+                Ok(Some((mounting, goes_on))) => {
+                    self.phase = Phase::Mounting(mounting);
+                    if !goes_on {
+                        return;
+                    }
+                }
+                Ok(None) => return self.mounted(),
+                Err(why) => {
+                    self.phase = Phase::Failed(why);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn mounted(&mut self) {
+        self.counters = FsCounters::default();
+        self.commits = Commits::default();
+        self.commits.hole = true;
+        self.commits.set_durable(self.changes);
+        if self.options.read_only {
+            self.phase = Phase::ReadOnly;
+        } else {
+            self.phase = Phase::Ready;
+            self.want_checkpoint();
+        }
+    }
+
+    fn mount_step(&mut self, mut mounting: Box<Mounting>) -> Result<Option<(Box<Mounting>, bool)>, String> {
+        mounting.step = match mounting.step {
+            MountStep::Super => match self.want_raw(0, 1) {
+                None => return Ok(Some((Box::new(Mounting { step: MountStep::Super, ..*mounting }), false))),
+                Some(None) => return Err("its superblock cannot be read".to_string()),
+                Some(Some(bytes)) => {
+                    let found = read_superblock(&bytes, mounting.blocks)?;
+                    self.log = Log::new(found.layout);
+                    (self.file_system, self.data_checksums) = (found.id, found.data_checksums);
+                    MountStep::Places
+                }
+            },
+            MountStep::Places => match self.read_places()? {
+                Some(picture) => {
+                    self.take_picture(&picture);
+                    MountStep::Scan { picture, at: 0, whole: false, found: Vec::new() }
+                }
+                None => {
+                    return Ok(Some((Box::new(Mounting { step: MountStep::Places, ..*mounting }), false)));
+                }
+            },
+            MountStep::Scan { picture, at, whole, mut found } => {
+                let Some(&head) = picture.reserve.get(at) else {
+                    let entries = self.replay(&picture, found);
+                    mounting.step = MountStep::Apply { entries };
+                    return Ok(Some((mounting, true)));
+                };
+                match self.scan(&picture, head, whole, &mut found) {
+                    Some(true) => MountStep::Scan { picture, at, whole: true, found },
+                    Some(false) => MountStep::Scan { picture, at: at + 1, whole: false, found },
+                    None => {
+                        mounting.step = MountStep::Scan { picture, at, whole, found };
+                        return Ok(Some((mounting, false)));
+                    }
+                }
+            }
+            MountStep::Apply { mut entries } => {
+                while let Some((key, value)) = entries.front() {
+                    match self.apply(*key, value.as_deref()) {
+                        Ok(()) => entries.pop_front(),
+                        Err(Stop::Miss(miss)) if self.want_node(miss).is_ok() => {
+                            let goes_on = self.tree.find(*key).is_ok();
+                            mounting.step = MountStep::Apply { entries };
+                            return Ok(Some((mounting, goes_on)));
+                        }
+                        Err(_) => return Err("its metadata cannot be read".to_string()),
+                    };
+                }
+                self.changed.clear();
+                MountStep::Orphans { from: Key::new(0, Kind::Orphan, 0) }
+            }
+            MountStep::Orphans { mut from } => {
+                loop {
+                    match self.seek(from) {
+                        Ok(Some((key, _))) if key.is_beside(from) => {
+                            let ino = Ino(key.offset());
+                            self.reaping.insert(ino);
+                            from = Key(key.0 + 1);
+                        }
+                        Ok(_) => break,
+                        Err(Stop::Miss(miss)) if self.want_node(miss).is_ok() => {
+                            mounting.step = MountStep::Orphans { from };
+                            return Ok(Some((mounting, self.seek(from).is_ok())));
+                        }
+                        Err(_) => return Err("its metadata cannot be read".to_string()),
+                    }
+                }
+                return Ok(None);
+            }
+        };
+        Ok(Some((mounting, true)))
+    }
+
+    /// The newest checkpoint that is whole; `None`: it is being read.
+    fn read_places(&mut self) -> Result<Option<Box<Picture>>, String> {
+        let layout = self.log.layout;
+        let mut read = [None, None];
+        for (place, slot) in read.iter_mut().enumerate() {
+            let address = layout.place(place as u8);
+            *slot = self.want_raw(address, layout.place_blocks);
+        }
+        let [Some(first), Some(second)] = read else {
+            for (place, slot) in read.into_iter().enumerate() {
+                if let Some(data) = slot {
+                    self.reads.raw.insert(layout.place(place as u8), data);
+                }
+            }
+            return Ok(None);
+        };
+        let decode = |bytes: Vec<u8>| Picture::decode(&bytes, self.file_system, &layout);
+        let pictures = [first, second].into_iter().flatten().filter_map(decode);
+        match pictures.max_by_key(|picture| picture.number) {
+            Some(picture) => Ok(Some(Box::new(picture))),
+            None => Err("both of its checkpoints are damaged".to_string()),
+        }
+    }
+
+    fn take_picture(&mut self, picture: &Picture) {
+        self.tree = Tree::at(self.file_system, picture.root, picture.level, picture.node_count);
+        self.checkpointing.number = picture.number;
+        (self.new_ino, self.allocated) = (picture.new_ino, picture.allocated);
+        self.log.segments.clone_from(&picture.segments);
+        (self.log.epoch, self.log.seq) = (picture.epoch, picture.seq);
+    }
+
+    /// Reads a segment of the reserve: first one header, then everything if there is one. `None`: it is being read; true: all of it is
+    /// wanted.
+    fn scan(&mut self, picture: &Picture, head: Head, whole: bool, found: &mut Vec<Found>) -> Option<bool> {
+        let each = self.log.layout.segment_blocks;
+        if head.next >= each {
+            return Some(false);
+        }
+        let address = self.log.layout.address(head.segment, head.next);
+        let blocks = if whole { each - head.next } else { 1 };
+        let Some(bytes) = self.want_raw(address, blocks)? else {
+            return Some(false);
+        };
+        let identity = Identity { file_system: self.file_system, epoch: picture.epoch };
+        let header_at = |at: usize| {
+            let header =
+                Header::decode(bytes.get(at..)?, address + (at / BLOCK_BYTES) as u64, self.file_system)?;
+            (header.identity == identity && header.seq >= picture.seq).then_some(header)
+        };
+        if !whole {
+            return Some(header_at(0).is_some());
+        }
+        let mut at = 0;
+        while let Some(header) = header_at(at) {
+            let end = at + header.blocks as usize * BLOCK_BYTES;
+            let Some(blocks) = bytes.get(at + BLOCK_BYTES..end) else { break };
+            let mut entries = Vec::new();
+            if header.is_whole(blocks, &mut entries) {
+                let end = head.next + (end / BLOCK_BYTES) as u32;
+                found.push(Found { seq: header.seq, segment: head.segment, end, last: header.last, entries });
+            }
+            at = end;
+        }
+        Some(false)
+    }
+
+    /// What the commits behind the checkpoint changed; and the log, so that it goes on behind them.
+    fn replay(&mut self, picture: &Picture, mut found: Vec<Found>) -> VecDeque<(Key, Option<Vec<u8>>)> {
+        found.sort_by_key(|batch| batch.seq);
+        let (mut entries, mut commit, mut kept) = (VecDeque::new(), Vec::new(), Vec::new());
+        for (expected, batch) in (picture.seq..).zip(&found) {
+            if batch.seq != expected {
+                break;
+            }
+            commit.extend_from_slice(&batch.entries);
+            kept.push((batch.segment, batch.end));
+            if batch.last {
+                let mut f = Fields(&commit);
+                while let Some((key, value)) = take_entry(&mut f) {
+                    entries.push_back((key, value.map(<[u8]>::to_vec)));
+                }
+                for (segment, end) in kept.drain(..) {
+                    let segment = &mut self.log.segments[segment as usize];
+                    segment.written = segment.written.max(end);
+                    segment.state = State::Open;
+                }
+                commit.clear();
+                self.changes += 1;
+            }
+        }
+        self.log.seq = found.last().map_or(picture.seq, |batch| batch.seq + 1).max(picture.seq);
+        self.log.epoch = picture.epoch + 1;
+        self.log.adopt(&picture.reserve);
+        entries
+    }
+
+    fn apply(&mut self, key: Key, value: Option<&[u8]>) -> Result<(), Stop> {
+        self.touch(key, key)?;
+        if key.kind() == Some(Kind::Inode) && value.is_some() {
+            self.new_ino = self.new_ino.max(Ino(key.object() + 1));
+        }
+        match value {
+            Some(value) => self.put(key, value),
+            None => self.delete(key),
+        }
+        Ok(())
+    }
+}

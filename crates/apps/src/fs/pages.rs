@@ -1,0 +1,244 @@
+//! Data of files in memory, by file and block.
+//!
+//! A page is clean (it is on the media, or on its way there) or dirty. Clean pages that no write needs are forgotten when memory is short.
+
+use super::node::{Block, zero_block};
+use super::types::Ino;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    pub ino: Ino,
+    pub block: u64,
+    /// `None`: the frame is vacant.
+    data: Option<Block>,
+    pub dirty: bool,
+    /// The cleaner made it dirty: its data are old.
+    pub moved: bool,
+    /// Dirty, and no extent counts it yet.
+    pub delayed: bool,
+    /// It stands in the list of dirty pages.
+    listed: bool,
+    used: bool,
+    /// The batch that writes it.
+    pub written_by: u64,
+}
+
+/// What became of a page that was dropped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Dropped {
+    /// Pages that no extent counted.
+    pub delayed: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pages {
+    index: BTreeMap<(Ino, u64), u32>,
+    frames: Vec<Page>,
+    vacant: Vec<u32>,
+    listed: Vec<u32>,
+    dirty: usize,
+    delayed: u64,
+    hand: usize,
+    spare: Vec<Block>,
+}
+
+impl Pages {
+    pub fn resident(&self) -> usize {
+        self.index.len()
+    }
+
+    pub fn dirty(&self) -> usize {
+        self.dirty
+    }
+
+    /// Dirty pages that no extent counts.
+    pub fn delayed(&self) -> u64 {
+        self.delayed
+    }
+
+    /// The page of a block.
+    #[inline]
+    pub fn find(&mut self, ino: Ino, block: u64) -> Option<u32> {
+        let at = *self.index.get(&(ino, block))?;
+        self.frames[at as usize].used = true;
+        Some(at)
+    }
+
+    pub fn has(&self, ino: Ino, block: u64) -> bool {
+        self.index.contains_key(&(ino, block))
+    }
+
+    /// The first dirty page at or behind a block.
+    pub fn next_dirty(&self, ino: Ino, block: u64) -> Option<u64> {
+        let mut pages = self.index.range((ino, block)..=(ino, u64::MAX));
+        pages.find(|(_, at)| self.frames[**at as usize].dirty).map(|(key, _)| key.1)
+    }
+
+    /// Dirty pages of a file that no extent counts.
+    pub fn delayed_of(&self, ino: Ino) -> u64 {
+        let pages = self.index.range((ino, 0)..=(ino, u64::MAX));
+        pages.filter(|(_, at)| self.frames[**at as usize].delayed).count() as u64
+    }
+
+    pub fn page(&self, at: u32) -> &Page {
+        &self.frames[at as usize]
+    }
+
+    #[inline]
+    pub fn data(&self, at: u32) -> &Block {
+        match &self.frames[at as usize].data {
+            Some(data) => data,
+            None => unreachable!("a page that is found has data"),
+        }
+    }
+
+    /// The data, to be changed: [`Pages::make_dirty`] comes first.
+    pub fn data_mut(&mut self, at: u32) -> &mut Block {
+        match &mut self.frames[at as usize].data {
+            Some(data) => data,
+            None => unreachable!("a page that is found has data"),
+        }
+    }
+
+    /// A new clean page of zeros or of what was read.
+    pub fn insert(&mut self, ino: Ino, block: u64, data: Option<Block>) -> u32 {
+        let data = data.unwrap_or_else(|| match self.spare.pop() {
+            Some(mut spare) => {
+                spare.fill(0);
+                spare
+            }
+            None => zero_block(),
+        });
+        let listed = self.vacant.last().is_some_and(|&at| self.frames[at as usize].listed);
+        let page = Page {
+            ino,
+            block,
+            data: Some(data),
+            dirty: false,
+            moved: false,
+            delayed: false,
+            listed,
+            used: true,
+            written_by: 0,
+        };
+        let at = match self.vacant.pop() {
+            Some(at) => {
+                self.frames[at as usize] = page;
+                at
+            }
+            None => {
+                self.frames.push(page);
+                (self.frames.len() - 1) as u32
+            }
+        };
+        self.index.insert((ino, block), at);
+        at
+    }
+
+    /// Makes a page dirty. `moved`: by the cleaner.
+    pub fn make_dirty(&mut self, at: u32, moved: bool) {
+        let page = &mut self.frames[at as usize];
+        page.moved = moved && (page.moved || !page.dirty);
+        if !page.dirty {
+            page.dirty = true;
+            self.dirty += 1;
+        }
+        if !page.listed {
+            page.listed = true;
+            self.listed.push(at);
+        }
+    }
+
+    /// Notes that no extent counts a dirty page.
+    pub fn make_delayed(&mut self, at: u32) {
+        let page = &mut self.frames[at as usize];
+        if !std::mem::replace(&mut page.delayed, true) {
+            self.delayed += 1;
+        }
+    }
+
+    /// Notes that a dirty page is being written by a batch.
+    pub fn settle(&mut self, at: u32, written_by: u64) {
+        let page = &mut self.frames[at as usize];
+        self.dirty -= usize::from(std::mem::take(&mut page.dirty));
+        self.delayed -= u64::from(std::mem::take(&mut page.delayed));
+        page.moved = false;
+        page.written_by = written_by;
+    }
+
+    /// Dirty pages: new data first, then what the cleaner moves, each by file and block.
+    pub fn dirty_list(&self) -> Vec<u32> {
+        let mut list: Vec<u32> =
+            self.listed.iter().copied().filter(|&at| self.frames[at as usize].dirty).collect();
+        list.sort_unstable_by_key(|&at| {
+            let page = &self.frames[at as usize];
+            (page.moved, page.ino, page.block)
+        });
+        list
+    }
+
+    /// Forgets the list of dirty pages, when all of them were settled.
+    pub fn clear_list(&mut self) {
+        for at in self.listed.drain(..) {
+            self.frames[at as usize].listed = false;
+        }
+        assert_eq!(self.dirty, 0, "every dirty page was settled");
+    }
+
+    fn vacate(&mut self, at: u32) -> bool {
+        let page = &mut self.frames[at as usize];
+        if let Some(data) = page.data.take()
+            && self.spare.len() < 256
+        {
+            self.spare.push(data);
+        }
+        let delayed = std::mem::take(&mut page.delayed);
+        self.dirty -= usize::from(std::mem::take(&mut page.dirty));
+        self.delayed -= u64::from(delayed);
+        self.vacant.push(at);
+        delayed
+    }
+
+    /// Drops the pages of blocks `from..to` of a file.
+    pub fn drop_range(&mut self, ino: Ino, from: u64, to: u64) -> Dropped {
+        let mut dropped = Dropped::default();
+        while let Some((&key, &at)) = self.index.range((ino, from)..(ino, to)).next() {
+            self.index.remove(&key);
+            dropped.delayed += u64::from(self.vacate(at));
+        }
+        dropped
+    }
+
+    /// Forgets clean pages that were not used lately, until `resident` is reached. Pages of batches from `unwritten` on stay.
+    pub fn trim(&mut self, resident: usize, unwritten: u64) {
+        let mut looks = 2 * self.frames.len();
+        while self.index.len() > resident && looks > 0 {
+            looks -= 1;
+            self.hand = (self.hand + 1) % self.frames.len();
+            let page = &mut self.frames[self.hand];
+            if page.data.is_none() || page.dirty || page.written_by >= unwritten {
+                continue;
+            }
+            if !std::mem::take(&mut page.used) {
+                let key = (page.ino, page.block);
+                self.index.remove(&key);
+                self.vacate(self.hand as u32);
+            }
+        }
+    }
+
+    /// Panics where an invariant is broken.
+    pub fn check(&self) {
+        let held = self.frames.iter().filter(|p| p.data.is_some());
+        assert_eq!(held.clone().count(), self.index.len());
+        assert_eq!(held.clone().filter(|p| p.dirty).count(), self.dirty);
+        assert_eq!(held.filter(|p| p.delayed).count() as u64, self.delayed);
+        for (key, &at) in &self.index {
+            let page = &self.frames[at as usize];
+            assert_eq!((page.ino, page.block), *key);
+            assert!(page.dirty || !page.delayed, "only a dirty page is delayed");
+            assert!(!page.dirty || page.listed, "a dirty page is listed");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Single operations.
+
+use super::disk::Disk;
+use pellucid_apps::fs::{
+    Attributes, Audit, Caller, Errno, FallocateMode, FormatOptions, Fs, FsState, Ino, MountOptions,
+    RenameMode, SetAttributes, Time, Whence, XattrMode,
+};
+
+const NOW: Time = Time(1_700_000_000_000_000_000);
+const ROOT: Caller = Caller::ROOT;
+
+pub struct Mounted {
+    pub fs: Fs,
+    pub disk: Disk,
+}
+
+impl Mounted {
+    pub fn new(blocks: u64, segment_blocks: u32, memory_bytes: usize) -> Mounted {
+        let format = FormatOptions { blocks, segment_blocks, data_checksums: true, id: 77 };
+        let options = MountOptions { memory_bytes, ..MountOptions::default() };
+        let fs = Fs::format(NOW, &format, options).unwrap();
+        Mounted { fs, disk: Disk::new(blocks, 1) }
+    }
+
+    pub fn create(&mut self, parent: Ino, name: &str) -> Result<Attributes, Errno> {
+        let made =
+            self.disk.until(&mut self.fs, NOW, |fs| fs.create(NOW, &ROOT, parent, name.as_bytes(), 0o644));
+        let made = made.unwrap()?;
+        self.fs.release(made.ino);
+        Ok(made)
+    }
+
+    pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        self.disk.until(&mut self.fs, NOW, |fs| fs.write(NOW, &ROOT, ino, offset, data)).unwrap()
+    }
+
+    pub fn read(&mut self, ino: Ino, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
+        let mut out = Vec::new();
+        self.disk.until(&mut self.fs, NOW, |fs| fs.read(NOW, ino, offset, size, &mut out)).unwrap()?;
+        Ok(out)
+    }
+
+    pub fn lookup(&mut self, parent: Ino, name: &str) -> Result<Attributes, Errno> {
+        self.disk.until(&mut self.fs, NOW, |fs| fs.lookup(NOW, &ROOT, parent, name.as_bytes())).unwrap()
+    }
+
+    pub fn remount(&mut self) {
+        self.fs.unmount();
+        self.disk.reach(&mut self.fs, NOW, &FsState::Unmounted).unwrap();
+        self.fs = Fs::mount(NOW, self.disk.blocks, MountOptions::default());
+        self.disk.reach(&mut self.fs, NOW, &FsState::Ready).unwrap();
+    }
+
+    pub fn audit(&mut self) -> Vec<String> {
+        let mut audit = Audit::new(true);
+        self.disk.until(&mut self.fs, NOW, |fs| fs.audit(NOW, &mut audit)).unwrap().unwrap();
+        audit.findings().iter().map(|finding| finding.0.clone()).collect()
+    }
+}
+
+#[test]
+fn a_file_is_there_after_a_remount() {
+    let mut m = Mounted::new(4096, 32, 1 << 20);
+    let file = m.create(Ino::ROOT, "a").unwrap().ino;
+    let data: Vec<u8> = (0..300_000u32).map(|n| (n / 7) as u8).collect();
+    m.write(file, 1000, &data).unwrap();
+    m.disk.sync(&mut m.fs, NOW).unwrap().unwrap();
+    m.remount();
+    let found = m.lookup(Ino::ROOT, "a").unwrap();
+    assert_eq!((found.ino, found.size), (file, 301_000));
+    assert_eq!(m.read(file, 1000, 1 << 20).unwrap(), data);
+    assert_eq!(m.read(file, 0, 1000).unwrap(), vec![0; 1000]);
+    assert_eq!(m.audit(), Vec::<String>::new());
+    m.fs.check();
+}
+
+#[test]
+fn many_names_and_their_listing() {
+    let mut m = Mounted::new(16384, 64, 4 << 20);
+    for n in 0..5000 {
+        m.create(Ino::ROOT, &format!("name {n}")).unwrap();
+    }
+    assert_eq!(m.create(Ino::ROOT, "name 17"), Err(Errno::Exists));
+    m.remount();
+    let (mut names, mut cookie, mut entries) = (Vec::new(), 0, Vec::new());
+    loop {
+        m.disk
+            .until(&mut m.fs, NOW, |fs| fs.readdir(NOW, Ino::ROOT, cookie, 100, true, &mut entries))
+            .unwrap()
+            .unwrap();
+        let Some(last) = entries.last() else { break };
+        cookie = last.cookie;
+        names.extend(entries.iter().map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()));
+    }
+    names.sort();
+    let mut expected: Vec<String> = (0..5000).map(|n| format!("name {n}")).collect();
+    expected.extend([".".to_string(), "..".to_string()]);
+    expected.sort();
+    assert_eq!(names, expected);
+    for n in 0..5000 {
+        let name = format!("name {n}");
+        m.disk
+            .until(&mut m.fs, NOW, |fs| fs.unlink(NOW, &ROOT, Ino::ROOT, name.as_bytes()))
+            .unwrap()
+            .unwrap();
+    }
+    m.remount();
+    assert_eq!(m.audit(), Vec::<String>::new());
+    assert_eq!(m.lookup(Ino::ROOT, "."), m.lookup(Ino::ROOT, ".."));
+}
+
+#[test]
+fn holes_promises_and_attributes() {
+    let mut m = Mounted::new(4096, 32, 1 << 20);
+    let file = m.create(Ino::ROOT, "a").unwrap().ino;
+    m.write(file, 0, &[1; 40_000]).unwrap();
+    let punch = FallocateMode::PunchHole;
+    m.disk.until(&mut m.fs, NOW, |fs| fs.fallocate(NOW, &ROOT, file, 5000, 20_000, punch)).unwrap().unwrap();
+    let seek = |m: &mut Mounted, at, whence| {
+        m.disk.until(&mut m.fs, NOW, |fs| fs.seek_data(NOW, file, at, whence)).unwrap()
+    };
+    assert_eq!(seek(&mut m, 0, Whence::Hole), Ok(8192));
+    assert_eq!(seek(&mut m, 8192, Whence::Data), Ok(24576));
+    m.remount();
+    assert_eq!(seek(&mut m, 0, Whence::Hole), Ok(8192));
+    let mut expected = vec![1; 40_000];
+    expected[5000..25_000].fill(0);
+    assert_eq!(m.read(file, 0, 50_000).unwrap(), expected);
+    let keep = FallocateMode::KeepSize;
+    m.disk.until(&mut m.fs, NOW, |fs| fs.fallocate(NOW, &ROOT, file, 0, 81_920, keep)).unwrap().unwrap();
+    let found = m.lookup(Ino::ROOT, "a").unwrap();
+    assert_eq!((found.size, found.blocks), (40_000, 160));
+    let shrink = SetAttributes { size: Some(100), ..SetAttributes::default() };
+    m.disk.until(&mut m.fs, NOW, |fs| fs.setattr(NOW, &ROOT, file, &shrink)).unwrap().unwrap();
+    let grow = SetAttributes { size: Some(10_000), ..SetAttributes::default() };
+    m.disk.until(&mut m.fs, NOW, |fs| fs.setattr(NOW, &ROOT, file, &grow)).unwrap().unwrap();
+    let mut expected = vec![0; 10_000];
+    expected[..100].fill(1);
+    assert_eq!(m.read(file, 0, 50_000).unwrap(), expected);
+    for length in [0, 10, 65_536, 300] {
+        let value = vec![length as u8; length];
+        m.disk
+            .until(&mut m.fs, NOW, |fs| fs.setxattr(NOW, &ROOT, file, b"user.x", &value, XattrMode::Set))
+            .unwrap()
+            .unwrap();
+        let found = m.disk.until(&mut m.fs, NOW, |fs| fs.getxattr(NOW, &ROOT, file, b"user.x")).unwrap();
+        assert_eq!(found, Ok(value));
+    }
+    let names = m.disk.until(&mut m.fs, NOW, |fs| fs.listxattr(NOW, &ROOT, file)).unwrap();
+    assert_eq!(names, Ok(b"user.x\0".to_vec()));
+    m.create(Ino::ROOT, "b").unwrap();
+    let mode = RenameMode::Exchange;
+    m.disk
+        .until(&mut m.fs, NOW, |fs| fs.rename(NOW, &ROOT, Ino::ROOT, b"a", Ino::ROOT, b"b", mode))
+        .unwrap()
+        .unwrap();
+    assert_eq!(m.lookup(Ino::ROOT, "b").unwrap().ino, file);
+    m.remount();
+    assert_eq!(m.audit(), Vec::<String>::new());
+}
+
+#[test]
+fn a_full_file_system_says_so_and_lets_one_delete() {
+    let mut m = Mounted::new(2048, 16, 1 << 20);
+    let mut written = 0u64;
+    let mut number = 0;
+    'fill: loop {
+        let name = format!("{number}");
+        let Ok(file) = m.create(Ino::ROOT, &name) else { break };
+        number += 1;
+        for block in 0..20 {
+            match m.write(file.ino, block * 4096, &[number as u8; 4096]) {
+                Ok(()) => written += 1,
+                Err(errno) => {
+                    assert_eq!(errno, Errno::NoSpace);
+                    break 'fill;
+                }
+            }
+        }
+    }
+    assert!(written > 1200, "most of it could be written: {written}");
+    // Overwriting needs no space.
+    for _ in 0..2 {
+        for n in 0..number - 1 {
+            let file = m.lookup(Ino::ROOT, &n.to_string()).unwrap().ino;
+            m.write(file, 3 * 4096, &[n as u8; 4096]).unwrap();
+        }
+    }
+    m.disk.sync(&mut m.fs, NOW).unwrap().unwrap();
+    for n in 0..number {
+        let name = n.to_string();
+        m.disk
+            .until(&mut m.fs, NOW, |fs| fs.unlink(NOW, &ROOT, Ino::ROOT, name.as_bytes()))
+            .unwrap()
+            .unwrap();
+    }
+    m.remount();
+    assert_eq!(m.audit(), Vec::<String>::new());
+    let space = m.disk.until(&mut m.fs, NOW, |fs| fs.statfs(NOW)).unwrap().unwrap();
+    assert!(space.blocks_free + 8 > space.blocks, "{space:?}");
+}

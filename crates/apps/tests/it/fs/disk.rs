@@ -1,0 +1,179 @@
+//! A drive with a volatile cache, whose power can be cut and whose blocks can break.
+
+use pellucid_apps::fs::{BLOCK_BYTES, Fs, FsState, Job, JobError, Step, Time};
+use pellucid_flash::Rng;
+use std::collections::{BTreeMap, BTreeSet};
+
+type Block = [u8; BLOCK_BYTES];
+
+#[derive(Clone)]
+pub struct Disk {
+    pub blocks: u64,
+    media: BTreeMap<u64, Block>,
+    /// Written, not flushed, in order.
+    cached: Vec<(u64, Block)>,
+    /// Taken, not done.
+    jobs: Vec<Job>,
+    rng: Rng,
+    pub jobs_done: u64,
+    /// The power fails after so many jobs.
+    pub cut_after: u64,
+    pub broken_reads: BTreeSet<u64>,
+    /// Chance that a write fails.
+    pub write_failures: f64,
+    pub read_only: bool,
+}
+
+/// The power failed.
+#[derive(Debug)]
+pub struct Cut;
+
+impl Disk {
+    pub fn new(blocks: u64, seed: u64) -> Disk {
+        Disk {
+            blocks,
+            media: BTreeMap::new(),
+            cached: Vec::new(),
+            jobs: Vec::new(),
+            rng: Rng::stream(seed, "disk"),
+            jobs_done: 0,
+            cut_after: u64::MAX,
+            broken_reads: BTreeSet::new(),
+            write_failures: 0.0,
+            read_only: false,
+        }
+    }
+
+    pub fn read(&self, block: u64) -> Block {
+        self.media.get(&block).copied().unwrap_or([0; BLOCK_BYTES])
+    }
+
+    pub fn block_mut(&mut self, block: u64) -> &mut Block {
+        assert!(self.cached.is_empty());
+        self.media.entry(block).or_insert([0; BLOCK_BYTES])
+    }
+
+    fn newest(&self, block: u64) -> Block {
+        let cached = self.cached.iter().rev().find(|(at, _)| *at == block);
+        cached.map_or_else(|| self.read(block), |(_, data)| *data)
+    }
+
+    /// Takes jobs and does one of them; false: there is none.
+    pub fn step(&mut self, fs: &mut Fs, now: Time) -> Result<bool, Cut> {
+        while self.jobs.len() < 8
+            && let Some(job) = fs.next_job(now)
+        {
+            self.jobs.push(job);
+        }
+        if self.jobs.is_empty() {
+            return Ok(false);
+        }
+        if self.jobs_done >= self.cut_after {
+            return Err(Cut);
+        }
+        let job = self.jobs.swap_remove(self.rng.below(self.jobs.len() as u64) as usize);
+        self.jobs_done += 1;
+        let id = job.id();
+        let outcome = self.run(job);
+        fs.ended(now, id, outcome);
+        Ok(true)
+    }
+
+    fn run(&mut self, job: Job) -> Result<Vec<u8>, JobError> {
+        match job {
+            Job::Read { block, blocks, .. } => {
+                let range = block..block + u64::from(blocks);
+                assert!(range.end <= self.blocks, "reads stay on the drive");
+                if range.clone().any(|block| self.broken_reads.contains(&block)) {
+                    return Err(JobError::Failed);
+                }
+                Ok(range.flat_map(|block| self.newest(block)).collect())
+            }
+            Job::Write { .. } if self.read_only => Err(JobError::ReadOnly),
+            Job::Write { block, data, .. } => {
+                let fails = block > 16 && self.rng.chance(self.write_failures);
+                for (n, bytes) in data.chunks_exact(BLOCK_BYTES).enumerate() {
+                    let at = block + n as u64;
+                    assert!(at < self.blocks, "writes stay on the drive");
+                    // A write that fails leaves anything.
+                    if !fails || self.rng.chance(0.5) {
+                        self.cached.push((at, bytes.try_into().unwrap()));
+                    }
+                }
+                if fails { Err(JobError::Failed) } else { Ok(Vec::new()) }
+            }
+            Job::Flush { .. } => {
+                self.media.extend(self.cached.drain(..));
+                Ok(Vec::new())
+            }
+            Job::Discard { block, blocks, .. } => {
+                for at in block..block + u64::from(blocks) {
+                    self.cached.push((at, [0xdd; BLOCK_BYTES]));
+                }
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Of what is cached or on its way any blocks reach the media.
+    pub fn cut(&mut self) {
+        for job in std::mem::take(&mut self.jobs) {
+            if let Job::Write { .. } | Job::Discard { .. } = job {
+                let _ = self.run(job);
+            }
+        }
+        let share = self.rng.unit_f64();
+        for (block, data) in std::mem::take(&mut self.cached) {
+            if self.rng.chance(share) {
+                self.media.insert(block, data);
+            }
+        }
+        self.cut_after = u64::MAX;
+    }
+
+    /// Repeats an operation until it is done.
+    pub fn until<T>(
+        &mut self,
+        fs: &mut Fs,
+        now: Time,
+        mut operation: impl FnMut(&mut Fs) -> Result<Step<T>, pellucid_apps::fs::Errno>,
+    ) -> Result<Result<T, pellucid_apps::fs::Errno>, Cut> {
+        for _ in 0..1_000_000 {
+            match operation(fs) {
+                Ok(Step::Done(value)) => return Ok(Ok(value)),
+                Ok(Step::Wait) => assert!(self.step(fs, now)?, "an operation waits for nothing"),
+                Err(errno) => return Ok(Err(errno)),
+            }
+        }
+        panic!("an operation waits for ever");
+    }
+
+    /// Does jobs until a state is reached.
+    pub fn reach(&mut self, fs: &mut Fs, now: Time, wanted: &FsState) -> Result<(), Cut> {
+        for _ in 0..1_000_000 {
+            let state = fs.state();
+            if state == *wanted {
+                return Ok(());
+            }
+            if let FsState::Failed(why) = state {
+                panic!("{why}");
+            }
+            let goes_on = self.step(fs, now)?;
+            assert!(goes_on || fs.state() != state, "nothing goes on in {state:?}");
+        }
+        panic!("it never becomes {wanted:?}");
+    }
+
+    /// Everything is durable.
+    pub fn sync(&mut self, fs: &mut Fs, now: Time) -> Result<Result<(), pellucid_apps::fs::Errno>, Cut> {
+        let point = fs.sync();
+        for _ in 0..1_000_000 {
+            match fs.is_synced(point) {
+                Ok(true) => return Ok(Ok(())),
+                Err(errno) => return Ok(Err(errno)),
+                Ok(false) => assert!(self.step(fs, now)?, "a sync waits for nothing"),
+            }
+        }
+        panic!("a sync waits for ever");
+    }
+}

@@ -1,0 +1,4 @@
+//! The file system beside a plain model, on drives that fail and lose power.
+
+mod basic;
+mod disk;
