@@ -108,6 +108,8 @@ pub struct Core {
     book: TargetBook,
     /// Layers are being stopped.
     resting: bool,
+    /// Drives whose layers could not be stopped, each with the reason.
+    unstopped: Vec<String>,
     /// Connections that wait until a drive, a cache, is detached.
     detaching: Vec<(ConnectionId, usize)>,
 }
@@ -151,6 +153,7 @@ impl Core {
             untold: VecDeque::new(),
             book: TargetBook::default(),
             resting: false,
+            unstopped: Vec::new(),
             detaching: Vec::new(),
         })
     }

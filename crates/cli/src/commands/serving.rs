@@ -292,7 +292,11 @@ impl Serving {
         }
         facts.iter().for_each(log);
         interrupt::instead(move || stopper.stop_because("signal"));
-        server.run().map(drop).map_err(Failure::work)
+        let core = server.run().map_err(Failure::work)?;
+        match core.unstopped() {
+            [] => Ok(()),
+            failed => Err(Failure::work(anyhow!("not stopped in order: {}", failed.join("; ")))),
+        }
     }
 
     /// Refuses addresses that others reach and whose peers need not prove who they are, unless that is wanted.

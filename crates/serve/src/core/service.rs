@@ -158,11 +158,16 @@ impl Service for Core {
 }
 
 impl Core {
+    /// Drives whose layers could not be stopped in order, each with the reason: what they held is lost.
+    pub fn unstopped(&self) -> &[String] {
+        &self.unstopped
+    }
+
     /// Layers bring to their drives what lets their next start find everything, which [`Core::is_at_rest`] says has ended.
     fn begin_rest(&mut self) {
-        for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
-            if let Err(why) = drive.begin_rest() {
-                self.hub.events.push(Event::StopFailed { drive: name.clone(), why });
+        for drive in 0..self.names.len() {
+            if let Err(why) = self.engine.backends_mut()[drive].begin_rest() {
+                self.stop_failed(drive, why);
             }
         }
     }
@@ -170,13 +175,19 @@ impl Core {
     /// Whether no layer is being stopped any more. One that could not be is found as after a power cut.
     fn is_at_rest(&mut self) -> bool {
         let mut all = true;
-        for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
-            match drive.rested() {
+        for drive in 0..self.names.len() {
+            match self.engine.backends_mut()[drive].rested() {
                 None => all = false,
                 Some(Ok(())) => {}
-                Some(Err(why)) => self.hub.events.push(Event::StopFailed { drive: name.clone(), why }),
+                Some(Err(why)) => self.stop_failed(drive, why),
             }
         }
         all
+    }
+
+    fn stop_failed(&mut self, drive: usize, why: String) {
+        let drive = self.names[drive].clone();
+        self.unstopped.push(format!("{drive}: {why}"));
+        self.hub.events.push(Event::StopFailed { drive, why });
     }
 }

@@ -1,5 +1,6 @@
 //! F5: the ATTO benchmark, Figs. 9 to 13: a file of 256 MiB, read and written in requests of each size.
 
+use super::workload::{FileSystem, Volume};
 use super::{BUFFER_MIB, Host, PLATFORMS, Platform, Request, platform};
 use crate::report::plot::{Axis, Plot, Unit};
 use crate::reproduce::bench::{Bench, ReproduceError};
@@ -10,10 +11,9 @@ use pellucid_flash::{Drive, Nanos, Rng};
 const SIZES: [u32; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 /// 8 KiB, at which the paper gives a number.
 const EIGHT_KIB: usize = 2;
-/// Sectors of the file, and where it is.
+/// Sectors of the file.
 const FILE: u64 = 512 << 10;
-const FILE_AT: u64 = 63 + (1 << 20);
-/// Beside so many bytes of the file the file system writes 4 KiB of its own: assumed.
+/// Beside so many bytes of the file the file system writes 4 KiB of its own, where the model of a volume says: assumed.
 const METADATA_EVERY: u64 = 1 << 20;
 /// Requests that are measured at most, without and with the buffer: small ones would take all day without.
 const REQUESTS: [u64; 2] = [3_000, 200_000];
@@ -86,20 +86,21 @@ pub(in crate::reproduce) fn throughput(bench: &Bench) -> Result<Outcome, Reprodu
 fn rate(bench: &Bench, point: &Point) -> Result<f64, ReproduceError> {
     let Point { sectors, buffer, write, .. } = *point;
     let mut host = Host::new(platform(bench, point.platform, buffer)?);
-    let volume = host.tower.interface(0).map_or(0, |interface| interface.capacity_sectors());
-    let mut rng = Rng::stream(bench.seed(), "atto");
+    let sectors_there = host.tower.interface(0).map_or(0, |interface| interface.capacity_sectors());
+    let mut volume = Volume::new(FileSystem::Ntfs, sectors_there, Rng::stream(bench.seed(), "atto"));
+    let file_at = volume.new_file();
     let most = REQUESTS[usize::from(write && buffer > 0)] / u64::from(bench.shorter());
     let count = (FILE / u64::from(sectors)).min(most.max(1));
     let bytes = u64::from(sectors) * 512;
     let mut since = 0;
     let mut go = |host: &mut Host, requests: std::ops::Range<u64>| {
         for at in requests {
-            let lba = FILE_AT + at * u64::from(sectors) % FILE;
+            let lba = file_at + at * u64::from(sectors) % FILE;
             host.ask(Nanos(0), Request { write, lba, sectors });
             since += bytes;
             if write && since >= METADATA_EVERY {
                 since = 0;
-                host.ask(Nanos(0), Request { write, lba: 63 + rng.below(volume / 8) / 8 * 8, sectors: 8 });
+                host.ask(Nanos(0), volume.metadata(8));
             }
         }
     };

@@ -123,7 +123,7 @@ pub(super) fn requests(
 }
 
 /// A volume: where metadata and data go.
-struct Volume {
+pub(super) struct Volume {
     system: FileSystem,
     sectors: u64,
     rng: Rng,
@@ -138,7 +138,7 @@ struct Volume {
 }
 
 impl Volume {
-    fn new(system: FileSystem, sectors: u64, rng: Rng) -> Volume {
+    pub fn new(system: FileSystem, sectors: u64, rng: Rng) -> Volume {
         let regions = match system {
             FileSystem::Ntfs => NTFS_REGIONS,
             FileSystem::Fat32 => FAT_REGIONS,
@@ -168,8 +168,13 @@ impl Volume {
         self.requests.push(Request { write: true, lba, sectors });
     }
 
+    /// Where a large new file begins: in the half of the volume that has no older files.
+    pub fn new_file(&self) -> u64 {
+        PARTITION + self.sectors / 2 / FS_CLUSTER * FS_CLUSTER
+    }
+
     /// A small write of the file system.
-    fn metadata(&mut self, sectors: u32) {
+    pub fn metadata(&mut self, sectors: u32) -> Request {
         let (scattered, log, table) = match self.system {
             FileSystem::Ntfs => (NTFS_SCATTERED, 0.3, 0.3),
             FileSystem::Fat32 => (FAT_SCATTERED, 0.5, 0.0),
@@ -192,7 +197,12 @@ impl Volume {
             }
             self.regions[at] + room(self.rng.below(REGION_SECTORS - u64::from(sectors)))
         };
-        self.write(lba, sectors);
+        Request { write: true, lba, sectors }
+    }
+
+    fn write_metadata(&mut self, sectors: u32) {
+        let request = self.metadata(sectors);
+        self.requests.push(request);
     }
 
     /// NTFS logs in turn. FAT32 writes the sectors of the table that stand for the newest file, in both copies.
@@ -231,7 +241,7 @@ impl Volume {
                 self.data(128);
                 // Of 100 writes 4 are small.
                 if self.rng.chance(0.041) {
-                    self.metadata(8);
+                    self.write_metadata(8);
                 }
             }
         }
@@ -248,7 +258,7 @@ impl Volume {
                 sectors -= now;
             }
             for size in [8, 2, 8, 7] {
-                self.metadata(size);
+                self.write_metadata(size);
             }
         }
     }
@@ -267,14 +277,14 @@ impl Volume {
         }
         sizes.truncate(sizes.len() / shorter as usize);
         for size in sizes {
-            if size <= 8 { self.metadata(size) } else { self.data(size) }
+            if size <= 8 { self.write_metadata(size) } else { self.data(size) }
         }
     }
 
     fn uninstall(&mut self, writes: u32) {
         for _ in 0..writes {
             let size = [8, 8, 8, 8, 7, 3, 2, 1][self.rng.below(8) as usize];
-            if self.rng.chance(0.04) { self.data(128) } else { self.metadata(size) }
+            if self.rng.chance(0.04) { self.data(128) } else { self.write_metadata(size) }
         }
     }
 
@@ -283,7 +293,7 @@ impl Volume {
             let sectors = 8 * (1 + self.rng.below(4) as u32);
             self.data(sectors);
             let lba = self.data - u64::from(sectors);
-            (0..3).for_each(|_| self.metadata(8));
+            (0..3).for_each(|_| self.write_metadata(8));
             // The file that came before is shown.
             self.requests.push(Request { write: false, lba, sectors });
             let older = self.anywhere();
