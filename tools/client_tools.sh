@@ -21,6 +21,7 @@ find_missing() {
     need mkfs.ext4 e2fsprogs
     need fsck.ext4 e2fsprogs
     need mkfs.f2fs f2fs-tools
+    need mkfs.vfat dosfstools
     need busybox busybox-static
     need memcached memcached
     need memccapable libmemcached-tools

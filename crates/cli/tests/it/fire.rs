@@ -149,10 +149,13 @@ fn a_device_that_gets_shorter_fails_flushes_and_is_not_made_longer() {
     assert_eq!(client.read(8 << 20), [3; BYTES], "what the buffer holds can be read");
     let log = || std::fs::read_to_string(folder.path("log")).unwrap();
     eventually("the log says why", || log().contains("it is shorter than the 16777216 bytes that it had"));
-    server.signal("TERM");
-    assert_eq!(server.status(), Some(1), "what the buffer held is lost");
+    assert_eq!(server.end("TERM"), Some(1), "what the buffer held is lost");
     assert!(log().contains("event=stop-failed drive=\"stick\""), "{}", log());
-    assert!(log().contains("error: not stopped in order: stick: not all of what the layer holds"), "{}", log());
+    assert!(
+        log().contains("error: not stopped in order: stick: not all of what the layer holds"),
+        "{}",
+        log()
+    );
     let device = File::open(folder.path("stick.img")).unwrap();
     assert_eq!(device.metadata().unwrap().len(), 4 << 20);
     let mut kept = [0; BYTES];
