@@ -1,7 +1,16 @@
-//! Segments as files of one directory.
+//! Segments in a directory: one file each.
 //!
-//! Invariants: one process at a time has the directory (a lock on its file `lock`); nothing in it that is no segment is touched; what a
-//! `replace` made durable is there after a crash.
+//! ```text
+//!   work/  lock      held by the process that uses it
+//!          boot      what is here may not be on the media: it counts until the machine is started again
+//!          *.seg     one for each segment
+//! ```
+//! What was done in a few seconds is not worth waiting for the disk, so nothing is synced before [`DURABLE_AFTER`]. A killed process loses
+//! nothing by that. After a power cut, `boot` names another start of the machine, and the directory counts as empty. Once everything is
+//! synced, `boot` is removed.
+//!
+//! Invariants: one process uses a directory at a time (`lock`); nothing in it that is no segment is touched; a plan that is found after a
+//! power cut has all its windows.
 
 use pellucid_apps::graph::store::{Segment, Store, StoreError, absent, short};
 use rustix::fs::{Advice, fadvise};
@@ -11,9 +20,13 @@ use std::io::{self, ErrorKind, Write};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Files open at the same time.
 const OPEN_MAX: usize = 128;
+
+/// What is written is synced so long after the last time.
+const DURABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// A directory of segments.
 #[derive(Debug)]
@@ -23,8 +36,10 @@ pub struct FileStore {
     _lock: File,
     open: BTreeMap<Segment, (File, u64)>,
     order: VecDeque<Segment>,
-    /// Sealed, and maybe not durable.
-    sealed: Vec<Segment>,
+    /// Since when everything in the directory is on the media, or nobody waits for it.
+    synced: Instant,
+    /// Whether there is `boot`.
+    volatile: bool,
     written_bytes: u64,
     read_bytes: u64,
 }
@@ -46,15 +61,55 @@ impl FileStore {
             Err(TryLockError::WouldBlock) => return Err(format!("{name} is in use by another process")),
             Err(TryLockError::Error(error)) => return Err(format!("{name}: {error}")),
         }
-        Ok(FileStore {
+        let mut store = FileStore {
             directory: directory.to_path_buf(),
             _lock: lock,
             open: BTreeMap::new(),
             order: VecDeque::new(),
-            sealed: Vec::new(),
+            synced: Instant::now(),
+            volatile: false,
             written_bytes: 0,
             read_bytes: 0,
-        })
+        };
+        store.see_boot().map_err(|error| format!("{name}: {error}"))?;
+        Ok(store)
+    }
+
+    /// Forgets what may have been lost in a power cut.
+    fn see_boot(&mut self) -> io::Result<()> {
+        let now = start_of_machine();
+        match std::fs::read(self.boot()) {
+            // Where nobody knows, each process counts as a start.
+            Ok(then) if then == now && !now.is_empty() => self.volatile = true,
+            Err(error) if error.kind() == ErrorKind::NotFound && self.bytes(Segment::Plan).is_some() => {}
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => self.clear(false)?,
+        }
+        Ok(())
+    }
+
+    fn boot(&self) -> PathBuf {
+        self.directory.join("boot")
+    }
+
+    /// Everything in the directory comes to be on the media.
+    fn sync(&mut self) -> io::Result<()> {
+        for path in self.segments()? {
+            File::open(path)?.sync_data()?;
+        }
+        File::open(&self.directory)?.sync_all()?;
+        if std::mem::take(&mut self.volatile) {
+            std::fs::remove_file(self.boot())?;
+            File::open(&self.directory)?.sync_all()?;
+        }
+        self.synced = Instant::now();
+        Ok(())
+    }
+
+    fn segments(&self) -> io::Result<Vec<PathBuf>> {
+        let paths = std::fs::read_dir(&self.directory)?.map(|entry| entry.map(|entry| entry.path()));
+        let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");
+        paths.filter(|path| path.as_ref().map_or(true, is_segment)).collect()
     }
 
     /// Bytes written and read so far.
@@ -67,23 +122,30 @@ impl FileStore {
         self.directory.join(format!("{segment}.seg"))
     }
 
-    /// Removes every segment, and the directory if nothing else is in it.
+    /// Removes every segment; `with_directory`: the directory too, if nothing else is in it.
     pub fn clear(&mut self, with_directory: bool) -> io::Result<()> {
         self.open.clear();
         self.order.clear();
-        self.sealed.clear();
-        for entry in std::fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "seg") {
-                std::fs::remove_file(path)?;
-            }
+        for path in self.segments()? {
+            std::fs::remove_file(path)?;
         }
         if with_directory {
-            std::fs::remove_file(self.directory.join("lock"))?;
+            for file in ["boot", "lock"].map(|name| self.directory.join(name)) {
+                match std::fs::remove_file(file) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            self.volatile = false;
             match std::fs::remove_dir(&self.directory) {
                 Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => return Err(error),
                 _ => {}
             }
+        } else if !self.volatile {
+            std::fs::write(self.boot(), start_of_machine())?;
+            File::open(self.boot())?.sync_all()?;
+            File::open(&self.directory)?.sync_all()?;
+            self.volatile = true;
         }
         Ok(())
     }
@@ -115,8 +177,12 @@ impl FileStore {
         if self.open.remove(&segment).is_some() {
             self.order.retain(|&other| other != segment);
         }
-        self.sealed.retain(|&other| other != segment);
     }
+}
+
+/// What names this start of the machine; empty where nothing does.
+fn start_of_machine() -> Vec<u8> {
+    std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
 fn failed(segment: Segment, error: &io::Error) -> StoreError {
@@ -145,8 +211,7 @@ impl Store for FileStore {
         Ok(())
     }
 
-    fn seal(&mut self, segment: Segment) -> Result<(), StoreError> {
-        self.sealed.push(segment);
+    fn seal(&mut self, _segment: Segment) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -184,18 +249,14 @@ impl Store for FileStore {
     }
 
     fn replace(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
-        for sealed in std::mem::take(&mut self.sealed) {
-            let (file, _) = self.file(sealed)?;
-            file.sync_data().map_err(|error| failed(sealed, &error))?;
-        }
         self.forget(segment);
         let (path, new) = (self.path(segment), self.directory.join("new.seg"));
         let written = (|| {
-            let mut file = File::create(&new)?;
-            file.write_all(data)?;
-            file.sync_data()?;
-            std::fs::rename(&new, &path)?;
-            File::open(&self.directory)?.sync_all()
+            File::create(&new)?.write_all(data)?;
+            if self.synced.elapsed() >= DURABLE_AFTER {
+                self.sync()?;
+            }
+            std::fs::rename(&new, &path)
         })();
         written.map_err(|error| failed(segment, &error))
     }
@@ -212,33 +273,53 @@ mod tests {
     }
 
     #[test]
+    fn what_a_power_cut_may_have_taken_is_forgotten() {
+        let directory = directory("boot");
+        let plan = |store: &FileStore| store.bytes(Segment::Plan);
+        let mut store = FileStore::open(&directory).unwrap();
+        store.replace(Segment::Plan, b"plan").unwrap();
+        drop(store);
+        // The same start of the machine: only the process was killed.
+        assert_eq!(plan(&FileStore::open(&directory).unwrap()), Some(4));
+        std::fs::write(directory.join("boot"), "another start\n").unwrap();
+        assert_eq!(plan(&FileStore::open(&directory).unwrap()), None);
+        let mut store = FileStore::open(&directory).unwrap();
+        store.replace(Segment::Plan, b"plan").unwrap();
+        store.sync().unwrap();
+        drop(store);
+        assert!(!directory.join("boot").exists());
+        assert_eq!(plan(&FileStore::open(&directory).unwrap()), Some(4));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
     fn segments_are_what_was_written_and_one_process_has_them() {
         let directory = directory("segments");
         let mut store = FileStore::open(&directory).unwrap();
         assert!(FileStore::open(&directory).unwrap_err().contains("in use"));
-        for segment in (0..300).map(Segment::Bucket) {
+        for segment in (0..300).map(Segment::Run) {
             store.create(segment).unwrap();
             store.append(segment, format!("{segment}").as_bytes()).unwrap();
         }
-        store.append(Segment::Bucket(0), b"more").unwrap();
-        let mut found = [0; 12];
-        store.read(Segment::Bucket(0), 0, &mut found).unwrap();
-        assert_eq!(&found, b"bucket-0more");
+        store.append(Segment::Run(0), b"more").unwrap();
+        let mut found = [0; 9];
+        store.read(Segment::Run(0), 0, &mut found).unwrap();
+        assert_eq!(&found, b"run-0more");
         assert!(
             store
-                .read(Segment::Bucket(0), 1, &mut found)
+                .read(Segment::Run(0), 1, &mut found)
                 .unwrap_err()
                 .to_string()
-                .contains("ends at byte 12")
+                .contains("ends at byte 9")
         );
-        store.seal(Segment::Bucket(299)).unwrap();
+        store.seal(Segment::Run(299)).unwrap();
         store.replace(Segment::State, b"one").unwrap();
         store.replace(Segment::State, b"three").unwrap();
         drop(store);
         std::fs::write(directory.join("mine.txt"), "not a segment").unwrap();
         let mut store = FileStore::open(&directory).unwrap();
         assert_eq!(store.bytes(Segment::State), Some(5));
-        assert_eq!(store.bytes(Segment::Bucket(299)), Some(10));
+        assert_eq!(store.bytes(Segment::Run(299)), Some(10));
         store.remove(Segment::State).unwrap();
         assert!(store.read(Segment::State, 0, &mut found).unwrap_err().to_string().contains("not there"));
         store.clear(true).unwrap();

@@ -7,14 +7,14 @@
 //! Killed while it reads or prepares, a run begins anew; later, PageRank goes on behind the last complete iteration, the others from the
 //! prepared graph. A graph that fits into memory leaves no work directory, so begins anew.
 
-use crate::input::{Input, InputError};
+use crate::input::{Input, InputError, Wanted};
 use crate::output::{Output, OutputError, Row};
 use crate::{FileStore, Threads, mapped};
 use pellucid_apps::graph::components::{self, Components};
 use pellucid_apps::graph::edges::Key;
-use pellucid_apps::graph::grid::Grid;
+use pellucid_apps::graph::grid::{Grid, reopen};
 use pellucid_apps::graph::pagerank::{self, PageRank, PageRankConfig};
-use pellucid_apps::graph::prepare::{Asked, Intake, PrepareError, Shape, Share, reopen};
+use pellucid_apps::graph::prepare::{Asked, Intake, PrepareError, Shape, Share};
 use pellucid_apps::graph::store::{Memory, Segment, Store, StoreError};
 use pellucid_apps::graph::traverse::{self, Traverse, UNREACHED};
 use pellucid_apps::graph::triangles::{self, Triangles};
@@ -199,7 +199,7 @@ impl Job {
     /// Runs it. `input` is opened only if the work directory does not have the graph.
     pub fn run(
         mut self,
-        input: impl FnOnce() -> Result<Input, InputError>,
+        input: impl FnOnce(Wanted) -> Result<Input, InputError>,
         output: &mut Output,
         look: Look<'_>,
     ) -> Result<Outcome, JobError> {
@@ -224,13 +224,13 @@ impl Job {
 
     fn work(
         &mut self,
-        input: impl FnOnce() -> Result<Input, InputError>,
+        input: impl FnOnce(Wanted) -> Result<Input, InputError>,
         output: &mut Output,
         look: Look<'_>,
     ) -> Result<Outcome, JobError> {
         let grid = match self.reopened()? {
             Some(grid) => grid,
-            None => self.prepare(input()?, look)?,
+            None => self.prepare(input, look)?,
         };
         self.outcome.vertices = grid.plan.vertices;
         self.outcome.edges = grid.plan.edges;
@@ -258,25 +258,31 @@ impl Job {
         Ok(found)
     }
 
-    /// Reads and orders the edges. The work directory is made when something has to go there.
-    fn prepare(&mut self, mut input: Input, look: Look<'_>) -> Result<Grid, JobError> {
+    /// Reads and orders the edges.
+    fn prepare(
+        &mut self,
+        input: impl FnOnce(Wanted) -> Result<Input, InputError>,
+        look: Look<'_>,
+    ) -> Result<Grid, JobError> {
         let began = Instant::now();
-        let mut asked = self.config.program.asked(&self.config);
-        let mut edges = Vec::new();
-        let mut more = input.next(&mut edges)?;
-        asked.vertices = input.vertices();
+        let asked = self.config.program.asked(&self.config);
+        let mut input = input(Wanted {
+            shape: asked.shape,
+            weighted: asked.weighted,
+            threads: self.config.threads,
+            memory_bytes: self.config.memory_bytes / 8,
+        })?;
         let mut intake = Intake::new(asked);
         // Nobody knows how many edges come: so the directory is there from the first that would not fit.
         let mut store = Late { config: &self.config, store: &mut self.store };
-        while more {
-            intake.push(&mut store, &edges)?;
+        while let Some(chunk) = input.next()? {
+            intake.see(input.vertices());
+            intake.push(&mut store, chunk)?;
             if look(Phase::Read(intake.edges())).is_break() {
                 return Err(JobError::Interrupted);
             }
-            more = input.next(&mut edges)?;
-            intake.see(input.vertices());
         }
-        drop(edges);
+        drop(input);
         self.outcome.seconds[0] = began.elapsed().as_secs_f64();
         let began = Instant::now();
         let mut preparing = intake.finish(&mut store)?;
@@ -285,7 +291,7 @@ impl Job {
                 return Err(JobError::Interrupted);
             }
         }
-        let (grid, _) = preparing.finish(&mut store);
+        let grid = preparing.finish(&mut store, &Threads(self.config.threads));
         self.outcome.seconds[1] = began.elapsed().as_secs_f64();
         Ok(grid)
     }

@@ -15,7 +15,7 @@ mod tables;
 mod threads;
 
 pub use files::FileStore;
-pub use input::{Input, InputError};
+pub use input::{Input, InputError, Wanted};
 pub use job::{Config, Job, JobError, Outcome, Phase, Program, Storage};
 pub use output::{Output, OutputError, Row};
 pub use threads::Threads;

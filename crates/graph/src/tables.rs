@@ -9,7 +9,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
-use pellucid_apps::graph::edges::{Edge, VERTEX_MAX};
+use pellucid_apps::graph::edges::{Edge, Edges as Found, VERTEX_MAX};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Edges {
     }
 
     /// Reads the next rows; `false`: there are none.
-    pub fn next(&mut self, edges: &mut Vec<Edge>) -> Result<bool, InputError> {
+    pub fn next(&mut self, edges: &mut Found) -> Result<bool, InputError> {
         loop {
             if self.readers.is_empty() {
                 if self.group == self.file.num_row_groups() {

@@ -1,4 +1,4 @@
-//! Edges, and how many of them the vertices have, roughly.
+//! Edges as they come.
 
 /// An edge from one vertex to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,86 +30,55 @@ pub enum Key {
 /// The largest number of a vertex: one below what 32 bits can count, so that the number of vertices fits, too.
 pub const VERTEX_MAX: u32 = u32::MAX - 1;
 
-/// Number of edges in ranges of keys, whatever the largest key is: ranges become twice as wide when a key lies beyond the last.
-#[derive(Clone, Debug)]
-pub struct Histogram {
-    shift: u32,
-    counts: Vec<u64>,
+/// Some edges, one behind the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Edges {
+    /// Where each begins and ends.
+    pub ends: Vec<(u32, u32)>,
+    /// The weight of each; empty without.
+    pub weights: Vec<f32>,
+    weighted: bool,
 }
 
-const RANGES: usize = 1 << 16;
-
-impl Default for Histogram {
-    fn default() -> Histogram {
-        Histogram { shift: 0, counts: vec![0; RANGES] }
+impl Edges {
+    /// None yet; `weighted`: they keep their weights.
+    pub fn new(weighted: bool) -> Edges {
+        Edges { ends: Vec::new(), weights: Vec::new(), weighted }
     }
-}
 
-impl Histogram {
-    /// One more edge with this key.
+    /// Whether they keep their weights.
+    pub fn is_weighted(&self) -> bool {
+        self.weighted
+    }
+
+    /// One more.
     #[inline]
-    pub fn note(&mut self, key: u32) {
-        while (key >> self.shift) as usize >= RANGES {
-            self.widen();
+    pub fn push(&mut self, edge: Edge) {
+        self.ends.push((edge.from, edge.to));
+        if self.weighted {
+            self.weights.push(edge.weight);
         }
-        self.counts[(key >> self.shift) as usize] += 1;
     }
 
-    #[cold]
-    fn widen(&mut self) {
-        for at in 0..RANGES / 2 {
-            self.counts[at] = self.counts[2 * at] + self.counts[2 * at + 1];
-        }
-        self.counts[RANGES / 2..].fill(0);
-        self.shift += 1;
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
     }
 
-    /// Cuts `0..vertices` into intervals with at most about `edges_max` edges and at most `vertices_max` vertices each. Returns where
-    /// they begin, and `vertices` last. An interval never is narrower than a range, however many edges that has.
-    pub fn cut(&self, vertices: u32, edges_max: u64, vertices_max: u32) -> Vec<u32> {
-        let width = 1_u64 << self.shift;
-        let mut begins = vec![0];
-        let (mut edges, mut from) = (0, 0_u64);
-        for (range, count) in self.counts.iter().enumerate() {
-            let begin = range as u64 * width;
-            if begin >= u64::from(vertices) {
-                break;
-            }
-            let end = begin + width;
-            let too_many = edges + count > edges_max || end - from > u64::from(vertices_max).max(width);
-            if begin > from && too_many {
-                begins.push(begin as u32);
-                (edges, from) = (0, begin);
-            }
-            edges += count;
-        }
-        begins.push(vertices);
-        begins
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.ends.clear();
+        self.weights.clear();
+    }
 
-    #[test]
-    fn intervals_have_no_more_edges_than_they_should_where_ranges_allow() {
-        let mut histogram = Histogram::default();
-        for key in 0..200_000_u32 {
-            for _ in 0..=(key % 7) {
-                histogram.note(key);
-            }
-        }
-        let begins = histogram.cut(200_000, 50_000, 1 << 20);
-        assert!(begins.first() == Some(&0) && begins.last() == Some(&200_000));
-        for pair in begins.windows(2) {
-            assert!(pair[0] < pair[1]);
-            let edges: u64 = (pair[0]..pair[1]).map(|key| u64::from(key % 7) + 1).sum();
-            assert!(edges <= 50_000, "{pair:?} has {edges}");
-        }
-        assert!(begins.len() < 20, "{} intervals for 800,000 edges", begins.len());
-        assert_eq!(Histogram::default().cut(1, 10, 10), [0, 1]);
-        let by_vertices = histogram.cut(200_000, u64::MAX, 50_000);
-        assert!(by_vertices.windows(2).all(|pair| pair[1] - pair[0] <= 50_000), "{by_vertices:?}");
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Edge> {
+        let weights = self.weights.iter().copied().chain(std::iter::repeat(1.0));
+        self.ends.iter().zip(weights).map(|(&(from, to), weight)| Edge { from, to, weight })
     }
 }

@@ -12,6 +12,7 @@
 
 use super::edges::Key;
 use super::store::{Segment, Store, StoreError};
+use bytemuck::Pod;
 use std::ops::Range;
 
 /// What a graph is and how it is cut.
@@ -187,7 +188,6 @@ impl<'a> Block<'a> {
 pub struct Buffers {
     /// Edges read at a time.
     block_edges: usize,
-    bytes: Vec<u8>,
     window: Window,
 }
 
@@ -227,8 +227,8 @@ impl Grid {
             let others = &window.others[edges];
             return each(store, Block { first: keys.start, offsets, begin: offsets[0], others, weights });
         }
-        let Buffers { block_edges, bytes, window } = buffers;
-        self.read_offsets(store, interval, chunk, bytes, &mut window.offsets)?;
+        let Buffers { block_edges, window } = buffers;
+        self.read_offsets(store, interval, chunk, &mut window.offsets)?;
         let total = window.offsets[window.offsets.len() - 1] as usize;
         let (name, weights) = self.names(interval, chunk);
         let ahead = |store: &mut S, from: usize| {
@@ -245,9 +245,9 @@ impl Grid {
         while from < total {
             let edges = (total - from).min(*block_edges);
             ahead(store, from + edges);
-            read_words(store, name, from, edges, bytes, &mut window.others, u32::from_le_bytes)?;
+            read_words(store, name, from, edges, &mut window.others)?;
             if self.plan.weighted {
-                read_words(store, weights, from, edges, bytes, &mut window.weights, f32::from_le_bytes)?;
+                read_words(store, weights, from, edges, &mut window.weights)?;
             }
             // The last key that begins before the block, to the first that begins behind it.
             let begin = from as u32;
@@ -272,14 +272,13 @@ impl Grid {
         store: &mut S,
         (interval, chunk): (usize, usize),
         edges: Range<u32>,
-        bytes: &mut Vec<u8>,
         window: &mut Window,
     ) -> Result<(), StoreError> {
         let (name, weights) = self.names(interval, chunk);
         let (from, count) = (edges.start as usize, edges.len());
-        read_words(store, name, from, count, bytes, &mut window.others, u32::from_le_bytes)?;
+        read_words(store, name, from, count, &mut window.others)?;
         if self.plan.weighted {
-            read_words(store, weights, from, count, bytes, &mut window.weights, f32::from_le_bytes)?;
+            read_words(store, weights, from, count, &mut window.weights)?;
         }
         Ok(())
     }
@@ -290,12 +289,11 @@ impl Grid {
         store: &mut S,
         interval: usize,
         chunk: usize,
-        bytes: &mut Vec<u8>,
         offsets: &mut Vec<u32>,
     ) -> Result<(), StoreError> {
         let segment = Segment::Offsets(interval as u32, chunk as u32);
         let keys = self.plan.interval(interval);
-        read_words(store, segment, 0, keys.len() + 1, bytes, offsets, u32::from_le_bytes)?;
+        read_words(store, segment, 0, keys.len() + 1, offsets)?;
         let (others, _) = self.names(interval, chunk);
         let edges = store.bytes(others).unwrap_or(0) / 4;
         if !offsets.is_sorted() || u64::from(offsets[keys.len()]) != edges {
@@ -309,7 +307,6 @@ impl Grid {
         &self,
         store: &mut S,
         vertices: Range<u32>,
-        bytes: &mut Vec<u8>,
         into: &mut Vec<u32>,
     ) -> Result<(), StoreError> {
         match &self.degrees {
@@ -320,7 +317,7 @@ impl Grid {
             }
             None => {
                 let (from, count) = (vertices.start as usize, vertices.len());
-                read_words(store, Segment::Degrees, from, count, bytes, into, u32::from_le_bytes)
+                read_words(store, Segment::Degrees, from, count, into)
             }
         }
     }
@@ -332,35 +329,27 @@ impl Grid {
 }
 
 /// Reads `count` words of four bytes, from the `from`th on.
-pub fn read_words<S: Store, T>(
+pub fn read_words<S: Store, T: Pod>(
     store: &mut S,
     segment: Segment,
     from: usize,
     count: usize,
-    bytes: &mut Vec<u8>,
     into: &mut Vec<T>,
-    word: impl Fn([u8; 4]) -> T,
 ) -> Result<(), StoreError> {
-    bytes.resize(4 * count, 0);
-    store.read(segment, 4 * from as u64, bytes)?;
-    into.clear();
-    let (words, _) = bytes.as_chunks::<4>();
-    into.extend(words.iter().map(|&bytes| word(bytes)));
-    Ok(())
+    into.resize(count, T::zeroed());
+    store.read(segment, 4 * from as u64, bytemuck::cast_slice_mut(into))
 }
 
 /// Appends words of four bytes.
-pub fn append_words<S: Store, T: Copy>(
-    store: &mut S,
-    segment: Segment,
-    words: &[T],
-    bytes: &mut Vec<u8>,
-    word: impl Fn(T) -> [u8; 4],
-) -> Result<(), StoreError> {
-    for part in words.chunks(1 << 18) {
-        bytes.clear();
-        bytes.extend(part.iter().flat_map(|&value| word(value)));
-        store.append(segment, bytes)?;
-    }
-    Ok(())
+pub fn append_words<S: Store, T: Pod>(store: &mut S, segment: Segment, words: &[T]) -> Result<(), StoreError> {
+    words.chunks(1 << 18).try_for_each(|part| store.append(segment, bytemuck::cast_slice(part)))
+}
+
+/// A graph that was prepared before; `None`: there is none in the store, or not this one.
+pub fn reopen<S: Store>(store: &mut S, origin: u64) -> Result<Option<Grid>, StoreError> {
+    let Some(bytes) = store.bytes(Segment::Plan) else { return Ok(None) };
+    let mut record = vec![0; bytes as usize];
+    store.read(Segment::Plan, 0, &mut record)?;
+    let plan = Plan::decode(&record).filter(|plan| plan.origin == origin);
+    Ok(plan.map(|plan| Grid { plan, resident: None, degrees: None }))
 }

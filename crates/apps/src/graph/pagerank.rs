@@ -43,6 +43,8 @@ pub struct PageRank {
     dangling: [f64; 2],
     change: f64,
     last_change: f64,
+    /// Checksum of the shares of this iteration in the store.
+    sum: u32,
     buffers: Buffers,
     sums: Vec<f64>,
     words: Words,
@@ -50,7 +52,6 @@ pub struct PageRank {
 
 #[derive(Clone, Debug, Default)]
 struct Words {
-    bytes: Vec<u8>,
     degrees: Vec<u32>,
     old: Vec<f32>,
     new: Vec<f32>,
@@ -59,7 +60,7 @@ struct Words {
 /// Bytes that it keeps for each vertex when all fit.
 pub const VERTEX_BYTES: u64 = 8;
 
-const STATE_BYTES: usize = 28;
+const STATE_BYTES: usize = 32;
 
 impl PageRank {
     /// Ready for the first iteration, or for the one after the last that the store has complete.
@@ -80,11 +81,12 @@ impl PageRank {
             dangling: [0.0; 2],
             change: f64::INFINITY,
             last_change: f64::INFINITY,
+            sum: 0,
             buffers: Buffers::new(block_edges),
             sums: Vec::new(),
             words: Words::default(),
         };
-        let resumed = rank.kept && rank.resume(store)?;
+        let resumed = rank.kept && rank.resume(grid, store)?;
         if rank.whole {
             rank.next = vec![0.0; grid.plan.vertices as usize];
         }
@@ -107,8 +109,8 @@ impl PageRank {
         self.last_change
     }
 
-    /// Finds the last complete iteration.
-    fn resume<S: Store>(&mut self, store: &mut S) -> Result<bool, StoreError> {
+    /// Finds the last complete iteration. `false`: there is none, or its shares are not those that were written.
+    fn resume<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<bool, StoreError> {
         if store.bytes(Segment::State) != Some(STATE_BYTES as u64) {
             return Ok(false);
         }
@@ -116,10 +118,23 @@ impl PageRank {
         store.read(Segment::State, 0, &mut record)?;
         let (body, sum) = record.split_at(STATE_BYTES - 4);
         if crc32c::crc32c(body).to_le_bytes() != sum {
-            return Err(StoreError::Damaged { segment: Segment::State, why: "its checksum is wrong".into() });
+            return Ok(false);
         }
         let long = |at: usize| std::array::from_fn(|byte| body[at + byte]);
-        self.iteration = u64::from_le_bytes(long(0)) as u32;
+        let iteration = u64::from_le_bytes(long(0)) as u32;
+        let mut values = 0;
+        for interval in 0..grid.plan.interval_count() {
+            let segment = Segment::Values(interval as u32, iteration % 2 == 1);
+            if store.bytes(segment) != Some(4 * grid.plan.interval(interval).len() as u64) {
+                return Ok(false);
+            }
+            read_values(store, grid, interval, iteration % 2 == 1, &mut self.words.old)?;
+            values = crc32c::crc32c_append(values, bytemuck::cast_slice(&self.words.old));
+        }
+        if values.to_le_bytes() != body[24..] {
+            return Ok(false);
+        }
+        self.iteration = iteration;
         self.dangling[0] = f64::from_le_bytes(long(8));
         self.last_change = f64::from_le_bytes(long(16));
         Ok(true)
@@ -131,8 +146,8 @@ impl PageRank {
         let rank = 1.0 / f64::from(vertices.max(1));
         self.shares = Vec::with_capacity(if self.whole { vertices as usize } else { 0 });
         for interval in 0..grid.plan.interval_count() {
-            let Words { bytes, degrees, new, .. } = &mut self.words;
-            grid.degrees(store, grid.plan.interval(interval), bytes, degrees)?;
+            let Words { degrees, new, .. } = &mut self.words;
+            grid.degrees(store, grid.plan.interval(interval), degrees)?;
             new.clear();
             for &degree in degrees.iter() {
                 new.push((rank / f64::from(degree.max(1))) as f32);
@@ -141,7 +156,7 @@ impl PageRank {
             if self.whole {
                 self.shares.extend_from_slice(new);
             } else {
-                keep(store, interval, false, new, bytes)?;
+                keep(store, interval, false, new)?;
             }
         }
         Ok(())
@@ -152,8 +167,8 @@ impl PageRank {
         let odd = self.iteration % 2 == 1;
         self.shares.clear();
         for interval in grid.plan.intervals_of(chunk) {
-            let Words { bytes, old, .. } = &mut self.words;
-            read_values(store, grid, interval, odd, bytes, old)?;
+            let Words { old, .. } = &mut self.words;
+            read_values(store, grid, interval, odd, old)?;
             self.shares.extend_from_slice(old);
         }
         Ok(())
@@ -204,12 +219,12 @@ impl PageRank {
         let vertices = f64::from(grid.plan.vertices);
         let damping = self.config.damping;
         let base = (1.0 - damping) / vertices + damping * self.dangling[0] / vertices;
-        let Words { bytes, degrees, old, new } = &mut self.words;
-        grid.degrees(store, keys.clone(), bytes, degrees)?;
+        let Words { degrees, old, new } = &mut self.words;
+        grid.degrees(store, keys.clone(), degrees)?;
         let old: &[f32] = if self.whole {
             &self.shares[keys.start as usize..keys.end as usize]
         } else {
-            read_values(store, grid, self.interval, self.iteration % 2 == 1, bytes, old)?;
+            read_values(store, grid, self.interval, self.iteration % 2 == 1, old)?;
             old
         };
         new.clear();
@@ -225,7 +240,8 @@ impl PageRank {
             self.next[keys.start as usize..keys.end as usize].copy_from_slice(new);
         }
         if self.kept {
-            keep(store, self.interval, self.iteration.is_multiple_of(2), new, bytes)?;
+            keep(store, self.interval, self.iteration.is_multiple_of(2), new)?;
+            self.sum = crc32c::crc32c_append(self.sum, bytemuck::cast_slice(new));
         }
         Ok(())
     }
@@ -243,6 +259,7 @@ impl PageRank {
             let mut record = u64::from(self.iteration).to_le_bytes().to_vec();
             record.extend(self.dangling[0].to_le_bytes());
             record.extend(self.last_change.to_le_bytes());
+            record.extend(std::mem::take(&mut self.sum).to_le_bytes());
             let sum = crc32c::crc32c(&record);
             record.extend(sum.to_le_bytes());
             store.replace(Segment::State, &record)?;
@@ -264,12 +281,12 @@ impl PageRank {
         let mut ranks = Vec::new();
         for interval in 0..grid.plan.interval_count() {
             let keys = grid.plan.interval(interval);
-            let Words { bytes, degrees, old, .. } = &mut self.words;
-            grid.degrees(store, keys.clone(), bytes, degrees)?;
+            let Words { degrees, old, .. } = &mut self.words;
+            grid.degrees(store, keys.clone(), degrees)?;
             let shares: &[f32] = if self.whole {
                 &self.shares[keys.start as usize..keys.end as usize]
             } else {
-                read_values(store, grid, interval, self.iteration % 2 == 1, bytes, old)?;
+                read_values(store, grid, interval, self.iteration % 2 == 1, old)?;
                 old
             };
             ranks.clear();
@@ -316,11 +333,10 @@ fn keep<S: Store>(
     interval: usize,
     odd: bool,
     values: &[f32],
-    bytes: &mut Vec<u8>,
-) -> Result<(), StoreError> {
+    ) -> Result<(), StoreError> {
     let segment = Segment::Values(interval as u32, odd);
     store.create(segment)?;
-    append_words(store, segment, values, bytes, f32::to_le_bytes)?;
+    append_words(store, segment, values)?;
     store.seal(segment)
 }
 
@@ -329,10 +345,9 @@ fn read_values<S: Store>(
     grid: &Grid,
     interval: usize,
     odd: bool,
-    bytes: &mut Vec<u8>,
-    into: &mut Vec<f32>,
+        into: &mut Vec<f32>,
 ) -> Result<(), StoreError> {
     let count = grid.plan.interval(interval).len();
     let segment = Segment::Values(interval as u32, odd);
-    read_words(store, segment, 0, count, bytes, into, f32::from_le_bytes)
+    read_words(store, segment, 0, count, into)
 }

@@ -14,10 +14,10 @@ use thiserror::Error;
 /// What a segment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
-    /// Edges as they came.
-    Raw,
-    /// Edges of the keys of one interval, as they came.
-    Bucket(u32),
+    /// Edges as they came, sorted roughly by their keys.
+    Run(u32),
+    /// Their weights.
+    RunWeights(u32),
     /// Of one window, how many edges the keys below each key have.
     Offsets(u32, u32),
     /// Of one window, the other ends of its edges, ordered by key.
@@ -44,8 +44,8 @@ impl Segment {
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Segment::Raw => write!(f, "raw"),
-            Segment::Bucket(interval) => write!(f, "bucket-{interval}"),
+            Segment::Run(run) => write!(f, "run-{run}"),
+            Segment::RunWeights(run) => write!(f, "run-weights-{run}"),
             Segment::Offsets(key, other) => write!(f, "offsets-{key}-{other}"),
             Segment::Others(key, other) => write!(f, "others-{key}-{other}"),
             Segment::Weights(key, other) => write!(f, "weights-{key}-{other}"),
@@ -107,7 +107,7 @@ pub trait Store {
     /// Writes behind what the segment holds.
     fn append(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError>;
 
-    /// The segment is complete. It is durable when a later [`Store::replace`] is.
+    /// The segment is complete.
     fn seal(&mut self, segment: Segment) -> Result<(), StoreError>;
 
     /// Its bytes; `None`: there is none.
@@ -122,7 +122,9 @@ pub trait Store {
     /// Forgets a segment, if there is one.
     fn remove(&mut self, segment: Segment) -> Result<(), StoreError>;
 
-    /// Makes everything sealed durable, then the small segment `segment` hold `data`: a crash leaves the old one or the new one.
+    /// Makes the small segment `segment` hold `data`, when everything sealed is there: a program that is killed leaves the old one or the
+    /// new one. After a power cut, a store has [`Segment::Plan`] only with everything that was sealed before. Another record may be there
+    /// without, so it has to tell what it belongs to by a checksum.
     fn replace(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError>;
 
     /// The processor did something. Nothing, where time is real.

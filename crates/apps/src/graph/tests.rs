@@ -1,10 +1,11 @@
 //! Programs against plain ones on small random graphs: in memory, and cut so that nothing fits.
 
 use super::components::Components;
-use super::edges::{Edge, Key};
+use super::edges::{Edge, Edges, Key};
 use super::grid::Grid;
 use super::pagerank::{PageRank, PageRankConfig};
-use super::prepare::{Asked, Intake, PrepareError, Shape, reopen};
+use super::grid::reopen;
+use super::prepare::{Asked, Chunk, Intake, PrepareError, Shape};
 use super::store::{Memory, Segment, Store};
 use super::text::{EdgeFormat, EdgeReader};
 use super::traverse::{Traverse, UNREACHED};
@@ -26,14 +27,20 @@ fn asked(shape: Shape, memory_bytes: u64) -> Asked {
     }
 }
 
+fn edges_of(edges: &[Edge], weighted: bool) -> Edges {
+    let mut found = Edges::new(weighted);
+    edges.iter().for_each(|&edge| found.push(edge));
+    found
+}
+
 fn prepare(store: &mut Memory, asked: &Asked, edges: &[Edge]) -> Grid {
     let mut intake = Intake::new(asked.clone());
-    for part in edges.chunks(97) {
-        intake.push(store, part).unwrap();
+    for part in edges.chunks(997) {
+        intake.push(store, Chunk::new(&edges_of(part, asked.weighted), asked.shape)).unwrap();
     }
     let mut preparing = intake.finish(store).unwrap();
     while preparing.step(store).unwrap().is_some() {}
-    preparing.finish(store).0
+    preparing.finish(store, &Three)
 }
 
 fn random(seed: u64, vertices: u32, edges: usize) -> Vec<Edge> {
@@ -224,7 +231,7 @@ fn triangles_are_as_many_as_a_plain_program_finds() {
         for memory in [MEMORIES[0], 20_000] {
             let mut store = Memory::default();
             let grid = prepare(&mut store, &asked(Shape::Simple, memory), &edges);
-            assert!(grid.resident.is_some() || grid.plan.interval_count() > 3);
+            assert!(grid.resident.is_some() || grid.plan.interval_count() > 3, "{:?}", grid.plan);
             let mut triangles = Triangles::new();
             while triangles.step(&grid, &mut store, &Three).unwrap().is_some() {}
             assert_eq!(triangles.count(), expected, "seed {seed}, {memory} bytes");
@@ -236,7 +243,8 @@ fn triangles_are_as_many_as_a_plain_program_finds() {
 fn what_cannot_fit_is_said_with_what_would() {
     let mut intake = Intake::new(asked(Shape::All(Key::From), 1 << 20));
     let mut store = Memory::default();
-    intake.push(&mut store, &[Edge::new(3, 1_000_000)]).unwrap();
+    let edges = edges_of(&[Edge::new(3, 1_000_000)], false);
+    intake.push(&mut store, Chunk::new(&edges, Shape::All(Key::From))).unwrap();
     let Err(PrepareError::Memory { needed, allowed, .. }) = intake.finish(&mut store) else {
         panic!("it fits")
     };
@@ -259,12 +267,12 @@ fn damage_is_an_error_and_no_wrong_result() {
 
 fn read(format: EdgeFormat, weighted: bool, bytes: &[u8], piece: usize) -> Result<Vec<Edge>, String> {
     let mut reader = EdgeReader::new(format, weighted);
-    let mut edges = Vec::new();
+    let mut edges = Edges::new(weighted);
     for part in bytes.chunks(piece) {
         reader.feed(part, &mut edges).map_err(|error| error.to_string())?;
     }
     reader.finish(&mut edges).map_err(|error| error.to_string())?;
-    Ok(edges)
+    Ok(edges.iter().collect())
 }
 
 #[test]

@@ -36,7 +36,6 @@ pub struct Traverse {
     offsets: Vec<u32>,
     offsets_of: Option<usize>,
     window: Window,
-    bytes: Vec<u8>,
 }
 
 /// Some vertices.
@@ -100,7 +99,6 @@ impl Traverse {
             offsets: Vec::new(),
             offsets_of: None,
             window: Window::default(),
-            bytes: Vec::new(),
         }
     }
 
@@ -172,7 +170,7 @@ impl Traverse {
             return Ok(());
         }
         if self.offsets_of != Some(interval) {
-            grid.read_offsets(store, interval, 0, &mut self.bytes, &mut self.offsets)?;
+            grid.read_offsets(store, interval, 0, &mut self.offsets)?;
             self.offsets_of = Some(interval);
         }
         let offset = |offsets: &[u32], vertex: u32| offsets[(vertex - keys.start) as usize];
@@ -194,7 +192,7 @@ impl Traverse {
             let mut from = begin;
             while from < end {
                 let to = end.min(from.saturating_add(self.block_edges));
-                grid.read_edges(store, (interval, 0), from..to, &mut self.bytes, &mut window)?;
+                grid.read_edges(store, (interval, 0), from..to, &mut window)?;
                 let mut vertex = Some(first);
                 while let Some(near) = vertex.filter(|&near| near <= last) {
                     let list = offset(&self.offsets, near).clamp(from, to)

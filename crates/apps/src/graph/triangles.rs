@@ -26,7 +26,6 @@ pub struct Triangles {
     count: u64,
     one: Window,
     other: Window,
-    bytes: Vec<u8>,
 }
 
 impl Triangles {
@@ -38,7 +37,6 @@ impl Triangles {
             count: 0,
             one: Window::default(),
             other: Window::default(),
-            bytes: Vec::new(),
         }
     }
 
@@ -65,10 +63,10 @@ impl Triangles {
             common(window, keys, window, others, workers)
         } else {
             if a == b {
-                read(grid, store, a, &mut self.bytes, &mut self.one)?;
+                read(grid, store, a, &mut self.one)?;
             }
             if a != b {
-                read(grid, store, b, &mut self.bytes, &mut self.other)?;
+                read(grid, store, b, &mut self.other)?;
             }
             let other = if a == b { &self.one } else { &self.other };
             store.spend(Work::Follow(self.one.others.len() as u64 + other.others.len() as u64));
@@ -91,13 +89,12 @@ fn read<S: Store>(
     grid: &Grid,
     store: &mut S,
     interval: usize,
-    bytes: &mut Vec<u8>,
-    window: &mut Window,
+        window: &mut Window,
 ) -> Result<(), StoreError> {
     let mut offsets = std::mem::take(&mut window.offsets);
-    grid.read_offsets(store, interval, 0, bytes, &mut offsets)?;
+    grid.read_offsets(store, interval, 0, &mut offsets)?;
     let total = offsets[offsets.len() - 1];
-    grid.read_edges(store, (interval, 0), 0..total, bytes, window)?;
+    grid.read_edges(store, (interval, 0), 0..total, window)?;
     window.offsets = offsets;
     Ok(())
 }

@@ -9,7 +9,9 @@ use pellucid_apps::graph::pagerank::PageRankConfig;
 use pellucid_apps::graph::prepare::PrepareError;
 use pellucid_apps::graph::text::EdgeFormat;
 use pellucid_flash::{FNV_BASIS, fnv1a};
-use pellucid_graph::{Config, Input, InputError, Job, JobError, Outcome, Output, Phase, Program, Storage};
+use pellucid_graph::{
+    Config, Input, InputError, Job, JobError, Outcome, Output, Phase, Program, Storage, Wanted,
+};
 use pellucid_lab::experiment::peak_memory_bytes;
 use pellucid_lab::report::format::{binary_bytes, bytes, count, percent, significant, span};
 use pellucid_lab::trace::decompressed;
@@ -153,7 +155,7 @@ impl Graph {
             keep: common.keep,
             program: program.clone(),
         };
-        let open = || open(&common, file, format, program.is_weighted());
+        let open = |wanted| open(&common, file, format, wanted);
         let began = Instant::now();
         let (column, whole) = program.column().unwrap_or(("count", true));
         let mut rows = Output::new(common.out.as_deref(), column, whole, common.top).map_err(|error| {
@@ -239,15 +241,15 @@ impl Format {
     }
 }
 
-fn open(common: &Common, file: File, format: Format, weighted: bool) -> Result<Input, InputError> {
+fn open(common: &Common, file: File, format: Format, wanted: Wanted) -> Result<Input, InputError> {
     match format {
-        Format::Table => Input::table(file, &common.columns, weighted),
+        Format::Table => Input::table(file, &common.columns, wanted),
         Format::Bytes(format) => {
             let ending = common.edges.extension().and_then(|ending| ending.to_str());
             // Any bytes may begin a binary list, those of a compressed file too.
             let plain = format == Some(EdgeFormat::Binary) && !matches!(ending, Some("gz" | "zst"));
             let file = Box::new(file);
-            Ok(Input::bytes(if plain { file } else { decompressed(file)? }, format, weighted)?)
+            Ok(Input::bytes(if plain { file } else { decompressed(file)? }, format, wanted)?)
         }
     }
 }
