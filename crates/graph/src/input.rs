@@ -73,7 +73,11 @@ const GROWTH: u64 = 12;
 
 impl Input {
     /// Edges in these bytes. The format is told from the first bytes if it is not given.
-    pub fn bytes(bytes: Box<dyn Read + Send>, format: Option<EdgeFormat>, wanted: Wanted) -> io::Result<Input> {
+    pub fn bytes(
+        bytes: Box<dyn Read + Send>,
+        format: Option<EdgeFormat>,
+        wanted: Wanted,
+    ) -> io::Result<Input> {
         let threads = wanted.threads.clamp(1, PARSERS_MAX);
         let piece_bytes = wanted.memory_bytes / (GROWTH * (threads as u64 + 1));
         let piece_bytes = piece_bytes.clamp(PIECE_MIN, PIECE_MAX) as usize;
@@ -110,7 +114,7 @@ impl Input {
 
     /// Edges in the columns of a Parquet file.
     pub fn table(file: File, columns: &[String], wanted: Wanted) -> Result<Input, InputError> {
-        let mut table = tables::Edges::new(file, columns, wanted.weighted)?;
+        let mut table = tables::Edges::new(file, columns, wanted)?;
         let (sender, receiver) = sync_channel(1);
         std::thread::spawn(move || {
             let mut edges = Edges::new(wanted.weighted);
@@ -282,8 +286,7 @@ mod tests {
     fn pieces_are_the_same_edges_whoever_parses_them() {
         let text: &'static [u8] =
             (0..50_000).map(|at| format!("{} {at}\n", at % 77)).collect::<String>().leak().as_bytes();
-        let binary: &'static [u8] =
-            (0..100_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>().leak();
+        let binary: &'static [u8] = (0..100_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>().leak();
         for (bytes, format) in [(text, None), (binary, Some(EdgeFormat::Binary))] {
             let chunks = |threads| {
                 let mut input = Input::bytes(Box::new(Slow(bytes)), format, wanted(threads)).unwrap();

@@ -371,8 +371,7 @@ fn compute_in<S: Store>(
                 return Err(JobError::Source { source_vertex, vertices });
             }
             let weighted = config.program.is_weighted();
-            let mean = grid.resident.as_ref().map_or(1.0, |window| mean(&window.weights));
-            let mut traverse = Traverse::new(grid, source_vertex, weighted, mean, block_edges);
+            let mut traverse = Traverse::new(grid, source_vertex, weighted, block_edges);
             while let Some(share) = traverse.step(grid, store)? {
                 see(share, traverse.rounds())?;
             }
@@ -398,11 +397,6 @@ fn compute_in<S: Store>(
             Ok(())
         }
     }
-}
-
-fn mean(weights: &[f32]) -> f32 {
-    let sum: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
-    (sum / weights.len().max(1) as f64) as f32
 }
 
 /// A work directory that is made when the first segment is.

@@ -19,3 +19,6 @@ pub use input::{Input, InputError, Wanted};
 pub use job::{Config, Job, JobError, Outcome, Phase, Program, Storage};
 pub use output::{Output, OutputError, Row};
 pub use threads::Threads;
+
+/// Memory that a run takes beside what is counted: the code, the stacks of threads, and what the allocator keeps.
+pub const OWN_BYTES: u64 = 12 << 20;

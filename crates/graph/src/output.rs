@@ -61,7 +61,14 @@ impl PartialOrd for Top {
 
 impl Output {
     /// Rows go to `path`, as its ending says: `parquet`, `csv`, or `tsv` and others with tabs. The `top` largest are kept.
-    pub fn new(path: Option<&Path>, column: &str, whole: bool, top: usize) -> Result<Output, OutputError> {
+    /// `memory_bytes`: what rows on their way may take.
+    pub fn new(
+        path: Option<&Path>,
+        column: &str,
+        whole: bool,
+        top: usize,
+        memory_bytes: u64,
+    ) -> Result<Output, OutputError> {
         let Some(path) = path else {
             return Ok(Output { sink: Sink::Nothing, path: None, wanted: top, top: BinaryHeap::new() });
         };
@@ -71,7 +78,7 @@ impl Output {
         let file = File::create(&part)?;
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
         let sink = match ending {
-            "parquet" => Sink::Table(Box::new(Writer::new(file, column, whole)?)),
+            "parquet" => Sink::Table(Box::new(Writer::new(file, column, whole, memory_bytes)?)),
             _ => {
                 let between = if ending == "csv" { ',' } else { '\t' };
                 let mut file = BufWriter::with_capacity(1 << 18, file);

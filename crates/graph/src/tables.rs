@@ -1,6 +1,6 @@
 //! Parquet: edges from two or three columns, and results as columns.
 
-use crate::input::InputError;
+use crate::input::{InputError, Wanted};
 use crate::output::{OutputError, Row};
 use parquet::basic::{Compression, Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -18,29 +18,37 @@ pub struct Edges {
     file: SerializedFileReader<File>,
     /// Column numbers: from, to, weight.
     columns: Vec<usize>,
+    /// Rows read at a time.
+    batch: usize,
     group: usize,
     rows: u64,
     readers: Vec<ColumnReader>,
 }
 
-/// Rows read at a time.
-const ROWS: usize = 1 << 16;
+/// Rows read at a time, at most, and bytes that one takes on its way.
+const ROWS_MAX: u64 = 1 << 16;
+const ROW_BYTES: u64 = 64;
+
+/// Rows that may be in memory at a time.
+fn rows_in(memory_bytes: u64, most: u64) -> usize {
+    (memory_bytes / ROW_BYTES).clamp(1 << 10, most) as usize
+}
 
 impl Edges {
     /// The columns of these names; without names the first two, and the third as weight.
-    pub fn new(file: File, names: &[String], weighted: bool) -> Result<Edges, InputError> {
+    pub fn new(file: File, names: &[String], wanted: Wanted) -> Result<Edges, InputError> {
         let file = SerializedFileReader::new(file).map_err(table)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let all: Vec<&str> = schema.columns().iter().map(|column| column.name()).collect();
         let columns = if names.is_empty() {
-            let wanted = if weighted { 3 } else { 2 };
+            let count = if wanted.weighted { 3 } else { 2 };
             if all.len() < 2 {
                 return Err(InputError::Table(format!(
                     "the file has {} columns; allowed: two at least",
                     all.len()
                 )));
             }
-            (0..wanted.min(all.len())).collect()
+            (0..count.min(all.len())).collect()
         } else {
             let find = |name: &String| {
                 let found = all.iter().position(|column| column == name);
@@ -60,7 +68,8 @@ impl Edges {
                 return Err(InputError::Table(format!("column {name} is {physical}; allowed: {what}")));
             }
         }
-        Ok(Edges { file, columns, group: 0, rows: 0, readers: Vec::new() })
+        let batch = rows_in(wanted.memory_bytes, ROWS_MAX);
+        Ok(Edges { file, columns, batch, group: 0, rows: 0, readers: Vec::new() })
     }
 
     /// Reads the next rows; `false`: there are none.
@@ -75,8 +84,11 @@ impl Edges {
                 self.readers = readers.collect::<Result<_, _>>().map_err(table)?;
                 self.group += 1;
             }
-            let columns: Vec<Vec<f64>> =
-                self.readers.iter_mut().map(|reader| read(reader, self.rows)).collect::<Result<_, _>>()?;
+            let columns: Vec<Vec<f64>> = self
+                .readers
+                .iter_mut()
+                .map(|reader| read(reader, self.rows, self.batch))
+                .collect::<Result<_, _>>()?;
             if columns[0].is_empty() {
                 self.readers.clear();
                 continue;
@@ -110,12 +122,12 @@ fn table(error: parquet::errors::ParquetError) -> InputError {
 }
 
 /// The next values of a column. Numbers up to 2^53 are exact, and larger ones are no vertices.
-fn read(reader: &mut ColumnReader, rows: u64) -> Result<Vec<f64>, InputError> {
+fn read(reader: &mut ColumnReader, rows: u64, batch: usize) -> Result<Vec<f64>, InputError> {
     match reader {
-        ColumnReader::Int32ColumnReader(reader) => values(reader, rows, f64::from),
-        ColumnReader::Int64ColumnReader(reader) => values(reader, rows, |value| value as f64),
-        ColumnReader::FloatColumnReader(reader) => values(reader, rows, f64::from),
-        ColumnReader::DoubleColumnReader(reader) => values(reader, rows, |value| value),
+        ColumnReader::Int32ColumnReader(reader) => values(reader, rows, batch, f64::from),
+        ColumnReader::Int64ColumnReader(reader) => values(reader, rows, batch, |value| value as f64),
+        ColumnReader::FloatColumnReader(reader) => values(reader, rows, batch, f64::from),
+        ColumnReader::DoubleColumnReader(reader) => values(reader, rows, batch, |value| value),
         _ => unreachable!("types were checked"),
     }
 }
@@ -123,10 +135,11 @@ fn read(reader: &mut ColumnReader, rows: u64) -> Result<Vec<f64>, InputError> {
 fn values<T: DataType>(
     reader: &mut ColumnReaderImpl<T>,
     rows: u64,
+    batch: usize,
     number: impl Fn(T::T) -> f64,
 ) -> Result<Vec<f64>, InputError> {
-    let (mut found, mut levels) = (Vec::with_capacity(ROWS), Vec::new());
-    let (records, ..) = reader.read_records(ROWS, Some(&mut levels), None, &mut found).map_err(table)?;
+    let (mut found, mut levels) = (Vec::with_capacity(batch), Vec::new());
+    let (records, ..) = reader.read_records(batch, Some(&mut levels), None, &mut found).map_err(table)?;
     if records != found.len() {
         return Err(InputError::Table(format!(
             "an empty cell between rows {} and {}",
@@ -143,14 +156,16 @@ pub struct Writer {
     vertices: Vec<i64>,
     doubles: Vec<f64>,
     whole: Vec<i64>,
+    /// Rows of a row group.
+    group: usize,
 }
 
-/// Rows of a row group.
-const GROUP: usize = 1 << 20;
+/// Rows of a row group, at most.
+const GROUP_MAX: u64 = 1 << 20;
 
 impl Writer {
-    /// A table whose second column has this name; `whole`: of whole numbers.
-    pub fn new(file: File, value: &str, whole: bool) -> Result<Writer, OutputError> {
+    /// A table whose second column has this name; `whole`: of whole numbers. `memory_bytes`: what rows on their way may take.
+    pub fn new(file: File, value: &str, whole: bool, memory_bytes: u64) -> Result<Writer, OutputError> {
         let column = |name: &str, physical, repetition| {
             Type::primitive_type_builder(name, physical).with_repetition(repetition).build().map(Arc::new)
         };
@@ -163,7 +178,8 @@ impl Writer {
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer =
             SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties)).map_err(broken)?;
-        Ok(Writer { writer, vertices: Vec::new(), doubles: Vec::new(), whole: Vec::new() })
+        let group = rows_in(memory_bytes, GROUP_MAX);
+        Ok(Writer { writer, vertices: Vec::new(), doubles: Vec::new(), whole: Vec::new(), group })
     }
 
     /// Writes a row.
@@ -178,7 +194,7 @@ impl Writer {
                 self.whole.push(-1);
             }
         }
-        if self.vertices.len() == GROUP { self.flush() } else { Ok(()) }
+        if self.vertices.len() == self.group { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), OutputError> {

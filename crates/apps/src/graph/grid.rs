@@ -16,7 +16,7 @@ use bytemuck::Pod;
 use std::ops::Range;
 
 /// What a graph is and how it is cut.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Vertices: one more than the largest number.
     pub vertices: u32,
@@ -26,6 +26,8 @@ pub struct Plan {
     pub key: Key,
     /// Whether edges have weights.
     pub weighted: bool,
+    /// The mean of the weights; 1 without.
+    pub mean_weight: f32,
     /// Where the intervals of keys begin, and the number of vertices.
     pub intervals: Vec<u32>,
     /// Where the chunks of other ends begin, and the number of vertices.
@@ -34,7 +36,7 @@ pub struct Plan {
     pub origin: u64,
 }
 
-const MAGIC: &[u8; 8] = b"pelgrph1";
+const MAGIC: &[u8; 8] = b"pelgrph2";
 
 impl Plan {
     /// The keys of interval `interval`.
@@ -77,6 +79,7 @@ impl Plan {
         bytes.extend(self.origin.to_le_bytes());
         bytes.push(u8::from(self.key == Key::From));
         bytes.push(u8::from(self.weighted));
+        bytes.extend(self.mean_weight.to_le_bytes());
         for begins in [&self.intervals, &self.chunks] {
             bytes.extend((begins.len() as u32).to_le_bytes());
             begins.iter().for_each(|begin| bytes.extend(begin.to_le_bytes()));
@@ -97,13 +100,15 @@ impl Plan {
         let edges = u64::from_le_bytes(take(&mut rest)?);
         let origin = u64::from_le_bytes(take(&mut rest)?);
         let [key, weighted] = take(&mut rest)?;
+        let mean_weight = f32::from_le_bytes(take(&mut rest)?);
         let mut begins = || {
             let count = u32::from_le_bytes(take(&mut rest)?) as usize;
             (0..count).map(|_| take(&mut rest).map(u32::from_le_bytes)).collect::<Option<Vec<_>>>()
         };
         let (intervals, chunks) = (begins()?, begins()?);
         let key = if key == 1 { Key::From } else { Key::To };
-        Some(Plan { vertices, edges, key, weighted: weighted == 1, intervals, chunks, origin })
+        let weighted = weighted == 1;
+        Some(Plan { vertices, edges, key, weighted, mean_weight, intervals, chunks, origin })
     }
 }
 
@@ -341,7 +346,11 @@ pub fn read_words<S: Store, T: Pod>(
 }
 
 /// Appends words of four bytes.
-pub fn append_words<S: Store, T: Pod>(store: &mut S, segment: Segment, words: &[T]) -> Result<(), StoreError> {
+pub fn append_words<S: Store, T: Pod>(
+    store: &mut S,
+    segment: Segment,
+    words: &[T],
+) -> Result<(), StoreError> {
     words.chunks(1 << 18).try_for_each(|part| store.append(segment, bytemuck::cast_slice(part)))
 }
 

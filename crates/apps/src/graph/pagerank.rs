@@ -328,12 +328,7 @@ pub fn gather(
     });
 }
 
-fn keep<S: Store>(
-    store: &mut S,
-    interval: usize,
-    odd: bool,
-    values: &[f32],
-    ) -> Result<(), StoreError> {
+fn keep<S: Store>(store: &mut S, interval: usize, odd: bool, values: &[f32]) -> Result<(), StoreError> {
     let segment = Segment::Values(interval as u32, odd);
     store.create(segment)?;
     append_words(store, segment, values)?;
@@ -345,7 +340,7 @@ fn read_values<S: Store>(
     grid: &Grid,
     interval: usize,
     odd: bool,
-        into: &mut Vec<f32>,
+    into: &mut Vec<f32>,
 ) -> Result<(), StoreError> {
     let count = grid.plan.interval(interval).len();
     let segment = Segment::Values(interval as u32, odd);

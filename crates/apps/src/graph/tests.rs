@@ -3,8 +3,8 @@
 use super::components::Components;
 use super::edges::{Edge, Edges, Key};
 use super::grid::Grid;
-use super::pagerank::{PageRank, PageRankConfig};
 use super::grid::reopen;
+use super::pagerank::{PageRank, PageRankConfig};
 use super::prepare::{Asked, Chunk, Intake, PrepareError, Shape};
 use super::store::{Memory, Segment, Store};
 use super::text::{EdgeFormat, EdgeReader};
@@ -205,7 +205,10 @@ fn distances_are_those_of_a_plain_program() {
                 let mut asked = asked(Shape::All(Key::From), memory);
                 asked.weighted = weighted;
                 let grid = prepare(&mut store, &asked, &edges);
-                let mut traverse = Traverse::new(&grid, edges[0].from, weighted, 1.5, 1024);
+                let sum: f64 = edges.iter().map(|edge| f64::from(edge.weight)).sum();
+                let mean = if weighted { (sum / edges.len() as f64) as f32 } else { 1.0 };
+                assert!((grid.plan.mean_weight - mean).abs() < 1e-6, "{}, not {mean}", grid.plan.mean_weight);
+                let mut traverse = Traverse::new(&grid, edges[0].from, weighted, 1024);
                 while traverse.step(&grid, &mut store).unwrap().is_some() {}
                 assert!(traverse.finish() == expected, "seed {seed}, weighted {weighted}, {memory} bytes");
             }

@@ -78,9 +78,9 @@ impl Marks {
 }
 
 impl Traverse {
-    /// From vertex `source`, which the graph has. `mean_weight`: of an edge, about; only speed depends on it.
-    pub fn new(grid: &Grid, source: u32, weighted: bool, mean_weight: f32, block_edges: usize) -> Traverse {
-        let vertices = grid.plan.vertices;
+    /// From vertex `source`, which the graph has.
+    pub fn new(grid: &Grid, source: u32, weighted: bool, block_edges: usize) -> Traverse {
+        let (vertices, mean_weight) = (grid.plan.vertices, grid.plan.mean_weight);
         let mut distances = vec![UNREACHED; vertices as usize];
         distances[source as usize] = 0.0;
         let mut near = Marks::new(vertices);

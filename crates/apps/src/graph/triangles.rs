@@ -31,13 +31,7 @@ pub struct Triangles {
 impl Triangles {
     /// Nothing is counted.
     pub fn new() -> Triangles {
-        Triangles {
-            at: (0, 0),
-            done: 0,
-            count: 0,
-            one: Window::default(),
-            other: Window::default(),
-        }
+        Triangles { at: (0, 0), done: 0, count: 0, one: Window::default(), other: Window::default() }
     }
 
     /// Triangles so far.
@@ -89,7 +83,7 @@ fn read<S: Store>(
     grid: &Grid,
     store: &mut S,
     interval: usize,
-        window: &mut Window,
+    window: &mut Window,
 ) -> Result<(), StoreError> {
     let mut offsets = std::mem::take(&mut window.offsets);
     grid.read_offsets(store, interval, 0, &mut offsets)?;

@@ -10,7 +10,7 @@ use pellucid_apps::graph::prepare::PrepareError;
 use pellucid_apps::graph::text::EdgeFormat;
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_graph::{
-    Config, Input, InputError, Job, JobError, Outcome, Output, Phase, Program, Storage, Wanted,
+    Config, Input, InputError, Job, JobError, OWN_BYTES, Outcome, Output, Phase, Program, Storage, Wanted,
 };
 use pellucid_lab::experiment::peak_memory_bytes;
 use pellucid_lab::report::format::{binary_bytes, bytes, count, percent, significant, span};
@@ -94,15 +94,15 @@ struct Common {
     /// The edges
     #[arg(value_name = "EDGES")]
     edges: PathBuf,
-    /// Memory that the graph and its values may take, such as 256MiB
+    /// Memory that the whole process may take, such as 256MiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: String,
     /// Write the value of each vertex to this file: .parquet, .csv, or columns with tabs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print the so many largest
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    top: usize,
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    top: u32,
     /// Format of the edges: text, matrix-market, binary or parquet [default: what name and first bytes say]
     #[arg(long, value_name = "NAME", value_parser = ["text", "matrix-market", "binary", "parquet"])]
     format: Option<String>,
@@ -125,10 +125,6 @@ impl Graph {
         let (name, common, program, storage) = self.command.parts()?;
         let memory_bytes = parse_bytes(&common.memory, 1000)
             .map_err(|error| Failure::asked(anyhow!("--memory {}: {error}", common.memory)))?;
-        if memory_bytes < MEMORY_MIN {
-            let had = &common.memory;
-            return Err(Failure::asked(anyhow!("--memory {had}: too little; allowed: from 1MiB on")));
-        }
         let format = Format::of(&common);
         if let (Format::Table, true) = (format, common.columns.len() == 1 || common.columns.len() > 3) {
             let names = common.columns.join(",");
@@ -146,9 +142,14 @@ impl Graph {
         if data.is_dir() {
             return Err(Failure::asked(about(&"is a directory; allowed: a file of edges")));
         }
+        let not_graph = beside_graph(&common.edges, format);
+        let Some(graph_bytes) = memory_bytes.checked_sub(not_graph).filter(|&bytes| bytes >= MEMORY_MIN) else {
+            let (had, least) = (&common.memory, binary_bytes((not_graph + MEMORY_MIN) as f64));
+            return Err(Failure::asked(anyhow!("--memory {had}: too little; allowed: from {least} on")));
+        };
         let config = Config {
             origin: origin(&common, &program, storage, memory_bytes, &data)?,
-            memory_bytes,
+            memory_bytes: graph_bytes,
             threads: common.threads.map_or_else(processors, |threads| threads as usize),
             storage,
             work: common.work.clone().unwrap_or_else(|| beside(&common.edges)),
@@ -158,10 +159,13 @@ impl Graph {
         let open = |wanted| open(&common, file, format, wanted);
         let began = Instant::now();
         let (column, whole) = program.column().unwrap_or(("count", true));
-        let mut rows = Output::new(common.out.as_deref(), column, whole, common.top).map_err(|error| {
-            let path = common.out.as_deref().unwrap_or(Path::new("--out"));
-            Failure::asked(anyhow!("{}: {error}", path.display()))
-        })?;
+        let mut rows =
+            Output::new(common.out.as_deref(), column, whole, common.top as usize, graph_bytes / 8).map_err(
+                |error| {
+                    let path = common.out.as_deref().unwrap_or(Path::new("--out"));
+                    Failure::asked(anyhow!("{}: {error}", path.display()))
+                },
+            )?;
         interrupt::running("ending; asked again, the run goes on from what was prepared");
         let bar = Bar::new(global, Some(1));
         let mut look = |phase| {
@@ -194,8 +198,21 @@ impl Graph {
     }
 }
 
-/// Less is of no use: buffers would take all of it.
+/// Less for the graph is of no use: buffers would take all of it.
 const MEMORY_MIN: u64 = 1 << 20;
+/// Memory of decompression: zstd's window at the usual levels. And of a table: pages of its columns.
+const ZSTD_BYTES: u64 = 12 << 20;
+const TABLE_BYTES: u64 = 8 << 20;
+
+/// Memory that is not for the graph.
+fn beside_graph(edges: &Path, format: Format) -> u64 {
+    let ending = edges.extension().and_then(|ending| ending.to_str());
+    match (format, ending) {
+        (Format::Table, _) => OWN_BYTES + TABLE_BYTES,
+        (_, Some("zst")) => OWN_BYTES + ZSTD_BYTES,
+        _ => OWN_BYTES,
+    }
+}
 
 impl GraphCommand {
     fn parts(self) -> Result<(&'static str, Common, Program, Storage), Failure> {
@@ -358,7 +375,7 @@ impl Told<'_> {
         };
         let peak = peak_memory_bytes().map_or("unknown".into(), |peak| binary_bytes(peak as f64));
         let allowed = binary_bytes(self.memory_bytes as f64);
-        text += &format!("memory    {allowed} allowed, {peak} taken by the whole process; {place}\n");
+        text += &format!("memory    {allowed} allowed, {peak} taken; {place}\n");
         text += &format!("{}\n", self.found());
         if let (Some((column, _)), false) = (self.program.column(), self.top.is_empty()) {
             text += &format!("\n  {:>10}  {column}\n", "vertex");

@@ -1,9 +1,16 @@
 //! Takes edges in.
 
 use super::chunk::Chunk;
+use super::plan::RESIDENT_KEYS;
 use super::runs::{PAIR_BYTES, Runs};
+use super::sort::Buffers;
 use super::{Asked, Phase, PrepareError, Preparing, Shape, edge_bytes};
+use crate::graph::edges::Key;
+use crate::graph::grid::Plan;
 use crate::graph::store::{Store, Work};
+
+/// Bytes that a program takes for each vertex of the interval that it works on.
+const INTERVAL_BYTES: u64 = 20;
 
 /// Takes edges in.
 #[derive(Clone, Debug)]
@@ -13,13 +20,15 @@ pub struct Intake {
     degrees: Vec<u32>,
     edges: u64,
     vertices: u32,
+    /// The sum of all weights.
+    weight: f64,
 }
 
 impl Intake {
     /// Ready for edges.
     pub fn new(asked: Asked) -> Intake {
         let runs = Runs::new(asked.weighted, asked.memory_bytes / 16);
-        Intake { runs, degrees: Vec::new(), edges: 0, vertices: asked.vertices, asked }
+        Intake { runs, degrees: Vec::new(), edges: 0, vertices: asked.vertices, weight: 0.0, asked }
     }
 
     /// Edges so far.
@@ -39,6 +48,7 @@ impl Intake {
         if self.needs_degrees() {
             self.count(&chunk)?;
         }
+        self.weight += chunk.weights.iter().map(|&weight| f64::from(weight)).sum::<f64>();
         store.spend(Work::Sort(chunk.len() as u64));
         // A chunk in the hand is as large as one that was kept before.
         let bytes = self.runs.chunk_bytes() + chunk.bytes();
@@ -96,8 +106,15 @@ impl Intake {
             (false, true) => Phase::Relabel { run: 0, at: 0, of: self.runs.count() },
             (false, false) => Phase::Sort { interval: 0 },
         };
-        let mut preparing =
-            Preparing::new(self.asked, self.vertices, self.edges, self.runs, phase, self.degrees, labels);
+        let mut preparing = Preparing {
+            plan: self.whole(),
+            asked: self.asked,
+            runs: self.runs,
+            phase,
+            degrees: self.degrees,
+            labels,
+            buffers: Buffers::default(),
+        };
         if !relabels {
             preparing.plan()?;
         }
@@ -105,15 +122,31 @@ impl Intake {
         Ok(preparing)
     }
 
+    /// The graph in one window.
+    fn whole(&self) -> Plan {
+        let Asked { shape, weighted, origin, .. } = self.asked;
+        Plan {
+            vertices: self.vertices,
+            edges: self.edges,
+            key: if let Shape::All(key) = shape { key } else { Key::From },
+            weighted,
+            mean_weight: if weighted { (self.weight / self.edges.max(1) as f64) as f32 } else { 1.0 },
+            intervals: vec![0, self.vertices],
+            chunks: vec![0, self.vertices],
+            origin,
+        }
+    }
+
     /// Whether everything can stay in memory.
     fn is_resident(&self) -> bool {
         let asked = &self.asked;
         let values = u64::from(self.vertices) * (4 + asked.vertex_bytes) + 4 * self.degrees.len() as u64;
+        let working = INTERVAL_BYTES * u64::from(self.vertices.min(RESIDENT_KEYS));
         let sorted = self.edges * (edge_bytes(asked.weighted) - PAIR_BYTES);
         self.runs.is_resident()
             && !asked.mapped
             && self.edges < u64::from(u32::MAX)
-            && self.runs.chunk_bytes() + sorted + values <= asked.memory_bytes
+            && self.runs.chunk_bytes() + sorted + values + working <= asked.memory_bytes
     }
 }
 

@@ -104,9 +104,15 @@ enum Phase {
     /// Everything is in memory.
     Resident,
     /// Edges get the new numbers of their ends, from edge `at` of the next run on; `run` of `of` runs are done.
-    Relabel { run: usize, at: usize, of: usize },
+    Relabel {
+        run: usize,
+        at: usize,
+        of: usize,
+    },
     /// Windows are made.
-    Sort { interval: usize },
+    Sort {
+        interval: usize,
+    },
     Done,
 }
 
@@ -132,26 +138,6 @@ pub struct Preparing {
 }
 
 impl Preparing {
-    fn new(
-        asked: Asked,
-        vertices: u32,
-        edges: u64,
-        runs: Runs,
-        phase: Phase,
-        degrees: Vec<u32>,
-        labels: Option<Vec<u32>>,
-    ) -> Preparing {
-        let key = match asked.shape {
-            Shape::All(key) => key,
-            Shape::Simple => Key::From,
-        };
-        let whole = vec![0, vertices];
-        let (weighted, origin) = (asked.weighted, asked.origin);
-        let plan = Plan { vertices, edges, key, weighted, intervals: whole.clone(), chunks: whole, origin };
-        let buffers = sort::Buffers::default();
-        Preparing { asked, plan, runs, phase, degrees, labels, buffers }
-    }
-
     /// Does the next step; `None`: there is none.
     pub fn step<S: Store>(&mut self, store: &mut S) -> Result<Option<Share>, PrepareError> {
         match self.phase {

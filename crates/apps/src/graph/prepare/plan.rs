@@ -4,7 +4,7 @@ use super::{Phase, PrepareError, Preparing, edge_bytes};
 use std::ops::Range;
 
 /// Keys of an interval of a graph in memory.
-const RESIDENT_KEYS: u32 = 1 << 18;
+pub(super) const RESIDENT_KEYS: u32 = 1 << 17;
 
 impl Preparing {
     /// Edges that are sorted at a time.

@@ -101,7 +101,8 @@ impl Runs {
     /// Indices become coarser until they take no more than they may.
     fn narrow(&mut self) {
         let mut shift = self.runs.iter().map(|(_, index)| index.shift).max().unwrap_or(0);
-        while self.runs.iter().map(|(_, index)| 4 * index.begins.len() as u64).sum::<u64>() > self.index_bytes {
+        while self.runs.iter().map(|(_, index)| 4 * index.begins.len() as u64).sum::<u64>() > self.index_bytes
+        {
             self.runs.iter_mut().for_each(|(_, index)| index.widen(shift));
             if self.runs.iter().all(|(_, index)| index.begins.len() <= RANGES_MIN) {
                 return;

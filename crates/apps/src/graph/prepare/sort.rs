@@ -83,7 +83,12 @@ impl Target {
     }
 
     /// Sorts the edges of the keys of `pieces` behind those that are there.
-    fn sort<S: Store>(&mut self, store: &mut S, pieces: &Pieces<'_>, buffers: &mut Buffers) -> Result<(), PrepareError> {
+    fn sort<S: Store>(
+        &mut self,
+        store: &mut S,
+        pieces: &Pieces<'_>,
+        buffers: &mut Buffers,
+    ) -> Result<(), PrepareError> {
         let Buffers { pairs, weights, offsets, .. } = buffers;
         let keys = pieces.keys.clone();
         offsets.clear();
@@ -104,7 +109,9 @@ impl Target {
             let most = offsets[from].saturating_add(pieces.fit as u32);
             let to = (offsets.partition_point(|&at| at <= most) - 1).clamp(from + 1, keys.len());
             match (offsets[to] - offsets[from]) as usize {
-                count if count > pieces.fit && !self.simple => self.copy(store, pieces, from, count, buffers)?,
+                count if count > pieces.fit && !self.simple => {
+                    self.copy(store, pieces, from, count, buffers)?
+                }
                 _ => self.place(store, pieces, from..to, buffers)?,
             }
             from = to;
@@ -195,7 +202,11 @@ impl Target {
 
 impl Preparing {
     /// Gives edges of a run the new numbers of their ends, from edge `at` on. Returns where to go on.
-    pub(super) fn relabel<S: Store>(&mut self, store: &mut S, at: usize) -> Result<Option<usize>, StoreError> {
+    pub(super) fn relabel<S: Store>(
+        &mut self,
+        store: &mut S,
+        at: usize,
+    ) -> Result<Option<usize>, StoreError> {
         let Phase::Relabel { run, of, .. } = self.phase else { unreachable!("it relabels") };
         let labels = self.labels.as_deref().expect("a simple graph has labels");
         let edges = self.runs.edges_of(run);
@@ -221,7 +232,11 @@ impl Preparing {
     }
 
     /// Makes the windows of an interval.
-    pub(super) fn sort_interval<S: Store>(&mut self, store: &mut S, interval: usize) -> Result<(), PrepareError> {
+    pub(super) fn sort_interval<S: Store>(
+        &mut self,
+        store: &mut S,
+        interval: usize,
+    ) -> Result<(), PrepareError> {
         let (i, weighted, fit) = (interval as u32, self.asked.weighted, self.fit());
         let target = |j: u32| Target {
             offsets: Segment::Offsets(i, j),
