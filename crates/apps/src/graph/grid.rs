@@ -271,6 +271,19 @@ impl Grid {
         Ok(())
     }
 
+    /// The beginning of a window, and degrees of its keys where they are wanted, will be read soon.
+    pub fn will_scan<S: Store>(&self, store: &mut S, interval: usize, chunk: usize, buffers: &Buffers) {
+        if self.resident.is_none() && interval < self.plan.interval_count() {
+            let offsets = Segment::Offsets(interval as u32, chunk as u32);
+            store.will_read(offsets, 0, 4 * (self.plan.interval(interval).len() as u64 + 1));
+            let (others, weights) = self.names(interval, chunk);
+            for name in [others, weights].into_iter().take(if self.plan.weighted { 2 } else { 1 }) {
+                let bytes = store.bytes(name).unwrap_or(0).min(4 * buffers.block_edges as u64);
+                store.will_read(name, 0, bytes);
+            }
+        }
+    }
+
     /// Reads a part of the edges of a window, from edge `from` on.
     pub fn read_edges<S: Store>(
         &self,

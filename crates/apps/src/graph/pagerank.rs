@@ -192,6 +192,10 @@ impl PageRank {
                 self.load(grid, store, chunk)?;
             }
             let base = grid.plan.chunk(chunk).start;
+            if chunk + 1 == grid.plan.chunk_count() {
+                // What comes next is read while this is computed.
+                self.will_read(grid, store, keys.clone());
+            }
             let PageRank { sums, shares, buffers, .. } = self;
             grid.scan(store, self.interval, chunk, buffers, |store, block| {
                 gather(block, keys.start, base, shares, sums, workers);
@@ -207,6 +211,14 @@ impl PageRank {
         let intervals = grid.plan.interval_count() as u64;
         let done = u64::from(self.iteration) * intervals + self.interval as u64;
         Ok(Some(Share { done, of: u64::from(self.config.iterations) * intervals }))
+    }
+
+    /// The degrees of these keys, and the first window of the next interval, are needed soon.
+    fn will_read<S: Store>(&self, grid: &Grid, store: &mut S, keys: Range<u32>) {
+        if self.kept {
+            store.will_read(Segment::Degrees, 4 * u64::from(keys.start), 4 * keys.len() as u64);
+            grid.will_scan(store, (self.interval + 1) % grid.plan.interval_count(), 0, &self.buffers);
+        }
     }
 
     fn is_done(&self) -> bool {

@@ -174,7 +174,7 @@ impl Graph {
         };
         let outcome = Job::new(config).and_then(|job| job.run(open, &mut rows, &mut look));
         bar.clear();
-        let failed = |error: JobError| failure(&common.edges, error);
+        let failed = |error: JobError| failure(&common, not_graph, error);
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -322,8 +322,9 @@ fn show(bar: &Bar, phase: Phase) {
     }
 }
 
-fn failure(edges: &Path, error: JobError) -> Failure {
-    let edges = edges.display();
+/// `not_graph`: memory of `--memory` that is not for the graph.
+fn failure(common: &Common, not_graph: u64, error: JobError) -> Failure {
+    let edges = common.edges.display();
     match error {
         JobError::Interrupted => {
             Failure::stopped("interrupted; asked again, it goes on from what was prepared")
@@ -331,6 +332,14 @@ fn failure(edges: &Path, error: JobError) -> Failure {
         JobError::Input(error @ InputError::Read(_)) => Failure::work(anyhow!("{edges}: {error}")),
         JobError::Input(error) => Failure::asked(anyhow!("{edges}: {error}")),
         JobError::Prepare(PrepareError::Store(error)) => Failure::work(anyhow!("{error}")),
+        JobError::Prepare(PrepareError::Memory { what, needed, .. }) => {
+            let least = binary_bytes((needed + not_graph) as f64);
+            Failure::asked(anyhow!("{edges}: {what} need --memory {least} at least"))
+        }
+        JobError::Output(error) => {
+            let out = common.out.as_deref().unwrap_or(Path::new("--out"));
+            Failure::work(anyhow!("{}: {error}", out.display()))
+        }
         JobError::Prepare(error) => Failure::asked(anyhow!("{edges}: {error}")),
         error @ JobError::Source { .. } => Failure::asked(anyhow!("{edges}: {error}")),
         error => Failure::work(anyhow!("{error}")),
