@@ -21,4 +21,4 @@ pub use output::{Output, OutputError, Row};
 pub use threads::Threads;
 
 /// Memory that a run takes beside what is counted: the code, the stacks of threads, and what the allocator keeps.
-pub const OWN_BYTES: u64 = 13 << 20;
+pub const OWN_BYTES: u64 = 16 << 20;

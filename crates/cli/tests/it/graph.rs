@@ -55,7 +55,7 @@ fn what_is_prepared_is_used_again_if_it_is_this_graph() {
     let folder = Folder::new();
     let line = |at: u32| format!("{} {}\n", at * 7 % 30_011, at * at % 29_989);
     folder.write("edges.txt", &(0..120_000).map(|at| line(at % 46_000)).collect::<String>());
-    let words = ["graph", "pagerank", "edges.txt", "--memory", "14MiB", "--work", "work", "--keep", "--json"];
+    let words = ["graph", "pagerank", "edges.txt", "--memory", "17MiB", "--work", "work", "--keep", "--json"];
     let first = folder.run(&words).json();
     assert!(first["in_memory"] == false && first["reopened"] == false, "{first}");
     let again = folder.run(&words).json();
@@ -81,7 +81,7 @@ fn mistakes_are_named() {
         (&["pagerank", "wrong.txt"], "wrong.txt: line 2: \"two\" is no vertex"),
         (&["pagerank", "large.txt"], "large.txt: line 1: vertex 5000000000 is too large"),
         (&["pagerank", "short.bin", "--format", "binary"], "record 2: 1 bytes, cut short"),
-        (&["pagerank", "edges.txt", "--memory", "1"], "--memory 1: too little; allowed: from 14.0 MiB on"),
+        (&["pagerank", "edges.txt", "--memory", "1"], "--memory 1: too little; allowed: from 17.0 MiB on"),
         (&["pagerank", "edges.txt", "--memory", "lots"], "--memory lots"),
         (&["pagerank", "edges.txt", "--damping", "1.5"], "--damping 1.5; allowed: from 0 to below 1"),
         (&["pagerank", "edges.txt", "--format", "parquet"], "edges.txt"),
@@ -94,6 +94,6 @@ fn mistakes_are_named() {
         assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
     }
     folder.write("far.txt", "0 4000000000\n");
-    let done = folder.run(&["graph", "components", "far.txt", "--memory", "14MiB"]);
+    let done = folder.run(&["graph", "components", "far.txt", "--memory", "17MiB"]);
     assert!(done.status == 2 && done.stderr.contains("far.txt: the values of all vertices need --memory 29.8 GiB at least"), "{}", done.stderr);
 }
