@@ -143,7 +143,8 @@ impl Graph {
             return Err(Failure::asked(about(&"is a directory; allowed: a file of edges")));
         }
         let not_graph = beside_graph(&common.edges, format);
-        let Some(graph_bytes) = memory_bytes.checked_sub(not_graph).filter(|&bytes| bytes >= MEMORY_MIN) else {
+        let Some(graph_bytes) = memory_bytes.checked_sub(not_graph).filter(|&bytes| bytes >= MEMORY_MIN)
+        else {
             let (had, least) = (&common.memory, binary_bytes((not_graph + MEMORY_MIN) as f64));
             return Err(Failure::asked(anyhow!("--memory {had}: too little; allowed: from {least} on")));
         };

@@ -95,5 +95,10 @@ fn mistakes_are_named() {
     }
     folder.write("far.txt", "0 4000000000\n");
     let done = folder.run(&["graph", "components", "far.txt", "--memory", "17MiB"]);
-    assert!(done.status == 2 && done.stderr.contains("far.txt: the values of all vertices need --memory 29.8 GiB at least"), "{}", done.stderr);
+    assert!(
+        done.status == 2
+            && done.stderr.contains("far.txt: the values of all vertices need --memory 29.8 GiB at least"),
+        "{}",
+        done.stderr
+    );
 }
