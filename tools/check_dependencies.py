@@ -25,6 +25,7 @@ ALLOWED = {
     "lab": {"apps", "prism", "device", "host", "media", "ftl", "flash"},
     "prism-c": ANYTHING,
     "graph": {"apps", "prism", "host", "flash"},
+    "mount": {"apps", "prism", "host", "flash"},
     "cli": ANYTHING,
     "prism-c": ANYTHING,
     "python": ANYTHING,

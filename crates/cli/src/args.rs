@@ -58,7 +58,7 @@ pub struct Global {
 }
 
 /// Which commands have which of the options of [`Global`], by the names of its fields.
-const COMMON: [(&str, &[&str]); 13] = [
+const COMMON: [(&str, &[&str]); 14] = [
     ("run", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
     ("replay", &["sets", "json", "report", "log", "verify", "quiet"]),
     ("compare", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
@@ -72,9 +72,10 @@ const COMMON: [(&str, &[&str]); 13] = [
     ("target", &["sets", "json"]),
     ("kv", &["sets", "json", "quiet"]),
     ("graph", &["json", "quiet"]),
+    ("fs", &["json"]),
 ];
 /// Commands that have commands of their own.
-const GROUPS: [&str; 3] = ["target", "kv", "graph"];
+const GROUPS: [&str; 4] = ["target", "kv", "graph", "fs"];
 
 impl Global {
     fn of(matches: &ArgMatches) -> Global {

@@ -5,6 +5,7 @@ mod cache;
 mod compare;
 mod control;
 mod fire;
+mod fs;
 mod graph;
 mod kv;
 mod kv_replay;
@@ -41,6 +42,7 @@ pub enum Command {
     Fire(Box<fire::Fire>),
     Kv(Box<kv::Kv>),
     Graph(Box<graph::Graph>),
+    Fs(fs::Fs),
     Target(target::TargetCommand),
     Top(top::Top),
     Status(control::Status),
@@ -65,6 +67,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Fire(command) => command.run(global),
         Command::Kv(command) => command.run(global),
         Command::Graph(command) => command.run(global),
+        Command::Fs(command) => command.run(global),
         Command::Target(command) => command.run(global),
         Command::Top(command) => command.run(),
         Command::Status(command) => command.run(),

@@ -1,0 +1,86 @@
+//! Between the kernel's types and the file system's.
+
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use pellucid_apps::fs::{Attributes, Errno, FileKind, Ino, SetTime, Time};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub fn ino(number: INodeNo) -> Ino {
+    Ino(number.0)
+}
+
+pub fn errno(error: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(error.code())
+}
+
+/// The moment of a call.
+pub fn now() -> Time {
+    time(SystemTime::now())
+}
+
+/// Times that 64 bits of nanoseconds do not hold (before 1677, after 2262) become the nearest that they do.
+pub fn time(at: SystemTime) -> Time {
+    match at.duration_since(UNIX_EPOCH) {
+        Ok(after) => Time(i64::try_from(after.as_nanos()).unwrap_or(i64::MAX)),
+        Err(error) => Time(i64::try_from(error.duration().as_nanos()).map_or(i64::MIN, |before| -before)),
+    }
+}
+
+fn system_time(at: Time) -> SystemTime {
+    let distance = Duration::from_nanos(at.0.unsigned_abs());
+    if at.0 < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
+}
+
+pub fn set_time(to: TimeOrNow) -> SetTime {
+    match to {
+        TimeOrNow::Now => SetTime::Now,
+        TimeOrNow::SpecificTime(at) => SetTime::To(time(at)),
+    }
+}
+
+pub fn kind(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::File => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::Fifo => FileType::NamedPipe,
+        FileKind::Socket => FileType::Socket,
+        FileKind::CharDevice => FileType::CharDevice,
+        FileKind::BlockDevice => FileType::BlockDevice,
+    }
+}
+
+/// Kind by the `S_IFMT` bits of a mode; none: a regular file, as `mknod(2)` has it.
+pub fn kind_of_mode(mode: u32) -> Option<FileKind> {
+    match mode & S_IFMT {
+        0 => Some(FileKind::File),
+        bits => FileKind::ALL.into_iter().find(|kind| kind.mode_bits() == bits),
+    }
+}
+
+const S_IFMT: u32 = 0o170_000;
+/// Permission bits, with set-user-id, set-group-id and sticky.
+const PERMISSIONS: u32 = 0o7777;
+
+pub fn permissions(mode: u32) -> u16 {
+    (mode & PERMISSIONS) as u16
+}
+
+pub fn attributes(of: &Attributes) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(of.ino.0),
+        size: of.size,
+        blocks: of.blocks,
+        atime: system_time(of.accessed),
+        mtime: system_time(of.modified),
+        ctime: system_time(of.changed),
+        crtime: system_time(of.created),
+        kind: kind(of.kind),
+        perm: of.mode,
+        nlink: of.links,
+        uid: of.uid,
+        gid: of.gid,
+        rdev: of.rdev,
+        blksize: pellucid_apps::fs::BLOCK_BYTES as u32,
+        flags: 0,
+    }
+}

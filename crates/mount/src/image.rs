@@ -1,0 +1,143 @@
+//! The file or block device that a file system lies on.
+
+use pellucid_apps::fs::{BLOCK_BYTES, Job, JobError};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a mount that is ending may take until its image is free.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why an image cannot be used, in one sentence with its name.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// It cannot be opened, made or read.
+    #[error("{}: {}", .0.display(), .1)]
+    Io(PathBuf, #[source] io::Error),
+    /// It is neither a file nor a block device.
+    #[error("{}: is neither a file nor a block device", .0.display())]
+    Kind(PathBuf),
+    /// Somebody has it.
+    #[error("{}: in use by another mount or command", .0.display())]
+    InUse(PathBuf),
+}
+
+/// An open image, which nobody else opens meanwhile.
+#[derive(Debug)]
+pub struct Image {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    device: bool,
+}
+
+/// What the image is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Reading and writing.
+    Change,
+    /// Reading only; several may.
+    Look,
+    /// A file system shall be made on it; with a size, a file is made if it is not there.
+    Make {
+        /// Bytes; none: those it has.
+        bytes: Option<u64>,
+    },
+}
+
+impl Image {
+    /// Opens or makes an image.
+    pub fn open(path: &Path, purpose: Purpose) -> Result<Image, ImageError> {
+        let about = |error| ImageError::Io(path.to_owned(), error);
+        if path.metadata().is_ok_and(|data| !data.is_file() && !data.file_type().is_block_device()) {
+            return Err(ImageError::Kind(path.to_owned()));
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(purpose != Purpose::Look);
+        // What is there is looked at before it is replaced.
+        options.create(matches!(purpose, Purpose::Make { bytes: Some(_) }));
+        let mut file = options.open(path).map_err(about)?;
+        lock(&file, path, purpose == Purpose::Look)?;
+        let device = file.metadata().map_err(about)?.file_type().is_block_device();
+        // A block device says 0 as its length, but can be sought to its end.
+        let bytes = file.seek(SeekFrom::End(0)).map_err(about)?;
+        Ok(Image { file, path: path.to_owned(), bytes, device })
+    }
+
+    /// What its size becomes when it is made with this one. A block device keeps its own.
+    pub(crate) fn bytes_for(&self, wanted: Option<u64>) -> u64 {
+        wanted.filter(|_| !self.device).unwrap_or(self.bytes)
+    }
+
+    /// Makes a file longer or shorter.
+    pub(crate) fn resize(&self, bytes: u64) -> io::Result<()> {
+        if self.device || bytes == self.bytes { Ok(()) } else { self.file.set_len(bytes) }
+    }
+
+    /// Whether there is nothing but zeros at its beginning.
+    pub(crate) fn is_empty(&self, bytes: u64) -> io::Result<bool> {
+        let mut data = vec![0; bytes.min(self.bytes) as usize];
+        self.file.read_exact_at(&mut data, 0)?;
+        Ok(data.iter().all(|byte| *byte == 0))
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Image {
+    /// Carries out a job; the data that were read, where it reads.
+    pub(crate) fn carry_out(&self, job: Job) -> Result<Vec<u8>, JobError> {
+        let offset = |block: u64| block * BLOCK_BYTES as u64;
+        let done = match job {
+            Job::Read { block, blocks, .. } => {
+                let mut data = vec![0; blocks as usize * BLOCK_BYTES];
+                self.file.read_exact_at(&mut data, offset(block)).map(|()| data)
+            }
+            Job::Write { block, data, .. } => self.file.write_all_at(&data, offset(block)).map(|()| Vec::new()),
+            Job::Flush { .. } => self.file.sync_data().map(|()| Vec::new()),
+            Job::Discard { block, blocks, .. } => {
+                self.discard(offset(block), offset(blocks.into()));
+                Ok(Vec::new())
+            }
+        };
+        done.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::ROFS | Errno::PERM) => JobError::ReadOnly,
+            _ => JobError::Failed,
+        })
+    }
+
+    /// Gives the room of a range back. That is no promise, so a failure is none.
+    fn discard(&self, offset: u64, bytes: u64) {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = rustix::fs::fallocate(&self.file, how, offset, bytes);
+    }
+}
+
+/// Keeps everybody else out, for reading (`shared`) only those who write.
+fn lock(file: &File, path: &Path, shared: bool) -> Result<(), ImageError> {
+    let patient_until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let tried = if shared { file.try_lock_shared() } else { file.try_lock() };
+        match tried {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(ImageError::Io(path.to_owned(), error)),
+            Err(TryLockError::WouldBlock) if Instant::now() < patient_until => {
+                // `umount` returns before the process that served the mount has ended.
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(TryLockError::WouldBlock) => return Err(ImageError::InUse(path.to_owned())),
+        }
+    }
+}

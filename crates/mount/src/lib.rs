@@ -1,0 +1,19 @@
+//! The log-structured file system on real files: FUSE, threads, clocks and files around `pellucid_apps::fs`, which has none.
+//!
+//! ```text
+//!   kernel ─► Requests (a thread each) ─► Volume: lock, Fs ─► jobs ─► Image: a file or a block device
+//!                                         └ keeper: commits and cleaning
+//! ```
+
+mod convert;
+mod image;
+mod mounted;
+mod requests;
+mod target;
+mod volume;
+
+pub use convert::now;
+pub use image::{Image, ImageError, Purpose};
+pub use mounted::{Ender, MountError, MountedOptions, Mounted, ServeError, check_point};
+pub use target::{Format, Target, TargetError};
+pub use volume::Volume;

@@ -1,0 +1,159 @@
+//! From a command to a mount, and to its end.
+
+use crate::requests::Requests;
+use crate::volume::Volume;
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use pellucid_apps::fs::Errno;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Threads that read requests, at least: with fewer, one that waits for the image holds up those behind it.
+const THREADS_MIN: usize = 4;
+
+/// Why a file system cannot be mounted, in one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The mount point cannot be used.
+    #[error("{}: {}; allowed: an existing directory on which nothing is mounted", .0.display(), .1)]
+    Point(PathBuf, &'static str),
+    /// The kernel does not mount.
+    #[error("{}: cannot be mounted: {}", .0.display(), .1)]
+    Refused(PathBuf, String),
+}
+
+/// Whether a mount point is fit: a directory on which nothing is mounted.
+pub fn check_point(point: &Path) -> Result<(), MountError> {
+    let refuse = |why| Err(MountError::Point(point.to_owned(), why));
+    let data = match point.metadata() {
+        Ok(data) => data,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return refuse("is not there"),
+        // What is left of a mount whose process was killed.
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+            return refuse("is a mount whose process has ended (umount takes it away)");
+        }
+        Err(_) => return refuse("cannot be looked at"),
+    };
+    if !data.is_dir() {
+        return refuse("is no directory");
+    }
+    let parent = point.canonicalize().ok().and_then(|whole| whole.parent().map(Path::to_owned));
+    if parent.is_none_or(|parent| parent.metadata().is_ok_and(|parent| parent.dev() != data.dev())) {
+        return refuse("is a mount point already");
+    }
+    Ok(())
+}
+
+/// How it is mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct MountedOptions {
+    /// Changes are refused.
+    pub read_only: bool,
+    /// Other users may come in, as far as modes allow. Where root mounts they always may.
+    pub others: bool,
+    /// Threads that answer the kernel; none: two for each processor.
+    pub threads: Option<usize>,
+}
+
+/// A mount that is served.
+pub struct Mounted {
+    session: Session<Requests>,
+    volume: Arc<Volume>,
+    point: PathBuf,
+    ends: (Sender<End>, Receiver<End>),
+}
+
+/// Why a mount ends.
+enum End {
+    /// It was unmounted, or the kernel's requests could not be read.
+    Session(io::Result<()>),
+    /// The mount point is gone, but files are open.
+    Detached,
+}
+
+impl Mounted {
+    /// Mounts a volume.
+    pub fn new(volume: Volume, point: &Path, options: &MountedOptions) -> Result<Mounted, MountError> {
+        let (name, volume) = (volume.image().path().display().to_string(), Arc::new(volume));
+        let mut config = Config::default();
+        let access = if options.read_only { MountOption::RO } else { MountOption::RW };
+        // Names with commas would be several options to the kernel.
+        let name = name.replace(',', "_");
+        let subtype = MountOption::Subtype("pellucid".into());
+        config.mount_options = vec![MountOption::FSName(name), subtype, access, MountOption::DefaultPermissions];
+        let root = rustix::process::geteuid().is_root();
+        if root {
+            config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
+        }
+        config.acl = if options.others || root { SessionACL::All } else { SessionACL::Owner };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        config.n_threads = Some(options.threads.unwrap_or((2 * processors).max(THREADS_MIN)));
+        config.clone_fd = true;
+        let requests = Requests::new(Arc::clone(&volume));
+        let session = Session::new(requests, point, &config)
+            .map_err(|error| MountError::Refused(point.to_owned(), error.to_string()))?;
+        Ok(Mounted { session, volume, point: point.to_owned(), ends: mpsc::channel() })
+    }
+
+    /// What unmounts from elsewhere.
+    pub fn ender(&mut self) -> Ender {
+        let unmounter = Mutex::new(self.session.unmount_callable());
+        Ender { unmounter, point: self.point.clone(), ends: self.ends.0.clone() }
+    }
+
+    /// Serves the mount until it ends; then everything is durable.
+    pub fn serve(self) -> Result<(), ServeError> {
+        let Mounted { session, volume, ends: (ends, ended), .. } = self;
+        let keeper = {
+            let volume = Arc::clone(&volume);
+            std::thread::spawn(move || volume.keep())
+        };
+        std::thread::spawn(move || ends.send(End::Session(session.run())));
+        let served = match ended.recv() {
+            Ok(End::Session(served)) => served,
+            Ok(End::Detached) | Err(mpsc::RecvError) => Ok(()),
+        };
+        let committed = volume.end();
+        // A keeper that panicked has left nobody to tell it to.
+        let _ = keeper.join();
+        served.map_err(ServeError::Session)?;
+        committed.map_err(ServeError::End)
+    }
+}
+
+/// Why a mount ended otherwise than by being unmounted.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The kernel's requests could not be read.
+    #[error("requests of the kernel: {0}")]
+    Session(#[source] io::Error),
+    /// The last commit failed: what was not synced is lost.
+    #[error("the last commit failed: {0}; what was changed since the one before and not synced is lost")]
+    End(#[source] Errno),
+}
+
+/// Ends a mount from another thread.
+pub struct Ender {
+    unmounter: Mutex<SessionUnmounter>,
+    point: PathBuf,
+    ends: Sender<End>,
+}
+
+impl Ender {
+    /// Unmounts. What the kernel has of changes comes first; where files are open, the mount point goes away all the same, and the
+    /// files answer no more.
+    pub fn end(&self) {
+        if let Ok(root) = File::open(&self.point) {
+            let _ = rustix::fs::syncfs(&root);
+        }
+        let mut unmounter = self.unmounter.lock().unwrap_or_else(PoisonError::into_inner);
+        if unmounter.unmount().is_err() {
+            let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::DETACH);
+            // Nobody listens once the mount has ended by itself.
+            let _ = self.ends.send(End::Detached);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What is done with an image beside mounting it: making, opening, walking.
+
+use crate::convert::now;
+use crate::image::{Image, ImageError, Purpose};
+use pellucid_apps::fs::{BLOCK_BYTES, DirEntry, Errno, FormatOptions, Fs, FsState, Ino, MountOptions, Step};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Why nothing can be done with an image, in one sentence with its name.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// The file or device cannot be used.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// What is on it, or shall be, is not fit.
+    #[error("{}: {}", .0.display(), .1)]
+    Unfit(PathBuf, String),
+    /// There is something on it that nobody asked to replace.
+    #[error("{}: is not empty; allowed: a file or device without data, or --force, which replaces what is on it", .0.display())]
+    NotEmpty(PathBuf),
+    /// An operation failed.
+    #[error("{}: {}", .0.display(), .1)]
+    Failed(PathBuf, #[source] Errno),
+}
+
+/// A file system that was opened, and its image. Nobody else asks it anything.
+pub struct Target {
+    /// The file system.
+    pub fs: Fs,
+    /// Where it lies.
+    pub image: Image,
+}
+
+/// How a file system is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// Size of the file, which is made if it is not there. None: the size that it has.
+    pub bytes: Option<u64>,
+    /// Replace what is on it.
+    pub force: bool,
+    /// Checksums of data, not only of metadata.
+    pub data_checksums: bool,
+}
+
+/// What is looked at to see whether an image is empty: superblocks of file systems and partition tables lie there.
+const LOOKED_AT_BYTES: u64 = 128 << 10;
+
+impl Target {
+    /// Makes an empty file system. Nothing is changed if it cannot be.
+    pub fn format(path: &Path, how: &Format) -> Result<Target, TargetError> {
+        let existed = path.exists();
+        let made = Target::make(path, how);
+        if made.is_err() && !existed {
+            // Nothing else has been in it.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    fn make(path: &Path, how: &Format) -> Result<Target, TargetError> {
+        let image = Image::open(path, Purpose::Make { bytes: how.bytes })?;
+        let failed = |error| TargetError::Image(ImageError::Io(path.to_owned(), error));
+        if !how.force && !image.is_empty(LOOKED_AT_BYTES).map_err(failed)? {
+            return Err(TargetError::NotEmpty(path.to_owned()));
+        }
+        let bytes = image.bytes_for(how.bytes);
+        let options = FormatOptions {
+            blocks: bytes / BLOCK_BYTES as u64,
+            segment_blocks: 0,
+            data_checksums: how.data_checksums,
+            id: random().map_err(failed)?,
+        };
+        let unfit = |why| TargetError::Unfit(path.to_owned(), why);
+        let mut fs = Fs::format(now(), &options, MountOptions::default()).map_err(unfit)?;
+        image.resize(bytes).map_err(failed)?;
+        let point = fs.sync();
+        let mut target = Target { fs, image };
+        target.run(|fs| Ok(if fs.is_synced(point)? { Step::Done(()) } else { Step::Wait }))?;
+        Ok(target)
+    }
+
+    /// Opens a file system for changes, or to be looked at.
+    pub fn open(path: &Path, options: MountOptions) -> Result<Target, TargetError> {
+        let image = Image::open(path, if options.read_only { Purpose::Look } else { Purpose::Change })?;
+        let mut fs = Fs::mount(now(), image.bytes() / BLOCK_BYTES as u64, options);
+        while fs.state() == FsState::Mounting {
+            // Asking for a job may be what ends it.
+            if !step(&mut fs, &image) && fs.state() == FsState::Mounting {
+                return Err(TargetError::Failed(path.to_owned(), Errno::Io));
+            }
+        }
+        if let FsState::Failed(why) = fs.state() {
+            return Err(TargetError::Unfit(path.to_owned(), why));
+        }
+        Ok(Target { fs, image })
+    }
+
+    /// Carries out an operation, and the jobs that it needs.
+    pub fn run<T>(&mut self, mut operation: impl FnMut(&mut Fs) -> Result<Step<T>, Errno>) -> Result<T, TargetError> {
+        let failed = |errno| TargetError::Failed(self.image.path().to_owned(), errno);
+        // Asking for a job may be what lets the operation go on; if it does not, and there was none, nothing ever will.
+        let mut stuck = false;
+        loop {
+            match operation(&mut self.fs).map_err(failed)? {
+                Step::Done(value) => return Ok(value),
+                Step::Wait if stuck => return Err(failed(Errno::Io)),
+                Step::Wait => stuck = !step(&mut self.fs, &self.image),
+            }
+        }
+    }
+
+    /// Ends the use; all is durable then.
+    pub fn close(mut self) -> Result<(), TargetError> {
+        self.fs.unmount();
+        self.run(|fs| Ok(if fs.state() == FsState::Unmounted { Step::Done(()) } else { Step::Wait }))
+    }
+
+    /// Calls `see` with the path of each file and what a listing says of it, directories before what is in them.
+    pub fn walk(&mut self, mut see: impl FnMut(&[u8], &DirEntry)) -> Result<(), TargetError> {
+        let mut waiting = vec![(Ino::ROOT, Vec::new())];
+        let mut entries = Vec::new();
+        while let Some((directory, path)) = waiting.pop() {
+            let (mut cookie, mut below) = (0, Vec::new());
+            loop {
+                self.run(|fs| fs.readdir(now(), directory, cookie, LISTED, true, &mut entries))?;
+                let Some(last) = entries.last() else { break };
+                cookie = last.cookie;
+                for entry in entries.iter().filter(|entry| !matches!(&*entry.name, b"." | b"..")) {
+                    let whole = [&path, &b"/"[..], &entry.name].concat();
+                    see(&whole, entry);
+                    if entry.kind == pellucid_apps::fs::FileKind::Directory {
+                        below.push((entry.ino, whole));
+                    }
+                }
+            }
+            waiting.extend(below.into_iter().rev());
+        }
+        Ok(())
+    }
+}
+
+/// Entries of one listing.
+const LISTED: usize = 1024;
+
+/// Carries out a job, if there is one.
+fn step(fs: &mut Fs, image: &Image) -> bool {
+    let Some(job) = fs.next_job(now()) else { return false };
+    let id = job.id();
+    let outcome = image.carry_out(job);
+    fs.ended(now(), id, outcome);
+    true
+}
+
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
