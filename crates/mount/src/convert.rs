@@ -17,11 +17,16 @@ pub fn now() -> Time {
     time(SystemTime::now())
 }
 
-/// Times that 64 bits of nanoseconds do not hold (before 1677, after 2262) become the nearest that they do.
+/// A time of a request. Those that 64 bits of nanoseconds do not hold (before 1677, after 2262) become the nearest that they do.
 pub fn time(at: SystemTime) -> Time {
     match at.duration_since(UNIX_EPOCH) {
         Ok(after) => Time(i64::try_from(after.as_nanos()).unwrap_or(i64::MAX)),
-        Err(error) => Time(i64::try_from(error.duration().as_nanos()).map_or(i64::MIN, |before| -before)),
+        // Before 1970 `fuser` subtracts nanoseconds that are to be added.
+        Err(error) => {
+            let before = error.duration();
+            let seconds = i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
+            Time((-seconds).saturating_mul(1_000_000_000).saturating_add(before.subsec_nanos().into()))
+        }
     }
 }
 

@@ -105,7 +105,9 @@ impl Image {
                 let mut data = vec![0; blocks as usize * BLOCK_BYTES];
                 self.file.read_exact_at(&mut data, offset(block)).map(|()| data)
             }
-            Job::Write { block, data, .. } => self.file.write_all_at(&data, offset(block)).map(|()| Vec::new()),
+            Job::Write { block, data, .. } => {
+                self.file.write_all_at(&data, offset(block)).map(|()| Vec::new())
+            }
             Job::Flush { .. } => self.file.sync_data().map(|()| Vec::new()),
             Job::Discard { block, blocks, .. } => {
                 self.discard(offset(block), offset(blocks.into()));

@@ -14,6 +14,6 @@ mod volume;
 
 pub use convert::now;
 pub use image::{Image, ImageError, Purpose};
-pub use mounted::{Ender, MountError, MountedOptions, Mounted, ServeError, check_point};
+pub use mounted::{Ender, MountError, Mounted, MountedOptions, ServeError, check_point};
 pub use target::{Format, Target, TargetError};
 pub use volume::Volume;

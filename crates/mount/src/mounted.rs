@@ -83,7 +83,8 @@ impl Mounted {
         // Names with commas would be several options to the kernel.
         let name = name.replace(',', "_");
         let subtype = MountOption::Subtype("pellucid".into());
-        config.mount_options = vec![MountOption::FSName(name), subtype, access, MountOption::DefaultPermissions];
+        config.mount_options =
+            vec![MountOption::FSName(name), subtype, access, MountOption::DefaultPermissions];
         let root = rustix::process::geteuid().is_root();
         if root {
             config.mount_options.extend([MountOption::Dev, MountOption::Suid]);

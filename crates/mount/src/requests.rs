@@ -8,13 +8,14 @@
 use crate::convert::{self, attributes, errno, ino, now, permissions};
 use crate::volume::Volume;
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
 use pellucid_apps::fs::{
-    self, Attributes, BLOCK_BYTES, Caller, FallocateMode, FileKind, Ino, NAME_BYTES_MAX, RenameMode, SetAttributes, Time,
-    Whence, XattrMode,
+    self, Attributes, BLOCK_BYTES, Caller, FallocateMode, FileKind, Ino, NAME_BYTES_MAX, RenameMode,
+    SetAttributes, Time, Whence, XattrMode,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -191,7 +192,15 @@ impl Filesystem for Requests {
         answer!(reply, made, made => reply.entry(&KEEP, &attributes(&made), GENERATION))
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
         let made = self.make(request, parent, name, FileKind::Directory, mode, 0);
         answer!(reply, made, made => reply.entry(&KEEP, &attributes(&made), GENERATION))
     }
@@ -319,7 +328,14 @@ impl Filesystem for Requests {
         answer!(reply, self.volume.sync(), () => reply.ok())
     }
 
-    fn fsyncdir(&self, _request: &Request, _node: INodeNo, _handle: FileHandle, _data: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        _handle: FileHandle,
+        _data: bool,
+        reply: ReplyEmpty,
+    ) {
         answer!(reply, self.volume.sync(), () => reply.ok())
     }
 
@@ -368,7 +384,14 @@ impl Filesystem for Requests {
         answer!(reply, found, at => reply.offset(at as i64))
     }
 
-    fn readdir(&self, _request: &Request, node: INodeNo, _handle: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let mut entries = Vec::new();
         let listed = self.volume.run(|fs| fs.readdir(now(), ino(node), cookie, LISTED, false, &mut entries));
         answer!(reply, listed, () => {

@@ -97,15 +97,19 @@ impl Target {
     }
 
     /// Carries out an operation, and the jobs that it needs.
-    pub fn run<T>(&mut self, mut operation: impl FnMut(&mut Fs) -> Result<Step<T>, Errno>) -> Result<T, TargetError> {
+    pub fn run<T>(
+        &mut self,
+        mut operation: impl FnMut(&mut Fs) -> Result<Step<T>, Errno>,
+    ) -> Result<T, TargetError> {
         let failed = |errno| TargetError::Failed(self.image.path().to_owned(), errno);
-        // Asking for a job may be what lets the operation go on; if it does not, and there was none, nothing ever will.
-        let mut stuck = false;
+        // Asking for a job may be what lets the operation go on; if nothing comes of it, nothing ever will.
+        let mut asked = 0;
         loop {
             match operation(&mut self.fs).map_err(failed)? {
                 Step::Done(value) => return Ok(value),
-                Step::Wait if stuck => return Err(failed(Errno::Io)),
-                Step::Wait => stuck = !step(&mut self.fs, &self.image),
+                Step::Wait if step(&mut self.fs, &self.image) => asked = 0,
+                Step::Wait if asked == ASKED_MAX => return Err(failed(Errno::Io)),
+                Step::Wait => asked += 1,
             }
         }
     }
@@ -140,6 +144,8 @@ impl Target {
     }
 }
 
+/// So often an operation asks for a job in vain before it is given up.
+const ASKED_MAX: u32 = 100;
 /// Entries of one listing.
 const LISTED: usize = 1024;
 

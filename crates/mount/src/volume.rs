@@ -12,7 +12,7 @@ use crate::image::Image;
 use crate::target::Target;
 use pellucid_apps::fs::{Attributes, DirEntry, Errno, Fs, FsState, Ino, Step};
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// What the lock guards.
@@ -46,18 +46,14 @@ impl Volume {
         Volume { held: Mutex::new(held), image, ended: Condvar::new(), due: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The lock; a thread that panicked with it may have left anything behind, so from then on everything fails.
+    fn lock(&self) -> Result<MutexGuard<'_, Held>, Errno> {
+        self.held.lock().map_err(|_| Errno::Io)
     }
 
     /// Where it lies.
     pub fn image(&self) -> &Image {
         &self.image
-    }
-
-    /// Looks at the file system, without a job.
-    pub fn with<T>(&self, look: impl FnOnce(&mut Fs) -> T) -> T {
-        look(&mut self.lock().fs)
     }
 
     /// Carries out an operation, and the jobs that it needs.
@@ -81,7 +77,9 @@ impl Volume {
 
     /// The kernel has forgotten so many of the answers that named a file.
     pub fn forget(&self, ino: Ino, times: u64) {
-        self.lock().forget(ino, times);
+        if let Ok(mut held) = self.lock() {
+            held.forget(ino, times);
+        }
     }
 
     /// Lists a directory from a cookie on, with attributes. `add` says whether the entry was taken; the kernel knows each that was,
@@ -120,10 +118,13 @@ impl Volume {
         })
     }
 
-    fn run_held<T>(&self, mut operation: impl FnMut(&mut Held) -> Result<Step<T>, Errno>) -> Result<T, Errno> {
-        let mut held = self.lock();
-        // Asking for a job may be what lets the operation go on; if it does not, and nothing is under way, nothing ever will.
-        let mut stuck = false;
+    fn run_held<T>(
+        &self,
+        mut operation: impl FnMut(&mut Held) -> Result<Step<T>, Errno>,
+    ) -> Result<T, Errno> {
+        let mut held = self.lock()?;
+        // Asking for a job may be what lets the operation go on; if nothing comes of it and nothing is under way, nothing ever will.
+        let mut asked = 0;
         loop {
             if let Step::Done(value) = operation(&mut held)? {
                 if held.keeper_rests && held.fs.wants_time().is_some_and(|at| at <= now()) {
@@ -132,15 +133,13 @@ impl Volume {
                 }
                 return Ok(value);
             }
-            held = match self.work(held) {
+            held = match self.work(held)? {
                 (held, true) => held,
                 // Others carry out what is missing.
-                (held, false) if held.under_way > 0 => {
-                    self.ended.wait(held).unwrap_or_else(PoisonError::into_inner)
-                }
-                (_, false) if stuck => return Err(Errno::Io),
+                (held, false) if held.under_way > 0 => self.ended.wait(held).map_err(|_| Errno::Io)?,
+                (_, false) if asked == ASKED_MAX => return Err(Errno::Io),
                 (held, false) => {
-                    stuck = true;
+                    asked += 1;
                     held
                 }
             };
@@ -148,49 +147,57 @@ impl Volume {
     }
 
     /// Carries out a job, if there is one.
-    fn work<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> (MutexGuard<'a, Held>, bool) {
-        let Some(job) = held.fs.next_job(now()) else { return (held, false) };
+    fn work<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> Result<(MutexGuard<'a, Held>, bool), Errno> {
+        let Some(job) = held.fs.next_job(now()) else { return Ok((held, false)) };
         held.under_way += 1;
         drop(held);
         let id = job.id();
         let outcome = self.image.carry_out(job);
-        let mut held = self.lock();
+        let mut held = self.lock()?;
         held.under_way -= 1;
         held.fs.ended(now(), id, outcome);
         self.ended.notify_all();
-        (held, true)
+        Ok((held, true))
     }
 
     /// Carries out what is due by itself, commits and cleaning, until [`Volume::end`].
     pub fn keep(&self) {
-        let mut held = self.lock();
+        // It fails when another thread panicked, which everybody else is told.
+        let _ = self.keep_on();
+    }
+
+    fn keep_on(&self) -> Result<(), Errno> {
+        let mut held = self.lock()?;
         while !held.ending {
-            held = match self.work(held) {
+            held = match self.work(held)? {
                 (held, true) => held,
-                (held, false) => self.rest(held),
+                (held, false) => self.rest(held)?,
             };
         }
+        Ok(())
     }
 
     /// Waits until something is due.
-    fn rest<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> MutexGuard<'a, Held> {
+    fn rest<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> Result<MutexGuard<'a, Held>, Errno> {
         held.keeper_rests = true;
         let until = held.fs.wants_time().map_or(REST, |at| Duration::from_nanos(at.since(now())).min(REST));
-        let (mut held, _) = self.due.wait_timeout(held, until).unwrap_or_else(PoisonError::into_inner);
+        let (mut held, _) = self.due.wait_timeout(held, until).map_err(|_| Errno::Io)?;
         held.keeper_rests = false;
-        held
+        Ok(held)
     }
 
     /// Makes everything durable and ends the keeper.
     pub fn end(&self) -> Result<(), Errno> {
-        self.lock().ending = true;
+        self.lock()?.ending = true;
         self.due.notify_all();
         self.sync()?;
-        self.with(Fs::unmount);
+        self.lock()?.fs.unmount();
         self.run(|fs| Ok(if fs.state() == FsState::Unmounted { Step::Done(()) } else { Step::Wait }))
     }
 }
 
+/// So often an operation asks for a job in vain before it is given up.
+const ASKED_MAX: u32 = 100;
 /// The keeper looks at least so often.
 const REST: Duration = Duration::from_secs(1);
 

@@ -52,6 +52,8 @@ impl Fs {
     pub(super) fn touch_cut(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), Stop> {
         self.touch(Key::extent(ino, from.saturating_sub(1)), Key::extent(ino, to))?;
         self.seek(Key::extent(ino, to.saturating_sub(1)))?;
+        // What stands behind the range is looked at once nothing is left of it.
+        self.seek(Key::extent(ino, to))?;
         Ok(())
     }
 

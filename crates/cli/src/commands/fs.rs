@@ -89,7 +89,10 @@ impl Mount {
     fn run(self, _global: &Global) -> Result<(), Failure> {
         let memory_bytes = size_of("--memory", &self.memory)? as usize;
         if memory_bytes < MEMORY_MIN {
-            return Err(Failure::asked(anyhow!("--memory {}: too little; allowed: from 4MiB on", self.memory)));
+            return Err(Failure::asked(anyhow!(
+                "--memory {}: too little; allowed: from 4MiB on",
+                self.memory
+            )));
         }
         check_point(&self.mountpoint).map_err(Failure::asked)?;
         let options = MountOptions { memory_bytes, read_only: self.read_only, discard: self.discard };
@@ -99,11 +102,15 @@ impl Mount {
             others: self.allow_other,
             threads: self.threads.map(|threads| threads as usize),
         };
-        let mut mounted = Mounted::new(Volume::new(target), &self.mountpoint, &options).map_err(Failure::asked)?;
+        let mut mounted =
+            Mounted::new(Volume::new(target), &self.mountpoint, &options).map_err(Failure::asked)?;
         let ender = mounted.ender();
         interrupt::instead(move || ender.end());
         let point = self.mountpoint.display();
-        output::print(&format!("{} is mounted at {point}; umount {point} or Ctrl-C ends it\n", self.target.display()))?;
+        output::print(&format!(
+            "{} is mounted at {point}; umount {point} or Ctrl-C ends it\n",
+            self.target.display()
+        ))?;
         mounted.serve().map_err(Failure::work)
     }
 }
@@ -215,7 +222,11 @@ fn check(path: &Path, global: &Global) -> Result<(), Failure> {
     } else {
         let mut text: String = findings.iter().map(|finding| format!("wrong: {finding}\n")).collect();
         let (files, blocks) = (count(audit.files()), count(audit.blocks()));
-        text += &format!("fs {}  {files} files, {blocks} blocks of data, {} wrong\n", path.display(), findings.len());
+        text += &format!(
+            "fs {}  {files} files, {blocks} blocks of data, {} wrong\n",
+            path.display(),
+            findings.len()
+        );
         text
     };
     output::print(&text)?;
