@@ -17,7 +17,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install-lib test quick check test-tools test-fuzz build-tests test-clients client-tools long-run fuzz advisories \
+.PHONY: help run build install-lib test quick check test-tools test-fuzz build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves prerequisites
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make quick        formatting, dependency rules, and all tests of the crates but the slowest: for the inner loop'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
 	@echo 'make long-run     half an hour of serving with faults, power cuts and kills; nothing flushed may be lost'
+	@echo 'make fs-trials    the mounted file system against fsx, pjdfstest, dbench, git, SQLite, kills and cuts at full length'
 	@echo 'make fuzz         the fuzz targets, FUZZ_SECONDS each (60); needs a nightly compiler'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
@@ -63,11 +64,15 @@ build-tests: prerequisites $(NEXTEST)
 
 # Real clients and a Linux kernel against the server.
 test-clients: build-tests client-tools
-	python3 tools/side_by_side.py linux_guest.py // real_clients.py + promises.py + hostile.py + kv_clients.py + graphs.py + fire_clients.py + long_run.py --seconds 60
+	python3 tools/side_by_side.py linux_guest.py // real_clients.py + promises.py + hostile.py + kv_clients.py + graphs.py + fs_trials.py + fire_clients.py + long_run.py --seconds 60
 
 # Half an hour of fio and our own checker over NBD, with failing flash, power cuts and kills. make test runs a minute of it.
 long-run: build-tests client-tools
 	nice python3 tools/long_run.py --seconds 1800 --time x2
+
+# The mounted file system at full length: minutes for each trial. make test runs a minute of it.
+fs-trials: build-tests client-tools
+	FS_TRIALS=long nice python3 tools/fs_trials.py
 
 client-tools:
 	@sh tools/client_tools.sh

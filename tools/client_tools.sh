@@ -25,6 +25,8 @@ find_missing() {
     need busybox busybox-static
     need memcached memcached
     need memccapable libmemcached-tools
+    need dbench dbench
+    need git git
     { python3 -c 'import pymemcache' || /usr/bin/python3 -c 'import pymemcache'; } 2>/dev/null || packages="$packages python3-pymemcache"
     { python3 -c 'import networkx' || /usr/bin/python3 -c 'import networkx'; } 2>/dev/null || packages="$packages python3-networkx"
     # TLS under NVMe/TCP is built on OpenSSL; where it is there, the tests have it.

@@ -12,6 +12,9 @@ mod requests;
 mod target;
 mod volume;
 
+#[cfg(test)]
+mod tests;
+
 pub use convert::now;
 pub use image::{Image, ImageError, Purpose};
 pub use mounted::{Ender, MountError, Mounted, MountedOptions, ServeError, check_point};
