@@ -32,7 +32,7 @@ mod zones;
 pub use block_chunks::{BlockChunks, BlockChunksConfig, BlockChunksError};
 pub use block_layer::{BlockLayer, BlockLayerConfig, BlockLayerCounters, Elevator};
 pub use cache::{
-    CacheConfig, CacheCounters, CacheError, CacheManager, CacheMode, RecordWrites, StoreIdentity,
+    CacheConfig, CacheCounters, CacheError, CacheManager, CacheMode, RecordWrites, Replacement, StoreIdentity,
 };
 pub use cluster_buffer::{
     ClusterBuffer, ClusterBufferConfig, ClusterBufferCounters, ClusterBufferError, FlushPolicy,

@@ -259,10 +259,16 @@ impl CacheManager {
                 let part = Part { op, purpose: Purpose::CleanWrite, lba, sectors, slot: NIL, direct: false };
                 self.send(Side::Backing, part, Command::new(0, Opcode::Write, Lba(lba), sectors, data));
             }
-            Step::Backing => {
+            Step::Backing if self.config.flush_cleaned => {
                 self.ops[op].step = Step::Flush;
                 self.cleaner.copying -= 1;
                 self.cleaner.copied.push(op);
+            }
+            Step::Backing => {
+                self.cleaner.copying -= 1;
+                self.cleaner.troubled = false;
+                self.mark_clean(op);
+                self.unpark(true);
             }
             _ if status.is_some() => self.run_failed(op),
             _ => self.run_ends(op),

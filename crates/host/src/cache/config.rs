@@ -3,7 +3,8 @@
 use pellucid_flash::Nanos;
 
 /// What happens to writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum CacheMode {
     /// A write is acknowledged when the flash has it; the backing store gets it later.
     #[default]
@@ -36,6 +37,17 @@ pub enum RecordWrites {
     },
 }
 
+/// Which clean block of a set makes room on a block drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Replacement {
+    /// One that was not used since the clock's hand passed.
+    #[default]
+    Clock,
+    /// The one that came first, as FlashCache does by default: blocks that came together lie side by side.
+    Fifo,
+}
+
 /// Which backing store a cache belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreIdentity {
@@ -62,6 +74,8 @@ pub struct CacheConfig {
     pub set_blocks: u32,
     /// Block backend: when records are written.
     pub records: RecordWrites,
+    /// Block backend: which block makes room.
+    pub replacement: Replacement,
     /// Solid-state cache: its commands are durable when they are acknowledged. Without this they are after a flush, and after a crash
     /// the manager evicts all clean blocks.
     pub durable_commands: bool,
@@ -73,6 +87,9 @@ pub struct CacheConfig {
     pub fallow: Nanos,
     /// Blocks that are cleaned at once, at most.
     pub clean_blocks: u32,
+    /// The backing store is flushed before what was copied to it counts as clean. `false`, as FlashCache: a power cut of the backing store
+    /// loses cleaned blocks that it had in its write cache, flushed ones too.
+    pub flush_cleaned: bool,
     /// The backing store.
     pub store: StoreIdentity,
     /// A number that no earlier cache on this flash had; a new cache is marked with it.
@@ -91,11 +108,13 @@ impl Default for CacheConfig {
             block_bytes: 4096,
             set_blocks: 512,
             records: RecordWrites::OnFlush,
+            replacement: Replacement::Clock,
             durable_commands: false,
             sequential_bytes: 0,
             dirty_percent: 20,
             fallow: Nanos::from_secs(15 * 60),
             clean_blocks: 64,
+            flush_cleaned: true,
             store: StoreIdentity::default(),
             nonce: 1,
             format: false,

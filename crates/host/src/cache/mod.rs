@@ -56,7 +56,7 @@ mod start;
 mod streams;
 mod write;
 
-pub use config::{CacheConfig, CacheError, CacheMode, RecordWrites, StoreIdentity};
+pub use config::{CacheConfig, CacheError, CacheMode, RecordWrites, Replacement, StoreIdentity};
 pub use counters::CacheCounters;
 
 use crate::{Layer, Machine};
@@ -292,7 +292,7 @@ impl CacheManager {
                     ));
                 }
                 let block_sectors = layout.block_sectors;
-                (Backend::Block(Slots::new(layout)), block_sectors)
+                (Backend::Block(Slots::new(layout, config.replacement)), block_sectors)
             }
             _ => return Err(CacheError::Flash(config.flash)),
         };

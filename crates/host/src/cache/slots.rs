@@ -10,7 +10,7 @@
 //! Invariants: a slot that a record on the flash may call dirty (`RECORDED`), or whose record is being rewritten (`CLEARING`), keeps its
 //! key and is not used for another block. So no two records name one block, and a record never names data of another block.
 
-use super::config::{CacheConfig, CacheError};
+use super::config::{CacheConfig, CacheError, Replacement};
 
 /// Sectors of the head.
 const HEAD_SECTORS: u64 = 8;
@@ -108,6 +108,7 @@ impl Layout {
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     pub layout: Layout,
+    replacement: Replacement,
     keys: Vec<u32>,
     flags: Vec<u8>,
     /// Of each set: where its clock stands.
@@ -125,7 +126,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub fn new(layout: Layout) -> Slots {
+    pub fn new(layout: Layout, replacement: Replacement) -> Slots {
         let slots = layout.slots() as usize;
         Slots {
             keys: vec![VACANT; slots],
@@ -137,6 +138,7 @@ impl Slots {
             stale: Vec::new(),
             written: vec![false; layout.record_sectors as usize],
             layout,
+            replacement,
         }
     }
 
@@ -211,7 +213,7 @@ impl Slots {
             if flags & (RECORDED | CLEARING) != 0 || flags & STATE == DIRTY {
                 continue;
             }
-            if flags & USED != 0 {
+            if flags & USED != 0 && self.replacement == Replacement::Clock {
                 self.flags[slot as usize] &= !USED;
                 continue;
             }

@@ -3,10 +3,13 @@
 //! ```text
 //!  group:  block bitmap | inode bitmap | inode table | data ...        (the group in the middle: the journal before its data)
 //! ```
-//! A directory belongs to a group, directories are spread over the groups, and inode and data of a file lie in the group of its directory
-//! while there is room. Blocks are taken behind the last block of the file if they are free, else from where the group's last search ended.
+//! A directory lies in the group of its parent while that has fewer than [`DIRECTORIES_PER_GROUP`] (the Orlov allocator: all directories of a
+//! file set have one top directory), and inode and data of a file lie in the group of its directory while there is room, then in the next
+//! one that has some. Blocks are taken behind the last block of the file if they are free, else the first run from the group's beginning
+//! that is long enough. So a file set is dense, and what is freed is soon used again, once the transaction that freed it is durable.
 //!
-//! Invariants: no block belongs to two files, to a file and to metadata, or to none while its bit is set.
+//! Invariants: no block belongs to two files, to a file and to metadata, or to none while its bit is set and it was not freed since the
+//! last [`Layout::reuse`].
 
 use super::BLOCK_BYTES;
 use std::ops::Range;
@@ -17,6 +20,8 @@ const GROUP_BLOCKS: u32 = (BLOCK_BYTES * 8) as u32;
 const INODES_PER_BLOCK: u32 = 16;
 /// Directory entries in a block: of about 64 bytes.
 const ENTRIES_PER_BLOCK: u32 = 64;
+/// Directories beyond which a group gets no more: a sixteenth of its inodes, of which there is one for 16 KiB.
+const DIRECTORIES_PER_GROUP: u32 = GROUP_BLOCKS / 4 / 16;
 /// Largest journal: 64 MiB, half of a group, so that directories find room beside it.
 const JOURNAL_BLOCKS: u32 = 16_384;
 
@@ -38,8 +43,8 @@ pub struct LayoutError;
 struct Group {
     blocks: Range<u32>,
     free: u32,
-    /// Where the next search begins.
-    next: u32,
+    /// No block before it is free.
+    low: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -67,6 +72,8 @@ pub struct Layout {
     directories: Vec<Directory>,
     files: Vec<File>,
     journal: Extent,
+    /// Freed, and not to be used yet.
+    freed: Vec<Extent>,
 }
 
 impl Layout {
@@ -77,11 +84,12 @@ impl Layout {
             return Err(LayoutError);
         }
         let directories = files.div_ceil(width).max(1);
-        let per_group = directories.div_ceil(count) * width.min(files);
+        let dense = directories.div_ceil(count).max(DIRECTORIES_PER_GROUP).min(directories);
+        let per_group = dense * width.min(files);
         let inode_blocks = per_group.div_ceil(INODES_PER_BLOCK).max(1);
         let group = |at: u32| {
             let blocks = at * GROUP_BLOCKS..blocks.min(at.saturating_add(1).saturating_mul(GROUP_BLOCKS));
-            Group { free: blocks.len() as u32, next: blocks.start, blocks }
+            Group { free: blocks.len() as u32, low: blocks.start, blocks }
         };
         let mut layout = Layout {
             used: vec![0; blocks.div_ceil(64) as usize],
@@ -90,6 +98,7 @@ impl Layout {
             directories: Vec::new(),
             files: Vec::new(),
             journal: Extent { block: 0, count: 0 },
+            freed: Vec::new(),
         };
         for at in 0..count {
             let start = layout.groups[at as usize].blocks.start;
@@ -103,7 +112,7 @@ impl Layout {
         layout.take(layout.journal)?;
         let mut inodes = vec![0; count as usize];
         for at in 0..directories {
-            let group = (u64::from(at) * u64::from(count) / u64::from(directories)) as u32;
+            let group = at / dense;
             let first_file = at * width;
             let own = width.min(files - first_file);
             let blocks = layout.search(group, own.div_ceil(ENTRIES_PER_BLOCK)).ok_or(LayoutError)?;
@@ -188,18 +197,30 @@ impl Layout {
         Ok(())
     }
 
-    /// Takes all blocks from a file; they go to `freed`.
+    /// Takes all blocks from a file; they go to `freed`. Nobody gets them before [`Layout::reuse`].
     pub fn free(&mut self, file: u32, freed: &mut Vec<Extent>) {
         freed.clear();
         freed.append(&mut self.files[file as usize].extents);
-        for extent in freed.iter() {
+        self.freed.extend_from_slice(freed);
+    }
+
+    /// How much has been freed.
+    pub fn freed(&self) -> usize {
+        self.freed.len()
+    }
+
+    /// The first `count` extents that were freed can be used again.
+    pub fn reuse(&mut self, count: usize) {
+        for extent in self.freed.drain(..count).collect::<Vec<_>>() {
             for block in extent.block..extent.block + extent.count {
                 assert!(self.is_used(block), "block {block} is freed twice");
                 self.used[block as usize / 64] &= !(1 << (block % 64));
             }
             let group = (extent.block / GROUP_BLOCKS).min(self.groups.len() as u32 - 1);
             // An extent does not cross a group: each search ends with its group.
-            self.groups[group as usize].free += extent.count;
+            let group = &mut self.groups[group as usize];
+            group.free += extent.count;
+            group.low = group.low.min(extent.block);
         }
     }
 
@@ -218,7 +239,9 @@ impl Layout {
         }
         let group = &mut self.groups[group];
         group.free -= extent.count;
-        group.next = extent.block + extent.count;
+        if group.low == extent.block {
+            group.low += extent.count;
+        }
         Ok(())
     }
 
@@ -237,29 +260,27 @@ impl Layout {
         (0..groups).find_map(|step| self.search((first + step) % groups, count))
     }
 
-    /// Free blocks of a group, from its last search on: the first run of `count`, else the longest.
+    /// Free blocks of a group: the first run of `count`, else the longest.
     fn search(&self, group: u32, count: u32) -> Option<Extent> {
-        let Group { blocks, free, next } = &self.groups[group as usize];
+        let Group { blocks, free, low } = &self.groups[group as usize];
         if *free == 0 {
             return None;
         }
         let mut best: Option<Extent> = None;
-        for range in [*next..blocks.end, blocks.start..*next] {
-            let mut at = range.start;
-            while at < range.end {
-                if self.is_used(at) {
-                    at = self.next_free(at, range.end);
-                    continue;
-                }
-                let run = self.run(at, count, range.end);
-                if run.count == count {
-                    return Some(run);
-                }
-                if best.is_none_or(|best| best.count < run.count) {
-                    best = Some(run);
-                }
-                at = run.block + run.count;
+        let mut at = *low;
+        while at < blocks.end {
+            if self.is_used(at) {
+                at = self.next_free(at, blocks.end);
+                continue;
             }
+            let run = self.run(at, count, blocks.end);
+            if run.count == count {
+                return Some(run);
+            }
+            if best.is_none_or(|best| best.count < run.count) {
+                best = Some(run);
+            }
+            at = run.block + run.count;
         }
         best
     }
@@ -300,7 +321,7 @@ impl Layout {
         }
         own(&self.journal);
         self.directories.iter().for_each(|directory| own(&directory.blocks));
-        self.files.iter().flat_map(|file| &file.extents).for_each(own);
+        self.files.iter().flat_map(|file| &file.extents).chain(&self.freed).for_each(own);
         assert_eq!(owned, self.used, "blocks in use and their owners");
         let used: u64 = self.used.iter().map(|word| u64::from(word.count_ones())).sum();
         let all: u64 = self.groups.iter().map(|group| group.blocks.len() as u64).sum();

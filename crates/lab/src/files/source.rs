@@ -19,6 +19,9 @@ use pellucid_flash::{Nanos, Rng, SimTime};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
+/// Stands for metadata among files.
+const METADATA: u32 = u32::MAX;
+
 /// A request for the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
@@ -135,6 +138,8 @@ struct Journal {
     state: Commit,
     outstanding: u32,
     waiting: Vec<(u32, u64)>,
+    /// Extents that transactions have freed up to the one that is being written.
+    freed: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -144,6 +149,8 @@ struct FileState {
     wanted_bytes: u64,
     exists: bool,
     busy: bool,
+    /// It waits for its turn to be written back.
+    listed: bool,
     /// The transaction that changed it last.
     transaction: u64,
 }
@@ -170,9 +177,11 @@ pub struct Files {
     ready: VecDeque<BlockRequest>,
     pending: Vec<(Purpose, RequestKind, Extent)>,
     idle_tokens: Vec<u32>,
-    /// Write-back: pages to be written for their age, and where the sweep for want of memory is.
+    /// Write-back: pages to be written for their age; files in the order in which they became dirty, [`METADATA`] among them; its blocks.
     aged: VecDeque<u32>,
-    cursor: u32,
+    order: VecDeque<u32>,
+    metadata: BTreeSet<u32>,
+    metadata_listed: bool,
     writes: u32,
     version: u32,
     free_rotor: u32,
@@ -244,6 +253,7 @@ impl Files {
                 state: Commit::Idle,
                 outstanding: 0,
                 waiting: Vec::new(),
+                freed: 0,
             },
             layout,
             files,
@@ -261,7 +271,9 @@ impl Files {
             pending: Vec::new(),
             idle_tokens: Vec::new(),
             aged: VecDeque::new(),
-            cursor: 0,
+            order: VecDeque::new(),
+            metadata: BTreeSet::new(),
+            metadata_listed: false,
             writes: 0,
             version: 0,
             free_rotor: 0,
@@ -612,6 +624,10 @@ impl Files {
     fn change(&mut self, block: u32) {
         self.journal.running.insert(block);
         self.write_page(block);
+        self.metadata.insert(block);
+        if !std::mem::replace(&mut self.metadata_listed, true) {
+            self.order.push_back(METADATA);
+        }
     }
 
     fn write_page(&mut self, block: u32) {
@@ -695,6 +711,9 @@ impl Files {
             self.scratch = new;
             return;
         }
+        if !std::mem::replace(&mut self.files[file as usize].listed, true) {
+            self.order.push_back(file);
+        }
         if let Some(last) = last.filter(|_| !before.is_multiple_of(BLOCK_BYTES)) {
             self.write_page(last);
         }
@@ -736,23 +755,57 @@ impl Files {
     /// Writes dirty pages while too much memory is dirty, and those that are old.
     fn write_back(&mut self) {
         let background = self.config.host.background_share * f64::from(self.cache.capacity());
+        let mut looks = self.order.len();
         while self.writes < self.config.host.requests {
             while self.aged.front().is_some_and(|&block| !self.may_write(block)) {
                 self.aged.pop_front();
             }
-            let first = match self.aged.pop_front() {
-                Some(block) => block,
+            let run = match self.aged.pop_front() {
+                Some(block) => Some(Extent { block, count: u32::MAX }),
                 None if f64::from(self.cache.unwritten()) > background => {
-                    let cache = &self.cache;
-                    let may = |block: &&u32| !cache.is_writing(**block) && !cache.is_reading(**block);
-                    let dirty = cache.dirty();
-                    let found = dirty.range(self.cursor..).find(may).or_else(|| dirty.iter().find(may));
-                    let Some(&block) = found else { return };
-                    block
+                    let Some(&owner) = self.order.front() else { return };
+                    self.dirty_run(owner)
                 }
                 None => return,
             };
-            self.cursor = self.write_run(first);
+            match run {
+                Some(run) => self.write_run(run),
+                None if looks == 0 => return,
+                None => {
+                    looks -= 1;
+                    self.pass_on();
+                }
+            }
+        }
+    }
+
+    /// The first block of a file, or of metadata, that can be written, and those of it behind that.
+    fn dirty_run(&self, owner: u32) -> Option<Extent> {
+        if owner == METADATA {
+            let block = *self.metadata.iter().find(|&&block| self.may_write(block))?;
+            return Some(Extent { block, count: u32::MAX });
+        }
+        self.layout.extents(owner).iter().find_map(|extent| {
+            let end = extent.block + extent.count;
+            let block = (extent.block..end).find(|&block| self.may_write(block))?;
+            Some(Extent { block, count: end - block })
+        })
+    }
+
+    /// Nothing of the first in the order can be written now: it leaves, or waits behind the others for pages that are on their way.
+    fn pass_on(&mut self) {
+        let Some(owner) = self.order.pop_front() else { return };
+        let is_dirty = |extent: &Extent| {
+            (extent.block..extent.block + extent.count).any(|block| self.cache.is_dirty(block))
+        };
+        let waits = match owner {
+            METADATA => !self.metadata.is_empty(),
+            file => self.layout.extents(file).iter().any(is_dirty),
+        };
+        match owner {
+            _ if waits => self.order.push_back(owner),
+            METADATA => self.metadata_listed = false,
+            file => self.files[file as usize].listed = false,
         }
     }
 
@@ -760,17 +813,18 @@ impl Files {
         self.cache.is_dirty(block) && !self.cache.is_writing(block) && !self.cache.is_reading(block)
     }
 
-    /// Writes a dirty page and the dirty ones behind it without a gap. Returns the block behind them.
-    fn write_run(&mut self, first: u32) -> u32 {
-        let most = (self.config.host.write_bytes / BLOCK_BYTES).max(1) as u32;
+    /// Writes the first page of `run` and the dirty ones of it behind that without a gap.
+    fn write_run(&mut self, run: Extent) {
+        let first = run.block;
+        let most = run.count.min((self.config.host.write_bytes / BLOCK_BYTES).max(1) as u32);
         let mut count = 0;
         while count < most && self.cache.has(first + count) && self.may_write(first + count) {
             self.cache.begin_write(first + count);
+            self.metadata.remove(&(first + count));
             count += 1;
         }
         self.writes += 1;
         self.request(Purpose::Page, RequestKind::Write, Extent { block: first, count });
-        first + count
     }
 
     /// Fsync: no page of the file is on its way. Writes those that are dirty and waits again; then the journal commits.
@@ -781,9 +835,11 @@ impl Files {
         }
         let mut blocks = std::mem::take(&mut self.threads[thread as usize].blocks);
         let mut dirty = false;
-        for &block in &blocks {
+        for (at, &block) in blocks.iter().enumerate() {
             if self.may_write(block) {
-                self.write_run(block);
+                let follows = |(&next, step): (&u32, u32)| next == block + step;
+                let count = blocks[at..].iter().zip(0..).take_while(|&pair| follows(pair)).count() as u32;
+                self.write_run(Extent { block, count });
                 dirty = true;
             }
         }
@@ -817,6 +873,7 @@ impl Files {
         // A descriptor in front of the blocks.
         let left = self.journal.running.len() as u32 + 1;
         self.journal.running.clear();
+        self.journal.freed = self.layout.freed();
         self.journal.number += 1;
         self.journal.state = Commit::Blocks;
         self.write_journal(left);
@@ -854,6 +911,7 @@ impl Files {
             Commit::Behind => {
                 self.journal.state = Commit::Idle;
                 self.journal.done = self.journal.number - 1;
+                self.layout.reuse(std::mem::take(&mut self.journal.freed));
                 self.meter.commits += u64::from(self.is_measured());
                 let done = self.journal.done;
                 let woken = &mut self.woken;

@@ -29,6 +29,9 @@ fn files_get_blocks_of_their_own_and_give_them_back() {
         let file = rng.below(500) as u32;
         if rng.chance(0.4) {
             layout.free(file, &mut new);
+            if rng.chance(0.1) {
+                layout.reuse(layout.freed());
+            }
             assert_eq!(new.iter().map(|extent| extent.count).sum::<u32>(), sizes[file as usize]);
             sizes[file as usize] = 0;
         } else {
@@ -46,6 +49,7 @@ fn files_get_blocks_of_their_own_and_give_them_back() {
     for file in 0..500 {
         layout.free(file, &mut new);
     }
+    layout.reuse(layout.freed());
     layout.check();
     assert_eq!(layout.free_blocks(), before);
     assert!(Layout::new(40, 10, 20).is_err(), "too small for anything");

@@ -5,6 +5,7 @@
 
 use super::document::Row;
 use super::resolve_backing::{BackingKind, Medium};
+use super::resolve_cache::Records;
 use super::resolve_kv::{KeepName, VictimName};
 use super::resolve_run::{Fill, Overwrite, Precondition, RunSpec};
 use super::schema::Typed;
@@ -17,7 +18,8 @@ use pellucid_device::{
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
 use pellucid_host::{
-    BlockLayerConfig, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, ZoneChunksConfig,
+    BlockLayerConfig, CacheConfig, CacheMode, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, Replacement,
+    ZoneChunksConfig,
 };
 use pellucid_media::{
     BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo,
@@ -69,6 +71,8 @@ pub(crate) struct Draft {
     pub block_layer: BlockLayerConfig,
     /// Bytes of its largest request.
     pub block_layer_largest: u32,
+    pub cache: CacheConfig,
+    pub cache_records: Records,
     pub kv: KvConfig,
     /// Share of the flash that the cache keeps free; `None`: the engine's way.
     pub kv_spare: Option<f64>,
@@ -143,6 +147,7 @@ pub(crate) enum Layer {
     ZoneLog,
     ClusterBuffer,
     BlockLayer,
+    Cache,
 }
 
 /// A field that a row can set. The [`Kind`](super::schema::Kind) of the row has checked the value.
@@ -201,6 +206,7 @@ macro_rules! take_word {
 take_word!(
     AddressPolicy,
     BackingKind,
+    CacheMode,
     Cell,
     Completes,
     DieOrder,
@@ -215,6 +221,8 @@ take_word!(
     Medium,
     Mode,
     Placement,
+    Records,
+    Replacement,
     Separation,
     Space,
     Survives,
@@ -339,6 +347,8 @@ impl Draft {
             cluster_bytes: 0,
             block_layer: blank_block_layer(),
             block_layer_largest: 0,
+            cache: CacheConfig::default(),
+            cache_records: Records::OnFlush,
             kv: KvConfig::new(EngineKind::default()),
             kv_spare: None,
             kv_victim: VictimName::TwoModes,

@@ -22,6 +22,7 @@ mod draft;
 mod error;
 mod presets;
 mod resolve_backing;
+mod resolve_cache;
 mod resolve_controller;
 mod resolve_ftl;
 mod resolve_host;
@@ -208,6 +209,7 @@ fn schema_keys() -> impl Iterator<Item = &'static Key> {
         resolve_controller::KEYS,
         resolve_backing::KEYS,
         resolve_host::KEYS,
+        resolve_cache::KEYS,
         resolve_kv::KEYS,
         resolve_run::KEYS,
     ]

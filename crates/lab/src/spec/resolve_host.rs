@@ -2,7 +2,8 @@
 
 use super::draft::{Draft, Layer, Survives};
 use super::error::SpecError;
-use super::resolve_ftl;
+use super::resolve_backing::{BackingKind, Medium};
+use super::{resolve_cache, resolve_ftl};
 use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
 use super::schema::{Kind, SHARE, TIME, Values, count, keys, word};
 use super::value::Quantity;
@@ -111,11 +112,16 @@ pub(crate) fn finish(draft: &mut Draft) {
 
 /// The layers above the drive, nearest the drive first.
 pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>, SpecError> {
+    let is_alone = draft.medium == Medium::Disk || draft.layers.contains(&Layer::Cache);
+    if draft.backing_kind == BackingKind::Disk && !is_alone {
+        return Err(values.refuse("backing.kind", "none, or disk with host.layers = [\"cache\"]"));
+    }
     // From the application to the drive; the two that make a namespace of sectors stand on the drive.
     let height = |layer: &Layer| match layer {
         Layer::ClusterBuffer => 0,
         Layer::BlockLayer => 1,
         Layer::HostFtl | Layer::ZoneLog => 2,
+        Layer::Cache => 3,
     };
     if !draft.layers.is_sorted_by(|above, below| height(above) < height(below)) {
         let allowed = "cluster-buffer above block-layer above host-ftl or zone-log, each at most once";
@@ -128,6 +134,7 @@ pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>,
             Layer::ZoneLog => layers.extend(zone_log(draft.host_ftl.clone(), draft.zones.clone())),
             Layer::ClusterBuffer => layers.push(cluster_buffer(draft, values)?),
             Layer::BlockLayer => layers.push(LayerConfig::BlockLayer(draft.block_layer.clone())),
+            Layer::Cache => layers.push(resolve_cache::layer(draft, values)?),
         }
     }
     Ok(layers)
