@@ -60,6 +60,8 @@ pub(crate) struct Gc {
     /// Copies found no space.
     stalled: bool,
     pub(super) lpns: Vec<Lpn>,
+    /// Units that a die moves by itself.
+    inside: Vec<Move>,
 }
 
 impl Gc {
@@ -80,6 +82,7 @@ impl Gc {
             moving_max: ftl.gc_parallel.max(1) * layout.units_per_stripe,
             stalled: false,
             lpns: Vec::new(),
+            inside: Vec::new(),
         }
     }
 
@@ -143,10 +146,15 @@ impl BlockNamespace {
             && let Some(job) = self.translation.next_gc(die, load)
         {
             match job {
-                GcJob::Move(&[moved]) if moved.inside => {
-                    if !self.copy_inside(shared, die, &moved) {
-                        self.read_copy(shared, die, moved);
+                GcJob::Move(moves) if moves[0].inside => {
+                    let mut inside = std::mem::take(&mut self.gc.inside);
+                    inside.clear();
+                    inside.extend_from_slice(moves);
+                    if !self.copy_inside(shared, die, &inside) {
+                        let head = self.gc.enter(die, &inside);
+                        self.read_copies(shared, die, head, inside.len() as u32);
                     }
+                    self.gc.inside = inside;
                 }
                 GcJob::Move(moves) => {
                     let (head, count) = (self.gc.enter(die, moves), moves.len() as u32);
@@ -197,22 +205,30 @@ impl BlockNamespace {
         shared.ask_issue(op);
     }
 
-    /// Copyback: moves a unit inside its die without a transfer. `false`: it cannot.
-    fn copy_inside(&mut self, shared: &mut Shared, die: DieId, moved: &Move) -> bool {
-        let Move { from, cause, to, .. } = *moved;
-        let Some(lpn) = shared.media.page(from).map(|mark| self.translation.named(mark)) else {
-            return false;
-        };
-        if !self.translation.is_current(from, Some(lpn)) || shared.media.is_condemned(from) {
-            return false;
+    /// Copyback: moves a whole superpage inside its die without a transfer. `false`: it cannot.
+    fn copy_inside(&mut self, shared: &mut Shared, die: DieId, moves: &[Move]) -> bool {
+        let Move { cause, to, .. } = moves[0];
+        let mut lpns = std::mem::take(&mut self.gc.lpns);
+        lpns.clear();
+        for moved in moves {
+            let mark = shared.media.page(moved.from).filter(|_| !shared.media.is_condemned(moved.from));
+            let lpn = mark.map(|mark| self.translation.named(mark));
+            lpns.extend(lpn.filter(|&lpn| self.translation.is_current(moved.from, Some(lpn))));
         }
-        let Ok(plan) = self.translation.place(to, Some(die), &[lpn]) else { return false };
-        self.gc.moving[die.0 as usize] += 1;
-        self.reserve(shared, &plan, 1);
-        self.set_unit(shared, plan.id, 0, SuperpageUnit::Copyback { from, lpn, to });
-        self.count_copy(shared, cause);
-        self.issue_program(shared, &plan, 1, cause);
-        true
+        let all = lpns.len() == moves.len();
+        let plan = all.then(|| self.translation.place(to, Some(die), &lpns).ok()).flatten();
+        if let Some(plan) = &plan {
+            let count = moves.len() as u32;
+            self.gc.moving[die.0 as usize] += count;
+            self.reserve(shared, plan, count);
+            for (at, (&Move { from, .. }, &lpn)) in moves.iter().zip(&lpns).enumerate() {
+                self.set_unit(shared, plan.id, at, SuperpageUnit::Copyback { from, lpn, to });
+                self.count_copy(shared, cause);
+            }
+            self.issue_program(shared, plan, count, cause);
+        }
+        self.gc.lpns = lpns;
+        plan.is_some()
     }
 
     pub(super) fn count_copy(&mut self, shared: &mut Shared, cause: Cause) {

@@ -47,11 +47,11 @@ impl PageMap {
     }
 
     fn next_moves(&mut self, die: DieId, load: Load) -> Option<GcJob<'_>> {
-        // The die moves whole superpages.
-        let copyback = self.config.copyback && self.layout.units_per_stripe == 1;
         let (gc, mut parts) = self.gc_parts();
         let to = gc.next_moves(&mut parts, die, load)?;
-        let inside = copyback && to != Stream::Meta && self.room(die, to).is_some();
+        // The die moves whole superpages.
+        let is_whole = self.gc.moves().len() as u32 == self.layout.units_per_stripe;
+        let inside = self.config.copyback && is_whole && to != Stream::Meta && self.room(die, to).is_some();
         let moves = self.gc.moves();
         moves.iter_mut().for_each(|moved| moved.inside = inside);
         Some(GcJob::Move(moves))

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  head     0 "PLCACHE1"   8 crc32c of what follows   12 state u32   16 epoch u64   24 store id u64   32 sectors of the store u64
-//!           40 block bytes u32   44 five words of the layout   64 length u32   68 name of the store
+//!           40 block bytes u32   44 five words of the layout (the last: where slots begin)   64 length u32   68 name of the store
 //!  records  0 "PLCR"   4 crc32c of what follows   8 epoch u64   16 sector u32   20 0   32 records: key u32, state u8 (1 clean, 2 dirty)
 //! ```
 //! All little endian. Records count only with the epoch of the head, which is new with each new cache.

@@ -1,10 +1,11 @@
 //! Block backend: which block lies in which slot of the flash.
 //!
 //! ```text
-//!  sectors   [ head ][ records of all slots ][ slot 0 | slot 1 | ... ]
+//!  sectors   [ head ][ records of all slots ][ - ][ slot 0 | slot 1 | ... ]
 //!  slots     [ set 0: 512 slots ][ set 1 ] ...      a block lies in the set of its window of 512 blocks
 //! ```
-//! A slot has four bytes of key and one of flags here, nothing else; a lookup compares the keys of a set. The victim in a set is found by
+//! Slots begin at a multiple of their size, so that a drive that maps units of a block's size has each block in one unit: it is never half
+//! written, and never read to be written. A slot has four bytes of key and one of flags here, nothing else; a lookup compares the keys of a set. The victim in a set is found by
 //! a clock.
 //!
 //! Invariants: a slot that a record on the flash may call dirty (`RECORDED`), or whose record is being rewritten (`CLEARING`), keeps its
@@ -50,6 +51,8 @@ pub(super) struct Layout {
     /// Records of a sector.
     pub per_sector: u32,
     pub record_sectors: u32,
+    /// Where the first slot lies.
+    pub first_slot: u64,
 }
 
 impl Layout {
@@ -58,20 +61,30 @@ impl Layout {
         let block_sectors = u64::from(config.block_bytes) / sector_bytes;
         let per_sector = (config.sector_bytes as usize - RECORDS_HEADER) / RECORD_BYTES;
         let room = sectors.saturating_sub(HEAD_SECTORS);
-        let fits = |blocks: u64| blocks * block_sectors + blocks.div_ceil(per_sector as u64) <= room;
+        let first_slot =
+            |blocks: u64| (HEAD_SECTORS + blocks.div_ceil(per_sector as u64)).next_multiple_of(block_sectors);
+        let fits = |blocks: u64| first_slot(blocks) + blocks * block_sectors <= sectors;
         let mut blocks = room / block_sectors;
         while blocks > 0 && !fits(blocks) {
             blocks -= (blocks / (8 * per_sector as u64 * block_sectors)).max(1);
         }
         if blocks < BLOCKS_MIN {
-            let least = HEAD_SECTORS + BLOCKS_MIN.div_ceil(per_sector as u64) + BLOCKS_MIN * block_sectors;
+            let least = first_slot(BLOCKS_MIN) + BLOCKS_MIN * block_sectors;
             return Err(CacheError::TooSmall { sectors, least, blocks: BLOCKS_MIN });
         }
         let set_blocks = u64::from(config.set_blocks).min(blocks);
         let sets = (blocks / set_blocks).min(u64::from(u32::MAX / config.set_blocks)) as u32;
         let set_blocks = set_blocks as u32;
         let record_sectors = (sets * set_blocks).div_ceil(per_sector as u32);
-        Ok(Layout { block_sectors, set_blocks, sets, per_sector: per_sector as u32, record_sectors })
+        let first_slot = first_slot((sets * set_blocks).into());
+        Ok(Layout {
+            block_sectors,
+            set_blocks,
+            sets,
+            per_sector: per_sector as u32,
+            record_sectors,
+            first_slot,
+        })
     }
 
     pub fn slots(&self) -> u32 {
@@ -81,7 +94,7 @@ impl Layout {
     /// First sector of a slot.
     #[inline]
     pub fn slot_lba(&self, slot: u32) -> u64 {
-        HEAD_SECTORS + u64::from(self.record_sectors) + u64::from(slot) * self.block_sectors
+        self.first_slot + u64::from(slot) * self.block_sectors
     }
 
     /// The sector of the drive that holds records.
@@ -99,8 +112,10 @@ impl Layout {
         first..(first + self.per_sector).min(self.slots())
     }
 
+    /// What of it the head keeps. The last word was the number of record sectors while slots followed them at once: always smaller than
+    /// where slots of the same sets begin, so such a cache is refused.
     pub fn words(&self) -> [u32; 5] {
-        [self.block_sectors as u32, self.set_blocks, self.sets, self.per_sector, self.record_sectors]
+        [self.block_sectors as u32, self.set_blocks, self.sets, self.per_sector, self.first_slot as u32]
     }
 }
 
@@ -428,4 +443,29 @@ fn find(keys: &[u32], key: u32) -> Option<usize> {
         at += LANES;
     }
     chunks.remainder().iter().position(|&other| other == key).map(|lane| at + lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_never_lies_across_two_units_of_its_size() {
+        for sector_bytes in [512, 4096] {
+            for block_bytes in [4096, 16_384] {
+                let config =
+                    CacheConfig { sector_bytes, block_bytes, set_blocks: 64, ..CacheConfig::default() };
+                for sectors in (600..40_000).step_by(37) {
+                    let Ok(layout) = Layout::new(&config, sectors) else { continue };
+                    let records = HEAD_SECTORS + u64::from(layout.record_sectors);
+                    let end = layout.slot_lba(layout.slots());
+                    assert_eq!(layout.slot_lba(1) % layout.block_sectors, 0, "{sectors} sectors");
+                    assert!(records <= layout.slot_lba(0) && end <= sectors, "{sectors} sectors");
+                    assert!(layout.slot_lba(0) < records + layout.block_sectors, "{sectors} sectors");
+                    // Of an older cache that had its slots right behind the records.
+                    assert_ne!(layout.words()[4], layout.record_sectors);
+                }
+            }
+        }
+    }
 }

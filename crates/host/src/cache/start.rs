@@ -229,7 +229,8 @@ impl CacheManager {
             ));
         }
         (head.layout != own.layout).then(|| {
-            format!("the cache was made on a cache drive of another size, or with other sets; allowed: the same, {INSTEAD}")
+            format!("the cache was made on a cache drive of another size, with other sets, or by a version that did not align its blocks; allowed: \
+                 the same (detach with that version), {INSTEAD}")
         })
     }
 

@@ -18,8 +18,8 @@ use pellucid_device::{
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
 use pellucid_host::{
-    BlockLayerConfig, CacheConfig, CacheMode, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, Replacement,
-    ZoneChunksConfig,
+    BlockLayerConfig, CacheConfig, CacheMode, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy,
+    HostFtlConfig, Replacement, ZoneChunksConfig,
 };
 use pellucid_media::{
     BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo,

@@ -3,10 +3,10 @@
 use super::draft::{Draft, Layer, Survives};
 use super::error::SpecError;
 use super::resolve_backing::{BackingKind, Medium};
-use super::{resolve_cache, resolve_ftl};
 use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
 use super::schema::{Kind, SHARE, TIME, Values, count, keys, word};
 use super::value::Quantity;
+use super::{resolve_cache, resolve_ftl};
 use pellucid_flash::Nanos;
 use pellucid_host::{
     ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, LayerConfig, ZoneChunksConfig,

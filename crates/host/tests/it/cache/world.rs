@@ -176,7 +176,7 @@ pub fn shape(seed: u64) -> (CacheConfig, Flash, BlockReference) {
             };
             Flash::Ssc(Ssc::new(geometry, durable, seed))
         }
-        false => Flash::Block(BlockReference::new(9 + (16 + rng.below(blocks)) * block_sectors, seed)),
+        false => Flash::Block(BlockReference::new(9 + (17 + rng.below(blocks)) * block_sectors, seed)),
     };
     (config, flash, backing)
 }
