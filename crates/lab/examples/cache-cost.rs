@@ -14,9 +14,9 @@ use pellucid_host::{CacheConfig, CacheManager, Pair, Stack};
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Blocks that are worked on, and blocks of the backing store: a terabyte behind the cache.
+/// Blocks that are worked on, and of a backing store that is 341 to 512 times as large as the cache.
 const BLOCKS: u64 = 1 << 16;
-const STORE: u64 = 1 << 28;
+const STORE: u64 = 1 << 26;
 
 /// A drive that does everything at once; of a solid-state cache, one that has everything, clean.
 struct Instantly {

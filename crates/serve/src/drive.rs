@@ -194,9 +194,13 @@ impl Served {
         self.tower.shared_mut()
     }
 
-    /// What the layer of a namespace counts.
+    /// What the layer of a namespace counts, and the solid-state cache that it stands on or is.
     pub(crate) fn layer_figures(&self, namespace: u16) -> Option<Vec<Figure>> {
-        Some(self.tower.layer_of(namespace)?.figures())
+        let layer = self.tower.layer_of(namespace);
+        let mut figures = layer.map_or_else(Vec::new, |layer| layer.figures());
+        let number = self.cache().map_or(namespace, |cache| cache.config().flash);
+        figures.extend(self.device().map_or_else(Vec::new, |device| device.cache_figures(number)));
+        (layer.is_some() || !figures.is_empty()).then_some(figures)
     }
 
     /// How a remote drive is connected, and how often it was again.

@@ -18,7 +18,9 @@ struct Page {
 /// A set of blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BlockMap {
+    /// None before the first block is put in.
     pages: Vec<Option<Box<Page>>>,
+    most: usize,
     count: u64,
     /// Pages that exist.
     used: u64,
@@ -26,7 +28,7 @@ pub(super) struct BlockMap {
 
 impl BlockMap {
     pub fn new(blocks: u64) -> BlockMap {
-        BlockMap { pages: vec![None; blocks.div_ceil(PAGE) as usize], count: 0, used: 0 }
+        BlockMap { pages: Vec::new(), most: blocks.div_ceil(PAGE) as usize, count: 0, used: 0 }
     }
 
     /// How many blocks are in it.
@@ -46,6 +48,9 @@ impl BlockMap {
     /// Puts a block in. Returns whether it was not in it.
     #[inline]
     pub fn insert(&mut self, now: SimTime, block: u64) -> bool {
+        if self.pages.is_empty() {
+            self.pages.resize_with(self.most, || None);
+        }
         let slot = &mut self.pages[(block / PAGE) as usize];
         if slot.is_none() {
             self.used += 1;

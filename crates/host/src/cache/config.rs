@@ -85,7 +85,7 @@ pub struct CacheConfig {
     pub dirty_percent: u32,
     /// Dirty blocks in a region that was not written for so long are cleaned; 0: never (FlashCache: 15 minutes).
     pub fallow: Nanos,
-    /// Blocks that are cleaned at once, at most.
+    /// While fewer blocks are being cleaned, another run of them is begun.
     pub clean_blocks: u32,
     /// The backing store is flushed before what was copied to it counts as clean. `false`, as FlashCache: a power cut of the backing store
     /// loses cleaned blocks that it had in its write cache, flushed ones too.

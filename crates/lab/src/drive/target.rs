@@ -119,8 +119,17 @@ pub trait Target: Drive {
     }
     /// What layers and disk count, by whose name.
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
-        self.disk().map(|disk| ("disk", disk.figures())).into_iter().collect()
+        below(self)
     }
+}
+
+/// What the drives at the bottom count: a solid-state cache, the disk.
+fn below(target: &(impl Target + ?Sized)) -> Vec<(&'static str, Vec<Figure>)> {
+    let caches = target.flash().into_iter().flat_map(|device| {
+        (0..Drive::namespaces(device)).map(|number| ("cache-drive", device.cache_figures(number)))
+    });
+    let disk = target.disk().map(|disk| ("disk", disk.figures()));
+    caches.filter(|(_, figures)| !figures.is_empty()).chain(disk).collect()
 }
 
 /// What the host's layers have done so far, and hold.
@@ -212,12 +221,11 @@ impl<D: Bottom> Target for Tower<D> {
         self.bottom().disk()
     }
 
-    /// Of layers that have no counters of their own kind in a report, and of the disk.
+    /// Of layers that have no counters of their own kind in a report, and of the drives below.
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
         let layers =
             self.layers().filter(|layer| layer.host_ftl().is_none() && layer.zone_chunks().is_none());
-        let disk = self.disk().map(|disk| ("disk", disk.figures()));
-        layers.map(|layer| (layer.name(), Machine::figures(layer))).chain(disk).collect()
+        layers.map(|layer| (layer.name(), Machine::figures(layer))).chain(below(self)).collect()
     }
 
     #[inline]

@@ -49,7 +49,7 @@ keys! {
     "host.cache.fallow": TIME, Whole(900_000_000_000) => cache.fallow,
         "Cache: blocks of regions that were not written for so long are written back; 0: never (FlashCache: 15 minutes)";
     "host.cache.clean_blocks": count(1), Whole(64) => cache.clean_blocks,
-        "Cache: blocks that are written back at once, at most";
+        "Cache: while fewer blocks are being written back, another run of them is begun";
     "host.cache.replacement": word::<Replacement>(), Word("clock") => cache.replacement,
         "Cache on a block drive: which clean block of a set makes room (FlashCache: fifo)";
     "host.cache.flush_cleaned": Kind::Flag, Flag(true) => cache.flush_cleaned,

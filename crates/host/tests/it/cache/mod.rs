@@ -7,7 +7,7 @@ mod ssc;
 mod world;
 
 use crate::reference::Faults;
-use world::{Crash, World};
+use world::{Crash, Crashing, World};
 
 /// More seeds than usual: `CACHE_SEEDS=1000` begins there.
 fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
@@ -15,7 +15,7 @@ fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     first.map_or(usual.clone(), |first| first..first + 10 * (usual.end - usual.start))
 }
 
-fn exercise(world: &mut World, steps: u32) {
+fn exercise<F: Crashing>(world: &mut World<F>, steps: u32) {
     for _ in 0..steps {
         while world.outstanding() < 8 && world.rng.chance(0.7) {
             world.submit();

@@ -15,6 +15,15 @@ use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;
 
+/// A drive that caches, and what can become of it.
+pub trait Crashing: Drive + Clone {
+    fn faults(&mut self) -> &mut Faults;
+    /// Its power fails, and comes back.
+    fn cut(&mut self);
+    /// Its host is another one from now on.
+    fn abandon(&mut self);
+}
+
 /// What caches.
 #[derive(Clone, Debug)]
 pub enum Flash {
@@ -31,8 +40,8 @@ macro_rules! each {
     };
 }
 
-impl Flash {
-    pub fn faults(&mut self) -> &mut Faults {
+impl Crashing for Flash {
+    fn faults(&mut self) -> &mut Faults {
         each!(self, drive => &mut drive.faults)
     }
 
@@ -75,7 +84,7 @@ impl Drive for Flash {
     }
 }
 
-pub type Host = Stack<CacheManager, Pair<Flash, BlockReference>>;
+pub type Host<F> = Stack<CacheManager, Pair<F, BlockReference>>;
 
 /// Who crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +127,8 @@ struct Asked {
 }
 
 #[derive(Clone)]
-pub struct World {
-    pub host: Host,
+pub struct World<F> {
+    pub host: Host<F>,
     pub config: CacheConfig,
     sectors: Vec<Sector>,
     asked: BTreeMap<u64, Asked>,
@@ -132,7 +141,7 @@ pub struct World {
     stream: u64,
 }
 
-pub fn start(config: &CacheConfig, flash: Flash, backing: BlockReference, now: SimTime) -> Host {
+pub fn start<F: Crashing>(config: &CacheConfig, flash: F, backing: BlockReference, now: SimTime) -> Host<F> {
     let pair = Pair::new(flash, backing, now).expect("alike");
     let layer = CacheManager::new(config, pair.interface(0), pair.interface(1), SECTOR).expect("room");
     Stack::start(layer, pair, now).expect("its own cache, or a blank drive")
@@ -181,13 +190,25 @@ pub fn shape(seed: u64) -> (CacheConfig, Flash, BlockReference) {
     (config, flash, backing)
 }
 
-impl World {
-    pub fn new(seed: u64) -> World {
+impl World<Flash> {
+    pub fn new(seed: u64) -> World<Flash> {
         let (config, flash, backing) = shape(seed);
         World::on(config, flash, backing, seed)
     }
+}
 
-    pub fn on(config: CacheConfig, flash: Flash, backing: BlockReference, seed: u64) -> World {
+fn image(version: u64, lba: u64) -> Vec<u8> {
+    let mut image = vec![0; SECTOR];
+    if version > 0 {
+        image[..8].copy_from_slice(&version.to_le_bytes());
+        image[8..16].copy_from_slice(&lba.to_le_bytes());
+        image[SECTOR - 8..].copy_from_slice(&version.to_le_bytes());
+    }
+    image
+}
+
+impl<F: Crashing> World<F> {
+    pub fn on(config: CacheConfig, flash: F, backing: BlockReference, seed: u64) -> World<F> {
         let host = start(&config, flash, backing, SimTime::ZERO);
         let Some(Interface::Block { sectors, .. }) = host.interface(0) else { panic!("a block drive") };
         let sector = Sector { versions: vec![0], low: 0, high: 0, floor: 0, writing: 0, begun: 0 };
@@ -208,16 +229,6 @@ impl World {
 
     pub fn outstanding(&self) -> usize {
         self.asked.len()
-    }
-
-    fn image(version: u64, lba: u64) -> Vec<u8> {
-        let mut image = vec![0; SECTOR];
-        if version > 0 {
-            image[..8].copy_from_slice(&version.to_le_bytes());
-            image[8..16].copy_from_slice(&lba.to_le_bytes());
-            image[SECTOR - 8..].copy_from_slice(&version.to_le_bytes());
-        }
-        image
     }
 
     pub fn submit(&mut self) {
@@ -271,7 +282,7 @@ impl World {
                     sector.begun += 1;
                     versions.push((sector.high, 0));
                     if opcode == Opcode::Write {
-                        data.extend(World::image(version, at as u64));
+                        data.extend(image(version, at as u64));
                     }
                 }
             }
@@ -335,13 +346,13 @@ impl World {
     }
 
     fn compare(&mut self, asked: &Asked, data: &[u8]) {
-        for (at, image) in data.chunks_exact(SECTOR).enumerate() {
+        for (at, found) in data.chunks_exact(SECTOR).enumerate() {
             let lba = asked.lba + at as u64;
             let (low, begun) = asked.versions[at];
-            let version = u64::from_le_bytes(image[..8].try_into().expect("eight bytes"));
+            let version = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
             assert_eq!(
-                image,
-                World::image(version, lba),
+                found,
+                image(version, lba),
                 "sector {lba} is what was written to it, as a whole"
             );
             let sector = &mut self.sectors[lba as usize];
