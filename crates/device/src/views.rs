@@ -14,8 +14,8 @@ use crate::namespaces::Namespace;
 use crate::probes::Snapshot;
 use crate::shared::Shared;
 use pellucid_flash::{
-    BlockId, ChunkInfo, Drive, Figure, HandleInfo, Layout, Lba, Lpn, Nanos, PlacementEvent, PlacementGeometry, Ppa,
-    SimTime,
+    BlockId, ChunkInfo, Drive, Figure, HandleInfo, Layout, Lba, Lpn, Nanos, PlacementEvent,
+    PlacementGeometry, Ppa, SimTime,
 };
 use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, Soon};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
@@ -65,17 +65,36 @@ impl Device {
 
     /// What a cache namespace counts and holds; empty where it is none.
     pub fn cache_figures(&self, namespace: u16) -> Vec<Figure> {
-        let Some((block, cached)) = self.block(namespace).zip(self.cached(namespace)) else { return Vec::new() };
-        let (counters, evicted) = (self.counters_of(namespace), block.translation.view().counters.evicted_units);
+        let Some((block, cached)) = self.block(namespace).zip(self.cached(namespace)) else {
+            return Vec::new();
+        };
+        let (counters, evicted) =
+            (self.counters_of(namespace), block.translation.view().counters.evicted_units);
         let held = u64::from(cached.clean) + u64::from(cached.dirty);
         vec![
-            Figure::count("drive_hits", "Reads that found all their blocks in the cache drive.", counters.host_reads),
+            Figure::count(
+                "drive_hits",
+                "Reads that found all their blocks in the cache drive.",
+                counters.host_reads,
+            ),
             Figure::count("drive_absent_reads", "Reads that found a block absent.", counters.cache_misses),
-            Figure::count("drive_silent_evictions", "Clean blocks that the cache drive dropped by itself.", evicted),
-            Figure::count("drive_clean_blocks", "Clean blocks in the cache drive.", cached.clean.into()).gauge(),
-            Figure::count("drive_dirty_blocks", "Dirty blocks in the cache drive.", cached.dirty.into()).gauge(),
-            Figure::count("drive_capacity_blocks", "Dirty blocks that it holds at most.", cached.pages.into()).gauge(),
-            Figure::bytes("drive_table_bytes", "Memory of the cache drive's table.", cached.table_bytes).gauge(),
+            Figure::count(
+                "drive_silent_evictions",
+                "Clean blocks that the cache drive dropped by itself.",
+                evicted,
+            ),
+            Figure::count("drive_clean_blocks", "Clean blocks in the cache drive.", cached.clean.into())
+                .gauge(),
+            Figure::count("drive_dirty_blocks", "Dirty blocks in the cache drive.", cached.dirty.into())
+                .gauge(),
+            Figure::count(
+                "drive_capacity_blocks",
+                "Dirty blocks that it holds at most.",
+                cached.pages.into(),
+            )
+            .gauge(),
+            Figure::bytes("drive_table_bytes", "Memory of the cache drive's table.", cached.table_bytes)
+                .gauge(),
             Figure::bytes(
                 "drive_table_block_bytes",
                 "Memory of the cache drive's table for each block that it holds now, rounded up.",

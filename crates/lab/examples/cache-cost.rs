@@ -118,7 +118,10 @@ fn main() {
         }
         let (bytes, blocks) = (host.layer.memory_bytes() as f64, host.layer.capacity_blocks() as f64);
         let dirty = host.layer.dirty_blocks();
-        println!("{name:17}  memory     {:5.2} bytes for each block that fits, {dirty} of them dirty", bytes / blocks);
+        println!(
+            "{name:17}  memory     {:5.2} bytes for each block that fits, {dirty} of them dirty",
+            bytes / blocks
+        );
         let counters = host.layer.counters();
         assert!(counters.read_hits >= u64::from(hits), "reads were hits: {counters:?}");
     }

@@ -6,12 +6,12 @@
 
 #[path = "../../host/tests/it/block_reference.rs"]
 mod block_reference;
+#[path = "../../host/tests/it/reference.rs"]
+mod reference;
 #[path = "../../host/tests/it/cache/ssc.rs"]
 mod ssc;
 #[path = "../../host/tests/it/cache/world.rs"]
 mod world;
-#[path = "../../host/tests/it/reference.rs"]
-mod reference;
 
 use block_reference::BlockReference;
 use pellucid_device::Device;

@@ -350,11 +350,7 @@ impl<F: Crashing> World<F> {
             let lba = asked.lba + at as u64;
             let (low, begun) = asked.versions[at];
             let version = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
-            assert_eq!(
-                found,
-                image(version, lba),
-                "sector {lba} is what was written to it, as a whole"
-            );
+            assert_eq!(found, image(version, lba), "sector {lba} is what was written to it, as a whole");
             let sector = &mut self.sectors[lba as usize];
             let found = (low..=sector.high).rev().find(|&at| sector.versions[at] == version);
             let Some(found) = found else {

@@ -92,7 +92,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
         ),
         (
             "[host]\nlayers = ['cluster']",
-            "16: host.layers = [\"cluster\"]: not allowed; allowed: a list of host-ftl, zone-log, cluster-buffer, block-layer",
+            "16: host.layers = [\"cluster\"]: not allowed; allowed: a list of host-ftl, zone-log, cluster-buffer, block-layer, cache",
         ),
         ("[job]\nrw = 'read'", "15: job = a table: not allowed; allowed: a list of tables, [[job]]"),
         (
