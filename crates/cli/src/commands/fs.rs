@@ -50,7 +50,7 @@ enum FsCommand {
         /// File or block device
         target: PathBuf,
     },
-    /// Lists all files, their attributes and where they lie
+    /// Lists all files and their attributes
     Dump {
         /// File or block device
         target: PathBuf,

@@ -3,6 +3,7 @@
 mod cache;
 mod common;
 mod fire;
+mod fs;
 mod graph;
 mod images;
 mod kv;

@@ -1,0 +1,55 @@
+//! The commands of the file system that need no mount. Mounts: tools/fs_trials.py.
+
+use crate::common::Folder;
+
+#[test]
+fn an_image_is_made_told_walked_and_listed() {
+    let folder = Folder::new();
+    let told = folder.run(&["fs", "format", "image", "--size", "16MiB", "--json"]).json();
+    let free = told["blocks_free"].as_u64().unwrap();
+    assert!(free > 0 && free <= told["blocks"].as_u64().unwrap(), "{told}");
+    let again = folder.run(&["fs", "stat", "image", "--json"]).json();
+    assert_eq!((&told["identity"], &told["blocks"]), (&again["identity"], &again["blocks"]));
+    let text = folder.run(&["fs", "check", "image"]).answer();
+    assert!(text.contains("1 files") && text.contains("0 wrong"), "{text}");
+    assert_eq!(folder.run(&["fs", "dump", "image"]).answer().lines().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let folder = Folder::new();
+    folder.write("foreign", &"something else\n".repeat(10_000));
+    folder.run(&["fs", "format", "image", "--size", "16MiB"]).answer();
+    let cases: [(&[&str], &str); 9] = [
+        (&["stat", "foreign"], "no Pellucid file system"),
+        (&["check", "absent"], "absent: "),
+        (&["mount", "image", "nowhere"], "nowhere: is not there"),
+        (&["mount", "image", "foreign"], "foreign: is no directory"),
+        (&["format", "image", "--size", "16MiB"], "--force"),
+        (&["format", "foreign"], "--force"),
+        (&["format", "tiny", "--size", "4KiB"], "tiny: "),
+        (&["format", "odd", "--size", "much"], "--size much"),
+        (&["mount", "image", ".", "--memory", "1KiB"], "--memory 1KiB"),
+    ];
+    for (words, why) in cases {
+        let done = folder.run(&[&["fs"], words].concat());
+        assert_eq!(done.status, 2, "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(why) && done.stderr.lines().count() == 1, "{words:?}: {}", done.stderr);
+    }
+    assert!(!folder.path("tiny").exists() && !folder.path("odd").exists());
+    assert!(folder.run(&["fs", "check", "image"]).answer().contains("0 wrong"));
+}
+
+#[test]
+fn damage_is_named_and_ends_with_status_1() {
+    let folder = Folder::new();
+    folder.run(&["fs", "format", "image", "--size", "16MiB"]).answer();
+    let image = std::fs::read(folder.path("image")).unwrap();
+    // Whatever is not a superblock or a picture, so that it still mounts: the nodes of the tree.
+    let mut damaged = image.clone();
+    let log = damaged.len() / 128;
+    damaged[log..].fill(0x55);
+    std::fs::write(folder.path("image"), damaged).unwrap();
+    let done = folder.run(&["fs", "check", "image"]);
+    assert!(done.status != 0 && !done.stderr.contains("panicked"), "{}", done.stderr);
+}
