@@ -29,7 +29,7 @@ impl Drive for Instantly {
         1
     }
     fn interface(&self, namespace: u16) -> Option<Interface> {
-        (namespace == 0).then(|| self.interface)
+        (namespace == 0).then_some(self.interface)
     }
     fn image_bytes(&self) -> usize {
         4
