@@ -42,7 +42,7 @@ pub use handles::{HandleEvent, Handles};
 pub use log_block::LogBlock;
 pub use log_block::merge::{MergeCounters, MergeKind};
 pub use mount::{MountReport, MountSource};
-pub use nameless::{Content, FoundChunk, MOVES_MAX, Name, Nameless, NamelessConfig, NamelessCounters, Taker};
+pub use nameless::{Content, FoundChunk, Name, Nameless, NamelessConfig, NamelessCounters, Taker};
 pub use page_map::{Cached, FtlCounters, MapCounters, PageMap, SetupError};
 pub use pool::Pool;
 pub use translation::{

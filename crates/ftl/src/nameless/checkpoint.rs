@@ -145,8 +145,8 @@ impl Nameless {
     /// The most bytes that a checkpoint can have.
     pub fn checkpoint_bytes(&self) -> u64 {
         let mask = u64::from(self.layout.units_per_block.div_ceil(8)) + 1;
-        let moves = super::MOVES_MAX.max(self.layout.units_per_block as usize) as u64;
-        16 + u64::from(self.layout.blocks) * (5 + 2 * mask) + 8 * (u64::from(self.virtual_units) + moves)
+        let pairs = u64::from(self.virtual_units) + self.moves_max();
+        16 + u64::from(self.layout.blocks) * (5 + 2 * mask) + 8 * pairs
     }
 
     /// The state that a checkpoint holds, on media as they were found. The error is a sentence.

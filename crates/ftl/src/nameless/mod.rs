@@ -40,8 +40,8 @@ pub struct NamelessConfig {
     pub migration: Migration,
 }
 
-/// Moves that may wait for their acknowledgement at the same time.
-pub const MOVES_MAX: usize = 4096;
+/// Moves that may wait for their acknowledgement at the same time, at most.
+const MOVES_MAX: u32 = 4096;
 
 /// What a unit of a program holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,6 +183,14 @@ impl Nameless {
         })
     }
 
+    /// Takes blocks out of use that were found so, before anything is written.
+    pub fn retire(&mut self, found: &[FoundChunk]) {
+        for (block, _) in (0..).map(BlockId).zip(found).filter(|(_, chunk)| **chunk == FoundChunk::Offline) {
+            self.blocks.retire(block);
+            self.pages -= self.layout.stripes_per_block;
+        }
+    }
+
     /// The shape of the media.
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -252,6 +260,11 @@ impl Nameless {
     /// Whether the unit at `ppa` is off the media, and the caller has it in memory.
     pub fn is_taken(&self, ppa: Ppa) -> bool {
         self.victim.as_ref().is_some_and(|victim| victim.taken.contains_key(&ppa.0))
+    }
+
+    /// Units that are off the media.
+    pub fn taken(&self) -> impl Iterator<Item = Ppa> + '_ {
+        self.victim.iter().flat_map(|victim| victim.taken.keys().copied().map(Ppa))
     }
 
     /// Where a name leads.
@@ -514,7 +527,8 @@ impl Nameless {
     }
 
     fn victim_for_space(&self) -> Option<BlockId> {
-        if self.blocks.free_total() > self.config.gc_low {
+        let coming = self.emptied.len() + self.covered.len() + self.held.len();
+        if self.blocks.free_total() + coming as u32 > self.config.gc_low {
             return None;
         }
         let may = |block| {
@@ -531,7 +545,12 @@ impl Nameless {
         let pages = valid.div_ceil(self.layout.units_per_stripe);
         !self.fresh.contains_key(&block.0)
             && pages <= self.pages
-            && self.moved.len() + valid as usize <= MOVES_MAX.max(self.layout.units_per_block as usize)
+            && self.moved.len() as u64 + u64::from(valid) <= self.moves_max()
+    }
+
+    fn moves_max(&self) -> u64 {
+        let block = self.layout.units_per_block;
+        MOVES_MAX.min(4 * block).max(block).into()
     }
 
     /// Virtual addresses of the units of `block`, by place.
@@ -555,6 +574,14 @@ impl Nameless {
             self.blocks.remove_valid(block);
         }
         self.note_if_empty(block);
+    }
+
+    /// Whether a unit of the victim is still wanted, so that it has to be copied.
+    pub fn is_wanted(&self, old: Ppa) -> bool {
+        match self.victim.as_ref().and_then(|victim| victim.taken.get(&old.0)) {
+            Some((wanted, _)) => *wanted,
+            None => self.units.lives(old),
+        }
     }
 
     /// Every copy of the victim has ended, or could not be read and stays where it is.

@@ -8,6 +8,7 @@ mod cluster_buffer;
 mod crash;
 mod key_value;
 mod model;
+mod nameless;
 mod oracle;
 mod reference;
 mod shared;

@@ -59,6 +59,8 @@ pub struct Reference {
     done: VecDeque<Completion>,
     /// Commands by kind: reads, writes, resets.
     pub commands: [u64; 3],
+    /// Chunks that resets were sent for.
+    pub resets: Vec<u32>,
     /// Writes that would have opened a chunk too many.
     pub too_many_open: u64,
 }
@@ -98,6 +100,7 @@ impl Reference {
             now: SimTime::ZERO,
             done: VecDeque::new(),
             commands: [0; 3],
+            resets: Vec::new(),
             too_many_open: 0,
         }
     }
@@ -343,6 +346,7 @@ impl Reference {
                 let number = self.geometry.chunk_number(self.address(lba));
                 let writing = std::mem::replace(&mut self.writing[number as usize], true);
                 assert!(!writing, "a reset beside a write in chunk {number}");
+                self.resets.push(number);
                 for other in self.pending.values().filter(|p| p.command.opcode == Opcode::Read) {
                     for lba in Self::addresses(&other.command) {
                         let read = self.geometry.chunk_number(self.address(lba));

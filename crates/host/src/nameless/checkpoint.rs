@@ -1,0 +1,95 @@
+//! When checkpoints are written: for a flush, for blocks that wait to be erased, and for a stop.
+
+use super::saver::End;
+use super::{NamelessFtl, TAG_SAVE};
+use pellucid_flash::{Completion, Migration, Status};
+
+/// Requests that wait for a checkpoint.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flushes {
+    waiting: Vec<u32>,
+    /// Those that the one under way covers.
+    covered: Vec<u32>,
+    /// Something is not in the newest one.
+    dirty: bool,
+}
+
+impl Flushes {
+    /// A request waits for all that was done before it.
+    pub fn wait(&mut self, request: u32) {
+        self.waiting.push(request);
+    }
+
+    /// Something was done that a checkpoint has to say.
+    pub fn changed(&mut self) {
+        self.dirty = true;
+    }
+}
+
+impl NamelessFtl {
+    /// Whether everything is in the newest checkpoint.
+    pub(super) fn is_saved(&self) -> bool {
+        !self.flushes.dirty && !self.saver.is_running() && self.outstanding == 0
+    }
+
+    pub(super) fn continue_checkpoint(&mut self) {
+        if !self.saver.is_running() {
+            self.begin_checkpoint();
+        }
+        while let Some((at, mut command)) = self.saver.next_command() {
+            command.tag = TAG_SAVE | u64::from(at);
+            self.send(command);
+        }
+    }
+
+    fn begin_checkpoint(&mut self) {
+        if !self.flushes.dirty {
+            let done = std::mem::take(&mut self.flushes.waiting);
+            self.end_flushes(done, None);
+        }
+        let for_space = self.config.migration == Migration::Acknowledged
+            && self.engine.waits_for_checkpoint()
+            && (self.engine.is_short() || self.writes.is_waiting());
+        let for_stop = self.stopping && self.flushes.dirty && self.outstanding == 0;
+        if self.read_only || !(for_space || for_stop || !self.flushes.waiting.is_empty()) {
+            return;
+        }
+        let bytes = self.engine.checkpoint();
+        self.flushes.dirty = false;
+        self.flushes.covered = std::mem::take(&mut self.flushes.waiting);
+        if !self.saver.begin(bytes) {
+            self.checkpoint_failed();
+        }
+    }
+
+    pub(super) fn save_ended(&mut self, at: u32, completion: &Completion) {
+        match self.saver.ended(at, completion) {
+            Some(End::Saved) => {
+                self.engine.checkpoint_saved();
+                let done = std::mem::take(&mut self.flushes.covered);
+                self.end_flushes(done, None);
+            }
+            Some(End::Failed) => self.checkpoint_failed(),
+            None => {}
+        }
+        self.moved = true;
+    }
+
+    /// Nothing can be promised any more.
+    fn checkpoint_failed(&mut self) {
+        self.engine.checkpoint_failed();
+        self.read_only = true;
+        (self.flushes.dirty, self.moved) = (true, true);
+        let covered = std::mem::take(&mut self.flushes.covered);
+        let waiting = std::mem::take(&mut self.flushes.waiting);
+        self.end_flushes(covered, Some(Status::WriteFault));
+        self.end_flushes(waiting, Some(Status::WriteFault));
+    }
+
+    fn end_flushes(&mut self, requests: Vec<u32>, status: Option<Status>) {
+        for request in requests {
+            self.requests[request].status = status;
+            self.finish(request);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Garbage collection: a victim is read, its live sectors are written elsewhere, and it is erased.
+//!
+//! ```text
+//!   acknowledged:   read ─► write ─► tell ─► (acknowledged, checkpoint) ─► erase
+//!   prototype:      read ─► erase ─► write ─► tell
+//! ```
+//! What cannot be read stays where it is, and so does its block.
+
+use super::{NamelessFtl, TAG_RESET};
+use pellucid_flash::{BlockId, Command, Completion, Migration, Opcode, Ppa, Status, Vector};
+use pellucid_ftl::Content;
+
+/// Reads of a victim that are under way at once.
+const READS: u32 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Read,
+    /// The victim is being erased.
+    Erase,
+    Write,
+}
+
+/// A victim on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Collection {
+    victim: BlockId,
+    phase: Phase,
+    units: Vec<Ppa>,
+    images: Vec<u8>,
+    /// Units that could not be read.
+    unread: Vec<bool>,
+    next: usize,
+    under_way: u32,
+}
+
+impl NamelessFtl {
+    pub(super) fn continue_collection(&mut self) {
+        if self.collection.is_none() {
+            let Some((victim, units)) = self.engine.next_victim() else { return };
+            let images = vec![0; units.len() * self.image_bytes];
+            let unread = vec![false; units.len()];
+            self.collection =
+                Some(Collection { victim, phase: Phase::Read, units, images, unread, next: 0, under_way: 0 });
+        }
+        let Some(mut collection) = self.collection.take() else { return };
+        if collection.phase == Phase::Read {
+            self.read_victim(&mut collection);
+            if collection.under_way == 0 {
+                collection.next = 0;
+                let all = !collection.unread.contains(&true);
+                let erase_first = all && self.config.migration == Migration::Prototype;
+                collection.phase = if erase_first { Phase::Erase } else { Phase::Write };
+                if erase_first {
+                    self.flushes.changed();
+                    self.engine.take_out();
+                }
+                self.moved = true;
+            }
+        }
+        if collection.phase == Phase::Write
+            && collection.under_way == 0
+            && collection.next == collection.units.len()
+        {
+            self.engine.victim_done();
+            self.moved = true;
+            return;
+        }
+        self.collection = Some(collection);
+    }
+
+    fn read_victim(&mut self, collection: &mut Collection) {
+        while collection.next < collection.units.len() && collection.under_way < READS {
+            let read = self.begin_read(None);
+            let end = collection.units.len().min(collection.next + Vector::ADDRESSES_MAX);
+            for at in collection.next..end {
+                self.add_to_read(read, collection.units[at], at as u32);
+            }
+            (collection.next, collection.under_way) = (end, collection.under_way + 1);
+            self.send_read(read, true);
+        }
+    }
+
+    /// A unit of the victim was read; `None`: it could not be.
+    pub(super) fn victim_read(&mut self, unit: u32, data: Option<&[u8]>) {
+        let collection = self.collection.as_mut().expect("a victim is being read");
+        match data {
+            Some(data) => {
+                collection.images[unit as usize * self.image_bytes..][..data.len()].copy_from_slice(data)
+            }
+            None => collection.unread[unit as usize] = true,
+        }
+    }
+
+    pub(super) fn victim_read_ended(&mut self) {
+        self.collection.as_mut().expect("a victim is being read").under_way -= 1;
+    }
+
+    /// Whether units of the victim wait to be written; those that nobody wants any more are passed by.
+    pub(super) fn has_copies(&mut self) -> bool {
+        let Some(collection) = self.collection.as_mut().filter(|c| c.phase == Phase::Write) else {
+            return false;
+        };
+        while let Some(&unit) = collection.units.get(collection.next) {
+            if !collection.unread[collection.next] && self.engine.is_wanted(unit) {
+                return true;
+            }
+            collection.next += 1;
+            self.moved = true;
+        }
+        false
+    }
+
+    /// The next units of the victim, as many as fit into a page.
+    pub(super) fn take_copies(&mut self, contents: &mut Vec<Content>, data: &mut Vec<u8>) {
+        while contents.len() < self.shape.layout.units_per_stripe as usize && self.has_copies() {
+            let collection = self.collection.as_mut().expect("it has copies");
+            contents.push(Content::Copy(collection.units[collection.next]));
+            data.extend_from_slice(
+                &collection.images[collection.next * self.image_bytes..][..self.image_bytes],
+            );
+            collection.next += 1;
+        }
+        self.collection.as_mut().expect("it has copies").under_way += 1;
+    }
+
+    /// A page of copies is on the media.
+    pub(super) fn copies_ended(&mut self) {
+        self.collection.as_mut().expect("copies have a victim").under_way -= 1;
+    }
+
+    /// The image of a sector that is off the media while its block is erased.
+    pub(super) fn taken(&self, ppa: Ppa) -> &[u8] {
+        let collection = self.collection.as_ref().expect("what is taken has a victim");
+        let at = collection.units.binary_search(&ppa).expect("it is the victim's");
+        &collection.images[at * self.image_bytes..][..self.image_bytes]
+    }
+
+    /// Erases what may be erased, unless it is being read.
+    pub(super) fn erase(&mut self) {
+        let mut later = Vec::new();
+        while let Some((block, is_good)) = self.engine.next_erase() {
+            if !is_good {
+                self.victim_erased(block);
+            } else if self.is_read(block) {
+                later.push(block);
+            } else {
+                let lba = self.shape.sector(self.shape.layout.ppa(block, 0));
+                self.send(Command::new(TAG_RESET | u64::from(block.0), Opcode::Reset, lba, 0, Vec::new()));
+            }
+        }
+        later.into_iter().for_each(|block| self.engine.erase_later(block));
+    }
+
+    pub(super) fn reset_ended(&mut self, block: u32, completion: &Completion) {
+        self.flushes.changed();
+        self.engine.erased(BlockId(block), completion.status == Status::Success);
+        self.victim_erased(BlockId(block));
+    }
+
+    /// A block is free or retired: if it is the victim, its units can be written now.
+    fn victim_erased(&mut self, block: BlockId) {
+        self.moved = true;
+        if let Some(collection) =
+            self.collection.as_mut().filter(|c| c.victim == block && c.phase == Phase::Erase)
+        {
+            collection.phase = Phase::Write;
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Checkpoints on the drive: two places of a few chunks each, written in turn.
+//!
+//! A checkpoint is cut to pages, each with a header; the pages go to the chunks of a place as these are idle, in any order. The next one
+//! goes behind it while the place has room, else to the other place, which is erased first. So the newest complete
+//! checkpoint is never where something is erased.
+//!
+//! ```text
+//!   page:  0 magic  8 number  16 page u32  20 pages u32  24 payload bytes u32  28 checksum u32 (of all else)   payload
+//! ```
+
+use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Bytes of a page before its payload.
+pub(super) const HEADER_BYTES: usize = 32;
+const MAGIC: u64 = u64::from_le_bytes(*b"PNAMELSS");
+
+/// A chunk for checkpoints.
+#[derive(Clone, Debug)]
+struct Chunk {
+    first: Lba,
+    /// Sectors written.
+    written: u32,
+    busy: bool,
+    /// It takes no more before it is erased.
+    closed: bool,
+    dead: bool,
+    /// The page that is being written.
+    page: u32,
+}
+
+/// What the pages of a checkpoint that was found say.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    place: usize,
+    pages: u32,
+    payloads: BTreeMap<u32, Vec<u8>>,
+}
+
+/// A checkpoint that is being written.
+#[derive(Clone, Debug)]
+struct Running {
+    bytes: Vec<u8>,
+    pages: u32,
+    waiting: VecDeque<u32>,
+    /// Pages that are not on the media.
+    left: u32,
+}
+
+/// How a checkpoint ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Saved,
+    Failed,
+}
+
+/// The writer.
+#[derive(Clone, Debug)]
+pub(super) struct Saver {
+    places: [Vec<Chunk>; 2],
+    page_sectors: u32,
+    chunk_sectors: u32,
+    page_bytes: usize,
+    image_bytes: usize,
+    current: usize,
+    /// The place of the newest complete one.
+    newest: Option<usize>,
+    number: u64,
+    running: Option<Running>,
+    /// The newest complete one, where the drive keeps stamps instead of data and it could not come back.
+    kept: Option<Vec<u8>>,
+    found: BTreeMap<u64, Found>,
+    /// Pages written since the beginning.
+    pub pages_written: u64,
+    pub saved: u64,
+}
+
+impl Saver {
+    /// `images`: bytes of a sector, and those that the drive keeps of it.
+    pub fn new(
+        places: [Vec<Lba>; 2],
+        page_sectors: u32,
+        chunk_sectors: u32,
+        images: (usize, usize),
+    ) -> Saver {
+        let chunk = |first| Chunk { first, written: 0, busy: false, closed: false, dead: false, page: 0 };
+        Saver {
+            places: places.map(|place| place.into_iter().map(chunk).collect()),
+            page_sectors,
+            chunk_sectors,
+            page_bytes: page_sectors as usize * images.0,
+            image_bytes: images.1,
+            current: 0,
+            newest: None,
+            number: 0,
+            running: None,
+            kept: None,
+            found: BTreeMap::new(),
+            pages_written: 0,
+            saved: 0,
+        }
+    }
+
+    /// Whether the drive keeps data.
+    pub fn keeps_data(&self) -> bool {
+        self.page_sectors as usize * self.image_bytes == self.page_bytes
+    }
+
+    /// What a restart has to hand on: the newest checkpoint, where the drive keeps stamps.
+    pub fn take_kept(&mut self) -> Option<Vec<u8>> {
+        self.kept.take()
+    }
+
+    pub fn keep(&mut self, kept: Option<Vec<u8>>) {
+        self.kept = kept;
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Takes what a report says of each chunk.
+    pub fn found_chunks(&mut self, report: impl Fn(Lba) -> ChunkInfo) {
+        for chunk in self.places.iter_mut().flatten() {
+            let info = report(chunk.first);
+            chunk.written = info.write_pointer;
+            (chunk.closed, chunk.dead) =
+                (info.state == ChunkState::Closed, info.state == ChunkState::Offline);
+        }
+    }
+
+    /// Pages that a start has to read: place and first sector of each.
+    pub fn written_pages(&self) -> Vec<(usize, Lba)> {
+        let chunks =
+            self.places.iter().enumerate().flat_map(|(place, chunks)| chunks.iter().map(move |c| (place, c)));
+        let chunks = chunks.filter(|(_, chunk)| !chunk.dead);
+        let pages = |(place, chunk): (usize, &Chunk)| {
+            let count = chunk.written / self.page_sectors;
+            let first = chunk.first.0;
+            (0..count)
+                .map(move |page| (place, Lba(first + u64::from(page * self.page_sectors))))
+                .collect::<Vec<_>>()
+        };
+        chunks.flat_map(pages).collect()
+    }
+
+    /// A start has read a page; what is none of ours is passed by.
+    pub fn found_page(&mut self, place: usize, data: &[u8]) {
+        let word =
+            |at: usize| data.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes")));
+        let long =
+            |at: usize| data.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes")));
+        let fields = (long(0), long(8), word(16), word(20), word(24), word(28));
+        let (Some(MAGIC), Some(number), Some(page), Some(pages), Some(bytes), Some(sum)) = fields else {
+            return;
+        };
+        let Some(payload) = data.get(HEADER_BYTES..HEADER_BYTES + bytes as usize) else { return };
+        if checksum(&data[..28], payload) == sum {
+            let found = self.found.entry(number).or_default();
+            (found.place, found.pages) = (place, pages);
+            found.payloads.insert(page, payload.to_vec());
+        }
+    }
+
+    /// The newest complete checkpoint that was found; the next one is written behind it, or to the other place.
+    pub fn newest(&mut self) -> Option<Vec<u8>> {
+        let found = std::mem::take(&mut self.found);
+        let last = found.keys().next_back().copied();
+        let complete = |found: &&Found| found.payloads.len() as u32 == found.pages;
+        let newest = found.iter().rev().find(|(_, found)| complete(found));
+        self.number = last.unwrap_or(0);
+        let (place, bytes) = match (newest, self.kept.clone()) {
+            (Some((_, found)), _) => (found.place, found.payloads.values().flatten().copied().collect()),
+            (None, Some(kept)) => (self.current, kept),
+            (None, None) => return None,
+        };
+        (self.current, self.newest) = (place, Some(place));
+        Some(bytes)
+    }
+
+    /// Begins to write a checkpoint. `false`: no place has room for it.
+    #[must_use]
+    pub fn begin(&mut self, bytes: Vec<u8>) -> bool {
+        let pages = bytes.len().div_ceil(self.page_bytes - HEADER_BYTES).max(1) as u32;
+        if self.room(self.current, false) < pages {
+            let other = 1 - self.current;
+            if self.newest == Some(other) || self.room(other, true) < pages {
+                return false;
+            }
+            self.current = other;
+        }
+        self.number += 1;
+        self.running = Some(Running { bytes, pages, waiting: (0..pages).collect(), left: pages });
+        true
+    }
+
+    /// Pages that a place can take, `erased` or as it is.
+    fn room(&self, place: usize, erased: bool) -> u32 {
+        let able = self.places[place].iter().filter(|chunk| !chunk.dead);
+        let rest = |chunk: &Chunk| match (erased, chunk.closed) {
+            (true, _) => self.chunk_sectors,
+            (false, true) => 0,
+            (false, false) => self.chunk_sectors - chunk.written,
+        };
+        able.map(|chunk| rest(chunk) / self.page_sectors).sum()
+    }
+
+    /// The next command for the drive, and the chunk that it is for.
+    pub fn next_command(&mut self) -> Option<(u32, Command)> {
+        let place = self.current;
+        let fresh = self.newest != Some(place);
+        let running = self.running.as_mut()?;
+        let first = running.left == running.pages && running.waiting.len() as u32 == running.pages;
+        // A place that does not hold the newest one is erased before the first page.
+        if first && fresh {
+            let used = |chunk: &Chunk| !chunk.dead && (chunk.written > 0 || chunk.closed);
+            if let Some(at) = self.places[place].iter().position(|chunk| used(chunk) && !chunk.busy) {
+                let chunk = &mut self.places[place][at];
+                chunk.busy = true;
+                return Some((at as u32, Command::new(0, Opcode::Reset, chunk.first, 0, Vec::new())));
+            }
+            if self.places[place].iter().any(used) {
+                return None;
+            }
+        }
+        let (sectors, full) = (self.page_sectors, self.chunk_sectors);
+        let able =
+            |chunk: &Chunk| !chunk.dead && !chunk.closed && !chunk.busy && chunk.written + sectors <= full;
+        let least = self.places[place]
+            .iter()
+            .enumerate()
+            .filter(|(_, chunk)| able(chunk))
+            .min_by_key(|(_, c)| c.written);
+        let at = least.map(|(at, _)| at)?;
+        let page = running.waiting.pop_front()?;
+        let data = self.page(page);
+        let chunk = &mut self.places[place][at];
+        (chunk.busy, chunk.page) = (true, page);
+        let lba = Lba(chunk.first.0 + u64::from(chunk.written));
+        Some((at as u32, Command::new(0, Opcode::Write, lba, sectors, data)))
+    }
+
+    fn page(&self, page: u32) -> Vec<u8> {
+        let mut data = vec![0; self.page_sectors as usize * self.image_bytes];
+        let running = self.running.as_ref().expect("a checkpoint under way");
+        if self.keeps_data() {
+            let most = self.page_bytes - HEADER_BYTES;
+            let payload = running.bytes.chunks(most).nth(page as usize).unwrap_or_default();
+            data[..8].copy_from_slice(&MAGIC.to_le_bytes());
+            data[8..16].copy_from_slice(&self.number.to_le_bytes());
+            for (at, word) in [(16, page), (20, running.pages), (24, payload.len() as u32)] {
+                data[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            }
+            let sum = checksum(&data[..28], payload);
+            data[28..32].copy_from_slice(&sum.to_le_bytes());
+            data[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
+        }
+        data
+    }
+
+    /// A command for chunk `at` has ended. How the checkpoint ended with it, if it did.
+    pub fn ended(&mut self, at: u32, completion: &Completion) -> Option<End> {
+        let ok = completion.status == Status::Success;
+        let (place, sectors) = (self.current, self.page_sectors);
+        let chunk = &mut self.places[place][at as usize];
+        chunk.busy = false;
+        if completion.opcode == Opcode::Reset {
+            (chunk.written, chunk.closed, chunk.dead) = (0, false, !ok);
+            return self.is_stuck().then(|| self.fail());
+        }
+        let page = chunk.page;
+        chunk.written += sectors;
+        let running = self.running.as_mut()?;
+        if !ok {
+            chunk.dead = true;
+            running.waiting.push_front(page);
+            return self.is_stuck().then(|| self.fail());
+        }
+        running.left -= 1;
+        self.pages_written += 1;
+        if running.left > 0 {
+            return None;
+        }
+        self.newest = Some(place);
+        self.saved += 1;
+        let bytes = self.running.take().map(|running| running.bytes);
+        self.kept = bytes.filter(|_| !self.keeps_data());
+        Some(End::Saved)
+    }
+
+    /// Whether the pages that wait have no room.
+    fn is_stuck(&self) -> bool {
+        let busy = self.places[self.current].iter().any(|chunk| chunk.busy);
+        let waiting = self.running.as_ref().map_or(0, |running| running.waiting.len() as u32);
+        !busy && waiting > self.room(self.current, false)
+    }
+
+    fn fail(&mut self) -> End {
+        self.running = None;
+        End::Failed
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let running = self.running.as_ref().map_or(0, |running| running.bytes.capacity());
+        let chunks: usize = self.places.iter().map(|place| place.capacity() * size_of::<Chunk>()).sum();
+        (running + self.kept.as_ref().map_or(0, Vec::capacity) + chunks) as u64
+    }
+}
+
+fn checksum(header: &[u8], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(header), payload)
+}
