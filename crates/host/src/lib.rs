@@ -42,7 +42,7 @@ pub use cpu::{Cpu, CpuCosts, Steps};
 pub use ftl::{HostCounters, HostFtl, HostFtlConfig, HostFtlError, HostHoldings, MountCost};
 pub use layer::Layer;
 pub use machine::{Machine, TAG_PASSING};
-pub use nameless::{NamelessFtl, NamelessFtlConfig, NamelessFtlCounters};
+pub use nameless::{NamelessFile, NamelessFtl, NamelessFtlConfig, NamelessFtlCounters};
 pub use pair::Pair;
 pub use probe::{Probe, ProbeConfig, ProbeError, ProbePoint, probe};
 pub use shared::{Shared, SharedError, TargetEvent, TargetState};

@@ -10,8 +10,8 @@
 
 use crate::{
     BlockChunks, BlockChunksConfig, BlockLayer, BlockLayerConfig, CacheConfig, CacheManager, ClusterBuffer,
-    ClusterBufferConfig, CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, Shared, Stack, ZoneChunks,
-    ZoneChunksConfig,
+    ClusterBufferConfig, CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, NamelessFile, NamelessFtl,
+    NamelessFtlConfig, Shared, Stack, ZoneChunks, ZoneChunksConfig,
 };
 use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Nanos, Notice, SimTime};
 
@@ -30,6 +30,10 @@ pub enum LayerConfig {
     Cache(CacheConfig),
     /// The request queue of a host.
     BlockLayer(BlockLayerConfig),
+    /// Nameless writes on an open-channel namespace.
+    NamelessFtl(NamelessFtlConfig),
+    /// A file whose blocks are nameless, on this nameless namespace.
+    NamelessFile(u16),
 }
 
 impl LayerConfig {
@@ -61,6 +65,12 @@ impl LayerConfig {
             LayerConfig::BlockLayer(config) => {
                 BlockLayer::new(config, drive.interface(config.namespace), images).map(AnyLayer::BlockLayer)
             }
+            LayerConfig::NamelessFtl(config) => {
+                NamelessFtl::new(config, drive.interface(config.namespace), images).map(AnyLayer::NamelessFtl)
+            }
+            LayerConfig::NamelessFile(namespace) => {
+                NamelessFile::new(*namespace, drive.interface(*namespace), images).map(AnyLayer::NamelessFile)
+            }
         }
     }
 
@@ -81,7 +91,12 @@ impl LayerConfig {
             LayerConfig::ClusterBuffer(config) => {
                 LayerConfig::ClusterBuffer(ClusterBufferConfig { cpu, ..config.clone() })
             }
-            LayerConfig::BlockChunks(_) | LayerConfig::Cache(_) => self.clone(),
+            LayerConfig::BlockChunks(_) | LayerConfig::Cache(_) | LayerConfig::NamelessFile(_) => {
+                self.clone()
+            }
+            LayerConfig::NamelessFtl(config) => {
+                LayerConfig::NamelessFtl(NamelessFtlConfig { cpu, ..config.clone() })
+            }
             LayerConfig::BlockLayer(config) => {
                 LayerConfig::BlockLayer(BlockLayerConfig { cpu, ..config.clone() })
             }
@@ -105,6 +120,10 @@ pub enum AnyLayer {
     Cache(CacheManager),
     /// The request queue of a host.
     BlockLayer(BlockLayer),
+    /// Nameless writes on an open-channel namespace.
+    NamelessFtl(NamelessFtl),
+    /// A file whose blocks are nameless.
+    NamelessFile(NamelessFile),
 }
 
 /// Calls the layer of each kind.
@@ -117,6 +136,8 @@ macro_rules! each {
             AnyLayer::ClusterBuffer($layer) => $call,
             AnyLayer::Cache($layer) => $call,
             AnyLayer::BlockLayer($layer) => $call,
+            AnyLayer::NamelessFtl($layer) => $call,
+            AnyLayer::NamelessFile($layer) => $call,
         }
     };
 }
@@ -131,6 +152,8 @@ impl AnyLayer {
             AnyLayer::ClusterBuffer(_) => "cluster-buffer",
             AnyLayer::Cache(_) => "cache",
             AnyLayer::BlockLayer(_) => "block-layer",
+            AnyLayer::NamelessFtl(_) => "nameless-ftl",
+            AnyLayer::NamelessFile(_) => "nameless-file",
         }
     }
 
@@ -182,6 +205,14 @@ impl AnyLayer {
         }
     }
 
+    /// The split FTL of nameless writes, if it is one.
+    pub fn nameless_ftl(&self) -> Option<&NamelessFtl> {
+        match self {
+            AnyLayer::NamelessFtl(layer) => Some(layer),
+            _ => None,
+        }
+    }
+
     /// Time of the host's processor spent so far.
     pub fn cpu_busy(&self) -> Nanos {
         match self {
@@ -190,7 +221,8 @@ impl AnyLayer {
             AnyLayer::BlockLayer(layer) => layer.cpu_busy(),
             AnyLayer::ClusterBuffer(layer) => layer.cpu_busy(),
             // Their costs are not modelled.
-            AnyLayer::BlockChunks(_) | AnyLayer::Cache(_) => Nanos::ZERO,
+            AnyLayer::NamelessFtl(layer) => layer.cpu_busy(),
+            AnyLayer::BlockChunks(_) | AnyLayer::Cache(_) | AnyLayer::NamelessFile(_) => Nanos::ZERO,
         }
     }
 

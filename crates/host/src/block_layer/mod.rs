@@ -11,6 +11,9 @@
 //! neither forced (FUA) nor a vector, and no more sectors together than the largest request; a larger command is cut. So a cache's clean and dirty writes stay
 //! apart, as the paper on Jasmine found necessary (3.2.2). Where the queue is full, commands wait in front of it.
 //!
+//! *Nameless namespaces.* A write has no place below, so all of them are side by side: virtual and nameless ones join one request of a
+//! flash page, in the order in which they come. Reads by name and reads of virtual sectors merge with their own kind only.
+//!
 //! *Plugging.* An idle queue holds back its first requests until there are `plug` of them, or for `plug_ns`, so that neighbours meet.
 //! What passes the queue by unplugs it.
 //!
@@ -28,7 +31,8 @@ pub use queue::Elevator;
 use crate::{CpuCosts, Layer, Machine, Steps};
 use pellucid_flash::slab::{List, Slab};
 use pellucid_flash::{
-    Command, Completion, Figure, Interface, Lba, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
+    Command, Completion, Figure, Interface, Lba, NamelessGeometry, Nanos, Notice, Opcode, SimTime, Stage,
+    StageTimes, Status, Vector,
 };
 use queue::{Kind, Part, Queue};
 use std::collections::VecDeque;
@@ -129,6 +133,11 @@ pub struct BlockLayer {
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     buffers: Vec<Vec<u8>>,
+    /// Of a nameless namespace: where the next write would lie if all writes lay side by side, in the order in which they came.
+    log: Option<u64>,
+    #[expect(clippy::vec_box, reason = "the box is what commands carry")]
+    vectors: Vec<Box<Vector>>,
+    notices: VecDeque<Notice>,
     live: usize,
     counters: BlockLayerCounters,
 }
@@ -141,23 +150,33 @@ impl BlockLayer {
         image_bytes: usize,
     ) -> Result<BlockLayer, String> {
         let interface = match interface {
-            Some(interface @ (Interface::Block { .. } | Interface::Cache(_))) => interface,
+            Some(interface @ (Interface::Block { .. } | Interface::Cache(_) | Interface::Nameless(_))) => {
+                interface
+            }
             Some(other) => {
                 return Err(format!(
-                    "the block layer needs a block or cache namespace; namespace {} is {}",
+                    "the block layer needs a block, cache or nameless namespace; namespace {} is {}",
                     config.namespace,
                     other.name()
                 ));
             }
             None => return Err(format!("the drive has no namespace {}", config.namespace)),
         };
+        let page = match interface {
+            Interface::Nameless(nameless) => Some(nameless.page_sectors),
+            _ => None,
+        };
+        let expire = [config.read_expire, config.write_expire];
         Ok(BlockLayer {
+            log: page.map(|_| 0),
+            notices: VecDeque::new(),
+            vectors: Vec::new(),
             interface,
             image_bytes,
             now: SimTime::ZERO,
             origins: Slab::default(),
             parts: Slab::default(),
-            queue: Queue::new(config.elevator, config.largest, [config.read_expire, config.write_expire]),
+            queue: Queue::new(config.elevator, config.largest, page, expire),
             urgent: VecDeque::new(),
             outside: List::EMPTY,
             outside_len: 0,
@@ -219,6 +238,14 @@ impl BlockLayer {
     fn enter(&mut self, origin: u32) {
         let mut rest = Part::whole(origin, self.origins[origin].command());
         self.origins[origin].left = 1;
+        if let (Some(log), Some(kind)) = (&mut self.log, &mut rest.kind)
+            && kind.is_write()
+        {
+            // Virtual or nameless, they join whatever came before them.
+            kind.opcode = Opcode::NamelessWrite;
+            rest.lba = *log;
+            *log += u64::from(rest.sectors);
+        }
         if rest.kind.is_none() {
             let part = self.parts.insert(rest);
             let request = self.queue.request_of(&mut self.parts, part, self.now, true);
@@ -226,8 +253,9 @@ impl BlockLayer {
             self.plugged_until = None;
             return self.dispatch();
         }
-        while rest.sectors > self.config.largest {
-            let (first, others) = rest.cut(self.config.largest);
+        let largest = rest.kind.map_or(self.config.largest, |kind| self.queue.largest(kind));
+        while rest.sectors > largest {
+            let (first, others) = rest.cut(largest);
             self.origins[origin].left += 1;
             self.enter_part(first);
             rest = others;
@@ -294,16 +322,18 @@ impl BlockLayer {
     fn send(&mut self, request: u32) {
         let record = &self.queue.requests[request];
         let (lba, sectors, parts) = (record.lba, record.sectors, record.parts);
+        let vector = self.addresses(parts);
         let first = self.parts[parts.first().expect("a request has parts")].origin;
         let model = self.origins[first].command.as_mut().expect("a command under way");
-        let vector = model.vector.take();
+        let opcode = if vector.is_some() { Opcode::NamelessWrite } else { model.opcode };
+        let vector = vector.or_else(|| model.vector.take());
         let mut command = Command {
             queue: model.queue,
             fua: model.fua,
             handle: model.handle,
             namespace: self.config.namespace,
             vector,
-            ..Command::new(request.into(), model.opcode, Lba(lba), sectors, Vec::new())
+            ..Command::new(request.into(), opcode, Lba(lba), sectors, Vec::new())
         };
         if model.sectors == sectors && self.queue.requests[request].count == 1 {
             command.data = std::mem::take(&mut model.data);
@@ -317,6 +347,23 @@ impl BlockLayer {
             self.counters.request_sectors += u64::from(sectors);
         }
         self.down.push_back(command);
+    }
+
+    /// Of a write to a nameless namespace: the virtual address of each sector, or none.
+    fn addresses(&mut self, parts: List) -> Option<Box<Vector>> {
+        let first = self.origins[self.parts[parts.first()?].origin].command();
+        if self.log.is_none() || !matches!(first.opcode, Opcode::Write | Opcode::NamelessWrite) {
+            return None;
+        }
+        let mut vector = self.vectors.pop().unwrap_or_default();
+        vector.addresses.clear();
+        let origins = &self.origins;
+        parts.for_each(&mut self.parts, |part| {
+            let command = origins[part.origin].command();
+            let own = part.data_at..part.data_at + part.sectors;
+            vector.addresses.extend(own.map(|sector| address(command, sector)));
+        });
+        Some(vector)
     }
 
     /// Data of the parts, one behind the other; of a read, space for them if any part wants its data.
@@ -349,25 +396,38 @@ impl BlockLayer {
                 self.urgent.push_back(alone);
             }
         }
-        let (mut at, mut unmapped) = (0, completion.unmapped);
+        let names = completion.vector.take_if(|_| completion.opcode == Opcode::NamelessWrite);
+        let (mut at, mut unmapped, mut sector) = (0, completion.unmapped, 0);
         while let Some(part) = parts.pop(&mut self.parts) {
-            let Part { origin, sectors, .. } = self.parts[part];
+            let Part { origin, sectors, data_at, .. } = self.parts[part];
             let range = self.parts[part].bytes(self.image_bytes);
             self.parts.release(part);
             let record = &mut self.origins[origin];
             let command = record.command.as_mut().expect("a command under way");
             if count == 1 && sectors == command.sectors {
                 command.data = std::mem::take(&mut completion.data);
-                command.vector = completion.vector.take();
-            } else if completion.opcode == Opcode::Read && !command.data.is_empty() {
+                command.vector =
+                    if names.is_some() { command.vector.take() } else { completion.vector.take() };
+            } else if matches!(completion.opcode, Opcode::Read | Opcode::PhysicalRead)
+                && !command.data.is_empty()
+            {
                 command.data[range.clone()].copy_from_slice(&completion.data[at..at + range.len()]);
             }
             at += range.len();
+            if let Some(names) = &names {
+                take_names(
+                    command,
+                    data_at,
+                    &names.addresses[sector..][..sectors as usize],
+                    &mut completion.result,
+                );
+                sector += sectors as usize;
+            }
             // Which sectors of a merged read were unmapped is not told: the first ones, so that the sum is right.
             let own = if count == 1 { unmapped } else { unmapped.min(sectors) };
             unmapped -= own;
             record.unmapped += own;
-            record.result = completion.result;
+            record.result = if data_at == 0 { completion.result } else { record.result };
             record.left -= 1;
             if record.status == Status::Success {
                 record.status = completion.status;
@@ -376,6 +436,7 @@ impl BlockLayer {
                 self.answer(origin, completion.stages);
             }
         }
+        self.vectors.extend(names);
         if completion.data.capacity() > 0 {
             self.buffers.push(std::mem::take(&mut completion.data));
         }
@@ -434,6 +495,10 @@ impl Machine for BlockLayer {
         self.take_step(self.config.cpu.completion_ns, Step::Done(request));
     }
 
+    fn notice(&mut self, _now: SimTime, _namespace: u16, notice: Notice) {
+        self.notices.push_back(notice);
+    }
+
     fn advance(&mut self, now: SimTime) {
         while let Some((at, step)) = self.steps.due(now) {
             self.now = at;
@@ -475,6 +540,7 @@ impl Machine for BlockLayer {
         self.urgent.clear();
         (self.outside, self.outside_len) = (List::EMPTY, 0);
         self.ended.clear();
+        self.notices.clear();
         self.down.clear();
         (self.with_drive, self.plugged_until) = (0, None);
         while self.steps.due(SimTime(u64::MAX)).is_some() {}
@@ -521,5 +587,34 @@ impl Machine for BlockLayer {
 impl Layer for BlockLayer {
     fn interface(&self) -> Interface {
         self.interface
+    }
+
+    fn pop_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+}
+
+/// The virtual address of a sector of a write to a nameless namespace, or none.
+fn address(command: &Command, sector: u32) -> Lba {
+    let listed = || command.vector.as_ref().and_then(|vector| vector.addresses.get(sector as usize).copied());
+    match command.opcode {
+        Opcode::Write => Lba(command.lba.0 + u64::from(sector)),
+        _ => listed().unwrap_or(NamelessGeometry::NAMELESS),
+    }
+}
+
+/// Gives a command the names of its sectors from `first` on; `result`: that of its first nameless one.
+fn take_names(command: &mut Command, first: u32, names: &[Lba], result: &mut u64) {
+    let mut sectors = (first..).zip(names);
+    if let Some((_, name)) =
+        sectors.find(|&(sector, _)| address(command, sector) == NamelessGeometry::NAMELESS)
+    {
+        *result = name.0;
+    }
+    if command.opcode == Opcode::NamelessWrite
+        && let Some(vector) = &mut command.vector
+    {
+        vector.addresses.resize(command.sectors as usize, NamelessGeometry::NAMELESS);
+        vector.addresses[first as usize..][..names.len()].copy_from_slice(names);
     }
 }

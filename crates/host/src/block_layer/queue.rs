@@ -41,14 +41,22 @@ pub(super) struct Kind {
 impl Kind {
     /// Of a command that may be merged: reads, writes, and a cache's two kinds of writes, but none that is forced (FUA) or a vector.
     pub fn of(command: &Command) -> Option<Kind> {
-        let data =
-            matches!(command.opcode, Opcode::Read | Opcode::Write | Opcode::WriteClean | Opcode::WriteDirty);
-        let plain = data && !command.fua && command.vector.is_none() && command.sectors > 0;
-        plain.then_some(Kind { opcode: command.opcode, handle: command.handle, queue: command.queue })
+        let data = matches!(
+            command.opcode,
+            Opcode::Read
+                | Opcode::Write
+                | Opcode::WriteClean
+                | Opcode::WriteDirty
+                | Opcode::NamelessWrite
+                | Opcode::PhysicalRead
+        );
+        let plain = command.vector.is_none() || command.opcode == Opcode::NamelessWrite;
+        let merges = data && plain && !command.fua && command.sectors > 0;
+        merges.then_some(Kind { opcode: command.opcode, handle: command.handle, queue: command.queue })
     }
 
-    fn is_write(self) -> bool {
-        self.opcode != Opcode::Read
+    pub fn is_write(self) -> bool {
+        !matches!(self.opcode, Opcode::Read | Opcode::PhysicalRead)
     }
 }
 
@@ -133,6 +141,8 @@ struct Waiting {
 pub(super) struct Queue {
     elevator: Elevator,
     largest: u32,
+    /// The largest write to a nameless namespace: a flash page.
+    page: Option<u32>,
     expire: [Nanos; 2],
     pub requests: Slab<Request>,
     /// Reads, writes. With noop both are in the first.
@@ -145,10 +155,11 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub fn new(elevator: Elevator, largest: u32, expire: [Nanos; 2]) -> Queue {
+    pub fn new(elevator: Elevator, largest: u32, page: Option<u32>, expire: [Nanos; 2]) -> Queue {
         Queue {
             elevator,
             largest,
+            page,
             expire,
             requests: Slab::default(),
             waiting: Default::default(),
@@ -157,6 +168,11 @@ impl Queue {
             starved: 0,
             len: 0,
         }
+    }
+
+    /// Sectors of the largest request of a kind that merging makes.
+    pub fn largest(&self, kind: Kind) -> u32 {
+        self.page.filter(|_| kind.is_write()).map_or(self.largest, |page| page.min(self.largest))
     }
 
     fn side(&self, kind: Option<Kind>) -> usize {
@@ -171,8 +187,9 @@ impl Queue {
         let Part { kind, lba, sectors, .. } = parts[part];
         let Some(kind) = kind else { return false };
         let side = self.side(Some(kind));
+        let largest = self.largest(kind);
         let fits = |request: &Request| {
-            request.kind == Some(kind) && request.sectors.saturating_add(sectors) <= self.largest
+            request.kind == Some(kind) && request.sectors.saturating_add(sectors) <= largest
         };
         let ends = self.waiting[side].by_end.range((lba, 0)..=(lba, u32::MAX));
         let back = ends.map(|&(_, at)| at).find(|&at| fits(&self.requests[at]));
@@ -327,7 +344,7 @@ mod tests {
 
     impl Bench {
         fn new(elevator: Elevator, largest: u32, expire: [Nanos; 2]) -> Bench {
-            Bench { queue: Queue::new(elevator, largest, expire), parts: Slab::default() }
+            Bench { queue: Queue::new(elevator, largest, None, expire), parts: Slab::default() }
         }
 
         /// `true`: it joined a request.

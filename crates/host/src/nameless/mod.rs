@@ -12,6 +12,7 @@
 mod checkpoint;
 mod collect;
 mod config;
+mod file;
 mod read;
 mod saver;
 mod shape;
@@ -19,6 +20,7 @@ mod start;
 mod write;
 
 pub use config::NamelessFtlConfig;
+pub use file::NamelessFile;
 
 use crate::cpu::Steps;
 use crate::{Layer, Machine};

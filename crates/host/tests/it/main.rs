@@ -9,6 +9,7 @@ mod crash;
 mod key_value;
 mod model;
 mod nameless;
+mod nameless_file;
 mod oracle;
 mod reference;
 mod shared;

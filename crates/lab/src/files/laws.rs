@@ -33,7 +33,7 @@ impl Gamma {
 }
 
 /// A standard normal number (Box and Muller).
-fn normal(rng: &mut Rng) -> f64 {
+pub(crate) fn normal(rng: &mut Rng) -> f64 {
     let radius = (-2.0 * rng.unit_f64().max(f64::MIN_POSITIVE).ln()).sqrt();
     radius * (2.0 * std::f64::consts::PI * rng.unit_f64()).cos()
 }

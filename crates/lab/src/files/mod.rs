@@ -21,6 +21,7 @@ mod source;
 mod tests;
 
 pub use laws::Gamma;
+pub(crate) use laws::normal;
 pub use layout::{Extent, Layout, LayoutError};
 pub use page_cache::PageCache;
 pub use personality::{Operation, Personality};

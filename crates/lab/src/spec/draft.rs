@@ -15,11 +15,11 @@ use pellucid_device::{
     Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, DiskConfig, Firmware, FirmwareModel,
     HostInterface, Priorities, Scheduler, Solver, StepCost, WritePolicy,
 };
-use pellucid_flash::{Geometry, Nanos};
+use pellucid_flash::{Geometry, Migration, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
 use pellucid_host::{
     BlockLayerConfig, CacheConfig, CacheMode, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy,
-    HostFtlConfig, Replacement, ZoneChunksConfig,
+    HostFtlConfig, NamelessFtlConfig, Replacement, ZoneChunksConfig,
 };
 use pellucid_media::{
     BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo,
@@ -73,6 +73,8 @@ pub(crate) struct Draft {
     pub block_layer_largest: u32,
     pub cache: CacheConfig,
     pub cache_records: Records,
+    /// The split FTL of nameless writes.
+    pub nameless: NamelessFtlConfig,
     pub kv: KvConfig,
     /// Share of the flash that the cache keeps free; `None`: the engine's way.
     pub kv_spare: Option<f64>,
@@ -148,6 +150,8 @@ pub(crate) enum Layer {
     ClusterBuffer,
     BlockLayer,
     Cache,
+    NamelessFtl,
+    NamelessFile,
 }
 
 /// A field that a row can set. The [`Kind`](super::schema::Kind) of the row has checked the value.
@@ -213,6 +217,7 @@ take_word!(
     EccCode,
     EccData,
     Elevator,
+    Migration,
     FirmwareModel,
     FlushPolicy,
     Isolation,
@@ -349,6 +354,7 @@ impl Draft {
             block_layer_largest: 0,
             cache: CacheConfig::default(),
             cache_records: Records::OnFlush,
+            nameless: NamelessFtlConfig::default(),
             kv: KvConfig::new(EngineKind::default()),
             kv_spare: None,
             kv_victim: VictimName::TwoModes,

@@ -35,6 +35,10 @@ static PRESETS: &[Preset] = &[
         "jasmine-optimized",
         "OpenSSD Jasmine with a merge buffer, a 4 KiB mapping and a read buffer (64 GiB)"
     ),
+    preset!(
+        "jasmine-nameless",
+        "jasmine with nameless writes: page read, page write and block erase, and the FTL in the host"
+    ),
     preset!("jasmine-ssc", "jasmine-optimized as a solid-state cache of a backing store of up to 1.5 TB"),
     preset!("memblaze", "Prism-SSD's open-channel drive, 12 channels x 16 LUNs (1.5 TiB)"),
     preset!(

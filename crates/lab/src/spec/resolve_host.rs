@@ -7,7 +7,7 @@ use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
 use super::schema::{Kind, SHARE, TIME, Values, count, keys, word};
 use super::value::Quantity;
 use super::{resolve_cache, resolve_ftl};
-use pellucid_flash::Nanos;
+use pellucid_flash::{Migration, Nanos};
 use pellucid_host::{
     ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, LayerConfig, ZoneChunksConfig,
 };
@@ -86,6 +86,16 @@ keys! {
         "Block layer, deadline: wait after which a read is not passed any more";
     "host.block_layer.write_expire": TIME, Word("5s") => block_layer.write_expire,
         "Block layer, deadline: wait after which a write is not passed any more";
+    "host.nameless.namespace": Kind::Whole(0, 255), Whole(0) => nameless.namespace,
+        "Nameless writes: open-channel namespace below";
+    "host.nameless.over_provisioning": Kind::Real(0.0, 100.0), Real(0.0753) => nameless.over_provisioning,
+        "Nameless writes: spare capacity as a share of what can hold data (Jasmine's firmware: 7 / 93)";
+    "host.nameless.virtual_share": SHARE, Real(0.0625) => nameless.virtual_share,
+        "Nameless writes: share of what can hold data that has virtual addresses";
+    "host.nameless.gc_low": count(0), Whole(0) => nameless.gc_low,
+        "Nameless writes: GC runs while no more chunks are free; 0: a 256th of them, at least one for each parallel unit and four more";
+    "host.nameless.migration": word::<Migration>(), Word("acknowledged") => nameless.migration,
+        "Nameless writes: acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first, as in the paper";
     "host.cpu.cores": count(1), Whole(1) => host_ftl.cpu.cores,
         "Processor cores that the host's layers may use";
     "host.cpu.submit": TIME, Whole(0) => host_ftl.cpu.submit_ns,
@@ -106,6 +116,7 @@ pub(crate) fn finish(draft: &mut Draft) {
     draft.zones.cpu = draft.host_ftl.cpu;
     draft.cluster_buffer.cpu = draft.host_ftl.cpu;
     draft.cluster_buffer.sector_bytes = draft.drive.media.geometry.sector_bytes;
+    draft.nameless.cpu = draft.host_ftl.cpu;
     draft.block_layer.largest = (draft.block_layer_largest / draft.drive.media.geometry.sector_bytes).max(1);
     draft.block_layer.cpu = CpuCosts { sector_ns: Nanos::ZERO, ..draft.host_ftl.cpu };
 }
@@ -116,16 +127,21 @@ pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>,
     if draft.backing_kind == BackingKind::Disk && !is_alone {
         return Err(values.refuse("backing.kind", "none, or disk with host.layers = [\"cache\"]"));
     }
-    // From the application to the drive; the two that make a namespace of sectors stand on the drive.
+    // From the application to the drive; those that make another kind of namespace stand on the drive.
     let height = |layer: &Layer| match layer {
-        Layer::ClusterBuffer => 0,
+        Layer::ClusterBuffer | Layer::NamelessFile => 0,
         Layer::BlockLayer => 1,
-        Layer::HostFtl | Layer::ZoneLog => 2,
+        Layer::HostFtl | Layer::ZoneLog | Layer::NamelessFtl => 2,
         Layer::Cache => 3,
     };
     if !draft.layers.is_sorted_by(|above, below| height(above) < height(below)) {
-        let allowed = "cluster-buffer above block-layer above host-ftl or zone-log, each at most once";
+        let allowed = "cluster-buffer above block-layer above host-ftl or zone-log, each at most once; or nameless-file above block-layer \
+                       above nameless-ftl";
         return Err(values.refuse("host.layers", allowed));
+    }
+    let has = |layer| draft.layers.contains(&layer);
+    if has(Layer::NamelessFile) != has(Layer::NamelessFtl) {
+        return Err(values.refuse("host.layers", "nameless-file and nameless-ftl together, or neither"));
     }
     let mut layers = Vec::new();
     for layer in draft.layers.iter().rev() {
@@ -135,6 +151,8 @@ pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>,
             Layer::ClusterBuffer => layers.push(cluster_buffer(draft, values)?),
             Layer::BlockLayer => layers.push(LayerConfig::BlockLayer(draft.block_layer.clone())),
             Layer::Cache => layers.push(resolve_cache::layer(draft, values)?),
+            Layer::NamelessFtl => layers.push(LayerConfig::NamelessFtl(draft.nameless.clone())),
+            Layer::NamelessFile => layers.push(LayerConfig::NamelessFile(draft.nameless.namespace)),
         }
     }
     Ok(layers)

@@ -92,7 +92,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
         ),
         (
             "[host]\nlayers = ['cluster']",
-            "16: host.layers = [\"cluster\"]: not allowed; allowed: a list of host-ftl, zone-log, cluster-buffer, block-layer, cache",
+            "16: host.layers = [\"cluster\"]: not allowed; allowed: a list of host-ftl, zone-log, cluster-buffer, block-layer, cache, nameless-ftl, nameless-file",
         ),
         ("[job]\nrw = 'read'", "15: job = a table: not allowed; allowed: a list of tables, [[job]]"),
         (
@@ -274,7 +274,7 @@ fn values_that_contradict_each_other_are_refused() {
         (
             &["preset=cosmos"],
             "--set preset: drive.preset = \"cosmos\": not allowed; allowed: cosmos-plus, cosmos-plus-slc, cosmos-plus-tlc, cosmos-plus-open-channel, \
-             jasmine, jasmine-optimized, jasmine-ssc, \
+             jasmine, jasmine-optimized, jasmine-nameless, jasmine-ssc, \
              memblaze, open-channel, netbook-ssd, netbook-ssd-1, netbook-ssd-2, netbook-ssd-3, netbook-ssd-4, laptop-ssd-5, datacenter-tlc, zoned, client-qlc, wd1502faex",
         ),
     ] {
@@ -331,7 +331,7 @@ fn a_key_that_must_be_given_is_named() {
         refusal(from_str("[drive.media]\nchannels = 1\n", "my.toml", &[])),
         "my.toml: drive.media.ways: missing; allowed: a whole number from 1 to 64; or start from a preset with \
          drive.preset \
-         = cosmos-plus, cosmos-plus-slc, cosmos-plus-tlc, cosmos-plus-open-channel, jasmine, jasmine-optimized, jasmine-ssc, memblaze, open-channel, netbook-ssd, netbook-ssd-1, netbook-ssd-2, netbook-ssd-3, netbook-ssd-4, laptop-ssd-5, datacenter-tlc, zoned, \
+         = cosmos-plus, cosmos-plus-slc, cosmos-plus-tlc, cosmos-plus-open-channel, jasmine, jasmine-optimized, jasmine-nameless, jasmine-ssc, memblaze, open-channel, netbook-ssd, netbook-ssd-1, netbook-ssd-2, netbook-ssd-3, netbook-ssd-4, laptop-ssd-5, datacenter-tlc, zoned, \
          client-qlc, wd1502faex"
     );
 }

@@ -1,0 +1,346 @@
+//! A file whose blocks are nameless: the least that a file system does with names.
+//!
+//! It stands above a nameless namespace and looks like a block drive: sector i of the file has a name, as an inode would keep it. A write
+//! is nameless, and when it has ended the old name is freed; the new name of what was moved takes the place of the old one, and the
+//! move is acknowledged at once.
+//!
+//! The names are in memory only: it is for measurements, and starts with an empty file on an empty namespace.
+
+use crate::{Layer, Machine};
+use pellucid_flash::slab::Slab;
+use pellucid_flash::{
+    Command, Completion, Figure, Interface, Lba, Notice, Opcode, SimTime, Stage, StageTimes, Status, Vector,
+};
+use std::collections::VecDeque;
+
+/// "No name", and "no sector".
+const NONE: u32 = u32::MAX;
+/// The share of the names that is not offered: overwritten sectors have two names for a while.
+const SPARE: u64 = 16;
+/// How often a read whose names ended under it is tried again (prototype: an old name ends with its move).
+const ATTEMPTS: u32 = 16;
+
+#[derive(Clone, Debug, Default)]
+struct Request {
+    command: Option<Command>,
+    submitted: SimTime,
+    left: u32,
+    status: Option<Status>,
+    unmapped: u32,
+    stages: StageTimes,
+}
+
+/// What a command below is for.
+#[derive(Clone, Copy, Debug, Default)]
+enum Purpose {
+    /// All of a request: a write, or a flush.
+    Whole(u32),
+    /// So many sectors of a read, from this one on; how often it was tried.
+    Piece(u32, u32, u32),
+    /// Nobody waits for it: old names go.
+    #[default]
+    Upkeep,
+}
+
+/// The layer. Clone it, with what it stands on, to fork its future.
+#[derive(Clone, Debug)]
+pub struct NamelessFile {
+    namespace: u16,
+    image_bytes: usize,
+    now: SimTime,
+    /// The name of each sector.
+    names: Vec<u32>,
+    /// The sector of each name.
+    sectors: Vec<u32>,
+    requests: Slab<Request>,
+    sent: Slab<Purpose>,
+    down: VecDeque<Command>,
+    up: VecDeque<Completion>,
+    moves: u64,
+}
+
+impl NamelessFile {
+    /// The file on a nameless namespace. The error is a sentence.
+    pub fn new(
+        namespace: u16,
+        interface: Option<Interface>,
+        image_bytes: usize,
+    ) -> Result<NamelessFile, String> {
+        let geometry = match interface {
+            Some(Interface::Nameless(geometry)) => geometry,
+            Some(other) => {
+                return Err(format!(
+                    "a nameless file needs a nameless namespace; namespace {namespace} is {}",
+                    other.name()
+                ));
+            }
+            None => return Err(format!("the drive has no namespace {namespace}")),
+        };
+        let sectors = geometry.capacity_sectors - geometry.capacity_sectors / SPARE;
+        Ok(NamelessFile {
+            namespace,
+            image_bytes,
+            now: SimTime::ZERO,
+            names: vec![NONE; sectors as usize],
+            sectors: vec![NONE; geometry.name_sectors as usize],
+            requests: Slab::default(),
+            sent: Slab::default(),
+            down: VecDeque::new(),
+            up: VecDeque::new(),
+            moves: 0,
+        })
+    }
+
+    /// Bytes of the host's memory.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.names.len() + self.sectors.len()) as u64 * 4
+            + self.requests.memory_bytes()
+            + self.sent.memory_bytes()
+    }
+
+    /// Walks the names and panics where they disagree.
+    pub fn check(&self) {
+        for (sector, &name) in self.names.iter().enumerate().filter(|(_, name)| **name != NONE) {
+            assert_eq!(self.sectors[name as usize], sector as u32, "the sector of name {name}");
+        }
+        let named = self.names.iter().filter(|&&name| name != NONE).count();
+        assert_eq!(named, self.sectors.iter().filter(|&&sector| sector != NONE).count(), "names");
+    }
+
+    fn refuse(&self, command: &Command) -> Option<Status> {
+        let carries = match command.opcode {
+            Opcode::Write => true,
+            Opcode::Read => !command.data.is_empty(),
+            Opcode::Flush => return None,
+            Opcode::Trim | Opcode::WriteZeroes => false,
+            _ => return Some(Status::InvalidOpcode),
+        };
+        let bytes = command.sectors as usize * self.image_bytes;
+        if command.sectors == 0 || command.vector.is_some() || (carries && command.data.len() != bytes) {
+            return Some(Status::InvalidField);
+        }
+        let end = command.lba.0.checked_add(command.sectors.into());
+        end.is_none_or(|end| end > self.names.len() as u64).then_some(Status::LbaOutOfRange)
+    }
+
+    fn send(&mut self, purpose: Purpose, command: Command) {
+        let tag = self.sent.insert(purpose).into();
+        self.down.push_back(Command { tag, namespace: self.namespace, ..command });
+    }
+
+    fn start(&mut self, request: u32) {
+        let mut command = self.requests[request].command.take().expect("a request has its command");
+        let (lba, sectors, fua) = (command.lba.0 as u32, command.sectors, command.fua);
+        match command.opcode {
+            Opcode::Write => {
+                let data = std::mem::take(&mut command.data);
+                let write = Command::new(0, Opcode::NamelessWrite, Lba(0), sectors, data);
+                let vector = (sectors > 1).then(Box::default);
+                self.send(Purpose::Whole(request), Command { vector, fua, ..write });
+                self.requests[request].left = 1;
+            }
+            Opcode::Flush => {
+                self.send(Purpose::Whole(request), Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
+                self.requests[request].left = 1;
+            }
+            Opcode::Read => {
+                if !command.data.is_empty() {
+                    command.data.fill(0);
+                }
+                self.requests[request].command = Some(command);
+                return self.read(request, 0, sectors, 0);
+            }
+            _ => {
+                let gone = (lba..lba + sectors).map(|sector| self.rename(sector, NONE)).collect();
+                self.free(gone);
+            }
+        }
+        self.requests[request].command = Some(command);
+        self.end_if_done(request);
+    }
+
+    /// Reads sectors of a request: a command for each run of names.
+    fn read(&mut self, request: u32, from: u32, count: u32, attempts: u32) {
+        let command = self.requests[request].command.as_ref().expect("a request has its command");
+        let (first, wanted) = (command.lba.0 as usize, !command.data.is_empty());
+        let mut at = from;
+        while at < from + count {
+            let name = self.names[first + at as usize];
+            let follows = |&i: &u32| self.names[first + i as usize] == name.wrapping_add(i - at);
+            let run = if name == NONE { 0 } else { (at..from + count).take_while(follows).count() as u32 };
+            if run == 0 {
+                self.requests[request].unmapped += 1;
+                at += 1;
+                continue;
+            }
+            let data = if wanted { vec![0; run as usize * self.image_bytes] } else { Vec::new() };
+            let read = Command::new(0, Opcode::PhysicalRead, Lba(name.into()), run, data);
+            self.send(Purpose::Piece(request, at, attempts), read);
+            self.requests[request].left += 1;
+            at += run;
+        }
+        self.end_if_done(request);
+    }
+
+    /// Gives a sector a name; its name so far.
+    fn rename(&mut self, sector: u32, name: u32) -> u32 {
+        let old = std::mem::replace(&mut self.names[sector as usize], name);
+        if old != NONE {
+            self.sectors[old as usize] = NONE;
+        }
+        if name != NONE {
+            self.sectors[name as usize] = sector;
+        }
+        old
+    }
+
+    fn free(&mut self, mut names: Vec<u32>) {
+        names.retain(|&name| name != NONE);
+        if !names.is_empty() {
+            let addresses: Vec<Lba> = names.iter().map(|&name| Lba(name.into())).collect();
+            let command = Command::new(0, Opcode::Free, Lba(0), addresses.len() as u32, Vec::new());
+            let vector = Some(Box::new(Vector { addresses, ..Vector::default() }));
+            self.send(Purpose::Upkeep, Command { vector, ..command });
+        }
+    }
+
+    /// A write has ended: its sectors have new names.
+    fn written(&mut self, request: u32, completion: &mut Completion) {
+        let command = self.requests[request].command.as_mut().expect("a request has its command");
+        command.data = std::mem::take(&mut completion.data);
+        let (lba, sectors) = (command.lba.0 as u32, command.sectors);
+        if completion.status == Status::Success {
+            let name = |i: u32| {
+                completion.vector.as_ref().map_or(completion.result, |vector| vector.addresses[i as usize].0)
+            };
+            let old = (0..sectors).map(|i| self.rename(lba + i, name(i) as u32)).collect();
+            self.free(old);
+        }
+    }
+
+    fn read_ended(&mut self, request: u32, from: u32, completion: &Completion) {
+        let command = self.requests[request].command.as_mut().expect("a request has its command");
+        let at = from as usize * self.image_bytes;
+        if completion.status == Status::Success && !completion.data.is_empty() {
+            command.data[at..at + completion.data.len()].copy_from_slice(&completion.data);
+        }
+    }
+
+    fn end_if_done(&mut self, request: u32) {
+        let record = &mut self.requests[request];
+        if record.left > 0 {
+            return;
+        }
+        let command = record.command.take().expect("a request has its command");
+        let (mut stages, status) = (record.stages, record.status.unwrap_or(Status::Success));
+        let total = self.now.since(record.submitted);
+        stages.add(Stage::Host, pellucid_flash::Nanos(total.0.saturating_sub(stages.total().0)));
+        let ended = command.ended(status, record.submitted, self.now, stages);
+        self.up.push_back(Completion { unmapped: record.unmapped, ..ended });
+        self.requests.release(request);
+    }
+}
+
+impl Machine for NamelessFile {
+    type Ask = Command;
+    type Answer = Completion;
+
+    fn namespaces(&self) -> &[u16] {
+        std::slice::from_ref(&self.namespace)
+    }
+
+    fn submit(&mut self, now: SimTime, command: Command) {
+        self.now = now;
+        let status = self.refuse(&command);
+        let request = Request { command: Some(command), submitted: now, status, ..Request::default() };
+        let request = self.requests.insert(request);
+        match status {
+            Some(_) => self.end_if_done(request),
+            None => self.start(request),
+        }
+    }
+
+    fn complete(&mut self, now: SimTime, completion: &mut Completion) {
+        self.now = now;
+        let tag = completion.tag as u32;
+        let purpose = self.sent[tag];
+        self.sent.release(tag);
+        let request = match purpose {
+            Purpose::Upkeep => return,
+            Purpose::Whole(request) | Purpose::Piece(request, ..) => request,
+        };
+        self.requests[request].left -= 1;
+        match purpose {
+            Purpose::Piece(_, from, attempts)
+                if completion.status == Status::Unwritten && attempts < ATTEMPTS =>
+            {
+                // Its names were moved meanwhile: the new ones are known now.
+                let bytes = completion.data.len() / self.image_bytes;
+                return self.read(request, from, bytes.max(1) as u32, attempts + 1);
+            }
+            Purpose::Piece(_, from, _) => self.read_ended(request, from, completion),
+            _ if completion.opcode == Opcode::NamelessWrite => self.written(request, completion),
+            _ => {}
+        }
+        let record = &mut self.requests[request];
+        if completion.status != Status::Success {
+            record.status.get_or_insert(completion.status);
+        }
+        record.stages = completion.stages;
+        self.end_if_done(request);
+    }
+
+    fn notice(&mut self, now: SimTime, _namespace: u16, notice: Notice) {
+        self.now = now;
+        if let Notice::Moved { old, new } = notice {
+            self.moves += 1;
+            let sector = self.sectors[old.0 as usize];
+            if sector != NONE {
+                self.rename(sector, new.0 as u32);
+            }
+            self.send(Purpose::Upkeep, Command::new(0, Opcode::Acknowledge, old, 1, Vec::new()));
+        }
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        self.now = now;
+    }
+
+    fn next_event(&self) -> Option<SimTime> {
+        None
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        self.down.pop_front()
+    }
+
+    fn pop(&mut self) -> Option<Completion> {
+        self.up.pop_front()
+    }
+
+    fn answered(&self) -> usize {
+        self.up.len()
+    }
+
+    fn restart(&mut self, _now: SimTime) -> Result<(), String> {
+        Err("the names of a nameless file are in the host's memory, which a power cut takes".into())
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        vec![Figure::count("nameless_file_moves", "Sectors of the file that got another name.", self.moves)]
+    }
+}
+
+impl Layer for NamelessFile {
+    fn interface(&self) -> Interface {
+        Interface::Block { sectors: self.names.len() as u64, handles: 1 }
+    }
+
+    fn keeps_flushed(&self) -> bool {
+        false
+    }
+
+    fn holds(&self, lba: Lba) -> bool {
+        self.names.get(lba.0 as usize).is_some_and(|&name| name != NONE)
+    }
+}

@@ -1,0 +1,179 @@
+//! A nameless file above the block layer above the split FTL, beside a plain list of sectors.
+
+use crate::reference::{Reference, geometry};
+use pellucid_flash::{
+    Command, Completion, Drive, Interface, Lba, Migration, NamelessGeometry, Nanos, Opcode, Rng, SimTime,
+    Status, Vector,
+};
+use pellucid_host::{AnyLayer, BlockLayerConfig, CpuCosts, Elevator, LayerConfig, NamelessFtlConfig, Tower};
+use std::collections::BTreeMap;
+
+fn block_layer(depth: u32) -> LayerConfig {
+    LayerConfig::BlockLayer(BlockLayerConfig {
+        namespace: 0,
+        elevator: Elevator::Deadline,
+        requests: 32,
+        depth,
+        largest: 64,
+        plug: 4,
+        plug_ns: Nanos(500),
+        read_expire: Nanos::from_secs(1),
+        write_expire: Nanos::from_secs(1),
+        cpu: CpuCosts::FREE,
+    })
+}
+
+fn ftl(migration: Migration) -> LayerConfig {
+    let config = NamelessFtlConfig {
+        over_provisioning: 0.5,
+        virtual_share: 0.15,
+        migration,
+        ..NamelessFtlConfig::default()
+    };
+    LayerConfig::NamelessFtl(config)
+}
+
+fn wait(tower: &mut Tower<Reference>, now: &mut SimTime) -> Vec<Completion> {
+    let mut done = Vec::new();
+    while let Some(next) = tower.next_event() {
+        *now = next.max(*now);
+        tower.advance(*now);
+        while let Some(completion) = tower.pop() {
+            done.push(completion);
+        }
+    }
+    done
+}
+
+fn exercise(seed: u64, migration: Migration) {
+    let drive = Reference::new(geometry(2, 2, 24, 32, 4), seed);
+    let image = drive.image_bytes();
+    let layers = [ftl(migration), block_layer(4), LayerConfig::NamelessFile(0)];
+    let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
+    let Some(Interface::Block { sectors, .. }) = tower.interface(0) else { panic!("a block drive") };
+    let mut now = tower.stack().expect("layers").now();
+    let mut rng = Rng::stream(seed, "file");
+    let (mut content, mut version) = (vec![0u32; sectors as usize], 0u32);
+    for round in 0..400 {
+        // Commands that are outstanding together touch different sectors.
+        let mut reads = BTreeMap::new();
+        let part = sectors / 8;
+        for slot in 0..8 {
+            let lba = slot * part + rng.below(part - 6);
+            let count = 1 + rng.below(6) as u32;
+            let range = lba as usize..lba as usize + count as usize;
+            let tag = round * 8 + slot;
+            let command = match rng.below(10) {
+                0..5 => {
+                    version += 1;
+                    content[range].fill(version);
+                    let data = version.to_le_bytes().repeat(image / 4 * count as usize);
+                    Command::new(tag, Opcode::Write, Lba(lba), count, data)
+                }
+                5 => {
+                    content[range].fill(0);
+                    Command::new(tag, Opcode::Trim, Lba(lba), count, Vec::new())
+                }
+                6 => Command::new(tag, Opcode::Flush, Lba(0), 0, Vec::new()),
+                _ => {
+                    reads.insert(tag, range);
+                    Command::new(tag, Opcode::Read, Lba(lba), count, vec![1; image * count as usize])
+                }
+            };
+            tower.submit(now, command);
+        }
+        let done = wait(&mut tower, &mut now);
+        assert_eq!(done.len(), 8, "seed {seed}, round {round}");
+        for completion in done {
+            assert_eq!(
+                completion.status,
+                Status::Success,
+                "seed {seed}, round {round}: {:?}",
+                completion.opcode
+            );
+            let Some(range) = reads.get(&completion.tag) else { continue };
+            for (sector, found) in range.clone().zip(completion.data.chunks_exact(image)) {
+                assert_eq!(
+                    found,
+                    content[sector].to_le_bytes().repeat(image / 4),
+                    "seed {seed}, round {round}, sector {sector}"
+                );
+            }
+        }
+        for layer in tower.layers() {
+            match layer {
+                AnyLayer::NamelessFtl(layer) => layer.check(),
+                AnyLayer::NamelessFile(layer) => layer.check(),
+                AnyLayer::BlockLayer(layer) => layer.check(),
+                _ => {}
+            }
+        }
+    }
+    let counters = tower.layers().find_map(AnyLayer::nameless_ftl).expect("it is there").counters();
+    assert!(counters.engine.erases > 10 && counters.engine.moves > 0, "seed {seed}: {counters:?}");
+}
+
+#[test]
+fn a_nameless_file_is_a_block_drive() {
+    for seed in 0..4 {
+        exercise(seed, Migration::Acknowledged);
+        exercise(seed, Migration::Prototype);
+    }
+}
+
+/// All writes that wait, virtual and nameless, get one flash page; reads of the two kinds are not merged.
+#[test]
+fn one_request_of_the_block_layer_gets_one_page() {
+    let drive = Reference::new(geometry(1, 2, 24, 64, 8), 1);
+    let image = drive.image_bytes();
+    let layers = [ftl(Migration::Acknowledged), block_layer(4)];
+    let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
+    let mut now = tower.stack().expect("layers").now();
+    let data = |word: u32, sectors: usize| word.to_le_bytes().repeat(image / 4 * sectors);
+    // Scattered virtual sectors, single nameless ones, and a nameless write of two: eight sectors.
+    let names = Some(Box::new(Vector::default()));
+    let pair = Command {
+        vector: names,
+        ..Command::new(9, Opcode::NamelessWrite, NamelessGeometry::NAMELESS, 2, data(9, 2))
+    };
+    let mut commands = vec![pair];
+    for (tag, lba) in [(1, 40), (2, 3), (3, 17)] {
+        commands.push(Command::new(tag, Opcode::Write, Lba(lba), 1, data(tag as u32, 1)));
+        commands.push(Command::new(10 + tag, Opcode::NamelessWrite, Lba(0), 1, data(10 + tag as u32, 1)));
+    }
+    commands.pop();
+    commands.push(Command::new(4, Opcode::Write, Lba(4), 1, data(4, 1)));
+    commands.into_iter().for_each(|command| tower.submit(now, command));
+    let done = wait(&mut tower, &mut now);
+    assert_eq!(done.len(), 7);
+    let mut found = BTreeMap::new();
+    for completion in &done {
+        assert_eq!(completion.status, Status::Success);
+        match (&completion.vector, completion.opcode) {
+            (Some(vector), _) => found.extend(vector.addresses.iter().map(|name| (name.0, 9))),
+            (None, Opcode::NamelessWrite) => _ = found.insert(completion.result, completion.tag as u32),
+            _ => {}
+        }
+    }
+    let layer = tower.layers().find_map(AnyLayer::nameless_ftl).expect("it is there");
+    assert_eq!((layer.counters().pages, layer.counters().page_sectors), (1, 8));
+    let names: Vec<u64> = found.keys().copied().collect();
+    assert!(names.len() == 4 && names[3] - names[0] < 8, "names of one page: {names:?}");
+    // Neighbours: two names side by side, and two virtual sectors with the same numbers.
+    let before = tower.layers().find_map(AnyLayer::block_layer).expect("it is there").counters();
+    for (tag, opcode, lba) in [
+        (20, Opcode::PhysicalRead, names[0]),
+        (21, Opcode::PhysicalRead, names[0] + 1),
+        (22, Opcode::Read, 3),
+        (23, Opcode::Read, 4),
+    ] {
+        tower.submit(now, Command::new(tag, opcode, Lba(lba), 1, vec![0; image]));
+    }
+    let done = wait(&mut tower, &mut now);
+    let words: BTreeMap<u64, u32> =
+        done.iter().map(|c| (c.tag, u32::from_le_bytes(c.data[..4].try_into().expect("4 bytes")))).collect();
+    assert_eq!(words[&20], found[&names[0]]);
+    assert_eq!((words[&22], words[&23]), (2, 4));
+    let after = tower.layers().find_map(AnyLayer::block_layer).expect("it is there").counters();
+    assert_eq!((after.commands - before.commands, after.requests - before.requests), (4, 2));
+}
