@@ -91,6 +91,8 @@ struct Victim {
     owners: BTreeMap<u32, Lpn>,
     /// Units taken off the media before they were written again, by place; whether they are still wanted, and their virtual address.
     taken: BTreeMap<u32, (bool, Option<Lpn>)>,
+    /// Its erase has ended, well or not. It is used again only when it is done, so that no name is given anew before its move is told.
+    erased: Option<bool>,
 }
 
 /// What was counted.
@@ -158,7 +160,7 @@ impl Nameless {
             ));
         }
         Ok(Nameless {
-            blocks: BlockManager::new(layout, 0, true, true, 1),
+            blocks: BlockManager::new(layout, 0, false, true, 1),
             units: Units::new(layout),
             virtuals: Virtuals::new(virtual_units),
             virtual_units,
@@ -516,7 +518,8 @@ impl Nameless {
         self.failed.retain(|&failed| failed != block);
         self.blocks.choose(block);
         self.counters.victims += 1;
-        self.victim = Some(Victim { block, owners: self.owners(block), taken: BTreeMap::new() });
+        self.victim =
+            Some(Victim { block, owners: self.owners(block), taken: BTreeMap::new(), erased: None });
         Some((block, self.units.of(block).collect()))
     }
 
@@ -534,8 +537,9 @@ impl Nameless {
         let may = |block| {
             self.blocks.may_be_victim(block) && self.blocks.frees_space(block) && self.may_move(block)
         };
-        let of_die = |die| self.blocks.fewest_valid_where(DieId(die), may);
-        let found = (0..self.layout.dies).filter_map(of_die);
+        // Every block of a die that can give space: a victim is chosen once for a whole block, so an index would only cost memory.
+        let dies = (0..self.layout.dies).map(DieId).filter(|&die| self.blocks.giving(die) > 0);
+        let found = dies.flat_map(|die| self.blocks.of_die(die)).filter(|&block| may(block));
         found.min_by_key(|&block| (self.blocks.valid(block), self.blocks.erases(block), block))
     }
 
@@ -586,7 +590,10 @@ impl Nameless {
 
     /// Every copy of the victim has ended, or could not be read and stays where it is.
     pub fn victim_done(&mut self) {
-        self.victim = None;
+        let victim = self.victim.take().expect("a victim");
+        if let Some(ok) = victim.erased {
+            self.erased(victim.block, ok);
+        }
     }
 
     /// Whether a checkpoint would let blocks be erased that have to wait now.
@@ -621,7 +628,9 @@ impl Nameless {
 
     /// The erase of `block` has ended.
     pub fn erased(&mut self, block: BlockId, ok: bool) {
-        if ok {
+        if let Some(victim) = self.victim.as_mut().filter(|victim| victim.block == block) {
+            victim.erased = Some(ok);
+        } else if ok {
             self.counters.erases += 1;
             self.blocks.erased(block);
             self.pages += self.layout.stripes_per_block;

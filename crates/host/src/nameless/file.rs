@@ -11,7 +11,7 @@ use pellucid_flash::slab::Slab;
 use pellucid_flash::{
     Command, Completion, Figure, Interface, Lba, Notice, Opcode, SimTime, Stage, StageTimes, Status, Vector,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// "No name", and "no sector".
 const NONE: u32 = u32::MAX;
@@ -54,6 +54,8 @@ pub struct NamelessFile {
     sectors: Vec<u32>,
     requests: Slab<Request>,
     sent: Slab<Purpose>,
+    /// Moves of sectors whose old name is being freed: old name, new name.
+    orphans: BTreeMap<u32, u32>,
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     moves: u64,
@@ -85,6 +87,7 @@ impl NamelessFile {
             sectors: vec![NONE; geometry.name_sectors as usize],
             requests: Slab::default(),
             sent: Slab::default(),
+            orphans: BTreeMap::new(),
             down: VecDeque::new(),
             up: VecDeque::new(),
             moves: 0,
@@ -190,6 +193,7 @@ impl NamelessFile {
         }
         if name != NONE {
             self.sectors[name as usize] = sector;
+            self.orphans.remove(&name);
         }
         old
     }
@@ -215,6 +219,19 @@ impl NamelessFile {
             };
             let old = (0..sectors).map(|i| self.rename(lba + i, name(i) as u32)).collect();
             self.free(old);
+        }
+    }
+
+    /// Names were freed; one that had ended with its move goes under its new name.
+    fn upkeep_ended(&mut self, completion: &Completion) {
+        if completion.opcode == Opcode::Free
+            && let Some(vector) = &completion.vector
+        {
+            let moved: Vec<u32> =
+                vector.addresses.iter().filter_map(|old| self.orphans.remove(&(old.0 as u32))).collect();
+            if completion.status == Status::Unwritten {
+                self.free(moved);
+            }
         }
     }
 
@@ -266,7 +283,7 @@ impl Machine for NamelessFile {
         let purpose = self.sent[tag];
         self.sent.release(tag);
         let request = match purpose {
-            Purpose::Upkeep => return,
+            Purpose::Upkeep => return self.upkeep_ended(completion),
             Purpose::Whole(request) | Purpose::Piece(request, ..) => request,
         };
         self.requests[request].left -= 1;
@@ -294,9 +311,10 @@ impl Machine for NamelessFile {
         self.now = now;
         if let Notice::Moved { old, new } = notice {
             self.moves += 1;
-            let sector = self.sectors[old.0 as usize];
-            if sector != NONE {
-                self.rename(sector, new.0 as u32);
+            match self.sectors[old.0 as usize] {
+                // Its free is on its way, and may come too late for the old name.
+                NONE => _ = self.orphans.insert(old.0 as u32, new.0 as u32),
+                sector => _ = self.rename(sector, new.0 as u32),
             }
             self.send(Purpose::Upkeep, Command::new(0, Opcode::Acknowledge, old, 1, Vec::new()));
         }

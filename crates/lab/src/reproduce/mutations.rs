@@ -315,6 +315,14 @@ static MUTATIONS: &[Mutation] = &[
         &["media.unit_size=32KiB"],
         Size { shorter: 4, drive: &[] },
     ),
+    mutation("N1", "16 GB, page map", "a page map of whole flash pages", &["media.unit_size=32KiB"], FULL),
+    mutation(
+        "N2",
+        "random read, nameless / baseline",
+        "a host whose own work on a command takes longer than the flash",
+        &["host.cpu.command=400us"],
+        Size { shorter: 16, drive: &[] },
+    ),
 ];
 
 /// Claims for which no wrong model has been shown to miss where the right one holds: nothing shows yet that their criteria tell anything.
@@ -397,6 +405,8 @@ a_wrong_model_misses! {
     j1_misses_a_wrong_model: "J1",
     j2_misses_a_wrong_model: "J2",
     j3_misses_a_wrong_model: "J3",
+    n1_misses_a_wrong_model: "N1",
+    n2_misses_a_wrong_model: "N2",
     f1_misses_a_wrong_model: "F1",
     f2_misses_a_wrong_model: "F2",
     #[ignore = "a minute"]

@@ -13,7 +13,7 @@ use super::{Check, Figure, Limit, Outcome};
 use crate::experiment::{prepare, stack};
 use crate::report::plot::{Axis, BarChart, Bars, Unit};
 use crate::spec::{self, Spec};
-use pellucid_flash::{Layout, Migration};
+use pellucid_flash::{Geometry, Migration};
 use pellucid_ftl::{Nameless, NamelessConfig, PageMap};
 use pellucid_host::{AnyLayer, BlockLayerCounters};
 
@@ -29,7 +29,7 @@ struct Memory {
 }
 
 /// The flash that a file system of `gib` needs, with the spare space of the preset.
-fn flash(spec: &Spec, gib: u32, shorter: u32) -> Layout {
+fn flash(spec: &Spec, gib: u32, shorter: u32) -> Geometry {
     let mut geometry = spec.drive.media.geometry.clone();
     let block = u64::from(geometry.pages) * u64::from(geometry.page_bytes);
     let bytes = (u64::from(gib) << 30) / u64::from(shorter);
@@ -37,14 +37,15 @@ fn flash(spec: &Spec, gib: u32, shorter: u32) -> Layout {
     let spare = 1.0 + spec.drive.ftl.over_provisioning;
     // A block of each bank is open, and what collection needs besides.
     geometry.blocks = (bytes as f64 * spare / (block * banks) as f64).ceil() as u32 + 4;
-    geometry.layout().expect("the preset with another number of blocks")
+    geometry
 }
 
 fn count(bench: &Bench, gib: u32) -> Result<Memory, ReproduceError> {
     let spec = spec::load("jasmine-optimized", &bench.sets_with(&[]))?;
     let host = spec::load("jasmine-nameless", &bench.sets_with(&[]))?;
     let shorter = bench.shorter();
-    let layout = flash(&spec, gib, shorter);
+    let geometry = flash(&spec, gib, shorter);
+    let layout = geometry.layout().expect("the preset with another number of blocks");
     let page_map =
         PageMap::new(&spec.drive.ftl, &layout, &[]).expect("the preset's settings on a smaller drive");
     let ftl = host.host.iter().find_map(|layer| match layer {
@@ -58,10 +59,11 @@ fn count(bench: &Bench, gib: u32) -> Result<Memory, ReproduceError> {
         gc_low: 1,
         migration: Migration::Acknowledged,
     };
+    // Its unit is the block of the file system, whatever the page map's is.
+    let layout = Geometry { unit_bytes: 4096, ..geometry }.layout().expect("the same with units of 4 KiB");
     let mut nameless = Nameless::new(&config, &layout).expect("the preset's settings on a smaller drive");
     let blocks = ((u64::from(gib) << 30) / u64::from(shorter)) / 4096;
     let image = image::write(&mut nameless, blocks, bench.seed());
-    nameless.check();
     let scale = f64::from(shorter);
     Ok(Memory {
         page_map: page_map.memory_bytes() as f64 * scale,
@@ -118,6 +120,8 @@ const CAPACITY_KIB: u32 = 56 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum System {
     Baseline,
+    /// The baseline, with requests of at most a flash page.
+    Pages,
     Optimized,
     Nameless,
 }
@@ -130,6 +134,7 @@ enum Work {
     RandomRead,
 }
 
+/// Of Fig. 8.
 const SYSTEMS: [System; 3] = [System::Baseline, System::Optimized, System::Nameless];
 const WORK: [Work; 4] = [Work::SequentialWrite, Work::RandomWrite, Work::SequentialRead, Work::RandomRead];
 
@@ -137,6 +142,7 @@ impl System {
     fn name(self) -> &'static str {
         match self {
             System::Baseline => "baseline",
+            System::Pages => "baseline with requests of 32 KB",
             System::Optimized => "optimized",
             System::Nameless => "nameless",
         }
@@ -144,7 +150,7 @@ impl System {
 
     fn preset(self) -> &'static str {
         match self {
-            System::Baseline => "jasmine",
+            System::Baseline | System::Pages => "jasmine",
             System::Optimized => "jasmine-optimized",
             System::Nameless => "jasmine-nameless",
         }
@@ -172,7 +178,8 @@ fn run(bench: &Bench, system: System, work: Work) -> Result<(f64, BlockLayerCoun
     if !is_read {
         // What waits comes at once, so that requests are as large as they can be, as in J1.
         own.push(format!("host.block_layer.requests={waiting}"));
-        own.push("host.block_layer.largest=168KiB".into());
+        let largest = if system == System::Pages { "32KiB" } else { "168KiB" };
+        own.push(format!("host.block_layer.largest={largest}"));
         own.push(format!("host.block_layer.plug={}", waiting + 1));
         own.push("host.block_layer.write_expire=1000s".into());
     }
@@ -226,8 +233,9 @@ fn counters(tower: &pellucid_host::Tower<pellucid_device::Device>) -> BlockLayer
 
 /// N2: Fig. 8.
 pub(super) fn performance(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let points: Vec<(System, Work)> =
+    let mut points: Vec<(System, Work)> =
         SYSTEMS.iter().flat_map(|&system| WORK.map(|work| (system, work))).collect();
+    points.push((System::Pages, Work::SequentialWrite));
     let found = bench.map(&points, |&(system, work)| run(bench, system, work))?;
     let at = |system, work| {
         let point = points.iter().position(|&point| point == (system, work)).expect("it was measured");
@@ -244,6 +252,9 @@ pub(super) fn performance(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let below = at(System::Nameless, Work::RandomWrite).0 / at(System::Baseline, Work::SequentialWrite).0;
     let sequential = "random write of nameless / sequential write of the baseline";
     checks.push(Check::bound(sequential, Unit::Plain, below, Limit::AtMost(0.99)));
+    let pages = at(System::Nameless, Work::SequentialWrite).0 / at(System::Pages, Work::SequentialWrite).0;
+    let limited = "sequential write, nameless / baseline with requests of 32 KB";
+    checks.push(Check::shown(limited, Unit::Plain, None, pages));
     let optimized = at(System::Nameless, Work::RandomWrite).0 / at(System::Optimized, Work::RandomWrite).0;
     checks.push(Check::shown("random write, nameless / optimized", Unit::Plain, None, optimized));
     for (&(system, work), (iops, _)) in points.iter().zip(&found) {
