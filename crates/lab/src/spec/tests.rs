@@ -65,7 +65,7 @@ fn assert_round_trip(spec: &Spec) {
 
 #[test]
 fn every_preset_loads_and_round_trips() {
-    assert_eq!(presets().len(), 19);
+    assert_eq!(presets().len(), 20);
     for preset in presets() {
         let spec = load(preset.name, &[]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(spec.drive_name, preset.name);
