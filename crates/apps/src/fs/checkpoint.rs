@@ -145,7 +145,7 @@ impl Picture {
 impl Fs {
     /// Has a checkpoint made as soon as the one under way is durable.
     pub(super) fn want_checkpoint(&mut self) {
-        self.checkpointing.wanted = true;
+        self.progress |= !std::mem::replace(&mut self.checkpointing.wanted, true);
     }
 
     pub(super) fn checkpoint_if_due(&mut self) -> Result<(), Stop> {
@@ -173,6 +173,7 @@ impl Fs {
         (checkpointing.seq, checkpointing.changes) = (picture.seq, self.changes);
         checkpointing.freed = dead.into();
         checkpointing.wanted = false;
+        self.progress = true;
         checkpointing.stage = Stage::Nodes { through: self.log.seq - 1 };
         Ok(())
     }

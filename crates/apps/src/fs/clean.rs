@@ -42,6 +42,14 @@ impl Cleaner {
         self.moving.is_empty() && self.victim.is_none()
     }
 
+    /// Gives up a victim; blocks that lie nowhere are moved all the same.
+    pub fn stop(&mut self) {
+        self.victim = None;
+        if !self.rescues {
+            self.moving.clear();
+        }
+    }
+
     pub fn checkpoint_is_built(&mut self) {
         self.cleaned = 0;
     }
@@ -74,7 +82,7 @@ impl Fs {
 
     fn reap_some(&mut self) -> Result<(), Stop> {
         for _ in 0..4 {
-            if !self.reap()? {
+            if matches!(self.phase, Phase::Unmounting) || !self.reap()? {
                 break;
             }
         }
@@ -100,6 +108,7 @@ impl Fs {
             match self.move_block(address, owner) {
                 // What cannot be read stays where it is.
                 Ok(()) | Err(Stop::Errno(_)) => {
+                    self.progress = true;
                     self.cleaner.moving.pop_front();
                 }
                 Err(Stop::Miss(miss)) => {
@@ -115,6 +124,7 @@ impl Fs {
             return Ok(());
         }
         if std::mem::take(&mut self.cleaner.rescues) {
+            self.progress = true;
             // Once they are dirty, memory has them.
             self.log.forget_lost();
             self.want_checkpoint();
@@ -156,6 +166,7 @@ impl Fs {
     fn read_victim(&mut self, victim: Victim) -> Result<(), Stop> {
         let segment = self.log.segments[victim.segment as usize];
         if victim.next >= segment.written || segment.live == 0 {
+            self.progress = true;
             self.cleaner.victim = None;
             self.cleaner.cleaned += 1;
             self.counters.cleaned += 1;
@@ -163,6 +174,7 @@ impl Fs {
         }
         let address = self.log.layout.address(victim.segment, victim.next);
         let Some(block) = self.want_raw(address, 1) else { return Ok(()) };
+        self.progress = true;
         let header = block.and_then(|block| Header::decode(&block, address, self.file_system));
         match header {
             Some(header) => {
@@ -181,7 +193,8 @@ impl Fs {
     fn choose_victim(&mut self) -> Result<(), Stop> {
         let low = self.low_water();
         let unused = self.log.unused();
-        if unused >= low || self.checkpointing.is_built() {
+        let unmounts = matches!(self.phase, Phase::Unmounting);
+        if unused >= low || unmounts || self.checkpointing.is_built() {
             return Ok(());
         }
         let dead = self.log.dead().count() + self.cleaner.cleaned;
@@ -214,6 +227,7 @@ impl Fs {
                 {
                     self.want_checkpoint();
                 } else {
+                    self.progress = true;
                     self.cleaner.victim = Some(Victim { segment, next: 0 });
                 }
             }

@@ -208,6 +208,7 @@ impl Fs {
         }
         self.send_batches(batches);
         self.dirty_since = None;
+        (self.progress, self.done) = (true, true);
         self.commits.built = self.changes;
         self.commits.pending.push_back((self.log.seq - 1, self.changes));
         self.counters.commits += 1;

@@ -1,6 +1,6 @@
 //! Which blocks a file has.
 
-use super::key::{Extent, Key, Kind};
+use super::key::{Extent, Inode, Key, Kind};
 use super::tree::Place;
 use super::types::{BLOCK_BYTES, Errno, Ino};
 use super::{Fs, Stop};
@@ -135,7 +135,12 @@ impl Fs {
 
     /// A step of removing a file that has no name and is not held; true: it is gone.
     fn remove_file(&mut self, ino: Ino) -> Result<bool, Stop> {
-        self.drop_pages(ino, 0, u64::MAX);
+        self.room_to_free()?;
+        if let Some(place) = self.find(Key::inode(ino))? {
+            let mut inode = Inode::decode(self.tree.value(place)).ok_or(Errno::Io)?;
+            inode.blocks -= self.drop_pages(ino, 0, u64::MAX);
+            self.put_inode(ino, &inode);
+        }
         if !self.free_from(ino, 0)? {
             return Ok(false);
         }
@@ -174,6 +179,7 @@ impl Fs {
             return Ok(false);
         }
         self.changes += 1;
+        self.progress = true;
         Ok(true)
     }
 

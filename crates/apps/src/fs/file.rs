@@ -272,12 +272,13 @@ impl Fs {
             Some(end) if end <= FILE_BYTES_MAX => end,
             _ => return Err(Errno::FileTooBig.into()),
         };
-        use FallocateMode::{Allocate, KeepSize, PunchHole, ZeroRange, ZeroRangeKeepSize};
-        if matches!(mode, PunchHole | ZeroRange | ZeroRangeKeepSize) {
-            self.punch(ino, &mut inode, offset, end)?;
-        }
-        if matches!(mode, Allocate | KeepSize | ZeroRange | ZeroRangeKeepSize) {
+        use FallocateMode::{Allocate, KeepSize, PunchHole, ZeroRange};
+        // Space is promised first: an operation that stops behind it has changed nothing that can be read.
+        if mode != PunchHole {
             self.promise(ino, &mut inode, offset / BLOCK, blocks_of(end))?;
+        }
+        if !matches!(mode, Allocate | KeepSize) {
+            self.punch(ino, &mut inode, offset, end, mode != PunchHole)?;
         }
         if matches!(mode, Allocate | ZeroRange) {
             inode.size = inode.size.max(end);
@@ -291,7 +292,8 @@ impl Fs {
         Ok(())
     }
 
-    fn punch(&mut self, ino: Ino, inode: &mut Inode, offset: u64, end: u64) -> Result<(), Stop> {
+    /// Makes a range zero; whole blocks keep a promise of space, or lose it.
+    fn punch(&mut self, ino: Ino, inode: &mut Inode, offset: u64, end: u64, keeps: bool) -> Result<(), Stop> {
         let (from, to) = (blocks_of(offset), end / BLOCK);
         let edges = [offset, end].map(|at| (at / BLOCK, !at.is_multiple_of(BLOCK)));
         for (block, cut) in edges {
@@ -311,9 +313,11 @@ impl Fs {
         if from < to {
             inode.blocks -= self.drop_pages(ino, from, to);
             inode.blocks -= self.cut(ino, from, to);
+            if keeps {
+                inode.blocks += to - from;
+                self.put_extent(ino, Extent { first: from, count: to - from, address: 0 }, &[]);
+            }
         }
-        self.put_inode(ino, inode);
-        self.changes += 1;
         Ok(())
     }
 
@@ -343,6 +347,7 @@ impl Fs {
             self.put_extent(ino, gap, &[]);
         }
         inode.blocks += blocks;
+        self.put_inode(ino, inode);
         Ok(())
     }
 

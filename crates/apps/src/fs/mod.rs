@@ -67,6 +67,9 @@ use pages::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 use tree::{Miss, Place, Tree};
 
+/// Steps of the background in one call.
+const STEPS_MAX: u32 = 64;
+
 /// Dirty data are written after this time.
 const DIRTY_NS: u64 = 5_000_000_000;
 
@@ -132,6 +135,41 @@ pub struct FsCounters {
     pub write_failures: u64,
 }
 
+/// How full it is, and what it has in hand; for reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FsView {
+    /// Blocks of a segment.
+    pub segment_blocks: u32,
+    /// Segments.
+    pub segments: u32,
+    /// Of these, without contents.
+    pub unused: u32,
+    /// Without anything that lives; a checkpoint frees them.
+    pub dead: u32,
+    /// Out of use.
+    pub bad: u32,
+    /// Blocks of files, those in memory too.
+    pub data_blocks: u64,
+    /// Nodes of the tree.
+    pub nodes: u64,
+    /// Levels of the tree above its leaves.
+    pub levels: u8,
+    /// Dirty pages.
+    pub dirty_pages: usize,
+    /// Dirty nodes.
+    pub dirty_nodes: usize,
+    /// Pages and nodes in memory.
+    pub resident: usize,
+    /// Blocks that the log can take before the next checkpoint.
+    pub room: u64,
+    /// Files without a name, and files with blocks behind their end, that are still to be freed.
+    pub freeing: usize,
+    /// Number of the newest checkpoint.
+    pub checkpoint: u64,
+    /// Data blocks have checksums.
+    pub data_checksums: bool,
+}
+
 /// A mounted file system. Clone it, with its drive, to fork its future.
 #[derive(Clone, Debug)]
 pub struct Fs {
@@ -147,6 +185,10 @@ pub struct Fs {
     commits: Commits,
     checkpointing: Checkpointing,
     cleaner: Cleaner,
+    /// An operation or a commit was done since memory was looked at.
+    done: bool,
+    /// Something went on in the background.
+    progress: bool,
     next_id: u64,
     new_ino: Ino,
     /// Blocks that extents count.
@@ -180,6 +222,28 @@ impl Fs {
         u64::from(self.log.layout.segment_blocks) * BLOCK_BYTES as u64
     }
 
+    /// How full it is, and what it has in hand.
+    pub fn view(&self) -> FsView {
+        let bad = self.log.segments.iter().filter(|s| s.state == log::State::Bad).count();
+        FsView {
+            segment_blocks: self.log.layout.segment_blocks,
+            segments: self.log.layout.segments,
+            unused: self.log.unused() as u32,
+            dead: self.log.dead().count() as u32,
+            bad: bad as u32,
+            data_blocks: self.allocated + self.pages.delayed(),
+            nodes: self.tree.node_count,
+            levels: self.tree.root().1,
+            dirty_pages: self.pages.dirty(),
+            dirty_nodes: self.tree.dirty(),
+            resident: self.pages.resident() + self.tree.resident(),
+            room: self.log.room(),
+            freeing: self.reaping.len() + self.cutting.len(),
+            checkpoint: self.checkpointing.number,
+            data_checksums: self.data_checksums,
+        }
+    }
+
     /// What it did so far.
     pub fn counters(&self) -> FsCounters {
         self.counters
@@ -191,9 +255,12 @@ impl Fs {
         self.trim();
     }
 
-    /// Forgets what memory has no space for.
+    /// Forgets what memory has no space for. Only after something was done: what an operation waits for stays until then.
     fn trim(&mut self) {
         let most = self.options.frames();
+        if !std::mem::take(&mut self.done) {
+            return;
+        }
         if self.tree.resident() + self.pages.resident() <= most {
             return;
         }
@@ -211,8 +278,14 @@ impl Fs {
             _ => result,
         };
         match result {
-            Ok(value) => Ok(Step::Done(value)),
-            Err(Stop::Errno(errno)) => Err(errno),
+            Ok(value) => {
+                self.done = true;
+                Ok(Step::Done(value))
+            }
+            Err(Stop::Errno(errno)) => {
+                self.done = true;
+                Err(errno)
+            }
             Err(Stop::Miss(miss)) => self.want_node(miss).map(|()| Step::Wait),
             Err(Stop::Data | Stop::Room) => Ok(Step::Wait),
         }
@@ -346,8 +419,19 @@ impl Fs {
     pub fn next_job(&mut self, now: Time) -> Option<Job> {
         self.now = now;
         self.trim();
-        self.work();
-        self.bury();
+        for _ in 0..STEPS_MAX {
+            self.progress = false;
+            self.work();
+            self.bury();
+            let job = self.job();
+            if job.is_some() || !self.progress {
+                return job;
+            }
+        }
+        None
+    }
+
+    fn job(&mut self) -> Option<Job> {
         if let Some(id) = self.reads.wanted.pop_front() {
             let read = self.reads.under_way.get(&id)?;
             self.counters.read_blocks += u64::from(read.blocks);

@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"PELLUFS\x01";
 const VERSION: u32 = 1;
 const CHECKSUMS: u32 = 1;
 /// Least memory.
-const MEMORY_BYTES_MIN: usize = 1 << 20;
+const MEMORY_BYTES_MIN: usize = 256 << 10;
 
 /// How a file system is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +220,8 @@ impl Fs {
             commits: Commits::default(),
             checkpointing: Checkpointing::default(),
             cleaner: Cleaner::default(),
+            done: false,
+            progress: false,
             next_id: 0,
             new_ino: Ino(2),
             allocated: 0,
@@ -278,12 +280,14 @@ impl Fs {
         fs
     }
 
-    /// Ends the use: nothing is changed from now on, and all is made durable. Take jobs until the state says so.
+    /// Ends the use: nothing is changed from now on, and all is made durable. Take jobs until the state says so. What is still to be freed
+    /// is freed after the next mount.
     pub fn unmount(&mut self) {
         match self.phase {
             Phase::Ready => {
                 self.phase = Phase::Unmounting;
-                self.held.clear();
+                self.cleaner.stop();
+                self.reads.raw.clear();
                 self.want_checkpoint();
             }
             Phase::ReadOnly | Phase::Mounting(_) => self.phase = Phase::Unmounted,
@@ -299,7 +303,7 @@ impl Fs {
             return;
         }
         let dirty = self.pages.dirty() + self.tree.dirty() + self.changed.len();
-        if dirty == 0 && self.cleaner.is_at_rest() && self.reaping.is_empty() && self.cutting.is_empty() {
+        if dirty == 0 && self.cleaner.is_at_rest() {
             self.phase = Phase::Unmounted;
         } else {
             self.want_checkpoint();
@@ -394,16 +398,12 @@ impl Fs {
             }
             MountStep::Orphans { mut from } => {
                 loop {
-                    match self.seek(from) {
-                        Ok(Some((key, _))) if key.is_beside(from) => {
-                            let ino = Ino(key.offset());
-                            self.reaping.insert(ino);
-                            from = Key(key.0 + 1);
-                        }
-                        Ok(_) => break,
+                    match self.orphan_from(from) {
+                        Ok(Some(key)) => from = Key(key.0 + 1),
+                        Ok(None) => break,
                         Err(Stop::Miss(miss)) if self.want_node(miss).is_ok() => {
                             mounting.step = MountStep::Orphans { from };
-                            return Ok(Some((mounting, self.seek(from).is_ok())));
+                            return Ok(Some((mounting, self.orphan_from(from).is_ok())));
                         }
                         Err(_) => return Err("its metadata cannot be read".to_string()),
                     }
@@ -412,6 +412,20 @@ impl Fs {
             }
         };
         Ok(Some((mounting, true)))
+    }
+
+    /// Notes the next file that blocks are to be freed of: all of them if it has no name, else those behind its end.
+    fn orphan_from(&mut self, from: Key) -> Result<Option<Key>, Stop> {
+        let Some((key, _)) = self.seek(from)?.filter(|(key, _)| key.is_beside(from)) else {
+            return Ok(None);
+        };
+        let ino = Ino(key.offset());
+        let inode = self.find(Key::inode(ino))?;
+        match inode.and_then(|place| Inode::decode(self.tree.value(place))) {
+            Some(inode) if inode.links > 0 => self.cutting.insert(ino),
+            _ => self.reaping.insert(ino),
+        };
+        Ok(Some(key))
     }
 
     /// The newest checkpoint that is whole; `None`: it is being read.

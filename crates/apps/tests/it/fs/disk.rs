@@ -138,19 +138,23 @@ impl Disk {
         now: Time,
         mut operation: impl FnMut(&mut Fs) -> Result<Step<T>, pellucid_apps::fs::Errno>,
     ) -> Result<Result<T, pellucid_apps::fs::Errno>, Cut> {
-        for _ in 0..1_000_000 {
+        for _ in 0..20_000 {
             match operation(fs) {
                 Ok(Step::Done(value)) => return Ok(Ok(value)),
-                Ok(Step::Wait) => assert!(self.step(fs, now)?, "an operation waits for nothing"),
+                Ok(Step::Wait) => {
+                    let before = fs.view();
+                    let goes_on = self.step(fs, now)?;
+                    assert!(goes_on || fs.view() != before, "an operation waits for nothing: {before:?}");
+                }
                 Err(errno) => return Ok(Err(errno)),
             }
         }
-        panic!("an operation waits for ever");
+        panic!("an operation waits for ever: {:?} {:?}", fs.view(), fs.counters());
     }
 
     /// Does jobs until a state is reached.
     pub fn reach(&mut self, fs: &mut Fs, now: Time, wanted: &FsState) -> Result<(), Cut> {
-        for _ in 0..1_000_000 {
+        for _ in 0..20_000 {
             let state = fs.state();
             if state == *wanted {
                 return Ok(());
@@ -159,7 +163,7 @@ impl Disk {
                 panic!("{why}");
             }
             let goes_on = self.step(fs, now)?;
-            assert!(goes_on || fs.state() != state, "nothing goes on in {state:?}");
+            assert!(goes_on || fs.state() != state, "nothing goes on in {state:?}: {:?}", fs.view());
         }
         panic!("it never becomes {wanted:?}");
     }
@@ -167,11 +171,11 @@ impl Disk {
     /// Everything is durable.
     pub fn sync(&mut self, fs: &mut Fs, now: Time) -> Result<Result<(), pellucid_apps::fs::Errno>, Cut> {
         let point = fs.sync();
-        for _ in 0..1_000_000 {
+        for _ in 0..20_000 {
             match fs.is_synced(point) {
                 Ok(true) => return Ok(Ok(())),
                 Err(errno) => return Ok(Err(errno)),
-                Ok(false) => assert!(self.step(fs, now)?, "a sync waits for nothing"),
+                Ok(false) => assert!(self.step(fs, now)?, "a sync waits for nothing: {:?}", fs.view()),
             }
         }
         panic!("a sync waits for ever");
