@@ -167,6 +167,7 @@ impl Fs {
         let segment = self.log.segments[victim.segment as usize];
         if victim.next >= segment.written || segment.live == 0 {
             self.progress = true;
+            self.forget_raw();
             self.cleaner.victim = None;
             self.cleaner.cleaned += 1;
             self.counters.cleaned += 1;
@@ -222,7 +223,7 @@ impl Fs {
         match best {
             Some(segment) => {
                 let live = u64::from(self.log.segments[segment as usize].live);
-                if self.log.room() < self.need() + 2 * live + 8
+                if self.log.room() < self.need() + 2 * live + 2 * u64::from(each) + 8
                     && (dead > 0 || self.pages.dirty() + self.tree.dirty() > 0)
                 {
                     self.want_checkpoint();

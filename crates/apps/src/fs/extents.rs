@@ -83,7 +83,8 @@ impl Fs {
             }
             self.sums = sums;
             freed += (last + 1).min(to) - extent.first.max(from);
-            if last >= to {
+            // What is behind `to` was not touched.
+            if last + 1 >= to {
                 break;
             }
         }

@@ -190,12 +190,23 @@ impl Fs {
         if let Some(data) = self.reads.raw.remove(&address) {
             return Some(data);
         }
-        let asked =
-            self.reads.under_way.values().any(|r| r.address == address && matches!(r.what, ReadFor::Raw));
+        let asked = self
+            .reads
+            .under_way
+            .values()
+            .any(|r| !r.cancelled && r.address == address && matches!(r.what, ReadFor::Raw));
         if !asked {
             self.want(address, blocks, ReadFor::Raw);
         }
         None
+    }
+
+    /// What was read or is being read for nobody in particular is not wanted any more.
+    pub(super) fn forget_raw(&mut self) {
+        self.reads.raw.clear();
+        for read in self.reads.under_way.values_mut() {
+            read.cancelled |= matches!(read.what, ReadFor::Raw);
+        }
     }
 
     /// What is being read of these blocks of a file is not wanted any more.

@@ -1,6 +1,6 @@
 //! Format, mount, unmount.
 
-use super::batch::{Header, Identity, take_entry};
+use super::batch::{Header, Identity, Owner, take_entry};
 use super::checkpoint::{Checkpointing, Picture};
 use super::clean::Cleaner;
 use super::commit::Commits;
@@ -120,6 +120,8 @@ struct Found {
     segment: u32,
     end: u32,
     last: bool,
+    /// It has nothing but nodes of a checkpoint, which no commit needs.
+    is_nodes: bool,
     entries: Vec<u8>,
 }
 
@@ -171,7 +173,7 @@ fn read_superblock(bytes: &[u8], blocks: u64) -> Result<Super, String> {
     Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 })
 }
 
-const SEGMENT_BLOCKS_MIN: u32 = 8;
+const SEGMENT_BLOCKS_MIN: u32 = 16;
 const SEGMENT_BLOCKS: u32 = 256;
 
 impl FormatOptions {
@@ -287,7 +289,7 @@ impl Fs {
             Phase::Ready => {
                 self.phase = Phase::Unmounting;
                 self.cleaner.stop();
-                self.reads.raw.clear();
+                self.forget_raw();
                 self.want_checkpoint();
             }
             Phase::ReadOnly | Phase::Mounting(_) => self.phase = Phase::Unmounted,
@@ -488,7 +490,10 @@ impl Fs {
             let mut entries = Vec::new();
             if header.is_whole(blocks, &mut entries) {
                 let end = head.next + (end / BLOCK_BYTES) as u32;
-                found.push(Found { seq: header.seq, segment: head.segment, end, last: header.last, entries });
+                let is_nodes = header.owners().all(|(_, owner)| matches!(owner, Owner::Node { .. }));
+                let is_nodes = is_nodes && entries.is_empty();
+                let (seq, segment, last) = (header.seq, head.segment, header.last);
+                found.push(Found { seq, segment, end, last, is_nodes, entries });
             }
             at = end;
         }
@@ -505,7 +510,8 @@ impl Fs {
             }
             commit.extend_from_slice(&batch.entries);
             kept.push((batch.segment, batch.end));
-            if batch.last {
+            // Nodes at the end of the log were of a checkpoint that was not finished: their blocks are free for the next.
+            if batch.last && !batch.is_nodes {
                 let mut f = Fields(&commit);
                 while let Some((key, value)) = take_entry(&mut f) {
                     entries.push_back((key, value.map(<[u8]>::to_vec)));

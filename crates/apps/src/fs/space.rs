@@ -54,7 +54,7 @@ impl Fs {
             self.want_checkpoint();
             return Err(Stop::Room);
         }
-        let margin = 2 * u64::from(self.log.layout.segment_blocks);
+        let margin = 3 * u64::from(self.log.layout.segment_blocks);
         if self.log.room() < self.need() + pages + margin {
             self.want_checkpoint();
             return Err(Stop::Room);

@@ -2,7 +2,7 @@
 
 use super::disk::Disk;
 use pellucid_apps::fs::{
-    Attributes, Audit, Caller, Errno, FallocateMode, FormatOptions, Fs, FsState, Ino, MountOptions,
+    Access, Attributes, Audit, Caller, Errno, FallocateMode, FormatOptions, Fs, FsState, Ino, MountOptions,
     RenameMode, SetAttributes, Time, Whence, XattrMode,
 };
 
@@ -198,4 +198,87 @@ fn a_full_file_system_says_so_and_lets_one_delete() {
     assert_eq!(m.audit(), Vec::<String>::new());
     let space = m.disk.until(&mut m.fs, NOW, |fs| fs.statfs(NOW)).unwrap().unwrap();
     assert!(space.blocks_free + 8 > space.blocks, "{space:?}");
+}
+
+#[test]
+fn planted_damage_is_found_and_concerns_one_file_alone() {
+    let mut m = Mounted::new(4096, 32, 1 << 20);
+    let (damaged, sound) = (m.create(Ino::ROOT, "a").unwrap().ino, m.create(Ino::ROOT, "b").unwrap().ino);
+    m.write(damaged, 0, &[7; 12_288]).unwrap();
+    m.write(sound, 0, &[8; 12_288]).unwrap();
+    m.remount();
+    assert_eq!(m.audit(), Vec::<String>::new());
+    m.fs.unmount();
+    m.disk.reach(&mut m.fs, NOW, &FsState::Unmounted).unwrap();
+    let block = (0..m.disk.blocks).find(|&block| m.disk.read(block) == [7; 4096]).unwrap();
+    m.disk.block_mut(block)[17] ^= 1;
+    m.fs = Fs::mount(NOW, m.disk.blocks, MountOptions::default());
+    assert_eq!(m.read(damaged, 0, 4096), Err(Errno::Io));
+    assert_eq!(m.read(damaged, 4096, 4096).unwrap(), vec![7; 4096]);
+    assert_eq!(m.read(sound, 0, 12_288).unwrap(), vec![8; 12_288]);
+    let findings = m.audit();
+    assert!(findings.len() == 1 && findings[0].contains("cannot be read at byte 0"), "{findings:?}");
+}
+
+#[test]
+fn what_is_no_file_system_is_refused() {
+    let mut m = Mounted::new(4096, 32, 1 << 20);
+    let refused = |mut disk: Disk, blocks| {
+        let mut fs = Fs::mount(NOW, blocks, MountOptions::default());
+        while disk.step(&mut fs, NOW).unwrap() {}
+        fs.state()
+    };
+    let why = "there is no Pellucid file system on it; `pellucid fs format` makes one";
+    assert_eq!(refused(Disk::new(4096, 1), 4096), FsState::Failed(why.into()));
+    m.disk.sync(&mut m.fs, NOW).unwrap().unwrap();
+    let why = "it is cut off: the file system has 4096 blocks of 4 KiB, the drive 4000";
+    assert_eq!(refused(m.disk.clone(), 4000), FsState::Failed(why.into()));
+    m.disk.block_mut(0)[40] ^= 1;
+    let why = "its superblock is damaged: the checksum is wrong";
+    assert_eq!(refused(m.disk, 4096), FsState::Failed(why.into()));
+}
+
+#[test]
+fn a_drive_that_takes_no_writes_leaves_a_file_system_that_is_read_only() {
+    let mut m = Mounted::new(4096, 32, 1 << 20);
+    let file = m.create(Ino::ROOT, "a").unwrap().ino;
+    m.write(file, 0, &[1; 5000]).unwrap();
+    m.disk.sync(&mut m.fs, NOW).unwrap().unwrap();
+    m.disk.read_only = true;
+    m.write(file, 0, &[2; 5000]).unwrap();
+    assert_eq!(m.disk.sync(&mut m.fs, NOW).unwrap(), Err(Errno::Io));
+    assert_eq!(m.fs.state(), FsState::ReadOnly);
+    assert_eq!(m.write(file, 0, &[3; 10]), Err(Errno::ReadOnly));
+    assert_eq!(m.read(file, 0, 5000).unwrap(), vec![2; 5000]);
+}
+
+#[test]
+fn permissions_are_those_of_a_kernel() {
+    let mut m = Mounted::new(4096, 32, 1 << 20);
+    let (owner, other) =
+        (Caller { uid: 10, gid: 20, groups: &[] }, Caller { uid: 11, gid: 21, groups: &[20] });
+    let file = m.create(Ino::ROOT, "a").unwrap().ino;
+    let set = |m: &mut Mounted, caller: &Caller, set: SetAttributes| {
+        m.disk.until(&mut m.fs, NOW, |fs| fs.setattr(NOW, caller, file, &set)).unwrap().map(|a| a.mode)
+    };
+    let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+    let own = SetAttributes { uid: Some(10), gid: Some(20), ..SetAttributes::default() };
+    assert_eq!(set(&mut m, &ROOT, own), Ok(0o644));
+    assert_eq!(set(&mut m, &other, mode(0o600)), Err(Errno::NotPermitted));
+    assert_eq!(set(&mut m, &owner, mode(0o6750)), Ok(0o6750));
+    // A change of the owner takes set-user-id and set-group-id away.
+    assert_eq!(set(&mut m, &ROOT, own), Ok(0o750));
+    let access = |m: &mut Mounted, caller: &Caller, access| {
+        m.disk.until(&mut m.fs, NOW, |fs| fs.access(NOW, caller, file, access)).unwrap()
+    };
+    assert_eq!(access(&mut m, &other, Access::READ), Ok(()));
+    assert_eq!(access(&mut m, &other, Access::WRITE), Err(Errno::AccessDenied));
+    let remove = |m: &mut Mounted, caller: &Caller| {
+        m.disk.until(&mut m.fs, NOW, |fs| fs.unlink(NOW, caller, Ino::ROOT, b"a")).unwrap()
+    };
+    assert_eq!(remove(&mut m, &owner), Err(Errno::AccessDenied));
+    let sticky = mode(0o1777);
+    m.disk.until(&mut m.fs, NOW, |fs| fs.setattr(NOW, &ROOT, Ino::ROOT, &sticky)).unwrap().unwrap();
+    assert_eq!(remove(&mut m, &other), Err(Errno::NotPermitted));
+    assert_eq!(remove(&mut m, &owner), Ok(()));
 }

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const ROOT: Caller = Caller::ROOT;
-const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "a longer name, so that nodes fill up sooner than with short ones", "g"];
+const NAMES: [&str; 7] =
+    ["a", "b", "c", "d", "e", "a longer name, so that nodes fill up sooner than with short ones", "g"];
 const SIZE_MAX: u64 = 120_000;
 
 #[derive(Clone)]
@@ -63,7 +64,8 @@ impl Model {
     }
 
     fn pick(&self, rng: &mut Rng, kinds: &[FileKind]) -> Ino {
-        let inos: Vec<Ino> = self.nodes.iter().filter(|(_, n)| kinds.contains(&n.kind)).map(|(&i, _)| i).collect();
+        let inos: Vec<Ino> =
+            self.nodes.iter().filter(|(_, n)| kinds.contains(&n.kind)).map(|(&i, _)| i).collect();
         if inos.is_empty() { Ino::ROOT } else { inos[rng.below(inos.len() as u64) as usize] }
     }
 
@@ -80,7 +82,8 @@ impl Model {
             27..35 => Op::Unlink(dir(rng), name(rng)),
             35..38 => Op::Rmdir(dir(rng), name(rng)),
             38..46 => {
-                let modes = [RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
+                let modes =
+                    [RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
                 Op::Rename(dir(rng), name(rng), dir(rng), name(rng), modes[rng.below(4) as usize])
             }
             46..68 => {
@@ -103,7 +106,11 @@ impl Model {
             82..85 => Op::Chmod(any(rng), rng.below(0o1000) as u16),
             85..90 => {
                 let length = [3, 100, 1000, 3000][rng.below(4) as usize];
-                Op::SetXattr(any(rng), ["user.x", "user.y"][rng.below(2) as usize], vec![rng.next_u64() as u8; length])
+                Op::SetXattr(
+                    any(rng),
+                    ["user.x", "user.y"][rng.below(2) as usize],
+                    vec![rng.next_u64() as u8; length],
+                )
             }
             90..92 => Op::RemoveXattr(any(rng), ["user.x", "user.y"][rng.below(2) as usize]),
             _ => Op::Read(file(rng), rng.below(SIZE_MAX), rng.below(50_000) as usize),
@@ -203,7 +210,9 @@ impl Model {
         match (other, is_dir, other_is_dir) {
             (Some(_), true, false) => return Err(Errno::NotDirectory),
             (Some(_), false, true) => return Err(Errno::IsDirectory),
-            (Some(other), true, true) if !self.nodes[&other].entries.is_empty() => return Err(Errno::NotEmpty),
+            (Some(other), true, true) if !self.nodes[&other].entries.is_empty() => {
+                return Err(Errno::NotEmpty);
+            }
             _ => {}
         }
         self.node(from.0).entries.remove(from.1);
@@ -301,7 +310,17 @@ impl Pair {
         disk.sync(&mut fs, Time(1)).unwrap().unwrap();
         let model = Model::new();
         let states = vec![(model.digest(), model.clone())];
-        Pair { fs, disk, model, states, rng: Rng::stream(seed, "operations"), tick: 1, shape, full: 0, last: String::new() }
+        Pair {
+            fs,
+            disk,
+            model,
+            states,
+            rng: Rng::stream(seed, "operations"),
+            tick: 1,
+            shape,
+            full: 0,
+            last: String::new(),
+        }
     }
 
     fn options(shape: &Shape) -> MountOptions {
@@ -361,18 +380,23 @@ impl Pair {
             }
             Op::Symlink(dir, name, length) => {
                 let target = vec![b't'; *length];
-                let made = disk.until(fs, now, |fs| fs.symlink(now, &ROOT, *dir, name.as_bytes(), &target))?;
+                let made =
+                    disk.until(fs, now, |fs| fs.symlink(now, &ROOT, *dir, name.as_bytes(), &target))?;
                 return Ok(made.map(|made| Some(made.ino)));
             }
             Op::Link(ino, dir, name) => {
                 disk.until(fs, now, |fs| fs.link(now, &ROOT, *ino, *dir, name.as_bytes()))?.map(|_| ())
             }
-            Op::Unlink(dir, name) => disk.until(fs, now, |fs| fs.unlink(now, &ROOT, *dir, name.as_bytes()))?,
+            Op::Unlink(dir, name) => {
+                disk.until(fs, now, |fs| fs.unlink(now, &ROOT, *dir, name.as_bytes()))?
+            }
             Op::Rmdir(dir, name) => disk.until(fs, now, |fs| fs.rmdir(now, &ROOT, *dir, name.as_bytes()))?,
             Op::Rename(dir, name, new_dir, new_name, mode) => disk.until(fs, now, |fs| {
                 fs.rename(now, &ROOT, *dir, name.as_bytes(), *new_dir, new_name.as_bytes(), *mode)
             })?,
-            Op::Write(ino, offset, data) => disk.until(fs, now, |fs| fs.write(now, &ROOT, *ino, *offset, data))?,
+            Op::Write(ino, offset, data) => {
+                disk.until(fs, now, |fs| fs.write(now, &ROOT, *ino, *offset, data))?
+            }
             Op::Truncate(ino, size) => {
                 let change = set(SetAttributes { size: Some(*size), ..SetAttributes::default() });
                 disk.until(fs, now, |fs| fs.setattr(now, &ROOT, *ino, &change))?.map(|_| ())
@@ -384,9 +408,8 @@ impl Pair {
                 let change = set(SetAttributes { mode: Some(*mode), ..SetAttributes::default() });
                 disk.until(fs, now, |fs| fs.setattr(now, &ROOT, *ino, &change))?.map(|_| ())
             }
-            Op::SetXattr(ino, name, value) => disk.until(fs, now, |fs| {
-                fs.setxattr(now, &ROOT, *ino, name.as_bytes(), value, XattrMode::Set)
-            })?,
+            Op::SetXattr(ino, name, value) => disk
+                .until(fs, now, |fs| fs.setxattr(now, &ROOT, *ino, name.as_bytes(), value, XattrMode::Set))?,
             Op::RemoveXattr(ino, name) => {
                 disk.until(fs, now, |fs| fs.removexattr(now, &ROOT, *ino, name.as_bytes()))?
             }
@@ -430,7 +453,11 @@ impl Pair {
                     let extra: Vec<_> = lines.iter().filter(|line| !expected.contains(line)).collect();
                     println!("missing {missing:#?}, there instead {extra:#?}");
                 }
-                panic!("the mounted state is none of the {} since the last sync; {}", self.states.len(), self.last);
+                panic!(
+                    "the mounted state is none of the {} since the last sync; {}",
+                    self.states.len(),
+                    self.last
+                );
             }
         }
         // What was found is durable only when it was synced, but nothing older can come back.
@@ -493,7 +520,9 @@ impl Pair {
             let (mut cookie, mut entries) = (2, Vec::new());
             loop {
                 let (fs, disk) = (&mut self.fs, &mut self.disk);
-                disk.until(fs, now, |fs| fs.readdir(now, ino, cookie, 5, false, &mut entries)).unwrap().unwrap();
+                disk.until(fs, now, |fs| fs.readdir(now, ino, cookie, 5, false, &mut entries))
+                    .unwrap()
+                    .unwrap();
                 let Some(last) = entries.last() else { break };
                 cookie = last.cookie;
                 for entry in std::mem::take(&mut entries) {
@@ -527,7 +556,9 @@ fn apply(model: &mut Model, op: &Op, made: Option<Ino>) -> Result<(), Errno> {
     match op {
         Op::Create(dir, name) => new(model, *dir, name, FileKind::File, 0o644, &[]),
         Op::Mkdir(dir, name) => new(model, *dir, name, FileKind::Directory, 0o755, &[]),
-        Op::Symlink(dir, name, length) => new(model, *dir, name, FileKind::Symlink, 0o777, &vec![b't'; *length]),
+        Op::Symlink(dir, name, length) => {
+            new(model, *dir, name, FileKind::Symlink, 0o777, &vec![b't'; *length])
+        }
         Op::Link(ino, dir, name) => {
             if model.entry(*dir, name).is_some() {
                 return Err(Errno::Exists);
@@ -541,7 +572,9 @@ fn apply(model: &mut Model, op: &Op, made: Option<Ino>) -> Result<(), Errno> {
         }
         Op::Unlink(dir, name) => model.remove(*dir, name, false),
         Op::Rmdir(dir, name) => model.remove(*dir, name, true),
-        Op::Rename(dir, name, new_dir, new_name, mode) => model.rename((*dir, name), (*new_dir, new_name), *mode),
+        Op::Rename(dir, name, new_dir, new_name, mode) => {
+            model.rename((*dir, name), (*new_dir, new_name), *mode)
+        }
         Op::Write(ino, offset, data) => model.change_data(*ino, |file| {
             if !data.is_empty() {
                 let end = *offset as usize + data.len();
