@@ -17,7 +17,7 @@ fn shape(seed: u64) -> Shape {
     }
 }
 
-fn random_operations(seed: u64, steps: u64) -> u64 {
+fn random_operations(seed: u64, steps: u64) {
     println!("seed {seed}");
     let mut pair = Pair::new(shape(seed), seed);
     for step in 0..steps {
@@ -31,13 +31,13 @@ fn random_operations(seed: u64, steps: u64) -> u64 {
     pair.compare();
     pair.unmount();
     pair.mount();
-    pair.full
 }
 
 #[test]
 fn it_does_what_the_model_does() {
-    let full: u64 = (0..8).map(|seed| random_operations(seed, 500)).sum();
-    assert!(full > 0, "some of the drives were full at times");
+    for seed in 0..8 {
+        random_operations(seed, 500);
+    }
 }
 
 /// Cuts the power after any number of jobs, goes on, and cuts it again.

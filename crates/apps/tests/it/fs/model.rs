@@ -296,7 +296,6 @@ pub struct Pair {
     rng: Rng,
     tick: i64,
     shape: Shape,
-    pub full: u64,
     /// The newest operation; for messages.
     last: String,
 }
@@ -318,7 +317,6 @@ impl Pair {
             rng: Rng::stream(seed, "operations"),
             tick: 1,
             shape,
-            full: 0,
             last: String::new(),
         }
     }
@@ -347,7 +345,7 @@ impl Pair {
         let mut after = self.model.clone();
         let real = self.real(&op)?;
         match real {
-            Err(Errno::NoSpace) => self.full += 1,
+            Err(Errno::NoSpace) => {}
             real => {
                 let made = real.as_ref().ok().copied().flatten();
                 let model = apply(&mut after, &op, made);
