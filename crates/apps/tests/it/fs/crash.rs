@@ -18,7 +18,6 @@ fn shape(seed: u64) -> Shape {
 }
 
 fn random_operations(seed: u64, steps: u64) {
-    println!("seed {seed}");
     let mut pair = Pair::new(shape(seed), seed);
     for step in 0..steps {
         pair.step().unwrap();
@@ -42,7 +41,6 @@ fn it_does_what_the_model_does() {
 
 /// Cuts the power after any number of jobs, goes on, and cuts it again.
 fn cuts(seed: u64, rounds: u64, most_jobs: u64) {
-    println!("seed {seed}");
     let mut pair = Pair::new(shape(seed), seed);
     let mut rng = Rng::stream(seed, "cuts");
     for _ in 0..rounds {

@@ -444,15 +444,16 @@ impl Pair {
         match state {
             Some((_, model)) => self.model = model.clone(),
             None => {
+                let mut differences = Vec::new();
                 for (_, model) in &self.states {
                     let mut expected = Vec::new();
                     model.describe(Ino::ROOT, "", &mut expected);
                     let missing: Vec<_> = expected.iter().filter(|line| !lines.contains(line)).collect();
                     let extra: Vec<_> = lines.iter().filter(|line| !expected.contains(line)).collect();
-                    println!("missing {missing:#?}, there instead {extra:#?}");
+                    differences.push(format!("missing {missing:?}, there instead {extra:?}"));
                 }
                 panic!(
-                    "the mounted state is none of the {} since the last sync; {}",
+                    "the mounted state is none of the {} since the last sync; {}; {differences:#?}",
                     self.states.len(),
                     self.last
                 );
