@@ -18,7 +18,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 PREFIX ?= /usr/local
 
 .PHONY: help run build install-lib test quick check test-tools test-fuzz build-tests test-clients client-tools long-run fs-trials fuzz advisories \
-    bench bench-small bench-curves prerequisites
+    bench bench-small bench-curves prerequisites record-workloads clustering
 
 help:
 	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
@@ -32,6 +32,8 @@ help:
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
 	@echo 'make bench-curves cost per request over capacity, outstanding requests and length of the run'
+	@echo 'make clustering    where write clustering helps today, as a table: recorded workloads on four drives'
+	@echo 'make record-workloads  these workloads, recorded again (root; a Linux guest)'
 	@echo 'make advisories   known vulnerabilities of dependencies (compiles cargo-deny, fetches a database)'
 
 run: build
@@ -73,6 +75,13 @@ long-run: build-tests client-tools
 # The mounted file system at full length: minutes for each trial. make test runs a minute of it.
 fs-trials: build-tests client-tools
 	FS_TRIALS=long nice python3 tools/fs_trials.py
+
+# What examples/fire/README.md describes, and docs/explanation/clustering.md shows.
+record-workloads: build client-tools
+	python3 tools/record_workloads.py --pellucid target/release/pellucid
+
+clustering: build
+	nice python3 tools/clustering.py
 
 client-tools:
 	@sh tools/client_tools.sh

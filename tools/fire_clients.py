@@ -9,12 +9,13 @@ One line for each test and a plain count; exit status 1 if any has failed.
 import contextlib
 import os
 import random
+import re
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from served import Server, main, program, run
+from served import ROOT, Server, main, program, run, served
 
 MIB = 1 << 20
 WORK = ["--size=48M", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"]
@@ -23,16 +24,18 @@ WORK = ["--size=48M", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"]
 class Fire(Server):
     """`pellucid fire` in front of a file, with its sockets and its log in `directory`."""
 
-    def __init__(self, directory, size=128 * MIB, options=(), pellucid=None):
-        self.device = Path(directory) / "device.img"
-        with self.device.open("wb") as device:
-            device.truncate(size)
+    def __init__(self, directory, size=128 * MIB, options=(), pellucid=None, device=None):
+        self.device = device or Path(directory) / "device.img"
+        if device is None:
+            with self.device.open("wb") as file:
+                file.truncate(size)
         self.fire_options = options
         super().__init__(directory, drives=(), pellucid=pellucid)
 
     def start(self):
         self.command = [self.pellucid, "fire", "--device", str(self.device), "--nbd", f"unix:{self.socket}",
-                        "--control", self.control, "--memory", "12MiB", *self.fire_options]
+                        "--control", self.control, *self.fire_options]
+        self.command += [] if "--memory" in self.fire_options else ["--memory", "12MiB"]
         super().start()
 
 
@@ -140,6 +143,42 @@ def shorter_device(pellucid):
         server.kill()
 
 
+def faster_than_the_device_alone(pellucid):
+    """A recorded workload (FAT, songs and browsing) on a device as slow as a netbook's SSD: a modelled one, in its own time, that is a file of
+    this machine through FUSE. All of it is flushed in the end."""
+    with tempfile.TemporaryDirectory() as directory:
+        trace = Path(directory) / "trace"
+        trace.write_text(run("zstd", "-dc", ROOT / "examples/fire/fat-songs-browse.fio.zst"))
+        sets = ["drive.media.blocks=1024", "drive.media.store=ram"]
+        seconds = {}
+        with served(drives=["netbook-ssd-2"], sets=sets, pellucid=pellucid) as slow, as_file(slow) as device:
+            for name in ("fire", "alone"):
+                place = Path(directory) / name
+                place.mkdir()
+                server = slow
+                if name == "fire":
+                    server = Fire(place, pellucid=pellucid, device=device, options=["--memory", "32MiB"])
+                began = time.monotonic()
+                server.fio("recorded", f"--read_iolog={trace}", "--replay_no_stall=1", "--end_fsync=1", f"--replay_redirect={place}/x")
+                seconds[name] = time.monotonic() - began
+                if name == "fire":
+                    server.stop()
+        assert seconds["fire"] < 0.8 * seconds["alone"], seconds
+        return f"{seconds['fire']:.1f} s, without the buffer {seconds['alone']:.1f} s"
+
+
+def unit_of_systemd(pellucid):
+    """The unit of docs/how-to/fire.md is one that systemd takes."""
+    text = (ROOT / "docs/how-to/fire.md").read_text()
+    unit = re.search(r"```ini\n(.*?)```", text, re.S)[1].replace("/usr/bin/pellucid", str(pellucid))
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "pellucid-fire@sdX.service"
+        file.write_text(unit)
+        done = subprocess.run([program("systemd-analyze"), "verify", "--man=no", str(file)], capture_output=True, text=True, timeout=60)
+        said = [line for line in done.stderr.splitlines() if "pellucid-fire" in line]
+        assert done.returncode == 0 and not said, done.stderr
+
+
 def refusals(pellucid):
     """Bad input gets one sentence and status 2."""
     with tempfile.TemporaryDirectory() as directory:
@@ -159,7 +198,7 @@ def refusals(pellucid):
         assert device.read_bytes() == bytes(4 * MIB)
 
 
-TESTS = [fio_verify, kill_and_return, ext4_and_kill, detach, shorter_device, refusals]
+TESTS = [fio_verify, kill_and_return, ext4_and_kill, detach, shorter_device, faster_than_the_device_alone, unit_of_systemd, refusals]
 
 if __name__ == "__main__":
     main("fire clients", __doc__, TESTS)

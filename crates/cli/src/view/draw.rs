@@ -16,7 +16,7 @@ use pellucid_lab::report::format::{
     bytes, count, duration, optional, quantity, significant, span, whole_percent as percent,
 };
 use pellucid_lab::report::key;
-use pellucid_monitor::{Bins, CommandFigures, DriveFigures, WayFigures};
+use pellucid_monitor::{Bins, CommandFigures, DriveFigures, LayerFigures, LayerValue, WayFigures};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -49,6 +49,10 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         return frame.render_widget(Paragraph::new(text), area);
     }
     let Some(scene) = model.scene() else {
+        let layers = model.figures().and_then(|figures| figures.serving.as_ref());
+        if let Some(serving) = layers.filter(|serving| !serving.layers.is_empty()) {
+            return layers_alone(frame, area, &serving.layers);
+        }
         let text = format!("{} ...\n\nq ends it", model.waiting);
         return frame.render_widget(Paragraph::new(text).block(Block::bordered()), area);
     };
@@ -80,6 +84,27 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     media(frame, health, &scene);
     latency(frame, bottom, &scene);
     foot_line(frame, foot, &scene);
+}
+
+/// Layers over drives that are no models: what each counts.
+fn layers_alone(frame: &mut Frame<'_>, area: Rect, layers: &[LayerFigures]) {
+    let [body, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(area);
+    let parts = Layout::vertical(vec![Constraint::Ratio(1, layers.len() as u32); layers.len()]).split(body);
+    for (layer, &area) in layers.iter().zip(parts.iter()) {
+        let text = |(name, value): (&String, &LayerValue)| match (name.strip_suffix("_bytes"), value) {
+            (_, LayerValue::ByCause(_)) => None,
+            (Some(name), LayerValue::One(value)) => {
+                Some(format!("{} {}", name.replace('_', " "), bytes(*value as f64)))
+            }
+            (None, LayerValue::One(value)) => {
+                Some(format!("{} {}", name.replace('_', " "), quantity(*value as f64)))
+            }
+        };
+        let block = titled(layer.name.as_str());
+        let lines = pack(layer.values.iter().filter_map(text).collect(), block.inner(area).width);
+        frame.render_widget(Paragraph::new(lines).block(block), area);
+    }
+    frame.render_widget(Line::from("since the start; q: end").style(Modifier::DIM), foot);
 }
 
 /// Texts side by side, in as many lines as it takes; a text is broken only where it is longer than a line.
@@ -539,6 +564,23 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, model)).unwrap();
         terminal.backend().to_string()
+    }
+
+    #[test]
+    fn layers_are_shown_where_no_drive_is_modelled() {
+        let values = [
+            ("evictions".to_string(), LayerValue::One(12)),
+            ("held_bytes".into(), LayerValue::One(4_000_000)),
+        ]
+        .into();
+        let layer = LayerFigures { name: "stick".into(), values, ..Default::default() };
+        let serving = Some(ServingFigures { layers: vec![layer], ..Default::default() });
+        let mut model = Model::new("waiting");
+        model.push(Figures { serving, ..Default::default() });
+        let text = picture(&model, 80, 24);
+        for part in ["stick", "evictions 12   held 4.00 MB", "q: end"] {
+            assert!(text.contains(part), "{part:?} {text}");
+        }
     }
 
     #[test]

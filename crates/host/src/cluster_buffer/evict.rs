@@ -11,6 +11,9 @@ use super::{ClusterBuffer, Purpose, State};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Status};
 
+/// For a flush a cluster is padded if the buffer has at least one of so many of its sectors (docs/explanation/clustering.md says what that saves).
+const HURRIED_SHARE: u64 = 2;
+
 /// A cluster on its way to the drive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Eviction {
@@ -111,7 +114,7 @@ impl ClusterBuffer {
         self.stamp += 1;
         self.evictions[at as usize] = Some(Eviction { slot, sent_at: self.stamp, phase });
         match missing {
-            Some((from, count)) if self.config.padding => {
+            Some((from, count)) if self.config.padding && !self.is_hurried(&cluster) => {
                 self.counters.padding_reads += 1;
                 self.counters.padding_sectors += u64::from(count);
                 let buffer = self.buffer(count as usize);
@@ -124,6 +127,13 @@ impl ClusterBuffer {
                 self.write_cluster(at, buffer);
             }
         }
+    }
+
+    /// Whether a flush waits for a cluster of which the buffer has little: its runs of sectors are written alone. A host that flushes
+    /// often writes little in between, and would wait each time for a cluster to be read and written.
+    fn is_hurried(&self, cluster: &Cluster) -> bool {
+        let waits = self.flushes.back().is_some_and(|&op| cluster.oldest <= self.ops[op].barrier);
+        waits && u64::from(cluster.valid) * HURRIED_SHARE < u64::from(self.shape.length(cluster.number))
     }
 
     /// What was missing has been read: all of the cluster is written.

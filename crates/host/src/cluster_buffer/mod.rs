@@ -14,6 +14,8 @@
 //! - `strict`, the default: the paper's driver passes flushes on without writing its buffer. `paper` does so. What a power cut may take is
 //!   then what the buffer holds: at most [`ClusterBuffer::window_bytes`], and nothing older than `age`, if that is set; beside it what left
 //!   the buffer after the last flush, if the drive has a volatile buffer of its own, and what was trimmed in the buffer since then.
+//! - For a flush a cluster of which the buffer has less than half is not padded: its runs of sectors are written alone. A host that flushes
+//!   often would wait for a whole cluster each time. A journal on the drive would cost more (docs/explanation/clustering.md).
 //! - A read that the buffer covers as a whole does not go to the drive.
 //! - The tables count as memory, too: the configured size is all that the layer takes.
 //!

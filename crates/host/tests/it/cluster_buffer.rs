@@ -420,15 +420,31 @@ fn an_eviction_is_a_read_and_a_write_and_full_clusters_leave_first() {
     assert_eq!((counters.evictions, counters.full_evictions, counters.padding_reads), (1, 1, 0));
     let held: Vec<u64> = host.layer.held().map(|lba| lba.0).collect();
     assert!(held.contains(&1) && !held.contains(&8), "{held:?}");
-    // The rest leaves with a flush: two commands for each cluster, whatever its holes.
+    // The rest leaves with a stop: two commands for each cluster, whatever its holes.
     let before = host.layer.counters();
-    assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success);
+    host.stop().unwrap_or_else(|e| panic!("{e}"));
     let counters = host.layer.counters();
     let evictions = counters.evictions - before.evictions;
     assert!(evictions >= 3);
     assert_eq!(counters.cluster_writes - before.cluster_writes, evictions);
     assert!(counters.padding_reads - before.padding_reads <= evictions);
     assert_eq!(host.layer.held_sectors(), 0);
+}
+
+/// A flush waits for no padding of clusters of which the buffer has less than half.
+#[test]
+fn a_flush_pads_what_the_buffer_has_half_of_and_writes_the_runs_of_others() {
+    let mut host = plain(3);
+    for (at, count) in [(1, 1), (3, 2), (8, 3), (12, 1)] {
+        call(&mut host, Opcode::Write, at, count, vec![3; count as usize * SECTOR]);
+    }
+    assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success);
+    // Cluster 0: three of eight sectors, two runs. Cluster 1: four, padded.
+    let counters = host.layer.counters();
+    assert_eq!((counters.evictions, counters.padding_reads), (2, 1));
+    assert_eq!((counters.cluster_writes, counters.cluster_sectors), (3, 3 + 8));
+    assert_eq!(host.layer.held_sectors(), 0);
+    host.layer.check();
 }
 
 #[test]
