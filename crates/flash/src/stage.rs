@@ -96,6 +96,15 @@ impl StageTimes {
         Nanos(self.0[stage as usize])
     }
 
+    /// These times for a command that took `total`: what is left counts as `rest`. The last part of a command may have been begun for another
+    /// one, before this one came; then nothing is known but the total.
+    #[inline]
+    pub fn summing_to(self, total: Nanos, rest: Stage) -> StageTimes {
+        let mut stages = if self.total() > total { StageTimes::ZERO } else { self };
+        stages.add(rest, Nanos(total.0 - stages.total().0));
+        stages
+    }
+
     /// The sum over all stages.
     #[inline]
     pub fn total(&self) -> Nanos {

@@ -135,7 +135,7 @@ impl Input {
     }
 
     /// The next edges; `None`: there are none.
-    pub fn next(&mut self) -> Result<Option<Chunk>, InputError> {
+    pub fn take(&mut self) -> Result<Option<Chunk>, InputError> {
         // A parser ends behind its last piece, so the first that has none is behind the last of all.
         let Ok(parsed) = self.parsers[self.next].recv() else { return Ok(None) };
         self.next = (self.next + 1) % self.parsers.len();
@@ -273,7 +273,7 @@ mod tests {
         for threads in 1..5 {
             let mut input = Input::bytes(Box::new(Slow(text)), None, wanted(threads)).unwrap();
             let error = loop {
-                match input.next() {
+                match input.take() {
                     Ok(chunk) => assert!(chunk.is_some(), "the wrong line was not seen"),
                     Err(error) => break error.to_string(),
                 }
@@ -291,7 +291,7 @@ mod tests {
             let chunks = |threads| {
                 let mut input = Input::bytes(Box::new(Slow(bytes)), format, wanted(threads)).unwrap();
                 let mut chunks = Vec::new();
-                while let Some(chunk) = input.next().unwrap() {
+                while let Some(chunk) = input.take().unwrap() {
                     chunks.push(chunk);
                 }
                 chunks

@@ -275,7 +275,7 @@ impl Job {
         let mut intake = Intake::new(asked);
         // Nobody knows how many edges come: so the directory is there from the first that would not fit.
         let mut store = Late { config: &self.config, store: &mut self.store };
-        while let Some(chunk) = input.next()? {
+        while let Some(chunk) = input.take()? {
             intake.see(input.vertices());
             intake.push(&mut store, chunk)?;
             if look(Phase::Read(intake.edges())).is_break() {

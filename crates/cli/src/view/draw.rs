@@ -96,6 +96,9 @@ fn layers_alone(frame: &mut Frame<'_>, area: Rect, layers: &[LayerFigures]) {
             (Some(name), LayerValue::One(value)) => {
                 Some(format!("{} {}", name.replace('_', " "), bytes(*value as f64)))
             }
+            (None, LayerValue::One(value)) if *value < 1000 => {
+                Some(format!("{} {value}", name.replace('_', " ")))
+            }
             (None, LayerValue::One(value)) => {
                 Some(format!("{} {}", name.replace('_', " "), quantity(*value as f64)))
             }

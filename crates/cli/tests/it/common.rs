@@ -120,7 +120,7 @@ impl Drop for Folder {
 }
 
 /// Every command of the program.
-pub const COMMANDS: [&str; 18] = [
+pub const COMMANDS: [&str; 19] = [
     "run",
     "replay",
     "compare",
@@ -134,6 +134,7 @@ pub const COMMANDS: [&str; 18] = [
     "fire",
     "kv",
     "graph",
+    "fs",
     "target",
     "top",
     "status",

@@ -25,7 +25,7 @@ pub use shape::{BlockChunksConfig, BlockChunksError};
 use crate::{Layer, Machine};
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    ChunkInfo, ChunkState, Command, Completion, Figure, Interface, Nanos, Opcode, SimTime, Stage, StageTimes,
+    ChunkInfo, ChunkState, Command, Completion, Figure, Interface, Opcode, SimTime, Stage, StageTimes,
     Status, Vector,
 };
 use read::Want;
@@ -310,13 +310,7 @@ impl BlockChunks {
     fn finish(&mut self, op: u32, status: Status) {
         let record = &mut self.ops[op];
         let command = record.command.take().expect("a command under way");
-        let mut stages = record.stages;
-        let total = self.now - record.submitted;
-        // The last part may have been begun for another command.
-        if stages.total() > total {
-            stages = StageTimes::default();
-        }
-        stages.add(Stage::Host, Nanos(total.0 - stages.total().0));
+        let stages = record.stages.summing_to(self.now - record.submitted, Stage::Host);
         let ended = command.ended(status, record.submitted, self.now, stages);
         self.up.push_back(Completion { result: record.failed, ..ended });
         self.ops.release(op);

@@ -3,7 +3,7 @@
 use super::locks::{Held, Hold};
 use super::{Backend, CacheManager};
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
+use pellucid_flash::{Command, Completion, Lba, Opcode, SimTime, Stage, StageTimes, Status};
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,13 +204,7 @@ impl CacheManager {
         let record = &mut self.ops[op];
         let command = record.command.take().expect("a command under way");
         let status = record.status.unwrap_or(Status::Success);
-        let mut stages = record.stages;
-        let total = self.now - record.submitted;
-        // The last part may have been begun for another command.
-        if stages.total() > total {
-            stages = StageTimes::ZERO;
-        }
-        stages.add(Stage::Host, Nanos(total.0 - stages.total().0));
+        let stages = record.stages.summing_to(self.now - record.submitted, Stage::Host);
         self.counters.failed += u64::from(status != Status::Success);
         self.up.push_back(command.ended(status, record.submitted, self.now, stages));
     }

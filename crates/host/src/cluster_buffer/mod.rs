@@ -391,13 +391,7 @@ impl ClusterBuffer {
     fn finish_unmapped(&mut self, op: u32, status: Status, unmapped: u32) {
         let record = &mut self.ops[op];
         let command = record.command.take().expect("a command under way");
-        let mut stages = record.stages;
-        let total = self.now - record.submitted;
-        // The last part may have been begun for another command.
-        if stages.total() > total {
-            stages = StageTimes::default();
-        }
-        stages.add(Stage::Host, Nanos(total.0 - stages.total().0));
+        let stages = record.stages.summing_to(self.now - record.submitted, Stage::Host);
         let ended = command.ended(status, record.submitted, self.now, stages);
         self.up.push_back(Completion { unmapped, ..ended });
         self.ops.release(op);
