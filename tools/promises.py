@@ -549,6 +549,10 @@ STOPS = ["SIGKILL under load", "SIGTERM", "power-cut", "SIGKILL", "SIGINT", "SIG
 WORK = {"zoned": ZoneWork, "jasmine-ssc": CacheWork}
 
 
+# They announce that they keep nothing, and are not asked for more.
+FORGETFUL = {"jasmine-nameless"}
+
+
 def presets(pellucid) -> list[str]:
     """The drives of flash among them: a hard disk is not served."""
     lines = subprocess.run([pellucid, "presets"], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -560,6 +564,8 @@ def cases(pellucid) -> list[Case]:
     """Every preset with both stores; drives with chunks also without their host FTL; unprotected zones."""
     made = []
     for preset in presets(pellucid):
+        if preset in FORGETFUL:
+            continue
         for store in ("file", "ram"):
             made.append(Case(f"{preset} ({store})", preset, small(preset), WORK.get(preset, BlockWork), store))
             if "open-channel" in preset:

@@ -31,11 +31,6 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
                  to six times what it is given",
     },
     KnownMiss {
-        claim: "S2",
-        check: "fileserver, write-through: erases saved for an operation",
-        reason: "as with write-back",
-    },
-    KnownMiss {
         claim: "S3",
         check: "webserver, write-back: SSC over SSD",
         reason: "the set is resident, the cache drive's firmware is the limit, and page-cache hits of threads in a pack decide",
