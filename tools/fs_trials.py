@@ -513,6 +513,10 @@ def cuts(pellucid):
 def cut(mount, copy, told_then, told):
     """A copy of the image as it was at one moment: the process stands still meanwhile."""
     mount.process.send_signal(signal.SIGSTOP)
+    # Each of its threads stops when it comes back from the kernel.
+    tasks = Path(f"/proc/{mount.process.pid}/task")
+    while any(task.joinpath("stat").read_text().rsplit(")", 1)[1].split()[0] != "T" for task in tasks.iterdir()):
+        time.sleep(0.001)
     try:
         shutil.copyfile(told, told_then)
         shutil.copyfile(mount.image, copy)
