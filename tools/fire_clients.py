@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from served import ROOT, Server, main, program, run, served
+from served import ROOT, Server, Unavailable, main, program, run, served
 
 MIB = 1 << 20
 WORK = ["--size=48M", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"]
@@ -77,6 +77,8 @@ def kill_and_return(pellucid):
 @contextlib.contextmanager
 def as_file(server):
     """The export as a file of this machine, through FUSE."""
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        raise Unavailable("no /dev/fuse")
     point = server.directory / "export"
     point.touch()
     fuse = subprocess.Popen([program("nbdfuse"), str(point), server.uri()], stderr=subprocess.DEVNULL)

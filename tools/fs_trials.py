@@ -25,7 +25,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from served import ROOT, START_SECONDS, Skip, main, program, run
+from served import ROOT, START_SECONDS, Skip, Unavailable, main, program, run
 
 LONG = os.environ.get("FS_TRIALS") == "long"
 TOOLS = ROOT / ".tools"
@@ -98,7 +98,7 @@ class Mount:
 def mounted(pellucid, size="256MiB", options=()):
     """A mounted file system; at the end it is unmounted and checked."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0:
-        raise Skip("mounting needs /dev/fuse and root")
+        raise Unavailable("mounting needs /dev/fuse and root")
     with tempfile.TemporaryDirectory(prefix="pellucid-fs-") as folder:
         os.chmod(folder, 0o755)
         mount = Mount(pellucid, folder, size, options)
@@ -198,7 +198,7 @@ def dbench(pellucid):
 def git(pellucid):
     """A clone of this repository, checked by git, across a mount."""
     if not (ROOT / ".git").exists():
-        raise Skip("this is no checkout")
+        raise Unavailable("this is no checkout")
     environment = os.environ | {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
     with mounted(pellucid, size="1GiB") as mount:
         clone = mount.path / "clone"
@@ -236,7 +236,7 @@ def tree(pellucid):
     """A large tree of sources, copied, compared, mounted again and compared again."""
     sources = sorted(Path.home().glob(".cargo/registry/src/*"))
     if not sources:
-        raise Skip("no sources of crates are here")
+        raise Unavailable("no sources of crates are here")
     with mounted(pellucid, size="4GiB") as mount:
         chosen = sorted(path for path in sources[0].iterdir() if path.is_dir())[: pick(40, 100_000)]
         origin = mount.folder / "origin"
