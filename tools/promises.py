@@ -325,7 +325,7 @@ class ZoneWork(SequentialWork):
 
 
 class ChunkWork(SequentialWork):
-    """Chunks of an open-channel namespace: whole stripes, durable when acknowledged."""
+    """Chunks of an open-channel namespace: whole superpages, durable when acknowledged."""
 
     name = "chunk"
 

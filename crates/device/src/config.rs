@@ -373,7 +373,7 @@ impl DeviceConfig {
     pub(crate) fn buffer_of(&self, blocks: &Range<u32>, layout: &Layout) -> DataBuffer {
         let part = |entries: u32| {
             let part = self.part_of(entries.into(), blocks) as u32;
-            if part == entries { entries } else { part.max(layout.units_per_stripe) }
+            if part == entries { entries } else { part.max(layout.units_per_superpage) }
         };
         let read_entries = if self.buffer.read_entries == 0 { 0 } else { part(self.buffer.read_entries) };
         DataBuffer { entries: part(self.buffer.entries), read_entries, ..self.buffer.clone() }

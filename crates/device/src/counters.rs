@@ -15,7 +15,7 @@ pub struct Counters {
     pub host_writes: u64,
     /// Sectors programmed, by cause. Their sum over `host_written_sectors` is the write amplification.
     pub programmed_sectors: [u64; Cause::COUNT],
-    /// Program operations (stripes), by the cause of their first unit.
+    /// Program operations (superpages), by the cause of their first unit.
     pub programs: [u64; Cause::COUNT],
     /// Read operations that left the die, by cause; retries are counted apart.
     pub reads: [u64; Cause::COUNT],

@@ -359,7 +359,7 @@ impl Device {
         shared.scheduler.start_array(shared.now, op, time, &mut shared.events);
     }
 
-    /// Cuts the power now and switches the drive on again. Everything volatile is lost; stripes being programmed are torn,
+    /// Cuts the power now and switches the drive on again. Everything volatile is lost; superpages being programmed are torn,
     /// blocks being erased must be erased again. Outstanding commands end with [`Status::PowerLoss`].
     pub fn power_cut(&mut self) -> Result<MountReport, DeviceError> {
         let Device { shared, namespaces } = self;

@@ -192,7 +192,7 @@ fn check(config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
             if spare >= chunks.blocks.len() {
                 return refuse("drive.namespace.spare_blocks", "fewer than the namespace has of a die");
             }
-            if chunks.write_optimal_stripes == 0 || chunks.write_optimal_stripes > layout.stripes_per_block {
+            if chunks.write_optimal_superpages == 0 || chunks.write_optimal_superpages > layout.superpages_per_block {
                 return refuse("drive.namespace.write_optimal", "1 to the programs of a block");
             }
         }
@@ -248,19 +248,19 @@ fn check_zones(zones: &ZoneConfig, config: &DeviceConfig, layout: &Layout) -> Re
             "at most active_max",
         ),
         (
-            zones.active_max >= 1 && zones.stage_stripes > zones.active_max,
+            zones.active_max >= 1 && zones.stage_superpages > zones.active_max,
             "drive.namespace.stage",
-            "more stripes than active_max, which must be limited: each active zone can hold one partly written",
+            "more superpages than active_max, which must be limited: each active zone can hold one partly written",
         ),
         (
-            zones.protected || zones.active_max <= layout.stripes_per_block / 2,
+            zones.protected || zones.active_max <= layout.superpages_per_block / 2,
             "drive.namespace.active_max",
-            "at most half of the stripes of a block: the staging log holds one for each",
+            "at most half of the superpages of a block: the staging log holds one for each",
         ),
         (
-            zones.spare_blocks * layout.dies >= zones.spare_least(layout.stripes_per_block),
+            zones.spare_blocks * layout.dies >= zones.spare_least(layout.superpages_per_block),
             "drive.namespace.spare_blocks",
-            "with a protected buffer, in all dies together the blocks that its stripes fill, and 3",
+            "with a protected buffer, in all dies together the blocks that its superpages fill, and 3",
         ),
         (
             u64::from(zones.append_max_sectors) * u64::from(layout.sector_bytes)
@@ -297,7 +297,7 @@ pub(crate) fn mount(
                 Namespace::Block(Box::new(block))
             }
             config::Namespace::OpenChannel { chunks, feedback } => {
-                let times = times(&config.media.timing, layout, chunks.write_optimal_stripes);
+                let times = times(&config.media.timing, layout, chunks.write_optimal_superpages);
                 let source =
                     Source { media, blocks: chunks.blocks.clone(), blocks_per_die: layout.blocks_per_die };
                 let (mut chunks, erase) = Chunks::mount(chunks, layout, times, &source);
@@ -323,7 +323,7 @@ pub(crate) fn erase_now(media: &mut Media, block: BlockId) -> bool {
 }
 
 /// Typical and longest times of a geometry; the rest of it is filled in by who makes the chunks.
-fn times(timing: &Timing, layout: &Layout, write_optimal_stripes: u32) -> ChunkGeometry {
+fn times(timing: &Timing, layout: &Layout, write_optimal_superpages: u32) -> ChunkGeometry {
     let range = |times: &[Nanos], count: u32| {
         let sum: u64 = times.iter().map(|t| t.0).sum();
         let longest = times.iter().copied().max().unwrap_or_default();
@@ -341,7 +341,7 @@ fn times(timing: &Timing, layout: &Layout, write_optimal_stripes: u32) -> ChunkG
         open_chunks_max: 0,
         open_chunks_per_unit_max: 0,
         read_ns: range(&timing.read_ns, 1),
-        write_ns: range(&timing.program_ns, write_optimal_stripes),
+        write_ns: range(&timing.program_ns, write_optimal_superpages),
         reset_ns: [timing.erase_ns; 2],
     }
 }

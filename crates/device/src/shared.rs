@@ -10,7 +10,7 @@ use crate::events::Events;
 use crate::firmware::{Firmware, Task};
 use crate::front::commands::{Slice, Work, sector_mask};
 use crate::front::host_interface::HostInterface;
-use crate::probes::Taps;
+use crate::probes::Probes;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{ChunkNotice, Completion, Divisor, Layout, SimTime};
 use pellucid_media::{Media, MediaConfig};
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// Of no namespace.
     pub common: Counters,
     /// On while somebody watches; nothing in the drive reads them.
-    pub taps: Option<Box<Taps>>,
+    pub probes: Option<Box<Probes>>,
     pub completions: VecDeque<Completion>,
     /// What hosts have not been told yet, with the namespace.
     pub notices: VecDeque<(u16, ChunkNotice)>,
@@ -71,7 +71,7 @@ impl Shared {
             sense: units_of_a_sense(&config.media, &layout),
             counters: vec![Counters::default(); config.namespaces.len()],
             common: Counters::default(),
-            taps: None,
+            probes: None,
             completions: VecDeque::new(),
             notices: VecDeque::new(),
             notice_count: 0,
@@ -168,6 +168,6 @@ pub(crate) fn units_of_a_sense(media: &MediaConfig, layout: &Layout) -> Divisor 
     let geometry = &media.geometry;
     let planes = if media.independent_plane_reads && geometry.multi_plane { geometry.planes } else { 1 };
     let pages = geometry.one_shot_pages * planes;
-    let whole = layout.units_per_stripe.is_multiple_of(pages);
-    Divisor::new(if whole { layout.units_per_stripe / pages } else { 1 })
+    let whole = layout.units_per_superpage.is_multiple_of(pages);
+    Divisor::new(if whole { layout.units_per_superpage / pages } else { 1 })
 }

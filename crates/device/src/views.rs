@@ -453,7 +453,7 @@ impl Device {
         self.shared.media.elapse(seconds);
     }
 
-    /// From now on the drive notes what [`crate::Taps`] says, from nothing. Costs one walk over the blocks now, and a few
+    /// From now on the drive notes what [`crate::Probes`] says, from nothing. Costs one walk over the blocks now, and a few
     /// nanoseconds per event from now on. Changes nothing that the drive does.
     pub fn watch(&mut self) {
         self.shared.watch();
@@ -461,12 +461,12 @@ impl Device {
 
     /// The drive notes nothing more, and forgets what it noted.
     pub fn unwatch(&mut self) {
-        self.shared.taps = None;
+        self.shared.probes = None;
     }
 
     /// Whether the drive's probes are on.
     pub fn is_watched(&self) -> bool {
-        self.shared.taps.is_some()
+        self.shared.probes.is_some()
     }
 
     /// The drive as it is now. Changes nothing.
@@ -488,7 +488,7 @@ impl Device {
             firmware_busy: self.firmware_busy_by_module(),
             sector_bytes: self.layout().sector_bytes,
             capacity_bytes: sectors * u64::from(self.layout().sector_bytes),
-            taps: self.shared.taps.as_ref().map(|taps| taps.settled()),
+            probes: self.shared.probes.as_ref().map(|probes| probes.settled()),
         }
     }
 

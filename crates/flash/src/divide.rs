@@ -1,6 +1,6 @@
 //! Division by a number that is fixed for the life of a drive, as one multiplication.
 //!
-//! Addresses are split into die, block, stripe and unit on every operation, and the divisors (units per block, ...) are
+//! Addresses are split into die, block, superpage and unit on every operation, and the divisors (units per block, ...) are
 //! rarely powers of two. The method is Lemire, Kaser and Kurz, "Faster remainder by direct computation" (2019): with
 //! `m = ceil(2^64 / d)`, `floor(m * n / 2^64)` is exact for every 32-bit `n` and `d > 1`.
 

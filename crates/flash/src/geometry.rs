@@ -1,14 +1,14 @@
 //! The shape of the media, as the data sheet gives it ([`Geometry`]) and as translation sees it ([`Layout`]).
 //!
 //! ```text
-//! drive > channel > way (chip enable) > die > block > stripe > unit > sector
+//! drive > channel > way (chip enable) > die > block > superpage > unit > sector
 //!                                        |      |       |       |
 //!                    works by itself ----+      |       |       +-- mapping unit: what the map points to
 //!                    erased together -----------+       +---------- programmed together
 //! ```
-//! A *stripe* is what one program operation writes: one page; with multi-plane operation the same page of every plane;
+//! A *superpage* is what one program operation writes: one page; with multi-plane operation the same page of every plane;
 //! with one-shot programming every page of a word line (TLC: three). Both at once multiply. So neither translation nor
-//! scheduling knows about planes: they are a property of the stripe. (With independent plane reads the scheduler alone does.)
+//! scheduling knows about planes: they are a property of the superpage. (With independent plane reads the scheduler alone does.)
 
 use crate::{BlockId, DieId, Divisor, Ppa};
 
@@ -33,7 +33,7 @@ pub struct Geometry {
     pub spare_bytes: u32,
     /// Host sector (logical block) bytes.
     pub sector_bytes: u32,
-    /// Mapping-unit bytes: what one map entry covers. A whole number of sectors; divides the stripe.
+    /// Mapping-unit bytes: what one map entry covers. A whole number of sectors; divides the superpage.
     pub unit_bytes: u32,
     /// Whether the planes of a die are always read, programmed and erased together.
     pub multi_plane: bool,
@@ -55,9 +55,9 @@ pub struct Layout {
     /// Erase units in all.
     pub blocks: u32,
     /// Program units per erase unit.
-    pub stripes_per_block: u32,
+    pub superpages_per_block: u32,
     /// Mapping units per program unit.
-    pub units_per_stripe: u32,
+    pub units_per_superpage: u32,
     /// Mapping units per erase unit.
     pub units_per_block: u32,
     /// Mapping units in all.
@@ -81,8 +81,8 @@ pub struct Layout {
 pub struct Split {
     /// Mapping units per block.
     pub units_per_block: Divisor,
-    /// Mapping units per stripe.
-    pub units_per_stripe: Divisor,
+    /// Mapping units per superpage.
+    pub units_per_superpage: Divisor,
     /// Blocks per die; 1 where there are none.
     pub blocks_per_die: Divisor,
     /// Sectors per mapping unit.
@@ -93,14 +93,14 @@ impl Split {
     /// For these counts.
     pub const fn new(
         units_per_block: u32,
-        units_per_stripe: u32,
+        units_per_superpage: u32,
         blocks_per_die: u32,
         sectors_per_unit: u32,
     ) -> Split {
         let blocks = if blocks_per_die == 0 { 1 } else { blocks_per_die };
         Split {
             units_per_block: Divisor::new(units_per_block),
-            units_per_stripe: Divisor::new(units_per_stripe),
+            units_per_superpage: Divisor::new(units_per_superpage),
             blocks_per_die: Divisor::new(blocks),
             sectors_per_unit: Divisor::new(sectors_per_unit),
         }
@@ -182,8 +182,8 @@ impl Geometry {
             return refuse("unit_bytes", unit.into(), "allowed: 1 to 64 whole sectors (sector_bytes)");
         }
         let planes = if self.multi_plane { self.planes } else { 1 };
-        let stripe_bytes = u64::from(self.page_bytes) * u64::from(planes * self.one_shot_pages);
-        if !stripe_bytes.is_multiple_of(unit.into()) || stripe_bytes / u64::from(unit) > 256 {
+        let superpage_bytes = u64::from(self.page_bytes) * u64::from(planes * self.one_shot_pages);
+        if !superpage_bytes.is_multiple_of(unit.into()) || superpage_bytes / u64::from(unit) > 256 {
             return refuse(
                 "unit_bytes",
                 unit.into(),
@@ -196,9 +196,9 @@ impl Geometry {
         let dies_per_channel = self.ways * self.dies;
         let dies = self.channels * dies_per_channel;
         let blocks_per_die = self.blocks * if self.multi_plane { 1 } else { self.planes };
-        let units_per_stripe = (stripe_bytes / u64::from(unit)) as u32;
-        let stripes_per_block = self.pages / self.one_shot_pages;
-        let units_per_block = units_per_stripe * stripes_per_block;
+        let units_per_superpage = (superpage_bytes / u64::from(unit)) as u32;
+        let superpages_per_block = self.pages / self.one_shot_pages;
+        let units_per_block = units_per_superpage * superpages_per_block;
         let blocks = u64::from(dies) * u64::from(blocks_per_die);
         let units = blocks * u64::from(units_per_block);
         if units >= u64::from(u32::MAX) {
@@ -214,8 +214,8 @@ impl Geometry {
             dies,
             blocks_per_die,
             blocks: blocks as u32,
-            stripes_per_block,
-            units_per_stripe,
+            superpages_per_block,
+            units_per_superpage,
             units_per_block,
             units: units as u32,
             sectors_per_unit: unit / self.sector_bytes,
@@ -224,7 +224,7 @@ impl Geometry {
             spare_bytes_per_unit: (u64::from(self.spare_bytes) * u64::from(unit) / u64::from(self.page_bytes))
                 as u32,
             pages_per_unit: unit.div_ceil(self.page_bytes),
-            split: Split::new(units_per_block, units_per_stripe, blocks_per_die, unit / self.sector_bytes),
+            split: Split::new(units_per_block, units_per_superpage, blocks_per_die, unit / self.sector_bytes),
         })
     }
 }
@@ -239,7 +239,7 @@ impl Layout {
             units: blocks * self.units_per_block,
             split: Split::new(
                 self.units_per_block,
-                self.units_per_stripe,
+                self.units_per_superpage,
                 blocks_per_die,
                 self.sectors_per_unit,
             ),
@@ -259,10 +259,10 @@ impl Layout {
         self.split.units_per_block.remainder(ppa.0)
     }
 
-    /// The stripe of its block that holds `ppa`.
+    /// The superpage of its block that holds `ppa`.
     #[inline]
-    pub fn stripe_of(&self, ppa: Ppa) -> u32 {
-        self.split.units_per_stripe.quotient(self.index_in_block(ppa))
+    pub fn superpage_of(&self, ppa: Ppa) -> u32 {
+        self.split.units_per_superpage.quotient(self.index_in_block(ppa))
     }
 
     /// The die that holds `block`.

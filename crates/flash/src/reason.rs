@@ -12,7 +12,7 @@ pub enum Cause {
     /// The part of a mapping unit that the host did not write: read, merged and programmed again.
     ReadModifyWrite = 1,
     /// GC copies of valid data out of a victim block, and the erase of the victim.
-    Collection = 2,
+    Gc = 2,
     /// Wear levelling: copies of cold data out of a block with few erases.
     WearLevel = 3,
     /// Map journal, checkpoint and other metadata.
@@ -36,7 +36,7 @@ impl Cause {
     pub const ALL: [Cause; Cause::COUNT] = [
         Cause::Host,
         Cause::ReadModifyWrite,
-        Cause::Collection,
+        Cause::Gc,
         Cause::WearLevel,
         Cause::Journal,
         Cause::Padding,

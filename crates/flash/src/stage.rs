@@ -15,7 +15,7 @@ pub enum Stage {
     HostLink = 1,
     /// Waiting for and running on the firmware processor.
     Firmware = 2,
-    /// Waiting for a data-buffer entry, for an older request to the same unit, or for a stripe to fill.
+    /// Waiting for a data-buffer entry, for an older request to the same unit, or for a superpage to fill.
     Buffer = 3,
     /// Operation made, waiting for its die (way) to be free.
     WaitWay = 4,

@@ -2,7 +2,7 @@
 //! closed ones of a die would be collected.
 //!
 //! ```text
-//!          take            last stripe planned        all programs ended         (of the SLC cache: Cached)
+//!          take            last superpage planned        all programs ended         (of the SLC cache: Cached)
 //!   Free ───────► Open ──────────────────────► Full ────────────────────► Closed
 //!     ▲                                                                     │ choose
 //!     └───────── erased ◄── Erasing ◄── no valid unit left ── Victim ◄──────┘
@@ -26,7 +26,7 @@ pub enum BlockState {
     Free,
     /// Taking data.
     Open,
-    /// Every stripe is planned; some programs have not ended.
+    /// Every superpage is planned; some programs have not ended.
     Full,
     /// Full, all programs ended; may be chosen as a victim.
     Closed,
@@ -63,11 +63,11 @@ struct Cold {
     trim: u64,
 }
 
-/// A block that takes data, and its next stripe.
+/// A block that takes data, and its next superpage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenBlock {
     pub(crate) block: BlockId,
-    pub(crate) stripe: u32,
+    pub(crate) superpage: u32,
 }
 
 /// Full blocks of the SLC cache in a die.
@@ -81,8 +81,8 @@ struct Cached {
 /// What a block that is opened takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockKind {
-    /// Stripes that the block takes.
-    pub stripes: u32,
+    /// Superpages that the block takes.
+    pub superpages: u32,
     /// It is one of the SLC cache.
     pub cache: bool,
     /// The most worn one is wanted.
@@ -116,9 +116,9 @@ pub(crate) struct BlockManager {
     lowest: Vec<u32>,
     /// Per die: closed blocks that hold nothing valid.
     empty: Vec<u32>,
-    /// Per die: closed blocks that give more stripes than their valid units take elsewhere.
+    /// Per die: closed blocks that give more superpages than their valid units take elsewhere.
     giving: Vec<u32>,
-    /// Valid units with which a block still gives a stripe: of data, and of translation pages, each of which may take a stripe of its own.
+    /// Valid units with which a block still gives a superpage: of data, and of translation pages, each of which may take a superpage of its own.
     giving_units: (u32, u32),
     bad: u32,
     /// Generation counter: changes whenever the set of free, open or bad blocks changes, or space is reclaimed.
@@ -157,8 +157,8 @@ impl BlockManager {
             empty: vec![0; dies],
             giving: vec![0; dies],
             giving_units: (
-                layout.units_per_block - layout.units_per_stripe,
-                layout.stripes_per_block.saturating_sub(1),
+                layout.units_per_block - layout.units_per_superpage,
+                layout.superpages_per_block.saturating_sub(1),
             ),
             bad: 0,
             changes: 0,
@@ -241,7 +241,7 @@ impl BlockManager {
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].failed = false);
     }
 
-    /// Whether emptying `block` takes fewer stripes than it gives back.
+    /// Whether emptying `block` takes fewer superpages than it gives back.
     pub fn frees_space(&self, block: BlockId) -> bool {
         let (data, pages) = self.giving_units;
         self.valid(block) <= if self.is_meta(block) { pages } else { data }
@@ -355,7 +355,7 @@ impl BlockManager {
         Some(block)
     }
 
-    /// A stripe of an open block was planned; `last` if it was the block's last.
+    /// A superpage of an open block was planned; `last` if it was the block's last.
     #[inline]
     pub fn planned(&mut self, block: BlockId, last: bool) {
         let hot = &mut self.hot[block.0 as usize];
@@ -366,7 +366,7 @@ impl BlockManager {
         }
     }
 
-    /// No further stripe of this open block will be planned.
+    /// No further superpage of this open block will be planned.
     pub fn close_early(&mut self, block: BlockId, sequence: u64) {
         let hot = &mut self.hot[block.0 as usize];
         if hot.state == BlockState::Open {
@@ -582,7 +582,7 @@ impl BlockManager {
         Some(open.block)
     }
 
-    /// No further stripe of `block` will be planned, wherever it is open.
+    /// No further superpage of `block` will be planned, wherever it is open.
     pub fn close_failed(&mut self, block: BlockId, sequence: u64) {
         let first = self.layout.die_of_block(block).0 as usize * self.streams;
         for slot in &mut self.open[first..first + self.streams] {
@@ -593,22 +593,22 @@ impl BlockManager {
         self.close_early(block, sequence);
     }
 
-    /// The next stripe of the block that is open at a place of `die`; a free one is opened if none is. There must be room.
+    /// The next superpage of the block that is open at a place of `die`; a free one is opened if none is. There must be room.
     #[inline]
-    pub fn take_stripe(&mut self, die: DieId, place: usize, kind: BlockKind) -> (Ppa, BlockId) {
+    pub fn take_superpage(&mut self, die: DieId, place: usize, kind: BlockKind) -> (Ppa, BlockId) {
         let at = die.0 as usize * self.streams + place;
-        let OpenBlock { block, stripe } = match self.open[at] {
+        let OpenBlock { block, superpage } = match self.open[at] {
             Some(open) => open,
             None => {
                 let block = self.take(die, kind.cache, kind.most_worn).expect("there is room");
                 self.set_kind(block, kind.meta, kind.owner);
-                OpenBlock { block, stripe: 0 }
+                OpenBlock { block, superpage: 0 }
             }
         };
-        let last = stripe + 1 == kind.stripes;
-        self.open[at] = (!last).then_some(OpenBlock { block, stripe: stripe + 1 });
+        let last = superpage + 1 == kind.superpages;
+        self.open[at] = (!last).then_some(OpenBlock { block, superpage: superpage + 1 });
         self.planned(block, last);
-        (self.layout.ppa(block, stripe * self.layout.units_per_stripe), block)
+        (self.layout.ppa(block, superpage * self.layout.units_per_superpage), block)
     }
 
     /// Whether `die` can be programmed no more.

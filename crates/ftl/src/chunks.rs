@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!           reserve                all written, or a failed write
-//!   free ────────────► open ────────────────────────────► closed         written ≤ reserved ≤ stripes
+//!   free ────────────► open ────────────────────────────► closed         written ≤ reserved ≤ superpages
 //!    ▲                   │                                   │           │ read   │ in the die's queue
 //!    └── reset_done ◄────┴─────── reset_begin ◄──────────────┘
 //!              └─ erase failed, or the block was retired ──► offline
@@ -53,9 +53,9 @@ pub struct ChunkConfig {
     /// Class of management.
     pub management: Management,
     /// `ws_opt` in programs.
-    pub write_optimal_stripes: u32,
+    pub write_optimal_superpages: u32,
     /// `mw_cunits` in programs: what of an open chunk cannot be read yet.
-    pub cached_stripes: u32,
+    pub cached_superpages: u32,
     /// `maxoc`; 0: any number.
     pub open_max: u32,
     /// `maxocpu`; 0: any number.
@@ -71,7 +71,7 @@ pub struct ChunkConfig {
 pub struct ChunkPlan {
     /// Number of the chunk; goes to the spare area as the logical page.
     pub chunk: u32,
-    /// First unit of the stripe.
+    /// First unit of the superpage.
     pub first: Ppa,
 }
 
@@ -98,16 +98,16 @@ pub enum ChunkReset {
 
 const NONE: BlockId = BlockId(u32::MAX);
 
-/// Torn stripes carry numbers that cannot be read; no drive has more programs under way than this. Not more than that: a chunk that
+/// Torn superpages carry numbers that cannot be read; no drive has more programs under way than this. Not more than that: a chunk that
 /// stays open over many mounts cannot be left for another, and its numbers count from its first in 32 bits.
 const SEQUENCE_GAP: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk {
     pub block: BlockId,
-    /// Stripes promised to writes.
+    /// Superpages promised to writes.
     reserved: u32,
-    /// Stripes that are on the media, or failed.
+    /// Superpages that are on the media, or failed.
     pub written: u32,
     pub state: ChunkState,
     /// Programs planned and not ended.
@@ -128,7 +128,7 @@ pub struct Chunks {
     pub(crate) geometry: ChunkGeometry,
     /// Of the geometry's addresses, which are taken apart for every sector.
     address_bits: [u32; 4],
-    stripe_sectors: Divisor,
+    superpage_sectors: Divisor,
     pub(crate) chunks: Vec<Chunk>,
     open: u32,
     open_of_die: Vec<u32>,
@@ -150,17 +150,17 @@ impl Chunks {
             Management::Host => 0,
             Management::Shared { spare_blocks } => spare_blocks,
         };
-        let stripe_sectors = layout.units_per_stripe * layout.sectors_per_unit;
+        let superpage_sectors = layout.units_per_superpage * layout.sectors_per_unit;
         let per_die = config.blocks.len() as u32 - spare;
         let geometry = ChunkGeometry {
             groups: layout.channels,
             units: layout.dies_per_channel,
             chunks: per_die,
-            chunk_sectors: stripe_sectors * layout.stripes_per_block,
+            chunk_sectors: superpage_sectors * layout.superpages_per_block,
             sector_bytes: layout.sector_bytes,
-            write_min_sectors: stripe_sectors,
-            write_optimal_sectors: stripe_sectors * config.write_optimal_stripes,
-            cached_sectors: stripe_sectors * config.cached_stripes,
+            write_min_sectors: superpage_sectors,
+            write_optimal_sectors: superpage_sectors * config.write_optimal_superpages,
+            cached_sectors: superpage_sectors * config.cached_superpages,
             open_chunks_max: config.open_max,
             open_chunks_per_unit_max: config.open_per_unit_max,
             ..times
@@ -181,7 +181,7 @@ impl Chunks {
             layout: layout.clone(),
             address_bits: geometry.address_bits(),
             geometry,
-            stripe_sectors: Divisor::new(stripe_sectors),
+            superpage_sectors: Divisor::new(superpage_sectors),
             chunks: vec![free; (per_die * layout.dies) as usize],
             open: 0,
             open_of_die: vec![0; layout.dies as usize],
@@ -215,7 +215,7 @@ impl Chunks {
         let mut erase = Vec::new();
         for block in self.pool.all() {
             self.pool.set_erases(block, source.erases(block));
-            if source.used_stripes(block) == 0 {
+            if source.used_superpages(block) == 0 {
                 match source.is_bad(block) {
                     true => self.pool.retire(block),
                     false => self.pool.give(block),
@@ -256,26 +256,26 @@ impl Chunks {
         block: BlockId,
         source: &'a impl MountSource,
     ) -> impl DoubleEndedIterator<Item = (u32, (Lpn, u64))> + 'a {
-        (0..source.used_stripes(block)).filter_map(move |stripe| {
-            let unit = self.layout.ppa(block, stripe * self.layout.units_per_stripe);
-            source.spare(unit).map(|spare| (stripe, spare))
+        (0..source.used_superpages(block)).filter_map(move |superpage| {
+            let unit = self.layout.ppa(block, superpage * self.layout.units_per_superpage);
+            source.spare(unit).map(|spare| (superpage, spare))
         })
     }
 
     /// Chunk `number` is what `block` holds.
     fn adopt(&mut self, number: u32, block: BlockId, source: &impl MountSource) {
-        let used = source.used_stripes(block);
+        let used = source.used_superpages(block);
         let last = self.readable(block, source).next_back();
-        // One whose stripes are all torn was begun with a number that no spare area tells, and may be written on.
+        // One whose superpages are all torn was begun with a number that no spare area tells, and may be written on.
         if used > 0 {
             let newest = last.map_or(0, |(_, (_, sequence))| sequence).max(source.begun(block));
             self.sequence = self.sequence.max(newest + SEQUENCE_GAP);
         }
         let (state, written) = match source.is_bad(block) {
             // Closed by a failure: what was written before it can be read until the reset.
-            true => last.map_or((ChunkState::Offline, 0), |(stripe, _)| (ChunkState::Closed, stripe + 1)),
+            true => last.map_or((ChunkState::Offline, 0), |(superpage, _)| (ChunkState::Closed, superpage + 1)),
             false if used == 0 => (ChunkState::Free, 0),
-            false if used == self.layout.stripes_per_block => (ChunkState::Closed, used),
+            false if used == self.layout.superpages_per_block => (ChunkState::Closed, used),
             false => (ChunkState::Open, used),
         };
         let broken = source.is_bad(block);
@@ -335,18 +335,18 @@ impl Chunks {
         let chunk = &self.chunks[self.geometry.chunk_number(address) as usize];
         let readable = match chunk.state {
             ChunkState::Closed => chunk.written,
-            ChunkState::Open => chunk.written.saturating_sub(self.config.cached_stripes),
+            ChunkState::Open => chunk.written.saturating_sub(self.config.cached_superpages),
             ChunkState::Free | ChunkState::Offline => 0,
         };
-        if address.sector >= readable * self.stripe_sectors.get() || chunk.resetting {
+        if address.sector >= readable * self.superpage_sectors.get() || chunk.resetting {
             return None;
         }
         let (unit, sector) = self.layout.split.sectors_per_unit.div_rem(address.sector);
         Some((self.layout.ppa(chunk.block, unit), sector))
     }
 
-    /// Promises stripes to the writes of one command, all or none: `sectors` addresses, `address(i)` for the i-th. Every
-    /// `write_min_sectors` of them must be one stripe at its chunk's write pointer.
+    /// Promises superpages to the writes of one command, all or none: `sectors` addresses, `address(i)` for the i-th. Every
+    /// `write_min_sectors` of them must be one superpage at its chunk's write pointer.
     pub fn reserve(
         &mut self,
         sectors: u32,
@@ -354,16 +354,16 @@ impl Chunks {
         plans: &mut Vec<ChunkPlan>,
     ) -> Result<(), Status> {
         plans.clear();
-        let (stripes, rest) = self.stripe_sectors.div_rem(sectors);
+        let (superpages, rest) = self.superpage_sectors.div_rem(sectors);
         if rest > 0 {
             return Err(Status::ChunkOutOfOrder);
         }
-        let length = self.stripe_sectors.get();
-        for stripe in 0..stripes {
-            let first = stripe * length;
+        let length = self.superpage_sectors.get();
+        for superpage in 0..superpages {
+            let first = superpage * length;
             let lba = address(first);
             let in_order = (1..length).all(|i| address(first + i).0 == lba.0.wrapping_add(i.into()));
-            let plan = if in_order { self.reserve_stripe(lba) } else { Err(Status::ChunkOutOfOrder) };
+            let plan = if in_order { self.reserve_superpage(lba) } else { Err(Status::ChunkOutOfOrder) };
             match plan {
                 Ok(plan) => plans.push(plan),
                 Err(status) => {
@@ -377,22 +377,22 @@ impl Chunks {
         Ok(())
     }
 
-    fn reserve_stripe(&mut self, lba: Lba) -> Result<ChunkPlan, Status> {
+    fn reserve_superpage(&mut self, lba: Lba) -> Result<ChunkPlan, Status> {
         let address = self.address(lba).ok_or(Status::ChunkWriteInvalid)?;
         let (number, sector) = (self.geometry.chunk_number(address), address.sector);
         let chunk = self.chunks[number as usize];
         let writable = matches!(chunk.state, ChunkState::Free | ChunkState::Open);
-        if !writable || chunk.resetting || chunk.broken || chunk.reserved == self.layout.stripes_per_block {
+        if !writable || chunk.resetting || chunk.broken || chunk.reserved == self.layout.superpages_per_block {
             return Err(Status::ChunkWriteInvalid);
         }
-        if sector != chunk.reserved * self.stripe_sectors.get() {
+        if sector != chunk.reserved * self.superpage_sectors.get() {
             return Err(Status::ChunkOutOfOrder);
         }
         if chunk.state == ChunkState::Free {
             self.open_chunk(number)?;
         }
         let chunk = &mut self.chunks[number as usize];
-        let first = self.layout.ppa(chunk.block, chunk.reserved * self.layout.units_per_stripe);
+        let first = self.layout.ppa(chunk.block, chunk.reserved * self.layout.units_per_superpage);
         chunk.reserved += 1;
         chunk.in_flight += 1;
         Ok(ChunkPlan { chunk: number, first })
@@ -479,7 +479,7 @@ impl Chunks {
             self.set_state(number, ChunkState::Closed);
             return (Status::ChunkClosedEarly, Some(block));
         };
-        if self.chunks[number as usize].written == self.layout.stripes_per_block {
+        if self.chunks[number as usize].written == self.layout.superpages_per_block {
             self.set_state(number, ChunkState::Closed);
         }
         end
@@ -560,7 +560,7 @@ impl Chunks {
             wear_index,
             start: self.geometry.lba(self.geometry.chunk_at(number)),
             sectors: self.geometry.chunk_sectors,
-            write_pointer: chunk.written * self.stripe_sectors.get(),
+            write_pointer: chunk.written * self.superpage_sectors.get(),
         }
     }
 
@@ -574,7 +574,7 @@ impl Chunks {
         self.pool.check();
         let mut open_of_die = vec![0; self.open_of_die.len()];
         for (number, chunk) in self.chunks.iter().enumerate() {
-            let pointers = chunk.written <= chunk.reserved && chunk.reserved <= self.layout.stripes_per_block;
+            let pointers = chunk.written <= chunk.reserved && chunk.reserved <= self.layout.superpages_per_block;
             let idle = chunk.in_flight > 0 || chunk.written == chunk.reserved;
             assert!(pointers && idle, "chunk {number}: {chunk:?}");
             let without = chunk.block == NONE;

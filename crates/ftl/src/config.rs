@@ -112,7 +112,7 @@ pub struct WearLevelling {
 pub struct SlcCache {
     /// Blocks of each die, its first ones.
     pub blocks: u32,
-    /// Bits per cell of the other blocks: so many times more stripes these hold.
+    /// Bits per cell of the other blocks: so many times more superpages these hold.
     pub bits: u32,
     /// How long the drive is idle before it folds. For the caller: translation knows no time.
     pub fold_after: Nanos,
@@ -126,7 +126,7 @@ pub enum Durability {
     /// The map is rebuilt from the spare areas; segments of it are journalled so that TRIM survives and mounting need not
     /// read every page. A segment is rewritten after about `checkpoint_every` programs have passed since its last copy.
     Journal {
-        /// Programs between two rounds of a full checkpoint; 0: a quarter of the drive's stripes.
+        /// Programs between two rounds of a full checkpoint; 0: a quarter of the drive's superpages.
         checkpoint_every: u64,
     },
 }
@@ -223,7 +223,7 @@ pub struct FtlConfig {
     pub gc_pacing: bool,
     /// Relocations that one die keeps in flight.
     pub gc_parallel: u32,
-    /// Whether relocation inside a die uses copyback (no channel transfer) where units and stripes allow it.
+    /// Whether relocation inside a die uses copyback (no channel transfer) where units and superpages allow it.
     pub copyback: bool,
     /// Wear levelling.
     pub wear: WearLevelling,

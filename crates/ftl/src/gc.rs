@@ -314,7 +314,7 @@ impl Gc {
         };
         while let Some(block) = parts.blocks.of_die(die).find(|b| empty(parts.blocks, b)) {
             let current = self.die(die).current;
-            self.start(parts, die, block, Cause::Collection);
+            self.start(parts, die, block, Cause::Gc);
             self.die_mut(die).current = current;
         }
     }
@@ -380,10 +380,10 @@ impl Gc {
     fn stream_of(&self, blocks: &BlockManager, block: BlockId, cause: Cause) -> Stream {
         match blocks.owner(block) {
             handle if handle > 0 && self.config.isolation == Isolation::Persistent => {
-                Stream::PlacedCollected(handle)
+                Stream::PlacedGc(handle)
             }
             _ if cause == Cause::WearLevel => Stream::Worn,
-            _ => Stream::Collected,
+            _ => Stream::Gc,
         }
     }
 
@@ -490,7 +490,7 @@ impl Gc {
         } else if parts.blocks.is_cache(block) {
             Cause::Fold
         } else {
-            Cause::Collection
+            Cause::Gc
         };
         Reclaim::Erase(block, cause)
     }

@@ -32,7 +32,7 @@ pub struct Handles {
     written: Vec<u64>,
     /// Units of a reclaim unit.
     unit: u64,
-    stripe: u64,
+    superpage: u64,
     events: Vec<HandleEvent>,
 }
 
@@ -42,7 +42,7 @@ impl Handles {
         Handles {
             written: vec![0; count.into()],
             unit: u64::from(layout.dies) * u64::from(layout.units_per_block),
-            stripe: layout.units_per_stripe.into(),
+            superpage: layout.units_per_superpage.into(),
             events: Vec::new(),
         }
     }
@@ -80,7 +80,7 @@ impl Handles {
         }
     }
 
-    /// A stripe of `stream` was planned.
+    /// A superpage of `stream` was planned.
     pub(crate) fn wrote(&mut self, stream: Stream) {
         let handle = match stream {
             Stream::Host | Stream::HostCold => 0,
@@ -88,7 +88,7 @@ impl Handles {
             _ => return,
         };
         let written = &mut self.written[usize::from(handle)];
-        *written += self.stripe;
+        *written += self.superpage;
         if *written >= self.unit {
             *written -= self.unit;
             self.note(PlacementEventKind::NextUnit, handle, 0);
@@ -146,10 +146,10 @@ impl PageMap {
         }
         for handle in 0..self.config.handles {
             let stream = if handle == 0 { Stream::Host } else { Stream::Placed(handle) };
-            let stripes: u64 = (0..self.layout.dies)
-                .map(|die| self.open_block(DieId(die), stream).map_or(0, |open| u64::from(open.stripe)))
+            let superpages: u64 = (0..self.layout.dies)
+                .map(|die| self.open_block(DieId(die), stream).map_or(0, |open| u64::from(open.superpage)))
                 .sum();
-            self.handles.written[usize::from(handle)] = stripes * self.handles.stripe;
+            self.handles.written[usize::from(handle)] = superpages * self.handles.superpage;
             self.handles.note(PlacementEventKind::Reset, handle, 0);
         }
     }
@@ -162,7 +162,7 @@ impl PageMap {
         for (block, stream) in self.open_blocks() {
             let owner = self.blocks.owner(block);
             assert_eq!(owner, stream.owner(), "owner of block {}, open for {stream:?}", block.0);
-            let collected = matches!(stream, Stream::PlacedCollected(_));
+            let collected = matches!(stream, Stream::PlacedGc(_));
             assert!(!collected || self.config.isolation == Isolation::Persistent, "{stream:?}");
         }
     }

@@ -49,5 +49,5 @@ pub use translation::{
     Arrival, Arrived, CacheUse, Caller, CopyId, Damage, FlushPoint, Full, GcJob, Load, Located, MapJob,
     MapPage, Move, Operation, Outdated, Plan, ProgramId, Reclaim, Soon, Start, Stream, Translation, View,
 };
-pub use zone_mount::{LOG, SavedStripe, Staged, StagedIn, Verdict, ZoneMount};
+pub use zone_mount::{LOG, SavedSuperpage, Staged, StagedIn, Verdict, ZoneMount};
 pub use zones::{Mark, ZoneConfig, ZoneWork, Zones};

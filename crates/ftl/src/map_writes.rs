@@ -64,18 +64,18 @@ impl MapWrites {
         self.writes.iter().any(|w| !w.planned)
     }
 
-    /// Whether what waits for its program is less than a stripe, and no flush or checkpoint has asked for it.
-    pub fn can_wait(&self, per_stripe: u32) -> bool {
+    /// Whether what waits for its program is less than a superpage, and no flush or checkpoint has asked for it.
+    pub fn can_wait(&self, per_superpage: u32) -> bool {
         let wanted = || self.writes.iter().filter(|w| !w.planned);
-        wanted().count() < per_stripe as usize && wanted().all(|w| w.cause != Cause::Journal)
+        wanted().count() < per_superpage as usize && wanted().all(|w| w.cause != Cause::Journal)
     }
 
-    /// Whether what waits for its program is less than a stripe that nobody waits for, and no stripe's worth has come since the last
+    /// Whether what waits for its program is less than a superpage that nobody waits for, and no superpage's worth has come since the last
     /// program. (What comes may be of pages that are wanted already.)
-    pub fn gathers(&self, per_stripe: u32) -> bool {
+    pub fn gathers(&self, per_superpage: u32) -> bool {
         let wanted = || self.writes.iter().filter(|w| !w.planned);
-        self.left < per_stripe
-            && wanted().count() < per_stripe as usize
+        self.left < per_superpage
+            && wanted().count() < per_superpage as usize
             && wanted().all(|w| w.cause == Cause::Map)
     }
 
@@ -126,8 +126,8 @@ impl MapWrites {
         }
     }
 
-    /// The next stripe of wanted pages, at most `per_stripe` of them, as numbers for the calls below.
-    pub fn next_batch(&self, per_stripe: u32) -> Vec<usize> {
+    /// The next superpage of wanted pages, at most `per_superpage` of them, as numbers for the calls below.
+    pub fn next_batch(&self, per_superpage: u32) -> Vec<usize> {
         let running = |page| self.writes.iter().any(|w| w.page == page && w.planned);
         let ready = |write: &MapWrite| !write.planned && write.content == Content::Here;
         let may = |at: &usize| ready(&self.writes[*at]) && !running(self.writes[*at].page);
@@ -135,7 +135,7 @@ impl MapWrites {
         let idle = |at: &usize| self.writes[*at].cause == Cause::Map;
         let awaited = (0..self.writes.len()).filter(|at| may(at) && !idle(at));
         let rest = (0..self.writes.len()).filter(|at| may(at) && idle(at));
-        awaited.chain(rest).take(per_stripe as usize).collect()
+        awaited.chain(rest).take(per_superpage as usize).collect()
     }
 
     /// Page and cause of a write.
@@ -189,7 +189,7 @@ mod tests {
     fn a_failed_page_that_was_asked_for_meanwhile_is_wanted_once() {
         for again in [false, true] {
             let mut writes = MapWrites::default();
-            writes.add(3, Cause::Collection);
+            writes.add(3, Cause::Gc);
             writes.add(5, Cause::Journal);
             for at in writes.next_batch(4) {
                 writes.planned(at).push(at as u8);
@@ -202,7 +202,7 @@ mod tests {
             writes.ended(5, true);
             let wanted: Vec<(u32, Cause)> =
                 writes.next_batch(4).into_iter().map(|at| writes.wanted(at)).collect();
-            assert_eq!(wanted, [(3, Cause::Collection)], "with what GC waits for");
+            assert_eq!(wanted, [(3, Cause::Gc)], "with what GC waits for");
             writes.next_batch(4).into_iter().for_each(|at| writes.planned(at).clear());
             writes.ended(3, true);
             assert_eq!(writes.count(), 0);

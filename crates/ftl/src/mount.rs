@@ -1,9 +1,9 @@
 //! Mount: the map rebuilt from what the media hold.
 //!
-//! 1. *headers*: the first and the last programmed stripe of every block (its range of sequence numbers);
+//! 1. *headers*: the first and the last programmed superpage of every block (its range of sequence numbers);
 //! 2. *segments*: the newest copy of every translation page, from the blocks that hold them;
 //! 3. *replay*: the spare areas of the blocks that were written at or after the lowest watermark, newest copy wins;
-//! 4. *blocks*: valid units counted, partly written blocks opened again behind their last stripe.
+//! 4. *blocks*: valid units counted, partly written blocks opened again behind their last superpage.
 //!
 //! A segment entry is trusted if its block was begun before the segment's watermark; otherwise the block was erased since, and
 //! the page has a newer copy (found by the replay) or was trimmed.
@@ -22,9 +22,9 @@ use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 pub trait MountSource {
     /// Logical page and what [`Plan::sequence`](crate::Plan::sequence) gave in the spare area of a unit; `None` if it is erased or unreadable.
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)>;
-    /// Stripes used (programmed, torn or failed) since the block's last erase; all of them if it must be erased first.
-    fn used_stripes(&self, block: BlockId) -> u32;
-    /// The sequence number with which the block's first stripe was begun, also where nothing of it can be read; 0: unknown.
+    /// Superpages used (programmed, torn or failed) since the block's last erase; all of them if it must be erased first.
+    fn used_superpages(&self, block: BlockId) -> u32;
+    /// The sequence number with which the block's first superpage was begun, also where nothing of it can be read; 0: unknown.
     fn begun(&self, _block: BlockId) -> u64 {
         0
     }
@@ -53,10 +53,10 @@ pub struct MountReport {
     pub lost_units: u64,
 }
 
-/// Torn stripes carry sequence numbers that cannot be read. A drive in use has fewer programs planned than this, so
+/// Torn superpages carry sequence numbers that cannot be read. A drive in use has fewer programs planned than this, so
 /// numbers that go on behind the gap are above all of them.
 const SEQUENCE_GAP: u64 = 1 << 20;
-/// A block that was begun so many numbers ago is not written on: the numbers of its stripes count from its first, in 32 bits, and as many
+/// A block that was begun so many numbers ago is not written on: the numbers of its superpages count from its first, in 32 bits, and as many
 /// again may be given until it is full.
 pub(crate) const BLOCK_SEQUENCES: u64 = 1 << 31;
 
@@ -70,7 +70,7 @@ struct Loaded {
 
 struct BlockRange {
     block: BlockId,
-    stripes: u32,
+    superpages: u32,
     first: u64,
     last: u64,
     meta: bool,
@@ -145,7 +145,7 @@ impl PageMap {
             map.blocks.set_erases(block, source.erases(block));
         }
         let ranges: Vec<BlockRange> = blocks()
-            .filter(|&b| !source.is_bad(b) && source.used_stripes(b) > 0)
+            .filter(|&b| !source.is_bad(b) && source.used_superpages(b) > 0)
             .map(|b| {
                 reads[layout.die_of_block(b).0 as usize] += 2;
                 report.header_reads += 2;
@@ -169,7 +169,7 @@ impl PageMap {
         Ok((map, report))
     }
 
-    /// Each cut tears the stripes that are being programmed, so that what was kept free for a victim need not hold all of it. Who cuts
+    /// Each cut tears the superpages that are being programmed, so that what was kept free for a victim need not hold all of it. Who cuts
     /// power once may do so again before that is made good: another block a die is kept free from then on, if there is room.
     fn expect_power_cuts(&mut self) {
         let good = self.layout.blocks - self.blocks.bad_count();
@@ -178,16 +178,16 @@ impl PageMap {
         self.gc.cut_reserve = u32::from(self.held_units() <= most);
     }
 
-    fn unit_of_stripe(&self, block: BlockId, stripe: u32, unit: u32) -> Ppa {
-        self.layout.ppa(block, stripe * self.layout.units_per_stripe + unit)
+    fn unit_of_superpage(&self, block: BlockId, superpage: u32, unit: u32) -> Ppa {
+        self.layout.ppa(block, superpage * self.layout.units_per_superpage + unit)
     }
 
     fn range(&self, block: BlockId, source: &impl MountSource) -> BlockRange {
-        let stripes = source.used_stripes(block);
-        let readable = |s: &u32| source.spare(self.unit_of_stripe(block, *s, 0));
-        // Torn and failed stripes have no readable spare area; their neighbours bound the range.
-        let first = (0..stripes).find_map(|s| readable(&s));
-        let last = (0..stripes).rev().find_map(|s| readable(&s));
+        let superpages = source.used_superpages(block);
+        let readable = |s: &u32| source.spare(self.unit_of_superpage(block, *s, 0));
+        // Torn and failed superpages have no readable spare area; their neighbours bound the range.
+        let first = (0..superpages).find_map(|s| readable(&s));
+        let last = (0..superpages).rev().find_map(|s| readable(&s));
         // A description with fewer handles than the media were written with: those blocks belong to nobody in particular.
         let owner = first.map_or(0, |(_, stored)| split_sequence(stored).1);
         let owner = if owner < self.config.handles { owner } else { 0 };
@@ -195,7 +195,7 @@ impl PageMap {
             first.is_some_and(|(lpn, _)| lpn != Lpn::NONE && self.without_state(lpn).0 >= self.user_units);
         BlockRange {
             block,
-            stripes,
+            superpages,
             first: first.map_or(u64::MAX, |s| split_sequence(s.1).0),
             last: last.map_or(0, |s| split_sequence(s.1).0),
             meta,
@@ -213,7 +213,7 @@ impl PageMap {
         let count = self.table.pages() - self.user_units;
         let mut newest = vec![(Ppa::NONE, 0u64, Lpn::NONE); count as usize];
         for range in ranges.iter().filter(|r| r.meta) {
-            for unit in 0..range.stripes * self.layout.units_per_stripe {
+            for unit in 0..range.superpages * self.layout.units_per_superpage {
                 let ppa = self.layout.ppa(range.block, unit);
                 reads[self.layout.die_of(ppa).0 as usize] += 1;
                 if let Some((mark, sequence)) = spare(source, ppa)
@@ -299,7 +299,7 @@ impl PageMap {
     ) {
         let lowest = watermarks.iter().copied().min().unwrap_or(0);
         for range in ranges.iter().filter(|r| !r.meta && r.last >= lowest) {
-            for unit in 0..range.stripes * self.layout.units_per_stripe {
+            for unit in 0..range.superpages * self.layout.units_per_superpage {
                 let ppa = self.layout.ppa(range.block, unit);
                 reads[self.layout.die_of(ppa).0 as usize] += 1;
                 report.replay_reads += 1;
@@ -309,7 +309,7 @@ impl PageMap {
                     continue;
                 }
                 let known = self.copy_of(lpn);
-                // Equal numbers: one stripe holds the page twice, and the later unit is the newer copy.
+                // Equal numbers: one superpage holds the page twice, and the later unit is the newer copy.
                 let newer = !known.is_some() || spare(source, known).is_none_or(|(_, s)| s <= sequence);
                 if newer {
                     self.restore_copy(mark, ppa);
@@ -329,29 +329,29 @@ impl PageMap {
         }
         // The block with the most room goes to collection, which must be able to finish what the power cut interrupted.
         let mut by_room: Vec<&BlockRange> = ranges.iter().collect();
-        by_room.sort_by_key(|r| r.stripes);
+        by_room.sort_by_key(|r| r.superpages);
         for range in by_room {
-            // Where all stripes are torn, the numbers they began with are not known to be below the next ones: programs
+            // Where all superpages are torn, the numbers they began with are not known to be below the next ones: programs
             // may have been cut off since the last mount without a single one that ended.
-            let partial = range.stripes < self.stripes_of(range.block)
+            let partial = range.superpages < self.superpages_of(range.block)
                 && range.first != u64::MAX
                 && next.saturating_sub(range.first) < BLOCK_SEQUENCES;
             let apart = self.config.isolation == Isolation::Persistent;
             let streams: &[Stream] = match range.owner {
                 _ if self.blocks.is_cache(range.block) => &[Stream::Cached],
                 _ if range.meta => &[Stream::Meta],
-                0 => &[Stream::Collected, Stream::Host, Stream::HostCold],
-                handle if apart => &[Stream::PlacedCollected(handle), Stream::Placed(handle)],
+                0 => &[Stream::Gc, Stream::Host, Stream::HostCold],
+                handle if apart => &[Stream::PlacedGc(handle), Stream::Placed(handle)],
                 handle => &[Stream::Placed(handle)],
             };
             self.blocks.set_kind(range.block, range.meta, range.owner);
-            let open = partial && streams.iter().any(|&s| self.reopen(range.block, s, range.stripes));
+            let open = partial && streams.iter().any(|&s| self.reopen(range.block, s, range.superpages));
             self.blocks.restore(range.block, valid[range.block.0 as usize], open, range.last);
         }
     }
 
-    /// `block` can take data of `stream` from `stripe` on, if no other one is open for it.
-    fn reopen(&mut self, block: BlockId, stream: Stream, stripe: u32) -> bool {
-        self.blocks.reopen(self.config.shared(stream).place(), OpenBlock { block, stripe })
+    /// `block` can take data of `stream` from `superpage` on, if no other one is open for it.
+    fn reopen(&mut self, block: BlockId, stream: Stream, superpage: u32) -> bool {
+        self.blocks.reopen(self.config.shared(stream).place(), OpenBlock { block, superpage })
     }
 }

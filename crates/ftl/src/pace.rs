@@ -4,8 +4,8 @@
 //!  room of a die, in units =  its free blocks, whole  +  what is left of its open blocks
 //!                             +  of each victim: a whole block x the share of its valid units that have left it
 //!
-//!  host stripe      room - stripe                                              waits while there is too little room, or two
-//!  relocated units  room - units + units x block / valid when it was chosen    stripes are before the die already
+//!  host superpage      room - superpage                                              waits while there is too little room, or two
+//!  relocated units  room - units + units x block / valid when it was chosen    superpages are before the die already
 //! ```
 //! Without it host data take a die's last blocks as fast as they come, and then none until whole victims have been collected. With
 //! it each unit that leaves a victim with `valid` units lets in `(block - valid) / valid` units of host data.
@@ -18,7 +18,7 @@
 //!
 //! Room is a level and no account of credits, so nothing is owed after a failure, a trim or a power cut.
 //!
-//! Invariants: a die keeps host stripes waiting only while a victim of its own is being emptied or erased, for which no host data are
+//! Invariants: a die keeps host superpages waiting only while a victim of its own is being emptied or erased, for which no host data are
 //! needed, or for programs of its own; so the wait ends. What was turned away hears of it ([`crate::Translation::take_released`]).
 
 use crate::Separation;
@@ -27,11 +27,11 @@ use crate::gc::Gc;
 use crate::translation::Stream;
 use pellucid_flash::{BlockId, DieId};
 
-/// Host stripes that keep a die busy: one at work, and one that waits.
+/// Host superpages that keep a die busy: one at work, and one that waits.
 const TURNS: u32 = 2;
 
 impl Gc {
-    /// Whether the next host stripe for the open block of `shared` in `die` waits for collection.
+    /// Whether the next host superpage for the open block of `shared` in `die` waits for collection.
     #[inline]
     pub(crate) fn outpaced(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
         self.config.gc_pacing && self.waits(blocks, die, shared)
@@ -76,8 +76,8 @@ impl Gc {
     fn left_open(&self, blocks: &BlockManager, die: DieId) -> u64 {
         let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
         let open = blocks.open_in(die).filter(|(place, _)| !others.contains(place));
-        let stripes: u32 = open.map(|(_, open)| self.layout.stripes_per_block - open.stripe).sum();
-        u64::from(stripes) * u64::from(self.layout.units_per_stripe)
+        let superpages: u32 = open.map(|(_, open)| self.layout.superpages_per_block - open.superpage).sum();
+        u64::from(superpages) * u64::from(self.layout.units_per_superpage)
     }
 
     /// `die` had no room for host data. While it collects this may change without a block coming free.

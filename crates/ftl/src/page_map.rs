@@ -7,7 +7,7 @@
 //!   TranslationPages   the part of the table that is written to the media     translation_pages.rs, map_writes.rs
 //!   MapCache           what of it is in memory, with the map in flash         demand.rs, page_map/map_cache.rs
 //! ```
-//! `PageMap` routes between them and has what concerns all: where the next stripe goes (`page_map/place.rs`) and the programs that have
+//! `PageMap` routes between them and has what concerns all: where the next superpage goes (`page_map/place.rs`) and the programs that have
 //! not ended (`page_map/programs.rs`). Its calls are those of [`crate::translation`].
 
 mod cache;
@@ -43,12 +43,12 @@ impl Stream {
         match self {
             Stream::Host => 0,
             Stream::HostCold => 1,
-            Stream::Collected => 2,
+            Stream::Gc => 2,
             Stream::Worn => 3,
             Stream::Meta | Stream::MetaMoved => 4,
             Stream::Cached => 5,
             Stream::Placed(handle) => 4 + 2 * handle as usize,
-            Stream::PlacedCollected(handle) => 5 + 2 * handle as usize,
+            Stream::PlacedGc(handle) => 5 + 2 * handle as usize,
             Stream::Log(_) | Stream::Merge(_) => panic!("a page map has no log blocks"),
         }
     }
@@ -62,18 +62,18 @@ impl Stream {
     #[inline]
     pub(crate) const fn owner(self) -> u16 {
         match self {
-            Stream::Placed(handle) | Stream::PlacedCollected(handle) => handle,
+            Stream::Placed(handle) | Stream::PlacedGc(handle) => handle,
             _ => 0,
         }
     }
 
     #[inline]
     pub(crate) const fn is_relocation(self) -> bool {
-        matches!(self, Stream::Collected | Stream::Worn | Stream::MetaMoved | Stream::PlacedCollected(_))
+        matches!(self, Stream::Gc | Stream::Worn | Stream::MetaMoved | Stream::PlacedGc(_))
     }
 }
 
-/// The owner of a stripe stands above its sequence number in the spare area, so that a mount finds it.
+/// The owner of a superpage stands above its sequence number in the spare area, so that a mount finds it.
 const OWNER_SHIFT: u32 = 56;
 
 /// Sequence number and owner of what stands in a spare area.
@@ -277,7 +277,7 @@ impl PageMap {
             handles: Handles::new(config.handles, layout),
             placement: place::Order::new(config.placement, layout),
             sequence: 1,
-            programs: Programs::new(layout.units_per_stripe),
+            programs: Programs::new(layout.units_per_superpage),
             outdated: Vec::new(),
             names_outdated: false,
             temperature: (config.separation == Separation::Frequency).then(|| Temperature::new(user_units)),
@@ -346,9 +346,9 @@ impl PageMap {
         if hot { Stream::Host } else { Stream::HostCold }
     }
 
-    /// The block that `stream` has open in `die`, and its next stripe.
-    pub fn open_stripe(&self, die: DieId, stream: Stream) -> Option<(BlockId, u32)> {
-        self.open_block(die, self.config.shared(stream)).map(|open| (open.block, open.stripe))
+    /// The block that `stream` has open in `die`, and its next superpage.
+    pub fn open_superpage(&self, die: DieId, stream: Stream) -> Option<(BlockId, u32)> {
+        self.open_block(die, self.config.shared(stream)).map(|open| (open.block, open.superpage))
     }
 
     /// The block that `stream` has open in `die` takes no more data.
@@ -361,8 +361,8 @@ impl PageMap {
     /// Open blocks, and what each is open for.
     pub(crate) fn open_blocks(&self) -> impl Iterator<Item = (BlockId, Stream)> + use<'_> {
         let fixed =
-            [Stream::Host, Stream::HostCold, Stream::Collected, Stream::Worn, Stream::Meta, Stream::Cached];
-        let placed = (1..self.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedCollected(h)]);
+            [Stream::Host, Stream::HostCold, Stream::Gc, Stream::Worn, Stream::Meta, Stream::Cached];
+        let placed = (1..self.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedGc(h)]);
         let streams: Vec<Stream> = fixed.into_iter().chain(placed).collect();
         self.blocks.all_open().map(move |(place, open)| (open.block, streams[place]))
     }

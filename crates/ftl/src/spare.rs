@@ -4,7 +4,7 @@
 //!  good blocks = a free one of each die + open ones of each die + one for a translation page + those for the data
 //! ```
 //! When host data find no room, every block is free, open or closed, and GC has to find a closed one that gives more than it
-//! takes. What a block holds moves in whole stripes, so a closed block that gives nothing holds more than all its stripes but one do.
+//! takes. What a block holds moves in whole superpages, so a closed block that gives nothing holds more than all its superpages but one do.
 //! Where there are too few data to fill all closed blocks so far, one of them can be collected.
 //!
 //! The kind of data that finds no room has no open block in any die, so that each die may keep a second free one all the same: it does
@@ -53,7 +53,7 @@ impl FtlConfig {
         // The SLC cache holds nothing for good.
         let kept =
             u64::from(dies) * u64::from(working + self.cache_blocks()) + u64::from(self.common_blocks());
-        let least_full = layout.units_per_block - layout.units_per_stripe + 1;
+        let least_full = layout.units_per_block - layout.units_per_superpage + 1;
         u64::from(good_blocks).saturating_sub(kept) * u64::from(least_full)
     }
 

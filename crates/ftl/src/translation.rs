@@ -46,7 +46,7 @@ pub enum Stream {
     /// Host data that are seldom written.
     HostCold,
     /// GC copies.
-    Collected,
+    Gc,
     /// Cold data moved by wear levelling, onto worn blocks.
     Worn,
     /// Translation pages.
@@ -58,7 +58,7 @@ pub enum Stream {
     /// Host data of this placement handle, from 1.
     Placed(u16),
     /// GC copies of this placement handle, with [`crate::Isolation::Persistent`].
-    PlacedCollected(u16),
+    PlacedGc(u16),
     /// Host data that share a log block: those of a logical block, or of a die ([`crate::LogBlock::stream`]).
     Log(u32),
     /// The units of a merge, which has a place for each.
@@ -69,16 +69,16 @@ pub enum Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramId(pub u32);
 
-/// A program to carry out. Its units go to `first`, `first + 1`, ... in the order given; the rest of the stripe is padding.
+/// A program to carry out. Its units go to `first`, `first + 1`, ... in the order given; the rest of the superpage is padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// To report its end.
     pub id: ProgramId,
-    /// First unit of the stripe.
+    /// First unit of the superpage.
     pub first: Ppa,
     /// Its die.
     pub die: DieId,
-    /// Goes to the spare area: a number that rises with every planned stripe of the drive, and above it, in the highest byte,
+    /// Goes to the spare area: a number that rises with every planned superpage of the drive, and above it, in the highest byte,
     /// the placement handle.
     pub sequence: u64,
 }
@@ -172,7 +172,7 @@ pub enum MapJob {
     Program {
         /// Where.
         plan: Plan,
-        /// Units of the stripe.
+        /// Units of the superpage.
         units: u32,
         /// Why the program takes place.
         cause: Cause,

@@ -98,11 +98,11 @@ struct Leaving {
 impl TranslationPages {
     /// `count` of them. `drops`: their entries are dropped without a trim.
     pub fn new(count: u32, durability: Durability, layout: &Layout, drops: bool) -> TranslationPages {
-        let batch = layout.units_per_stripe.min(count);
+        let batch = layout.units_per_superpage.min(count);
         let every = match durability {
             Durability::Journal { checkpoint_every } => {
-                let stripes = u64::from(layout.units / layout.units_per_stripe);
-                let round = if checkpoint_every == 0 { stripes / 4 } else { checkpoint_every };
+                let superpages = u64::from(layout.units / layout.units_per_superpage);
+                let round = if checkpoint_every == 0 { superpages / 4 } else { checkpoint_every };
                 (round * u64::from(batch) / u64::from(count.max(1))).max(1)
             }
             Durability::Volatile => u64::MAX,
@@ -203,9 +203,9 @@ impl TranslationPages {
         self.trimmed[page as usize] = true;
     }
 
-    /// Whether fewer than a stripe are wanted, and more will come.
-    fn gathers(&self, per_stripe: u32) -> bool {
-        (self.reading > 0 && self.writes.can_wait(per_stripe)) || self.writes.gathers(per_stripe)
+    /// Whether fewer than a superpage are wanted, and more will come.
+    fn gathers(&self, per_superpage: u32) -> bool {
+        (self.reading > 0 && self.writes.can_wait(per_superpage)) || self.writes.gathers(per_superpage)
     }
 }
 
@@ -310,7 +310,7 @@ impl PageMap {
         self.pages.writes.any_wanted()
     }
 
-    /// The next read of a translation page, or program of them: a stripe of those that are wanted; less only if somebody waits, or no more
+    /// The next read of a translation page, or program of them: a superpage of those that are wanted; less only if somebody waits, or no more
     /// come.
     #[inline]
     pub fn next_map_job(&mut self) -> Option<MapJob> {
@@ -324,11 +324,11 @@ impl PageMap {
     }
 
     fn plan_map_pages(&mut self) -> Option<MapJob> {
-        let per_stripe = self.layout.units_per_stripe;
-        if self.pages.gathers(per_stripe) {
+        let per_superpage = self.layout.units_per_superpage;
+        if self.pages.gathers(per_superpage) {
             return None;
         }
-        let batch = self.pages.writes.next_batch(per_stripe);
+        let batch = self.pages.writes.next_batch(per_superpage);
         let (_, cause) = self.pages.writes.wanted(*batch.first()?);
         let mut lpns = Vec::with_capacity(batch.len());
         let mut by_cause = [0; Cause::COUNT];

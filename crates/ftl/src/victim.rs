@@ -49,7 +49,7 @@ impl Gc {
             return failed.filter(|_| self.outgoing(die).is_empty()).map(|block| (block, Cause::Retirement));
         }
         match self.choose_for_space(parts, die) {
-            Some(victim) => Some((victim, Cause::Collection)),
+            Some(victim) => Some((victim, Cause::Gc)),
             None => {
                 failed.filter(|_| !self.waits_for_erase(parts, die)).map(|block| (block, Cause::Retirement))
             }
@@ -104,7 +104,7 @@ impl Gc {
             Some(block) if self.config.victim != Victim::Greedy => block,
             _ => self.policy_choice(parts, die)?,
         };
-        if self.fits(parts.blocks, die, choice, Cause::Collection, 0) {
+        if self.fits(parts.blocks, die, choice, Cause::Gc, 0) {
             return Some(choice);
         }
         if self.waits_for_erase(parts, die) {
@@ -215,38 +215,38 @@ impl Gc {
             if victims().take(at).any(|other| same(&other)) {
                 continue;
             }
-            let stripes: u32 = victims().filter(same).map(|v| self.stripes_to_move(blocks, v)).sum();
+            let superpages: u32 = victims().filter(same).map(|v| self.superpages_to_move(blocks, v)).sum();
             needed += match victim.stream {
-                Stream::Meta => self.blocks_for_map(blocks, die, stripes),
-                stream => self.blocks_for(stripes, self.stripes_left(blocks, die, stream)),
+                Stream::Meta => self.blocks_for_map(blocks, die, superpages),
+                stream => self.blocks_for(superpages, self.superpages_left(blocks, die, stream)),
             };
         }
         // Alone, a victim needs no more than one block, and what fits into open blocks needs none.
         needed <= blocks.free_count(die).max(leave)
     }
 
-    fn stripes_to_move(&self, blocks: &BlockManager, victim: &Outgoing) -> u32 {
+    fn superpages_to_move(&self, blocks: &BlockManager, victim: &Outgoing) -> u32 {
         let units = blocks.valid(victim.block).saturating_sub(victim.planned);
-        // Each translation page may be written in a stripe of its own.
-        let packed = if victim.stream == Stream::Meta { 1 } else { self.layout.units_per_stripe };
-        units.div_ceil(packed).min(self.layout.stripes_per_block)
+        // Each translation page may be written in a superpage of its own.
+        let packed = if victim.stream == Stream::Meta { 1 } else { self.layout.units_per_superpage };
+        units.div_ceil(packed).min(self.layout.superpages_per_block)
     }
 
-    fn stripes_left(&self, blocks: &BlockManager, die: DieId, stream: Stream) -> u32 {
-        blocks.open_block(die, stream.place()).map_or(0, |open| self.layout.stripes_per_block - open.stripe)
+    fn superpages_left(&self, blocks: &BlockManager, die: DieId, stream: Stream) -> u32 {
+        blocks.open_block(die, stream.place()).map_or(0, |open| self.layout.superpages_per_block - open.superpage)
     }
 
-    fn blocks_for(&self, stripes: u32, left: u32) -> u32 {
-        stripes.saturating_sub(left).div_ceil(self.layout.stripes_per_block)
+    fn blocks_for(&self, superpages: u32, left: u32) -> u32 {
+        superpages.saturating_sub(left).div_ceil(self.layout.superpages_per_block)
     }
 
     /// Blocks of `die` that its translation pages need: they may go to any die that has one to spare.
-    fn blocks_for_map(&self, blocks: &BlockManager, die: DieId, stripes: u32) -> u32 {
+    fn blocks_for_map(&self, blocks: &BlockManager, die: DieId, superpages: u32) -> u32 {
         let dies = || (0..self.layout.dies).map(DieId);
-        let left = dies().map(|die| self.stripes_left(blocks, die, Stream::Meta)).sum();
+        let left = dies().map(|die| self.superpages_left(blocks, die, Stream::Meta)).sum();
         let others = dies().filter(|&other| other != die);
         let spare: u32 = others.map(|d| blocks.free_count(d).saturating_sub(self.reserve(d))).sum();
-        self.blocks_for(stripes, left).saturating_sub(spare)
+        self.blocks_for(superpages, left).saturating_sub(spare)
     }
 }
 

@@ -17,8 +17,8 @@ pub struct ZoneConfig {
     pub active_max: u32,
     /// Longest append, in sectors.
     pub append_max_sectors: u32,
-    /// Stripes that the drive's buffer holds for partly written ones and for those on their way to the media.
-    pub stage_stripes: u32,
+    /// Superpages that the drive's buffer holds for partly written ones and for those on their way to the media.
+    pub stage_superpages: u32,
     /// The buffer survives a power cut: it is written to the staging log then. Else a flush writes what is not on the media there.
     pub protected: bool,
 }
@@ -27,14 +27,14 @@ impl ZoneConfig {
     /// The shortest limit of appends that hosts can be told: 2 pages of 4 KiB, as 1 page stands for no limit (ZASL, ZNS 4.1.5.2).
     pub const APPEND_MAX_BYTES_LEAST: u64 = 8192;
 
-    /// Free blocks to keep for a protected buffer. One more than its stripes fill: for a program that fails, for stripes that stay
+    /// Free blocks to keep for a protected buffer. One more than its superpages fill: for a program that fails, for superpages that stay
     /// because their zone has no block (at most half a log block of them), or for what else has to be logged meanwhile.
-    pub fn reserve(&self, stripes_per_block: u32) -> u32 {
-        if self.protected { self.stage_stripes.div_ceil(stripes_per_block) + 1 } else { 0 }
+    pub fn reserve(&self, superpages_per_block: u32) -> u32 {
+        if self.protected { self.stage_superpages.div_ceil(superpages_per_block) + 1 } else { 0 }
     }
 
     /// Spare blocks of all dies together that this needs: the log has one, and for a while the one before.
-    pub fn spare_least(&self, stripes_per_block: u32) -> u32 {
-        if self.protected { self.reserve(stripes_per_block) + 2 } else { 1 }
+    pub fn spare_least(&self, superpages_per_block: u32) -> u32 {
+        if self.protected { self.reserve(superpages_per_block) + 2 } else { 1 }
     }
 }

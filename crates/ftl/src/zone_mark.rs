@@ -1,25 +1,25 @@
-//! The mark in the spare area of a zone's stripe: which it is, and what became of its zone.
+//! The mark in the spare area of a zone's superpage: which it is, and what became of its zone.
 //!
 //! ```text
-//!  zone | stripe | sectors, bit 31 finished, 30 read-only, 29 offline | epoch       four words, little endian
+//!  zone | superpage | sectors, bit 31 finished, 30 read-only, 29 offline | epoch       four words, little endian
 //! ```
 //! Invariant: a mark that was encoded is decoded as it was.
 
 use pellucid_flash::ZoneState;
 
-/// What the spare area of a zone's stripe says.
+/// What the spare area of a zone's superpage says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Zone.
     pub zone: u32,
-    /// Stripe of the zone.
-    pub stripe: u32,
-    /// Sectors that hold data; fewer than a stripe has only in the last one, and in the staging log. 0 in the log: the zone was
+    /// Superpage of the zone.
+    pub superpage: u32,
+    /// Sectors that hold data; fewer than a superpage has only in the last one, and in the staging log. 0 in the log: the zone was
     /// reset, unless there is a verdict.
     pub sectors: u32,
-    /// The zone was finished with this stripe.
+    /// The zone was finished with this superpage.
     pub finished: bool,
-    /// In the log: no stripe, but that the zone is [`ReadOnly`](ZoneState::ReadOnly) or [`Offline`](ZoneState::Offline) for good.
+    /// In the log: no superpage, but that the zone is [`ReadOnly`](ZoneState::ReadOnly) or [`Offline`](ZoneState::Offline) for good.
     pub verdict: Option<ZoneState>,
     /// Number of the mount that wrote it.
     pub epoch: u32,
@@ -29,7 +29,7 @@ impl Mark {
     /// Length of an encoded one.
     pub const BYTES: usize = 16;
 
-    /// As bytes: zone, stripe, sectors (bit 31: finished, 30: read-only, 29: offline), epoch; little endian.
+    /// As bytes: zone, superpage, sectors (bit 31: finished, 30: read-only, 29: offline), epoch; little endian.
     pub fn encode(&self) -> [u8; Mark::BYTES] {
         let mut bytes = [0; Mark::BYTES];
         let verdict = match self.verdict {
@@ -38,7 +38,7 @@ impl Mark {
             _ => 0,
         };
         let sectors = self.sectors | u32::from(self.finished) << 31 | verdict;
-        for (at, word) in [self.zone, self.stripe, sectors, self.epoch].into_iter().enumerate() {
+        for (at, word) in [self.zone, self.superpage, sectors, self.epoch].into_iter().enumerate() {
             bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());
         }
         bytes
@@ -50,7 +50,7 @@ impl Mark {
         let sectors = word(2);
         Mark {
             zone: word(0),
-            stripe: word(1),
+            superpage: word(1),
             sectors: sectors & !(7 << 29),
             finished: sectors >> 31 == 1,
             verdict: match sectors >> 29 & 3 {

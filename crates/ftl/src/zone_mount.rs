@@ -1,10 +1,10 @@
 //! Zones found again on the media.
 //!
-//! 1. every stripe that can be read says which stripe of which zone it is, or that it belongs to the staging log ([`Mark`]);
-//! 2. a zone's stripes count as far as none is missing, and none is older than the mount that wrote the one before it (an
+//! 1. every superpage that can be read says which superpage of which zone it is, or that it belongs to the staging log ([`Mark`]);
+//! 2. a zone's superpages count as far as none is missing, and none is older than the mount that wrote the one before it (an
 //!    older one was cut off by an earlier power cut, and its zone has been written anew since);
-//! 3. what the log holds of the stripes behind or between them is taken over, unless the zone was reset after it, or it is older
-//!    than the mount that wrote the stripe before it. Order in the log says no more: a stripe that stays there moves with it. So is
+//! 3. what the log holds of the superpages behind or between them is taken over, unless the zone was reset after it, or it is older
+//!    than the mount that wrote the superpage before it. Order in the log says no more: a superpage that stays there moves with it. So is
 //!    what a protected buffer held when the process ended, which is forgotten as it leaves the buffer;
 //! 4. what the log says of zones that are read-only or offline holds; an offline one gives its blocks back;
 //! 5. blocks that hold nothing that counts are to be erased, and those of the log once nothing is only there.
@@ -15,22 +15,22 @@ use crate::zones::{Column, Extent, Mark, Zones};
 use pellucid_flash::{BlockId, Lpn, Ppa, ZoneState};
 use std::collections::BTreeMap;
 
-/// The logical page in the spare areas of the staging log. Those of a zone's stripes hold the zone.
+/// The logical page in the spare areas of the staging log. Those of a zone's superpages hold the zone.
 pub const LOG: Lpn = Lpn(u32::MAX - 1);
 
-/// Torn stripes carry numbers that cannot be read; no drive has more programs under way than this.
+/// Torn superpages carry numbers that cannot be read; no drive has more programs under way than this.
 const SEQUENCE_GAP: u64 = 1 << 20;
 
-/// A stripe that a protected buffer held when the process ended.
+/// A superpage that a protected buffer held when the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SavedStripe {
+pub struct SavedSuperpage {
     /// What it is.
     pub mark: Mark,
     /// Where it was saved.
     pub place: u32,
 }
 
-/// Where a stripe is that is not in its zone.
+/// Where a superpage is that is not in its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagedIn {
     /// In the staging log, here.
@@ -39,16 +39,16 @@ pub enum StagedIn {
     Save(u32),
 }
 
-/// A stripe that the staging log, or a saved buffer, holds.
+/// A superpage that the staging log, or a saved buffer, holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Staged {
     /// Zone.
     pub zone: u32,
-    /// Stripe of the zone.
-    pub stripe: u32,
+    /// Superpage of the zone.
+    pub superpage: u32,
     /// Sectors that hold data.
     pub sectors: u32,
-    /// Number of the mount that wrote it; a full one keeps it, because stripes of that mount may follow.
+    /// Number of the mount that wrote it; a full one keeps it, because superpages of that mount may follow.
     pub epoch: u32,
     /// Number of the program; a full one keeps it, so that it stands where it stood among the resets of its zone. `None`: it has had
     /// none, and is of the zone's present life.
@@ -75,14 +75,14 @@ pub struct ZoneMount {
     pub erase: Vec<BlockId>,
     /// Blocks that are bad and cannot be erased: what they hold must not be found by a later mount.
     pub void: Vec<BlockId>,
-    /// Stripes to take into the buffer; the full ones must be programmed, the last of a zone logged again.
+    /// Superpages to take into the buffer; the full ones must be programmed, the last of a zone logged again.
     pub staged: Vec<Staged>,
     /// Zones that are read-only or offline, which must be logged again.
     pub verdicts: Vec<Verdict>,
     /// Blocks of the log in the order in which they were written: each to be erased when it, and those before it, hold nothing any more
     /// that is nowhere else.
     pub log: Vec<BlockId>,
-    /// Zones of which the log holds, or held, a stripe.
+    /// Zones of which the log holds, or held, a superpage.
     pub logged: Vec<u32>,
 }
 
@@ -96,7 +96,7 @@ struct Found {
 
 impl Zones {
     fn place_of(&self, found: &Found) -> Ppa {
-        self.layout.ppa(found.block, found.at * self.layout.units_per_stripe)
+        self.layout.ppa(found.block, found.at * self.layout.units_per_superpage)
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn find(
     zones: &mut Zones,
     source: &impl MountSource,
     mark: impl Fn(Ppa) -> Option<Mark>,
-    saved: &[SavedStripe],
+    saved: &[SavedSuperpage],
 ) -> ZoneMount {
     for saved in saved {
         zones.epoch = zones.epoch.max(saved.mark.epoch + 1);
@@ -116,8 +116,8 @@ pub(crate) fn find(
     let mut log_blocks = BTreeMap::new();
     for block in zones.pool.all() {
         zones.pool.set_erases(block, source.erases(block));
-        let stripes = source.used_stripes(block);
-        if stripes == 0 {
+        let superpages = source.used_superpages(block);
+        if superpages == 0 {
             if source.is_bad(block) {
                 zones.pool.retire(block)
             } else {
@@ -126,8 +126,8 @@ pub(crate) fn find(
             continue;
         }
         used.push(block);
-        for at in 0..stripes {
-            let ppa = zones.layout.ppa(block, at * zones.layout.units_per_stripe);
+        for at in 0..superpages {
+            let ppa = zones.layout.ppa(block, at * zones.layout.units_per_superpage);
             let (Some((lpn, sequence)), Some(mark)) = (source.spare(ppa), mark(ppa)) else { continue };
             zones.sequence = zones.sequence.max(sequence + SEQUENCE_GAP);
             zones.epoch = zones.epoch.max(mark.epoch + 1);
@@ -180,58 +180,58 @@ pub(crate) fn find(
     mount
 }
 
-/// The stripes of a zone that count, those in the zone and those in the log or in a saved buffer. Programs on several dies end in any
+/// The superpages of a zone that count, those in the zone and those in the log or in a saved buffer. Programs on several dies end in any
 /// order, so either may follow the other.
 fn chain<'a>(
     zones: &Zones,
     data: &[Found],
     log: &[Found],
-    saved: impl Iterator<Item = &'a SavedStripe> + Clone,
+    saved: impl Iterator<Item = &'a SavedSuperpage> + Clone,
 ) -> (Vec<Found>, Vec<Staged>) {
     if data.is_empty() && log.is_empty() && saved.clone().next().is_none() {
         return Default::default();
     }
-    let data = newest(zones.stripes(), data.iter());
-    // What the log has from before a reset was of an earlier life. A reset that stripe 0 has outlived did not happen.
+    let data = newest(zones.superpages(), data.iter());
+    // What the log has from before a reset was of an earlier life. A reset that superpage 0 has outlived did not happen.
     let first = data[0].map_or(u64::MAX, |f| f.sequence);
     let log = log.iter().filter(|f| f.mark.verdict.is_none());
     let resets = log.clone().filter(|f| f.mark.sectors == 0 && f.sequence < first);
     let reset = resets.map(|f| f.sequence).max().unwrap_or(0);
-    let log = newest(zones.stripes(), log.filter(|f| f.sequence > reset));
+    let log = newest(zones.superpages(), log.filter(|f| f.sequence > reset));
     let (mut chain, mut staged, mut epoch) = (Vec::new(), Vec::new(), 0);
-    for stripe in 0..zones.stripes() {
-        let in_zone = data[stripe as usize].filter(|f| f.mark.epoch >= epoch);
+    for superpage in 0..zones.superpages() {
+        let in_zone = data[superpage as usize].filter(|f| f.mark.epoch >= epoch);
         let mark = match in_zone {
             Some(found) => {
                 chain.push(found);
                 found.mark
             }
             None => {
-                let in_log = log[stripe as usize].filter(|f| f.mark.epoch >= epoch);
+                let in_log = log[superpage as usize].filter(|f| f.mark.epoch >= epoch);
                 let in_log = in_log.map(|f| (f.mark, Some(f.sequence), StagedIn::Log(zones.place_of(&f))));
-                let same = |s: &&SavedStripe| s.mark.stripe == stripe && s.mark.epoch >= epoch;
+                let same = |s: &&SavedSuperpage| s.mark.superpage == superpage && s.mark.epoch >= epoch;
                 let in_save = saved.clone().filter(same).map(|s| (s.mark, None, StagedIn::Save(s.place)));
                 // The buffer goes on from what the log has; the last of those with as much is the buffer.
                 let most = in_log.into_iter().chain(in_save).max_by_key(|(mark, ..)| mark.sectors);
                 let Some((mark, sequence, from)) = most else { break };
                 let Mark { zone, sectors, epoch, .. } = mark;
-                staged.push(Staged { zone, stripe, sectors, epoch, sequence, from });
+                staged.push(Staged { zone, superpage, sectors, epoch, sequence, from });
                 mark
             }
         };
         epoch = epoch.max(mark.epoch);
-        if mark.sectors < zones.stripe_sectors || mark.finished {
+        if mark.sectors < zones.superpage_sectors || mark.finished {
             break;
         }
     }
     (chain, staged)
 }
 
-/// The newest copy of each stripe that says something of it.
-fn newest<'a>(stripes: u32, found: impl Iterator<Item = &'a Found>) -> Vec<Option<Found>> {
-    let mut newest: Vec<Option<Found>> = vec![None; stripes as usize];
+/// The newest copy of each superpage that says something of it.
+fn newest<'a>(superpages: u32, found: impl Iterator<Item = &'a Found>) -> Vec<Option<Found>> {
+    let mut newest: Vec<Option<Found>> = vec![None; superpages as usize];
     for found in found.filter(|f| f.mark.sectors > 0 || f.mark.finished) {
-        if let Some(slot) = newest.get_mut(found.mark.stripe as usize)
+        if let Some(slot) = newest.get_mut(found.mark.superpage as usize)
             && slot.is_none_or(|other| other.sequence <= found.sequence)
         {
             *slot = Some(*found);
@@ -242,18 +242,18 @@ fn newest<'a>(stripes: u32, found: impl Iterator<Item = &'a Found>) -> Vec<Optio
 
 fn settle(zones: &mut Zones, zone: u32, chain: &[Found], staged: &[Staged], source: &impl MountSource) {
     let dies_per_zone = zones.config.dies_per_zone;
-    let rows = zones.layout.stripes_per_block;
+    let rows = zones.layout.superpages_per_block;
     let mut columns = vec![Column::default(); dies_per_zone as usize];
     for found in chain {
         let Found { block, at, .. } = *found;
-        let (column, row) = (found.mark.stripe % dies_per_zone, found.mark.stripe / dies_per_zone);
+        let (column, row) = (found.mark.superpage % dies_per_zone, found.mark.superpage / dies_per_zone);
         let column = &mut columns[column as usize];
         match column.extents.last_mut().filter(|last| last.goes_on(block, at, row)) {
             Some(last) => last.count += 1,
             None => column.extents.push(Extent { row, block, at, count: 1 }),
         }
         let old = zones.sequence.saturating_sub(source.begun(block)) >= BLOCK_SEQUENCES;
-        column.next_at = if source.is_bad(block) || old { rows } else { source.used_stripes(block) };
+        column.next_at = if source.is_bad(block) || old { rows } else { source.used_superpages(block) };
     }
     let written: u32 = chain.iter().map(|f| f.mark.sectors).sum();
     let pointer = written + staged.iter().map(|s| s.sectors).sum::<u32>();

@@ -1,25 +1,25 @@
 //! Zones: the translation of a zoned namespace (NVMe Zoned Namespaces 1.1).
 //!
-//! A zone is striped over a set of dies: its stripe `k` lies in column `k mod dies_per_zone`. A column takes erase units from the
+//! A zone is striped over a set of dies: its superpage `k` lies in column `k mod dies_per_zone`. A column takes erase units from the
 //! [`Pool`](crate::pool) as it is written, so wear is levelled and bad blocks are replaced below the zones.
 //!
 //! ```text
 //!  column of a zone     rows 0 1 2 3 4 | 5 6 7 ...        an extent: rows that lie one behind the other in one block
-//!                       block 17       | block 40, from its stripe 0, because a program of block 17 failed at row 5
+//!                       block 17       | block 40, from its superpage 0, because a program of block 17 failed at row 5
 //! ```
 //! States are those of [`pellucid_flash::ZoneState`]; opening one zone too many closes the one that was opened implicitly first.
 //!
-//! Every stripe says in its spare area which it is ([`Mark`]), so the pointers can be found again after a power cut: the stripes
+//! Every superpage says in its spare area which it is ([`Mark`]), so the pointers can be found again after a power cut: the superpages
 //! of a zone count as far as none is missing, and none is older than the mount that wrote the one before it.
 //!
-//! Invariants: `open` and `active` count zones by state; a zone that is empty and idle has no extents; a stripe below the
+//! Invariants: `open` and `active` count zones by state; a zone that is empty and idle has no extents; a superpage below the
 //! written ones has a place.
 
 pub use crate::zone_config::ZoneConfig;
 pub use crate::zone_mark::Mark;
 
 use crate::pool::Pool;
-use crate::{MountSource, SavedStripe, zone_mount};
+use crate::{MountSource, SavedSuperpage, zone_mount};
 use pellucid_flash::{
     BlockId, DieId, Layout, Lba, Ppa, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState,
 };
@@ -30,7 +30,7 @@ pub(crate) struct Extent {
     /// First row of the column.
     pub row: u32,
     pub block: BlockId,
-    /// Stripe of the block that holds it.
+    /// Superpage of the block that holds it.
     pub at: u32,
     /// Rows.
     pub count: u32,
@@ -47,7 +47,7 @@ impl Extent {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Column {
     pub extents: Vec<Extent>,
-    /// Next stripe of the last extent's block.
+    /// Next superpage of the last extent's block.
     pub next_at: u32,
 }
 
@@ -86,7 +86,7 @@ pub struct Zones {
     pub(crate) config: ZoneConfig,
     pub(crate) layout: Layout,
     pub(crate) geometry: ZoneGeometry,
-    pub(crate) stripe_sectors: u32,
+    pub(crate) superpage_sectors: u32,
     pub(crate) zones: Vec<Zone>,
     pub(crate) pool: Pool,
     open: u32,
@@ -94,7 +94,7 @@ pub struct Zones {
     clock: u64,
     pub(crate) sequence: u64,
     pub(crate) epoch: u32,
-    /// Where a stripe of the staging log goes next: block and stripe.
+    /// Where a superpage of the staging log goes next: block and superpage.
     pub(crate) log: Option<(BlockId, u32)>,
     log_die: u32,
     /// Free blocks that no zone takes, so that a protected buffer has somewhere to go.
@@ -105,16 +105,16 @@ pub struct Zones {
 
 impl Zones {
     /// The zones that the media behind `source` hold, and what was `saved` of their buffer. `mark` reads the mark in the spare area of a
-    /// stripe's first unit.
+    /// superpage's first unit.
     pub fn mount(
         config: &ZoneConfig,
         layout: &Layout,
         source: &impl MountSource,
         mark: impl Fn(Ppa) -> Option<Mark>,
-        saved: &[SavedStripe],
+        saved: &[SavedSuperpage],
     ) -> (Zones, zone_mount::ZoneMount) {
-        let stripe_sectors = layout.units_per_stripe * layout.sectors_per_unit;
-        let capacity = stripe_sectors * layout.stripes_per_block * config.dies_per_zone;
+        let superpage_sectors = layout.units_per_superpage * layout.sectors_per_unit;
+        let capacity = superpage_sectors * layout.superpages_per_block * config.dies_per_zone;
         let sets = layout.dies / config.dies_per_zone;
         let geometry = ZoneGeometry {
             zones: (config.blocks.len() as u32 - config.spare_blocks) * sets,
@@ -139,7 +139,7 @@ impl Zones {
             config: config.clone(),
             layout: layout.clone(),
             geometry,
-            stripe_sectors,
+            superpage_sectors,
             zones: vec![empty; geometry.zones as usize],
             open: 0,
             active: 0,
@@ -161,14 +161,14 @@ impl Zones {
         &self.geometry
     }
 
-    /// Sectors of a stripe.
-    pub fn stripe_sectors(&self) -> u32 {
-        self.stripe_sectors
+    /// Sectors of a superpage.
+    pub fn superpage_sectors(&self) -> u32 {
+        self.superpage_sectors
     }
 
-    /// Stripes of a block, of the staging log too.
-    pub fn layout_stripes_per_block(&self) -> u32 {
-        self.layout.stripes_per_block
+    /// Superpages of a block, of the staging log too.
+    pub fn layout_superpages_per_block(&self) -> u32 {
+        self.layout.superpages_per_block
     }
 
     /// Sectors of the namespace, the gaps behind the zones' capacity included.
@@ -347,17 +347,17 @@ impl Zones {
     /// Whether sectors of a zone need blocks that it would not get now: a protected buffer, which promises to keep them, does not take
     /// them. Writes to several zones at a time may still vie for the last ones.
     fn lacks_room(&self, zone: u32, first: u32, end: u32) -> bool {
-        let (dies, rows) = (self.config.dies_per_zone, self.layout.stripes_per_block);
-        let (first, end) = (first / self.stripe_sectors, end.div_ceil(self.stripe_sectors));
-        // The last stripe of each column says enough.
-        let begins_block = |stripe: &u32| {
-            let record = &self.zones[zone as usize].columns[(stripe % dies) as usize];
+        let (dies, rows) = (self.config.dies_per_zone, self.layout.superpages_per_block);
+        let (first, end) = (first / self.superpage_sectors, end.div_ceil(self.superpage_sectors));
+        // The last superpage of each column says enough.
+        let begins_block = |superpage: &u32| {
+            let record = &self.zones[zone as usize].columns[(superpage % dies) as usize];
             let room = record.extents.last().map_or(0, |last| last.row + last.count + rows - record.next_at);
-            stripe / dies >= room
+            superpage / dies >= room
         };
         let begun: Vec<u32> = (first.max(end.saturating_sub(dies))..end).filter(begins_block).collect();
         let needed = begun.len() as u32;
-        begun.iter().any(|stripe| self.pool.free_count(self.die(zone, stripe % dies)) == 0)
+        begun.iter().any(|superpage| self.pool.free_count(self.die(zone, superpage % dies)) == 0)
             || (needed > 0 && self.pool.free_total() < self.reserve + needed)
     }
 
@@ -376,16 +376,16 @@ impl Zones {
         DieId(channel * self.layout.dies_per_channel + way)
     }
 
-    /// Stripes of a zone.
-    pub fn stripes(&self) -> u32 {
-        self.layout.stripes_per_block * self.config.dies_per_zone
+    /// Superpages of a zone.
+    pub fn superpages(&self) -> u32 {
+        self.layout.superpages_per_block * self.config.dies_per_zone
     }
 
-    /// The place for stripe `stripe` of a zone, the next of its column; `None`: the die has no block left, or only what is reserved is.
-    pub fn place(&mut self, zone: u32, stripe: u32) -> Option<Ppa> {
-        let (column, row) = (stripe % self.config.dies_per_zone, stripe / self.config.dies_per_zone);
+    /// The place for superpage `superpage` of a zone, the next of its column; `None`: the die has no block left, or only what is reserved is.
+    pub fn place(&mut self, zone: u32, superpage: u32) -> Option<Ppa> {
+        let (column, row) = (superpage % self.config.dies_per_zone, superpage / self.config.dies_per_zone);
         let die = self.die(zone, column);
-        let rows = self.layout.stripes_per_block;
+        let rows = self.layout.superpages_per_block;
         let record = &mut self.zones[zone as usize].columns[column as usize];
         if record.extents.is_empty() || record.next_at == rows {
             if self.reserve > 0 && self.pool.free_total() <= self.reserve {
@@ -401,19 +401,19 @@ impl Zones {
         if last.goes_on(block, at, row) {
             last.count += 1;
         } else {
-            // Stripes were lost in between: torn, or written and not counted.
+            // Superpages were lost in between: torn, or written and not counted.
             record.extents.push(Extent { row, block, at, count: 1 });
         }
-        Some(self.layout.ppa(block, at * self.layout.units_per_stripe))
+        Some(self.layout.ppa(block, at * self.layout.units_per_superpage))
     }
 
     /// A program in `block` failed, in a column of `zone` or in the log: nothing more is written there. The next
-    /// [`Zones::place`] of each stripe that was planned there gives a place in another block.
-    pub fn program_failed(&mut self, zone: u32, stripe: u32, block: BlockId) {
+    /// [`Zones::place`] of each superpage that was planned there gives a place in another block.
+    pub fn program_failed(&mut self, zone: u32, superpage: u32, block: BlockId) {
         self.pool.condemn(block);
-        let column = &mut self.zones[zone as usize].columns[(stripe % self.config.dies_per_zone) as usize];
+        let column = &mut self.zones[zone as usize].columns[(superpage % self.config.dies_per_zone) as usize];
         if column.extents.last().is_some_and(|last| last.block == block) {
-            column.next_at = self.layout.stripes_per_block;
+            column.next_at = self.layout.superpages_per_block;
         }
     }
 
@@ -421,7 +421,7 @@ impl Zones {
     /// what was lost takes its block with it then. Gives the block that is not to be erased again.
     pub fn distrust(&mut self, zone: u32, ppa: Ppa, lost: bool) -> Option<BlockId> {
         let block = self.layout.block_of(ppa);
-        let rows = self.layout.stripes_per_block;
+        let rows = self.layout.superpages_per_block;
         let record = &mut self.zones[zone as usize];
         // It may have been reset since.
         let holds = |column: &Column| column.extents.iter().any(|extent| extent.block == block);
@@ -448,33 +448,33 @@ impl Zones {
         }
     }
 
-    /// Where a stripe that was written lies.
+    /// Where a superpage that was written lies.
     #[inline]
-    pub fn locate(&self, zone: u32, stripe: u32) -> Option<Ppa> {
-        let (column, row) = (stripe % self.config.dies_per_zone, stripe / self.config.dies_per_zone);
+    pub fn locate(&self, zone: u32, superpage: u32) -> Option<Ppa> {
+        let (column, row) = (superpage % self.config.dies_per_zone, superpage / self.config.dies_per_zone);
         let extents = &self.zones[zone as usize].columns[column as usize].extents;
         let extent = extents.iter().rev().find(|e| e.row <= row && row < e.row + e.count)?;
         let at = extent.at + (row - extent.row);
-        Some(self.layout.ppa(extent.block, at * self.layout.units_per_stripe))
+        Some(self.layout.ppa(extent.block, at * self.layout.units_per_superpage))
     }
 
-    /// Whether a stripe of `zone` was meant to be where `ppa` is, and the zone has not been reset since.
+    /// Whether a superpage of `zone` was meant to be where `ppa` is, and the zone has not been reset since.
     pub fn holds(&self, zone: u32, ppa: Ppa) -> bool {
-        let (block, stripe) = (self.layout.block_of(ppa), self.layout.stripe_of(ppa));
+        let (block, superpage) = (self.layout.block_of(ppa), self.layout.superpage_of(ppa));
         let covers = |extent: &Extent| {
-            extent.block == block && extent.at <= stripe && stripe < extent.at + extent.count
+            extent.block == block && extent.at <= superpage && superpage < extent.at + extent.count
         };
         self.zones[zone as usize].columns.iter().any(|column| column.extents.iter().any(covers))
     }
 
-    /// The next block of a zone to be erased by a reset; the first holds stripe 0 and must be erased before the others, so that
+    /// The next block of a zone to be erased by a reset; the first holds superpage 0 and must be erased before the others, so that
     /// a reset that power cuts off has happened, or has not.
     pub fn reset_next(&mut self, zone: u32) -> Option<BlockId> {
         let columns = &mut self.zones[zone as usize].columns;
         let column = columns.iter_mut().find(|column| !column.extents.is_empty())?;
         let block = column.extents.first().expect("not empty").block;
         column.extents.retain(|extent| extent.block != block);
-        column.next_at = self.layout.stripes_per_block;
+        column.next_at = self.layout.superpages_per_block;
         Some(block)
     }
 
@@ -546,10 +546,10 @@ impl Zones {
         self.epoch
     }
 
-    /// The place of the next stripe of the staging log; the second is true when it begins a new block. `None`: no block is left,
+    /// The place of the next superpage of the staging log; the second is true when it begins a new block. `None`: no block is left,
     /// or only reserved ones, which are for data alone.
     pub fn log_place(&mut self, data: bool) -> Option<(Ppa, bool)> {
-        let fresh = self.log.is_none_or(|(_, at)| at == self.layout.stripes_per_block);
+        let fresh = self.log.is_none_or(|(_, at)| at == self.layout.superpages_per_block);
         if fresh {
             if !data && self.is_short() {
                 return None;
@@ -562,7 +562,7 @@ impl Zones {
         }
         let (block, at) = self.log.expect("just made sure");
         self.log = Some((block, at + 1));
-        Some((self.layout.ppa(block, at * self.layout.units_per_stripe), fresh))
+        Some((self.layout.ppa(block, at * self.layout.units_per_superpage), fresh))
     }
 
     /// The log goes on in another block.

@@ -10,15 +10,15 @@ use pellucid_ftl::{
 };
 use std::collections::BTreeSet;
 
-/// Two dies of 6 blocks of 4 stripes of 2 units of one sector.
+/// Two dies of 6 blocks of 4 superpages of 2 units of one sector.
 fn layout() -> Layout {
     common::layout(2, 6, 4, 2)
 }
 
-const STRIPES: u32 = 4;
-const STRIPE: u32 = 2;
+const SUPERPAGES: u32 = 4;
+const SUPERPAGE: u32 = 2;
 
-/// What was programmed, stripe by stripe; a torn or failed one is `None`.
+/// What was programmed, superpage by superpage; a torn or failed one is `None`.
 struct Flash {
     blocks: Vec<Vec<Option<(Lpn, u64)>>>,
     erases: Vec<u32>,
@@ -31,19 +31,19 @@ impl Flash {
     }
 
     fn program(&mut self, first: Ppa, spare: Option<(Lpn, u64)>) {
-        let (block, stripe) = (first.0 / (STRIPES * STRIPE), first.0 % (STRIPES * STRIPE) / STRIPE);
-        assert_eq!(self.blocks[block as usize].len(), stripe as usize, "in order");
+        let (block, superpage) = (first.0 / (SUPERPAGES * SUPERPAGE), first.0 % (SUPERPAGES * SUPERPAGE) / SUPERPAGE);
+        assert_eq!(self.blocks[block as usize].len(), superpage as usize, "in order");
         self.blocks[block as usize].push(spare);
     }
 }
 
 impl MountSource for Flash {
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)> {
-        let (block, stripe) = (ppa.0 / (STRIPES * STRIPE), ppa.0 % (STRIPES * STRIPE) / STRIPE);
-        self.blocks[block as usize].get(stripe as usize).copied().flatten()
+        let (block, superpage) = (ppa.0 / (SUPERPAGES * SUPERPAGE), ppa.0 % (SUPERPAGES * SUPERPAGE) / SUPERPAGE);
+        self.blocks[block as usize].get(superpage as usize).copied().flatten()
     }
 
-    fn used_stripes(&self, block: BlockId) -> u32 {
+    fn used_superpages(&self, block: BlockId) -> u32 {
         self.blocks[block.0 as usize].len() as u32
     }
 
@@ -64,8 +64,8 @@ fn chunk_config(management: Management) -> ChunkConfig {
     ChunkConfig {
         blocks: 0..6,
         management,
-        write_optimal_stripes: 1,
-        cached_stripes: 0,
+        write_optimal_superpages: 1,
+        cached_superpages: 0,
         open_max: 3,
         open_per_unit_max: 2,
         failure: WriteFailure::CloseChunk,
@@ -105,10 +105,10 @@ fn reserve(chunks: &mut Chunks, lba: Lba, sectors: u32) -> Result<Vec<Ppa>, Stat
     Ok(plans.iter().map(|plan| plan.first).collect())
 }
 
-/// Writes stripes to chunk `number`, on the media too.
-fn write(chunks: &mut Chunks, flash: &mut Flash, number: u32, stripes: u32) {
+/// Writes superpages to chunk `number`, on the media too.
+fn write(chunks: &mut Chunks, flash: &mut Flash, number: u32, superpages: u32) {
     let lba = Lba(start(chunks, number).0 + u64::from(chunks.info(number).write_pointer));
-    for first in reserve(chunks, lba, stripes * STRIPE).expect("a good write") {
+    for first in reserve(chunks, lba, superpages * SUPERPAGE).expect("a good write") {
         let sequence = chunks.program_begins(number).expect("nothing has failed");
         flash.program(first, Some((Lpn(number), sequence)));
         assert_eq!(chunks.written(number, true), (Status::Success, None));
@@ -117,7 +117,7 @@ fn write(chunks: &mut Chunks, flash: &mut Flash, number: u32, stripes: u32) {
 }
 
 fn block_of(chunks: &Chunks, number: u32) -> BlockId {
-    BlockId(chunks.locate(start(chunks, number)).expect("it can be read").0.0 / (STRIPES * STRIPE))
+    BlockId(chunks.locate(start(chunks, number)).expect("it can be read").0.0 / (SUPERPAGES * SUPERPAGE))
 }
 
 #[test]
@@ -139,13 +139,13 @@ fn writes_keep_their_rules_or_change_nothing() {
     assert_eq!((chunks.info(0).state, chunks.info(0).write_pointer), (ChunkState::Open, 2));
     write(&mut chunks, &mut flash, 1, 1);
     let third = start(&chunks, 2);
-    assert_eq!(reserve(&mut chunks, third, STRIPE), Err(Status::ChunkWriteInvalid), "two of a unit are open");
+    assert_eq!(reserve(&mut chunks, third, SUPERPAGE), Err(Status::ChunkWriteInvalid), "two of a unit are open");
     write(&mut chunks, &mut flash, 6, 1);
     let other = start(&chunks, 7);
-    assert_eq!(reserve(&mut chunks, other, STRIPE), Err(Status::ChunkWriteInvalid), "three are open");
+    assert_eq!(reserve(&mut chunks, other, SUPERPAGE), Err(Status::ChunkWriteInvalid), "three are open");
     write(&mut chunks, &mut flash, 0, 3);
     assert_eq!(chunks.info(0).state, ChunkState::Closed);
-    assert_eq!(reserve(&mut chunks, third, STRIPE), Ok(vec![layout().ppa(BlockId(2), 0)]));
+    assert_eq!(reserve(&mut chunks, third, SUPERPAGE), Ok(vec![layout().ppa(BlockId(2), 0)]));
     assert_eq!(chunks.reset_begin(third), Err(Status::ChunkInvalidReset), "a program is on its way");
     assert_eq!(chunks.locate(third), None);
 }
@@ -155,7 +155,7 @@ fn a_failed_write_closes_its_chunk_and_what_is_behind_it() {
     let mut flash = Flash::new();
     let (mut chunks, _) = chunks(Management::Host, &flash);
     let lba = start(&chunks, 3);
-    let firsts = reserve(&mut chunks, lba, 3 * STRIPE).expect("a good write");
+    let firsts = reserve(&mut chunks, lba, 3 * SUPERPAGE).expect("a good write");
     for (first, good) in firsts.iter().zip([true, false]) {
         let sequence = chunks.program_begins(3).expect("nothing has failed");
         flash.program(*first, good.then_some((Lpn(3), sequence)));
@@ -165,7 +165,7 @@ fn a_failed_write_closes_its_chunk_and_what_is_behind_it() {
     }
     assert_eq!(chunks.program_begins(3), None, "the third must not begin");
     assert_eq!(chunks.written(3, false), (Status::ChunkClosedEarly, None));
-    assert_eq!((chunks.info(3).state, chunks.info(3).write_pointer), (ChunkState::Closed, STRIPE));
+    assert_eq!((chunks.info(3).state, chunks.info(3).write_pointer), (ChunkState::Closed, SUPERPAGE));
     chunks.check();
     let reset = chunks.reset_begin(lba).expect("closed");
     assert_eq!(reset, ChunkReset::Retired { block: BlockId(3), status: Status::ChunkOffline });
@@ -230,25 +230,25 @@ fn a_distrusted_block_is_replaced_at_the_reset() {
     assert_ne!(block_of(&chunks, 0), block);
 }
 
-/// Power fails at every stripe of a copy, and before the original is erased: one of them is the chunk, whole, and the other is
+/// Power fails at every superpage of a copy, and before the original is erased: one of them is the chunk, whole, and the other is
 /// to be erased.
 #[test]
 fn of_a_chunk_and_its_copy_the_longer_one_is_found() {
-    for copied in 0..=STRIPES {
+    for copied in 0..=SUPERPAGES {
         for original_first in [true, false] {
             let mut flash = Flash::new();
             let (from, to) = if original_first { (1, 4) } else { (4, 1) };
-            let spare = |stripe: u32| Some((Lpn(2), 100 + u64::from(stripe)));
-            flash.blocks[from] = (0..STRIPES).map(spare).collect();
+            let spare = |superpage: u32| Some((Lpn(2), 100 + u64::from(superpage)));
+            flash.blocks[from] = (0..SUPERPAGES).map(spare).collect();
             // The last one that was begun is torn.
             flash.blocks[to] =
-                (0..copied).map(|stripe| spare(stripe).filter(|_| stripe + 1 < copied)).collect();
-            if copied == STRIPES && original_first {
+                (0..copied).map(|superpage| spare(superpage).filter(|_| superpage + 1 < copied)).collect();
+            if copied == SUPERPAGES && original_first {
                 flash.blocks[to] = flash.blocks[from].clone();
             }
             let (chunks, erase) = chunks(SHARED, &flash);
             let found = block_of(&chunks, 2).0 as usize;
-            assert_eq!(chunks.info(2).write_pointer, STRIPES * STRIPE);
+            assert_eq!(chunks.info(2).write_pointer, SUPERPAGES * SUPERPAGE);
             assert!(flash.blocks[found].iter().all(Option::is_some), "{copied}: {found} is not whole");
             let other = if found == from { to } else { from };
             let expected = if flash.blocks[other].is_empty() { vec![] } else { vec![BlockId(other as u32)] };
@@ -257,7 +257,7 @@ fn of_a_chunk_and_its_copy_the_longer_one_is_found() {
     }
     // A chunk that was reset and written again is the newer one, however short.
     let mut flash = Flash::new();
-    flash.blocks[0] = (0..STRIPES).map(|stripe| Some((Lpn(2), 100 + u64::from(stripe)))).collect();
+    flash.blocks[0] = (0..SUPERPAGES).map(|superpage| Some((Lpn(2), 100 + u64::from(superpage)))).collect();
     flash.blocks[3] = vec![Some((Lpn(2), 200))];
     let (chunks, erase) = chunks(SHARED, &flash);
     assert_eq!((block_of(&chunks, 2), erase), (BlockId(3), vec![BlockId(0)]));
@@ -271,13 +271,13 @@ fn zones() -> Zones {
         open_max: 2,
         active_max: 3,
         append_max_sectors: 4,
-        stage_stripes: 8,
+        stage_superpages: 8,
         protected: false,
     };
     Zones::mount(&config, &layout(), &Flash::new(), |_| None, &[]).0
 }
 
-const CAPACITY: u32 = 2 * STRIPES * STRIPE;
+const CAPACITY: u32 = 2 * SUPERPAGES * SUPERPAGE;
 
 fn at(zones: &Zones, zone: u32, sector: u32) -> Lba {
     Lba(u64::from(zone) * zones.geometry().zone_sectors + u64::from(sector))

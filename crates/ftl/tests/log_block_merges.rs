@@ -10,8 +10,8 @@ use pellucid_ftl::{Durability, FtlConfig, Map, MergeCounters, MergeKind};
 const UNITS: u32 = 8;
 
 /// `blocks` logical blocks, all of them written in order: each is one switch merge, and no block is left to erase.
-fn filled(map: Map, blocks: u32, units_per_stripe: u32) -> Drive {
-    let layout = common::layout(1, blocks + 12, UNITS / units_per_stripe, units_per_stripe);
+fn filled(map: Map, blocks: u32, units_per_superpage: u32) -> Drive {
+    let layout = common::layout(1, blocks + 12, UNITS / units_per_superpage, units_per_superpage);
     let capacity_bytes = Some(u64::from(blocks * UNITS * layout.unit_bytes));
     let config = FtlConfig { map, capacity_bytes, durability: Durability::Volatile, ..common::config() };
     let mut drive = Drive::new(&config, &layout, &[], 1);
@@ -28,7 +28,7 @@ fn filled(map: Map, blocks: u32, units_per_stripe: u32) -> Drive {
 fn write(drive: &mut Drive, lpns: impl IntoIterator<Item = u32>) {
     for lpn in lpns {
         drive.write(lpn);
-        if drive.layout.units_per_stripe == 1 {
+        if drive.layout.units_per_superpage == 1 {
             assert!(drive.drain(), "there is no room");
         }
     }
@@ -48,15 +48,15 @@ const MAPS: [Map; 2] = [Map::Bast { log_blocks: 2 }, Map::Fast { log_blocks: 2 }
 #[test]
 fn sequential_overwrites_end_in_switch_merges() {
     for map in MAPS {
-        for units_per_stripe in [1, 4] {
-            let mut drive = filled(map, 6, units_per_stripe);
+        for units_per_superpage in [1, 4] {
+            let mut drive = filled(map, 6, units_per_superpage);
             for _ in 0..2 {
                 write(&mut drive, 0..6 * UNITS);
             }
             let switched = MergeCounters { merges: 12, erases: 12, ..MergeCounters::default() };
             assert_eq!(merged(&drive, MergeKind::Switch), switched, "{map:?}");
             assert_eq!(merged(&drive, MergeKind::Partial).merges + merged(&drive, MergeKind::Full).merges, 0);
-            let superpages = u64::from(12 * UNITS / units_per_stripe);
+            let superpages = u64::from(12 * UNITS / units_per_superpage);
             assert_eq!((drive.nand.programs, drive.nand.erases), (superpages, 12));
         }
     }

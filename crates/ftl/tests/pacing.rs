@@ -1,4 +1,4 @@
-//! `gc_pacing` against media that only remember: host stripes are turned away in a die only for a while, in which collection moves
+//! `gc_pacing` against media that only remember: host superpages are turned away in a die only for a while, in which collection moves
 //! no more than their share; whoever waits hears of it; nothing is lost.
 
 mod common;
@@ -7,26 +7,26 @@ use pellucid_flash::{DieId, Lpn, Rng};
 use pellucid_ftl::{FtlConfig, Load, Move, PageMap, Plan, ProgramId, Reclaim, Separation, Stream, Victim};
 use std::collections::VecDeque;
 
-const STRIPE: u32 = 4;
+const SUPERPAGE: u32 = 4;
 
 fn config(gc_pacing: bool, separation: Separation, victim: Victim) -> FtlConfig {
     FtlConfig { gc_pacing, separation, victim, ..common::config() }
 }
 
-/// A die that does one operation after the other, in the order of their plans, and a host that always has a stripe to write. Of
-/// relocated stripes one is under way at a time.
+/// A die that does one operation after the other, in the order of their plans, and a host that always has a superpage to write. Of
+/// relocated superpages one is under way at a time.
 struct Die {
     map: PageMap,
     owner: Vec<Lpn>,
     queue: VecDeque<(Plan, Vec<Lpn>)>,
-    /// Units of the victim that wait for their stripe.
+    /// Units of the victim that wait for their superpage.
     moved: Vec<Move>,
     relocating: Option<ProgramId>,
     rng: Rng,
     seen: Seen,
 }
 
-/// What the host sees, in stripes.
+/// What the host sees, in superpages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     written: u32,
@@ -40,7 +40,7 @@ const DIE: DieId = DieId(0);
 
 impl Die {
     fn new(config: &FtlConfig, blocks: u32) -> Die {
-        let layout = common::layout(1, blocks, 64, STRIPE);
+        let layout = common::layout(1, blocks, 64, SUPERPAGE);
         Die {
             owner: vec![Lpn::NONE; layout.units as usize],
             map: PageMap::new(config, &layout, &[]).expect("room enough"),
@@ -64,7 +64,7 @@ impl Die {
             let next = common::next_move(&mut self.map, DIE);
             self.moved.extend(next);
             let ends = next.is_none() || self.map.gc_rests(DIE);
-            if self.moved.len() == STRIPE as usize || (ends && !self.moved.is_empty()) {
+            if self.moved.len() == SUPERPAGE as usize || (ends && !self.moved.is_empty()) {
                 let lpns: Vec<Lpn> = {
                     let owner = |r: Move| (self.owner[r.from.0 as usize], r.from);
                     let moved = self.moved.drain(..).map(owner);
@@ -72,7 +72,7 @@ impl Die {
                         .map(|(lpn, from)| if self.map.is_current(from, Some(lpn)) { lpn } else { Lpn::NONE })
                         .collect()
                 };
-                let plan = self.map.place(Stream::Collected, Some(DIE), &lpns).expect("kept for it");
+                let plan = self.map.place(Stream::Gc, Some(DIE), &lpns).expect("kept for it");
                 self.relocating = Some(plan.id);
                 self.queue.push_back((plan, lpns));
                 let since = self.seen.since + 1;
@@ -101,9 +101,9 @@ impl Die {
         self.map.take_released() || erased
     }
 
-    /// Writes a stripe, when there is room.
+    /// Writes a superpage, when there is room.
     fn write(&mut self, first: u32) {
-        let lpns: Vec<Lpn> = (first..first + STRIPE).map(Lpn).collect();
+        let lpns: Vec<Lpn> = (first..first + SUPERPAGE).map(Lpn).collect();
         while !self.try_write(&lpns) {
             self.collect();
             while !self.step() {
@@ -120,14 +120,14 @@ impl Die {
 
     /// Fills the drive, and overwrites it at random, twice over each; then as much again, which is looked at.
     fn work(mut self) -> Seen {
-        let stripes = self.map.user_units() / STRIPE;
-        (0..stripes).for_each(|number| self.write(number * STRIPE));
-        for number in 0..4 * stripes {
-            if number == 2 * stripes {
+        let superpages = self.map.user_units() / SUPERPAGE;
+        (0..superpages).for_each(|number| self.write(number * SUPERPAGE));
+        for number in 0..4 * superpages {
+            if number == 2 * superpages {
                 self.map.check();
                 self.seen = Seen::default();
             }
-            let first = self.rng.below(stripes.into()) as u32 * STRIPE;
+            let first = self.rng.below(superpages.into()) as u32 * SUPERPAGE;
             self.write(first);
         }
         self.map.check();

@@ -41,7 +41,7 @@ struct World {
     config: FtlConfig,
     layout: Layout,
     units: Vec<Option<Unit>>,
-    stripes: Vec<u32>,
+    superpages: Vec<u32>,
     erases: Vec<u32>,
     bad: BTreeSet<u32>,
     /// Version and handle of each page's newest write.
@@ -55,8 +55,8 @@ impl MountSource for World {
         self.units[ppa.0 as usize].map(|unit| (unit.lpn, unit.stored))
     }
 
-    fn used_stripes(&self, block: BlockId) -> u32 {
-        self.stripes[block.0 as usize]
+    fn used_superpages(&self, block: BlockId) -> u32 {
+        self.superpages[block.0 as usize]
     }
 
     fn erases(&self, block: BlockId) -> u32 {
@@ -73,12 +73,12 @@ impl MountSource for World {
 }
 
 impl World {
-    fn new(isolation: Isolation, separation: Separation, units_per_stripe: u32, seed: u64) -> World {
-        let (layout, config) = (common::layout(2, 40, 8, units_per_stripe), config(isolation, separation));
+    fn new(isolation: Isolation, separation: Separation, units_per_superpage: u32, seed: u64) -> World {
+        let (layout, config) = (common::layout(2, 40, 8, units_per_superpage), config(isolation, separation));
         let map = PageMap::new(&config, &layout, &[]).expect("room enough");
         World {
             units: vec![None; layout.units as usize],
-            stripes: vec![0; layout.blocks as usize],
+            superpages: vec![0; layout.blocks as usize],
             erases: vec![0; layout.blocks as usize],
             bad: BTreeSet::new(),
             written: vec![(0, 0); map.user_units() as usize],
@@ -98,9 +98,9 @@ impl World {
         let block = self.layout.block_of(plan.first);
         assert_eq!(
             self.layout.index_in_block(plan.first),
-            self.stripes[block.0 as usize] * pages_of(&self.layout)
+            self.superpages[block.0 as usize] * pages_of(&self.layout)
         );
-        self.stripes[block.0 as usize] += 1;
+        self.superpages[block.0 as usize] += 1;
         for (i, &(lpn, version, handle)) in pages.iter().enumerate().filter(|_| ok) {
             let by_host = die.is_none();
             self.units[plan.first.0 as usize + i] =
@@ -134,7 +134,7 @@ impl World {
                 Reclaim::Erase(block, _) => {
                     let first = self.layout.ppa(block, 0).0 as usize;
                     self.units[first..first + self.layout.units_per_block as usize].fill(None);
-                    self.stripes[block.0 as usize] = 0;
+                    self.superpages[block.0 as usize] = 0;
                     self.erases[block.0 as usize] += 1;
                     self.map.erase_ended(block, true);
                 }
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// Collects every die until it wants no more, a stripe of relocated units at a time.
+    /// Collects every die until it wants no more, a superpage of relocated units at a time.
     fn collect(&mut self) {
         for die in (0..self.layout.dies).map(DieId) {
             self.map.reap(die);
@@ -162,7 +162,7 @@ impl World {
                 if self.map.is_current(moved.from, Some(unit.lpn)) {
                     pages.push((unit.lpn, unit.version, unit.handle));
                 }
-                let full = pages.len() as u32 == self.layout.units_per_stripe;
+                let full = pages.len() as u32 == self.layout.units_per_superpage;
                 if full || (!pages.is_empty() && self.map.gc_rests(die)) {
                     let done = (0..50).any(|_| self.program(moved.to, Some(die), &pages));
                     assert!(done, "no room for relocated data of {:?}", moved.to);
@@ -210,10 +210,10 @@ impl World {
         let quarter = self.map.user_units() / u32::from(HANDLES);
         for step in 0..writes {
             let handle = self.rng.below(HANDLES.into()) as u16;
-            let stripe = pages_of(&self.layout);
+            let superpage = pages_of(&self.layout);
             let at =
-                if handle.is_multiple_of(2) { self.rng.below(quarter.into()) as u32 } else { step * stripe };
-            let count = 1 + self.rng.below(stripe.into()) as u32;
+                if handle.is_multiple_of(2) { self.rng.below(quarter.into()) as u32 } else { step * superpage };
+            let count = 1 + self.rng.below(superpage.into()) as u32;
             let lpns: Vec<Lpn> =
                 (0..count).map(|i| Lpn(u32::from(handle) * quarter + (at + i) % quarter)).collect();
             self.write(&lpns, handle);
@@ -222,15 +222,15 @@ impl World {
 }
 
 fn pages_of(layout: &Layout) -> u32 {
-    layout.units_per_stripe
+    layout.units_per_superpage
 }
 
 #[test]
 fn handles_stay_apart_and_nothing_is_lost() {
     for isolation in [Isolation::Initial, Isolation::Persistent] {
         for separation in [Separation::Off, Separation::Collected, Separation::Frequency] {
-            for stripe in [1, 3] {
-                let mut world = World::new(isolation, separation, stripe, 7);
+            for superpage in [1, 3] {
+                let mut world = World::new(isolation, separation, superpage, 7);
                 for _ in 0..12 {
                     world.random_writes(400);
                     world.check();
@@ -241,7 +241,7 @@ fn handles_stay_apart_and_nothing_is_lost() {
                 let counters = world.map.counters();
                 assert!(
                     world.erases.iter().sum::<u32>() > 100,
-                    "{isolation:?} {separation:?} {stripe}: {counters:?}"
+                    "{isolation:?} {separation:?} {superpage}: {counters:?}"
                 );
             }
         }

@@ -5,12 +5,12 @@ mod common;
 use pellucid_flash::Lpn;
 use pellucid_ftl::{Durability, FtlConfig, PageMap, Plan, Stream};
 
-const STRIPE: u32 = 4;
+const SUPERPAGE: u32 = 4;
 
 fn map() -> PageMap {
     let durability = Durability::Journal { checkpoint_every: 1 << 40 };
     let config = FtlConfig { durability, ..common::config() };
-    PageMap::new(&config, &common::layout(1, 32, 64, STRIPE), &[]).expect("room enough")
+    PageMap::new(&config, &common::layout(1, 32, 64, SUPERPAGE), &[]).expect("room enough")
 }
 
 /// Pages of three translation pages of 4,096 bytes, 16 of which are no entries.

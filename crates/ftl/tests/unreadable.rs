@@ -7,7 +7,7 @@ use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 use pellucid_ftl::{Durability, FtlConfig, MountSource, PageMap, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 
-const STRIPE: u32 = 4;
+const SUPERPAGE: u32 = 4;
 
 /// Translation, and media that remember spare areas and translation pages.
 struct World {
@@ -24,9 +24,9 @@ impl MountSource for World {
         self.spares.get(&ppa.0).copied()
     }
 
-    fn used_stripes(&self, block: BlockId) -> u32 {
+    fn used_superpages(&self, block: BlockId) -> u32 {
         let of_block = self.spares.keys().filter(|&&ppa| self.layout.block_of(Ppa(ppa)) == block);
-        of_block.map(|&ppa| self.layout.index_in_block(Ppa(ppa)) / STRIPE + 1).max().unwrap_or(0)
+        of_block.map(|&ppa| self.layout.index_in_block(Ppa(ppa)) / SUPERPAGE + 1).max().unwrap_or(0)
     }
 
     fn erases(&self, _: BlockId) -> u32 {
@@ -46,7 +46,7 @@ impl World {
     fn new() -> World {
         let durability = Durability::Journal { checkpoint_every: 1 << 40 };
         let config = FtlConfig { durability, ..common::config() };
-        let layout = common::layout(1, 32, 64, STRIPE);
+        let layout = common::layout(1, 32, 64, SUPERPAGE);
         let map = PageMap::new(&config, &layout, &[]).expect("room enough");
         let (spares, map_pages) = (BTreeMap::new(), BTreeMap::new());
         World { map, config, layout, spares, map_pages, unreadable: BTreeSet::new() }
@@ -59,7 +59,7 @@ impl World {
     }
 
     fn programmed(&mut self, first: Ppa, sequence: u64, lpns: &[Lpn]) {
-        self.spares.extend((first.0..first.0 + STRIPE).map(|ppa| (ppa, (Lpn::NONE, sequence))));
+        self.spares.extend((first.0..first.0 + SUPERPAGE).map(|ppa| (ppa, (Lpn::NONE, sequence))));
         self.spares.extend((first.0..).zip(lpns).map(|(ppa, &lpn)| (ppa, (lpn, sequence))));
     }
 

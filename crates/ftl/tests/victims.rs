@@ -1,4 +1,4 @@
-//! The victim policy decides, whatever the host does: dies against media that only remember, and a host that takes every stripe it
+//! The victim policy decides, whatever the host does: dies against media that only remember, and a host that takes every superpage it
 //! can get. A full victim, several victims under way, failing programs and a power cut must not make a die choose another one.
 
 mod common;
@@ -20,14 +20,14 @@ struct World {
     map: PageMap,
     owner: Vec<Lpn>,
     queues: Vec<VecDeque<Op>>,
-    /// Per die: units of victims that wait for their stripe.
+    /// Per die: units of victims that wait for their superpage.
     moved: Vec<Vec<(Lpn, Ppa)>>,
-    /// Per die: relocated stripes under way.
+    /// Per die: relocated superpages under way.
     relocating: Vec<u32>,
     /// Blocks that are being erased, in turn.
     erasing: VecDeque<BlockId>,
     fail: f64,
-    stripe: usize,
+    superpage: usize,
     rng: Rng,
     /// Victims in the order in which they were chosen, and when they were closed.
     victims: Vec<(BlockId, u64)>,
@@ -39,8 +39,8 @@ struct World {
 }
 
 impl World {
-    fn new(config: &FtlConfig, dies: u32, blocks: u32, pages: u32, stripe: u32) -> World {
-        let layout = common::layout(dies, blocks, pages, stripe);
+    fn new(config: &FtlConfig, dies: u32, blocks: u32, pages: u32, superpage: u32) -> World {
+        let layout = common::layout(dies, blocks, pages, superpage);
         World {
             owner: vec![Lpn::NONE; layout.units as usize],
             map: PageMap::new(config, &layout, &[]).unwrap_or_else(|e| panic!("{e}")),
@@ -49,7 +49,7 @@ impl World {
             relocating: vec![0; dies as usize],
             erasing: VecDeque::new(),
             fail: 0.0,
-            stripe: stripe as usize,
+            superpage: superpage as usize,
             rng: Rng::new(11),
             victims: Vec::new(),
             closed_at: vec![0; layout.blocks as usize],
@@ -68,7 +68,7 @@ impl World {
         let at = die.0 as usize;
         self.map.reap(die);
         while self.relocating[at] == 0 && self.map.wants_gc(die, Load::Busy) {
-            if self.moved[at].len() == self.stripe && !self.program_moved(die) {
+            if self.moved[at].len() == self.superpage && !self.program_moved(die) {
                 break;
             }
             if self.relocating[at] > 0 {
@@ -83,7 +83,7 @@ impl World {
                 self.moved[at].push((self.owner[next.from.0 as usize], next.from));
             }
             let ends = next.is_none() || self.map.gc_rests(die);
-            let full = self.moved[at].len() == self.stripe;
+            let full = self.moved[at].len() == self.superpage;
             if !full && (!ends || self.moved[at].is_empty()) {
                 if next.is_none() {
                     break;
@@ -106,7 +106,7 @@ impl World {
         if lpns.is_empty() {
             return true;
         }
-        let Some(plan) = self.map.place(Stream::Collected, Some(die), &lpns) else { return false };
+        let Some(plan) = self.map.place(Stream::Gc, Some(die), &lpns) else { return false };
         moved.clear();
         self.relocating[die.0 as usize] += 1;
         self.submit(plan, lpns, Some(die));
@@ -144,7 +144,7 @@ impl World {
         }
         let block = self.layout.block_of(plan.first);
         self.ended[block.0 as usize] += 1;
-        if self.ended[block.0 as usize] == self.layout.stripes_per_block {
+        if self.ended[block.0 as usize] == self.layout.superpages_per_block {
             self.closed_at[block.0 as usize] = self.planned;
         }
         if !ok {
@@ -172,13 +172,13 @@ impl World {
     /// Fills the drive and overwrites it at random so many times.
     fn work(&mut self, rounds: u32) {
         let units = self.map.user_units();
-        for first in (0..units).step_by(self.stripe) {
-            let lpns: Vec<Lpn> = (first..units.min(first + self.stripe as u32)).map(Lpn).collect();
+        for first in (0..units).step_by(self.superpage) {
+            let lpns: Vec<Lpn> = (first..units.min(first + self.superpage as u32)).map(Lpn).collect();
             self.write_units(&lpns);
         }
-        for round in 0..rounds * units / self.stripe as u32 {
+        for round in 0..rounds * units / self.superpage as u32 {
             let mut lpns: Vec<Lpn> = Vec::new();
-            while lpns.len() < self.stripe {
+            while lpns.len() < self.superpage {
                 let lpn = Lpn(self.rng.below(units.into()) as u32);
                 if !lpns.contains(&lpn) {
                     lpns.push(lpn);
@@ -202,15 +202,15 @@ fn no_die_acts_against_its_policy() {
     for &victim in Victim::ALL {
         for separation in [Separation::Off, Separation::Collected, Separation::Frequency] {
             for gc_low in [1, 2, 4] {
-                for (dies, stripe) in [(1, 1), (3, 1), (2, 4)] {
+                for (dies, superpage) in [(1, 1), (3, 1), (2, 4)] {
                     let config = config(victim, separation, gc_low, 0.4);
-                    let mut world = World::new(&config, dies, 32, 16, stripe);
+                    let mut world = World::new(&config, dies, 32, 16, superpage);
                     world.work(6);
                     let counters = world.map.counters();
                     assert!(counters.victims.iter().sum::<u64>() > 50, "{counters:?}");
                     assert_eq!(
                         counters.emergency_victims, 0,
-                        "{victim}, {separation:?}, gc_low {gc_low}, {dies} dies, stripes of {stripe}"
+                        "{victim}, {separation:?}, gc_low {gc_low}, {dies} dies, superpages of {superpage}"
                     );
                 }
             }

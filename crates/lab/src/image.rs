@@ -8,7 +8,7 @@
 //!  ...       the media, as `pellucid_media::Media::export` writes them
 //!  u64       FNV-1a (64 bits) of everything before
 //! ```
-//! All little-endian. What is saved is what the media hold: programmed stripes with their spare areas, erase counts, bad
+//! All little-endian. What is saved is what the media hold: programmed superpages with their spare areas, erase counts, bad
 //! blocks. A drive made from it is mounted from them, so its buffer is empty and its policies start from their seeds. The
 //! same file always gives the same drive.
 //!

@@ -34,7 +34,7 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
         return None;
     }
     // Random writes have GC sooner or later, so that a run that ends before says nothing of it; a trace is what it is.
-    if replay && report.write_amplification.programmed_bytes[Cause::Collection] == 0 {
+    if replay && report.write_amplification.programmed_bytes[Cause::Gc] == 0 {
         return None;
     }
     let fill = spec.precondition.fill.share();

@@ -35,7 +35,7 @@ const READS: &str = "[[job]]\nrw = 'randread'\nbs = '4k'\nnumber_ios = 400\n";
 
 #[test]
 fn senses_are_counted_without_their_retries() {
-    let fault = "media.faults.list=[{kind='read-fail',die=0,block=0,stripe=2,attempts=3}]";
+    let fault = "media.faults.list=[{kind='read-fail',die=0,block=0,superpage=2,attempts=3}]";
     let mut device = Device::new(&tiny(&owned(&["buffer.retain=false", fault]))).unwrap();
     let ask = |device: &mut Device, opcode, unit: u64| {
         let sectors = if opcode == Opcode::Flush { 0 } else { 4 };
@@ -55,7 +55,7 @@ fn senses_are_counted_without_their_retries() {
     assert_eq!((after.reads[host] - before.reads[host], after.read_retries), (40, 3));
 }
 
-/// The taps see every chunk of the code, so they know what there was to mend.
+/// The probes see every chunk of the code, so they know what there was to mend.
 #[test]
 fn bits_are_counted_in_all_units_of_a_sense() {
     for namespace in ["open-channel", "zoned"] {
@@ -138,10 +138,10 @@ fn wear_is_known_after_a_power_cut_too() {
                 bench.step();
             }
             bench.power_cut();
-            let taps = bench.drive.snapshot().taps.expect("watched");
+            let probes = bench.drive.snapshot().probes.expect("watched");
             let mut blocks = BTreeMap::new();
             bench.drive.erase_counts().for_each(|erases| *blocks.entry(erases).or_default() += 1);
-            assert_eq!(taps.blocks_by_erases, blocks, "{namespace}, round {round}");
+            assert_eq!(probes.blocks_by_erases, blocks, "{namespace}, round {round}");
         }
         erased += bench.drive.erase_counts().sum::<u32>();
     }
@@ -319,5 +319,5 @@ fn a_refused_drive_leaves_no_file_behind() {
     drop(drive);
     assert!(made(&["ftl.durability=volatile"]).is_err(), "the file is another drive's");
     let drive = made(&[]).expect("and is there still");
-    assert!((0..48).any(|block| drive.media().next_stripe(BlockId(block)) > 0));
+    assert!((0..48).any(|block| drive.media().next_superpage(BlockId(block)) > 0));
 }

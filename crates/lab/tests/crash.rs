@@ -45,7 +45,7 @@ fn write_through_survives_a_cut_at_every_event() {
 }
 
 #[test]
-fn packed_stripes_and_separate_streams_survive_a_cut_at_every_event() {
+fn packed_superpages_and_separate_streams_survive_a_cut_at_every_event() {
     let sets = [
         "media.channels=1",
         "media.planes=2",

@@ -172,12 +172,12 @@ fn a_spent_drive_is_read_only_and_stays_so() {
 
 #[test]
 fn a_block_that_loses_data_is_emptied_and_retired() {
-    let fault = "media.faults.list=[{ kind = \"read-fail\", die = 0, block = 0, stripe = 2 }]";
+    let fault = "media.faults.list=[{ kind = \"read-fail\", die = 0, block = 0, superpage = 2 }]";
     let mut device = drive(&[fault, "scheduler.read_retries=2"]);
     // Enough to close the first block of every die.
     filled(&mut device, 4 * 16 * 2);
-    let at_place = |device: &Device, stripe: u32| {
-        let place = device.layout().ppa(BlockId(0), stripe);
+    let at_place = |device: &Device, superpage: u32| {
+        let place = device.layout().ppa(BlockId(0), superpage);
         (0..128).find(|&unit| device.locate(0, Lpn(unit)) == Some(place)).map(u64::from)
     };
     let lost = at_place(&device, 2).expect("the third page of the first block holds data");
@@ -365,11 +365,11 @@ fn a_map_segment_that_cannot_be_read_brings_back_no_trimmed_data() {
 /// What a map segment says is in memory: one that collection cannot read is written anew, and takes no block with it.
 #[test]
 fn map_segments_that_cannot_be_read_cost_nothing() {
-    let stripe = |at: usize| {
-        let (die, block, stripe) = (at / 384, at / 16 % 24, at % 16);
-        format!("{{ kind = \"read-fail\", die = {die}, block = {block}, stripe = {stripe} }}")
+    let superpage = |at: usize| {
+        let (die, block, superpage) = (at / 384, at / 16 % 24, at % 16);
+        format!("{{ kind = \"read-fail\", die = {die}, block = {block}, superpage = {superpage} }}")
     };
-    let all: Vec<String> = (0..4 * 384).map(stripe).collect();
+    let all: Vec<String> = (0..4 * 384).map(superpage).collect();
     let list = format!("media.faults.list=[{}]", all.join(", "));
     let mut device =
         drive(&[&list, "media.unit_size=1024", "ftl.victim=fifo", "ftl.checkpoint_every=1000000"]);

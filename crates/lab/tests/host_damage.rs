@@ -125,16 +125,16 @@ fn lost(found: &[Option<u8>], what: &str) -> usize {
 }
 
 #[test]
-fn a_stripe_that_cannot_be_read_costs_what_lies_in_it() {
+fn a_superpage_that_cannot_be_read_costs_what_lies_in_it() {
     let mut lost_in_all = 0;
     for die in 0..4 {
         for block in 0..2 {
-            for stripe in 0..6 {
-                let fault = format!("kind=\"read-fail\"\ndie={die}\nblock={block}\nstripe={stripe}\n");
+            for superpage in 0..6 {
+                let fault = format!("kind=\"read-fail\"\ndie={die}\nblock={block}\nsuperpage={superpage}\n");
                 let mut bench = overwritten(&format!("[[drive.media.faults.list]]\n{fault}"));
                 bench.restart().unwrap_or_else(|e| panic!("{fault}: {e}"));
                 let count = lost(&bench.look(), &fault);
-                assert!(count <= 4, "{fault}: {count} sectors of a stripe of 4");
+                assert!(count <= 4, "{fault}: {count} sectors of a superpage of 4");
                 lost_in_all += count;
                 // What was put together again can be collected and written.
                 for round in 0..12 {
@@ -170,8 +170,8 @@ fn a_zone_log_says_that_it_does_not_know_rather_than_give_older_data() {
     let text = DRIVE.replace("interface = \"open-channel\"", zones).replace("pages = 8\n", "pages = 16\n");
     let text = text.replace("layers = [\"host-ftl\"]\n[host.ftl]", log);
     let (mut failed, mut known) = (0, 0);
-    for (die, stripe) in (0..4).flat_map(|die| (0..16).map(move |stripe| (die, stripe))) {
-        let fault = format!("kind=\"read-fail\"\ndie={die}\nblock=0\nstripe={stripe}\n");
+    for (die, superpage) in (0..4).flat_map(|die| (0..16).map(move |superpage| (die, superpage))) {
+        let fault = format!("kind=\"read-fail\"\ndie={die}\nblock=0\nsuperpage={superpage}\n");
         let spec = spec::from_str(&format!("{text}[[drive.media.faults.list]]\n{fault}"), "damage", &[]);
         let spec = spec.unwrap_or_else(|e| panic!("{e}"));
         let start = |device| put_on(&spec.host, device);
@@ -195,7 +195,7 @@ fn a_zone_log_says_that_it_does_not_know_rather_than_give_older_data() {
                 let read = |lba| ask(&mut stack, Opcode::Read, lba, vec![0xee; 512]);
                 let found = (0..SECTORS).map(read).map(|(s, data)| (s == Status::Success).then(|| data[0]));
                 let count = lost(&found.collect::<Vec<_>>(), &fault);
-                // Three sectors lie beside a trailer in its stripe, and four without one.
+                // Three sectors lie beside a trailer in its superpage, and four without one.
                 assert!(count <= 4, "{fault}: {count} sectors");
                 known += usize::from(count == 3);
             }

@@ -105,7 +105,7 @@ fn what_a_zone_log_writes_is_what_the_drive_programs() {
         let (device, report) = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}"));
         assert!(report.collection.relocated_units > 1000, "{:?}", report.collection);
         let counters = device.counters();
-        // Whole batches are whole stripes: nothing goes by the staging log.
+        // Whole batches are whole superpages: nothing goes by the staging log.
         assert_eq!(counters.programs[pellucid_flash::Cause::Journal as usize], 0);
         assert_eq!(counters.programmed_sectors[pellucid_flash::Cause::Padding as usize], 0);
     }
@@ -240,7 +240,7 @@ fn a_drive_that_holds_sectors_back_is_served_from_the_buffer() {
     assert!(report.host_layer.expect("there is a layer").buffer_read_hits > 0);
 }
 
-/// Drives of a few short lines, where whole stripes, of data as of map segments, weigh most.
+/// Drives of a few short lines, where whole superpages, of data as of map segments, weigh most.
 const SHORT: [(&str, &str); 4] = [
     ("a zone of four batches", "layers = [\"zone-log\"]\n"),
     ("the same apart", "layers = [\"zone-log\"]\n[host.ftl]\nseparation = \"collected\"\n"),

@@ -19,7 +19,7 @@ const PLAIN: [&str; 6] = [
     "scheduler.decode=3us",
 ];
 
-/// Datacenter-tlc with two dies and blocks of 32 stripes, full, and overwritten at random once.
+/// Datacenter-tlc with two dies and blocks of 32 superpages, full, and overwritten at random once.
 fn drive(sets: &[&str]) -> Device {
     let own = [
         "media.channels=2",
@@ -38,7 +38,7 @@ fn drive(sets: &[&str]) -> Device {
     device
 }
 
-/// What writers of a stripe each see.
+/// What writers of a superpage each see.
 #[derive(Debug)]
 struct Seen {
     /// The longest time without the end of a write.
@@ -47,11 +47,11 @@ struct Seen {
     amplification: f64,
 }
 
-/// Writes `share` of the drive in stripes at random places, [`DEPTH`] at a time.
+/// Writes `share` of the drive in superpages at random places, [`DEPTH`] at a time.
 fn write_at_random(device: &mut Device, share: f64, seed: u64) -> Seen {
     let mut rng = Rng::new(seed);
-    let stripe = device.layout().units_per_stripe;
-    let places = device.capacity_sectors(0) / u64::from(stripe);
+    let superpage = device.layout().units_per_superpage;
+    let places = device.capacity_sectors(0) / u64::from(superpage);
     let writes = (places as f64 * share) as u64;
     let (mut begun, mut ended, mut last) = (0, 0, device.now());
     let mut seen = Seen { longest_gap: Nanos::ZERO, slowest: Nanos::ZERO, amplification: 0.0 };
@@ -59,8 +59,8 @@ fn write_at_random(device: &mut Device, share: f64, seed: u64) -> Seen {
     while ended < writes {
         while begun < writes && begun - ended < DEPTH {
             let (lba, data) =
-                (rng.below(places) * u64::from(stripe), vec![0; stripe as usize * device.image_bytes()]);
-            device.submit(device.now(), Command::new(begun, Opcode::Write, Lba(lba), stripe, data));
+                (rng.below(places) * u64::from(superpage), vec![0; superpage as usize * device.image_bytes()]);
+            device.submit(device.now(), Command::new(begun, Opcode::Write, Lba(lba), superpage, data));
             begun += 1;
         }
         let next = device.next_event().expect("writes in flight");
@@ -92,7 +92,7 @@ fn writes_go_on_while_blocks_are_collected() {
 
 /// Collection of a block of map segments, each of which was written alone, brings them together again.
 #[test]
-fn segments_that_collection_finds_leave_in_whole_stripes() {
+fn segments_that_collection_finds_leave_in_whole_superpages() {
     let sets = ["ftl.victim=fifo", "media.pages=48", "precondition.fill=0", "precondition.overwrite=0"];
     let mut device = drive(&sets);
     // Segments that nobody changes again, then others again and again. All data are trimmed in the order in which they were written, so that
@@ -115,11 +115,11 @@ fn segments_that_collection_finds_leave_in_whole_stripes() {
     }
     device.check();
     let counters = device.counters();
-    let of = |counts: &[u64]| (counts[Cause::Collection as usize], counts[Cause::Journal as usize]);
+    let of = |counts: &[u64]| (counts[Cause::Gc as usize], counts[Cause::Journal as usize]);
     let ((moved, alone), (moving, _)) = (of(&counters.programmed_sectors), of(&counters.programs));
-    // Host data that is not trimmed yet is moved too, nearly always in whole stripes.
+    // Host data that is not trimmed yet is moved too, nearly always in whole superpages.
     let data = device.ftl_counters().relocated_units;
-    let (segments, of_data) = (moved - data, data.div_ceil(u64::from(device.layout().units_per_stripe) / 2));
+    let (segments, of_data) = (moved - data, data.div_ceil(u64::from(device.layout().units_per_superpage) / 2));
     assert!(alone == 3036 && segments >= 28, "{counters:?}");
     let of_segments = moving.saturating_sub(of_data);
     assert!(

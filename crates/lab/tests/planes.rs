@@ -143,7 +143,7 @@ fn a_read_of_all_planes_senses_each_by_itself() {
 #[test]
 fn a_program_has_the_whole_die() {
     let on = "media.independent_plane_reads=true";
-    // A stripe of 16 units is programmed in the die of unit 0 or 16; reads of every plane of both dies come 100 us later.
+    // A superpage of 16 units is programmed in the die of unit 0 or 16; reads of every plane of both dies come 100 us later.
     let mut commands = vec![(0, Opcode::Write, 1_000, 16)];
     commands.extend((0..32).step_by(4).map(|lba| (100_000, Opcode::Read, lba, 1)));
     let waited = |sets: &[&str]| {
@@ -159,8 +159,8 @@ fn a_program_has_the_whole_die() {
 #[test]
 fn reads_of_other_planes_do_not_keep_a_program_out() {
     let mut device = drive(&["media.independent_plane_reads=true", "media.ways=1"]);
-    let stripe = device.layout().units_per_stripe;
-    let mut commands: Vec<(u64, Opcode, u64, u32)> = vec![(10_000, Opcode::Write, 1_000, stripe)];
+    let superpage = device.layout().units_per_superpage;
+    let mut commands: Vec<(u64, Opcode, u64, u32)> = vec![(10_000, Opcode::Write, 1_000, superpage)];
     // Plane 0 at 0, 50, 100 us .., plane 1 at 25, 75 us ..: without a moment at which both are idle.
     commands.extend((0..400).map(|n| (10_000 + n * 25_000, Opcode::Read, n % 2 * 4, 1)));
     let before = device.now();

@@ -16,7 +16,7 @@ const PLAIN: [&str; 7] = [
     "scheduler.decode=3us",
 ];
 
-/// Datacenter-tlc, half of it written in order: a stripe is three pages of four planes, 48 units of 4 KiB.
+/// Datacenter-tlc, half of it written in order: a superpage is three pages of four planes, 48 units of 4 KiB.
 fn drive(sets: &[&str]) -> Device {
     let sets = [
         "media.channels=1",

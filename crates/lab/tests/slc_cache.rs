@@ -6,8 +6,8 @@ use pellucid_lab::drive::{Unwatched, precondition};
 use pellucid_lab::spec;
 use pellucid_lab::swarm::{self, Swarm};
 
-/// Two dies of TLC whose word lines are programmed at once: blocks of 8 stripes of 12 units; of each die, four are the cache and hold two
-/// stripes.
+/// Two dies of TLC whose word lines are programmed at once: blocks of 8 superpages of 12 units; of each die, four are the cache and hold two
+/// superpages.
 const DRIVE: &str = r#"
 [drive.media]
 channels = 2
@@ -39,8 +39,8 @@ dirty_high = 0.0
 fill = 1.0
 "#;
 
-const STRIPE: u32 = 12;
-/// Stripes of the cache: of each of two dies, four blocks of two.
+const SUPERPAGE: u32 = 12;
+/// Superpages of the cache: of each of two dies, four blocks of two.
 const CACHE: u64 = 2 * 4 * 2;
 
 fn drive(sets: &[&str]) -> Device {
@@ -52,13 +52,13 @@ fn drive(sets: &[&str]) -> Device {
     device
 }
 
-/// Writes stripe after stripe from `first` on, each when the one before is on the media; how long each took.
-fn write(device: &mut Device, first: u64, stripes: u64) -> Vec<Nanos> {
-    let image = vec![7; STRIPE as usize * device.image_bytes()];
-    let one = |stripe: u64| {
-        let lba = Lba(stripe * u64::from(STRIPE));
+/// Writes superpage after superpage from `first` on, each when the one before is on the media; how long each took.
+fn write(device: &mut Device, first: u64, superpages: u64) -> Vec<Nanos> {
+    let image = vec![7; SUPERPAGE as usize * device.image_bytes()];
+    let one = |superpage: u64| {
+        let lba = Lba(superpage * u64::from(SUPERPAGE));
         let now = device.now();
-        let command = Command::new(stripe, Opcode::Write, lba, STRIPE, image.clone());
+        let command = Command::new(superpage, Opcode::Write, lba, SUPERPAGE, image.clone());
         device.submit(now, Command { fua: true, ..command });
         loop {
             device.advance(device.next_event().expect("a write ends"));
@@ -68,7 +68,7 @@ fn write(device: &mut Device, first: u64, stripes: u64) -> Vec<Nanos> {
             }
         }
     };
-    (first..first + stripes).map(one).collect()
+    (first..first + superpages).map(one).collect()
 }
 
 /// Lets the drive alone for so long.
@@ -96,7 +96,7 @@ fn writes_are_as_quick_as_slc_until_the_cache_is_full() {
 }
 
 #[test]
-fn part_of_a_stripe_takes_the_time_of_its_pages() {
+fn part_of_a_superpage_takes_the_time_of_its_pages() {
     let mut device = drive(&[]);
     let data = vec![7; 4 * device.image_bytes()];
     let command = Command::new(0, Opcode::Write, Lba(0), 4, data);

@@ -8,9 +8,9 @@ use pellucid_lab::spec;
 
 /// Array time of a program of datacenter-tlc, within its spread.
 const PROGRAM: Nanos = Nanos(1_100_000);
-/// A read's own time, the suspension, and the transfer of a stripe to the die, which holds the channel.
+/// A read's own time, the suspension, and the transfer of a superpage to the die, which holds the channel.
 const READ: Nanos = Nanos(400_000);
-/// A stripe on its way to a die.
+/// A superpage on its way to a die.
 const LOAD: Nanos = Nanos(138_000);
 /// A read that waits for nothing: sense, transfer, decoding, host link.
 const ALONE: Nanos = Nanos(62_000);
@@ -26,7 +26,7 @@ const PLAIN: [&str; 7] = [
     "scheduler.decode=3us",
 ];
 
-/// Datacenter-tlc with blocks of 16 stripes, nine tenths of it written.
+/// Datacenter-tlc with blocks of 16 superpages, nine tenths of it written.
 fn drive(sets: &[&str]) -> Device {
     let sets = ["media.channels=1", "media.pages=48", "ftl.over_provisioning=0.15", "precondition.fill=0.9"]
         .iter()
@@ -60,41 +60,41 @@ fn read(device: &mut Device, at: SimTime, lba: u64) -> Nanos {
     }
 }
 
-/// The latency of a read of the stripe with number `target` that comes `delay` after the writes of as many stripes as there
+/// The latency of a read of the superpage with number `target` that comes `delay` after the writes of as many superpages as there
 /// are dies, which go to the dies in turn.
-fn read_latency(device: &Device, stripes: u32, delay: Nanos, target: u64) -> Nanos {
+fn read_latency(device: &Device, superpages: u32, delay: Nanos, target: u64) -> Nanos {
     let mut device = device.clone();
-    let stripe = device.layout().units_per_stripe;
+    let superpage = device.layout().units_per_superpage;
     let start = device.now();
-    for number in 0..stripes {
-        write(&mut device, start, number.into(), u64::from(number * stripe), stripe);
+    for number in 0..superpages {
+        write(&mut device, start, number.into(), u64::from(number * superpage), superpage);
     }
     device.advance(start + delay);
-    read(&mut device, start + delay, target * u64::from(stripe))
+    read(&mut device, start + delay, target * u64::from(superpage))
 }
 
-/// Latencies of reads, one after another with 50 us in between, beside the program of one stripe. The first one comes when the
+/// Latencies of reads, one after another with 50 us in between, beside the program of one superpage. The first one comes when the
 /// program has run for about 200 us.
 fn latencies_beside_a_program(rule: &[&str]) -> Vec<Nanos> {
     let own = ["media.ways=1", "media.timing.suspend=20us", "scheduler.suspensions=unlimited"];
     let mut device = drive(&[&own, rule].concat());
-    let (start, stripe) = (device.now(), device.layout().units_per_stripe);
-    write(&mut device, start, 0, 0, stripe);
+    let (start, superpage) = (device.now(), device.layout().units_per_superpage);
+    write(&mut device, start, 0, 0, superpage);
     let mut now = start + Nanos(330_000);
     (20..24)
         .map(|number| {
             device.advance(now);
-            let latency = read(&mut device, now, number * u64::from(stripe));
+            let latency = read(&mut device, now, number * u64::from(superpage));
             now = device.now() + Nanos(50_000);
             latency
         })
         .collect()
 }
 
-fn worst(device: &Device, stripes: u32, targets: std::ops::Range<u64>) -> Nanos {
+fn worst(device: &Device, superpages: u32, targets: std::ops::Range<u64>) -> Nanos {
     let delays = (0..150).map(|step| Nanos(step * 10_000));
     let latencies = delays
-        .flat_map(|delay| targets.clone().map(move |target| read_latency(device, stripes, delay, target)));
+        .flat_map(|delay| targets.clone().map(move |target| read_latency(device, superpages, delay, target)));
     latencies.max().expect("some")
 }
 
@@ -167,7 +167,7 @@ fn a_read_goes_ahead_of_a_program_that_only_waits_for_the_channel() {
     // Two dies share the channel; while the first one is loaded, the program of the second one waits.
     let device = drive(&["media.ways=2", "scheduler.page_transfers=false"]);
     let latency = |target| read_latency(&device, 2, Nanos(80_000), target);
-    // Stripes were written to the dies in turn: one of two is in the second die, and meets no load of its own die.
+    // Superpages were written to the dies in turn: one of two is in the second die, and meets no load of its own die.
     let best = latency(20).min(latency(21));
     assert!(best < LOAD + ALONE, "{best:?}: it waited for the load of its die too");
 }
@@ -186,11 +186,11 @@ fn a_read_goes_between_the_pages_of_a_program() {
     assert!(latency(&pages) < ALONE + Nanos(24_000), "{:?}", latency(&pages));
 }
 
-/// The latency of a read beside writes of ten stripes, of which the buffer holds two or three.
+/// The latency of a read beside writes of ten superpages, of which the buffer holds two or three.
 fn read_beside_a_full_buffer(mut device: Device, lba: u64) -> Nanos {
     let mut now = device.now();
-    for stripe in 0..10 {
-        write(&mut device, now, stripe, stripe * 48, 48);
+    for superpage in 0..10 {
+        write(&mut device, now, superpage, superpage * 48, 48);
         now += Nanos(50_000);
     }
     device.advance(now);
@@ -217,10 +217,10 @@ fn where_commands_stay_in_order_a_read_waits_until_writes_have_room() {
         let mut device = drive(&["media.ways=1", "precondition.fill=0.0", namespace, in_order]);
         let Some(Interface::Zoned(zones)) = Drive::interface(&device, 0) else { panic!("no zones") };
         // The second zone is full, with data that have left the buffer.
-        let (stripe, second) = (device.layout().units_per_stripe, zones.zone_sectors);
-        for at in (0..zones.capacity_sectors).step_by(stripe as usize) {
+        let (superpage, second) = (device.layout().units_per_superpage, zones.zone_sectors);
+        for at in (0..zones.capacity_sectors).step_by(superpage as usize) {
             let now = device.now();
-            write(&mut device, now, at, second + at, stripe);
+            write(&mut device, now, at, second + at, superpage);
             device.advance(now + Nanos(3_000_000));
         }
         read_beside_a_full_buffer(device, second)
@@ -256,7 +256,7 @@ fn a_read_of_a_page_that_moves_does_not_wait_until_it_has_moved() {
             device.advance(now);
         }
         let counters = device.counters();
-        assert!(counters.programs[Cause::Collection as usize] > 20, "{counters:?}");
+        assert!(counters.programs[Cause::Gc as usize] > 20, "{counters:?}");
         worst
     };
     let hurrying = worst(&[]);

@@ -19,7 +19,7 @@ const REGRESSIONS: [u64; 21] = [
 /// to copies whose data had been forgotten, and they read as good.
 const HARDER_REGRESSIONS: [u64; 8] = [70, 103, 242, 468, 646, 2303, 2590, 2816];
 
-/// As `REGRESSIONS`, of host FTLs: a trim that took a newer version of its page, in the same stripe, with it.
+/// As `REGRESSIONS`, of host FTLs: a trim that took a newer version of its page, in the same superpage, with it.
 const HOST_REGRESSIONS: [u64; 3] = [314, 1073, 1315];
 
 fn number(name: &str) -> Option<u64> {

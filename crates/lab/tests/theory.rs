@@ -120,6 +120,6 @@ fn commands_give_the_same_write_amplification() {
         device.submit(device.now(), command);
     }
     let counters = device.counters();
-    let moved = counters.programmed_sectors[Cause::Collection as usize];
+    let moved = counters.programmed_sectors[Cause::Gc as usize];
     assert_close(0.28, 1.0 + moved as f64 / counters.host_written_sectors as f64);
 }

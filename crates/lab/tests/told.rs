@@ -61,11 +61,11 @@ fn what_the_log_of_zones_had_on_a_dead_die_is_reported_lost() {
 }
 
 #[test]
-fn what_the_log_of_zones_had_in_an_unreadable_stripe_is_reported_lost() {
+fn what_the_log_of_zones_had_in_an_unreadable_superpage_is_reported_lost() {
     let places = (0..4).flat_map(|die| (0..6).map(move |block| (die, block)));
     let lost = places.filter(|(die, block)| {
         let fault = format!(
-            "[[drive.media.faults.list]]\nkind = \"read-fail\"\ndie = {die}\nblock = {block}\nstripe = 0\n"
+            "[[drive.media.faults.list]]\nkind = \"read-fail\"\ndie = {die}\nblock = {block}\nsuperpage = 0\n"
         );
         let bench = Bench::new(&(zoned("volatile") + &fault), &[]);
         logged_is_kept_or_lost(bench, |_| ()) == Status::UnrecoveredRead
@@ -75,8 +75,8 @@ fn what_the_log_of_zones_had_in_an_unreadable_stripe_is_reported_lost() {
 
 #[test]
 fn a_flush_says_that_an_acknowledged_write_was_lost() {
-    let unreadable = |stripe| {
-        format!("[[drive.media.faults.list]]\nkind = \"read-fail\"\ndie = 0\nblock = 0\nstripe = {stripe}\n")
+    let unreadable = |superpage| {
+        format!("[[drive.media.faults.list]]\nkind = \"read-fail\"\ndie = 0\nblock = 0\nsuperpage = {superpage}\n")
     };
     let text = TINY.to_string() + &(0..16).map(unreadable).collect::<String>();
     let sets = ["buffer.write=write-back", "buffer.entries=8", "buffer.dirty_high=0.0"].map(String::from);

@@ -1,4 +1,4 @@
-//! The buffer of a zoned namespace has room for as many stripes as its description says, however long a write is; and a protected one
+//! The buffer of a zoned namespace has room for as many superpages as its description says, however long a write is; and a protected one
 //! accepts nothing that a power cut would find no room for in the log.
 
 use pellucid_device::Device;
@@ -6,15 +6,15 @@ use pellucid_flash::{Command, Lba, Opcode, Status, ZoneAction, ZoneInfo, ZoneSta
 use pellucid_lab::conformance::Bench;
 use pellucid_media::{Fault, Media};
 
-/// Sectors of a stripe, and of a zone.
-const STRIPE: u32 = 8;
+/// Sectors of a superpage, and of a zone.
+const SUPERPAGE: u32 = 8;
 const ZONE: u32 = 128;
 
 fn memory(drive: &Device) -> u64 {
     drive.memory_bytes().into_iter().filter(|(part, _)| *part == "namespaces").map(|(_, bytes)| bytes).sum()
 }
 
-/// Bytes by which the namespace grew in a write of a whole zone, in one piece or stripe by stripe, each awaited.
+/// Bytes by which the namespace grew in a write of a whole zone, in one piece or superpage by superpage, each awaited.
 fn grown(at_once: u32) -> u64 {
     let zones = "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\nactive_max = 2\nstage = 3\n";
     let mut bench = Bench::new(zones, &[]);
@@ -30,10 +30,10 @@ fn grown(at_once: u32) -> u64 {
 
 #[test]
 fn a_write_of_a_zone_takes_no_more_of_the_buffer_than_there_is() {
-    // Three stripes; memory grows in powers of two.
-    let most = 4 * u64::from(STRIPE) * 1024 + 2048;
-    let (whole, by_stripes) = (grown(ZONE), grown(STRIPE));
-    assert!(by_stripes <= whole && whole <= most, "{by_stripes} and {whole} bytes, at most {most}");
+    // Three superpages; memory grows in powers of two.
+    let most = 4 * u64::from(SUPERPAGE) * 1024 + 2048;
+    let (whole, by_superpages) = (grown(ZONE), grown(SUPERPAGE));
+    assert!(by_superpages <= whole && whole <= most, "{by_superpages} and {whole} bytes, at most {most}");
 }
 
 const PROTECTED: &str = "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\nactive_max = 4\nopen_max = 3\n\
@@ -66,12 +66,12 @@ fn survives(bench: &mut Bench, written: u32, when: &str) {
 #[test]
 fn a_protected_buffer_finds_room_when_zones_have_used_up_all_blocks() {
     let mut bench = protected();
-    assert_eq!(bench.write(Lba(0), 2 * STRIPE, 7).status, Status::Success);
+    assert_eq!(bench.write(Lba(0), 2 * SUPERPAGE, 7).status, Status::Success);
     let mut refused = 0;
     for round in 0..40 {
         let zone = 1 + round % 3;
         fail_erases(&mut bench, 4);
-        let written = bench.write(Lba(u64::from(zone * ZONE)), 2 * STRIPE, 9).status;
+        let written = bench.write(Lba(u64::from(zone * ZONE)), 2 * SUPERPAGE, 9).status;
         assert!([Status::Success, Status::ReadOnly].contains(&written), "round {round}: {written:?}");
         refused += u32::from(written == Status::ReadOnly);
         while bench.step() {}
@@ -80,8 +80,8 @@ fn a_protected_buffer_finds_room_when_zones_have_used_up_all_blocks() {
     // Nothing was acknowledged that no zone has room for. Zone 0 has blocks with room.
     let flush = bench.run(Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
     assert_eq!((flush.status, refused > 0), (Status::Success, true), "{refused} refused");
-    assert_eq!(bench.write(Lba(2 * u64::from(STRIPE)), 3, 7).status, Status::Success);
-    survives(&mut bench, 2 * STRIPE + 3, "without blocks for zones");
+    assert_eq!(bench.write(Lba(2 * u64::from(SUPERPAGE)), 3, 7).status, Status::Success);
+    survives(&mut bench, 2 * SUPERPAGE + 3, "without blocks for zones");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_protected_buffer_accepts_nothing_that_the_log_has_no_room_for() {
         assert_eq!(bench.write(Lba(u64::from(zone * ZONE)), ZONE, 9).status, Status::Success);
     }
     // Zone 0 needs no other block any more.
-    let mut written = 2 * STRIPE;
+    let mut written = 2 * SUPERPAGE;
     assert_eq!(bench.write(Lba(0), written, 7).status, Status::Success);
     let refused = loop {
         // Blocks of the log are lost one by one.
@@ -157,13 +157,13 @@ fn what_was_saved_is_whole_or_said_to_be_lost() {
     }
 }
 
-/// The process is killed with stripes of a zone on their way to the media; then one byte of what was saved is damaged.
+/// The process is killed with superpages of a zone on their way to the media; then one byte of what was saved is damaged.
 #[test]
-fn a_damaged_byte_costs_no_more_than_its_stripe() {
-    const WRITTEN: u32 = 3 * STRIPE + 5;
+fn a_damaged_byte_costs_no_more_than_its_superpage() {
+    const WRITTEN: u32 = 3 * SUPERPAGE + 5;
     let mut bench = Bench::saving(PROTECTED, &["drive.buffer.write=\"write-back\""]);
     for (first, sectors) in
-        [(0, STRIPE), (STRIPE, STRIPE), (2 * STRIPE, 3), (2 * STRIPE + 3, 5), (3 * STRIPE, 5)]
+        [(0, SUPERPAGE), (SUPERPAGE, SUPERPAGE), (2 * SUPERPAGE, 3), (2 * SUPERPAGE + 3, 5), (3 * SUPERPAGE, 5)]
     {
         assert_eq!(bench.write(Lba(first.into()), sectors, 7).status, Status::Success);
     }
@@ -180,8 +180,8 @@ fn a_damaged_byte_costs_no_more_than_its_stripe() {
             ZoneInfo::decode(report.data.as_slice().try_into().expect("one descriptor")).expect("a zone");
         assert_eq!(info.write_pointer, Lba(WRITTEN.into()), "byte {at}");
         let mut lost = 0;
-        for first in (0..WRITTEN).step_by(STRIPE as usize) {
-            let sectors = STRIPE.min(WRITTEN - first);
+        for first in (0..WRITTEN).step_by(SUPERPAGE as usize) {
+            let sectors = SUPERPAGE.min(WRITTEN - first);
             let read = bench.read(Lba(first.into()), sectors);
             match read.status {
                 Status::Success => {
@@ -199,5 +199,5 @@ fn a_damaged_byte_costs_no_more_than_its_stripe() {
         costs[lost] += 1;
     }
     let [nothing, one, more] = costs;
-    assert!(nothing > 5 && one > 500 && more == 0, "stripes lost by a damaged byte: {costs:?}");
+    assert!(nothing > 5 && one > 500 && more == 0, "superpages lost by a damaged byte: {costs:?}");
 }

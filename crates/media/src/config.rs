@@ -61,8 +61,8 @@ pub struct Timing {
     pub resume_ns: Nanos,
 }
 
-/// Blocks of each die, its first ones, that are used with one bit per cell. They do not wear out, and hold as many stripes fewer as
-/// the other blocks' cells have bits; the pages of a stripe are programmed one after the other.
+/// Blocks of each die, its first ones, that are used with one bit per cell. They do not wear out, and hold as many superpages fewer as
+/// the other blocks' cells have bits; the pages of a superpage are programmed one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlcBlocks {
     /// How many.
@@ -73,19 +73,19 @@ pub struct SlcBlocks {
     pub program_ns: Nanos,
 }
 
-/// A fault that the description lists by place: die, block of the die and stripe of the block as in
+/// A fault that the description lists by place: die, block of the die and superpage of the block as in
 /// [`pellucid_flash::Layout`].
 #[allow(missing_docs, reason = "the fields are explained with each variant")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListedFault {
     /// The block is bad from the factory.
     FactoryBad { die: u32, block: u32 },
-    /// The program of this stripe fails (once the block has been erased `after_erases` times or more).
-    ProgramFail { die: u32, block: u32, stripe: u32, after_erases: u32 },
+    /// The program of this superpage fails (once the block has been erased `after_erases` times or more).
+    ProgramFail { die: u32, block: u32, superpage: u32, after_erases: u32 },
     /// Erases of this block fail from its `after_erases`-th on.
     EraseFail { die: u32, block: u32, after_erases: u32 },
-    /// Reads of this stripe are uncorrectable for the first `attempts` attempts (`u32::MAX`: for ever).
-    ReadFail { die: u32, block: u32, stripe: u32, attempts: u32 },
+    /// Reads of this superpage are uncorrectable for the first `attempts` attempts (`u32::MAX`: for ever).
+    ReadFail { die: u32, block: u32, superpage: u32, attempts: u32 },
 }
 
 /// Faults by seed (probabilities) and by list.

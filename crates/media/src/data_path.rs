@@ -25,7 +25,7 @@ use pellucid_flash::Layout;
 pub(crate) struct Segment {
     /// Page of the block.
     pub page: u32,
-    /// Plane of the stripe.
+    /// Plane of the superpage.
     pub plane: u32,
     /// Byte of the page at which it starts.
     pub offset: u32,
@@ -62,11 +62,11 @@ impl UnitShape {
     }
 
     /// The segments of a unit, in order.
-    fn segments(self, stripe: u32, unit: u32) -> impl Iterator<Item = Segment> {
+    fn segments(self, superpage: u32, unit: u32) -> impl Iterator<Item = Segment> {
         (0..self.unit_bytes).step_by(self.segment_bytes as usize).map(move |start| {
             let at = u64::from(unit) * u64::from(self.unit_bytes) + u64::from(start);
             let (slot, offset) = ((at / u64::from(self.page_bytes)) as u32, at % u64::from(self.page_bytes));
-            let page = stripe * self.one_shot + slot / self.planes;
+            let page = superpage * self.one_shot + slot / self.planes;
             Segment { page, plane: slot % self.planes, offset: offset as u32, start }
         })
     }
@@ -76,7 +76,7 @@ impl UnitShape {
         at.block * self.pages_per_block + segment.page
     }
 
-    /// Where the other page of an MLC word line stores what belongs to the same cells: stripe, unit of the stripe, byte of
+    /// Where the other page of an MLC word line stores what belongs to the same cells: superpage, unit of the superpage, byte of
     /// the unit.
     pub fn partner(self, segment: Segment) -> (u32, u32, u32) {
         let page = segment.page ^ 1;
@@ -92,8 +92,8 @@ impl UnitShape {
 pub(crate) struct UnitPlace {
     /// Block of the die.
     pub block: u32,
-    pub stripe: u32,
-    /// Unit of the stripe.
+    pub superpage: u32,
+    /// Unit of the superpage.
     pub unit: u32,
 }
 
@@ -220,7 +220,7 @@ impl DataPath {
         let Some(errors) = &mut self.errors else { return Found::default() };
         errors.wrong.clear();
         let chunks = self.shape.segment_bytes / self.code.chunk_bytes() as u32;
-        for segment in self.shape.segments(at.stripe, at.unit) {
+        for segment in self.shape.segments(at.superpage, at.unit) {
             let page_type = segment.page % self.shape.page_types;
             let state = PageState { page_type, pattern: pattern(segment), cell: self.cell, ..state };
             let first_chunk = segment.start / self.code.chunk_bytes() as u32;
@@ -311,7 +311,7 @@ impl DataPath {
             return;
         }
         let end = start + bytes.len();
-        for segment in self.shape.segments(at.stripe, at.unit) {
+        for segment in self.shape.segments(at.superpage, at.unit) {
             let (from, to) = (segment.start as usize, (segment.start + self.shape.segment_bytes) as usize);
             let (low, high) = (from.max(start), to.min(end));
             if low < high {
@@ -328,7 +328,7 @@ impl DataPath {
         }
         let start = chunk * self.code.chunk_bytes();
         let part = start / self.shape.segment_bytes as usize;
-        let segment = self.shape.segments(at.stripe, at.unit).nth(part).expect("a chunk of the unit");
+        let segment = self.shape.segments(at.superpage, at.unit).nth(part).expect("a chunk of the unit");
         let in_page = (segment.offset as usize + start - segment.start as usize) / self.code.chunk_bytes();
         let offset = self.shape.page_bytes as usize + in_page * self.code.parity_bytes();
         scramble_from(self.shape.row(at, segment), offset, parity);

@@ -10,27 +10,27 @@ use std::path::PathBuf;
 /// block counted within its die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// The stripe has been programmed, torn or half erased since the last complete erase of its block.
+    /// The superpage has been programmed, torn or half erased since the last complete erase of its block.
     NotErased {
         /// Die.
         die: u32,
         /// Block of the die.
         block: u32,
-        /// Stripe of the block.
-        stripe: u32,
+        /// Superpage of the block.
+        superpage: u32,
     },
-    /// Stripes of a block are programmed in order, each from its first unit on.
+    /// Superpages of a block are programmed in order, each from its first unit on.
     OutOfOrder {
         /// Die.
         die: u32,
         /// Block of the die.
         block: u32,
-        /// Stripe asked for.
-        stripe: u32,
-        /// Unit of the stripe at which the program was to start (must be 0).
+        /// Superpage asked for.
+        superpage: u32,
+        /// Unit of the superpage at which the program was to start (must be 0).
         unit: u32,
-        /// The only stripe that may be programmed now.
-        next_stripe: u32,
+        /// The only superpage that may be programmed now.
+        next_superpage: u32,
     },
     /// A bad block is neither programmed nor erased.
     BadBlock {
@@ -48,18 +48,18 @@ pub enum RuleError {
         /// Block of the die.
         block: u32,
     },
-    /// Sequence numbers of a block's stripes lie in the `2^32 - 1` numbers from that of its first stripe on, which is
+    /// Sequence numbers of a block's superpages lie in the `2^32 - 1` numbers from that of its first superpage on, which is
     /// what its spare area can hold.
     Sequence {
         /// Die.
         die: u32,
         /// Block of the die.
         block: u32,
-        /// Stripe of the block.
-        stripe: u32,
+        /// Superpage of the block.
+        superpage: u32,
         /// The sequence number asked for.
         sequence: u64,
-        /// The sequence number of the block's first stripe.
+        /// The sequence number of the block's first superpage.
         first: u64,
     },
 }
@@ -67,16 +67,16 @@ pub enum RuleError {
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            RuleError::NotErased { die, block, stripe } => {
+            RuleError::NotErased { die, block, superpage } => {
                 write!(
                     f,
-                    "program of die {die} block {block} stripe {stripe}: not erased since it was last written"
+                    "program of die {die} block {block} superpage {superpage}: not erased since it was last written"
                 )
             }
-            RuleError::OutOfOrder { die, block, stripe, unit, next_stripe } => write!(
+            RuleError::OutOfOrder { die, block, superpage, unit, next_superpage } => write!(
                 f,
-                "program of die {die} block {block} stripe {stripe} unit {unit}: out of order, \
-                 the block continues at stripe {next_stripe} unit 0"
+                "program of die {die} block {block} superpage {superpage} unit {unit}: out of order, \
+                 the block continues at superpage {next_superpage} unit 0"
             ),
             RuleError::BadBlock { die, block, health } => {
                 let why = if health == Health::FactoryBad { "from the factory" } else { "since it failed" };
@@ -86,10 +86,10 @@ impl fmt::Display for RuleError {
                 f,
                 "program or erase of die {die} block {block}: another one has begun there and not ended"
             ),
-            RuleError::Sequence { die, block, stripe, sequence, first } => write!(
+            RuleError::Sequence { die, block, superpage, sequence, first } => write!(
                 f,
-                "program of die {die} block {block} stripe {stripe}: sequence {sequence} does not lie in the \
-                 2^32 - 1 numbers from {first} on, the sequence of the block's first stripe"
+                "program of die {die} block {block} superpage {superpage}: sequence {sequence} does not lie in the \
+                 2^32 - 1 numbers from {first} on, the sequence of the block's first superpage"
             ),
         }
     }

@@ -31,11 +31,11 @@ pub(crate) struct FaultPlan {
     program: Chance,
     erase: Chance,
     read: Chance,
-    /// (block, stripe) -> erases of the block from which on its program fails.
+    /// (block, superpage) -> erases of the block from which on its program fails.
     listed_programs: BTreeMap<(u32, u32), u32>,
     /// block -> number of the first erase that fails, counted from 1.
     listed_erases: BTreeMap<u32, u32>,
-    /// (block, stripe) -> read attempts that fail.
+    /// (block, superpage) -> read attempts that fail.
     listed_reads: BTreeMap<(u32, u32), u32>,
 }
 
@@ -56,16 +56,16 @@ impl FaultPlan {
         for fault in &faults.list {
             match *fault {
                 ListedFault::FactoryBad { .. } => {}
-                ListedFault::ProgramFail { die, block, stripe, after_erases } => {
-                    let entry = plan.listed_programs.entry((block_id(die, block), stripe));
+                ListedFault::ProgramFail { die, block, superpage, after_erases } => {
+                    let entry = plan.listed_programs.entry((block_id(die, block), superpage));
                     entry.and_modify(|n| *n = after_erases.min(*n)).or_insert(after_erases);
                 }
                 ListedFault::EraseFail { die, block, after_erases } => {
                     let entry = plan.listed_erases.entry(block_id(die, block));
                     entry.and_modify(|n| *n = after_erases.min(*n)).or_insert(after_erases);
                 }
-                ListedFault::ReadFail { die, block, stripe, attempts } => {
-                    let entry = plan.listed_reads.entry((block_id(die, block), stripe));
+                ListedFault::ReadFail { die, block, superpage, attempts } => {
+                    let entry = plan.listed_reads.entry((block_id(die, block), superpage));
                     entry.and_modify(|n| *n = attempts.max(*n)).or_insert(attempts);
                 }
             }
@@ -73,11 +73,11 @@ impl FaultPlan {
         plan
     }
 
-    /// Whether the program of a stripe fails, its block having been erased `erases` times.
+    /// Whether the program of a superpage fails, its block having been erased `erases` times.
     #[inline]
-    pub(crate) fn program_fails(&mut self, block: u32, stripe: u32, erases: u32) -> bool {
+    pub(crate) fn program_fails(&mut self, block: u32, superpage: u32, erases: u32) -> bool {
         let by_seed = self.program.strikes();
-        by_seed || self.listed_programs.get(&(block, stripe)).is_some_and(|&from| erases >= from)
+        by_seed || self.listed_programs.get(&(block, superpage)).is_some_and(|&from| erases >= from)
     }
 
     /// Whether an erase fails, `erases` having succeeded on the block before.
@@ -87,14 +87,14 @@ impl FaultPlan {
         by_seed || self.listed_erases.get(&block).is_some_and(|&from| erases.saturating_add(1) >= from)
     }
 
-    /// Whether this attempt to read a stripe is uncorrectable.
+    /// Whether this attempt to read a superpage is uncorrectable.
     #[inline]
-    pub(crate) fn read_fails(&mut self, block: u32, stripe: u32, attempt: u32) -> bool {
+    pub(crate) fn read_fails(&mut self, block: u32, superpage: u32, attempt: u32) -> bool {
         let by_seed = self.read.strikes();
         by_seed
             || self
                 .listed_reads
-                .get(&(block, stripe))
+                .get(&(block, superpage))
                 .is_some_and(|&attempts| attempts == u32::MAX || attempt < attempts)
     }
 }
@@ -128,17 +128,17 @@ pub(crate) fn check(faults: &Faults, layout: &Layout) -> Result<(), MediaError> 
         }
     }
     for fault in &faults.list {
-        let (die, block, stripe) = match *fault {
+        let (die, block, superpage) = match *fault {
             ListedFault::FactoryBad { die, block } | ListedFault::EraseFail { die, block, .. } => {
                 (die, block, 0)
             }
-            ListedFault::ProgramFail { die, block, stripe, .. }
-            | ListedFault::ReadFail { die, block, stripe, .. } => (die, block, stripe),
+            ListedFault::ProgramFail { die, block, superpage, .. }
+            | ListedFault::ReadFail { die, block, superpage, .. } => (die, block, superpage),
         };
         for (key, value, end) in [
             ("faults.list.die", die, layout.dies),
             ("faults.list.block", block, layout.blocks_per_die),
-            ("faults.list.stripe", stripe, layout.stripes_per_block),
+            ("faults.list.superpage", superpage, layout.superpages_per_block),
         ] {
             if value >= end {
                 let allowed = format!("0 to {}", end - 1);

@@ -1,7 +1,7 @@
 //! One drive's media: the rules of flash, and what each operation leaves behind.
 //!
-//! - The stripes of a block are programmed in order, once each between two erases.
-//! - Every program and erase has a begin and an end. In between a stripe, or a whole block, is unreadable; a power cut
+//! - The superpages of a block are programmed in order, once each between two erases.
+//! - Every program and erase has a begin and an end. In between a superpage, or a whole block, is unreadable; a power cut
 //!   makes that lasting, until the next complete erase.
 //! - A page that is torn, failed, half erased or never programmed is never returned as good data.
 //! - A refused operation changes nothing and draws no random number.
@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Spare {
     /// Logical page; [`Lpn::NONE`] for padding.
     pub lpn: Lpn,
-    /// Sequence number of its stripe.
+    /// Sequence number of its superpage.
     pub sequence: u64,
 }
 
@@ -115,8 +115,8 @@ struct Place {
     block: u32,
     /// Unit of the block.
     index: u32,
-    stripe: u32,
-    /// Unit of the stripe.
+    superpage: u32,
+    /// Unit of the superpage.
     unit: u32,
 }
 
@@ -310,25 +310,25 @@ impl Media {
         let (die, block) = self.layout.split.blocks_per_die.div_rem(at.block);
         let time = match self.times.slc_read_ns(die, block) {
             Some(time) => time,
-            None => self.times.read_ns(die, at.stripe, at.unit),
+            None => self.times.read_ns(die, at.superpage, at.unit),
         };
         self.slowed(die, time)
     }
 
-    /// Program time of the stripe that starts at `first`.
+    /// Program time of the superpage that starts at `first`.
     #[inline]
     pub fn program_ns(&mut self, first: Ppa) -> Nanos {
-        self.program_of_units_ns(first, self.layout.units_per_stripe)
+        self.program_of_units_ns(first, self.layout.units_per_superpage)
     }
 
-    /// As [`Media::program_ns`], where only the first `units` of the stripe hold data: a block in SLC mode is programmed page by page.
+    /// As [`Media::program_ns`], where only the first `units` of the superpage hold data: a block in SLC mode is programmed page by page.
     #[inline]
     pub fn program_of_units_ns(&mut self, first: Ppa, units: u32) -> Nanos {
         let at = self.place(first);
         let (die, block) = self.layout.split.blocks_per_die.div_rem(at.block);
         let time = match self.times.slc_program_ns(die, block, units) {
             Some(time) => time,
-            None => self.times.program_ns(die, at.stripe),
+            None => self.times.program_ns(die, at.superpage),
         };
         self.slowed(die, time)
     }
@@ -359,7 +359,7 @@ impl Media {
         self.store.metadata(at.block, at.index, start, out)
     }
 
-    /// What [`Media::put_segment`] stored; `None` when it cannot be read.
+    /// What [`Media::put_translation_page`] stored; `None` when it cannot be read.
     pub fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let at = self.place(ppa);
         if self.content(at) != Content::Programmed {
@@ -397,7 +397,7 @@ impl Media {
             return None;
         }
         let (shape, meta) = (&self.shape.meta, self.store.meta(at.block));
-        let sequence = shape.first_sequence(meta) + u64::from(shape.offset(meta, at.stripe));
+        let sequence = shape.first_sequence(meta) + u64::from(shape.offset(meta, at.superpage));
         Some(Spare { lpn: shape.lpn(meta, at.index), sequence })
     }
 
@@ -430,14 +430,14 @@ impl Media {
         Some(self.shape.meta.lpn(meta, at.index))
     }
 
-    /// Stripes programmed, torn or failed since the last erase. All of them for a block in erase or half erased.
+    /// Superpages programmed, torn or failed since the last erase. All of them for a block in erase or half erased.
     #[inline]
-    pub fn next_stripe(&self, block: BlockId) -> u32 {
-        self.store.state(block.0).next_stripe()
+    pub fn next_superpage(&self, block: BlockId) -> u32 {
+        self.store.state(block.0).next_superpage()
     }
 
-    /// The sequence number given when the block's first stripe was begun, whatever became of it. The rules of
-    /// [`Media::program_begin`] count from it. Meaningless for a block without a begun stripe.
+    /// The sequence number given when the block's first superpage was begun, whatever became of it. The rules of
+    /// [`Media::program_begin`] count from it. Meaningless for a block without a begun superpage.
     pub fn begun_with(&self, block: BlockId) -> u64 {
         self.shape.meta.first_sequence(self.store.meta(block.0))
     }
@@ -586,21 +586,21 @@ impl Media {
     #[inline]
     fn place(&self, ppa: Ppa) -> Place {
         let (block, index) = self.layout.split.units_per_block.div_rem(ppa.0);
-        let (stripe, unit) = self.layout.split.units_per_stripe.div_rem(index);
-        Place { block, index, stripe, unit }
+        let (superpage, unit) = self.layout.split.units_per_superpage.div_rem(index);
+        Place { block, index, superpage, unit }
     }
 
     #[inline]
     fn content(&self, at: Place) -> Content {
         let state = self.store.state(at.block);
-        let next = state.next_stripe();
+        let next = state.next_superpage();
         if state.all_unreadable() {
             Content::Unreadable
-        } else if at.stripe >= next {
-            let under_way = state.is(Flag::Programming) && at.stripe == next;
+        } else if at.superpage >= next {
+            let under_way = state.is(Flag::Programming) && at.superpage == next;
             if under_way { Content::Unreadable } else { Content::Erased }
         } else if state.is(Flag::HasUnreadable)
-            && self.shape.meta.offset(self.store.meta(at.block), at.stripe) == UNREADABLE
+            && self.shape.meta.offset(self.store.meta(at.block), at.superpage) == UNREADABLE
         {
             Content::Unreadable
         } else {
@@ -620,7 +620,7 @@ impl Media {
 
 fn unit_place(split: &Split, at: Place) -> UnitPlace {
     let (_, block) = split.blocks_per_die.div_rem(at.block);
-    UnitPlace { block, stripe: at.stripe, unit: at.unit }
+    UnitPlace { block, superpage: at.superpage, unit: at.unit }
 }
 
 impl Clone for Media {

@@ -3,16 +3,16 @@
 //!
 //! ```text
 //!  bit 0                     32              49          56        64
-//!      | erase count          | next stripe   | flags     | checksum (in an image file; 0 in memory)
+//!      | erase count          | next superpage   | flags     | checksum (in an image file; 0 in memory)
 //!
 //!            erase_begin                      erase_end
-//!   any -----------------> ERASING -------------------------------> erased (next stripe 0)
+//!   any -----------------> ERASING -------------------------------> erased (next superpage 0)
 //!                             |  power cut, or the erase fails
-//!                             +----------------------------------> HALF_ERASED (next stripe = all)
+//!                             +----------------------------------> HALF_ERASED (next superpage = all)
 //!            program_begin                    program_end
 //!   next = s ------------> PROGRAMMING ----------------------------> next = s + 1
 //!                             |  power cut, or the program fails
-//!                             +----------------------------------> next = s + 1, stripe s unreadable
+//!                             +----------------------------------> next = s + 1, superpage s unreadable
 //! ```
 //! Invariant: a word of all zeros is a good, erased, never used block, so sparse memory and sparse files start right.
 
@@ -31,13 +31,13 @@ pub(crate) struct BlockState(u64);
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub(crate) enum Flag {
-    /// A program has begun on stripe `next_stripe`.
+    /// A program has begun on superpage `next_superpage`.
     Programming = 1 << 49,
     /// An erase has begun.
     Erasing = 1 << 50,
     /// An erase was cut or failed: nothing is readable until the next complete erase.
     HalfErased = 1 << 51,
-    /// Some stripe below `next_stripe` is torn or failed; the spare area says which.
+    /// Some superpage below `next_superpage` is torn or failed; the spare area says which.
     HasUnreadable = 1 << 52,
     /// Bad from the factory.
     FactoryBad = 1 << 53,
@@ -56,7 +56,7 @@ impl BlockState {
     }
 
     #[inline]
-    pub(crate) fn next_stripe(self) -> u32 {
+    pub(crate) fn next_superpage(self) -> u32 {
         ((self.0 >> NEXT_SHIFT) & NEXT_MASK) as u32
     }
 
@@ -65,7 +65,7 @@ impl BlockState {
         self.0 & flag as u64 != 0
     }
 
-    /// Whether the block is being erased, or half erased, or was never usable: no stripe of it can be read.
+    /// Whether the block is being erased, or half erased, or was never usable: no superpage of it can be read.
     #[inline]
     pub(crate) fn all_unreadable(self) -> bool {
         self.0 & (Flag::Erasing as u64 | Flag::HalfErased as u64 | Flag::FactoryBad as u64) != 0
@@ -99,7 +99,7 @@ impl BlockState {
     }
 
     #[inline]
-    pub(crate) fn with_next_stripe(self, next: u32) -> BlockState {
+    pub(crate) fn with_next_superpage(self, next: u32) -> BlockState {
         debug_assert!(u64::from(next) <= NEXT_MASK);
         BlockState(self.0 & !(NEXT_MASK << NEXT_SHIFT) | u64::from(next) << NEXT_SHIFT)
     }
@@ -118,12 +118,12 @@ impl BlockState {
     }
 
     /// The state in a stored word; `None` when the checksum is wrong or a field is impossible.
-    pub(crate) fn from_checked(word: u64, stripes_per_block: u32) -> Option<BlockState> {
+    pub(crate) fn from_checked(word: u64, superpages_per_block: u32) -> Option<BlockState> {
         let state = BlockState(word & BODY_MASK);
         let both_busy = state.is(Flag::Programming) && state.is(Flag::Erasing);
-        let full = state.next_stripe() >= stripes_per_block && state.is(Flag::Programming);
+        let full = state.next_superpage() >= superpages_per_block && state.is(Flag::Programming);
         let unknown = word >> 55 & 1 != 0;
-        let legal = state.next_stripe() <= stripes_per_block && !both_busy && !full && !unknown;
+        let legal = state.next_superpage() <= superpages_per_block && !both_busy && !full && !unknown;
         (fold(word) == 0 && legal).then_some(state)
     }
 }
@@ -143,27 +143,27 @@ mod tests {
     #[test]
     fn zero_is_a_good_erased_block() {
         let state = BlockState::from_checked(0, 16).unwrap();
-        assert_eq!((state.erase_count(), state.next_stripe(), state.health()), (0, 0, Health::Good));
+        assert_eq!((state.erase_count(), state.next_superpage(), state.health()), (0, 0, Health::Good));
         assert!(!state.busy() && !state.all_unreadable());
     }
 
     #[test]
     fn every_single_bit_of_damage_is_seen() {
-        let state = BlockState::default().erased().with_next_stripe(12).with(Flag::HasUnreadable);
+        let state = BlockState::default().erased().with_next_superpage(12).with(Flag::HasUnreadable);
         let word = state.to_checked();
         assert_eq!(BlockState::from_checked(word, 16), Some(state));
         for bit in 0..64 {
             assert_eq!(BlockState::from_checked(word ^ 1 << bit, 16), None, "bit {bit}");
         }
         assert_eq!(BlockState::from_checked(u64::MAX, 16), None);
-        assert_eq!(BlockState::from_checked(state.with_next_stripe(17).to_checked(), 16), None);
+        assert_eq!(BlockState::from_checked(state.with_next_superpage(17).to_checked(), 16), None);
     }
 
     #[test]
     fn fields_do_not_touch_each_other() {
-        let state = BlockState::default().with_next_stripe(65_536).with(Flag::Programming);
-        assert_eq!((state.next_stripe(), state.erase_count(), state.busy()), (65_536, 0, true));
+        let state = BlockState::default().with_next_superpage(65_536).with(Flag::Programming);
+        assert_eq!((state.next_superpage(), state.erase_count(), state.busy()), (65_536, 0, true));
         let state = state.without(Flag::Programming).with(Flag::GrownBad).erased();
-        assert_eq!((state.next_stripe(), state.erase_count(), state.health()), (0, 1, Health::GrownBad));
+        assert_eq!((state.next_superpage(), state.erase_count(), state.health()), (0, 1, Health::GrownBad));
     }
 }

@@ -1,7 +1,7 @@
 //! How long array operations take: a table look-up by page type, scaled by the die and by the single operation, which
 //! also deviates by a time of its own.
 //!
-//! Page `p` of a block has type `p % bits` (LSB first), the usual round-robin of shared word lines. A stripe's units lie
+//! Page `p` of a block has type `p % bits` (LSB first), the usual round-robin of shared word lines. A superpage's units lie
 //! page by page, and within a page plane by plane: `slot = page_of_word_line * planes + plane`. So a unit as large as a
 //! multi-plane page lies on one page type, and only a larger one spans several.
 
@@ -11,16 +11,16 @@ use pellucid_flash::{Layout, Nanos, Rng};
 /// Array times of one drive.
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
-    /// Page type of the first page of each stripe: the row of the tables below.
-    row_of_stripe: Vec<u8>,
-    /// Sense time: `row * units_per_stripe + unit`.
+    /// Page type of the first page of each superpage: the row of the tables below.
+    row_of_superpage: Vec<u8>,
+    /// Sense time: `row * units_per_superpage + unit`.
     read_ns: Vec<Nanos>,
     /// Program time: by row.
     program_ns: Vec<Nanos>,
     erase_ns: Nanos,
-    units_per_stripe: u32,
+    units_per_superpage: u32,
     slc: Option<SlcBlocks>,
-    /// Units of a stripe that one program of a block in SLC mode takes.
+    /// Units of a superpage that one program of a block in SLC mode takes.
     slc_units: u32,
     /// Factor of each die; empty without spread.
     die_factor: Vec<f64>,
@@ -40,7 +40,7 @@ impl Times {
         let rows = if one_shot > 1 { 1 } else { types };
         let mut read_ns = Vec::new();
         for row in 0..rows {
-            for unit in 0..layout.units_per_stripe {
+            for unit in 0..layout.units_per_superpage {
                 let start = u64::from(unit) * u64::from(layout.unit_bytes);
                 let first = (start / u64::from(geometry.page_bytes)) as u32;
                 let slots = first..first + layout.pages_per_unit;
@@ -52,13 +52,13 @@ impl Times {
         let spread = timing.die_spread;
         let dies = if spread > 0.0 { layout.dies } else { 0 };
         Times {
-            row_of_stripe: (0..layout.stripes_per_block).map(|s| (s % rows) as u8).collect(),
+            row_of_superpage: (0..layout.superpages_per_block).map(|s| (s % rows) as u8).collect(),
             read_ns,
             program_ns: timing.program_ns.clone(),
             erase_ns: timing.erase_ns,
-            units_per_stripe: layout.units_per_stripe,
+            units_per_superpage: layout.units_per_superpage,
             slc: config.slc_blocks,
-            slc_units: (layout.units_per_stripe / one_shot).max(1),
+            slc_units: (layout.units_per_superpage / one_shot).max(1),
             die_factor: die_factors(&mut die_rng, dies, spread),
             op_spread: timing.op_spread,
             op_deviation_ns: timing.op_deviation_ns.0 as f64,
@@ -67,15 +67,15 @@ impl Times {
     }
 
     #[inline]
-    pub(crate) fn read_ns(&mut self, die: u32, stripe: u32, unit: u32) -> Nanos {
-        let row = u32::from(self.row_of_stripe[stripe as usize]);
-        let nominal = self.read_ns[(row * self.units_per_stripe + unit) as usize];
+    pub(crate) fn read_ns(&mut self, die: u32, superpage: u32, unit: u32) -> Nanos {
+        let row = u32::from(self.row_of_superpage[superpage as usize]);
+        let nominal = self.read_ns[(row * self.units_per_superpage + unit) as usize];
         self.scaled(die, nominal)
     }
 
     #[inline]
-    pub(crate) fn program_ns(&mut self, die: u32, stripe: u32) -> Nanos {
-        let nominal = self.program_ns[usize::from(self.row_of_stripe[stripe as usize])];
+    pub(crate) fn program_ns(&mut self, die: u32, superpage: u32) -> Nanos {
+        let nominal = self.program_ns[usize::from(self.row_of_superpage[superpage as usize])];
         self.scaled(die, nominal)
     }
 
@@ -91,7 +91,7 @@ impl Times {
         Some(self.scaled(die, slc.read_ns))
     }
 
-    /// As [`Times::slc_read_ns`], of the program of a stripe's first `units`.
+    /// As [`Times::slc_read_ns`], of the program of a superpage's first `units`.
     #[inline]
     pub(crate) fn slc_program_ns(&mut self, die: u32, block: u32, units: u32) -> Option<Nanos> {
         let slc = self.slc.filter(|slc| block < slc.blocks)?;

@@ -4,7 +4,7 @@
 //! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/reference/monitors.md`.
 
 use crate::board::{LayerSide, Serving, View};
-use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Snapshot, Taps};
+use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Snapshot, Probes};
 use pellucid_flash::{Cause, Figure, MapReason, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -461,7 +461,7 @@ impl DriveFigures {
             channels_active: snapshot.channels.iter().filter(|c| c.active).count() as u32,
             way_busy_ns: snapshot.ways.iter().map(|w| w.busy.0).collect(),
             way_holds: snapshot.ways.iter().map(|w| w.holds.map(|kind| kind.name().into())).collect(),
-            watched: snapshot.taps.as_deref().map(WatchedFigures::from),
+            watched: snapshot.probes.as_deref().map(WatchedFigures::from),
         }
     }
 
@@ -485,23 +485,23 @@ impl DriveFigures {
     }
 }
 
-impl From<&Taps> for WatchedFigures {
-    fn from(taps: &Taps) -> WatchedFigures {
+impl From<&Probes> for WatchedFigures {
+    fn from(probes: &Probes) -> WatchedFigures {
         let command = |kind: CommandKind| {
             let at = kind as usize;
-            let latency = Bins::of(&taps.commands[at], 0);
-            let stages = taps.stages.get(at).map_or_else(BTreeMap::new, |stages| {
+            let latency = Bins::of(&probes.commands[at], 0);
+            let stages = probes.stages.get(at).map_or_else(BTreeMap::new, |stages| {
                 let bins = |stage: Stage| Bins::of(&stages[stage as usize], latency.total());
                 Stage::ALL.into_iter().map(|stage| (key(stage.name()), bins(stage))).collect()
             });
-            (kind.name().to_string(), CommandFigures { failed: taps.failed[at], latency, stages })
+            (kind.name().to_string(), CommandFigures { failed: probes.failed[at], latency, stages })
         };
         let operation = |kind: OperationKind| {
-            let ended = taps.ways.iter().map(|way| way.operations[kind as usize]).sum();
-            let bins = |part: Part| Bins::of(&taps.operations[kind as usize][part as usize], ended);
+            let ended = probes.ways.iter().map(|way| way.operations[kind as usize]).sum();
+            let bins = |part: Part| Bins::of(&probes.operations[kind as usize][part as usize], ended);
             (kind.name().to_string(), Part::ALL.into_iter().map(|p| (p.name().into(), bins(p))).collect())
         };
-        let way = |way: &pellucid_device::WayTaps| {
+        let way = |way: &pellucid_device::WayProbes| {
             let quantiles = way.latency.each_ref().map(|latency| latency.quantiles([0.5, 0.99, 0.999]));
             let [p50_ns, p99_ns, p999_ns] =
                 [0, 1, 2].map(|at| quantiles.map(|values: Option<[u64; 3]>| values.map(|v| v[at])));
@@ -509,14 +509,14 @@ impl From<&Taps> for WatchedFigures {
             WayFigures { operations, time_ns, p50_ns, p99_ns, p999_ns, longest_ns }
         };
         WatchedFigures {
-            since_ns: taps.since.0,
+            since_ns: probes.since.0,
             commands: CommandKind::ALL.into_iter().map(command).collect(),
             operations: OperationKind::ALL.into_iter().map(operation).collect(),
-            ways: taps.ways.iter().map(way).collect(),
-            active_ways_ns: taps.active_ways_ns.clone(),
-            active_channels_ns: taps.active_channels_ns.clone(),
-            outstanding: Bins::of(&taps.outstanding_ns, 0),
-            wear: Wear::of(&taps.blocks_by_erases),
+            ways: probes.ways.iter().map(way).collect(),
+            active_ways_ns: probes.active_ways_ns.clone(),
+            active_channels_ns: probes.active_channels_ns.clone(),
+            outstanding: Bins::of(&probes.outstanding_ns, 0),
+            wear: Wear::of(&probes.blocks_by_erases),
         }
     }
 }

@@ -252,16 +252,16 @@ impl Served {
         self.tower.image_bytes()
     }
 
-    /// Of a namespace: bytes of a sector, of what is best written at once at least (the mapping unit), and at best (a stripe).
+    /// Of a namespace: bytes of a sector, of what is best written at once at least (the mapping unit), and at best (a superpage).
     pub(crate) fn sizes(&self, namespace: u16) -> [u32; 3] {
         let Some(layout) = self.device().map(Device::layout) else {
             return [self.tower.image_bytes() as u32; 3];
         };
-        let Layout { sector_bytes, unit_bytes, units_per_stripe, .. } = *layout;
+        let Layout { sector_bytes, unit_bytes, units_per_superpage, .. } = *layout;
         match self.tower.layer_of(namespace) {
             // A layer maps and buffers sector by sector.
             Some(_) => [sector_bytes; 3],
-            None => [sector_bytes, unit_bytes, unit_bytes.saturating_mul(units_per_stripe)],
+            None => [sector_bytes, unit_bytes, unit_bytes.saturating_mul(units_per_superpage)],
         }
     }
 

@@ -207,7 +207,7 @@ pub struct Namespace {
     /// Bytes of a mapping unit: requests aligned to it are served best.
     pub unit_bytes: u32,
     /// Bytes that are written to the media at once.
-    pub stripe_bytes: u32,
+    pub superpage_bytes: u32,
     /// What it has after a power cut.
     pub keeps: Keeps,
     /// It is a target of this name on some of the drive's parallel units.

@@ -279,9 +279,9 @@ fn a_long_discard_holds_nobody_up() {
     assert_eq!(core.outstanding(), 0);
 }
 
-/// Every program fails, so a stripe finds no block at last. The rest of the write waits behind it to be logged, and fails with it.
+/// Every program fails, so a superpage finds no block at last. The rest of the write waits behind it to be logged, and fails with it.
 #[test]
-fn a_forced_write_behind_a_stripe_that_is_lost_fails() {
+fn a_forced_write_behind_a_superpage_that_is_lost_fails() {
     for sectors in [8, 12, 20] {
         let mut device = drive_of_zones();
         let faults = Faults { program_fail: 1.0, ..device.config().media.faults.clone() };

@@ -59,7 +59,7 @@ fn a_server_that_sleeps_wakes_to_show_itself() {
     let began = Instant::now();
     for _ in 0..3 {
         let view = board.look(Duration::ZERO, LONG).expect("a view");
-        assert!(view.drives[0].1.taps.is_some());
+        assert!(view.drives[0].1.probes.is_some());
     }
     assert!(began.elapsed() < LONG, "the server does not wake up");
     stopper.stop();

@@ -21,7 +21,7 @@ fn runs_from_an_image_start_from_the_aged_drive_and_repeat() {
     let amplification = forked["write_amplification"]["total"].as_f64().unwrap();
     assert!(amplification > 1.2, "{amplification}: the drive is not in use");
     assert!(forked["wear"]["erases"]["min"].as_u64().unwrap() > 0, "wear was not kept");
-    assert!(forked["mount"]["scanned_stripes"].as_u64().unwrap() > 0, "{}", forked["mount"]);
+    assert!(forked["mount"]["scanned_superpages"].as_u64().unwrap() > 0, "{}", forked["mount"]);
     assert!(forked["mount"]["duration_ns"].as_u64().unwrap() > 0, "{}", forked["mount"]);
     // An image is a drive like any other, and a description can be put on its media.
     for first in [&["run", "aged.pellucid"][..], &["run", "tiny.toml", "--image", "aged.pellucid"]] {

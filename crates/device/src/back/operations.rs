@@ -94,10 +94,10 @@ impl Shared {
         self.media.retire(block);
     }
 
-    /// The array has programmed a stripe that is full of data of one cause, for a namespace without a page map; whether well.
-    pub(crate) fn end_full_stripe(&mut self, namespace: u16, first: Ppa, cause: Cause) -> bool {
+    /// The array has programmed a superpage that is full of data of one cause, for a namespace without a page map; whether well.
+    pub(crate) fn end_full_superpage(&mut self, namespace: u16, first: Ppa, cause: Cause) -> bool {
         let ok = self.media.program_end(first) == Outcome::Ok;
-        let sectors = self.layout.units_per_stripe * self.layout.sectors_per_unit;
+        let sectors = self.layout.units_per_superpage * self.layout.sectors_per_unit;
         self.counts(namespace).media_operations += 1;
         self.counts(namespace).programs[cause as usize] += 1;
         self.counts(namespace).programmed_sectors[cause as usize] += u64::from(sectors);

@@ -175,11 +175,11 @@ pub(crate) struct Scheduler {
     command: Nanos,
     status: Nanos,
     unit_transfer: Nanos,
-    stripe_transfer: Nanos,
-    /// Pages of a stripe, each of which crosses by itself, and mapping units of a page; 1 and no limit: all in one go.
-    stripe_pages: u32,
+    superpage_transfer: Nanos,
+    /// Pages of a superpage, each of which crosses by itself, and mapping units of a page; 1 and no limit: all in one go.
+    superpage_pages: u32,
     page_units: u32,
-    stripe_units: u32,
+    superpage_units: u32,
     pub suspensions: u64,
     /// Dies that work, and channels that carry a transfer.
     active: (u32, u32),
@@ -247,8 +247,8 @@ impl Scheduler {
             draining: false,
             listed: 0,
         };
-        let stripe_bytes =
-            u64::from(layout.units_per_stripe) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
+        let superpage_bytes =
+            u64::from(layout.units_per_superpage) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
         let rate = timing.channel_bytes_per_second;
         let transfer =
             |bytes: u64| Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64);
@@ -278,14 +278,14 @@ impl Scheduler {
             command: timing.command_ns,
             status: timing.status_ns,
             unit_transfer: transfer(u64::from(layout.unit_bytes + layout.spare_bytes_per_unit)),
-            stripe_transfer: transfer(stripe_bytes),
-            stripe_pages: if config.page_transfers {
-                (layout.units_per_stripe / page_units).max(1)
+            superpage_transfer: transfer(superpage_bytes),
+            superpage_pages: if config.page_transfers {
+                (layout.units_per_superpage / page_units).max(1)
             } else {
                 1
             },
             page_units: if config.page_transfers { page_units } else { u32::MAX },
-            stripe_units: layout.units_per_stripe,
+            superpage_units: layout.units_per_superpage,
             suspensions: 0,
             active: (0, 0),
             polled,

@@ -223,10 +223,10 @@ impl BlockNamespace {
 
     /// An emptied block holds clean pages: their names are read.
     pub(super) fn read_names(&mut self, shared: &mut Shared, block: BlockId) {
-        let last = shared.media.next_stripe(block).max(1) - 1;
-        let ppa = shared.layout.ppa(block, last * shared.layout.units_per_stripe);
+        let last = shared.media.next_superpage(block).max(1) - 1;
+        let ppa = shared.layout.ppa(block, last * shared.layout.units_per_superpage);
         let (owner, die) = (self.owner(Purpose::Names(block)), shared.layout.die_of(ppa).0);
-        let op = FlashOp::new(OpKind::Read, Cause::Collection, owner, die, ppa, 1, shared.now);
+        let op = FlashOp::new(OpKind::Read, Cause::Gc, owner, die, ppa, 1, shared.now);
         let op = shared.scheduler.ops.insert(op);
         shared.ask_issue(op);
     }

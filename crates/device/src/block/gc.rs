@@ -1,15 +1,15 @@
 //! GC carried out: the copies that translation wants are read and programmed, empty blocks erased.
 //!
 //! ```text
-//!  pump(die) ─► read valid units ─► still current? ─► packed per die ─► stripe full or victim read ─► program
+//!  pump(die) ─► read valid units ─► still current? ─► packed per die ─► superpage full or victim read ─► program
 //!                (or copyback)         no: nothing to do                                              │
 //!  erase ◄── block holds nothing valid ◄── translation ◄────────────────────────────────────────────┘
 //! ```
 //! One read brings the valid units that one sense has put into the page registers: those of a page, of all planes that work together.
-//! A die keeps at most `gc_parallel` stripes' worth of GC copies in flight, so that host requests are not starved.
+//! A die keeps at most `gc_parallel` superpages' worth of GC copies in flight, so that host requests are not starved.
 
 use super::fixed_copies::FixedCopies;
-use super::packer::OperationPacker;
+use super::packer::SuperpagePacker;
 use super::write::SuperpageUnit;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
@@ -31,7 +31,7 @@ pub(super) struct GcCopy {
 
 impl Default for GcCopy {
     fn default() -> GcCopy {
-        let moved = Move { from: Ppa::NONE, cause: Cause::Collection, to: Stream::Collected, inside: false };
+        let moved = Move { from: Ppa::NONE, cause: Cause::Gc, to: Stream::Gc, inside: false };
         GcCopy { moved, lpn: Lpn::NONE, die: 0, next: NIL }
     }
 }
@@ -49,8 +49,8 @@ pub(crate) struct Gc {
     pub(super) fixed: FixedCopies,
     images: Vec<u8>,
     unit_images: usize,
-    /// Per die: read and waiting for a stripe.
-    packers: Vec<OperationPacker>,
+    /// Per die: read and waiting for a superpage.
+    packers: Vec<SuperpagePacker>,
     /// Per die: copies under way.
     pub(super) moving: Vec<u32>,
     /// Per die: of these, those that are being read.
@@ -70,7 +70,7 @@ impl Gc {
             Isolation::Initial => 1,
             Isolation::Persistent => ftl.handles,
         };
-        let packer = OperationPacker::of_collection(apart, layout.units_per_stripe);
+        let packer = SuperpagePacker::of_collection(apart, layout.units_per_superpage);
         Gc {
             copies: Slab::default(),
             fixed: FixedCopies::default(),
@@ -79,7 +79,7 @@ impl Gc {
             packers: vec![packer; layout.dies as usize],
             moving: vec![0; layout.dies as usize],
             reading: vec![0; layout.dies as usize],
-            moving_max: ftl.gc_parallel.max(1) * layout.units_per_stripe,
+            moving_max: ftl.gc_parallel.max(1) * layout.units_per_superpage,
             stalled: false,
             lpns: Vec::new(),
             inside: Vec::new(),
@@ -92,9 +92,9 @@ impl Gc {
         (self.copies[copy].lpn, &self.images[at..at + self.unit_images])
     }
 
-    /// Copies of a die that wait for a stripe.
+    /// Copies of a die that wait for a superpage.
     #[inline]
-    fn packer(&mut self, die: DieId) -> &mut OperationPacker {
+    fn packer(&mut self, die: DieId) -> &mut SuperpagePacker {
         &mut self.packers[die.0 as usize]
     }
 
@@ -314,11 +314,11 @@ impl BlockNamespace {
         self.gc.moving[die as usize] -= 1;
     }
 
-    /// Programs GC copies of a die: whole stripes, and the rest when nothing can come to fill it.
+    /// Programs GC copies of a die: whole superpages, and the rest when nothing can come to fill it.
     fn pack_copies(&mut self, shared: &mut Shared, die: DieId) {
         for queue in self.gc.packer(die).fullest_first() {
             while !self.gc.packer(die).is_empty(queue) {
-                let full = self.gc.packer(die).has_stripe(queue);
+                let full = self.gc.packer(die).has_superpage(queue);
                 if (!full && !self.nothing_joins(die)) || self.gc_has_its_turns(shared, die) {
                     break;
                 }
@@ -338,10 +338,10 @@ impl BlockNamespace {
         let at = die.0 as usize;
         let read = self.gc.moving[at] - self.gc.reading[at];
         let programming = read - self.gc.packers[at].waiting() as u32;
-        programming > shared.layout.units_per_stripe
+        programming > shared.layout.units_per_superpage
     }
 
-    /// Whether no unit will come to what waits for a stripe: none is being read, and none will be before a stripe leaves.
+    /// Whether no unit will come to what waits for a superpage: none is being read, and none will be before a superpage leaves.
     fn nothing_joins(&self, die: DieId) -> bool {
         let at = die.0 as usize;
         self.gc.reading[at] == 0
@@ -349,13 +349,13 @@ impl BlockNamespace {
                 || self.translation.gc_rests(die))
     }
 
-    /// Programs up to a stripe of GC copies; `false`: there is no room.
+    /// Programs up to a superpage of GC copies; `false`: there is no room.
     fn program_copies(&mut self, shared: &mut Shared, die: DieId, queue: usize) -> bool {
         let mut lpns = std::mem::take(&mut self.gc.lpns);
         lpns.clear();
         let mut at = 0;
         // Overwritten since they were read: nothing to move. Given up since: no copy may bring them back.
-        while lpns.len() < shared.layout.units_per_stripe as usize {
+        while lpns.len() < shared.layout.units_per_superpage as usize {
             let Some(copy) = self.gc.packer(die).get(queue, at) else { break };
             let GcCopy { lpn, moved: Move { from, .. }, .. } = self.gc.copies[copy];
             if self.translation.is_current(from, Some(lpn)) && !shared.media.is_condemned(from) {
@@ -378,7 +378,7 @@ impl BlockNamespace {
             return false;
         };
         self.reserve(shared, &plan, count as u32);
-        let mut cause = Cause::Collection;
+        let mut cause = Cause::Gc;
         for i in 0..count {
             let copy = self.gc.packer(die).take(queue).expect("counted");
             cause = self.gc.copies[copy].moved.cause;

@@ -48,7 +48,7 @@ impl BlockNamespace {
         for list in [record.waiting, record.acknowledge] {
             list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
         }
-        // It will join a stripe.
+        // It will join a superpage.
         self.writes.filling += u32::from(then == Then::Leave);
         self.map_reads.waiting.push(Waiting { page, entry, then });
     }

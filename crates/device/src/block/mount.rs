@@ -39,8 +39,8 @@ impl MountSource for Source<'_> {
         self.media.spare(ppa).map(|s| (s.lpn, s.sequence))
     }
 
-    fn used_stripes(&self, block: BlockId) -> u32 {
-        if self.is_foreign(block) { 0 } else { self.media.next_stripe(block) }
+    fn used_superpages(&self, block: BlockId) -> u32 {
+        if self.is_foreign(block) { 0 } else { self.media.next_superpage(block) }
     }
 
     fn begun(&self, block: BlockId) -> u64 {
@@ -83,7 +83,7 @@ impl BlockNamespace {
         Ok(BlockNamespace {
             number,
             buffer: Buffer::new(&buffer, layout.sectors_per_unit, image_bytes),
-            writes: Writes::new(ftl.handles, layout.units_per_stripe),
+            writes: Writes::new(ftl.handles, layout.units_per_superpage),
             flushes: Flushes::default(),
             map_reads: Default::default(),
             gc: Gc::new(&ftl, layout, image_bytes),
@@ -138,7 +138,7 @@ fn mount(
     let media = source.media;
     let blocks = || (0..layout.blocks).map(BlockId);
     let cycles = |b| if media.health(b) == Health::FactoryBad { 0 } else { worn_in };
-    let empty = |b| media.next_stripe(b) == 0 && media.erase_count(b) == cycles(b);
+    let empty = |b| media.next_superpage(b) == 0 && media.erase_count(b) == cycles(b);
     let bad: Vec<BlockId> = blocks().filter(|&b| source.is_bad(b)).collect();
     let from = match blocks().all(|b| source.is_foreign(b) || empty(b)) {
         true => Start::Empty { bad: &bad, erases: worn_in },

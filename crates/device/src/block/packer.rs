@@ -1,12 +1,12 @@
-//! The operation packer: makes one flash operation of the units that are programmed together (Cosmos+ section 7.4).
+//! The superpage packer: makes one flash operation of the units that are programmed together (Cosmos+ section 7.4).
 //!
 //! ```text
-//!  unit of a stream ─► queue of that stream ─► a stripe's worth, or what there is if somebody waits ─► plan ─► one program
+//!  unit of a stream ─► queue of that stream ─► a superpage's worth, or what there is if somebody waits ─► plan ─► one program
 //!       host data of a write, or relocated data of a die                        (one shot, all planes)
 //! ```
-//! What is programmed in one go is a stripe: the pages of a word line with one-shot programming, those of all planes with
-//! multi-plane operation, or a part of one page where units are smaller. Units of different streams do not share a stripe. The
-//! packer knows units by number only; whose numbers they are, and when less than a stripe has to leave, its owner knows. The
+//! What is programmed in one go is a superpage: the pages of a word line with one-shot programming, those of all planes with
+//! multi-plane operation, or a part of one page where units are smaller. Units of different streams do not share a superpage. The
+//! packer knows units by number only; whose numbers they are, and when less than a superpage has to leave, its owner knows. The
 //! write path has one, and collection one for each die.
 //!
 //! Log blocks have a stream for each logical block, of which most have nothing to write: these share queues, and give theirs back when it
@@ -19,11 +19,11 @@ use pellucid_ftl::Stream;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Units that wait for a stripe, by stream.
+/// Units that wait for a superpage, by stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OperationPacker {
+pub(crate) struct SuperpagePacker {
     queues: Vec<Queue>,
-    stripe: usize,
+    superpage: usize,
     waiting: usize,
     /// The queue of each stream of log blocks, as far as they have come, or none; and queues that nobody has.
     logs: Vec<Option<u32>>,
@@ -47,30 +47,30 @@ struct Queue {
 fn queue_of(stream: Stream) -> usize {
     match stream {
         Stream::HostCold | Stream::Worn => 1,
-        Stream::Placed(handle) | Stream::PlacedCollected(handle) => usize::from(handle) + 1,
+        Stream::Placed(handle) | Stream::PlacedGc(handle) => usize::from(handle) + 1,
         _ => 0,
     }
 }
 
-impl OperationPacker {
+impl SuperpagePacker {
     /// For host data of so many placement handles. Without placement there are host data, and those that are seldom written.
-    pub fn of_host(handles: u16, units_per_stripe: u32) -> OperationPacker {
+    pub fn of_host(handles: u16, units_per_superpage: u32) -> SuperpagePacker {
         let placed = (1..handles).map(Stream::Placed);
-        OperationPacker::new([Stream::Host, Stream::HostCold].into_iter().chain(placed), units_per_stripe)
+        SuperpagePacker::new([Stream::Host, Stream::HostCold].into_iter().chain(placed), units_per_superpage)
     }
 
     /// For relocated data; those of `handles` placement handles stay apart.
-    pub fn of_collection(handles: u16, units_per_stripe: u32) -> OperationPacker {
-        let placed = (1..handles).map(Stream::PlacedCollected);
-        OperationPacker::new([Stream::Collected, Stream::Worn].into_iter().chain(placed), units_per_stripe)
+    pub fn of_collection(handles: u16, units_per_superpage: u32) -> SuperpagePacker {
+        let placed = (1..handles).map(Stream::PlacedGc);
+        SuperpagePacker::new([Stream::Gc, Stream::Worn].into_iter().chain(placed), units_per_superpage)
     }
 
-    fn new(streams: impl Iterator<Item = Stream>, units_per_stripe: u32) -> OperationPacker {
+    fn new(streams: impl Iterator<Item = Stream>, units_per_superpage: u32) -> SuperpagePacker {
         let queue = |stream| Queue { stream, units: VecDeque::new(), stalled: false };
         let queues: Vec<Queue> = streams.map(queue).collect();
         debug_assert!(queues.iter().enumerate().all(|(i, queue)| queue_of(queue.stream) == i));
         let fixed = queues.len();
-        OperationPacker { queues, fixed, stripe: units_per_stripe as usize, ..OperationPacker::default() }
+        SuperpagePacker { queues, fixed, superpage: units_per_superpage as usize, ..SuperpagePacker::default() }
     }
 
     /// The queue of a stream of log blocks; it takes one that nobody has.
@@ -142,7 +142,7 @@ impl OperationPacker {
         }
     }
 
-    /// A unit waits for a stripe of its stream from now on; gives the number of that queue.
+    /// A unit waits for a superpage of its stream from now on; gives the number of that queue.
     #[inline]
     pub fn pack(&mut self, stream: Stream, unit: u32) -> usize {
         let queue = match stream {
@@ -180,10 +180,10 @@ impl OperationPacker {
         self.queues[queue].stream
     }
 
-    /// Whether a queue holds a whole stripe.
+    /// Whether a queue holds a whole superpage.
     #[inline]
-    pub fn has_stripe(&self, queue: usize) -> bool {
-        self.queues[queue].units.len() >= self.stripe
+    pub fn has_superpage(&self, queue: usize) -> bool {
+        self.queues[queue].units.len() >= self.superpage
     }
 
     /// Whether nothing waits in a queue.
@@ -204,10 +204,10 @@ impl OperationPacker {
         self.queues[queue].units.get(at).copied()
     }
 
-    /// The units of the next stripe of a queue, or as many as there are.
+    /// The units of the next superpage of a queue, or as many as there are.
     #[inline]
-    pub fn next_stripe(&self, queue: usize) -> impl Iterator<Item = u32> + '_ {
-        self.queues[queue].units.iter().copied().take(self.stripe)
+    pub fn next_superpage(&self, queue: usize) -> impl Iterator<Item = u32> + '_ {
+        self.queues[queue].units.iter().copied().take(self.superpage)
     }
 
     /// The unit that has waited longest in a queue leaves it.
@@ -245,26 +245,26 @@ impl OperationPacker {
 mod tests {
     use super::*;
 
-    /// Three units make a stripe, in the order in which they came; other streams do not fill it up.
+    /// Three units make a superpage, in the order in which they came; other streams do not fill it up.
     #[test]
-    fn units_of_one_stream_make_a_stripe() {
-        let mut packer = OperationPacker::of_host(3, 3);
+    fn units_of_one_stream_make_a_superpage() {
+        let mut packer = SuperpagePacker::of_host(3, 3);
         for unit in [5, 6] {
             packer.pack(Stream::Host, unit);
         }
         let placed = packer.pack(Stream::Placed(2), 7);
         assert_eq!(packer.stream(placed), Stream::Placed(2));
-        assert!(packer.queues().all(|queue| !packer.has_stripe(queue)), "two and one are no stripe of three");
+        assert!(packer.queues().all(|queue| !packer.has_superpage(queue)), "two and one are no superpage of three");
         let host = packer.pack(Stream::Host, 8);
         packer.pack(Stream::Host, 9);
-        assert!(packer.has_stripe(host) && !packer.has_stripe(placed));
-        assert_eq!(packer.next_stripe(host).collect::<Vec<_>>(), [5, 6, 8]);
+        assert!(packer.has_superpage(host) && !packer.has_superpage(placed));
+        assert_eq!(packer.next_superpage(host).collect::<Vec<_>>(), [5, 6, 8]);
         assert_eq!((packer.take(host), packer.waiting()), (Some(5), 4));
     }
 
     #[test]
     fn a_unit_that_leaves_is_not_waiting() {
-        let mut packer = OperationPacker::of_collection(1, 2);
+        let mut packer = SuperpagePacker::of_collection(1, 2);
         let queue = packer.pack(Stream::Worn, 1);
         packer.pack(Stream::Worn, 2);
         packer.unpack(1);
@@ -273,7 +273,7 @@ mod tests {
         packer.remove(queue, 0);
         packer.remove(queue, 0);
         assert!(packer.is_empty(queue) && packer.waiting() == 0);
-        packer.pack(Stream::Collected, 3);
+        packer.pack(Stream::Gc, 3);
         packer.pack(Stream::Worn, 4);
         assert_eq!((packer.take_all(queue).len(), packer.waiting()), (1, 1));
     }
@@ -281,7 +281,7 @@ mod tests {
     /// A queue serves whichever log block has something to write; one that found no space is told when some came.
     #[test]
     fn log_blocks_share_queues() {
-        let mut packer = OperationPacker::of_host(1, 2);
+        let mut packer = SuperpagePacker::of_host(1, 2);
         let first = packer.pack(Stream::Log(700), 1);
         let second = packer.pack(Stream::Log(3), 2);
         assert_ne!(first, second);
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!((packer.take(second), packer.has_stalled()), (Some(2), false));
         assert_eq!(packer.pack(Stream::Log(4), 5), second);
         assert_eq!(packer.stream(second), Stream::Log(4));
-        assert_eq!(packer.next_stripe(first).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(packer.next_superpage(first).collect::<Vec<_>>(), [1, 3]);
         packer.stall(0);
         assert!(!packer.has_stalled(), "not of a log block");
     }
@@ -307,9 +307,9 @@ mod tests {
     /// Each queue once, and none if nothing waits.
     #[test]
     fn the_fullest_queue_comes_first() {
-        let mut packer = OperationPacker::of_collection(4, 8);
+        let mut packer = SuperpagePacker::of_collection(4, 8);
         assert_eq!(packer.fullest_first().count(), 0);
-        packer.pack(Stream::Collected, 1);
+        packer.pack(Stream::Gc, 1);
         let worn = packer.pack(Stream::Worn, 2);
         packer.pack(Stream::Worn, 3);
         let order: Vec<usize> = packer.fullest_first().collect();

@@ -1,7 +1,7 @@
 //! Data placement: commands about handles, and what a host may learn of their reclaim units.
 //!
 //! Where written data go is translation's; a write's handle travels with its buffer entry (`Entry::handle`) and picks the packer
-//! that fills a stripe. Here stand the rest: handle status ([`Opcode::Report`]), a new unit ([`Opcode::NextUnit`]), events and
+//! that fills a superpage. Here stand the rest: handle status ([`Opcode::Report`]), a new unit ([`Opcode::NextUnit`]), events and
 //! statistics. With one handle there is no placement, and both commands are refused. A write that names a handle that there is not
 //! goes to handle 0, as a host's data are not refused for a hint. Events are kept of the kinds that a host has enabled before they
 //! happen; at first of none.

@@ -125,7 +125,7 @@ impl BlockNamespace {
         }
         filler.lpns.push(lpn);
         filler.images.extend_from_slice(image);
-        if filler.lpns.len() == shared.layout.units_per_stripe as usize {
+        if filler.lpns.len() == shared.layout.units_per_superpage as usize {
             self.fill_superpage(shared, filler)
         } else {
             Ok(())
@@ -163,7 +163,7 @@ impl BlockNamespace {
         lpns.push(lpn);
         images.extend_from_slice(image);
         filler.part_units += 1;
-        if lpns.len() == shared.layout.units_per_stripe as usize {
+        if lpns.len() == shared.layout.units_per_superpage as usize {
             return self.fill_superpage_of(shared, filler, log);
         }
         if filler.part_units < self.buffer.count() as usize {
@@ -322,7 +322,7 @@ impl BlockNamespace {
         match arrived {
             Arrived::Keep(lpn) => {
                 let batch = self.gathered.add(die, moved.to, lpn, moved.from);
-                let superpage = shared.layout.units_per_stripe as usize;
+                let superpage = shared.layout.units_per_superpage as usize;
                 if self.gathered.dies[die.0 as usize][batch].units.len() == superpage {
                     self.move_now(shared, die, batch)?;
                 } else if self.gathered.waiting(die)
@@ -374,7 +374,7 @@ impl BlockNamespace {
                 .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
             for unit in 0..units {
                 let (mark, content) = self.translation.metadata(plan.id, unit);
-                shared.media.put_segment(Ppa(plan.first.0 + unit), mark, content);
+                shared.media.put_translation_page(Ppa(plan.first.0 + unit), mark, content);
             }
             let ok = shared.media.program_end(plan.first) == Outcome::Ok;
             self.translation.ended(Operation::Program(plan.id), ok);

@@ -167,7 +167,7 @@ impl BlockNamespace {
             return;
         }
         self.starved_count += 1;
-        // It adds nothing to a stripe until it has an entry.
+        // It adds nothing to a superpage until it has an entry.
         self.writes.inbound -= u32::from(write);
         self.dispatch_for_space(shared);
     }

@@ -4,15 +4,15 @@
 //!  slice ─► entry ─► DMA from host ─► dirty ──(write-back)──► acknowledged
 //!                                        │ wanted: write-through, FUA, flush, room needed, too much dirty
 //!                                        ▼
-//!             all sectors here? no ─► fill (read-modify-write) ─► packed ─► stripe full, or padded ─► planned
+//!             all sectors here? no ─► fill (read-modify-write) ─► packed ─► superpage full, or padded ─► planned
 //!                                                                     ─► program ─► acknowledged (write-through)
 //! ```
-//! Units are gathered until a stripe is full. A partial stripe is padded only when somebody waits for it and nothing that
+//! Units are gathered until a superpage is full. A partial superpage is padded only when somebody waits for it and nothing that
 //! could fill it is on its way: [`crate::block::write_waits`].
 
 use super::buffer::{Content, Phase};
 use super::map_reads::Then;
-use super::packer::OperationPacker;
+use super::packer::SuperpagePacker;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::WritePolicy;
@@ -42,8 +42,8 @@ pub(crate) enum SuperpageUnit {
 /// What the write path keeps between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
-    /// Entries that wait for a stripe.
-    pub packer: OperationPacker,
+    /// Entries that wait for a superpage.
+    pub packer: SuperpagePacker,
     /// Write slices between fetch and arrival of their data.
     pub inbound: u32,
     /// Entries that are wanted and are being filled.
@@ -73,9 +73,9 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// For a drive with so many placement handles and stripes of so many units.
-    pub fn new(handles: u16, units_per_stripe: u32) -> Writes {
-        Writes { packer: OperationPacker::of_host(handles, units_per_stripe), ..Writes::default() }
+    /// For a drive with so many placement handles and superpages of so many units.
+    pub fn new(handles: u16, units_per_superpage: u32) -> Writes {
+        Writes { packer: SuperpagePacker::of_host(handles, units_per_superpage), ..Writes::default() }
     }
 
     /// Entries in programs.
@@ -226,10 +226,10 @@ impl BlockNamespace {
         }
     }
 
-    /// Slices wait for entries: dispatches dirty ones until enough are in programs. Those that only wait for a stripe do
-    /// not count, so a stripe that can be filled is not padded.
+    /// Slices wait for entries: dispatches dirty ones until enough are in programs. Those that only wait for a superpage do
+    /// not count, so a superpage that can be filled is not padded.
     pub(crate) fn dispatch_for_space(&mut self, shared: &mut Shared) {
-        let wanted = self.starved_count.next_multiple_of(shared.layout.units_per_stripe);
+        let wanted = self.starved_count.next_multiple_of(shared.layout.units_per_superpage);
         while self.writes.programming() + self.writes.filling < wanted {
             let Some(entry) = self.buffer.oldest_dirty() else { return };
             self.dispatch(shared, entry);
@@ -255,23 +255,23 @@ impl BlockNamespace {
         self.program_packed(shared, queue, false);
     }
 
-    /// New data come for an entry that waits for a stripe: it goes back in line when they are here.
+    /// New data come for an entry that waits for a superpage: it goes back in line when they are here.
     pub(crate) fn unpack(&mut self, entry: u32) {
         self.writes.packer.unpack(entry);
         self.buffer[entry].phase = Phase::Resting;
         self.writes.leaving -= 1;
     }
 
-    /// Plans full stripes of a queue of the packer (and the rest, if `pad`).
+    /// Plans full superpages of a queue of the packer (and the rest, if `pad`).
     pub(crate) fn program_packed(&mut self, shared: &mut Shared, queue: usize, pad: bool) {
         if self.writes.packer.is_stalled(queue) {
             return;
         }
-        while self.writes.packer.has_stripe(queue) || (pad && !self.writes.packer.is_empty(queue)) {
+        while self.writes.packer.has_superpage(queue) || (pad && !self.writes.packer.is_empty(queue)) {
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
             let page = |e: u32| if self.buffer[e].dropped { Lpn::NONE } else { self.buffer[e].lpn };
-            lpns.extend(self.writes.packer.next_stripe(queue).map(page));
+            lpns.extend(self.writes.packer.next_superpage(queue).map(page));
             let count = lpns.len();
             let plan = self.translation.place(self.writes.packer.stream(queue), None, &lpns);
             self.writes.lpns = lpns;
@@ -310,7 +310,7 @@ impl BlockNamespace {
         shared.counts(self.number).programmed_sectors[new as usize] += u64::from(fresh);
         let rest = if record.dropped { Cause::Padding } else { Cause::ReadModifyWrite };
         shared.counts(self.number).programmed_sectors[rest as usize] += u64::from(sectors - fresh);
-        // What waits for the acknowledgement has waited for the stripe until now.
+        // What waits for the acknowledgement has waited for the superpage until now.
         let (list, now) = (record.acknowledge, shared.now);
         list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
     }
@@ -319,11 +319,11 @@ impl BlockNamespace {
     #[inline]
     pub(crate) fn reserve(&mut self, shared: &mut Shared, plan: &Plan, count: u32) {
         let id = plan.id.0 as usize;
-        let stripe = shared.layout.units_per_stripe as usize;
+        let superpage = shared.layout.units_per_superpage as usize;
         if self.writes.sequences.len() <= id {
             self.writes.sequences.resize(id + 1, 0);
             self.writes.counts.resize(id + 1, 0);
-            self.writes.units.resize((id + 1) * stripe, SuperpageUnit::Metadata);
+            self.writes.units.resize((id + 1) * superpage, SuperpageUnit::Metadata);
         }
         self.writes.sequences[id] = plan.sequence;
         self.writes.counts[id] = count;
@@ -337,15 +337,15 @@ impl BlockNamespace {
         position: usize,
         unit: SuperpageUnit,
     ) {
-        self.writes.units[id.0 as usize * shared.layout.units_per_stripe as usize + position] = unit;
+        self.writes.units[id.0 as usize * shared.layout.units_per_superpage as usize + position] = unit;
     }
 
     /// Queues the flash operation of a planned program.
     pub(crate) fn issue_program(&mut self, shared: &mut Shared, plan: &Plan, count: u32, cause: Cause) {
-        let padding = (shared.layout.units_per_stripe - count) * shared.layout.sectors_per_unit;
+        let padding = (shared.layout.units_per_superpage - count) * shared.layout.sectors_per_unit;
         shared.counts(self.number).programmed_sectors[Cause::Padding as usize] += u64::from(padding);
         shared.counts(self.number).programs[cause as usize] += 1;
-        let first_unit = self.writes.units[plan.id.0 as usize * shared.layout.units_per_stripe as usize];
+        let first_unit = self.writes.units[plan.id.0 as usize * shared.layout.units_per_superpage as usize];
         let kind = match first_unit {
             SuperpageUnit::Copyback { .. } => OpKind::Copyback,
             _ => OpKind::Program,
@@ -354,7 +354,7 @@ impl BlockNamespace {
         let mut op = FlashOp::new(kind, cause, owner, plan.die.0, plan.first, count, shared.now);
         if let SuperpageUnit::Entry(entry) = first_unit
             && self.config.buffer.fifo
-            && shared.layout.units_per_stripe == 1
+            && shared.layout.units_per_superpage == 1
         {
             op.sectors = shared.layout.sectors_per_unit - self.buffer[entry].blank.count_ones();
         }
@@ -393,7 +393,7 @@ impl BlockNamespace {
                 }
                 SuperpageUnit::Metadata => {
                     let (mark, content) = self.translation.metadata(id, i);
-                    shared.media.put_segment(ppa, mark, content);
+                    shared.media.put_translation_page(ppa, mark, content);
                 }
                 SuperpageUnit::Copyback { from, .. } => {
                     // One sense brings all of them.
@@ -417,7 +417,7 @@ impl BlockNamespace {
     /// The units of a planned program.
     #[inline]
     fn units(&self, shared: &Shared, id: ProgramId) -> &[SuperpageUnit] {
-        let base = id.0 as usize * shared.layout.units_per_stripe as usize;
+        let base = id.0 as usize * shared.layout.units_per_superpage as usize;
         &self.writes.units[base..base + self.writes.counts[id.0 as usize] as usize]
     }
 

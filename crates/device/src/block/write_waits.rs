@@ -1,10 +1,10 @@
 //! Who waits on the way of a write, and for how long.
 //!
 //! ```text
-//!  entries in a partial stripe ── somebody waits for them, and nothing comes that could fill it ─► padded
+//!  entries in a partial superpage ── somebody waits for them, and nothing comes that could fill it ─► padded
 //!                              └─ so much has come that did not fill it ────────────────────────► padded
 //!  a write over sectors that somebody waits for ── their program is planned ─► an entry of its own
-//!  a stripe that found no room ── a block was erased, or collection went on ─► planned
+//!  a superpage that found no room ── a block was erased, or collection went on ─► planned
 //! ```
 //! Somebody waits: a flush, a forced write (FUA), any write with write-through, a write behind an entry that takes no more. Neither of the first two waits is for what comes later,
 //! so writes that never pause keep none of them up.
@@ -17,7 +17,7 @@ use pellucid_flash::Lpn;
 impl BlockNamespace {
     /// A write waits until sectors that somebody waits for have gone.
     pub(crate) fn fall_behind(&mut self, shared: &mut Shared, slice: u32) {
-        // As one that waits for an entry, it adds nothing to a stripe.
+        // As one that waits for an entry, it adds nothing to a superpage.
         self.writes.inbound -= 1;
         self.writes.behind.push_back(&mut shared.slices, slice);
     }
@@ -52,13 +52,13 @@ impl BlockNamespace {
         true
     }
 
-    /// Pads partial stripes if somebody waits and nothing is on its way to fill them.
+    /// Pads partial superpages if somebody waits and nothing is on its way to fill them.
     #[inline]
     pub(crate) fn pad_if_awaited(&mut self, shared: &mut Shared) {
         if self.writes.packer.waiting() == 0 || self.more_comes() {
             return;
         }
-        // What was dispatched for space has gone to different queues, none of which holds a stripe: more follow.
+        // What was dispatched for space has gone to different queues, none of which holds a superpage: more follow.
         if self.starved_count > 0 && self.writes.programming() == 0 {
             self.dispatch_for_space(shared);
         }
@@ -75,8 +75,8 @@ impl BlockNamespace {
         }
     }
 
-    /// What comes does not end, and does not fill the stripe, as it goes to other pages of the buffer or to other streams: those who
-    /// wait for the stripe wait no longer than for as many writes as the buffer has entries.
+    /// What comes does not end, and does not fill the superpage, as it goes to other pages of the buffer or to other streams: those who
+    /// wait for the superpage wait no longer than for as many writes as the buffer has entries.
     pub(crate) fn pad_overdue(&mut self, shared: &mut Shared) {
         let awaited = self.writes.awaited > 0 || self.flushes.waiting() || !self.writes.behind.is_empty();
         if self.writes.packer.waiting() == 0 || !awaited || self.waits_for_space() {
@@ -91,14 +91,14 @@ impl BlockNamespace {
         }
     }
 
-    /// Whether stripes may fill by themselves, or could not be planned.
+    /// Whether superpages may fill by themselves, or could not be planned.
     #[inline]
     fn more_comes(&self) -> bool {
         let writes = &self.writes;
         writes.inbound > 0 || writes.filling > 0 || self.waits_for_space() || writes.packer.is_all_stalled()
     }
 
-    /// Whether stripes could not be planned; not those of log blocks, each of which waits for itself.
+    /// Whether superpages could not be planned; not those of log blocks, each of which waits for itself.
     #[inline]
     fn waits_for_space(&self) -> bool {
         self.writes.stalled && !self.writes.packer.is_of_logs()

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  a read had to mend more than `refresh_above` ─► waiting
-//!    ─► stripe read ─► programmed elsewhere ─► the next one ... ─► the chunk lies there now ─► old block erased ─► notice
+//!    ─► superpage read ─► programmed elsewhere ─► the next one ... ─► the chunk lies there now ─► old block erased ─► notice
 //!             │              └─ failed: block retired ─┐
 //!             └─ unreadable, or a reset waits ─────────┴─► given up ─► copy erased ─► the reset
 //! ```
@@ -31,8 +31,8 @@ pub(crate) struct Refresh {
 #[derive(Clone, Debug)]
 struct Job {
     moved: ChunkMove,
-    /// The stripe that is being copied.
-    stripe: u32,
+    /// The superpage that is being copied.
+    superpage: u32,
     /// Reads of it under way.
     reads: u32,
     /// It is not worth while any more.
@@ -43,7 +43,7 @@ struct Job {
     retired: bool,
     /// The copy stands for the original.
     copied: bool,
-    /// Content of the stripe, and the host's bytes in its spare area.
+    /// Content of the superpage, and the host's bytes in its spare area.
     images: Vec<u8>,
     metadata: Vec<u8>,
     /// Resets that wait: command, and which of its addresses.
@@ -80,11 +80,11 @@ impl ChunkNamespace {
                 continue;
             }
             let Some(moved) = self.chunks.refresh_begin(number) else { continue };
-            let units = shared.layout.units_per_stripe as usize;
+            let units = shared.layout.units_per_superpage as usize;
             let sectors = units * shared.layout.sectors_per_unit as usize;
             self.refresh.job = Some(Job {
                 moved,
-                stripe: 0,
+                superpage: 0,
                 reads: 0,
                 given_up: false,
                 lost: false,
@@ -94,17 +94,17 @@ impl ChunkNamespace {
                 metadata: vec![0; sectors * shared.media.metadata_bytes()],
                 resets: Vec::new(),
             });
-            self.refresh_stripe(shared);
+            self.refresh_superpage(shared);
         }
     }
 
-    /// Whether every stripe of a chunk was programmed well; a copy could not say of one that it was not.
+    /// Whether every superpage of a chunk was programmed well; a copy could not say of one that it was not.
     fn is_whole(&mut self, shared: &mut Shared, number: u32) -> bool {
         let chunks = &self.chunks;
         let Some((first, _)) = chunks.locate(chunks.info(number).start) else { return false };
-        let stripes = 0..shared.layout.stripes_per_block;
-        stripes
-            .map(|stripe| first.0 + stripe * shared.layout.units_per_stripe)
+        let superpages = 0..shared.layout.superpages_per_block;
+        superpages
+            .map(|superpage| first.0 + superpage * shared.layout.units_per_superpage)
             .all(|unit| shared.media.is_programmed(Ppa(unit)))
     }
 
@@ -112,10 +112,10 @@ impl ChunkNamespace {
         self.refresh.job.as_mut().expect("an operation of a refresh")
     }
 
-    /// Where the stripe that is being copied begins, in the original and in the copy.
+    /// Where the superpage that is being copied begins, in the original and in the copy.
     fn refresh_places(&mut self, shared: &mut Shared) -> (Ppa, Ppa) {
-        let Job { moved, stripe, .. } = *self.refresh_job();
-        let unit = stripe * shared.layout.units_per_stripe;
+        let Job { moved, superpage, .. } = *self.refresh_job();
+        let unit = superpage * shared.layout.units_per_superpage;
         (shared.layout.ppa(moved.from, unit), shared.layout.ppa(moved.to, unit))
     }
 
@@ -126,23 +126,23 @@ impl ChunkNamespace {
         shared.ask_issue(op);
     }
 
-    /// Reads the next stripe, or ends.
-    fn refresh_stripe(&mut self, shared: &mut Shared) {
-        let stripes = shared.layout.stripes_per_block;
+    /// Reads the next superpage, or ends.
+    fn refresh_superpage(&mut self, shared: &mut Shared) {
+        let superpages = shared.layout.superpages_per_block;
         let job = self.refresh_job();
-        if job.given_up || job.stripe == stripes {
+        if job.given_up || job.superpage == superpages {
             return self.refresh_turn(shared);
         }
         let (from, _) = self.refresh_places(shared);
         let sense = shared.sense.get();
-        let reads = shared.layout.units_per_stripe / sense;
+        let reads = shared.layout.units_per_superpage / sense;
         self.refresh_job().reads = reads;
         for read in 0..reads {
             self.issue_refresh(shared, OpKind::Read, Ppa(from.0 + read * sense), sense);
         }
     }
 
-    /// A part of a stripe is in the controller.
+    /// A part of a superpage is in the controller.
     pub(crate) fn refresh_arrived(&mut self, shared: &mut Shared, op: u32) {
         let (ppa, attempts, units) = {
             let record = &shared.scheduler.ops[op];
@@ -151,7 +151,7 @@ impl ChunkNamespace {
         let (from, to) = self.refresh_places(shared);
         let mut job = self.refresh.job.take().expect("an operation of a refresh");
         let (unit_bytes, spare_bytes) = {
-            let units = shared.layout.units_per_stripe as usize;
+            let units = shared.layout.units_per_superpage as usize;
             (job.images.len() / units, job.metadata.len() / units)
         };
         let mut lost = false;
@@ -186,7 +186,7 @@ impl ChunkNamespace {
         }
         match given_up {
             true => self.refresh_turn(shared),
-            false => self.issue_refresh(shared, OpKind::Program, to, shared.layout.units_per_stripe),
+            false => self.issue_refresh(shared, OpKind::Program, to, shared.layout.units_per_superpage),
         }
     }
 
@@ -197,7 +197,7 @@ impl ChunkNamespace {
         let sequence = shared.media.spare(from).expect("it was read").sequence;
         shared.media.program_begin(to, sequence).unwrap_or_else(|e| panic!("{BROKEN}: {e}"));
         let job = self.refresh.job.as_ref().expect("an operation of a refresh");
-        let units = shared.layout.units_per_stripe as usize;
+        let units = shared.layout.units_per_superpage as usize;
         let (unit_bytes, spare_bytes) = (job.images.len() / units, job.metadata.len() / units);
         for at in 0..units {
             let unit = Ppa(to.0 + at as u32);
@@ -213,20 +213,20 @@ impl ChunkNamespace {
         let block = shared.layout.block_of(ppa);
         let ok = match kind {
             OpKind::Erase => shared.end_erase(self.number, block, Cause::Refresh),
-            _ => shared.end_full_stripe(self.number, ppa, Cause::Refresh),
+            _ => shared.end_full_superpage(self.number, ppa, Cause::Refresh),
         };
         shared.let_go(op);
         if kind == OpKind::Erase {
             return self.refresh_done(shared, ok);
         }
         let job = self.refresh_job();
-        job.stripe += 1;
+        job.superpage += 1;
         if !ok {
             (job.given_up, job.retired) = (true, true);
             shared.retire_block(block);
             shared.media.void(block);
         }
-        self.refresh_stripe(shared);
+        self.refresh_superpage(shared);
     }
 
     /// All is copied, or the copy is given up: one of the two blocks is left over.

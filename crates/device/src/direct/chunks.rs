@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  read    address ─► place by arithmetic ─► unwritten? zeros, or 287h ─► runs that one sense brings
-//!  write   addresses ─► rules (all or none) ─► one program per stripe ─► 2F0h / 2F1h where the media fail
+//!  write   addresses ─► rules (all or none) ─► one program per superpage ─► 2F0h / 2F1h where the media fail
 //!  reset   address ─► state allows it? ─► erase ─► free, or offline
 //!  copy    sources read into the controller (or moved inside the die) ─► as write
 //! ```
@@ -146,7 +146,7 @@ impl ChunkNamespace {
             OpKind::Erase => shared.end_erase(self.number, shared.layout.block_of(ppa), cause),
             _ if shared.slices[slice].unbegun => false,
             _ => {
-                let ok = shared.end_full_stripe(self.number, ppa, cause);
+                let ok = shared.end_full_superpage(self.number, ppa, cause);
                 shared.counts(self.number).copybacks += u64::from(ok && kind == OpKind::Copyback);
                 ok
             }
@@ -359,7 +359,7 @@ impl ChunkNamespace {
             (Route::CopyProgram, Some(vector)) => vector.destinations[i as usize],
             _ => address(command, i),
         };
-        let stripe = self.chunks.geometry().write_min_sectors;
+        let superpage = self.chunks.geometry().write_min_sectors;
         match self.chunks.reserve(command.sectors, target, &mut plans) {
             Ok(()) => {
                 for (number, plan) in (0..).zip(&plans) {
@@ -368,7 +368,7 @@ impl ChunkNamespace {
                         work,
                         route,
                         (Place::Units(plan.first), 0),
-                        (number * stripe, stripe),
+                        (number * superpage, superpage),
                         plan.chunk,
                     );
                 }
@@ -378,7 +378,7 @@ impl ChunkNamespace {
         self.plans = plans;
     }
 
-    /// The array starts on a stripe; `None`: it must not.
+    /// The array starts on a superpage; `None`: it must not.
     pub(crate) fn begin_chunk_program(
         &mut self,
         shared: &mut Shared,
@@ -396,7 +396,7 @@ impl ChunkNamespace {
             .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
         let mut time = shared.media.program_ns(first);
         let per_unit = shared.layout.sectors_per_unit;
-        for unit in 0..shared.layout.units_per_stripe {
+        for unit in 0..shared.layout.units_per_superpage {
             let (ppa, at) = (Ppa(first.0 + unit), data_at + unit * per_unit);
             if shared.works[work].command.data.is_empty() {
                 time += self.move_unit(shared, work, at, ppa, number);
@@ -431,7 +431,7 @@ impl ChunkNamespace {
         }
     }
 
-    /// A stripe is on the media, or is not.
+    /// A superpage is on the media, or is not.
     pub(crate) fn chunk_programmed(&mut self, shared: &mut Shared, slice: u32, ok: bool) {
         let (work, number, data_at, sectors) = {
             let s = &shared.slices[slice];

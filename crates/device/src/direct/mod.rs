@@ -6,7 +6,7 @@
 //!  erase    slice ─► flash erase ─► done
 //!  copy     slices ─► flash reads ─► all here ─► slices ─► flash programs ─► done
 //! ```
-//! A slice is what one flash operation serves: sectors that one sense brings, a stripe, or an erase unit. The data stay in the
+//! A slice is what one flash operation serves: sectors that one sense brings, a superpage, or an erase unit. The data stay in the
 //! command's own buffer. Which addresses are right, and what an end means, is decided by whose namespace it is:
 //! [`crate::direct::chunks`], [`crate::direct::zones`].
 //!
@@ -171,7 +171,7 @@ impl Shared {
         let ppa = record.place.units();
         let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
         // What a host has moved is its collection.
-        let cause = if copies { Cause::Collection } else { Cause::Host };
+        let cause = if copies { Cause::Gc } else { Cause::Host };
         let units = self.layout.units_of(record.first + record.sectors);
         let die = self.layout.die_of(ppa).0;
         let op = FlashOp::new(kind, cause, owner, die, ppa, units, self.now);

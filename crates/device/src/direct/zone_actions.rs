@@ -3,11 +3,11 @@
 //! ```text
 //!  action ─► zone quiet? ── no: waits until its programs, reads and log have ended ──┐
 //!              │ yes                                                               ◄─┘
-//!              ├─ finish: what is there of the last stripe is padded and programmed ─► full
+//!              ├─ finish: what is there of the last superpage is padded and programmed ─► full
 //!              ├─ offline (read-only zones): verdict logged ─► offline; no room in the log: refused
-//!              └─ reset: tombstone, if the log knows the zone ─► its units erased, stripe 0 first ─► empty
+//!              └─ reset: tombstone, if the log knows the zone ─► its units erased, superpage 0 first ─► empty
 //! ```
-//! Invariant: until stripe 0 is erased a reset has not happened.
+//! Invariant: until superpage 0 is erased a reset has not happened.
 
 use crate::direct::DirectPath;
 use crate::direct::zone_buffer::ZoneNamespace;
@@ -107,14 +107,14 @@ impl ZoneNamespace {
         if finish {
             let pointer = (self.zones.info(zone).write_pointer.0 - self.zones.info(zone).start.0) as u32;
             let slot = match tail {
-                NIL => self.take(zone, pointer / self.zones.stripe_sectors()),
+                NIL => self.take(zone, pointer / self.zones.superpage_sectors()),
                 tail => tail,
             };
             self.slots[slot].finish = true;
             return self.program_stage(shared, slot);
         }
         if tail != NIL {
-            // Until stripe 0 is erased the reset has not happened: a protected buffer must not have forgotten this, and a flush
+            // Until superpage 0 is erased the reset has not happened: a protected buffer must not have forgotten this, and a flush
             // has not made it safe.
             self.slots[tail].doomed = true;
             self.runs[zone as usize].doomed = tail;
@@ -129,7 +129,7 @@ impl ZoneNamespace {
         self.feed_stage(shared);
     }
 
-    /// Erases the block with stripe 0 of a zone that is being reset, and the others when that is done.
+    /// Erases the block with superpage 0 of a zone that is being reset, and the others when that is done.
     pub(crate) fn erase_zone(&mut self, shared: &mut Shared, zone: u32) {
         self.runs[zone as usize].logged_last = 0;
         let first = self.erase_next(shared, zone);

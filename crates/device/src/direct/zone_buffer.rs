@@ -1,4 +1,4 @@
-//! The buffer of a zoned namespace: stripes that are being filled, and those on their way to the media.
+//! The buffer of a zoned namespace: superpages that are being filled, and those on their way to the media.
 //!
 //! ```text
 //!  take ─► filling ── all sectors here ─► programming ─► vacant
@@ -6,7 +6,7 @@
 //!   log ─────▼──┘ (flush, FUA, power cut with protected buffers)         no block left ─► stranded: it stays in the log
 //! ```
 //! **What is promised.** Without protection, as with a block drive: a write is acknowledged when it is in the buffer (write-back) or
-//! on the media (write-through, FUA), and a flush makes everything acknowledged before it durable: full stripes are programmed,
+//! on the media (write-through, FUA), and a flush makes everything acknowledged before it durable: full superpages are programmed,
 //! and what is there of a partly written one goes to the staging log. With protection everything acknowledged is durable, because the
 //! buffer is written to the log while the power fails: to blocks that are kept for this ([`Zones::reserve`]), without which writes
 //! are refused; and, for the end of the process, to the save area of the media as it is filled ([`crate::direct::zone_save`]). Either way a zone that comes back holds a prefix of what was written, and a reset has happened or has not.
@@ -15,7 +15,7 @@
 //! does the *verdict*: a slot that says so. Both outlive power cuts; a verdict that the log has no room for
 //! ([`ZoneNamespace::pronounce`]) does not, and its zone comes back with all that was promised, to fail again at its next program.
 //!
-//! Invariants: a zone has at most one stripe that is being filled, its last; a slot is vacant only when neither its program
+//! Invariants: a zone has at most one superpage that is being filled, its last; a slot is vacant only when neither its program
 //! nor a log program of it is under way; blocks of the log are erased in the order in which they were written.
 
 use crate::block::mount::Source;
@@ -24,23 +24,23 @@ use crate::losses::Losses;
 use crate::namespaces::erase_now;
 use pellucid_flash::slab::{List, NIL, Slab};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa, SimTime, Status, ZoneState};
-use pellucid_ftl::{LOG, Mark, MountSource, SavedStripe, StagedIn, ZoneConfig, Zones};
+use pellucid_ftl::{LOG, Mark, MountSource, SavedSuperpage, StagedIn, ZoneConfig, Zones};
 use pellucid_media::{Media, Outcome, ReadResult};
 use std::collections::VecDeque;
 
-/// A stripe in the buffer.
+/// A superpage in the buffer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot {
     pub live: bool,
     pub zone: u32,
-    pub stripe: u32,
+    pub superpage: u32,
     /// Sectors that are here.
     pub arrived: u32,
     /// When the newest write of them was submitted.
     pub written_at: SimTime,
     /// Sectors that are on their way here.
     pub coming: u32,
-    /// Number of the mount that it is of: an earlier one's only if it was full then, so that the stripes behind it still count.
+    /// Number of the mount that it is of: an earlier one's only if it was full then, so that the superpages behind it still count.
     pub epoch: u32,
     /// Full, or to be padded: its program is planned.
     pub programming: bool,
@@ -48,9 +48,9 @@ pub(crate) struct Slot {
     pub skipped: bool,
     /// Its zone is being finished with it.
     pub finish: bool,
-    /// It stands for no stripe, but says that its zone was reset.
+    /// It stands for no superpage, but says that its zone was reset.
     pub tombstone: bool,
-    /// It stands for no stripe, but says that its zone is read-only or offline.
+    /// It stands for no superpage, but says that its zone is read-only or offline.
     pub verdict: Option<ZoneState>,
     /// Its zone has no block for it: it stays here and in the log.
     pub stranded: bool,
@@ -71,14 +71,14 @@ pub(crate) struct Slot {
     pub saved: u32,
     /// The flush in progress waits until so many sectors are safe; 0: it does not.
     pub flushing: u32,
-    /// Slices that are acknowledged when the stripe is on the media.
+    /// Slices that are acknowledged when the superpage is on the media.
     pub acknowledge: List,
     /// Those that the log program under way will do for.
     pub with_log: List,
 }
 
 impl Slot {
-    /// Whether it holds a stripe, or what is here of one.
+    /// Whether it holds a superpage, or what is here of one.
     pub fn is_data(&self) -> bool {
         !self.tombstone && self.verdict.is_none()
     }
@@ -89,25 +89,25 @@ impl Slot {
 pub(crate) struct Run {
     /// Slices between acceptance and arrival of their data.
     pub inbound: u32,
-    /// Programs of its stripes planned and not ended.
+    /// Programs of its superpages planned and not ended.
     pub programs: u32,
     /// Log programs.
     pub logs: u32,
     /// Erases under way.
     pub erases: u32,
-    /// The stripe being filled.
+    /// The superpage being filled.
     pub tail: u32,
-    /// The stripe that a reset has begun to forget.
+    /// The superpage that a reset has begun to forget.
     pub doomed: u32,
-    /// Stripes that only the log has.
+    /// Superpages that only the log has.
     pub stranded: u32,
-    /// The first stripe that is lost: a power cut takes those behind it, too.
+    /// The first superpage that is lost: a power cut takes those behind it, too.
     pub hole: u32,
     /// The command whose action waits or is under way.
     pub action: u32,
     /// That action has begun.
     pub acting: bool,
-    /// Number of the log block with the newest copy of one of its stripes, from 1; 0: none.
+    /// Number of the log block with the newest copy of one of its superpages, from 1; 0: none.
     pub logged_last: u64,
 }
 
@@ -169,7 +169,7 @@ impl ZoneNamespace {
         config: &ZoneConfig,
         layout: &Layout,
         media: &mut Media,
-        saved: Option<(SaveArea, Vec<SavedStripe>)>,
+        saved: Option<(SaveArea, Vec<SavedSuperpage>)>,
     ) -> ZoneNamespace {
         let (save, saved) = saved.map_or((None, Vec::new()), |(area, saved)| (Some(area), saved));
         let source = Source { media, blocks: config.blocks.clone(), blocks_per_die: layout.blocks_per_die };
@@ -180,7 +180,7 @@ impl ZoneNamespace {
             Some(Mark::decode(&bytes))
         };
         let (zones, found) = Zones::mount(config, layout, &source, mark, &saved);
-        let stride = zones.stripe_sectors() as usize * media.image_bytes();
+        let stride = zones.superpage_sectors() as usize * media.image_bytes();
         let runs = vec![IDLE; zones.geometry().zones as usize];
         let mut space = ZoneNamespace {
             number,
@@ -190,7 +190,7 @@ impl ZoneNamespace {
             slots: Slab::default(),
             images: Vec::new(),
             stride,
-            vacancies: config.stage_stripes.into(),
+            vacancies: config.stage_superpages.into(),
             starved: List::default(),
             runs,
             log: found.log.iter().copied().collect(),
@@ -209,13 +209,13 @@ impl ZoneNamespace {
             space.erase_now(block, media);
         }
         // What belongs to nothing that is here would come to belong to what is written next.
-        for SavedStripe { place, .. } in saved {
+        for SavedSuperpage { place, .. } in saved {
             if !found.staged.iter().any(|staged| staged.from == StagedIn::Save(place)) {
                 space.forget_saved(place, media);
             }
         }
         for staged in found.staged {
-            let slot = space.take(staged.zone, staged.stripe);
+            let slot = space.take(staged.zone, staged.superpage);
             space.slots[slot].arrived = staged.sectors;
             let (readable, logged_in) = match staged.from {
                 StagedIn::Log(first) => {
@@ -227,7 +227,7 @@ impl ZoneNamespace {
                 space.lose_staged(slot, logged_in);
                 continue;
             }
-            let whole = staged.sectors == space.zones.stripe_sectors();
+            let whole = staged.sectors == space.zones.superpage_sectors();
             if whole {
                 space.slots[slot].epoch = staged.epoch;
                 let sequence = staged.sequence.unwrap_or_else(|| space.zones.next_sequence());
@@ -280,13 +280,13 @@ impl ZoneNamespace {
         for slot in waiting {
             space.slots[slot].wants_log = !space.log_now(slot, media, layout);
         }
-        space.zones.reserve(config.reserve(layout.stripes_per_block));
+        space.zones.reserve(config.reserve(layout.superpages_per_block));
         space
     }
 
-    /// Reads what the log has of a slot's stripe; `false`: it cannot be read.
+    /// Reads what the log has of a slot's superpage; `false`: it cannot be read.
     fn read_log(&mut self, slot: u32, first: Ppa, media: &mut Media, layout: &Layout) -> bool {
-        let unit = self.stride / layout.units_per_stripe as usize;
+        let unit = self.stride / layout.units_per_superpage as usize;
         let mut readable = true;
         for (i, images) in self.images_mut(slot).chunks_exact_mut(unit).enumerate() {
             // Mounting has time for more retries than a host.
@@ -297,7 +297,7 @@ impl ZoneNamespace {
         readable
     }
 
-    /// Reads what was saved of a slot's stripe, which stays saved; `false`: it is damaged.
+    /// Reads what was saved of a slot's superpage, which stays saved; `false`: it is damaged.
     fn read_saved(&mut self, slot: u32, place: u32, media: &Media) -> bool {
         let area = self.save.take().expect("something was saved");
         let whole = area.load(place, self.images_mut(slot), media);
@@ -315,8 +315,8 @@ impl ZoneNamespace {
     /// process cannot take them, so that neither they nor what comes behind them in the zone is promised.
     pub fn keep(&mut self, slot: u32, media: &mut Media) -> bool {
         let Some(area) = &mut self.save else { return true };
-        let Slot { zone, stripe, arrived, epoch, saved_in, .. } = self.slots[slot];
-        let mark = Mark { zone, stripe, sectors: arrived, finished: false, verdict: None, epoch };
+        let Slot { zone, superpage, arrived, epoch, saved_in, .. } = self.slots[slot];
+        let mark = Mark { zone, superpage, sectors: arrived, finished: false, verdict: None, epoch };
         let images = &self.images[slot as usize * self.stride..][..self.stride];
         let place = saved_in.or_else(|| area.take());
         let ok = place.is_some_and(|place| area.save(place, mark, images, media));
@@ -326,7 +326,7 @@ impl ZoneNamespace {
             record.saved = arrived;
         } else {
             let run = &mut self.runs[zone as usize];
-            run.hole = run.hole.min(stripe);
+            run.hole = run.hole.min(superpage);
         }
         ok
     }
@@ -341,7 +341,7 @@ impl ZoneNamespace {
         self.zones.erased(block, ok, media.erase_count(block));
     }
 
-    /// What the log, or the save area, has of a stripe cannot be read: nothing may follow it, and nobody is given anything else for it.
+    /// What the log, or the save area, has of a superpage cannot be read: nothing may follow it, and nobody is given anything else for it.
     fn lose_staged(&mut self, slot: u32, logged_in: Option<BlockId>) {
         self.slots[slot].lost = true;
         self.zones.fail(self.slots[slot].zone);
@@ -357,13 +357,13 @@ impl ZoneNamespace {
         (record.logged, record.logged_in) = (record.arrived, block);
     }
 
-    /// A slot for a stripe of which nothing is here yet.
-    pub fn take(&mut self, zone: u32, stripe: u32) -> u32 {
+    /// A slot for a superpage of which nothing is here yet.
+    pub fn take(&mut self, zone: u32, superpage: u32) -> u32 {
         self.vacancies -= 1;
         let slot = self.slots.insert(Slot {
             live: true,
             zone,
-            stripe,
+            superpage,
             arrived: 0,
             written_at: SimTime::ZERO,
             coming: 0,
@@ -394,12 +394,12 @@ impl ZoneNamespace {
         slot
     }
 
-    /// How a write to a stripe that is on the media ends: it will be found again unless one in front of it is lost.
-    pub fn kept(&self, zone: u32, stripe: u32) -> Status {
-        if stripe > self.runs[zone as usize].hole { Status::WriteFault } else { Status::Success }
+    /// How a write to a superpage that is on the media ends: it will be found again unless one in front of it is lost.
+    pub fn kept(&self, zone: u32, superpage: u32) -> Status {
+        if superpage > self.runs[zone as usize].hole { Status::WriteFault } else { Status::Success }
     }
 
-    /// A stripe has no place in its zone.
+    /// A superpage has no place in its zone.
     pub fn strand(&mut self, slot: u32) {
         if !std::mem::replace(&mut self.slots[slot].stranded, true) {
             self.runs[self.slots[slot].zone as usize].stranded += 1;
@@ -436,18 +436,18 @@ impl ZoneNamespace {
         slot
     }
 
-    /// Whether another slot may stay in the log for good. Partly written stripes take up to half of a log block.
+    /// Whether another slot may stay in the log for good. Partly written superpages take up to half of a log block.
     pub fn log_may_keep_more(&self) -> bool {
         let kept = self.live().filter(|&s| self.slots[s].stranded || self.slots[s].verdict.is_some()).count();
-        kept + 1 < self.zones.layout_stripes_per_block() as usize / 2
+        kept + 1 < self.zones.layout_superpages_per_block() as usize / 2
     }
 
     /// Whether a slice must wait for a slot. One is made beyond the limit where none will become vacant by itself: after a power
     /// cut more zones can be partly written than may be active.
     pub fn is_full(&self) -> bool {
-        let stripe = self.zones.stripe_sectors();
+        let superpage = self.zones.superpage_sectors();
         let leaves =
-            |slot: &Slot| slot.programming || (slot.coming > 0 && slot.arrived + slot.coming == stripe);
+            |slot: &Slot| slot.programming || (slot.coming > 0 && slot.arrived + slot.coming == superpage);
         self.vacancies <= 0 && self.live().any(|slot| leaves(&self.slots[slot]))
     }
 
@@ -470,18 +470,18 @@ impl ZoneNamespace {
         &mut self.images[slot as usize * self.stride..][..self.stride]
     }
 
-    /// The slot that holds a stripe.
-    pub fn find(&self, zone: u32, stripe: u32) -> Option<u32> {
+    /// The slot that holds a superpage.
+    pub fn find(&self, zone: u32, superpage: u32) -> Option<u32> {
         let run = &self.runs[zone as usize];
         if run.tail == NIL && run.programs == 0 && run.doomed == NIL && run.stranded == 0 {
             return None;
         }
         let mut slots = self.slots.iter().zip(0..);
-        slots.find(|(s, _)| s.live && s.is_data() && s.zone == zone && s.stripe == stripe).map(|(_, at)| at)
+        slots.find(|(s, _)| s.live && s.is_data() && s.zone == zone && s.superpage == superpage).map(|(_, at)| at)
     }
 
-    /// The last slot in front of a stripe that is on its way to the media.
-    pub fn programmed_before(&self, zone: u32, stripe: u32) -> Option<u32> {
+    /// The last slot in front of a superpage that is on its way to the media.
+    pub fn programmed_before(&self, zone: u32, superpage: u32) -> Option<u32> {
         let run = &self.runs[zone as usize];
         if run.programs == 0 && run.stranded == 0 {
             return None;
@@ -490,9 +490,9 @@ impl ZoneNamespace {
             let slot = &self.slots[at];
             let to_log = slot.logging.is_some() || slot.wants_log;
             let coming = slot.programming || (slot.stranded && to_log && slot.logged < slot.arrived);
-            slot.zone == zone && slot.stripe < stripe && coming
+            slot.zone == zone && slot.superpage < superpage && coming
         });
-        before.max_by_key(|&at| self.slots[at].stripe)
+        before.max_by_key(|&at| self.slots[at].superpage)
     }
 
     /// Live slots.
@@ -502,14 +502,14 @@ impl ZoneNamespace {
 
     /// What the spare area says of a slot that is programmed with so many sectors.
     pub fn mark(&self, slot: u32, sectors: u32) -> Mark {
-        let Slot { zone, stripe, finish, verdict, epoch, .. } = self.slots[slot];
+        let Slot { zone, superpage, finish, verdict, epoch, .. } = self.slots[slot];
         let sectors = if verdict.is_some() { 0 } else { sectors };
-        Mark { zone, stripe, sectors, finished: finish, verdict, epoch }
+        Mark { zone, superpage, sectors, finished: finish, verdict, epoch }
     }
 
-    /// Gives a begun stripe its content: that of a slot, with the mark in the first unit's spare area.
+    /// Gives a begun superpage its content: that of a slot, with the mark in the first unit's spare area.
     pub fn put(&mut self, slot: u32, lpn: Lpn, mark: Mark, first: Ppa, media: &mut Media, layout: &Layout) {
-        let unit = self.stride / layout.units_per_stripe as usize;
+        let unit = self.stride / layout.units_per_superpage as usize;
         for (i, images) in self.images(slot).chunks_exact(unit).enumerate() {
             media.put_unit(Ppa(first.0 + i as u32), lpn, images);
         }
@@ -519,18 +519,18 @@ impl ZoneNamespace {
 
     /// Programs a slot in no simulated time, with the number that it has had; `false`: there is no room.
     fn program_now(&mut self, slot: u32, sequence: u64, media: &mut Media, layout: &Layout) -> bool {
-        let Slot { zone, stripe, arrived, .. } = self.slots[slot];
+        let Slot { zone, superpage, arrived, .. } = self.slots[slot];
         let mark = self.mark(slot, arrived);
-        while let Some(first) = self.zones.place(zone, stripe) {
+        while let Some(first) = self.zones.place(zone, superpage) {
             let block = layout.block_of(first);
-            // No stripe of a block may be older than its first.
+            // No superpage of a block may be older than its first.
             let sequence =
-                if layout.stripe_of(first) == 0 { sequence } else { sequence.max(media.begun_with(block)) };
+                if layout.superpage_of(first) == 0 { sequence } else { sequence.max(media.begun_with(block)) };
             if self.write_now(slot, (Lpn(zone), sequence), mark, first, media, layout) {
                 return true;
             }
             media.retire(block);
-            self.zones.program_failed(zone, stripe, block);
+            self.zones.program_failed(zone, superpage, block);
         }
         self.zones.fail(zone);
         false
@@ -594,7 +594,7 @@ impl ZoneNamespace {
         self.zones.reserve(0);
         // Programs may have been planned in the log's block that never began.
         self.zones.log_close();
-        slots.sort_by_key(|&s| (self.slots[s].zone, self.slots[s].stripe));
+        slots.sort_by_key(|&s| (self.slots[s].zone, self.slots[s].superpage));
         for slot in slots {
             // A zone that is being finished is not finished yet.
             self.slots[slot].finish = false;
@@ -611,7 +611,7 @@ impl ZoneNamespace {
         self.zones.check();
         for slot in self.live() {
             let record = &self.slots[slot];
-            assert!(record.arrived <= self.zones.stripe_sectors(), "slot {slot}: {record:?}");
+            assert!(record.arrived <= self.zones.superpage_sectors(), "slot {slot}: {record:?}");
             let filling = !(record.programming || record.finish || record.doomed || record.stranded);
             let filling = filling && record.is_data();
             let tail = self.runs[record.zone as usize].tail;

@@ -1,4 +1,4 @@
-//! The staging log of a zoned namespace, and flushes: how sectors short of a stripe become safe.
+//! The staging log of a zoned namespace, and flushes: how sectors short of a superpage become safe.
 //!
 //! ```text
 //!  flush ─► each slot with sectors that are not safe ─► log program ─► settled ─┬─► all: flush done
@@ -16,7 +16,7 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, Cause, Status};
 
 impl ZoneNamespace {
-    /// Logs what is here of a slot; not before the stripes in front of it are on the media, so that the log's order is theirs.
+    /// Logs what is here of a slot; not before the superpages in front of it are on the media, so that the log's order is theirs.
     pub(crate) fn log(&mut self, shared: &mut Shared, slot: u32) {
         let units_per_block = shared.layout.units_per_block;
         let zone = self.slots[slot].zone;
@@ -51,7 +51,7 @@ impl ZoneNamespace {
             slot.live && elsewhere && !slot.programming && !slot.doomed
         };
         let mut slots: Vec<u32> = self.live().filter(|&s| moves(&self.slots[s])).collect();
-        slots.sort_by_key(|&s| (self.slots[s].zone, self.slots[s].stripe));
+        slots.sort_by_key(|&s| (self.slots[s].zone, self.slots[s].superpage));
         for slot in slots {
             // One that finds no room may take others with it.
             if moves(&self.slots[slot]) {
@@ -61,7 +61,7 @@ impl ZoneNamespace {
         self.reap_log(shared);
     }
 
-    /// Stripes of a zone are on the media: what waited for that may be logged.
+    /// Superpages of a zone are on the media: what waited for that may be logged.
     pub(crate) fn log_waiting(&mut self, shared: &mut Shared, zone: u32) {
         let run = &self.runs[zone as usize];
         if run.stranded == 0 {
@@ -73,7 +73,7 @@ impl ZoneNamespace {
         }
         let wants = |slot: &Slot| slot.live && slot.zone == zone && slot.wants_log;
         let mut slots: Vec<u32> = self.live().filter(|&s| wants(&self.slots[s])).collect();
-        slots.sort_by_key(|&s| self.slots[s].stripe);
+        slots.sort_by_key(|&s| self.slots[s].superpage);
         for slot in slots {
             if wants(&self.slots[slot]) {
                 self.log(shared, slot);
@@ -101,9 +101,9 @@ impl ZoneNamespace {
                 self.note_logged(slot, sectors, block);
             }
             let record = &mut self.slots[slot];
-            let (list, stripe, data) = (record.with_log.take(), record.stripe, record.is_data());
-            match self.programmed_before(zone, stripe).filter(|_| data) {
-                // Of stripes that only the log has, a later one may be there first; it counts when those in front of it do.
+            let (list, superpage, data) = (record.with_log.take(), record.superpage, record.is_data());
+            match self.programmed_before(zone, superpage).filter(|_| data) {
+                // Of superpages that only the log has, a later one may be there first; it counts when those in front of it do.
                 Some(earlier) => self.hand_on(shared, list, earlier),
                 None => self.acknowledge_list(shared, list, Some(&stages), Status::Success),
             }
@@ -146,7 +146,7 @@ impl ZoneNamespace {
         if self.slots[slot].stranded {
             // Nothing else will make it whole, so a power cut takes what is behind it.
             let run = &mut self.runs[zone as usize];
-            run.hole = run.hole.min(self.slots[slot].stripe);
+            run.hole = run.hole.min(self.slots[slot].superpage);
         }
         self.acknowledge_stage(shared, slot, None, Status::WriteFault);
         let awaited = self.fail_flush(shared, slot);
@@ -262,8 +262,8 @@ impl ZoneNamespace {
     pub(crate) fn end_flushing(&mut self, shared: &mut Shared, slot: u32) -> bool {
         let record = &mut self.slots[slot];
         let awaited = std::mem::take(&mut record.flushing) != 0;
-        let (zone, stripe) = (record.zone, record.stripe);
-        if awaited && self.kept(zone, stripe) != Status::Success {
+        let (zone, superpage) = (record.zone, record.superpage);
+        if awaited && self.kept(zone, superpage) != Status::Success {
             let work = self.flush.running;
             shared.merge_status(work, Status::WriteFault, 0);
         }

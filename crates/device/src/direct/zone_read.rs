@@ -17,7 +17,7 @@ impl ZoneNamespace {
             return shared.merge_status(work, Status::ZoneOffline, 0);
         }
         let written = u64::from(self.zones.data_sectors(zone));
-        let stripe = u64::from(self.zones.stripe_sectors());
+        let superpage = u64::from(self.zones.superpage_sectors());
         let (mut done, mut told) = (0, 0);
         while done < sectors {
             let at = offset + u64::from(done);
@@ -27,8 +27,8 @@ impl ZoneNamespace {
                 told += sectors - done;
                 break;
             }
-            let (number, first) = ((at / stripe) as u32, (at % stripe) as u32);
-            let here = (stripe - at % stripe).min(written - at).min(u64::from(sectors - done)) as u32;
+            let (number, first) = ((at / superpage) as u32, (at % superpage) as u32);
+            let here = (superpage - at % superpage).min(written - at).min(u64::from(sectors - done)) as u32;
             if let Some(slot) = self.find(zone, number) {
                 self.zone_give(shared, work, done, here, Some((slot, first)));
                 if self.slots[slot].lost {
@@ -62,17 +62,17 @@ impl ZoneNamespace {
         }
     }
 
-    /// Reads sectors of one stripe from the media, a run for every sense.
+    /// Reads sectors of one superpage from the media, a run for every sense.
     fn zone_sense(
         &mut self,
         shared: &mut Shared,
         work: u32,
         zone: u32,
-        stripe: u32,
+        superpage: u32,
         first: u32,
         (at, sectors): (u32, u32),
     ) {
-        let Some(start) = self.zones.locate(zone, stripe) else {
+        let Some(start) = self.zones.locate(zone, superpage) else {
             self.zone_give(shared, work, at, sectors, None);
             return shared.merge_status(work, Status::UnrecoveredRead, 0);
         };

@@ -2,21 +2,21 @@
 //! power cut of the drive and no more.
 //!
 //! ```text
-//! | record 0                                               | record 1 ...      each record is of one stripe in the buffer
-//! | header A, twice | header B, twice | data of the stripe |
+//! | record 0                                               | record 1 ...      each record is of one superpage in the buffer
+//! | header A, twice | header B, twice | data of the superpage |
 //! ```
 //! A drive with capacitors writes its buffer to flash while its power fails. A process that is killed does nothing any more, so a store
 //! that outlives it is told of every sector before its write is acknowledged. Data come first, then a header, A and B in turn with
 //! rising numbers: one that was being written when the process ended is no header, and the one before it still holds. A header is
 //! checked by its own checksum, the data by one in the header. A damaged header must not pass for one that was never finished: what
-//! it says, and all stripes behind it in its zone, would be missing without a word. So each stands there twice, and damage in
-//! one place costs at most one stripe.
+//! it says, and all superpages behind it in its zone, would be missing without a word. So each stands there twice, and damage in
+//! one place costs at most one superpage.
 //!
-//! Invariants: a stripe has one record at most; a record that holds nothing (0 sectors) is free.
+//! Invariants: a superpage has one record at most; a record that holds nothing (0 sectors) is free.
 
 use crate::config::Namespace;
 use pellucid_flash::Layout;
-use pellucid_ftl::{Mark, SavedStripe, ZoneConfig};
+use pellucid_ftl::{Mark, SavedSuperpage, ZoneConfig};
 use pellucid_media::Media;
 
 /// Number, mark, checksum of the data, and of what stands before it.
@@ -48,15 +48,15 @@ pub(crate) struct SaveArea {
     free: Vec<u32>,
 }
 
-/// Records that a namespace needs: its buffer, and the stripes that stay beyond it after power cuts (each time as many zones more may be
-/// partly written as stripes were in the buffer), or because their zone has no block.
+/// Records that a namespace needs: its buffer, and the superpages that stay beyond it after power cuts (each time as many zones more may be
+/// partly written as superpages were in the buffer), or because their zone has no block.
 fn records(zones: &ZoneConfig, layout: &Layout) -> u64 {
-    let stay = layout.stripes_per_block / 2;
-    u64::from(zones.stage_stripes) * 2 + u64::from(zones.active_max) + u64::from(stay)
+    let stay = layout.superpages_per_block / 2;
+    u64::from(zones.stage_superpages) * 2 + u64::from(zones.active_max) + u64::from(stay)
 }
 
-fn stripe_bytes(layout: &Layout, image_bytes: usize) -> usize {
-    (layout.units_per_stripe * layout.sectors_per_unit) as usize * image_bytes
+fn superpage_bytes(layout: &Layout, image_bytes: usize) -> usize {
+    (layout.units_per_superpage * layout.sectors_per_unit) as usize * image_bytes
 }
 
 /// Bytes of a namespace in the save area.
@@ -64,7 +64,7 @@ fn bytes(namespace: &Namespace, layout: &Layout) -> u64 {
     match namespace {
         Namespace::Zoned { zones } if zones.protected => {
             // A store that outlives the process keeps sectors as they are.
-            let stride = HEADERS_ROOM + stripe_bytes(layout, layout.sector_bytes as usize);
+            let stride = HEADERS_ROOM + superpage_bytes(layout, layout.sector_bytes as usize);
             records(zones, layout) * stride as u64
         }
         _ => 0,
@@ -77,13 +77,13 @@ pub fn save_bytes(namespaces: &[Namespace], layout: &Layout) -> u64 {
 }
 
 impl SaveArea {
-    /// The area of namespace `number`, with the stripes in it; `None`: the media have none, as nothing outlives the process.
+    /// The area of namespace `number`, with the superpages in it; `None`: the media have none, as nothing outlives the process.
     pub fn open(
         namespaces: &[Namespace],
         number: usize,
         layout: &Layout,
         media: &Media,
-    ) -> Option<(SaveArea, Vec<SavedStripe>)> {
+    ) -> Option<(SaveArea, Vec<SavedSuperpage>)> {
         let Namespace::Zoned { zones } = &namespaces[number] else { return None };
         if !zones.protected || media.save_bytes() == 0 {
             return None;
@@ -91,7 +91,7 @@ impl SaveArea {
         let image_bytes = media.image_bytes();
         let mut area = SaveArea {
             base: save_bytes(&namespaces[..number], layout) as usize,
-            stride: HEADERS_ROOM + stripe_bytes(layout, image_bytes),
+            stride: HEADERS_ROOM + superpage_bytes(layout, image_bytes),
             image_bytes,
             records: vec![Record::default(); records(zones, layout) as usize],
             free: Vec::new(),
@@ -101,7 +101,7 @@ impl SaveArea {
             match area.newest(place, media) {
                 Some((record, mark)) if record.sectors > 0 => {
                     area.records[place as usize] = record;
-                    found.push(SavedStripe { mark, place });
+                    found.push(SavedSuperpage { mark, place });
                 }
                 newest => {
                     area.records[place as usize].number = newest.map_or(0, |(record, _)| record.number);
@@ -129,7 +129,7 @@ impl SaveArea {
         self.free.pop()
     }
 
-    /// Has a record hold the first sectors of a stripe, as many as `mark` says; those that it holds already are not written again.
+    /// Has a record hold the first sectors of a superpage, as many as `mark` says; those that it holds already are not written again.
     /// `false`: the store could not take them.
     pub fn save(&mut self, place: u32, mark: Mark, images: &[u8], media: &mut Media) -> bool {
         let record = self.records[place as usize];
@@ -147,7 +147,7 @@ impl SaveArea {
         )
     }
 
-    /// What a record holds, into the images of a stripe; `false`: it is damaged.
+    /// What a record holds, into the images of a superpage; `false`: it is damaged.
     pub fn load(&self, place: u32, images: &mut [u8], media: &Media) -> bool {
         let record = self.records[place as usize];
         let held = &mut images[..record.sectors as usize * self.image_bytes];
@@ -158,7 +158,7 @@ impl SaveArea {
     /// A record holds nothing any more. A header that the store cannot take stays: then it takes no writes any more either.
     pub fn clear(&mut self, place: u32, media: &mut Media) {
         let number = self.records[place as usize].number + 1;
-        let nothing = Mark { zone: 0, stripe: 0, sectors: 0, finished: false, verdict: None, epoch: 0 };
+        let nothing = Mark { zone: 0, superpage: 0, sectors: 0, finished: false, verdict: None, epoch: 0 };
         if self.put_header(place, Record { number, sectors: 0, checksum: 0 }, nothing, media) {
             self.free.push(place);
         }

@@ -19,17 +19,17 @@ impl ZoneNamespace {
             Err(status) => return shared.merge_status(work, status, 0),
         };
         let start = self.zones.info(zone).start.0;
-        let stripe = self.zones.stripe_sectors();
+        let superpage = self.zones.superpage_sectors();
         let mut done = 0;
         while done < sectors {
             let at = first + done;
-            let here = (stripe - at % stripe).min(sectors - done);
+            let here = (superpage - at % superpage).min(sectors - done);
             self.runs[zone as usize].inbound += 1;
             self.direct_slice(
                 shared,
                 work,
                 Route::Stage,
-                (Place::Stripe(at / stripe), at % stripe),
+                (Place::Superpage(at / superpage), at % superpage),
                 (done, here),
                 zone,
             );
@@ -42,9 +42,9 @@ impl ZoneNamespace {
 
     /// A slice gets its slot, or waits for one; `in_turn`: it has waited.
     pub(crate) fn stage(&mut self, shared: &mut Shared, slice: u32, in_turn: bool) {
-        let (zone, stripe, first) = {
+        let (zone, superpage, first) = {
             let s = &shared.slices[slice];
-            (s.number, s.place.stripe(), s.first)
+            (s.number, s.place.superpage(), s.first)
         };
         if (!in_turn && !self.starved.is_empty()) || (first == 0 && self.is_full()) {
             let mut starved = self.starved;
@@ -56,11 +56,11 @@ impl ZoneNamespace {
             return;
         }
         if first == 0 {
-            let slot = self.take(zone, stripe);
+            let slot = self.take(zone, superpage);
             self.runs[zone as usize].tail = slot;
         }
         let slot = self.runs[zone as usize].tail;
-        debug_assert_eq!((self.slots[slot].zone, self.slots[slot].stripe), (zone, stripe));
+        debug_assert_eq!((self.slots[slot].zone, self.slots[slot].superpage), (zone, superpage));
         self.slots[slot].coming += shared.slices[slice].sectors;
         shared.slices[slice].place = Place::Slot(slot);
         shared.slices[slice].book(Stage::Buffer, shared.now);
@@ -90,23 +90,23 @@ impl ZoneNamespace {
         let image = shared.image_bytes;
         let data = &shared.works[work].command.data[data_at as usize * image..][..sectors as usize * image];
         self.images_mut(slot)[first as usize * image..][..sectors as usize * image].copy_from_slice(data);
-        let stripe = self.zones.stripe_sectors();
+        let superpage = self.zones.superpage_sectors();
         let record = &mut self.slots[slot];
         record.arrived += sectors;
         record.written_at = record.written_at.max(submitted);
         record.coming -= sectors;
-        let full = record.arrived == stripe;
+        let full = record.arrived == superpage;
         self.runs[zone as usize].inbound -= 1;
         let through = fua || shared.config.buffer.write == crate::config::WritePolicy::WriteThrough;
         // Protected, the buffer is as good as the media.
         if self.protected {
-            let number = record.stripe;
+            let number = record.superpage;
             let status =
                 if self.keep(slot, &mut shared.media) { self.kept(zone, number) } else { Status::WriteFault };
             shared.slice_done(slice, status);
         } else if through {
-            // It may come to wait with the slot of a stripe in front of its own.
-            shared.slices[slice].place = Place::Stripe(record.stripe);
+            // It may come to wait with the slot of a superpage in front of its own.
+            shared.slices[slice].place = Place::Superpage(record.superpage);
             let mut list = record.acknowledge;
             list.push_back(&mut shared.slices, slice);
             self.slots[slot].acknowledge = list;
@@ -115,7 +115,7 @@ impl ZoneNamespace {
         }
         if full {
             let run = &mut self.runs[zone as usize];
-            // The next stripe may have a slot already.
+            // The next superpage may have a slot already.
             run.tail = if run.tail == slot { NIL } else { run.tail };
             self.program_stage(shared, slot);
         } else if !self.slots[slot].acknowledge.is_empty() {
@@ -126,11 +126,11 @@ impl ZoneNamespace {
 
     /// Plans the program of a slot.
     pub(crate) fn program_stage(&mut self, shared: &mut Shared, slot: u32) {
-        let (zone, stripe) = (self.slots[slot].zone, self.slots[slot].stripe);
+        let (zone, superpage) = (self.slots[slot].zone, self.slots[slot].superpage);
         if !std::mem::replace(&mut self.slots[slot].programming, true) {
             self.runs[zone as usize].programs += 1;
         }
-        match self.zones.place(zone, stripe) {
+        match self.zones.place(zone, superpage) {
             Some(first) => self.issue_stage(shared, Purpose::Stage(slot), first, Cause::Host),
             None => self.lose_stage(shared, slot),
         }
@@ -140,12 +140,12 @@ impl ZoneNamespace {
         let die = shared.layout.die_of(first).0;
         let kind = if purpose == Purpose::LogErase { OpKind::Erase } else { OpKind::Program };
         let owner = Owner { namespace: self.number, token: purpose.token() };
-        let op = FlashOp::new(kind, cause, owner, die, first, shared.layout.units_per_stripe, shared.now);
+        let op = FlashOp::new(kind, cause, owner, die, first, shared.layout.units_per_superpage, shared.now);
         let op = shared.scheduler.ops.insert(op);
         shared.ask_issue(op);
     }
 
-    /// The array starts on a slot's stripe, unless its block has failed since it was planned.
+    /// The array starts on a slot's superpage, unless its block has failed since it was planned.
     pub(crate) fn stage_begins(&mut self, shared: &mut Shared, slot: u32, first: Ppa) -> Nanos {
         let arrived = self.slots[slot].arrived;
         self.slot_begins(shared, slot, first, None, arrived)
@@ -180,7 +180,7 @@ impl ZoneNamespace {
         shared.media.program_ns(first)
     }
 
-    /// Ends the operation of a slot; whether its stripe is on the media, and the stages of the operation.
+    /// Ends the operation of a slot; whether its superpage is on the media, and the stages of the operation.
     pub(crate) fn slot_ended(
         &mut self,
         shared: &mut Shared,
@@ -193,12 +193,12 @@ impl ZoneNamespace {
         let ok = !skipped && shared.media.program_end(first) == Outcome::Ok;
         if !skipped {
             let data = if self.slots[slot].is_data() { self.slots[slot].arrived } else { 0 };
-            let stripe = self.zones.stripe_sectors();
+            let superpage = self.zones.superpage_sectors();
             shared.counts(self.number).media_operations += 1;
             shared.counts(self.number).programs[cause as usize] += 1;
             shared.counts(self.number).programmed_sectors[cause as usize] += u64::from(data);
             shared.counts(self.number).programmed_sectors[Cause::Padding as usize] +=
-                u64::from(stripe - data);
+                u64::from(superpage - data);
             shared.counts(self.number).program_failures += u64::from(!ok);
             if !ok {
                 shared.retire_block(shared.layout.block_of(first));
@@ -212,15 +212,15 @@ impl ZoneNamespace {
     pub(crate) fn stage_ended(&mut self, shared: &mut Shared, op: u32, slot: u32) {
         let block = shared.layout.block_of(shared.scheduler.ops[op].ppa);
         let (ok, stages) = self.slot_ended(shared, op, slot, Cause::Host);
-        let (zone, stripe) = (self.slots[slot].zone, self.slots[slot].stripe);
+        let (zone, superpage) = (self.slots[slot].zone, self.slots[slot].superpage);
         if !ok {
-            self.zones.program_failed(zone, stripe, block);
+            self.zones.program_failed(zone, superpage, block);
             return self.program_stage(shared, slot);
         }
         self.runs[zone as usize].programs -= 1;
         self.slots[slot].programming = false;
         let finish = self.slots[slot].finish;
-        match self.programmed_before(zone, stripe) {
+        match self.programmed_before(zone, superpage) {
             // Written for good is what would come back: not before all that is in front of it.
             Some(earlier) => {
                 let list = self.slots[slot].acknowledge.take();
@@ -266,7 +266,7 @@ impl ZoneNamespace {
         self.acknowledge_list(shared, list, stages, status);
     }
 
-    /// What waited ends with `status`, or with a fault where a stripe in front of its own is lost.
+    /// What waited ends with `status`, or with a fault where a superpage in front of its own is lost.
     pub(crate) fn acknowledge_list(
         &mut self,
         shared: &mut Shared,
@@ -280,14 +280,14 @@ impl ZoneNamespace {
                 None => shared.slices[slice].book(Stage::Buffer, shared.now),
             }
             let Slice { work, number: zone, place, .. } = shared.slices[slice];
-            let kept = self.kept(zone, place.stripe());
+            let kept = self.kept(zone, place.superpage());
             shared.merge_status(work, status, 0);
             shared.merge_status(work, kept, 0);
             shared.slice_done(slice, Status::Success);
         }
     }
 
-    /// A slot whose stripe is on the media is given back, if its log program has ended too.
+    /// A slot whose superpage is on the media is given back, if its log program has ended too.
     pub(crate) fn retire_slot(&mut self, shared: &mut Shared, slot: u32) {
         let record = &mut self.slots[slot];
         record.wants_log = false;
@@ -310,7 +310,7 @@ impl ZoneNamespace {
         }
     }
 
-    /// No block is left for a slot's stripe: the zone is read-only from now on, and the stripe stays in the log.
+    /// No block is left for a slot's superpage: the zone is read-only from now on, and the superpage stays in the log.
     fn lose_stage(&mut self, shared: &mut Shared, slot: u32) {
         let (zone, arrived) = (self.slots[slot].zone, self.slots[slot].arrived);
         self.runs[zone as usize].programs -= 1;
@@ -351,9 +351,9 @@ impl ZoneNamespace {
         if silent {
             self.flush.losses.note(self.slots[slot].written_at);
         }
-        let Slot { zone, stripe, .. } = self.slots[slot];
+        let Slot { zone, superpage, .. } = self.slots[slot];
         let run = &mut self.runs[zone as usize];
-        run.hole = run.hole.min(stripe);
+        run.hole = run.hole.min(superpage);
         if std::mem::take(&mut self.slots[slot].stranded) {
             self.runs[self.slots[slot].zone as usize].stranded -= 1;
         }
@@ -364,7 +364,7 @@ impl ZoneNamespace {
         self.lose_waiting(shared, zone);
     }
 
-    /// A stripe of a zone is lost: what waited behind it to be logged would come back without what stands in front of it.
+    /// A superpage of a zone is lost: what waited behind it to be logged would come back without what stands in front of it.
     fn lose_waiting(&mut self, shared: &mut Shared, zone: u32) {
         let tail = self.runs[zone as usize].tail;
         if tail != NIL && std::mem::take(&mut self.slots[tail].wants_log) {

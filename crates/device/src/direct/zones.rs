@@ -1,17 +1,17 @@
 //! The meaning of zoned commands (NVMe Zoned Namespaces 1.1), on the [direct path](crate::direct) and the
-//! [buffer of stripes](crate::direct::zone_buffer).
+//! [buffer of superpages](crate::direct::zone_buffer).
 //!
 //! ```text
-//!  write    rules, write pointer moves ─► slices by stripe ─► slot (or wait) ─► DMA ─► acknowledged (write-back)
-//!  append       │                                              │ stripe full ─► program ─► acknowledged (write-through, FUA)
+//!  write    rules, write pointer moves ─► slices by superpage ─► slot (or wait) ─► DMA ─► acknowledged (write-back)
+//!  append       │                                              │ superpage full ─► program ─► acknowledged (write-through, FUA)
 //!               └ refused: nothing has changed                 └ FUA, flush of a part ─► staging log ─► acknowledged
 //!  read     in the buffer? copied from there; else runs that one sense brings; behind the write pointer zeros
-//!  reset    zone quiet ─► tombstone if the log knows it ─► erase what holds stripe 0 ─► erase the rest ─► empty
-//!  finish   zone quiet ─► rest of the stripe padded, marked as the last ─► full
+//!  reset    zone quiet ─► tombstone if the log knows it ─► erase what holds superpage 0 ─► erase the rest ─► empty
+//!  finish   zone quiet ─► rest of the superpage padded, marked as the last ─► full
 //! ```
 //! Writes are in `zone_write.rs`, reads and reports in `zone_read.rs`, actions in `zone_actions.rs`.
 //!
-//! A zone is *quiet* when none of its data are between acceptance and the media, the stripe being filled apart.
+//! A zone is *quiet* when none of its data are between acceptance and the media, the superpage being filled apart.
 
 use crate::back::scheduler::{FlashOp, OpKind, Owner, Token};
 use crate::direct::zone_buffer::ZoneNamespace;
@@ -25,7 +25,7 @@ use pellucid_flash::{Command, Nanos, Opcode, Stage, Status};
 pub(super) enum Purpose {
     /// This slice of a command: a read, or the erase of a block of a zone.
     Slice(u32),
-    /// The stripe in this slot of the buffer, on its way to its zone.
+    /// The superpage in this slot of the buffer, on its way to its zone.
     Stage(u32),
     /// One on its way to the staging log.
     Log(u32),

@@ -92,17 +92,17 @@ pub(crate) enum Route {
     Page,
     /// Direct: from the media to the host.
     Read,
-    /// Direct: from the host to the media, one stripe.
+    /// Direct: from the host to the media, one superpage.
     Program,
     /// Direct: an erase unit.
     Erase,
     /// Direct: from the media into the controller, to be programmed elsewhere.
     CopyRead,
-    /// Direct: one stripe of what was read so, or moved inside a die.
+    /// Direct: one superpage of what was read so, or moved inside a die.
     CopyProgram,
     /// Direct: what the controller knows by itself, to the host.
     Tell,
-    /// Zoned: from the host into the buffer, a stripe or a part of one.
+    /// Zoned: from the host into the buffer, a superpage or a part of one.
     Stage,
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum Place {
     /// The media, from this unit on.
     Units(Ppa),
     /// This superpage of a zone.
-    Stripe(u32),
+    Superpage(u32),
     /// This slot of a zoned namespace's buffer.
     Slot(u32),
 }
@@ -138,9 +138,9 @@ impl Place {
         }
     }
 
-    pub fn stripe(self) -> u32 {
+    pub fn superpage(self) -> u32 {
         match self {
-            Place::Stripe(stripe) => stripe,
+            Place::Superpage(superpage) => superpage,
             other => unreachable!("a superpage of a zone was expected, not {other:?}"),
         }
     }

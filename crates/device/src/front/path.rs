@@ -166,10 +166,10 @@ impl Shared {
                 _ => {}
             }
         }
-        if let Some(taps) = &mut self.taps
+        if let Some(probes) = &mut self.probes
             && let Some(completion) = self.completions.back()
         {
-            taps.command(completion);
+            probes.command(completion);
         }
     }
 

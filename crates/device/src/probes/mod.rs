@@ -1,18 +1,18 @@
-//! Taps: what a drive notes about every command, operation and erase while somebody watches.
+//! Probes: what a drive notes about every command, operation and erase while somebody watches.
 //!
 //! ```text
 //!  finish ──► command      by kind, and by stage            Device::snapshot ──► Snapshot (plain data)
 //!  op ends ─► operation    by kind and by way                 ▲ counters, busy times, state of the ways
-//!  erase ───► erased       blocks by erase count              └ a copy of the taps, when they are on
+//!  erase ───► erased       blocks by erase count              └ a copy of the probes, when they are on
 //!  clock ───► elapsed      time with n ways, channels, commands
 //! ```
-//! Off by default: a drive that nobody watches has no taps and pays one comparison per event. On, everything lands in tables
+//! Off by default: a drive that nobody watches has no probes and pays one comparison per event. On, everything lands in tables
 //! of fixed size; only that of blocks by erase count grows and shrinks, with the erase counts that blocks have.
 //!
 //! What several histograms need of an event is kept together and reaches them with a snapshot: sums of stages, sums of parts (which the
 //! ways have), and time with an unchanged number of commands.
 //!
-//! Invariant: a side band. Nothing in the drive reads its taps, so a watched drive does the same as an unwatched one, to the
+//! Invariant: a side band. Nothing in the drive reads its probes, so a watched drive does the same as an unwatched one, to the
 //! nanosecond.
 
 mod histogram;
@@ -27,7 +27,7 @@ use pellucid_flash::{BlockId, Completion, Nanos, Opcode, SimTime, Stage, StageTi
 use pellucid_media::Health;
 use std::collections::BTreeMap;
 
-/// A kind of flash operation, as the taps count it.
+/// A kind of flash operation, as the probes count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OperationKind {
@@ -165,7 +165,7 @@ impl CommandKind {
 
 /// What was noted about one way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WayTaps {
+pub struct WayProbes {
     /// Operations that have ended, by [`OperationKind`].
     pub operations: [u64; OperationKind::COUNT],
     /// Their time, by kind and [`Part`], ns.
@@ -178,7 +178,7 @@ pub struct WayTaps {
 
 /// What was noted since [`Device::watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taps {
+pub struct Probes {
     /// Since when.
     pub since: SimTime,
     /// Latency of commands by [`CommandKind`], failed ones included, ns.
@@ -191,7 +191,7 @@ pub struct Taps {
     /// Time of flash operations by [`OperationKind`] and [`Part`], ns. No time is not recorded, as in `stages`.
     pub operations: [[Histogram; Part::COUNT]; OperationKind::COUNT],
     /// Each way, in the order of dies.
-    pub ways: Vec<WayTaps>,
+    pub ways: Vec<WayProbes>,
     /// Simulated time with n ways at work, or holding data for the channel, by n, ns.
     pub active_ways_ns: Vec<u64>,
     /// Simulated time with n channels carrying a transfer, by n, ns.
@@ -206,16 +206,16 @@ pub struct Taps {
     outstanding: (u32, u64),
 }
 
-impl Taps {
-    fn new(shared: &Shared) -> Taps {
+impl Probes {
+    fn new(shared: &Shared) -> Probes {
         let layout = &shared.layout;
-        let mut taps = Taps {
+        let mut probes = Probes {
             since: shared.now,
             commands: Default::default(),
             failed: [0; CommandKind::COUNT],
             stages: Default::default(),
             operations: Default::default(),
-            ways: vec![WayTaps::default(); layout.dies as usize],
+            ways: vec![WayProbes::default(); layout.dies as usize],
             active_ways_ns: vec![0; layout.dies as usize + 1],
             active_channels_ns: vec![0; layout.channels as usize + 1],
             outstanding_ns: Histogram::default(),
@@ -223,8 +223,8 @@ impl Taps {
             stage_sums: Default::default(),
             outstanding: (0, 0),
         };
-        taps.count_wear(shared.erase_counts());
-        taps
+        probes.count_wear(shared.erase_counts());
+        probes
     }
 
     /// Counts blocks by their erases anew.
@@ -295,27 +295,27 @@ impl Taps {
     }
 
     /// A copy in which everything is where it belongs.
-    pub(crate) fn settled(&self) -> Box<Taps> {
-        let mut taps = Box::new(self.clone());
-        let (commands, time) = std::mem::take(&mut taps.outstanding);
-        taps.outstanding_ns.record(commands.into(), time);
-        for (stages, sums) in taps.stages.iter_mut().zip(&taps.stage_sums) {
+    pub(crate) fn settled(&self) -> Box<Probes> {
+        let mut probes = Box::new(self.clone());
+        let (commands, time) = std::mem::take(&mut probes.outstanding);
+        probes.outstanding_ns.record(commands.into(), time);
+        for (stages, sums) in probes.stages.iter_mut().zip(&probes.stage_sums) {
             stages.iter_mut().zip(sums.0).for_each(|(histogram, sum)| histogram.set_sum(sum));
         }
-        for (kind, parts) in taps.operations.iter_mut().enumerate() {
+        for (kind, parts) in probes.operations.iter_mut().enumerate() {
             for (part, histogram) in parts.iter_mut().enumerate() {
-                histogram.set_sum(taps.ways.iter().map(|way| way.time_ns[kind][part]).sum());
+                histogram.set_sum(probes.ways.iter().map(|way| way.time_ns[kind][part]).sum());
             }
         }
-        taps
+        probes
     }
 }
 
 impl Shared {
-    /// From now on the drive notes what [`Taps`] says, from nothing. Costs one walk over the blocks now, and a few
+    /// From now on the drive notes what [`Probes`] says, from nothing. Costs one walk over the blocks now, and a few
     /// nanoseconds per event from now on. Changes nothing that the drive does.
     pub fn watch(&mut self) {
-        self.taps = Some(Box::new(Taps::new(self)));
+        self.probes = Some(Box::new(Probes::new(self)));
     }
 
     /// Erase count of every good block: neither bad from the factory nor grown bad.
@@ -328,16 +328,16 @@ impl Shared {
 
     /// A mount has erased and retired blocks, of which nobody was told one by one.
     pub(crate) fn tap_mount(&mut self) {
-        if let Some(mut taps) = self.taps.take() {
-            taps.count_wear(self.erase_counts());
-            self.taps = Some(taps);
+        if let Some(mut probes) = self.probes.take() {
+            probes.count_wear(self.erase_counts());
+            self.probes = Some(probes);
         }
     }
 
     /// The clock goes on to `at`.
     #[inline]
     pub(crate) fn pass_to(&mut self, at: SimTime) {
-        if self.taps.is_some() {
+        if self.probes.is_some() {
             self.tap_time(at);
         }
         self.now = at;
@@ -345,39 +345,39 @@ impl Shared {
 
     #[cold]
     fn tap_time(&mut self, at: SimTime) {
-        if let Some(taps) = &mut self.taps
+        if let Some(probes) = &mut self.probes
             && at > self.now
         {
             let (ways, channels) = self.scheduler.active();
-            taps.elapsed(at - self.now, ways, channels, self.works.in_use() as u32);
+            probes.elapsed(at - self.now, ways, channels, self.works.in_use() as u32);
         }
     }
 
     /// A flash operation is over, and its stages are complete.
     #[inline]
     pub(crate) fn tap_operation(&mut self, op: u32) {
-        if let Some(taps) = &mut self.taps
+        if let Some(probes) = &mut self.probes
             && !self.scheduler.ops[op].part
         {
-            taps.operation(&self.scheduler.ops[op]);
+            probes.operation(&self.scheduler.ops[op]);
         }
     }
 
     /// An erase has ended well.
     #[inline]
     pub(crate) fn tap_erase(&mut self, block: BlockId) {
-        if let Some(taps) = &mut self.taps
+        if let Some(probes) = &mut self.probes
             && self.media.health(block) == Health::Good
         {
-            taps.erased(self.media.erase_count(block));
+            probes.erased(self.media.erase_count(block));
         }
     }
 
     /// A block that was good is bad now.
     #[inline]
     pub(crate) fn tap_bad(&mut self, block: BlockId) {
-        if let Some(taps) = &mut self.taps {
-            taps.leaves(self.media.erase_count(block));
+        if let Some(probes) = &mut self.probes {
+            probes.leaves(self.media.erase_count(block));
         }
     }
 }

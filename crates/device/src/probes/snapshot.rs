@@ -1,6 +1,6 @@
 //! A drive at one moment, as plain data that outlives it.
 
-use super::{OperationKind, Taps};
+use super::{OperationKind, Probes};
 use crate::counters::Counters;
 use crate::firmware::FirmwareModule;
 use pellucid_flash::{Nanos, SimTime};
@@ -24,7 +24,7 @@ pub struct WayView {
     pub holds: Option<OperationKind>,
 }
 
-/// A drive at one moment. Taking one costs a copy of the tables, some 200 KB with taps and a kilobyte without; no walk over
+/// A drive at one moment. Taking one costs a copy of the tables, some 200 KB with probes and a kilobyte without; no walk over
 /// pages or blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -57,5 +57,5 @@ pub struct Snapshot {
     /// Host bytes of all namespaces.
     pub capacity_bytes: u64,
     /// What was noted, if the drive is watched.
-    pub taps: Option<Box<Taps>>,
+    pub probes: Option<Box<Probes>>,
 }

@@ -66,7 +66,7 @@ impl Blocks {
             references: 0,
             in_flight: 0,
             last_trim: 0,
-            cause: Cause::Collection,
+            cause: Cause::Gc,
             merge: None,
         };
         let dies = layout.dies as usize;

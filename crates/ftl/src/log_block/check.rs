@@ -94,7 +94,7 @@ impl LogBlock {
             assert_eq!(self.blocks.role(log.block), Role::Log);
             assert_eq!(
                 log.pages.len() as u32,
-                log.next * self.layout.units_per_stripe,
+                log.next * self.layout.units_per_superpage,
                 "list of a log block"
             );
             let owner =

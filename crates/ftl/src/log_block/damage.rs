@@ -38,7 +38,7 @@ impl LogBlock {
     }
 
     fn is_full(&self, die: DieId, block: BlockId) -> bool {
-        let full = |log: &super::Log| log.block == block && log.next == self.layout.stripes_per_block;
+        let full = |log: &super::Log| log.block == block && log.next == self.layout.superpages_per_block;
         self.dies[die.0 as usize].logs.iter().any(full)
     }
 

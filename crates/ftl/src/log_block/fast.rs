@@ -54,7 +54,7 @@ impl LogBlock {
         let state = &self.dies[die.0 as usize];
         let sequential = state.logs.iter().position(|log| log.owner.is_some());
         let continues = |&log: &usize| {
-            state.logs[log].owner == Some(lbn) && state.logs[log].next * self.layout.units_per_stripe == at
+            state.logs[log].owner == Some(lbn) && state.logs[log].next * self.layout.units_per_superpage == at
         };
         if let Some(log) = sequential.filter(continues)
             && self.takes_more(die, log)
@@ -81,8 +81,8 @@ impl LogBlock {
         let Some(&first) = lpns.first().filter(|&&first| first != Lpn::NONE) else { return false };
         let (_, at) = self.lbn(first);
         let follow = (first.0..).zip(lpns).all(|(expected, lpn)| lpn.0 == expected);
-        lpns.len() == self.layout.units_per_stripe as usize
-            && at.is_multiple_of(self.layout.units_per_stripe)
+        lpns.len() == self.layout.units_per_superpage as usize
+            && at.is_multiple_of(self.layout.units_per_superpage)
             && follow
     }
 

@@ -87,8 +87,8 @@ impl JournalSizes {
     pub fn new(layout: &Layout, logical_blocks: u32) -> JournalSizes {
         let covers = (layout.unit_bytes - HEADER_BYTES as u32) * STATES_PER_BYTE;
         let pages = (u64::from(logical_blocks) * u64::from(layout.units_per_block)).div_ceil(covers.into());
-        let stripes = pages.div_ceil(layout.units_per_stripe.into());
-        let blocks = (2 * stripes).div_ceil(layout.stripes_per_block.into()) + 1;
+        let superpages = pages.div_ceil(layout.units_per_superpage.into());
+        let blocks = (2 * superpages).div_ceil(layout.superpages_per_block.into()) + 1;
         JournalSizes { covers, pages: pages as u32, blocks: blocks as u32 }
     }
 }
@@ -210,9 +210,9 @@ impl LogBlock {
             return None;
         }
         let units = batch.pages.len() as u32;
-        let (block, stripe) = self.metadata_superpage(die)?;
+        let (block, superpage) = self.metadata_superpage(die)?;
         self.write_images(die);
-        let plan = self.plan_other(block, stripe, Kind::Metadata, Content::Metadata, units);
+        let plan = self.plan_other(block, superpage, Kind::Metadata, Content::Metadata, units);
         self.dies[die.0 as usize].journal.batch.program = Some(plan.id);
         let mut by_cause = [0; Cause::COUNT];
         by_cause[cause as usize] = units;
@@ -222,7 +222,7 @@ impl LogBlock {
     /// Trim pages for the next program: of a block that is given up, or with trims that somebody waits for.
     fn choose_batch(&mut self, die: DieId) -> Option<Cause> {
         let save_to = self.save_to;
-        let per_stripe = self.layout.units_per_stripe as usize;
+        let per_superpage = self.layout.units_per_superpage as usize;
         let layout = &self.layout;
         let journal = &mut self.dies[die.0 as usize].journal;
         let waiting = journal.batch.pages.iter().any(|(_, dirty)| dirty.is_some());
@@ -233,12 +233,12 @@ impl LogBlock {
         for &(block, cause) in &journal.emptying {
             let lies_there = |&(_, place): &(u32, &Ppa)| place.is_some() && layout.block_of(*place) == block;
             let pages = (0..).zip(&journal.places).filter(lies_there);
-            journal.batch.pages.extend(pages.take(per_stripe).map(|(page, _)| (page, None)));
+            journal.batch.pages.extend(pages.take(per_superpage).map(|(page, _)| (page, None)));
             if !journal.batch.pages.is_empty() {
                 return Some(cause);
             }
         }
-        while journal.batch.pages.len() < per_stripe
+        while journal.batch.pages.len() < per_superpage
             && let Some(&dirty) = journal.dirty.front()
             && (dirty.first_trim <= save_to || !journal.batch.pages.is_empty())
         {
@@ -256,10 +256,10 @@ impl LogBlock {
             journal.blocks.push(block);
             journal.next = Some(0);
         }
-        let stripes = self.layout.stripes_per_block;
+        let superpages = self.layout.superpages_per_block;
         let journal = &mut self.dies[die.0 as usize].journal;
         let (&block, next) = (journal.blocks.last()?, journal.next?);
-        journal.next = Some(next + 1).filter(|&next| next < stripes);
+        journal.next = Some(next + 1).filter(|&next| next < superpages);
         Some((block, next))
     }
 

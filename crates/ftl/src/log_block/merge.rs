@@ -129,7 +129,7 @@ impl LogBlock {
             let holds_data = match self.blocks.role(block) {
                 Role::Log => true,
                 // It was a log block when this was asked for.
-                Role::Data(_) => self.blocks.failed(block) || cause != Cause::Collection,
+                Role::Data(_) => self.blocks.failed(block) || cause != Cause::Gc,
                 _ => false,
             };
             if !holds_data {
@@ -198,7 +198,7 @@ impl LogBlock {
         if !own.iter().chain(&data).all(settled) {
             return Begun::Later;
         }
-        let moves_away = evacuation.cause != Cause::Collection;
+        let moves_away = evacuation.cause != Cause::Gc;
         match own {
             Some(own)
                 if !(moves_away && evacuation.block == own) && self.follows(die, own, evacuation.block) =>
@@ -231,7 +231,7 @@ impl LogBlock {
     fn follows(&self, die: DieId, own: BlockId, evacuated: BlockId) -> bool {
         let state = &self.dies[die.0 as usize];
         let log = state.logs.iter().find(|log| log.block == own).expect("a log block of its die");
-        let written = (log.next * self.layout.units_per_stripe) as usize;
+        let written = (log.next * self.layout.units_per_superpage) as usize;
         let stays = |block: BlockId| block != evacuated && self.blocks.role(block) == Role::Log;
         let placed = |ppa: &Ppa| {
             let block = self.layout.block_of(*ppa);
@@ -245,13 +245,13 @@ impl LogBlock {
         let state = &mut self.dies[die.0 as usize];
         let log = state.logs.iter().find(|log| log.block == own).expect("a log block of its die");
         let next = log.next;
-        let written = (next * self.layout.units_per_stripe) as usize;
+        let written = (next * self.layout.units_per_superpage) as usize;
         let here = written.min(state.from.len());
         state.from[..here].fill(Ppa::NONE);
         let last = state.from.iter().rposition(|ppa| ppa.is_some());
         let (kind, end) = match last {
             None => (MergeKind::Switch, next),
-            Some(last) => (MergeKind::Partial, last as u32 / self.layout.units_per_stripe),
+            Some(last) => (MergeKind::Partial, last as u32 / self.layout.units_per_superpage),
         };
         self.start_merge(die, lbn, own, kind, cause, (next, end))
     }
@@ -266,7 +266,7 @@ impl LogBlock {
         }
         let worn = cause == Cause::WearLevel;
         let Some(target) = self.blocks.take(die, Role::Destination, worn) else { return Begun::Later };
-        let end = last as u32 / self.layout.units_per_stripe;
+        let end = last as u32 / self.layout.units_per_superpage;
         self.start_merge(die, lbn, target, MergeKind::Full, cause, (0, end))
     }
 
@@ -293,7 +293,7 @@ impl LogBlock {
     pub(super) fn switch_when_full(&mut self, block: BlockId) {
         let die = self.layout.die_of_block(block);
         let log = self.dies[die.0 as usize].logs.iter().find(|log| log.block == block);
-        let full = |log: &&super::Log| log.in_place && log.next == self.layout.stripes_per_block;
+        let full = |log: &&super::Log| log.in_place && log.next == self.layout.superpages_per_block;
         if log.filter(full).is_some() && self.blocks.in_flight(block) == 0 && !self.dies[die.0 as usize].dead
         {
             self.switch(die, block);
@@ -308,7 +308,7 @@ impl LogBlock {
         let data = self.data_block(lbn);
         let settled = |block: &BlockId| self.blocks.references(*block) == self.gathered(die, *block);
         if data.iter().all(settled) && settled(&own) && self.follows(die, own, BlockId(u32::MAX)) {
-            self.begin_in_place(die, lbn, own, Cause::Collection);
+            self.begin_in_place(die, lbn, own, Cause::Gc);
         }
     }
 
@@ -341,12 +341,12 @@ impl LogBlock {
         let merge = state.merge.as_mut().expect("looked at above");
         merge.reading = true;
         let cause = merge.cause;
-        let per_stripe = self.layout.units_per_stripe as usize;
-        let first = next as usize * per_stripe;
+        let per_superpage = self.layout.units_per_superpage as usize;
+        let first = next as usize * per_superpage;
         state.sources.clear();
         state
             .sources
-            .extend((first..first + per_stripe).map(|at| state.from.get(at).copied().unwrap_or(Ppa::NONE)));
+            .extend((first..first + per_superpage).map(|at| state.from.get(at).copied().unwrap_or(Ppa::NONE)));
         for (at, source) in (first..).zip(&mut state.sources) {
             if source.is_some()
                 && self.map.get(Lpn(merge.lbn * self.layout.units_per_block + at as u32)) != *source
@@ -357,13 +357,13 @@ impl LogBlock {
         Some(GcJob::Copy { id: CopyId(die.0 * 2 + next % 2), cause, sources: &state.sources })
     }
 
-    /// Whether a program under way replaces a source of superpage `stripe` of the merge, so that it may be needed again.
-    fn being_replaced(&self, die: DieId, stripe: u32) -> bool {
+    /// Whether a program under way replaces a source of superpage `superpage` of the merge, so that it may be needed again.
+    fn being_replaced(&self, die: DieId, superpage: u32) -> bool {
         let state = &self.dies[die.0 as usize];
         let Some(merge) = &state.merge else { return false };
-        let per_stripe = self.layout.units_per_stripe as usize;
-        let first = stripe as usize * per_stripe;
-        (first..(first + per_stripe).min(state.from.len())).any(|at| {
+        let per_superpage = self.layout.units_per_superpage as usize;
+        let first = superpage as usize * per_superpage;
+        (first..(first + per_superpage).min(state.from.len())).any(|at| {
             let (from, lpn) = (state.from[at], self.lpn(merge.lbn, at as u32));
             from.is_some()
                 && self.map.get(lpn) != from
@@ -393,8 +393,8 @@ impl LogBlock {
     fn source_at(&self, die: DieId, from: Ppa) -> Option<Lpn> {
         let state = &self.dies[die.0 as usize];
         let merge = state.merge.as_ref()?;
-        let first = merge.next * self.layout.units_per_stripe;
-        let of_superpage = state.from.iter().skip(first as usize).take(self.layout.units_per_stripe as usize);
+        let first = merge.next * self.layout.units_per_superpage;
+        let of_superpage = state.from.iter().skip(first as usize).take(self.layout.units_per_superpage as usize);
         let at = of_superpage.into_iter().position(|&source| source == from)?;
         Some(self.lpn(merge.lbn, first + at as u32))
     }
@@ -431,9 +431,9 @@ impl LogBlock {
         if self.being_replaced(die, next) {
             return None;
         }
-        let per_stripe = self.layout.units_per_stripe;
+        let per_superpage = self.layout.units_per_superpage;
         let mut copied = 0;
-        for (at, &lpn) in (next * per_stripe..).zip(lpns) {
+        for (at, &lpn) in (next * per_superpage..).zip(lpns) {
             let from = self.dies[die.0 as usize].from.get(at as usize).copied().unwrap_or(Ppa::NONE);
             let keep = from.is_some() && self.map.get(self.lpn(lbn, at)) == from;
             if keep && lpn == Lpn::NONE {
@@ -458,12 +458,12 @@ impl LogBlock {
         };
         let counters = &mut self.counters.merges[kind as usize];
         counters.copied_units += copied;
-        counters.padded_units += u64::from(per_stripe) - copied;
+        counters.padded_units += u64::from(per_superpage) - copied;
         self.counters.relocated_units += copied;
         if kind != MergeKind::Full {
             self.log_grew(die, target, lpns);
         }
-        Some(self.plan_other(target, next, mark, Content::Merge, per_stripe))
+        Some(self.plan_other(target, next, mark, Content::Merge, per_superpage))
     }
 
     /// A merge of whose copies none is left to be made, and none was made: it commits, or is given up if nothing would be in its
@@ -472,7 +472,7 @@ impl LogBlock {
         let state = &mut self.dies[die.0 as usize];
         let Some(merge) = &state.merge else { return true };
         let (kind, target, next, programming) = (merge.kind, merge.target, merge.next, merge.programming);
-        let left = &state.from[((next * self.layout.units_per_stripe) as usize).min(state.from.len())..];
+        let left = &state.from[((next * self.layout.units_per_superpage) as usize).min(state.from.len())..];
         if programming > 0 || left.iter().any(|ppa| ppa.is_some()) {
             return false;
         }

@@ -214,7 +214,7 @@ impl LogBlock {
             map: L2p::new(user_units),
             blocks: Blocks::new(layout, bad, config.wear.dynamic),
             dies: vec![die; layout.dies as usize],
-            programs: Programs::new(layout.units_per_stripe),
+            programs: Programs::new(layout.units_per_superpage),
             sequence: 1,
             journal,
             trims: 0,
@@ -361,7 +361,7 @@ impl LogBlock {
     /// # Panics
     /// With a stream that this translation has not given.
     pub fn place(&mut self, stream: Stream, lpns: &[Lpn]) -> Option<Plan> {
-        debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_stripe as usize);
+        debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_superpage as usize);
         match (stream, self.scheme) {
             (Stream::Log(lbn), Scheme::Bast) => self.place_bast(lbn, lpns),
             (Stream::Log(group), Scheme::Fast) => self.place_fast(group, lpns),
@@ -372,11 +372,11 @@ impl LogBlock {
 
     /// Whether a log block takes another superpage. One that was begun too long ago is closed.
     fn takes_more(&mut self, die: DieId, log: usize) -> bool {
-        let (sequence, stripes) = (self.sequence, self.layout.stripes_per_block);
+        let (sequence, superpages) = (self.sequence, self.layout.superpages_per_block);
         let state = &mut self.dies[die.0 as usize];
         let log = &mut state.logs[log];
         log.open &= sequence - log.began < BLOCK_SEQUENCES;
-        log.open && log.next < stripes && !state.dead
+        log.open && log.next < superpages && !state.dead
     }
 
     /// Opens a log block of `die`, if that leaves the free blocks that a merge and metadata need. Its place among the log blocks.
@@ -410,17 +410,17 @@ impl LogBlock {
 
     /// The next superpage of a log block holds `lpns`.
     fn log_grew(&mut self, die: DieId, block: BlockId, lpns: &[Lpn]) {
-        let (per_block, per_stripe) = (self.layout.units_per_block, self.layout.units_per_stripe);
+        let (per_block, per_superpage) = (self.layout.units_per_block, self.layout.units_per_superpage);
         let logs = &mut self.dies[die.0 as usize].logs;
         let Some(log) = logs.iter_mut().find(|log| log.block == block) else { return };
         if let Some(owner) = log.owner {
-            let first = owner * per_block + log.next * per_stripe;
+            let first = owner * per_block + log.next * per_superpage;
             let at_place = |(place, lpn): (u32, &Lpn)| *lpn == Lpn::NONE || lpn.0 == place;
             log.in_place &= (first..).zip(lpns).all(at_place);
         }
         log.next += 1;
         log.pages.extend_from_slice(lpns);
-        log.pages.resize((log.next * per_stripe) as usize, Lpn::NONE);
+        log.pages.resize((log.next * per_superpage) as usize, Lpn::NONE);
     }
 
     /// A log block takes no more data of hosts.
@@ -443,11 +443,11 @@ impl LogBlock {
     /// A log block is to be merged away, because host data need its place.
     fn want_merge(&mut self, block: BlockId) {
         let die = self.layout.die_of_block(block);
-        let waiting = |cause| matches!(cause, pellucid_flash::Cause::Collection);
+        let waiting = |cause| matches!(cause, pellucid_flash::Cause::Gc);
         let state = &self.dies[die.0 as usize];
         // One at a time: the next is asked for when this one has not been enough.
         if !state.dead && !state.evacuations.iter().any(|evacuation| waiting(evacuation.cause())) {
-            self.evacuate(block, pellucid_flash::Cause::Collection);
+            self.evacuate(block, pellucid_flash::Cause::Gc);
         }
     }
 

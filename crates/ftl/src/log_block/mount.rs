@@ -97,9 +97,9 @@ impl LogBlock {
         let mut reads = vec![0u64; layout.dies as usize];
         blocks().for_each(|block| map.blocks.set_erases(block, source.erases(block)));
         let mut found = Vec::new();
-        for block in blocks().filter(|&b| !source.is_bad(b) && source.used_stripes(b) > 0) {
+        for block in blocks().filter(|&b| !source.is_bad(b) && source.used_superpages(b) > 0) {
             let block = map.scan(block, source);
-            let read = u64::from(block.used * layout.units_per_stripe);
+            let read = u64::from(block.used * layout.units_per_superpage);
             report.header_reads += 1;
             report.replay_reads += read - 1;
             reads[layout.die_of_block(block.block).0 as usize] += read;
@@ -111,7 +111,7 @@ impl LogBlock {
             found.into_iter().partition(|block| keep && map.counts(block));
         for block in given_up {
             map.blocks.take_this(block.block, Role::Leaving);
-            map.blocks.leave(block.block, Cause::Collection, None);
+            map.blocks.leave(block.block, Cause::Gc, None);
         }
         if keep {
             let trims = map.load_trims(&kept, source, &mut report, &mut reads);
@@ -128,9 +128,9 @@ impl LogBlock {
     }
 
     fn scan(&self, block: BlockId, source: &impl MountSource) -> Found {
-        let used = source.used_stripes(block);
+        let used = source.used_superpages(block);
         let mut found = Found { block, used, kind: None, first: u64::MAX, units: Vec::new() };
-        for unit in 0..used * self.layout.units_per_stripe {
+        for unit in 0..used * self.layout.units_per_superpage {
             let Some((lpn, stored)) = source.spare(self.layout.ppa(block, unit)) else { continue };
             let Some((kind, sequence)) = mark::split(stored) else { continue };
             if found.kind.is_none() {
@@ -146,7 +146,7 @@ impl LogBlock {
         match found.kind {
             None => false,
             Some(Kind::Destination { end }) => {
-                let last = u32::from(end) * self.layout.units_per_stripe;
+                let last = u32::from(end) * self.layout.units_per_superpage;
                 found.units.iter().any(|&(unit, ..)| unit == last)
             }
             Some(_) => true,
@@ -249,7 +249,7 @@ impl LogBlock {
                 Some(Kind::Metadata) if self.journal.is_some() => self.keep_metadata(&block),
                 _ if self.blocks.references(block.block) == 0 => {
                     self.blocks.take_this(block.block, Role::Leaving);
-                    self.blocks.leave(block.block, Cause::Collection, None);
+                    self.blocks.leave(block.block, Cause::Gc, None);
                 }
                 Some(Kind::Owned | Kind::Destination { .. }) => {
                     let page = block.units.iter().find(|unit| unit.1.0 < self.user_units);
@@ -299,8 +299,8 @@ impl LogBlock {
     /// A log block goes on where it was; one that belongs to none of the policy's is evacuated.
     fn keep_log(&mut self, found: Found, owner: Option<u32>) {
         self.blocks.take_this(found.block, Role::Log);
-        let per_stripe = self.layout.units_per_stripe;
-        let mut pages = vec![Lpn::NONE; (found.used * per_stripe) as usize];
+        let per_superpage = self.layout.units_per_superpage;
+        let mut pages = vec![Lpn::NONE; (found.used * per_superpage) as usize];
         let at_place = |unit: u32, lpn: Lpn| owner.is_some_and(|owner| lpn == self.lpn(owner, unit));
         let mut in_place = owner.is_some();
         for &(unit, lpn, _) in found.units.iter().filter(|unit| unit.1.0 < self.user_units) {
@@ -332,6 +332,6 @@ impl LogBlock {
         let journal = &mut self.dies[die.0 as usize].journal;
         journal.blocks.push(found.block);
         // The blocks come in the order in which they were begun.
-        journal.reopen((found.used < self.layout.stripes_per_block).then_some(found.used));
+        journal.reopen((found.used < self.layout.superpages_per_block).then_some(found.used));
     }
 }

@@ -48,12 +48,12 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    pub fn new(units_per_stripe: u32) -> Programs {
+    pub fn new(units_per_superpage: u32) -> Programs {
         Programs {
             programs: Vec::new(),
             units: Vec::new(),
             idle: Vec::new(),
-            stride: units_per_stripe as usize,
+            stride: units_per_superpage as usize,
         }
     }
 
@@ -113,12 +113,12 @@ impl LogBlock {
     fn begin(
         &mut self,
         block: BlockId,
-        stripe: u32,
+        superpage: u32,
         kind: Kind,
         content: Content,
         units: u32,
     ) -> (Plan, usize) {
-        let first = self.layout.ppa(block, stripe * self.layout.units_per_stripe);
+        let first = self.layout.ppa(block, superpage * self.layout.units_per_superpage);
         let sequence = self.sequence;
         self.sequence += 1;
         let id = self.programs.begin(first, sequence, content, units);
@@ -128,9 +128,9 @@ impl LogBlock {
         (plan, id.0 as usize * self.programs.stride)
     }
 
-    /// Plans the program of `lpns` as superpage `stripe` of `block`; the table names the new copies from now on.
-    pub(super) fn plan_host(&mut self, block: BlockId, stripe: u32, kind: Kind, lpns: &[Lpn]) -> Plan {
-        let (plan, base) = self.begin(block, stripe, kind, Content::Host, lpns.len() as u32);
+    /// Plans the program of `lpns` as superpage `superpage` of `block`; the table names the new copies from now on.
+    pub(super) fn plan_host(&mut self, block: BlockId, superpage: u32, kind: Kind, lpns: &[Lpn]) -> Plan {
+        let (plan, base) = self.begin(block, superpage, kind, Content::Host, lpns.len() as u32);
         for (at, &lpn) in lpns.iter().enumerate() {
             let mut old = Ppa::NONE;
             if lpn != Lpn::NONE {
@@ -146,12 +146,12 @@ impl LogBlock {
     pub(super) fn plan_other(
         &mut self,
         block: BlockId,
-        stripe: u32,
+        superpage: u32,
         kind: Kind,
         content: Content,
         units: u32,
     ) -> Plan {
-        self.begin(block, stripe, kind, content, units).0
+        self.begin(block, superpage, kind, content, units).0
     }
 
     /// A planned program has reached its die: what its end will touch is prefetched.

@@ -222,10 +222,10 @@ impl Nameless {
         let needed = !known.live.is_empty() || held;
         let gone = known.state == BAD || chunk == FoundChunk::Offline;
         if !needed && (gone || (known.state != FREE && known.state != USED && chunk == FoundChunk::Free)) {
-            self.pages -= self.layout.stripes_per_block;
+            self.pages -= self.layout.superpages_per_block;
             self.blocks.retire(block);
         } else if needed || chunk != FoundChunk::Free {
-            self.pages -= self.layout.stripes_per_block;
+            self.pages -= self.layout.superpages_per_block;
             self.blocks.restore(block, known.live.len() as u32, false, 0);
             if known.state == FAILED || gone {
                 self.blocks.mark_failed(block);

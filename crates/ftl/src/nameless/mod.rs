@@ -149,7 +149,7 @@ impl Nameless {
     pub fn new(config: &NamelessConfig, layout: &Layout) -> Result<Nameless, String> {
         // Open blocks, the two reserves, one victim whose move is not acknowledged, and one block beside them.
         let used = layout.blocks.saturating_sub(layout.dies + 4);
-        let able = u64::from(used) * u64::from(layout.units_per_block - layout.units_per_stripe);
+        let able = u64::from(used) * u64::from(layout.units_per_block - layout.units_per_superpage);
         let asked = (f64::from(layout.units) / (1.0 + config.over_provisioning)) as u64;
         let living = able.min(asked) as u32;
         let virtual_units = (f64::from(living) * config.virtual_share) as u32;
@@ -175,7 +175,7 @@ impl Nameless {
             covering: 0,
             covered: VecDeque::new(),
             failed: Vec::new(),
-            pages: layout.blocks * layout.stripes_per_block,
+            pages: layout.blocks * layout.superpages_per_block,
             next_die: 0,
             sequence: 0,
             notices: VecDeque::new(),
@@ -189,7 +189,7 @@ impl Nameless {
     pub fn retire(&mut self, found: &[FoundChunk]) {
         for (block, _) in (0..).map(BlockId).zip(found).filter(|(_, chunk)| **chunk == FoundChunk::Offline) {
             self.blocks.retire(block);
-            self.pages -= self.layout.stripes_per_block;
+            self.pages -= self.layout.superpages_per_block;
         }
     }
 
@@ -399,10 +399,10 @@ impl Nameless {
         };
         let die = (0..dies).map(|i| DieId((self.next_die + i) % dies)).find(|&die| able(die))?;
         self.next_die = (die.0 + 1) % dies;
-        let stripes = self.layout.stripes_per_block;
-        let kind = BlockKind { stripes, cache: false, most_worn: false, meta: false, owner: 0 };
+        let superpages = self.layout.superpages_per_block;
+        let kind = BlockKind { superpages, cache: false, most_worn: false, meta: false, owner: 0 };
         self.pages -= 1;
-        Some(self.blocks.take_stripe(die, 0, kind).0)
+        Some(self.blocks.take_superpage(die, 0, kind).0)
     }
 
     /// Whether there are pages for `taker`: a block's worth is kept for the copies of a victim, another for virtual writes.
@@ -412,7 +412,7 @@ impl Nameless {
             Taker::Virtual => 1,
             Taker::Nameless => 2,
         };
-        self.pages > kept * self.layout.stripes_per_block
+        self.pages > kept * self.layout.superpages_per_block
     }
 
     /// The program of the page at `page` has ended. Units that were to live do so if it ended well; else they have to be placed again.
@@ -436,7 +436,7 @@ impl Nameless {
     fn close_failed(&mut self, block: BlockId) {
         let die = self.layout.die_of_block(block);
         if let Some(open) = self.blocks.open_block(die, 0).filter(|open| open.block == block) {
-            self.pages -= self.layout.stripes_per_block - open.stripe;
+            self.pages -= self.layout.superpages_per_block - open.superpage;
         }
         self.blocks.close_failed(block, self.sequence);
         if !self.failed.contains(&block) {
@@ -546,7 +546,7 @@ impl Nameless {
     /// Whether the live units of `block` may be moved now: they were not moved lately, and there is room.
     fn may_move(&self, block: BlockId) -> bool {
         let valid = self.blocks.valid(block);
-        let pages = valid.div_ceil(self.layout.units_per_stripe);
+        let pages = valid.div_ceil(self.layout.units_per_superpage);
         !self.fresh.contains_key(&block.0)
             && pages <= self.pages
             && self.moved.len() as u64 + u64::from(valid) <= self.moves_max()
@@ -633,7 +633,7 @@ impl Nameless {
         } else if ok {
             self.counters.erases += 1;
             self.blocks.erased(block);
-            self.pages += self.layout.stripes_per_block;
+            self.pages += self.layout.superpages_per_block;
         } else {
             self.blocks.retire(block);
         }
@@ -658,9 +658,9 @@ impl Nameless {
             of_map.for_each(|ppa| assert!(owners.contains_key(&ppa.0), "unit {} is not in the map", ppa.0));
             named += units.iter().filter(|&&ppa| !self.units.is_virtual(ppa)).count();
             pages +=
-                if self.blocks.state(block) == BlockState::Free { self.layout.stripes_per_block } else { 0 };
+                if self.blocks.state(block) == BlockState::Free { self.layout.superpages_per_block } else { 0 };
         }
-        let open = self.blocks.all_open().map(|(_, open)| self.layout.stripes_per_block - open.stripe);
+        let open = self.blocks.all_open().map(|(_, open)| self.layout.superpages_per_block - open.superpage);
         assert_eq!(pages + open.sum::<u32>(), self.pages, "pages that can be written");
         let taken = self.victim.iter().flat_map(|victim| victim.taken.values());
         named += taken.filter(|taken| **taken == (true, None)).count();

@@ -6,7 +6,7 @@
 //!                        │ no                                                        └─ the drive is idle: folded ─► then erased
 //!                        └──► block of all bits, as without a cache                        (a GC copy like any other)
 //! ```
-//! A block of the cache has the stripes of others divided by the bits of a cell: a stripe has as many units there, but each of its
+//! A block of the cache has the superpages of others divided by the bits of a cell: a superpage has as many units there, but each of its
 //! pages is programmed after the other (`media`). So addresses, spare areas, map and mount need not know of it.
 //!
 //! The cache is a fixed part of each die and no part of what the host can fill, so a full cache takes nothing away: what it
@@ -22,21 +22,21 @@ use crate::translation::{CacheUse, Load, Stream};
 use pellucid_flash::{BlockId, DieId};
 
 impl PageMap {
-    /// Stripes that `block` takes.
+    /// Superpages that `block` takes.
     #[inline]
-    pub(crate) fn stripes_of(&self, block: BlockId) -> u32 {
-        self.stripes_of_kind(self.blocks.is_cache(block))
+    pub(crate) fn superpages_of(&self, block: BlockId) -> u32 {
+        self.superpages_of_kind(self.blocks.is_cache(block))
     }
 
     #[inline]
-    pub(super) fn stripes_of_kind(&self, cached: bool) -> u32 {
+    pub(super) fn superpages_of_kind(&self, cached: bool) -> u32 {
         match self.config.slc_cache {
-            Some(cache) if cached => self.layout.stripes_per_block / cache.bits,
-            _ => self.layout.stripes_per_block,
+            Some(cache) if cached => self.layout.superpages_per_block / cache.bits,
+            _ => self.layout.superpages_per_block,
         }
     }
 
-    /// The die whose SLC cache takes the next stripe of `stream`, `units` of it; `None`: there is none, or it is full.
+    /// The die whose SLC cache takes the next superpage of `stream`, `units` of it; `None`: there is none, or it is full.
     #[inline]
     pub(super) fn place_in_cache(&mut self, stream: Stream, units: usize) -> Option<(DieId, Stream)> {
         if self.config.slc_cache.is_none() || !matches!(stream, Stream::Host | Stream::HostCold) {

@@ -50,7 +50,7 @@ impl PageMap {
         let (gc, mut parts) = self.gc_parts();
         let to = gc.next_moves(&mut parts, die, load)?;
         // The die moves whole superpages.
-        let is_whole = self.gc.moves().len() as u32 == self.layout.units_per_stripe;
+        let is_whole = self.gc.moves().len() as u32 == self.layout.units_per_superpage;
         let inside = self.config.copyback && is_whole && to != Stream::Meta && self.room(die, to).is_some();
         let moves = self.gc.moves();
         moves.iter_mut().for_each(|moved| moved.inside = inside);

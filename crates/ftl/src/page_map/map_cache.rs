@@ -8,7 +8,7 @@
 //!          └─ else ─► NeedsMap(page), MapJob::Read ─► map_page_read ─► lookup again
 //!  program ended, trim ─► dirty or pending ─► due: eviction, end of a victim ─► MapJob::Read, merge, MapJob::Program
 //! ```
-//! The controller holds a page from the end of its read until look-ups have been repeated, and those on their way to the media. Where the latter fill two stripes, no page is
+//! The controller holds a page from the end of its read until look-ups have been repeated, and those on their way to the media. Where the latter fill two superpages, no page is
 //! read for a look-up until some of them are programmed.
 //!
 //! Invariant ([`PageMap::check_media`]): an entry that is neither updated (dirty, pending) nor on its way is on the media what it is here.
@@ -122,7 +122,7 @@ impl PageMap {
     }
 
     fn map_pages_pile_up(&self, cache: &MapCache) -> bool {
-        !cache.stuck && self.pages.writes.count() >= 2 * self.layout.units_per_stripe as usize
+        !cache.stuck && self.pages.writes.count() >= 2 * self.layout.units_per_superpage as usize
     }
 
     /// The next translation page to be read. Those that are due are wanted from now on.

@@ -1,4 +1,4 @@
-//! Which die and block take the next stripe of a stream.
+//! Which die and block take the next superpage of a stream.
 //!
 //! ```text
 //!  stream ─► shared with others? ─► die: the next in the order of placement that can take it ─► its open block, or a free one
@@ -12,7 +12,7 @@ use crate::translation::Stream;
 use crate::{Durability, FtlConfig, Isolation, Placement, Separation};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
 
-/// In which order dies take stripes, and whose turn it is.
+/// In which order dies take superpages, and whose turn it is.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     dies: Vec<DieId>,
@@ -56,8 +56,8 @@ impl FtlConfig {
     /// Whose open blocks `stream` uses.
     pub(crate) fn shared(&self, stream: Stream) -> Stream {
         match (self.separation, stream) {
-            (Separation::Off, Stream::Collected | Stream::HostCold) => Stream::Host,
-            (Separation::Off, Stream::PlacedCollected(handle)) => Stream::Placed(handle),
+            (Separation::Off, Stream::Gc | Stream::HostCold) => Stream::Host,
+            (Separation::Off, Stream::PlacedGc(handle)) => Stream::Placed(handle),
             (Separation::Collected, Stream::HostCold) => Stream::Host,
             (_, Stream::MetaMoved) => Stream::Meta,
             _ => stream,
@@ -88,15 +88,15 @@ impl PageMap {
     fn last_resort(&self, die: DieId, shared: Stream) -> Stream {
         let apart = self.config.isolation == Isolation::Persistent;
         let is_open = |s: &Stream| self.open_block(die, *s).is_some();
-        if let (Stream::PlacedCollected(handle), _) | (Stream::Placed(handle), true) = (shared, apart) {
+        if let (Stream::PlacedGc(handle), _) | (Stream::Placed(handle), true) = (shared, apart) {
             return Some(Stream::Placed(handle)).filter(is_open).unwrap_or(shared);
         }
         let placed = (1..self.config.handles).filter(|_| !apart).map(Stream::Placed);
-        let others = [Stream::Collected, Stream::Host, Stream::HostCold].into_iter().chain(placed);
+        let others = [Stream::Gc, Stream::Host, Stream::HostCold].into_iter().chain(placed);
         others.into_iter().find(is_open).unwrap_or(shared)
     }
 
-    /// Whether `die` can take a stripe of `stream` now, and if so, whose open block it goes to. The last free block of a die is
+    /// Whether `die` can take a superpage of `stream` now, and if so, whose open block it goes to. The last free block of a die is
     /// kept for relocation; while it is in use by a shared open block, only GC may write there.
     #[inline]
     pub(crate) fn room(&self, die: DieId, stream: Stream) -> Option<Stream> {
@@ -110,7 +110,7 @@ impl PageMap {
         self.takes(die, stream, shared, free).then_some(shared)
     }
 
-    /// Whether `die`, with `free` free blocks, can take a stripe of `stream` into the open block of `shared`.
+    /// Whether `die`, with `free` free blocks, can take a superpage of `stream` into the open block of `shared`.
     #[inline]
     fn takes(&self, die: DieId, stream: Stream, shared: Stream, free: u32) -> bool {
         let relocation = stream.is_relocation();
@@ -137,16 +137,16 @@ impl PageMap {
         self.config.durability == Durability::Volatile
             || self.blocks.free_total() > self.blocks.live_dies()
             || (0..self.layout.dies).any(|die| {
-                let left = |open: OpenBlock| self.layout.stripes_per_block - open.stripe;
+                let left = |open: OpenBlock| self.layout.superpages_per_block - open.superpage;
                 self.open_block(DieId(die), Stream::Meta)
-                    .is_some_and(|open| left(open) >= self.meta_stripes())
+                    .is_some_and(|open| left(open) >= self.meta_superpages())
             })
     }
 
-    /// Stripes that an open block of translation pages must have left to count as room: the erases that give the next block back wait for
+    /// Superpages that an open block of translation pages must have left to count as room: the erases that give the next block back wait for
     /// segments themselves.
-    fn meta_stripes(&self) -> u32 {
-        (self.layout.stripes_per_block / 4).max(1)
+    fn meta_superpages(&self) -> u32 {
+        (self.layout.superpages_per_block / 4).max(1)
     }
 
     /// As [`PageMap::room`], for data that another die's full blocks have to leave, without touching what this one needs to
@@ -239,18 +239,18 @@ impl PageMap {
         }
     }
 
-    /// The next stripe of the open block of `shared`, for data of `stream`.
+    /// The next superpage of the open block of `shared`, for data of `stream`.
     #[inline]
-    pub(super) fn take_stripe(&mut self, die: DieId, stream: Stream, shared: Stream) -> (Ppa, BlockId) {
+    pub(super) fn take_superpage(&mut self, die: DieId, stream: Stream, shared: Stream) -> (Ppa, BlockId) {
         let cache = shared == Stream::Cached;
         let kind = BlockKind {
-            stripes: self.stripes_of_kind(cache),
+            superpages: self.superpages_of_kind(cache),
             cache,
             most_worn: stream == Stream::Worn,
             meta: shared == Stream::Meta,
             owner: shared.owner(),
         };
-        self.blocks.take_stripe(die, shared.place(), kind)
+        self.blocks.take_superpage(die, shared.place(), kind)
     }
 }
 

@@ -44,19 +44,19 @@ pub(super) struct Active<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     programs: Vec<Program>,
-    /// A stripe of units for each.
+    /// A superpage of units for each.
     units: Vec<ProgramUnit>,
     idle: Vec<u32>,
-    stripe: usize,
+    superpage: usize,
 }
 
 impl Programs {
-    pub fn new(units_per_stripe: u32) -> Programs {
+    pub fn new(units_per_superpage: u32) -> Programs {
         Programs {
             programs: Vec::new(),
             units: Vec::new(),
             idle: Vec::new(),
-            stripe: units_per_stripe as usize,
+            superpage: units_per_superpage as usize,
         }
     }
 
@@ -66,18 +66,18 @@ impl Programs {
         let id = self.idle.pop().unwrap_or_else(|| {
             self.programs.push(program);
             let none = ProgramUnit { lpn: Lpn::NONE, old: Ppa::NONE };
-            self.units.resize(self.units.len() + self.stripe, none);
+            self.units.resize(self.units.len() + self.superpage, none);
             self.programs.len() as u32 - 1
         });
         self.programs[id as usize] = program;
-        let base = id as usize * self.stripe;
+        let base = id as usize * self.superpage;
         (ProgramId(id), &mut self.units[base..base + program.units as usize])
     }
 
     /// The units of a program.
     #[inline]
     fn units(&self, id: ProgramId) -> &[ProgramUnit] {
-        let base = id.0 as usize * self.stripe;
+        let base = id.0 as usize * self.superpage;
         &self.units[base..base + self.programs[id.0 as usize].units as usize]
     }
 
@@ -93,7 +93,7 @@ impl Programs {
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     /// First unit and number of each, in order of address.
-    stripes: Vec<(u32, u32)>,
+    superpages: Vec<(u32, u32)>,
     /// Every program with a lower sequence number has ended.
     pub(crate) watermark: u64,
 }
@@ -104,11 +104,11 @@ impl PageMap {
         self.programs.active().map(|p| p.sequence).min().unwrap_or(u64::MAX)
     }
 
-    /// Plans the program of `lpns` (at most a stripe's worth, [`Lpn::NONE`] for units that lost their owner meanwhile).
+    /// Plans the program of `lpns` (at most a superpage's worth, [`Lpn::NONE`] for units that lost their owner meanwhile).
     /// The map points to the new copies at once. `near`: these are GC copies, which should go to this die; another if it is
     /// full. `None`: no die can take data now; try again when a block was erased.
     pub fn place(&mut self, stream: Stream, near: Option<DieId>, lpns: &[Lpn]) -> Option<Plan> {
-        debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_stripe as usize);
+        debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_superpage as usize);
         if self.config.placement == Placement::Address {
             self.placement.turn_to(lpns[0]);
         }
@@ -123,7 +123,7 @@ impl PageMap {
                 None => self.choose_die(|map, die| map.room(die, stream))?,
             },
         };
-        let (first, block) = self.take_stripe(die, stream, shared);
+        let (first, block) = self.take_superpage(die, stream, shared);
         let sequence = self.sequence;
         self.sequence += 1;
         if self.handles.count() > 1 {
@@ -171,9 +171,9 @@ impl PageMap {
         let Program { first, units, gc, .. } = self.programs.programs[id.0 as usize];
         self.programs.programs[id.0 as usize].active = false;
         let block = self.layout.block_of(first);
-        let base = id.0 as usize * self.programs.stripe;
+        let base = id.0 as usize * self.programs.superpage;
         for i in 0..units {
-            // A stripe may hold a page twice (moved twice from one copy): a failed one is undone from its end.
+            // A superpage may hold a page twice (moved twice from one copy): a failed one is undone from its end.
             let i = if ok { i } else { units - 1 - i };
             let ProgramUnit { lpn, old } = self.programs.units[base + i as usize];
             if lpn == Lpn::NONE {
@@ -226,7 +226,7 @@ impl PageMap {
             let successor = active.find_map(|p| Some((p.id as usize, p.units.iter().position(replaces)?)));
             drop(active);
             match successor {
-                Some((id, at)) => self.programs.units[id * self.programs.stripe + at].old = old,
+                Some((id, at)) => self.programs.units[id * self.programs.superpage + at].old = old,
                 // Trimmed, or overwritten by a program that has ended: then nobody needs the old copy either. (Until the
                 // trim is on the media the old copy is what a power cut brings back.)
                 None => {
@@ -269,10 +269,10 @@ impl PageMap {
 
     /// Which copies are surely on the media at this moment; for writing translation pages.
     pub(crate) fn settled(&self) -> Settled {
-        let mut stripes: Vec<(u32, u32)> = self.programs.active().map(|p| (p.first.0, p.id)).collect();
-        stripes.sort_unstable();
+        let mut superpages: Vec<(u32, u32)> = self.programs.active().map(|p| (p.first.0, p.id)).collect();
+        superpages.sort_unstable();
         let watermark = self.programs.active().map(|p| p.sequence).min().unwrap_or(self.sequence);
-        Settled { stripes, watermark }
+        Settled { superpages, watermark }
     }
 
     /// The address of `lpn`'s newest copy that is on the media.
@@ -280,9 +280,9 @@ impl PageMap {
         let mut ppa = self.copy_of(lpn);
         // A chain of unfinished copies leads back to a finished one.
         while ppa.is_some() && self.blocks.in_flight(self.layout.block_of(ppa)) > 0 {
-            let unit = ppa.0 % self.layout.units_per_stripe;
-            let Ok(at) = settled.stripes.binary_search_by_key(&(ppa.0 - unit), |s| s.0) else { break };
-            ppa = self.programs.units[settled.stripes[at].1 as usize * self.programs.stripe + unit as usize]
+            let unit = ppa.0 % self.layout.units_per_superpage;
+            let Ok(at) = settled.superpages.binary_search_by_key(&(ppa.0 - unit), |s| s.0) else { break };
+            ppa = self.programs.units[settled.superpages[at].1 as usize * self.programs.superpage + unit as usize]
                 .old;
         }
         ppa

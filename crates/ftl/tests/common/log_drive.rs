@@ -116,13 +116,13 @@ impl Drive {
 
     /// Plans what can be planned; `pad`: host data that are less than a superpage too.
     fn plan(&mut self, pad: bool) {
-        let per_stripe = self.layout.units_per_stripe as usize;
+        let per_superpage = self.layout.units_per_superpage as usize;
         let streams: Vec<u32> = self.queues.keys().copied().collect();
         for stream in streams {
             while let Some(queue) = self.queues.get_mut(&stream)
-                && (queue.len() >= per_stripe || (pad && !queue.is_empty()))
+                && (queue.len() >= per_superpage || (pad && !queue.is_empty()))
             {
-                let units: Vec<(Lpn, u64)> = queue.iter().take(per_stripe).copied().collect();
+                let units: Vec<(Lpn, u64)> = queue.iter().take(per_superpage).copied().collect();
                 let lpns: Vec<Lpn> = units.iter().map(|unit| unit.0).collect();
                 let Some(plan) = self.map.place(Stream::Log(stream), &lpns) else { break };
                 queue.drain(..units.len());

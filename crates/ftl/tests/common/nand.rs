@@ -48,12 +48,12 @@ impl Nand {
 
     /// Programs a superpage; `ok`: it can be read from then on.
     pub fn program(&mut self, first: Ppa, sequence: u64, units: Vec<(Lpn, Data)>, ok: bool) {
-        let stripe = self.layout.stripe_of(first);
+        let superpage = self.layout.superpage_of(first);
         let block = &mut self.blocks[self.layout.block_of(first).0 as usize];
         assert!(!block.bad, "a program in a bad block");
-        assert_eq!(block.superpages.len() as u32, stripe, "out of order, or not erased");
-        assert!(units.len() <= self.layout.units_per_stripe as usize);
-        block.first = if stripe == 0 { sequence } else { block.first };
+        assert_eq!(block.superpages.len() as u32, superpage, "out of order, or not erased");
+        assert!(units.len() <= self.layout.units_per_superpage as usize);
+        block.first = if superpage == 0 { sequence } else { block.first };
         assert!(sequence >= block.first && sequence - block.first < u64::from(u32::MAX), "sequence number");
         block.superpages.push(ok.then_some(Superpage { sequence, units }));
         self.programs += 1;
@@ -61,7 +61,7 @@ impl Nand {
 
     /// Erases a block; not `ok`: it failed, or was cut off.
     pub fn erase(&mut self, block: BlockId, ok: bool) {
-        let all = self.layout.stripes_per_block as usize;
+        let all = self.layout.superpages_per_block as usize;
         let units = self.layout.ppa(block, 0)..self.layout.ppa(block, self.layout.units_per_block);
         self.unreadable.retain(|ppa| !units.contains(ppa));
         let block = &mut self.blocks[block.0 as usize];
@@ -81,24 +81,24 @@ impl Nand {
             return None;
         }
         let superpage = self.superpage(ppa)?;
-        let unit = (self.layout.index_in_block(ppa) % self.layout.units_per_stripe) as usize;
+        let unit = (self.layout.index_in_block(ppa) % self.layout.units_per_superpage) as usize;
         Some(superpage.units.get(unit).cloned().unwrap_or((Lpn::NONE, Data::Padding)))
     }
 
     fn superpage(&self, ppa: Ppa) -> Option<&Superpage> {
         let block = &self.blocks[self.layout.block_of(ppa).0 as usize];
-        block.superpages.get(self.layout.stripe_of(ppa) as usize)?.as_ref()
+        block.superpages.get(self.layout.superpage_of(ppa) as usize)?.as_ref()
     }
 }
 
 impl MountSource for Nand {
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)> {
         let superpage = self.superpage(ppa)?;
-        let unit = (self.layout.index_in_block(ppa) % self.layout.units_per_stripe) as usize;
+        let unit = (self.layout.index_in_block(ppa) % self.layout.units_per_superpage) as usize;
         Some((superpage.units.get(unit).map_or(Lpn::NONE, |unit| unit.0), superpage.sequence))
     }
 
-    fn used_stripes(&self, block: BlockId) -> u32 {
+    fn used_superpages(&self, block: BlockId) -> u32 {
         self.blocks[block.0 as usize].superpages.len() as u32
     }
 

@@ -1,7 +1,7 @@
 //! Collection: the valid sectors of the emptiest line go through the ring like the application's, then the line is reset.
 //!
 //! ```text
-//!  engine: next_gc ─► a vector read of many ─► out-of-band data say whose each is ─► ring ─► stripe
+//!  engine: next_gc ─► a vector read of many ─► out-of-band data say whose each is ─► ring ─► superpage
 //!  line empty ─► reset of its chunks, when nothing reads from it any more ─► free
 //! ```
 //! The ring has a place for every sector that is being read: collection never waits for room that only it could make.
@@ -35,7 +35,7 @@ impl HostFtl {
         self.ftl.reap(DIE);
         self.collect.unfinished = false;
         let most = Vector::ADDRESSES_MAX as u32;
-        let least = self.lines.stripe_sectors.min(most);
+        let least = self.lines.superpage_sectors.min(most);
         loop {
             let room = self.ring.size() - self.ring.held() - self.collect.reading;
             if room < least || self.rests() || !self.ftl.wants_gc(DIE, Load::Busy) {
@@ -80,7 +80,7 @@ impl HostFtl {
         some
     }
 
-    /// Whether nothing more is coming that could fill a stripe of collected data.
+    /// Whether nothing more is coming that could fill a superpage of collected data.
     pub(super) fn collection_rests(&self) -> bool {
         // A victim that has to wait for the erase of another one brings nothing before.
         self.collect.reading == 0 && (self.collect.unfinished || !self.ftl.wants_gc(DIE, Load::Busy))

@@ -4,7 +4,7 @@
 //!  forced write, flush ─► point in the ring ─► everything before it is on the media ─┬─► forced write done
 //!                                                                                    └─► flush: trims are on the media ─► done
 //! ```
-//! The points rise, so that those who wait stand in one line. Translation pages are programmed in stripes of their own.
+//! The points rise, so that those who wait stand in one line. Translation pages are programmed in superpages of their own.
 
 use super::HostFtl;
 use super::write::Content;
@@ -90,7 +90,7 @@ impl HostFtl {
         while let Some(&(point, request)) = self.flushes.trims.front() {
             let wanted = self.ftl.wants_map_job();
             let saved = self.ftl.flush_to(point);
-            // What waits may now be the reason to pad a stripe.
+            // What waits may now be the reason to pad a superpage.
             self.moved |= !wanted && self.ftl.wants_map_job();
             if !saved {
                 break;
@@ -112,7 +112,7 @@ impl HostFtl {
         while let Some(job) = self.ftl.next_map_job() {
             let MapJob::Program { plan, units, by_cause, .. } = job else { return };
             self.moved = true;
-            let padding = u64::from(self.lines.stripe_sectors - units);
+            let padding = u64::from(self.lines.superpage_sectors - units);
             self.counters.programmed_sectors[Cause::Padding as usize] += padding;
             for (counter, &units) in self.counters.programmed_sectors.iter_mut().zip(&by_cause) {
                 *counter += u64::from(units);

@@ -1,6 +1,6 @@
 //! Lines: one chunk of every parallel unit of the target, written and erased together.
 //!
-//! To the translation engine a line is a block, and the whole target is one die. The stripes of a line rotate over the
+//! To the translation engine a line is a block, and the whole target is one die. The superpages of a line rotate over the
 //! parallel units:
 //!
 //! ```text
@@ -33,9 +33,9 @@ pub(crate) struct Line {
     pub sequence: u64,
     /// Its start could not be written: it takes nothing.
     pub closed: bool,
-    /// Data stripes planned and not ended.
+    /// Data superpages planned and not ended.
     pub in_flight: u32,
-    /// Data stripes that ended well.
+    /// Data superpages that ended well.
     pub written: u32,
     /// Sectors being read from it, and metadata on their way to it: it must not be reset.
     pub holds: u32,
@@ -51,9 +51,9 @@ pub(crate) struct Line {
     pub retiring: bool,
     /// Content of its end, collected while it is open.
     pub end: Option<Box<End>>,
-    /// Stripes of its end that are on their way.
+    /// Superpages of its end that are on their way.
     pub ending: u32,
-    /// Stripes written to the chunk of each parallel unit, where the drive holds sectors back or limits open chunks; else empty.
+    /// Superpages written to the chunk of each parallel unit, where the drive holds sectors back or limits open chunks; else empty.
     pub rows: Vec<u32>,
     /// The padding that ends the chunks of a line which gets no end ([`Lines::sealing_rows`]) has been planned.
     pub sealed: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Line {
 /// What the end of a line says.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// Sequence number of each data stripe.
+    /// Sequence number of each data superpage.
     pub sequences: Vec<u64>,
     /// Logical page of each sector; [`Lpn::NONE`] for padding.
     pub pages: Vec<Lpn>,
@@ -78,7 +78,7 @@ pub(crate) fn open_chunks(separation: Separation) -> u32 {
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     pub geometry: ChunkGeometry,
-    /// The drive's parallel units in the order in which stripes go round: the next group first, as pblk has it.
+    /// The drive's parallel units in the order in which superpages go round: the next group first, as pblk has it.
     order: Vec<u32>,
     /// Parallel units.
     pub units: u32,
@@ -86,10 +86,10 @@ pub(crate) struct Lines {
     range: Range<u32>,
     by_units: Divisor,
     /// Sectors of one write.
-    pub stripe_sectors: u32,
+    pub superpage_sectors: u32,
     /// Writes that fill a chunk.
     pub rows: u32,
-    /// Stripes at the end of a line that hold its end.
+    /// Superpages at the end of a line that hold its end.
     pub tail: u32,
     /// Writes behind a sector of an open chunk before it can be read (`mw_cunits`).
     pub held_rows: u32,
@@ -156,10 +156,10 @@ impl Lines {
             let allowed = format!("1 to {}, for the drive has {all}", all - config.first_unit);
             return Err(refuse("host.ftl.units", units.into(), allowed));
         }
-        let stripe = geometry.write_optimal_sectors * config.write_units.max(1);
-        if stripe == 0 || !geometry.chunk_sectors.is_multiple_of(stripe) {
+        let superpage = geometry.write_optimal_sectors * config.write_units.max(1);
+        if superpage == 0 || !geometry.chunk_sectors.is_multiple_of(superpage) {
             let allowed =
-                format!("a divisor of the {} best writes of a chunk", geometry.chunk_sectors / stripe.max(1));
+                format!("a divisor of the {} best writes of a chunk", geometry.chunk_sectors / superpage.max(1));
             return Err(refuse("host.ftl.write_units", config.write_units.into(), allowed));
         }
         if geometry.cached_sectors > 0 && config.write_units > 1 {
@@ -191,22 +191,22 @@ impl Lines {
             let allowed = format!("0 to {}: 4 lines at least", chunks.saturating_sub(4));
             return Err(refuse("host.ftl.spare_chunks", config.spare_chunks.into(), allowed));
         }
-        let rows = geometry.chunk_sectors / stripe;
-        let stripe_bytes = u64::from(stripe) * u64::from(geometry.sector_bytes);
-        if meta::start_bytes(units) > stripe_bytes {
-            let allowed = format!("fewer: the start of a line must fit into {stripe_bytes} bytes");
+        let rows = geometry.chunk_sectors / superpage;
+        let superpage_bytes = u64::from(superpage) * u64::from(geometry.sector_bytes);
+        if meta::start_bytes(units) > superpage_bytes {
+            let allowed = format!("fewer: the start of a line must fit into {superpage_bytes} bytes");
             return Err(refuse("host.ftl.units", units.into(), allowed));
         }
         // Lines that are too long have no end that it would be worth looking for.
         let total = u64::from(rows) * u64::from(units);
-        let total = if total * u64::from(stripe) < u64::from(u32::MAX) { total as u32 } else { 0 };
+        let total = if total * u64::from(superpage) < u64::from(u32::MAX) { total as u32 } else { 0 };
         let tail = (1..total).find(|&tail| {
             let data = total - 1 - tail;
-            meta::end_bytes(data, data * stripe) <= u64::from(tail) * stripe_bytes
+            meta::end_bytes(data, data * superpage) <= u64::from(tail) * superpage_bytes
         });
         let data = tail.map_or(0, |tail| total - 1 - tail);
         let lines = chunks - config.spare_chunks;
-        let sectors = u64::from(lines) * u64::from(data) * u64::from(stripe);
+        let sectors = u64::from(lines) * u64::from(data) * u64::from(superpage);
         if data == 0 || sectors >= u64::from(u32::MAX) {
             let allowed = "a range whose lines hold data, below 2^32 sectors in all".into();
             return Err(refuse("host.ftl.units", units.into(), allowed));
@@ -217,16 +217,16 @@ impl Lines {
             dies: 1,
             blocks_per_die: lines,
             blocks: lines,
-            stripes_per_block: data,
-            units_per_stripe: stripe,
-            units_per_block: data * stripe,
+            superpages_per_block: data,
+            units_per_superpage: superpage,
+            units_per_block: data * superpage,
             units: sectors as u32,
             sectors_per_unit: 1,
             sector_bytes: geometry.sector_bytes,
             unit_bytes: geometry.sector_bytes,
             spare_bytes_per_unit: meta::OOB_BYTES as u32,
             pages_per_unit: 1,
-            split: Split::new(data * stripe, stripe, lines, 1),
+            split: Split::new(data * superpage, superpage, lines, 1),
         };
         Ok(Lines {
             geometry: *geometry,
@@ -234,10 +234,10 @@ impl Lines {
             units,
             range,
             by_units: Divisor::new(units),
-            stripe_sectors: stripe,
+            superpage_sectors: superpage,
             rows,
             tail: tail.unwrap_or(0),
-            held_rows: geometry.cached_sectors.div_ceil(stripe),
+            held_rows: geometry.cached_sectors.div_ceil(superpage),
             open_max: limits.iter().any(|&(_, limit, _)| limit > 0).then_some(open),
             chunks: vec![NONE; (lines * units) as usize],
             spares: vec![Vec::new(); units as usize],
@@ -251,14 +251,14 @@ impl Lines {
         &self.layout
     }
 
-    /// Stripes that a record of the line's first `stripes` takes.
-    pub fn record_stripes(&self, stripes: u32) -> u32 {
-        let stripe_bytes = u64::from(self.stripe_sectors) * u64::from(self.geometry.sector_bytes);
-        meta::end_bytes(stripes, stripes * self.stripe_sectors).div_ceil(stripe_bytes) as u32
+    /// Superpages that a record of the line's first `superpages` takes.
+    pub fn record_superpages(&self, superpages: u32) -> u32 {
+        let superpage_bytes = u64::from(self.superpage_sectors) * u64::from(self.geometry.sector_bytes);
+        meta::end_bytes(superpages, superpages * self.superpage_sectors).div_ceil(superpage_bytes) as u32
     }
 
-    /// Stripes of a line, with its start and its end.
-    pub fn stripes(&self) -> u32 {
+    /// Superpages of a line, with its start and its end.
+    pub fn superpages(&self) -> u32 {
         self.rows * self.units
     }
 
@@ -308,34 +308,34 @@ impl Lines {
         self.spares[unit as usize].pop().map(Lba)
     }
 
-    /// Parallel unit and sector of stripe `stripe` of a line, counted with its start and end.
-    pub fn place(&self, line: BlockId, stripe: u32) -> (u32, Lba) {
-        let (row, unit) = self.by_units.div_rem(stripe);
+    /// Parallel unit and sector of superpage `superpage` of a line, counted with its start and end.
+    pub fn place(&self, line: BlockId, superpage: u32) -> (u32, Lba) {
+        let (row, unit) = self.by_units.div_rem(superpage);
         let base = self.chunks[(line.0 * self.units + unit) as usize];
-        (unit, Lba(base + u64::from(row * self.stripe_sectors)))
+        (unit, Lba(base + u64::from(row * self.superpage_sectors)))
     }
 
     /// Where a unit of the engine lies on the drive.
     #[inline]
     pub fn address(&self, ppa: Ppa) -> Lba {
         let (line, index) = self.layout.split.units_per_block.div_rem(ppa.0);
-        let (stripe, sector) = self.layout.split.units_per_stripe.div_rem(index);
-        // The first stripe of a line is its start.
-        let (row, unit) = self.by_units.div_rem(stripe + 1);
+        let (superpage, sector) = self.layout.split.units_per_superpage.div_rem(index);
+        // The first superpage of a line is its start.
+        let (row, unit) = self.by_units.div_rem(superpage + 1);
         let base = self.chunks[(line * self.units + unit) as usize];
-        Lba(base + u64::from(row * self.stripe_sectors + sector))
+        Lba(base + u64::from(row * self.superpage_sectors + sector))
     }
 
     /// Whether the drive gives what was written to `ppa`: so much has been written behind it in its chunk, or the chunk is closed.
     pub fn is_readable(&self, ppa: Ppa) -> bool {
         let line = self.line_of(ppa);
         let record = &self.lines[line.0 as usize];
-        let stripe = self.stripe_of(ppa);
-        let (row, unit) = self.by_units.div_rem(stripe);
+        let superpage = self.superpage_of(ppa);
+        let (row, unit) = self.by_units.div_rem(superpage);
         record.rows.get(unit as usize).is_none_or(|&rows| rows == self.rows || row + self.held_rows < rows)
     }
 
-    /// Stripes of padding behind the last write to a chunk of a line that goes no further: what makes the sectors before it readable, or
+    /// Superpages of padding behind the last write to a chunk of a line that goes no further: what makes the sectors before it readable, or
     /// all, where the drive would count the chunk as open. 0: such chunks are left as they are.
     pub fn sealing_rows(&self) -> u32 {
         if self.open_max.is_some() { self.rows } else { self.held_rows }
@@ -361,21 +361,21 @@ impl Lines {
         self.layout.block_of(ppa)
     }
 
-    /// The stripe of its line, counted with its start, that holds `ppa`.
+    /// The superpage of its line, counted with its start, that holds `ppa`.
     #[inline]
-    pub fn stripe_of(&self, ppa: Ppa) -> u32 {
-        self.layout.stripe_of(ppa) + 1
+    pub fn superpage_of(&self, ppa: Ppa) -> u32 {
+        self.layout.superpage_of(ppa) + 1
     }
 
-    /// A stripe of data was planned: what the line's end will say of it.
+    /// A superpage of data was planned: what the line's end will say of it.
     pub fn note(&mut self, first: Ppa, sequence: u64, pages: impl Iterator<Item = Lpn>) {
-        let (line, at) = (self.line_of(first), self.layout.stripe_of(first) as usize);
-        let (stripes, units) = (self.layout.stripes_per_block as usize, self.layout.units_per_block as usize);
+        let (line, at) = (self.line_of(first), self.layout.superpage_of(first) as usize);
+        let (superpages, units) = (self.layout.superpages_per_block as usize, self.layout.units_per_block as usize);
         let end = self.lines[line.0 as usize].end.get_or_insert_with(|| {
-            Box::new(End { sequences: vec![0; stripes], pages: vec![Lpn::NONE; units] })
+            Box::new(End { sequences: vec![0; superpages], pages: vec![Lpn::NONE; units] })
         });
         end.sequences[at] = sequence;
-        let from = at * self.stripe_sectors as usize;
+        let from = at * self.superpage_sectors as usize;
         for (slot, page) in end.pages[from..].iter_mut().zip(pages) {
             *slot = page;
         }
@@ -385,7 +385,7 @@ impl Lines {
     pub fn memory_bytes(&self) -> u64 {
         let ends = self.lines.iter().filter(|l| l.end.is_some()).count() as u64;
         let end_bytes =
-            u64::from(self.layout.units_per_block) * 4 + u64::from(self.layout.stripes_per_block) * 8;
+            u64::from(self.layout.units_per_block) * 4 + u64::from(self.layout.superpages_per_block) * 8;
         (self.chunks.len() * 8 + self.lines.len() * size_of::<Line>()) as u64
             + self.spares.iter().map(|s| s.capacity() as u64 * 8).sum::<u64>()
             + ends * end_bytes

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! out-of-band, each sector   0 logical page u32   4 signature u32 (uuid and line)   8 sequence u64
-//! start, first stripe        0 "PLUCSTRT"   header   64 first sector of the line's chunk in each parallel unit, u64 each
-//! end, last stripes          0 "PLUCLEND"   header   64 sequence of each data stripe u64, then page of each sector u32
-//! index, behind data         as an end, of the data stripes before it; its own sectors have the logical page `INDEX`
+//! start, first superpage        0 "PLUCSTRT"   header   64 first sector of the line's chunk in each parallel unit, u64 each
+//! end, last superpages          0 "PLUCLEND"   header   64 sequence of each data superpage u64, then page of each sector u32
+//! index, behind data         as an end, of the data superpages before it; its own sectors have the logical page `INDEX`
 //! header                     8 crc32c of 12..64   12 crc32c of the rest   16 uuid u64   24 line u32   28 count u32
 //!                            32 sectors u32   36 first page u32   40 first sequence u64   48 last sequence u64   56 journal u32   60 zero
 //! ```
@@ -33,23 +33,23 @@ pub(crate) const fn start_bytes(units: u32) -> u64 {
 }
 
 /// Bytes of an end.
-pub(crate) const fn end_bytes(stripes: u32, sectors: u32) -> u64 {
-    HEADER_BYTES + stripes as u64 * 8 + sectors as u64 * 4
+pub(crate) const fn end_bytes(superpages: u32, sectors: u32) -> u64 {
+    HEADER_BYTES + superpages as u64 * 8 + sectors as u64 * 4
 }
 
 /// The first part of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub line: BlockId,
-    /// Parallel units of a start, data stripes of an end.
+    /// Parallel units of a start, data superpages of an end.
     pub count: u32,
     /// Sectors of an end; of a start, those that the host can address, 0: not said.
     pub sectors: u32,
     /// Logical page of the line's first sector.
     pub first_page: Lpn,
-    /// Sequence number when the line was begun, or of its first stripe.
+    /// Sequence number when the line was begun, or of its first superpage.
     pub first: u64,
-    /// Sequence number of its last stripe.
+    /// Sequence number of its last superpage.
     pub last: u64,
     /// Of a start: there are map segments.
     pub journal: bool,
@@ -178,19 +178,19 @@ pub(crate) fn parse_end_header(
     bytes: &[u8],
     uuid: u64,
     line: BlockId,
-    stripes: u32,
+    superpages: u32,
     sectors: u32,
 ) -> Option<Header> {
-    let fits = |h: &Header| h.line == line && h.count == stripes && h.sectors == sectors;
+    let fits = |h: &Header| h.line == line && h.count == superpages && h.sectors == sectors;
     parse_header(bytes, END, uuid).filter(fits)
 }
 
 /// An end read back.
-pub(crate) fn parse_end(bytes: &[u8], uuid: u64, line: BlockId, stripes: u32, sectors: u32) -> Option<End> {
-    parse_end_header(bytes, uuid, line, stripes, sectors)?;
-    let body = body(bytes, end_bytes(stripes, sectors))?;
-    let sequences = (0..stripes as usize).map(|i| long(body, i * 8)).collect::<Option<_>>()?;
-    let pages = (0..sectors as usize).map(|i| Some(Lpn(word(body, stripes as usize * 8 + i * 4)?)));
+pub(crate) fn parse_end(bytes: &[u8], uuid: u64, line: BlockId, superpages: u32, sectors: u32) -> Option<End> {
+    parse_end_header(bytes, uuid, line, superpages, sectors)?;
+    let body = body(bytes, end_bytes(superpages, sectors))?;
+    let sequences = (0..superpages as usize).map(|i| long(body, i * 8)).collect::<Option<_>>()?;
+    let pages = (0..sectors as usize).map(|i| Some(Lpn(word(body, superpages as usize * 8 + i * 4)?)));
     Some(End { sequences, pages: pages.collect::<Option<_>>()? })
 }
 

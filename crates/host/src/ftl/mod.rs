@@ -1,7 +1,7 @@
 //! A block drive made of an open-channel one: the job of pblk, done with the translation engine of the drives.
 //!
 //! ```text
-//!  submit ─► processor ─► ring ─► stripes in rotation ─► one write at a time per parallel unit ─► drive
+//!  submit ─► processor ─► ring ─► superpages in rotation ─► one write at a time per parallel unit ─► drive
 //!                          │ ▲                                                                     │
 //!  reads: ring, else map ──┘ └── collection: valid sectors of the emptiest line, read as vectors ◄─┘
 //! ```
@@ -167,12 +167,12 @@ impl HostFtl {
         let lines = Lines::new(config, &geometry)?;
         let engine = sizes::engine_config(config, &lines);
         let ftl = PageMap::new(&engine, lines.layout(), &[]).map_err(HostFtlError::Room)?;
-        let stripe = lines.stripe_sectors;
+        let superpage = lines.superpage_sectors;
         let buffer = sizes::buffer_sectors(config, &lines);
         // What the drive holds back of every chunk has to be here, and as much as makes it readable.
         let least = match lines.held_rows {
-            0 => 2 * stripe,
-            held => (held + 2) * lines.units * stripe,
+            0 => 2 * superpage,
+            held => (held + 2) * lines.units * superpage,
         };
         if buffer < least || buffer > 1 << 24 {
             let allowed = format!("0, or {least} to {} sectors", 1 << 24);
@@ -191,7 +191,7 @@ impl HostFtl {
             ring,
             rate,
             units,
-            programs: write::Programs::new(stripe),
+            programs: write::Programs::new(superpage),
             reads: Slab::default(),
             collect: collect::Collect::default(),
             flushes: flush::Flushes::default(),

@@ -19,14 +19,14 @@ pub(crate) struct RateLimiter {
 
 impl RateLimiter {
     /// For a buffer of `buffer` sectors. With `reserve` free lines or fewer the application gets nothing, with `high` it gets
-    /// everything; who gets any gets a write of `stripe` sectors at least.
-    pub fn new(reserve: u32, high: u32, buffer: u32, stripe: u32) -> RateLimiter {
+    /// everything; who gets any gets a write of `superpage` sectors at least.
+    pub fn new(reserve: u32, high: u32, buffer: u32, superpage: u32) -> RateLimiter {
         let share = |free: u32| {
             let above = u64::from(free.saturating_sub(reserve));
             let part = (u64::from(buffer) * above / u64::from(high - reserve)) as u32;
-            let user = if above == 0 { 0 } else { part.max(stripe) };
+            let user = if above == 0 { 0 } else { part.max(superpage) };
             let user = if free == high { buffer } else { user };
-            (user, (buffer - user.min(buffer)).max(2 * stripe).min(buffer))
+            (user, (buffer - user.min(buffer)).max(2 * superpage).min(buffer))
         };
         RateLimiter { shares: (0..=high).map(share).collect() }
     }

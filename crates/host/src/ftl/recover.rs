@@ -32,8 +32,8 @@ pub struct MountCost {
     pub reads: u64,
     /// Sectors of these.
     pub sectors: u64,
-    /// Stripes of padding written into lines that a crash had left with holes.
-    pub padded_stripes: u64,
+    /// Superpages of padding written into lines that a crash had left with holes.
+    pub padded_superpages: u64,
     /// Chunks reset because no line has them.
     pub orphans: u64,
     /// Simulated time from the first command until ready.
@@ -45,16 +45,16 @@ pub struct MountCost {
 impl MountCost {
     /// The same by name, as a log tells it.
     pub fn figures(&self) -> Vec<Figure> {
-        let MountCost { reads, sectors, padded_stripes, time, report, .. } = *self;
+        let MountCost { reads, sectors, padded_superpages, time, report, .. } = *self;
         let found = |name, help, value| Figure::count(name, help, value).gauge();
         vec![
             found("segments", "Map segments read.", report.segment_reads),
-            found("replayed", "Stripes whose owners were read.", report.replay_reads),
+            found("replayed", "Superpages whose owners were read.", report.replay_reads),
             found("mapped", "Sectors that hold data.", report.mapped_units),
             found("lost", "Sectors whose newest copy cannot be known.", report.lost_units),
             found("reads", "Reads sent to the drive.", reads),
             found("sectors", "Sectors of these.", sectors),
-            found("padded", "Stripes written into lines that a crash had left with holes.", padded_stripes),
+            found("padded", "Superpages written into lines that a crash had left with holes.", padded_superpages),
             Figure::count("took_us", "Simulated microseconds until ready.", time.0 / 1_000).gauge(),
         ]
     }
@@ -80,7 +80,7 @@ pub(crate) struct Start {
     chunks: BTreeMap<u64, ChunkInfo>,
     /// Lines found: sequence number and chunks.
     starts: BTreeMap<u32, (u64, Vec<Lba>)>,
-    /// Chunks whose first stripe, perhaps the start of a line, cannot be read; offline ones among them where a line may lack one.
+    /// Chunks whose first superpage, perhaps the start of a line, cannot be read; offline ones among them where a line may lack one.
     lost: BTreeSet<u64>,
     /// Line and newest sequence number that a chunk of no known line is signed with.
     owners: BTreeMap<u64, (u32, u64)>,
@@ -90,11 +90,11 @@ pub(crate) struct Start {
     rebuilt: BTreeSet<u32>,
     /// Of these, lines that were scanned without their first chunk, which is offline.
     blind: BTreeSet<u32>,
-    /// Used stripes of the engine in each found line.
+    /// Used superpages of the engine in each found line.
     used: BTreeMap<u32, u32>,
     /// Lines whose end is complete as far as the write pointers say.
     ended: BTreeSet<u32>,
-    /// Lines without an end whose first or last stripe cannot be read, or is not there: all of it is asked for.
+    /// Lines without an end whose first or last superpage cannot be read, or is not there: all of it is asked for.
     torn: BTreeSet<u32>,
     /// Lines without an end that a clean stop has left an index in.
     indexed: BTreeSet<u32>,
@@ -208,16 +208,16 @@ impl HostFtl {
             self.failure = Some(HostFtlError::Drive(sentence.into()));
             return;
         }
-        let (held, stripe) = (self.lines.held_rows, self.lines.stripe_sectors);
+        let (held, superpage) = (self.lines.held_rows, self.lines.superpage_sectors);
         let hidden = start.chunks.values().filter(|info| {
             info.state == ChunkState::Open
-                && info.write_pointer.is_multiple_of(stripe)
-                && info.write_pointer / stripe <= held
+                && info.write_pointer.is_multiple_of(superpage)
+                && info.write_pointer / superpage <= held
                 && self.lines.unit_of(info.start).is_some_and(|(unit, _)| unit == 0)
         });
         start.needs = hidden
             .map(|info| {
-                Need::Reveal(info.start, held.min(self.lines.rows - 1) + 1 - info.write_pointer / stripe)
+                Need::Reveal(info.start, held.min(self.lines.rows - 1) + 1 - info.write_pointer / superpage)
             })
             .collect();
         start.next = 0;

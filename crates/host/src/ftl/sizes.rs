@@ -44,7 +44,7 @@ fn high_mark(config: &HostFtlConfig, lines: &Lines) -> u32 {
 /// Sectors of the ring, before they are rounded up.
 pub(super) fn buffer_sectors(config: &HostFtlConfig, lines: &Lines) -> u32 {
     match config.buffer_sectors {
-        0 => (2 + lines.held_rows) * lines.units * lines.stripe_sectors,
+        0 => (2 + lines.held_rows) * lines.units * lines.superpage_sectors,
         sectors => sectors,
     }
 }
@@ -59,15 +59,15 @@ fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
 
 /// So many sectors of data leave a line to collect, wherever they lie, when the free lines are down to the reserve.
 ///
-/// What a line holds moves in whole stripes, so that only one with a stripe's worth of stale sectors gives more than it takes; of map
-/// segments, each in a stripe of its own, only one with fewer of them than stripes. Where a line has few stripes that is much.
+/// What a line holds moves in whole superpages, so that only one with a superpage's worth of stale sectors gives more than it takes; of map
+/// segments, each in a superpage of its own, only one with fewer of them than superpages. Where a line has few superpages that is much.
 fn most_user_units(config: &HostFtlConfig, lines: &Lines, ftl: &PageMap, reserve: u32) -> u64 {
     let layout = lines.layout();
     let journal = u32::from(config.durability != Durability::Volatile);
     let open = 1 + journal + u32::from(config.separation != Separation::Off);
-    let of_map = ftl.map_pages() / layout.stripes_per_block;
+    let of_map = ftl.map_pages() / layout.superpages_per_block;
     let closed = layout.blocks.saturating_sub(reserve + open + of_map);
-    let full = layout.units_per_block - layout.units_per_stripe + 1;
+    let full = layout.units_per_block - layout.units_per_superpage + 1;
     (u64::from(closed) * u64::from(full)).saturating_sub(1)
 }
 
@@ -97,5 +97,5 @@ pub(super) fn rate_limiter(
             needed_units: working,
         }));
     }
-    Ok(RateLimiter::new(reserve, high_mark(config, lines), buffer, lines.stripe_sectors))
+    Ok(RateLimiter::new(reserve, high_mark(config, lines), buffer, lines.superpage_sectors))
 }

@@ -86,28 +86,28 @@ impl HostFtl {
 
     /// Writes the index of the line that segments go to, or fills the line if there is no room for that: then it gets its end.
     fn write_index(&mut self) {
-        let Some((line, stripes)) = self.ftl.open_stripe(DieId(0), Stream::Meta) else { return };
+        let Some((line, superpages)) = self.ftl.open_superpage(DieId(0), Stream::Meta) else { return };
         let record = &self.lines[line];
         // Not all is known of a line that a former life began and that was not read to its start.
         let known = record.end.as_ref().filter(|end| record.broken.is_empty() && end.sequences[0] > 0);
-        let Some(end) = known.filter(|_| stripes > 0) else { return };
-        let (per_stripe, all) = (self.lines.stripe_sectors, self.lines.layout().stripes_per_block);
-        let needed = self.lines.record_stripes(stripes);
-        if stripes + needed > all {
-            (stripes..all).for_each(|_| self.plan_index(0..0));
+        let Some(end) = known.filter(|_| superpages > 0) else { return };
+        let (per_superpage, all) = (self.lines.superpage_sectors, self.lines.layout().superpages_per_block);
+        let needed = self.lines.record_superpages(superpages);
+        if superpages + needed > all {
+            (superpages..all).for_each(|_| self.plan_index(0..0));
             return;
         }
         let so_far = End {
-            sequences: end.sequences[..stripes as usize].to_vec(),
-            pages: end.pages[..(stripes * per_stripe) as usize].to_vec(),
+            sequences: end.sequences[..superpages as usize].to_vec(),
+            pages: end.pages[..(superpages * per_superpage) as usize].to_vec(),
         };
         self.flushes.index.clear();
         if self.keeps_content() {
             self.flushes.index = meta::end(self.config.uuid, line, &so_far);
         }
-        self.flushes.index.resize((needed * per_stripe) as usize * self.image_bytes, 0);
-        for stripe in 0..needed {
-            self.plan_index(stripe * per_stripe..(stripe + 1) * per_stripe);
+        self.flushes.index.resize((needed * per_superpage) as usize * self.image_bytes, 0);
+        for superpage in 0..needed {
+            self.plan_index(superpage * per_superpage..(superpage + 1) * per_superpage);
         }
     }
 }

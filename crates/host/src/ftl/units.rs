@@ -19,15 +19,15 @@ use std::collections::VecDeque;
 /// Something to be done by a parallel unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
-    /// A stripe of data or map segments.
+    /// A superpage of data or map segments.
     Data(ProgramId, LineId),
     /// The start of a line.
     Start(LineId),
-    /// A stripe of a line's end.
+    /// A superpage of a line's end.
     End(LineId, u32),
     /// The line's chunk in this unit.
     Reset(LineId),
-    /// Padding of a stripe that a crash has left out.
+    /// Padding of a superpage that a crash has left out.
     Pad(LineId, u32),
 }
 
@@ -184,18 +184,18 @@ impl HostFtl {
                 self.meta_command(line, 0, &content, Cause::Journal)
             }
             Job::End(line, part) => {
-                let stripe_bytes = self.lines.stripe_sectors as usize * self.image_bytes;
+                let superpage_bytes = self.lines.superpage_sectors as usize * self.image_bytes;
                 let content = match (self.lines[line].end.as_ref(), self.keeps_content()) {
-                    // Made anew for each stripe: ends are rare, and short.
+                    // Made anew for each superpage: ends are rare, and short.
                     (Some(end), true) => meta::end(self.config.uuid, line, end),
                     _ => Vec::new(),
                 };
-                let from = (part as usize * stripe_bytes).min(content.len());
-                let to = (from + stripe_bytes).min(content.len());
-                let stripe = self.lines.stripes() - self.lines.tail + part;
-                self.meta_command(line, stripe, &content[from..to], Cause::Journal)
+                let from = (part as usize * superpage_bytes).min(content.len());
+                let to = (from + superpage_bytes).min(content.len());
+                let superpage = self.lines.superpages() - self.lines.tail + part;
+                self.meta_command(line, superpage, &content[from..to], Cause::Journal)
             }
-            Job::Pad(line, stripe) => self.meta_command(line, stripe, &[], Cause::Padding),
+            Job::Pad(line, superpage) => self.meta_command(line, superpage, &[], Cause::Padding),
             Job::Reset(line) => {
                 let lba = self.lines.chunk_of(line, unit).expect("a line that is reset has its chunks");
                 Command::new(0, Opcode::Reset, lba, 0, Vec::new())
@@ -208,9 +208,9 @@ impl HostFtl {
         self.image_bytes == self.sector_bytes() as usize
     }
 
-    /// A write of one stripe that holds no logical pages.
-    fn meta_command(&mut self, line: LineId, stripe: u32, content: &[u8], cause: Cause) -> Command {
-        let sectors = self.lines.stripe_sectors;
+    /// A write of one superpage that holds no logical pages.
+    fn meta_command(&mut self, line: LineId, superpage: u32, content: &[u8], cause: Cause) -> Command {
+        let sectors = self.lines.superpage_sectors;
         let mut data = self.pools.images.pop().unwrap_or_default();
         data.clear();
         data.extend_from_slice(content);
@@ -220,7 +220,7 @@ impl HostFtl {
             meta::put_oob(&mut vector.metadata, self.config.uuid, line, Lpn::NONE, 0);
         }
         self.counters.programmed_sectors[cause as usize] += u64::from(sectors);
-        let (_, lba) = self.lines.place(line, stripe);
+        let (_, lba) = self.lines.place(line, superpage);
         Command { vector: Some(vector), ..Command::new(0, Opcode::Write, lba, sectors, data) }
     }
 
@@ -267,7 +267,7 @@ impl HostFtl {
         }
     }
 
-    /// A stripe of a chunk is on the media.
+    /// A superpage of a chunk is on the media.
     fn chunk_grew(&mut self, job: Job, unit: u32) {
         let (Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _)) = job else {
             return;
@@ -289,7 +289,7 @@ impl HostFtl {
         let record = &mut self.lines[line];
         let untouched = record.rows.get(unit as usize) == Some(&0);
         if let Some(rows) = record.rows.get_mut(unit as usize) {
-            // Either the drive has closed the chunk and gives all of it, or the write pointer is behind the failed stripe.
+            // Either the drive has closed the chunk and gives all of it, or the write pointer is behind the failed superpage.
             let behind = matches!(status, Status::ChunkWriteFailed | Status::PowerLoss);
             *rows = if behind { *rows + 1 } else { all };
         }

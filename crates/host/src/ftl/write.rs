@@ -1,13 +1,13 @@
-//! Writes: into the ring, and out of it stripe by stripe.
+//! Writes: into the ring, and out of it superpage by superpage.
 //!
 //! ```text
 //!  waiting ─► admit (ring has room, rate limiter agrees) ─► acknowledged, unless forced
 //!                │
-//!  ring.submit ─►│ a stripe's worth ─► engine plans ─► queue of its parallel unit ─► program_ended ─► ring.sync
+//!  ring.submit ─►│ a superpage's worth ─► engine plans ─► queue of its parallel unit ─► program_ended ─► ring.sync
 //!                └ less, and somebody waits: padded           failed: planned again, or a newer version stands for it
 //! ```
-//! Where collected data have lines of their own, so has each kind its stripes.
-//! Stripes are planned strictly in the engine's order, and the next one only when the last could be sent. So while its parallel
+//! Where collected data have lines of their own, so has each kind its superpages.
+//! Superpages are planned strictly in the engine's order, and the next one only when the last could be sent. So while its parallel
 //! unit is at work, others may idle: pblk does the same (Cosmos+ section 7.5, Fig. 38).
 
 use super::ring::{Entry, Kind, Origin, Queue};
@@ -22,7 +22,7 @@ use std::ops::Range;
 /// few enough to be kept until then.
 const LOOK_AHEAD: u64 = 4;
 
-/// What stands at one place of a stripe.
+/// What stands at one place of a superpage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// This sector of the ring.
@@ -44,16 +44,16 @@ struct Program {
 /// Programs that the engine has planned and that have not ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
-    stripe: usize,
+    superpage: usize,
     programs: Vec<Program>,
     contents: Vec<Content>,
     /// Sectors of the ring whose write failed, to be planned again, by kind.
     again: [VecDeque<u64>; 2],
-    /// Stripes with ring data that have not ended.
+    /// Superpages with ring data that have not ended.
     in_flight: u32,
-    /// The unit whose queue holds the last planned stripe of a kind; no other of that kind is planned before that is sent.
+    /// The unit whose queue holds the last planned superpage of a kind; no other of that kind is planned before that is sent.
     rotation: [Option<u32>; 2],
-    /// The last planned stripe of data of each kind.
+    /// The last planned superpage of data of each kind.
     last: [ProgramId; 2],
     /// Which kind had its turn last.
     turn: Kind,
@@ -65,9 +65,9 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    pub fn new(stripe: u32) -> Programs {
+    pub fn new(superpage: u32) -> Programs {
         Programs {
-            stripe: stripe as usize,
+            superpage: superpage as usize,
             programs: Vec::new(),
             contents: Vec::new(),
             again: [VecDeque::new(), VecDeque::new()],
@@ -93,7 +93,7 @@ impl Programs {
     }
 
     fn contents(&self, id: ProgramId) -> &[Content] {
-        let from = id.0 as usize * self.stripe;
+        let from = id.0 as usize * self.superpage;
         &self.contents[from..from + self.programs[id.0 as usize].count as usize]
     }
 
@@ -102,11 +102,11 @@ impl Programs {
         let (lba, sequence) = (Lba(0), plan.sequence);
         if self.programs.len() <= at {
             self.programs.resize(at + 1, Program { lba, sequence, count: 0 });
-            self.contents.resize((at + 1) * self.stripe, Content::Entry(0));
+            self.contents.resize((at + 1) * self.superpage, Content::Entry(0));
         }
         let mut count = 0;
         for content in contents {
-            self.contents[at * self.stripe + count] = content;
+            self.contents[at * self.superpage + count] = content;
             count += 1;
         }
         self.programs[at] = Program { lba, sequence, count: count as u32 };
@@ -146,27 +146,27 @@ impl HostFtl {
         }
     }
 
-    /// Plans stripes from the ring as long as the next one can be sent.
+    /// Plans superpages from the ring as long as the next one can be sent.
     #[inline]
     pub(super) fn fill(&mut self) {
         let (kinds, mut idle) = (self.ring.kinds(), 0);
         while idle < kinds {
             self.programs.turn = if self.programs.turn + 1 < kinds { self.programs.turn + 1 } else { 0 };
             let kind = self.programs.turn;
-            idle = if self.has_stripe(kind) && self.plan_data(kind) { 0 } else { idle + 1 };
+            idle = if self.has_superpage(kind) && self.plan_data(kind) { 0 } else { idle + 1 };
         }
     }
 
     /// Whether there is something to write of a kind, and it may be written now.
     #[inline]
-    fn has_stripe(&self, kind: Kind) -> bool {
+    fn has_superpage(&self, kind: Kind) -> bool {
         let waiting = self.programs.again[kind].len() as u32 + self.ring.queues[kind].count;
         self.programs.rotation[kind].is_none()
             && waiting > 0
-            && (waiting >= self.lines.stripe_sectors || self.must_pad(kind))
+            && (waiting >= self.lines.superpage_sectors || self.must_pad(kind))
     }
 
-    /// Whether somebody waits for sectors that do not fill a stripe, and nothing is coming that would.
+    /// Whether somebody waits for sectors that do not fill a superpage, and nothing is coming that would.
     fn must_pad(&self, kind: Kind) -> bool {
         let (point, Queue { next, count }) = (self.ring.flush_point, self.ring.queues[kind]);
         let before = (count > 0 && next < point) || self.programs.again[kind].iter().any(|&at| at < point);
@@ -181,21 +181,21 @@ impl HostFtl {
         awaited || stuck
     }
 
-    /// Plans one stripe of a kind; `false`: there is no room.
+    /// Plans one superpage of a kind; `false`: there is no room.
     fn plan_data(&mut self, kind: Kind) -> bool {
-        let stripe = self.lines.stripe_sectors as usize;
+        let superpage = self.lines.superpage_sectors as usize;
         let mut positions = std::mem::take(&mut self.programs.positions);
         let mut lpns = std::mem::take(&mut self.programs.lpns);
         positions.clear();
         lpns.clear();
         let mut again = 0;
-        while positions.len() < stripe && again < self.programs.again[kind].len() {
+        while positions.len() < superpage && again < self.programs.again[kind].len() {
             let at = self.programs.again[kind][again];
             again += 1;
             self.gather(at, &mut positions, &mut lpns);
         }
         let (mut queue, free) = (self.ring.queues[kind], self.ftl.free_blocks());
-        while positions.len() < stripe
+        while positions.len() < superpage
             && let Some(at) = self.ring.take(kind, &mut queue)
         {
             self.gather(at, &mut positions, &mut lpns);
@@ -208,7 +208,7 @@ impl HostFtl {
             false => own
                 .then(|| self.ftl.place(Stream::Host, None, &lpns))
                 .flatten()
-                .or_else(|| self.ftl.place(Stream::Collected, None, &lpns)),
+                .or_else(|| self.ftl.place(Stream::Gc, None, &lpns)),
         };
         let planned = plan.is_some() || lpns.is_empty();
         let taken = (self.ring.queues[kind].count - queue.count) as usize + again;
@@ -224,11 +224,11 @@ impl HostFtl {
             self.programs.in_flight += 1;
             self.programs.enter(&plan, positions.iter().map(|&at| Content::Entry(at)));
             self.lines.note(plan.first, plan.sequence, lpns.iter().copied());
-            self.counters.programmed_sectors[Cause::Padding as usize] += (stripe - positions.len()) as u64;
+            self.counters.programmed_sectors[Cause::Padding as usize] += (superpage - positions.len()) as u64;
             for (i, (&at, lpn)) in positions.iter().zip(&lpns).enumerate() {
                 let Entry { origin, trimmed, .. } = *self.ring.entry(at);
                 self.count_planned(origin, i < again);
-                // A newer version behind it in the stripe has its place in the map, and is on the media when this one is.
+                // A newer version behind it in the superpage has its place in the map, and is on the media when this one is.
                 if trimmed && !lpns[i + 1..].contains(lpn) {
                     self.ftl.trim(*lpn);
                     self.moved = true;
@@ -259,14 +259,14 @@ impl HostFtl {
     /// Sectors wait in the ring for long. Before their turn comes, their entries of the map are brought near again.
     #[inline]
     fn bring_next_near(&self) {
-        let stripe = u64::from(self.lines.stripe_sectors);
-        let from = self.ring.submit() + LOOK_AHEAD.max(stripe);
-        for at in from..(from + stripe).min(self.ring.mem) {
+        let superpage = u64::from(self.lines.superpage_sectors);
+        let from = self.ring.submit() + LOOK_AHEAD.max(superpage);
+        for at in from..(from + superpage).min(self.ring.mem) {
             self.ftl.prefetch(self.ring.entry(at).lpn);
         }
     }
 
-    /// Adds the sector at `at` of the ring to a stripe, unless nobody needs it.
+    /// Adds the sector at `at` of the ring to a superpage, unless nobody needs it.
     fn gather(&mut self, at: u64, positions: &mut Vec<u64>, lpns: &mut Vec<Lpn>) {
         let entry = self.ring.entry(at);
         if let Origin::Collected(from) = entry.origin
@@ -279,7 +279,7 @@ impl HostFtl {
         lpns.push(entry.lpn);
     }
 
-    /// A sector has its place in a stripe; `again`: after its write has failed.
+    /// A sector has its place in a superpage; `again`: after its write has failed.
     #[inline]
     fn count_planned(&mut self, origin: Origin, again: bool) {
         let cause = match origin {
@@ -287,7 +287,7 @@ impl HostFtl {
             Origin::User => Cause::Host,
             Origin::Collected(_) => {
                 self.ftl.count_relocated(1);
-                Cause::Collection
+                Cause::Gc
             }
         };
         self.counters.programmed_sectors[cause as usize] += 1;
@@ -307,13 +307,13 @@ impl HostFtl {
             let (unit, _) = self.lines.place(line, 0);
             self.enqueue(unit, Job::Start(line));
         }
-        let (unit, lba) = self.lines.place(line, self.lines.stripe_of(first));
+        let (unit, lba) = self.lines.place(line, self.lines.superpage_of(first));
         self.programs.programs[id.0 as usize].lba = lba;
         self.enqueue(unit, Job::Data(id, line));
         (unit, line)
     }
 
-    /// Programs a stripe of the index in the line that translation pages go to, or padding.
+    /// Programs a superpage of the index in the line that translation pages go to, or padding.
     pub(super) fn plan_index(&mut self, sectors: Range<u32>) {
         let Some(plan) = self.ftl.place(Stream::Meta, None, &[Lpn::NONE]) else { return };
         self.moved = true;
@@ -321,7 +321,7 @@ impl HostFtl {
         let used = sectors.len() as u64;
         self.counters.programmed_sectors[Cause::Journal as usize] += used;
         self.counters.programmed_sectors[Cause::Padding as usize] +=
-            u64::from(self.lines.stripe_sectors) - used;
+            u64::from(self.lines.superpage_sectors) - used;
         self.programs.enter(&plan, sectors.map(Content::Index));
         self.begin_program(&plan);
     }
@@ -329,7 +329,7 @@ impl HostFtl {
     pub(super) fn data_command(&mut self, id: ProgramId, line: LineId) -> Command {
         self.ftl.program_started(id);
         let Program { lba, sequence, .. } = self.programs.programs[id.0 as usize];
-        let (sectors, image) = (self.lines.stripe_sectors as usize, self.image_bytes);
+        let (sectors, image) = (self.lines.superpage_sectors as usize, self.image_bytes);
         let mut data = self.pools.images.pop().unwrap_or_default();
         let mut vector = self.pools.vector();
         data.clear();
@@ -398,7 +398,7 @@ impl HostFtl {
     /// A line with a failed chunk takes no more data, and neither it nor one that an earlier life began gets an end. Where the drive
     /// holds sectors back, or limits open chunks, such a line is sealed.
     pub(super) fn seal_if_due(&mut self, line: LineId) {
-        let (units, data) = (self.lines.units, self.lines.layout().stripes_per_block);
+        let (units, data) = (self.lines.units, self.lines.layout().superpages_per_block);
         let record = &self.lines[line];
         if record.rows.is_empty() || record.in_flight > 0 || record.ending > 0 || record.sealed {
             return;
@@ -429,7 +429,7 @@ impl HostFtl {
 
     /// All data of a line are on the media: now its end may say so.
     fn write_end_if_due(&mut self, line: LineId) {
-        let data = self.lines.layout().stripes_per_block;
+        let data = self.lines.layout().superpages_per_block;
         let record = &mut self.lines[line];
         if record.written < data || !record.broken.is_empty() || record.end.is_none() {
             return;
@@ -438,7 +438,7 @@ impl HostFtl {
         self.lines[line].holds += tail;
         self.lines[line].ending = tail;
         for part in 0..tail {
-            let (unit, _) = self.lines.place(line, self.lines.stripes() - tail + part);
+            let (unit, _) = self.lines.place(line, self.lines.superpages() - tail + part);
             self.enqueue(unit, Job::End(line, part));
         }
     }

@@ -113,7 +113,7 @@ impl NamelessFtl {
 
     /// The next units of the victim, as many as fit into a page.
     pub(super) fn take_copies(&mut self, contents: &mut Vec<Content>, data: &mut Vec<u8>) {
-        while contents.len() < self.shape.layout.units_per_stripe as usize && self.has_copies() {
+        while contents.len() < self.shape.layout.units_per_superpage as usize && self.has_copies() {
             let collection = self.collection.as_mut().expect("it has copies");
             contents.push(Content::Copy(collection.units[collection.next]));
             data.extend_from_slice(

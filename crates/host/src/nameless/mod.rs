@@ -177,7 +177,7 @@ impl NamelessFtl {
             capacity_sectors: self.engine.capacity().into(),
             virtual_sectors: self.engine.virtual_units().into(),
             name_sectors: self.shape.layout.units.into(),
-            page_sectors: self.shape.layout.units_per_stripe,
+            page_sectors: self.shape.layout.units_per_superpage,
             sector_bytes: self.shape.layout.sector_bytes,
         }
     }

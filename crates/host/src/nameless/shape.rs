@@ -58,7 +58,7 @@ impl Shape {
         let page = u64::from(geometry.write_min_sectors) * u64::from(geometry.sector_bytes);
         let pages = bytes.div_ceil(page.saturating_sub(HEADER_BYTES as u64).max(1));
         // One more, for a chunk in which a write fails.
-        let chunks = pages.div_ceil(all.stripes_per_block.into()) + 1;
+        let chunks = pages.div_ceil(all.superpages_per_block.into()) + 1;
         let place_chunks = chunks.div_ceil(units.into()).min(geometry.chunks.into()) as u32;
         let data = geometry.chunks.saturating_sub(2 * place_chunks);
         let layout = layout(&geometry, data).filter(|layout| layout.blocks > 0).ok_or_else(|| {
@@ -127,8 +127,8 @@ fn layout(geometry: &ChunkGeometry, chunks: u32) -> Option<Layout> {
         dies,
         blocks_per_die: chunks,
         blocks: dies * chunks,
-        stripes_per_block: block / page,
-        units_per_stripe: page,
+        superpages_per_block: block / page,
+        units_per_superpage: page,
         units_per_block: block,
         units: units as u32,
         sectors_per_unit: 1,

@@ -76,7 +76,7 @@ impl NamelessFtl {
     }
 
     fn read_pages(&mut self, start: &mut Start) {
-        let sectors = self.shape.layout.units_per_stripe;
+        let sectors = self.shape.layout.units_per_superpage;
         while start.next < start.pages.len() && start.under_way < READS {
             let data = vec![0; sectors as usize * self.image_bytes];
             let tag = TAG_START | start.next as u64;

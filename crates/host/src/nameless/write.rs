@@ -86,7 +86,7 @@ impl NamelessFtl {
         }
         let nameless = (0..sectors).filter(|&i| content(&command, i) == Content::Nameless).count() as u32;
         let promised = self.engine.promise(nameless);
-        let pages = sectors.div_ceil(self.shape.layout.units_per_stripe);
+        let pages = sectors.div_ceil(self.shape.layout.units_per_superpage);
         if promised {
             let taker = if nameless > 0 { Taker::Nameless } else { Taker::Virtual };
             self.cut(request, &command, taker, nameless == sectors);
@@ -100,7 +100,7 @@ impl NamelessFtl {
     }
 
     fn cut(&mut self, request: u32, command: &Command, taker: Taker, pure: bool) {
-        let most = self.shape.layout.units_per_stripe;
+        let most = self.shape.layout.units_per_superpage;
         let mut first = 0;
         while first < command.sectors {
             let end = command.sectors.min(first + most);
@@ -171,7 +171,7 @@ impl NamelessFtl {
     /// Sends a program to its page; the rest of the page is padding.
     fn program(&mut self, at: u32, page: Ppa) {
         let layout = &self.shape.layout;
-        let (die, sectors) = (layout.die_of(page), layout.units_per_stripe);
+        let (die, sectors) = (layout.die_of(page), layout.units_per_superpage);
         let program = &mut self.writes.programs[at];
         program.page = Some(page);
         let mut data = std::mem::take(&mut program.data);

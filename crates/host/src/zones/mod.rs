@@ -1,7 +1,7 @@
 //! Chunks made of zones: a zoned namespace as a host's translation wants its drive.
 //!
 //! ```text
-//!  HostFtl          write of a stripe + out-of-band data      read of a vector      report      reset, finish
+//!  HostFtl          write of a superpage + out-of-band data      read of a vector      report      reset, finish
 //!     │                        │                                    │                 │              │
 //!  ZoneChunks       batches of data and trailer, forced       runs of sectors     zones, torn    the zone's
 //!     ▼                        ▼                                and trailers      ones padded        ▼

@@ -155,7 +155,7 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
     let clean = world.restart(&config);
     assert!(clean.report.segment_reads > 0, "seed {seed}: {clean:?}");
     // A line that a write has failed in has holes.
-    assert!(clean.padded_stripes == 0 || failed > 0, "seed {seed}: {clean:?}");
+    assert!(clean.padded_superpages == 0 || failed > 0, "seed {seed}: {clean:?}");
     // Only where segments found no room otherwise, collection moved something meanwhile.
     assert!(clean.report.replay_reads == 0 || moved > 0, "seed {seed}: {clean:?}");
     // What is written after the next start is found again, whatever the segments say.
@@ -173,13 +173,13 @@ fn a_clean_stop_replays_nothing_and_can_be_cut_at_any_event() {
     assert!(clean >= 6, "{clean} of 8 starts replayed nothing");
 }
 
-/// After a clean stop a start reads the segments, and of each line a little: its start, its first and last stripe or the head of its
+/// After a clean stop a start reads the segments, and of each line a little: its start, its first and last superpage or the head of its
 /// end, and two records at most, one of them the index. It does not ask every sector of the lines with segments whose it is,
 /// as it must after a cut; also not in a line that several lives have written on.
 #[test]
 fn a_start_after_a_clean_stop_reads_little_but_the_segments() {
-    let (stripe, rows, lines) = (4, 96, 12);
-    let geometry = geometry(1, 2, lines + 2, rows * stripe, stripe);
+    let (superpage, rows, lines) = (4, 96, 12);
+    let geometry = geometry(1, 2, lines + 2, rows * superpage, superpage);
     let config = HostFtlConfig {
         over_provisioning: 1.4,
         spare_chunks: 2,
@@ -199,9 +199,9 @@ fn a_start_after_a_clean_stop_reads_little_but_the_segments() {
         world.host.stop().expect("room for the map");
         world.stopped();
         let clean = world.restart(&config);
-        assert_eq!((clean.report.replay_reads, clean.padded_stripes), (0, 0), "life {life}: {clean:?}");
-        // A record of 2 x 96 stripes: 64 bytes, 8 for each stripe and 4 for each of its sectors.
-        let record = (64 + 2 * u64::from(rows) * (8 + 16)).div_ceil(512).next_multiple_of(stripe.into());
+        assert_eq!((clean.report.replay_reads, clean.padded_superpages), (0, 0), "life {life}: {clean:?}");
+        // A record of 2 x 96 superpages: 64 bytes, 8 for each superpage and 4 for each of its sectors.
+        let record = (64 + 2 * u64::from(rows) * (8 + 16)).div_ceil(512).next_multiple_of(superpage.into());
         let most = clean.report.segment_reads + u64::from(lines) * 4 + 2 * record;
         assert!(clean.sectors <= most, "life {life}: {clean:?}, more than {most}");
         saved += u32::from(cut.host.layer.mount_cost().sectors > 2 * most);

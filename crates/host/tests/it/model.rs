@@ -161,12 +161,12 @@ fn sectors_that_the_drive_holds_back_come_from_the_ring() {
     }
 }
 
-/// One stripe may hold a page twice, trimmed in between: the trim is of the older version alone.
+/// One superpage may hold a page twice, trimmed in between: the trim is of the older version alone.
 #[test]
-fn a_trim_between_two_versions_in_one_stripe_spares_the_newer() {
-    let stripe = 4;
-    for cached in [0, stripe] {
-        let mut geometry = geometry(1, 2, 20, 8 * stripe, stripe);
+fn a_trim_between_two_versions_in_one_superpage_spares_the_newer() {
+    let superpage = 4;
+    for cached in [0, superpage] {
+        let mut geometry = geometry(1, 2, 20, 8 * superpage, superpage);
         geometry.cached_sectors = cached;
         let config = HostFtlConfig { over_provisioning: 2.5, ..HostFtlConfig::default() };
         let mut host = start(&config, Reference::new(geometry, 1), SimTime::ZERO);

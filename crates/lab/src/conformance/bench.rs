@@ -8,7 +8,7 @@ use pellucid_flash::{
 };
 use pellucid_media::Media;
 
-/// 2 channels x 2 ways; 6 blocks of 8 stripes; a stripe of 2 units of 4 sectors.
+/// 2 channels x 2 ways; 6 blocks of 8 superpages; a superpage of 2 units of 4 sectors.
 const TINY: &str = r#"
 [drive.media]
 channels = 2

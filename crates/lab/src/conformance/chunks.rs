@@ -21,15 +21,15 @@ pub(super) const CASES: &[Case] = cases![
     "the geometry follows from the media": geometry,
     "an address has bits for group, unit, chunk and sector": sparse_addresses,
     "what is written comes back, with its metadata": data_and_metadata,
-    "a scalar write may span stripes, a scalar read may start anywhere": scalar_ranges,
+    "a scalar write may span superpages, a scalar read may start anywhere": scalar_ranges,
     "a vector reads sectors of all parallel units, in its order": vector_reads,
-    "a vector writes stripes of several chunks": vector_writes,
+    "a vector writes superpages of several chunks": vector_writes,
     "a write must begin at the write pointer (2F2h)": out_of_order,
     "a write must be a multiple of ws_min (2F2h)": unaligned,
-    "a vector's stripe must be consecutive addresses (2F2h)": scattered_stripe,
+    "a vector's superpage must be consecutive addresses (2F2h)": scattered_superpage,
     "a write to a closed chunk is refused (280h)": write_closed,
     "a write out of range is refused (280h)": write_out_of_range,
-    "one wrong stripe refuses the whole vector and changes nothing": all_or_none,
+    "one wrong superpage refuses the whole vector and changes nothing": all_or_none,
     "the report follows free, open, closed, free": states,
     "a report lists chunks of all parallel units and ends with the last": report_range,
     "unwritten sectors read as zeros": predefined_data,
@@ -56,8 +56,8 @@ pub(super) const CASES: &[Case] = cases![
     "without a block namespace there is no mapping table": no_map,
 ];
 
-/// Sectors of a stripe of the bench's drive.
-const STRIPE: u32 = 8;
+/// Sectors of a superpage of the bench's drive.
+const SUPERPAGE: u32 = 8;
 const CHUNK: u32 = 64;
 
 fn fill(bench: &mut Bench, lba: Lba) {
@@ -73,7 +73,7 @@ fn geometry() {
     assert_eq!((g.groups, g.units, g.chunks, g.chunk_sectors, g.sector_bytes), (2, 2, 6, CHUNK, 1024));
     assert_eq!(
         (g.write_min_sectors, g.write_optimal_sectors, g.cached_sectors),
-        (STRIPE, 2 * STRIPE, STRIPE)
+        (SUPERPAGE, 2 * SUPERPAGE, SUPERPAGE)
     );
     assert_eq!((g.open_chunks_max, g.open_chunks_per_unit_max), (9, 3));
     assert_eq!((g.read_ns[0].0, g.write_ns[1].0, g.reset_ns[0].0), (50_000, 400_000, 1_000_000));
@@ -83,7 +83,7 @@ fn sparse_addresses() {
     let mut bench = Bench::new(HOST, &[]);
     assert_eq!(bench.chunks().address_bits(), [1, 1, 3, 6]);
     let hole = Lba(6 << 6);
-    assert_eq!(bench.write(hole, STRIPE, 1).status, Status::ChunkWriteInvalid);
+    assert_eq!(bench.write(hole, SUPERPAGE, 1).status, Status::ChunkWriteInvalid);
     let read = bench.read(hole, 1);
     assert_eq!((read.status, read.data.iter().all(|&b| b == 0)), (Status::Success, true));
     let report = Command::new(0, Opcode::Report, hole, 1, Vec::new());
@@ -94,16 +94,16 @@ fn data_and_metadata() {
     for store in ["drive.media.store=\"ram\"", "drive.media.store=\"none\""] {
         let mut bench = Bench::new(HOST, &[store]);
         let lba = bench.lba(1, 0, 2, 0);
-        let data = bench.pattern(lba, STRIPE, 7);
-        let metadata: Vec<u8> = (0..STRIPE as u8 * 16).collect();
-        let mut write = Command::new(0, Opcode::Write, lba, STRIPE, data.clone());
+        let data = bench.pattern(lba, SUPERPAGE, 7);
+        let metadata: Vec<u8> = (0..SUPERPAGE as u8 * 16).collect();
+        let mut write = Command::new(0, Opcode::Write, lba, SUPERPAGE, data.clone());
         write.vector = Some(Box::new(Vector { metadata: metadata.clone(), ..Vector::default() }));
         assert_eq!(bench.run(write).status, Status::Success);
         bench.power_cut();
         let mut read = Command::new(0, Opcode::Read, Lba(lba.0 + 3), 4, vec![0; data.len() / 2]);
         read.vector = Some(Box::new(Vector { metadata: vec![0xEE; 64], ..Vector::default() }));
         let read = bench.run(read);
-        let sector = data.len() / STRIPE as usize;
+        let sector = data.len() / SUPERPAGE as usize;
         assert_eq!((read.status, &read.data[..]), (Status::Success, &data[3 * sector..7 * sector]));
         assert_eq!(read.vector.expect("comes back").metadata, metadata[48..112]);
     }
@@ -112,9 +112,9 @@ fn data_and_metadata() {
 fn scalar_ranges() {
     let mut bench = Bench::new(HOST, &[]);
     let lba = bench.lba(0, 1, 0, 0);
-    let written = bench.write(lba, 3 * STRIPE, 5);
+    let written = bench.write(lba, 3 * SUPERPAGE, 5);
     assert_eq!(written.status, Status::Success);
-    let all = bench.pattern(lba, 3 * STRIPE, 5);
+    let all = bench.pattern(lba, 3 * SUPERPAGE, 5);
     for (first, count) in [(0, 24), (1, 1), (3, 6), (7, 2), (5, 17), (23, 1)] {
         let read = bench.read(Lba(lba.0 + first), count);
         let bytes = first as usize * 1024..(first as usize + count as usize) * 1024;
@@ -128,10 +128,10 @@ fn vector_reads() {
     let mut expected = Vec::new();
     for (group, unit) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let lba = bench.lba(group, unit, 3, 0);
-        assert_eq!(bench.write(lba, 2 * STRIPE, 9).status, Status::Success);
+        assert_eq!(bench.write(lba, 2 * SUPERPAGE, 9).status, Status::Success);
         for sector in [15, 2, 3, 7, 8] {
             addresses.push(Lba(lba.0 + sector));
-            let all = bench.pattern(lba, 2 * STRIPE, 9);
+            let all = bench.pattern(lba, 2 * SUPERPAGE, 9);
             expected.extend_from_slice(&all[sector as usize * 1024..][..1024]);
         }
     }
@@ -145,13 +145,13 @@ fn vector_reads() {
 
 fn vector_writes() {
     let mut bench = Bench::new(HOST, &[]);
-    let starts = [bench.lba(0, 0, 1, 0), bench.lba(1, 1, 5, 0), bench.lba(0, 0, 1, STRIPE)];
+    let starts = [bench.lba(0, 0, 1, 0), bench.lba(1, 1, 5, 0), bench.lba(0, 0, 1, SUPERPAGE)];
     let addresses: Vec<Lba> =
-        starts.iter().flat_map(|s| (0..u64::from(STRIPE)).map(|i| Lba(s.0 + i))).collect();
-    let data = bench.pattern(Lba(0), 3 * STRIPE, 4);
+        starts.iter().flat_map(|s| (0..u64::from(SUPERPAGE)).map(|i| Lba(s.0 + i))).collect();
+    let data = bench.pattern(Lba(0), 3 * SUPERPAGE, 4);
     let write = bench.run(bench.vector(Opcode::Write, &addresses, data.clone()));
     assert_eq!((write.status, write.result), (Status::Success, 0));
-    assert_eq!(bench.chunk(starts[0]).write_pointer, 2 * STRIPE);
+    assert_eq!(bench.chunk(starts[0]).write_pointer, 2 * SUPERPAGE);
     let read = bench.run(bench.vector(Opcode::Read, &addresses, vec![0; data.len()]));
     assert!(read.data == data);
 }
@@ -166,30 +166,30 @@ fn expect_untouched(bench: &mut Bench, lba: Lba, write: pellucid_flash::Completi
 fn out_of_order() {
     let mut bench = Bench::new(HOST, &[]);
     let lba = bench.lba(0, 0, 0, 0);
-    for sector in [STRIPE, 1, CHUNK - STRIPE] {
-        let write = bench.write(Lba(lba.0 + u64::from(sector)), STRIPE, 1);
+    for sector in [SUPERPAGE, 1, CHUNK - SUPERPAGE] {
+        let write = bench.write(Lba(lba.0 + u64::from(sector)), SUPERPAGE, 1);
         expect_untouched(&mut bench, lba, write, Status::ChunkOutOfOrder);
     }
-    assert_eq!(bench.write(lba, STRIPE, 1).status, Status::Success);
-    assert_eq!(bench.write(lba, STRIPE, 2).status, Status::ChunkOutOfOrder);
-    assert!(bench.read(lba, STRIPE).data == bench.pattern(lba, STRIPE, 1));
+    assert_eq!(bench.write(lba, SUPERPAGE, 1).status, Status::Success);
+    assert_eq!(bench.write(lba, SUPERPAGE, 2).status, Status::ChunkOutOfOrder);
+    assert!(bench.read(lba, SUPERPAGE).data == bench.pattern(lba, SUPERPAGE, 1));
 }
 
 fn unaligned() {
     let mut bench = Bench::new(HOST, &[]);
     let lba = bench.lba(0, 0, 0, 0);
-    for sectors in [1, STRIPE - 1, STRIPE + 1] {
+    for sectors in [1, SUPERPAGE - 1, SUPERPAGE + 1] {
         let write = bench.write(lba, sectors, 1);
         expect_untouched(&mut bench, lba, write, Status::ChunkOutOfOrder);
     }
 }
 
-fn scattered_stripe() {
+fn scattered_superpage() {
     let mut bench = Bench::new(HOST, &[]);
     let lba = bench.lba(0, 0, 0, 0);
-    let mut addresses: Vec<Lba> = (0..u64::from(STRIPE)).map(|i| Lba(lba.0 + i)).collect();
+    let mut addresses: Vec<Lba> = (0..u64::from(SUPERPAGE)).map(|i| Lba(lba.0 + i)).collect();
     addresses.swap(2, 3);
-    let data = bench.pattern(lba, STRIPE, 1);
+    let data = bench.pattern(lba, SUPERPAGE, 1);
     let write = bench.run(bench.vector(Opcode::Write, &addresses, data));
     assert_eq!(write.result, 0xFF);
     expect_untouched(&mut bench, lba, write, Status::ChunkOutOfOrder);
@@ -199,18 +199,18 @@ fn write_closed() {
     let mut bench = Bench::new(HOST, &[]);
     let lba = bench.lba(0, 0, 0, 0);
     fill(&mut bench, lba);
-    assert_eq!(bench.write(lba, STRIPE, 2).status, Status::ChunkWriteInvalid);
+    assert_eq!(bench.write(lba, SUPERPAGE, 2).status, Status::ChunkWriteInvalid);
     // Beyond its end lies the next chunk, not this one.
-    assert_eq!(bench.write(Lba(lba.0 + 56), 2 * STRIPE, 2).status, Status::ChunkWriteInvalid);
+    assert_eq!(bench.write(Lba(lba.0 + 56), 2 * SUPERPAGE, 2).status, Status::ChunkWriteInvalid);
     assert!(bench.read(lba, CHUNK).data == bench.pattern(lba, CHUNK, 1));
 }
 
 fn write_out_of_range() {
     let mut bench = Bench::new(HOST, &[]);
     for lba in [Lba(6 << 6), Lba(1 << 11), Lba(u64::MAX - 8)] {
-        assert_eq!(bench.write(lba, STRIPE, 1).status, Status::ChunkWriteInvalid, "{lba:?}");
+        assert_eq!(bench.write(lba, SUPERPAGE, 1).status, Status::ChunkWriteInvalid, "{lba:?}");
     }
-    assert_eq!(bench.write(Lba(u64::MAX - 3), STRIPE, 1).status, Status::LbaOutOfRange);
+    assert_eq!(bench.write(Lba(u64::MAX - 3), SUPERPAGE, 1).status, Status::LbaOutOfRange);
 }
 
 fn all_or_none() {
@@ -218,13 +218,13 @@ fn all_or_none() {
     let good = bench.lba(0, 0, 0, 0);
     for (bad, status) in [
         (bench.lba(0, 1, 0, 0), Status::ChunkWriteInvalid),
-        (bench.lba(1, 0, 0, STRIPE), Status::ChunkOutOfOrder),
+        (bench.lba(1, 0, 0, SUPERPAGE), Status::ChunkOutOfOrder),
         (good, Status::ChunkOutOfOrder),
         (Lba(1 << 40), Status::ChunkWriteInvalid),
     ] {
         let addresses: Vec<Lba> =
-            [good, bad].iter().flat_map(|s| (0..u64::from(STRIPE)).map(|i| Lba(s.0 + i))).collect();
-        let data = bench.pattern(good, 2 * STRIPE, 1);
+            [good, bad].iter().flat_map(|s| (0..u64::from(SUPERPAGE)).map(|i| Lba(s.0 + i))).collect();
+        let data = bench.pattern(good, 2 * SUPERPAGE, 1);
         let write = bench.run(bench.vector(Opcode::Write, &addresses, data));
         assert_eq!(write.result, 0xFFFF, "nothing was written, so every address failed");
         expect_untouched(&mut bench, good, write, status);
@@ -240,10 +240,10 @@ fn states() {
         assert_eq!((info.start, info.sectors), (lba, CHUNK));
     };
     expect(&mut bench, ChunkState::Free, 0);
-    for stripe in 0..8 {
-        bench.write(Lba(lba.0 + u64::from(stripe * STRIPE)), STRIPE, 1);
-        let state = if stripe == 7 { ChunkState::Closed } else { ChunkState::Open };
-        expect(&mut bench, state, (stripe + 1) * STRIPE);
+    for superpage in 0..8 {
+        bench.write(Lba(lba.0 + u64::from(superpage * SUPERPAGE)), SUPERPAGE, 1);
+        let state = if superpage == 7 { ChunkState::Closed } else { ChunkState::Open };
+        expect(&mut bench, state, (superpage + 1) * SUPERPAGE);
     }
     bench.run(Command::new(0, Opcode::Reset, lba, 0, Vec::new()));
     expect(&mut bench, ChunkState::Free, 0);
@@ -266,9 +266,9 @@ fn report_range() {
 fn predefined_data() {
     let mut bench = Bench::new(HOST, &[]);
     let lba = bench.lba(0, 0, 0, 0);
-    bench.write(lba, STRIPE, 3);
-    let read = bench.read(lba, STRIPE + 2);
-    let mut expected = bench.pattern(lba, STRIPE, 3);
+    bench.write(lba, SUPERPAGE, 3);
+    let read = bench.read(lba, SUPERPAGE + 2);
+    let mut expected = bench.pattern(lba, SUPERPAGE, 3);
     expected.resize(expected.len() + 2048, 0);
     assert_eq!((read.status, read.result), (Status::Success, 0));
     assert!(read.data == expected);
@@ -277,11 +277,11 @@ fn predefined_data() {
 fn dulbe() {
     let mut bench = Bench::new(DULBE, &[]);
     let lba = bench.lba(0, 0, 0, 0);
-    bench.write(lba, STRIPE, 3);
+    bench.write(lba, SUPERPAGE, 3);
     let addresses = [Lba(lba.0 + 9), lba, Lba(1 << 50), Lba(lba.0 + 7), bench.lba(1, 0, 0, 0)];
     let read = bench.run(bench.vector(Opcode::Read, &addresses, vec![0xEE; 5 * 1024]));
     assert_eq!((read.status, read.result), (Status::Unwritten, 0b10101));
-    let pattern = bench.pattern(lba, STRIPE, 3);
+    let pattern = bench.pattern(lba, SUPERPAGE, 3);
     assert!(read.data[1024..2048] == pattern[..1024] && read.data[..1024].iter().all(|&b| b == 0));
     assert!(read.data[3072..4096] == pattern[7 * 1024..]);
 }
@@ -292,11 +292,11 @@ fn cached_units() {
         &[],
     );
     let lba = bench.lba(0, 0, 0, 0);
-    bench.write(lba, 3 * STRIPE, 3);
-    assert_eq!(bench.chunk(lba).write_pointer, 3 * STRIPE);
-    assert_eq!(bench.read(lba, STRIPE).status, Status::Success);
-    assert_eq!(bench.read(Lba(lba.0 + u64::from(STRIPE)), 1).status, Status::Unwritten);
-    bench.write(Lba(lba.0 + 24), 5 * STRIPE, 3);
+    bench.write(lba, 3 * SUPERPAGE, 3);
+    assert_eq!(bench.chunk(lba).write_pointer, 3 * SUPERPAGE);
+    assert_eq!(bench.read(lba, SUPERPAGE).status, Status::Success);
+    assert_eq!(bench.read(Lba(lba.0 + u64::from(SUPERPAGE)), 1).status, Status::Unwritten);
+    bench.write(Lba(lba.0 + 24), 5 * SUPERPAGE, 3);
     assert_eq!(bench.read(lba, CHUNK).status, Status::Success, "a closed chunk can be read to its end");
 }
 
@@ -331,20 +331,20 @@ fn invalid_reset() {
     assert_eq!((twice.status, twice.result), (Status::ChunkInvalidReset, 0b110));
     assert_eq!(bench.chunk(used).state, ChunkState::Free);
     // A write under way keeps its chunk.
-    let data = bench.pattern(used, STRIPE, 1);
-    let write = bench.submit(Command::new(0, Opcode::Write, used, STRIPE, data));
+    let data = bench.pattern(used, SUPERPAGE, 1);
+    let write = bench.submit(Command::new(0, Opcode::Write, used, SUPERPAGE, data));
     assert_eq!(bench.run(reset(used)).status, Status::ChunkInvalidReset);
     assert_eq!(bench.wait(write).status, Status::Success);
 }
 
-/// Sectors of a copy, scattered over two written chunks, and a stripe to take them.
+/// Sectors of a copy, scattered over two written chunks, and a superpage to take them.
 fn copy_of(bench: &mut Bench, to: Lba) -> Command {
     let (a, b) = (bench.lba(0, 0, 0, 0), bench.lba(1, 1, 2, 0));
     for lba in [a, b] {
-        let data = bench.pattern(lba, 2 * STRIPE, 8);
-        let mut write = Command::new(0, Opcode::Write, lba, 2 * STRIPE, data);
+        let data = bench.pattern(lba, 2 * SUPERPAGE, 8);
+        let mut write = Command::new(0, Opcode::Write, lba, 2 * SUPERPAGE, data);
         let metadata =
-            (0..2 * STRIPE as u64).flat_map(|i| [lba.0 + i; 2].map(u64::to_le_bytes)).flatten().collect();
+            (0..2 * SUPERPAGE as u64).flat_map(|i| [lba.0 + i; 2].map(u64::to_le_bytes)).flatten().collect();
         write.vector = Some(Box::new(Vector { metadata, ..Vector::default() }));
         assert_eq!(bench.run(write).status, Status::Success);
     }
@@ -374,7 +374,7 @@ fn copy() {
 fn copyback() {
     let mut bench = Bench::new(&format!("{HOST}copyback = true\n"), &[]);
     let (from, to) = (bench.lba(1, 0, 0, 0), bench.lba(1, 0, 3, 0));
-    bench.write(from, 3 * STRIPE, 8);
+    bench.write(from, 3 * SUPERPAGE, 8);
     // Whole units, in another order.
     let sources: Vec<Lba> =
         [20, 8, 4, 0].iter().flat_map(|&unit| (0..4).map(move |i| Lba(from.0 + unit + i))).collect();
@@ -389,7 +389,7 @@ fn copyback() {
 
 fn refused_copies() {
     let mut bench =
-        Bench::new(DULBE, &["drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,stripe=1}]"]);
+        Bench::new(DULBE, &["drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,superpage=1}]"]);
     let to = bench.lba(0, 1, 4, 0);
     let lost = copy_of(&mut bench, to);
     let done = bench.run(lost.clone());
@@ -427,16 +427,16 @@ fn open_limits() {
         (1, 1, Status::ChunkWriteInvalid),
     ] {
         let lba = at(&bench, unit, chunk);
-        assert_eq!(bench.write(lba, STRIPE, 1).status, status, "unit {unit} chunk {chunk}");
+        assert_eq!(bench.write(lba, SUPERPAGE, 1).status, status, "unit {unit} chunk {chunk}");
     }
     // A chunk that is full is not open.
     let (full, next) = (at(&bench, 0, 0), at(&bench, 0, 2));
-    assert_eq!(bench.write(Lba(full.0 + 8), CHUNK - STRIPE, 1).status, Status::Success);
-    assert_eq!(bench.write(next, STRIPE, 1).status, Status::Success);
+    assert_eq!(bench.write(Lba(full.0 + 8), CHUNK - SUPERPAGE, 1).status, Status::Success);
+    assert_eq!(bench.write(next, SUPERPAGE, 1).status, Status::Success);
     // Neither is one that was reset.
     assert_eq!(bench.run(Command::new(0, Opcode::Reset, next, 0, Vec::new())).status, Status::Success);
     let other = at(&bench, 1, 1);
-    assert_eq!(bench.write(other, STRIPE, 1).status, Status::Success);
+    assert_eq!(bench.write(other, SUPERPAGE, 1).status, Status::Success);
 }
 
 fn foreign_commands() {
@@ -494,8 +494,8 @@ fn pipelined_writes() {
     let tags: Vec<u64> = (0..8)
         .map(|i| {
             let at = Lba(lba.0 + i * 8);
-            let data = bench.pattern(at, STRIPE, 6);
-            bench.submit(Command::new(0, Opcode::Write, at, STRIPE, data))
+            let data = bench.pattern(at, SUPERPAGE, 6);
+            bench.submit(Command::new(0, Opcode::Write, at, SUPERPAGE, data))
         })
         .collect();
     for tag in tags {

@@ -5,7 +5,7 @@ mod failures;
 use super::{Bench, Case};
 use pellucid_flash::{Command, Completion, Lba, Opcode, Status, ZoneAction, ZoneInfo, ZoneState};
 
-/// Zones of 2 dies: 16 stripes of 8 sectors.
+/// Zones of 2 dies: 16 superpages of 8 sectors.
 const ZONED: &str = "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 2\nspare_blocks = 2\n";
 
 macro_rules! cases {
@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = cases![
     "finish makes a zone full, also after a power cut": finish,
     "reset makes a zone empty, and it can be written again": reset,
     "without a flush a power cut leaves a prefix": prefix,
-    "a flush makes a partly written stripe durable": flush,
+    "a flush makes a partly written superpage durable": flush,
     "a forced write is durable by itself": forced,
     "a protected buffer keeps everything acknowledged": protected,
     "a reset is not undone by a power cut": reset_stays,
@@ -47,7 +47,7 @@ pub(super) const CASES: &[Case] = cases![
     "zones take the least worn blocks": wear,
 ];
 
-const STRIPE: u32 = 8;
+const SUPERPAGE: u32 = 8;
 const ZONE: u64 = 128;
 
 fn zone(n: u64) -> Lba {
@@ -375,7 +375,7 @@ fn prefix() {
     assert_eq!(write(&mut bench, zone(0), 50).status, Status::Success);
     bench.power_cut();
     let written = (info(&mut bench, 0).write_pointer.0 - zone(0).0) as u32;
-    assert!(written <= 48 && written.is_multiple_of(STRIPE), "{written} sectors of whole stripes");
+    assert!(written <= 48 && written.is_multiple_of(SUPERPAGE), "{written} sectors of whole superpages");
     if written > 0 {
         expect_data(&mut bench, zone(0), written);
     }

@@ -345,8 +345,8 @@ fn collection(ftl: &FtlCounters, counters: &Counters, block_units: u32) -> Colle
 fn mount((mount, time): (MountReport, Nanos)) -> Mount {
     Mount {
         duration_ns: time.0,
-        scanned_stripes: mount.header_reads + mount.replay_reads,
-        journal_stripes: mount.segment_reads,
+        scanned_superpages: mount.header_reads + mount.replay_reads,
+        journal_superpages: mount.segment_reads,
         mapped_units: mount.mapped_units,
     }
 }

@@ -168,7 +168,7 @@ impl FlashWork {
     fn new(counters: &Counters, sector_bytes: u64) -> FlashWork {
         FlashWork {
             programmed_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector_bytes,
-            copied_bytes: counters.programmed_sectors[Cause::Collection as usize] * sector_bytes,
+            copied_bytes: counters.programmed_sectors[Cause::Gc as usize] * sector_bytes,
             erases: counters.erases.iter().sum(),
         }
     }

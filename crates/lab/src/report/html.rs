@@ -442,8 +442,8 @@ fn health(report: &Report) -> Vec<Part> {
             "Mount",
             &[
                 ("time", duration(mount.duration_ns as f64)),
-                ("stripes scanned", count(mount.scanned_stripes)),
-                ("stripes of journal read", count(mount.journal_stripes)),
+                ("superpages scanned", count(mount.scanned_superpages)),
+                ("superpages of journal read", count(mount.journal_superpages)),
                 ("units mapped", count(mount.mapped_units)),
             ],
         )));

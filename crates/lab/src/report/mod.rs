@@ -504,10 +504,10 @@ impl WearHistogram {
 pub struct Mount {
     /// Nanoseconds that the reads keep the busiest die; the clock does not run meanwhile.
     pub duration_ns: u64,
-    /// Stripes whose spare area was read.
-    pub scanned_stripes: u64,
-    /// Stripes of journal and checkpoint that were read.
-    pub journal_stripes: u64,
+    /// Superpages whose spare area was read.
+    pub scanned_superpages: u64,
+    /// Superpages of journal and checkpoint that were read.
+    pub journal_superpages: u64,
     /// Logical pages that have a place afterwards.
     pub mapped_units: u64,
 }

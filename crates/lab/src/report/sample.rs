@@ -105,7 +105,7 @@ pub(crate) fn report() -> Report {
     let programmed = causes([
         (Cause::Host, share(0.98)),
         (Cause::ReadModifyWrite, share(0.31)),
-        (Cause::Collection, share(0.52)),
+        (Cause::Gc, share(0.52)),
         (Cause::WearLevel, share(0.03)),
         (Cause::Journal, share(0.01)),
         (Cause::Padding, share(0.02)),
@@ -149,7 +149,7 @@ pub(crate) fn report() -> Report {
             flash_reads: causes([
                 (Cause::Host, 71_204),
                 (Cause::ReadModifyWrite, 20_113),
-                (Cause::Collection, 33_870),
+                (Cause::Gc, 33_870),
             ]),
             copybacks: 1_204,
             ..WriteAmplification::new(written, programmed)
@@ -157,7 +157,7 @@ pub(crate) fn report() -> Report {
         collection: Collection {
             collections: 1_190,
             emergency_victims: 0,
-            erased_blocks: causes([(Cause::Collection, 1_190), (Cause::WearLevel, 14)]),
+            erased_blocks: causes([(Cause::Gc, 1_190), (Cause::WearLevel, 14)]),
             victim_valid_share: Some(0.348),
             relocated_units: 106_000,
         },
@@ -172,8 +172,8 @@ pub(crate) fn report() -> Report {
         },
         mount: Some(Mount {
             duration_ns: 412_000_000,
-            scanned_stripes: 9_120,
-            journal_stripes: 37,
+            scanned_superpages: 9_120,
+            journal_superpages: 37,
             mapped_units: 1_200_450,
         }),
         media: MediaHealth {

@@ -365,8 +365,8 @@ fn mount(report: &Report) -> Vec<String> {
     };
     vec![
         format!("{}   ", duration(mount.duration_ns as f64)),
-        format!("{} stripes scanned, ", count(mount.scanned_stripes)),
-        format!("{} of journal, ", count(mount.journal_stripes)),
+        format!("{} superpages scanned, ", count(mount.scanned_superpages)),
+        format!("{} of journal, ", count(mount.journal_superpages)),
         format!("{} units mapped", count(mount.mapped_units)),
     ]
 }

@@ -120,7 +120,7 @@ fn run(
 }
 
 /// The drive's media and controller with a page map of its own in place of chunks, and with the write buffer that Fig. 1 puts
-/// into a block drive: a write is acknowledged there, and leaves as soon as a stripe is full.
+/// into a block drive: a write is acknowledged there, and leaves as soon as a superpage is full.
 fn block_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
     let fill = format!("precondition.fill={BLOCK_FILL:?}");
     let own =

@@ -171,9 +171,9 @@ pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: &Layout) -> Res
         let allowed = "firmware, or controller with drive.host.complete = 0";
         return Err(values.refuse("drive.host.completes", allowed));
     }
-    if draft.drive.buffer.entries < layout.units_per_stripe {
+    if draft.drive.buffer.entries < layout.units_per_superpage {
         let allowed =
-            format!("at least {}, the mapping units that one program writes", layout.units_per_stripe);
+            format!("at least {}, the mapping units that one program writes", layout.units_per_superpage);
         return Err(values.refuse("drive.buffer.entries", allowed));
     }
     let buffer = &draft.drive.buffer;

@@ -125,7 +125,7 @@ fn slc_cache(draft: &Draft, values: &Values, layout: Option<&Layout>) -> Result<
         let allowed = format!("at most {}, half of the blocks of a die", layout.blocks_per_die / 2);
         return Err(values.refuse(KEY, allowed));
     }
-    if layout.stripes_per_block < bits {
+    if layout.superpages_per_block < bits {
         return only(&format!("drive.media.pages of at least {}", bits * bits));
     }
     if draft.drive.ftl.handles > 1 {
@@ -190,8 +190,8 @@ fn check_spare(draft: &Draft, values: &Values, translated: &Translated) -> Resul
         });
     }
     let common = if ftl.common_blocks() > 0 { ", the drive one more" } else { "" };
-    // A stripe is programmed as a whole, so a block that lacks less than one cannot be collected.
-    let lacking = match layout.units_per_stripe - 1 {
+    // A superpage is programmed as a whole, so a block that lacks less than one cannot be collected.
+    let lacking = match layout.units_per_superpage - 1 {
         0 => String::new(),
         units => format!(", and each of the others may lack {units} units"),
     };

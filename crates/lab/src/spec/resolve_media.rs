@@ -313,14 +313,14 @@ enum FaultKind {
 
 const FAULT_DIE: (&str, &str) = ("die", "Die, counted through all channels and ways");
 const FAULT_BLOCK: (&str, &str) = ("block", "Block of the die");
-const FAULT_STRIPE: (&str, &str) = ("stripe", "Superpage of the block");
+const FAULT_SUPERPAGE: (&str, &str) = ("superpage", "Superpage of the block");
 pub(crate) const FACTORY_BAD: Fields =
     &[("kind", "factory-bad: the block is bad from the factory"), FAULT_DIE, FAULT_BLOCK];
 pub(crate) const PROGRAM_FAIL: Fields = &[
     ("kind", "program-fail: the program of this superpage fails"),
     FAULT_DIE,
     FAULT_BLOCK,
-    FAULT_STRIPE,
+    FAULT_SUPERPAGE,
     ("after_erases", "Only once the block has been erased this often; default 0"),
 ];
 pub(crate) const ERASE_FAIL: Fields = &[
@@ -333,7 +333,7 @@ pub(crate) const READ_FAIL: Fields = &[
     ("kind", "read-fail: reads of this superpage are uncorrectable"),
     FAULT_DIE,
     FAULT_BLOCK,
-    FAULT_STRIPE,
+    FAULT_SUPERPAGE,
     ("attempts", "How many attempts fail: a number, or always, the default"),
 ];
 
@@ -346,21 +346,21 @@ fn fault(row: &Table, layout: &Layout) -> Result<ListedFault, SpecError> {
         FaultKind::EraseFail => ERASE_FAIL,
         FaultKind::ReadFail => READ_FAIL,
     })?;
-    // A die, block or stripe of the drive, which has `limit` of them.
+    // A die, block or superpage of the drive, which has `limit` of them.
     let place_of = |name, limit: u32| row.number(name, Kind::Whole(0, u64::from(limit) - 1), None);
     let die = place_of("die", layout.dies)?;
     let block = place_of("block", layout.blocks_per_die)?;
-    let stripe = || place_of("stripe", layout.stripes_per_block);
+    let superpage = || place_of("superpage", layout.superpages_per_block);
     let after_erases = || row.number("after_erases", count(0), Some(0));
     Ok(match kind {
         FaultKind::FactoryBad => ListedFault::FactoryBad { die, block },
         FaultKind::ProgramFail => {
-            ListedFault::ProgramFail { die, block, stripe: stripe()?, after_erases: after_erases()? }
+            ListedFault::ProgramFail { die, block, superpage: superpage()?, after_erases: after_erases()? }
         }
         FaultKind::EraseFail => ListedFault::EraseFail { die, block, after_erases: after_erases()? },
         FaultKind::ReadFail => {
             let attempts = row.number("attempts", ATTEMPTS, Some(u32::MAX))?;
-            ListedFault::ReadFail { die, block, stripe: stripe()?, attempts }
+            ListedFault::ReadFail { die, block, superpage: superpage()?, attempts }
         }
     })
 }

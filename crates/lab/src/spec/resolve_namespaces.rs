@@ -233,7 +233,7 @@ fn open_channel(
     media: &MediaConfig,
 ) -> Result<Namespace, SpecError> {
     let number = |name, least, default| table.number(name, count(least), Some(default));
-    let stripes = Kind::Whole(1, layout.stripes_per_block.into());
+    let superpages = Kind::Whole(1, layout.superpages_per_block.into());
     let management = match table.word("management", Some(Manager::Host))? {
         Manager::Host if table.has("spare_blocks") => {
             return Err(
@@ -259,10 +259,10 @@ fn open_channel(
         chunks: ChunkConfig {
             blocks,
             management,
-            write_optimal_stripes: table.number("write_optimal", stripes, Some(1))?,
-            cached_stripes: table.number(
+            write_optimal_superpages: table.number("write_optimal", superpages, Some(1))?,
+            cached_superpages: table.number(
                 "cached",
-                Kind::Whole(0, layout.stripes_per_block.into()),
+                Kind::Whole(0, layout.superpages_per_block.into()),
                 Some(0),
             )?,
             open_max: number("open_max", 0, 0)?,
@@ -283,15 +283,15 @@ fn open_channel(
 }
 
 fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace, SpecError> {
-    let stripe = layout.units_per_stripe * layout.sectors_per_unit;
+    let superpage = layout.units_per_superpage * layout.sectors_per_unit;
     let dies_per_zone =
         table.number("dies_per_zone", Kind::Whole(1, layout.dies.into()), Some(layout.dies))?;
     if !layout.dies.is_multiple_of(dies_per_zone) {
         return Err(table.refuse("dies_per_zone", format!("a divisor of the {} dies", layout.dies)));
     }
     let protected = table.word("buffer", Some(StageBuffer::Volatile))? == StageBuffer::Protected;
-    // The staging log of a volatile buffer holds a stripe for each active zone, in half a block.
-    let most = if protected { u32::MAX } else { (layout.stripes_per_block / 2).max(1) };
+    // The staging log of a volatile buffer holds a superpage for each active zone, in half a block.
+    let most = if protected { u32::MAX } else { (layout.superpages_per_block / 2).max(1) };
     let limit = Kind::Whole(1, most.into());
     let active_max = table.number("active_max", limit, Some(most.min(ACTIVE_ZONES)))?;
     let open_max = table.number("open_max", Kind::Whole(1, active_max.into()), Some(active_max))?;
@@ -302,18 +302,18 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
         dies_per_zone,
         open_max,
         active_max,
-        append_max_sectors: table.number("append_max", count(shortest.into()), Some(stripe.max(shortest)))?,
-        stage_stripes: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
+        append_max_sectors: table.number("append_max", count(shortest.into()), Some(superpage.max(shortest)))?,
+        stage_superpages: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
         protected,
         blocks,
     };
-    let least = zones.spare_least(layout.stripes_per_block).div_ceil(layout.dies);
+    let least = zones.spare_least(layout.superpages_per_block).div_ceil(layout.dies);
     let most = zones.blocks.len() as u32 - 1;
     if protected && least > most {
         let sentence = format!(
-            "volatile: a protected one of {} stripes needs {least} spare blocks of every die and \
+            "volatile: a protected one of {} superpages needs {least} spare blocks of every die and \
             at least 1 for zones",
-            zones.stage_stripes
+            zones.stage_superpages
         );
         return Err(table.refuse("buffer", sentence));
     }

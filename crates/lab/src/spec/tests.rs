@@ -88,7 +88,7 @@ fn cosmos_plus_is_what_the_paper_describes() {
     let mlc = load("cosmos-plus", &[]).unwrap().drive;
     let layout = mlc.media.geometry.layout().unwrap();
     assert_eq!(layout.media_bytes(), 1 << 40);
-    assert_eq!((layout.dies, layout.stripes_per_block, layout.sectors_per_unit), (64, 256, 32));
+    assert_eq!((layout.dies, layout.superpages_per_block, layout.sectors_per_unit), (64, 256, 32));
     let mean = |times: &[Nanos]| times.iter().map(|time| time.0).sum::<u64>() / times.len() as u64;
     // Table 5 gives the averages too.
     assert_eq!(mean(&mlc.media.timing.read_ns), 74_000);
@@ -205,7 +205,7 @@ block = 31
 kind = 'program-fail'
 die = 0
 block = 1
-stripe = 63
+superpage = 63
 after_erases = 2
 [[drive.media.faults.list]]
 kind = 'erase-fail'
@@ -215,7 +215,7 @@ block = 2
 kind = 'read-fail'
 die = 1
 block = 0
-stripe = 5
+superpage = 5
 attempts = 'always'
 ";
     let spec = small(list).unwrap();
@@ -223,9 +223,9 @@ attempts = 'always'
         spec.drive.media.faults.list,
         [
             ListedFault::FactoryBad { die: 3, block: 31 },
-            ListedFault::ProgramFail { die: 0, block: 1, stripe: 63, after_erases: 2 },
+            ListedFault::ProgramFail { die: 0, block: 1, superpage: 63, after_erases: 2 },
             ListedFault::EraseFail { die: 0, block: 2, after_erases: 0 },
-            ListedFault::ReadFail { die: 1, block: 0, stripe: 5, attempts: u32::MAX },
+            ListedFault::ReadFail { die: 1, block: 0, superpage: 5, attempts: u32::MAX },
         ]
     );
     assert_round_trip(&spec);
@@ -237,7 +237,7 @@ attempts = 'always'
         refusal(small(&list.replace("after_erases = 2", "after_erase = 2"))),
         "dir/my.toml:24: drive.media.faults.list[1].after_erase: unknown key (did you mean after_erases?); \
          allowed: \
-         kind, die, block, stripe, after_erases"
+         kind, die, block, superpage, after_erases"
     );
     assert_eq!(
         refusal(small("[[drive.media.faults.list]]\nkind = 'erase-fail'\ndie = 0\n")),
@@ -373,7 +373,7 @@ fn any_toml_value() -> impl Strategy<Value = String> {
         "(file:|d-choices:)?[0-9a-z]{0,9}( ?(ns|us|ms|s|k|MiB|GB/s))?",
         prop::collection::vec("[0-9]{1,3}(us)?", 0..4).prop_map(|items| format!("{items:?}")),
         Just("{ cycles = 1 }".to_string()),
-        Just("[{ kind = \"read-fail\", die = 0, block = 0, stripe = 0 }]".to_string()),
+        Just("[{ kind = \"read-fail\", die = 0, block = 0, superpage = 0 }]".to_string()),
     ]
 }
 

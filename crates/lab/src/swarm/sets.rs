@@ -91,7 +91,7 @@ pub fn random_harder_sets(rng: &mut Rng) -> Vec<String> {
         sets.push("media.timing.read=\"50us,70us\"".into());
         let one_shot = rng.chance(0.4);
         sets.push(format!("media.one_shot_pages={}", if one_shot { 2 } else { 1 }));
-        // A stripe may be twice as long now, and must fit the buffer.
+        // A superpage may be twice as long now, and must fit the buffer.
         sets.push("buffer.entries=60".into());
         sets.push(format!("media.timing.program=\"400us{}\"", if one_shot { "" } else { ",900us" }));
     }
@@ -231,7 +231,7 @@ pub fn harder_sets_of(seed: u64) -> Vec<String> {
     if planes && sets.iter().any(|set| set == "firmware.model=tasks") && rng.clone().chance(0.5) {
         sets.push("media.independent_plane_reads=true".into());
     }
-    // Of stripes so long, and so many kinds of data apart, that the base has too little to spare for them.
+    // Of superpages so long, and so many kinds of data apart, that the base has too little to spare for them.
     if spec::from_str(TINY, "tiny", &sets).is_err() {
         sets.push("ftl.over_provisioning=0.7".into());
     }

@@ -1,6 +1,6 @@
 //! Open-channel namespaces, whose host keeps what it wrote to each chunk by its seeds.
 
-use super::STRIPE;
+use super::SUPERPAGE;
 use pellucid_flash::{Cause, ChunkReason, ChunkScope, ChunkState, Command, Lba, Opcode, Rng, Status, Vector};
 use pellucid_lab::conformance::Bench;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// A chunk as its host knows it.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
-    /// Seed of each stripe that was acknowledged.
-    stripes: Vec<u64>,
+    /// Seed of each superpage that was acknowledged.
+    superpages: Vec<u64>,
     /// Seeds of the write under way.
     writing: Vec<u64>,
     /// Reads under way.
@@ -22,7 +22,7 @@ struct Chunk {
 struct ChunkHost {
     bench: Bench,
     chunks: Vec<(Lba, Chunk)>,
-    /// Chunk of each command under way; of a read, the stripe too.
+    /// Chunk of each command under way; of a read, the superpage too.
     under_way: BTreeMap<u64, (usize, u64)>,
     rng: Rng,
     seeds: u64,
@@ -70,13 +70,13 @@ impl ChunkHost {
         let at = self.rng.below(self.chunks.len() as u64) as usize;
         let reads = self.reads && self.rng.below(4) > 0;
         let (lba, chunk) = &mut self.chunks[at];
-        if reads && !chunk.resetting && !chunk.stripes.is_empty() {
+        if reads && !chunk.resetting && !chunk.superpages.is_empty() {
             chunk.reading += 1;
-            let stripe = self.rng.below(chunk.stripes.len() as u64);
-            let data = vec![0; self.bench.pattern(*lba, STRIPE, 0).len()];
-            let read = Command::new(0, Opcode::Read, Lba(lba.0 + stripe * u64::from(STRIPE)), STRIPE, data);
+            let superpage = self.rng.below(chunk.superpages.len() as u64);
+            let data = vec![0; self.bench.pattern(*lba, SUPERPAGE, 0).len()];
+            let read = Command::new(0, Opcode::Read, Lba(lba.0 + superpage * u64::from(SUPERPAGE)), SUPERPAGE, data);
             let tag = self.bench.submit(read);
-            self.under_way.insert(tag, (at, stripe));
+            self.under_way.insert(tag, (at, superpage));
             return self.reap();
         }
         if chunk.reading > 0 {
@@ -85,7 +85,7 @@ impl ChunkHost {
         if chunk.resetting || !chunk.writing.is_empty() || chunk.offline {
             return;
         }
-        let written = chunk.stripes.len() as u32;
+        let written = chunk.superpages.len() as u32;
         let command = if written == 8 || (written > 0 && self.rng.below(6) == 0) {
             chunk.resetting = true;
             Command::new(0, Opcode::Reset, *lba, 0, Vec::new())
@@ -93,15 +93,15 @@ impl ChunkHost {
             let count = (1 + self.rng.below(3) as u32).min(8 - written);
             let mut data = Vec::new();
             let mut metadata = Vec::new();
-            for stripe in written..written + count {
+            for superpage in written..written + count {
                 self.seeds += 1;
                 chunk.writing.push(self.seeds);
-                let first = Lba(lba.0 + u64::from(stripe * STRIPE));
-                data.extend(self.bench.pattern(first, STRIPE, self.seeds));
-                metadata.extend((0..STRIPE).flat_map(|_| [self.seeds; 2].map(u64::to_le_bytes)).flatten());
+                let first = Lba(lba.0 + u64::from(superpage * SUPERPAGE));
+                data.extend(self.bench.pattern(first, SUPERPAGE, self.seeds));
+                metadata.extend((0..SUPERPAGE).flat_map(|_| [self.seeds; 2].map(u64::to_le_bytes)).flatten());
             }
-            let first = Lba(lba.0 + u64::from(written * STRIPE));
-            let mut command = Command::new(0, Opcode::Write, first, count * STRIPE, data);
+            let first = Lba(lba.0 + u64::from(written * SUPERPAGE));
+            let mut command = Command::new(0, Opcode::Write, first, count * SUPERPAGE, data);
             command.vector = Some(Box::new(Vector { metadata, ..Vector::default() }));
             command
         };
@@ -130,17 +130,17 @@ impl ChunkHost {
 
     fn reap(&mut self) {
         for done in self.bench.ended() {
-            let (at, stripe) = self.under_way.remove(&done.tag).expect("a command of ours");
+            let (at, superpage) = self.under_way.remove(&done.tag).expect("a command of ours");
             let (lba, chunk) = &mut self.chunks[at];
             match (done.opcode, done.status) {
                 (Opcode::Read, Status::Success) => {
                     chunk.reading -= 1;
-                    let first = Lba(lba.0 + stripe * u64::from(STRIPE));
-                    let seed = chunk.stripes.get(stripe as usize);
-                    let right = seed.map(|&seed| self.bench.pattern(first, STRIPE, seed));
+                    let first = Lba(lba.0 + superpage * u64::from(SUPERPAGE));
+                    let seed = chunk.superpages.get(superpage as usize);
+                    let right = seed.map(|&seed| self.bench.pattern(first, SUPERPAGE, seed));
                     assert!(chunk.offline || right.is_some_and(|right| done.data == right), "{first:?}");
                 }
-                (Opcode::Write, Status::Success) => chunk.stripes.append(&mut chunk.writing),
+                (Opcode::Write, Status::Success) => chunk.superpages.append(&mut chunk.writing),
                 (Opcode::Reset, Status::Success) => *chunk = Chunk::default(),
                 (Opcode::Reset, Status::ChunkOffline) if self.faults => {
                     *chunk = Chunk { offline: true, reading: chunk.reading, ..Chunk::default() }
@@ -162,10 +162,10 @@ impl ChunkHost {
                 continue;
             }
             let info = self.bench.chunk(lba);
-            let written = info.write_pointer / STRIPE;
-            let (least, most) = (chunk.stripes.len(), chunk.stripes.len() + chunk.writing.len());
+            let written = info.write_pointer / SUPERPAGE;
+            let (least, most) = (chunk.superpages.len(), chunk.superpages.len() + chunk.writing.len());
             if chunk.resetting && (info.state == ChunkState::Free || self.is_lost(lba)) {
-                self.chunks[at].1.stripes.clear();
+                self.chunks[at].1.superpages.clear();
                 continue;
             }
             assert!((least..=most).contains(&(written as usize)), "{info:?} of {chunk:?}");
@@ -175,20 +175,20 @@ impl ChunkHost {
                 _ => ChunkState::Open,
             };
             assert_eq!(info.state, state);
-            for (stripe, &seed) in
-                chunk.stripes.iter().chain(&chunk.writing).take(written as usize).enumerate()
+            for (superpage, &seed) in
+                chunk.superpages.iter().chain(&chunk.writing).take(written as usize).enumerate()
             {
-                let first = Lba(lba.0 + stripe as u64 * u64::from(STRIPE));
-                let expected = self.bench.pattern(first, STRIPE, seed);
-                let mut read = Command::new(0, Opcode::Read, first, STRIPE, vec![0; expected.len()]);
+                let first = Lba(lba.0 + superpage as u64 * u64::from(SUPERPAGE));
+                let expected = self.bench.pattern(first, SUPERPAGE, seed);
+                let mut read = Command::new(0, Opcode::Read, first, SUPERPAGE, vec![0; expected.len()]);
                 read.vector = Some(Box::new(Vector { metadata: vec![0; 128], ..Vector::default() }));
                 let read = self.bench.run(read);
-                let torn = stripe >= least && read.status == Status::UnrecoveredRead;
+                let torn = superpage >= least && read.status == Status::UnrecoveredRead;
                 let metadata = &read.vector.as_ref().expect("comes back").metadata;
                 let named = metadata.chunks_exact(8).all(|word| *word == seed.to_le_bytes());
                 assert!(
                     torn || (read.data == expected && named),
-                    "stripe {stripe} of {info:?}: {:?}",
+                    "superpage {superpage} of {info:?}: {:?}",
                     read.status
                 );
             }
@@ -197,7 +197,7 @@ impl ChunkHost {
 
     /// Whether a reset was cut off in the middle: nothing of the chunk can be read.
     fn is_lost(&mut self, lba: Lba) -> bool {
-        (0..8).all(|stripe| self.bench.read(Lba(lba.0 + stripe * 8), 1).status == Status::UnrecoveredRead)
+        (0..8).all(|superpage| self.bench.read(Lba(lba.0 + superpage * 8), 1).status == Status::UnrecoveredRead)
     }
 
     fn power_cut(&mut self) {
@@ -246,7 +246,7 @@ fn chunks_that_are_being_refreshed_survive_a_cut_at_every_event() {
     let host = cut_chunks_everywhere(ChunkHost::erring(SHARED, 3), 3, 500);
     let counters = host.bench.drive.counters();
     let refreshed = counters.programs[Cause::Refresh as usize];
-    assert!(refreshed > 24, "{refreshed} stripes were written anew");
+    assert!(refreshed > 24, "{refreshed} superpages were written anew");
     assert!(counters.erases[Cause::Refresh as usize] > 2);
     assert_eq!(counters.uncorrectable_reads, 0);
 }
@@ -274,9 +274,9 @@ fn the_one_who_manages_the_media_refreshes_them() {
         let lba = bench.lba(0, 1, 1, 0);
         assert_eq!(bench.write(lba, 64, 5).status, Status::Success);
         let pattern = bench.pattern(lba, 64, 5);
-        for stripe in 0..8 {
-            let read = bench.read(Lba(lba.0 + 8 * stripe), STRIPE);
-            assert!(read.data == pattern[stripe as usize * 8192..][..8192]);
+        for superpage in 0..8 {
+            let read = bench.read(Lba(lba.0 + 8 * superpage), SUPERPAGE);
+            assert!(read.data == pattern[superpage as usize * 8192..][..8192]);
         }
         while bench.step() {}
         let notices = bench.notices();
@@ -301,7 +301,7 @@ fn the_one_who_manages_the_media_refreshes_them() {
 #[test]
 fn a_block_that_lost_data_is_retired_by_who_manages_it() {
     for (namespace, retired) in [(SHARED, 1), (CHUNKS, 0)] {
-        let fault = "drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,stripe=3}]";
+        let fault = "drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,superpage=3}]";
         let mut bench = Bench::new(namespace, &[fault]);
         let lba = bench.lba(0, 0, 0, 0);
         assert_eq!(bench.write(lba, 64, 5).status, Status::Success);

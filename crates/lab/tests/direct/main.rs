@@ -5,8 +5,8 @@ mod chunks;
 mod rules;
 mod zones;
 
-/// Sectors of a stripe, or of the least that a chunk takes.
-const STRIPE: u32 = 8;
+/// Sectors of a superpage, or of the least that a chunk takes.
+const SUPERPAGE: u32 = 8;
 
 #[test]
 fn the_presets_are_drives() {

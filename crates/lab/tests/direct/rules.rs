@@ -1,13 +1,13 @@
 //! Random commands, right and wrong ones, one after the other, beside a model that says of each how it must end and what every chunk
 //! and every zone is then: a command that ends with an error has changed nothing but what the rules say.
 
-use super::STRIPE;
+use super::SUPERPAGE;
 use pellucid_flash::{
     ChunkInfo, ChunkState, Command, Drive, Lba, Opcode, Rng, Status, ZoneAction, ZoneInfo, ZoneState,
 };
 use pellucid_lab::conformance::Bench;
 
-/// From one zone to the next, and what of it can be written: 6 stripes.
+/// From one zone to the next, and what of it can be written: 6 superpages.
 const ZONE: u64 = 64;
 const CAPACITY: u64 = 48;
 const OPEN_MAX: usize = 2;
@@ -55,7 +55,7 @@ impl Zones {
         }
         let (n, offset) = ((lba / ZONE) as usize, lba % ZONE);
         let (state, pointer, _) = self.zones[n];
-        if append && (offset != 0 || sectors > STRIPE.into()) {
+        if append && (offset != 0 || sectors > SUPERPAGE.into()) {
             return Status::InvalidField;
         }
         if state == Full {
@@ -230,9 +230,9 @@ impl Chunks {
         let before = self.clone();
         // What this command writes is open until it is on the media.
         let mut begun = Vec::new();
-        let status = match addresses.len().is_multiple_of(STRIPE as usize) {
+        let status = match addresses.len().is_multiple_of(SUPERPAGE as usize) {
             true => {
-                addresses.chunks(STRIPE as usize).find_map(|stripe| self.write_stripe(stripe, &mut begun))
+                addresses.chunks(SUPERPAGE as usize).find_map(|superpage| self.write_superpage(superpage, &mut begun))
             }
             false => Some(Status::ChunkOutOfOrder),
         };
@@ -242,11 +242,11 @@ impl Chunks {
         status.unwrap_or(Status::Success)
     }
 
-    fn write_stripe(&mut self, stripe: &[Lba], begun: &mut Vec<u32>) -> Option<Status> {
-        if !stripe.iter().zip(stripe[0].0..).all(|(lba, expected)| lba.0 == expected) {
+    fn write_superpage(&mut self, superpage: &[Lba], begun: &mut Vec<u32>) -> Option<Status> {
+        if !superpage.iter().zip(superpage[0].0..).all(|(lba, expected)| lba.0 == expected) {
             return Some(Status::ChunkOutOfOrder);
         }
-        let Some((n, sector)) = Chunks::place(stripe[0]) else { return Some(Status::ChunkWriteInvalid) };
+        let Some((n, sector)) = Chunks::place(superpage[0]) else { return Some(Status::ChunkWriteInvalid) };
         let written = self.written[n as usize];
         if written == CHUNK {
             return Some(Status::ChunkWriteInvalid);
@@ -261,7 +261,7 @@ impl Chunks {
         {
             return Some(Status::ChunkWriteInvalid);
         }
-        self.written[n as usize] += STRIPE;
+        self.written[n as usize] += SUPERPAGE;
         begun.push(n);
         None
     }
@@ -304,7 +304,7 @@ fn chunk_command(bench: &Bench, model: &mut Chunks, rng: &mut Rng, image: usize)
     let all = |count: usize| if count < 64 { (1u64 << count) - 1 } else { u64::MAX };
     let count = match rng.below(10) {
         0 => 1 + rng.below(20) as u32,
-        _ => STRIPE * (1 + rng.below(4) as u32),
+        _ => SUPERPAGE * (1 + rng.below(4) as u32),
     };
     let run = |lba: Lba, count: u32| (0..u64::from(count)).map(move |i| Lba(lba.0 + i));
     match rng.below(8) {
@@ -318,7 +318,7 @@ fn chunk_command(bench: &Bench, model: &mut Chunks, rng: &mut Rng, image: usize)
         3..6 => {
             let mut addresses: Vec<Lba> = Vec::new();
             for _ in 0..1 + rng.below(3) {
-                addresses.extend(run(chunk_address(model, rng), STRIPE));
+                addresses.extend(run(chunk_address(model, rng), SUPERPAGE));
             }
             if rng.below(8) == 0 {
                 let (a, b) = (rng.below(addresses.len() as u64), rng.below(addresses.len() as u64));

@@ -1,6 +1,6 @@
 //! Zoned namespaces, whose host keeps how far each zone was written, acknowledged and durable.
 
-use super::STRIPE;
+use super::SUPERPAGE;
 use pellucid_flash::{Command, Lba, Opcode, Rng, Status, ZoneAction, ZoneInfo, ZoneState};
 use pellucid_lab::conformance::Bench;
 use std::collections::BTreeMap;
@@ -394,10 +394,10 @@ fn zones_survive_cuts_on_failing_media() {
 #[test]
 fn zones_that_fail_keep_what_was_durable() {
     let mut let_down = 0;
-    // Commands that waited for good. 86: a flush, for a finish with nothing in its stripe and no block left. 161: a write behind a
-    // stripe that the log had no room for. 125: a write behind a stripe that was lost was said to be safe.
-    // 281: a zone that was offline came back read-only. 785: a write was said to be safe whose stripe the log had, before that of
-    // a stripe in front of it.
+    // Commands that waited for good. 86: a flush, for a finish with nothing in its superpage and no block left. 161: a write behind a
+    // superpage that the log had no room for. 125: a write behind a superpage that was lost was said to be safe.
+    // 281: a zone that was offline came back read-only. 785: a write was said to be safe whose superpage the log had, before that of
+    // a superpage in front of it.
     for seed in seeds(12).chain([86, 125, 161, 281, 785]) {
         let buffer = ["write-back", "write-through"][seed as usize / 2 % 2];
         let rate = [0.02, 0.05, 0.1][seed as usize % 3];
@@ -431,7 +431,7 @@ fn zones_that_fail_keep_what_was_durable() {
             for (n, state) in before.into_iter().enumerate() {
                 let after = other.state(n);
                 if is_let_down(&state) {
-                    // Half a log block, four stripes, holds what one zone needs; more may find no room for their verdicts.
+                    // Half a log block, four superpages, holds what one zone needs; more may find no room for their verdicts.
                     let forgotten = !room && state == ZoneState::ReadOnly;
                     assert!(
                         forgotten || [state, ZoneState::Offline].contains(&after),
@@ -453,7 +453,7 @@ fn a_flush_tells_of_zone_data_that_were_lost_before_it() {
     for protected in [false, true] {
         let faults = ["drive.media.faults.program_fail=1.0"];
         let ZoneHost { mut bench, .. } = ZoneHost::new(protected, &faults, 1);
-        assert_eq!(bench.write(Lba(0), STRIPE, 7).status, Status::Success, "in the buffer");
+        assert_eq!(bench.write(Lba(0), SUPERPAGE, 7).status, Status::Success, "in the buffer");
         while bench.step() {}
         let flush = || Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new());
         assert_eq!(bench.run(flush()).status, Status::WriteFault);

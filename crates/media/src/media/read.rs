@@ -41,7 +41,7 @@ impl Media {
             }
         }
         self.damaged = false;
-        let by_fault = self.faults.read_fails(at.block, at.stripe, attempt);
+        let by_fault = self.faults.read_fails(at.block, at.superpage, attempt);
         if by_fault
             || self.is_condemned(ppa)
             || (self.injected.is_some() && self.is_dead(self.die_of(at.block)))
@@ -199,8 +199,8 @@ impl Media {
         if !self.sees_patterns {
             return Pattern::Random;
         }
-        let (stripe, unit, start) = shape.partner(segment);
-        if stripe >= self.store.state(at.block).next_stripe() {
+        let (superpage, unit, start) = shape.partner(segment);
+        if superpage >= self.store.state(at.block).next_superpage() {
             return Pattern::Random;
         }
         let part = |index: u32, start: u32| {
@@ -208,7 +208,7 @@ impl Media {
             (stored, start as usize..start as usize + shape.segment_bytes as usize)
         };
         let (own, own_range) = part(at.index, segment.start);
-        let (other, other_range) = part(stripe * self.layout.units_per_stripe + unit, start);
+        let (other, other_range) = part(superpage * self.layout.units_per_superpage + unit, start);
         let (own, other) = (&own[own_range], &other[other_range]);
         if segment.page.is_multiple_of(2) { of_word_line(own, other) } else { of_word_line(other, own) }
     }

@@ -6,11 +6,11 @@
 //!  u64        seed that the media were made with
 //!  u64        seconds that the media have existed
 //!  per block  u64  state word with its check byte (as in the media image file)
-//!             if some stripe can be read:
-//!             u64  sequence of stripe 0
-//!             u64  age of the media, in seconds, when stripe 0 was programmed
+//!             if some superpage can be read:
+//!             u64  sequence of superpage 0
+//!             u64  age of the media, in seconds, when superpage 0 was programmed
 //!             u64  reads since the erase
-//!             u32  per used stripe: its sequence minus that one; 2^32 - 1: unreadable
+//!             u32  per used superpage: its sequence minus that one; 2^32 - 1: unreadable
 //!             u32  per unit of them: logical page
 //!                  per unit of them: its sector images, with parity where code words are stored
 //!                  per unit of them: the host's metadata, if the media keep any
@@ -137,17 +137,17 @@ impl Media {
     fn export_block(&self, block: u32, out: &mut impl Write) -> Result<(), SnapshotError> {
         let state = self.store.state(block);
         out.write_all(&state.to_checked().to_le_bytes())?;
-        let stripes = kept_stripes(state);
-        if stripes == 0 {
+        let superpages = kept_superpages(state);
+        if superpages == 0 {
             return Ok(());
         }
-        let units = stripes * self.layout.units_per_stripe as usize;
+        let units = superpages * self.layout.units_per_superpage as usize;
         let meta = self.store.meta(block);
         out.write_all(&self.shape.meta.first_sequence(meta).to_le_bytes())?;
         let (born_s, reads) = self.shape.meta.history(meta);
         out.write_all(&born_s.to_le_bytes())?;
         out.write_all(&reads.to_le_bytes())?;
-        out.write_all(self.shape.meta.offsets(meta, stripes))?;
+        out.write_all(self.shape.meta.offsets(meta, superpages))?;
         out.write_all(self.shape.meta.lpns(meta, units))?;
         for index in 0..units as u32 {
             out.write_all(&self.store.raw(block, index))?;
@@ -199,20 +199,20 @@ impl Media {
     }
 
     fn import_block(&mut self, block: u32, input: &mut impl Read) -> Result<(), SnapshotError> {
-        let state = BlockState::from_checked(read_u64(input)?, self.layout.stripes_per_block)
+        let state = BlockState::from_checked(read_u64(input)?, self.layout.superpages_per_block)
             .ok_or(SnapshotError::Damaged { what: "state of block", number: block })?;
         self.store.set_state(block, state);
-        let stripes = kept_stripes(state);
-        if stripes == 0 {
+        let superpages = kept_superpages(state);
+        if superpages == 0 {
             return Ok(());
         }
-        let units = stripes * self.layout.units_per_stripe as usize;
+        let units = superpages * self.layout.units_per_superpage as usize;
         let first_sequence = read_u64(input)?;
         let history = (read_u64(input)?, read_u64(input)?);
         let meta = self.store.meta_mut(block);
         self.shape.meta.set_first_sequence(meta, first_sequence);
         self.shape.meta.set_history(meta, history);
-        input.read_exact(self.shape.meta.offsets_mut(meta, stripes))?;
+        input.read_exact(self.shape.meta.offsets_mut(meta, superpages))?;
         input.read_exact(self.shape.meta.lpns_mut(meta, units))?;
         for index in 0..units as u32 {
             input.read_exact(self.store.unit_mut(block, index, 0).1)?;
@@ -224,9 +224,9 @@ impl Media {
     }
 }
 
-/// Stripes of which something may still be read.
-fn kept_stripes(state: BlockState) -> usize {
-    if state.all_unreadable() { 0 } else { state.next_stripe() as usize }
+/// Superpages of which something may still be read.
+fn kept_superpages(state: BlockState) -> usize {
+    if state.all_unreadable() { 0 } else { state.next_superpage() as usize }
 }
 
 fn read_u32(input: &mut impl Read) -> io::Result<u32> {

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  erased ─► program_begin ─► put_unit, copy_unit .. ─► program_end ─┬─► programmed
-//!    ▲                  └─ power cut ─► torn                         └─► failed: the stripe is unreadable
+//!    ▲                  └─ power cut ─► torn                         └─► failed: the superpage is unreadable
 //!    └── erase_end ◄── erase_begin ◄── (any)
 //!         └─ failed, or cut off: nothing readable, and bad or to be erased again
 //! ```
-//! Invariants: the stripes of a block are begun in order, one at a time; what has begun is unreadable until its end; a refused
+//! Invariants: the superpages of a block are begun in order, one at a time; what has begun is unreadable until its end; a refused
 //! operation changes nothing and draws no random number.
 
 use super::{Content, Health, Media, Outcome, Place, unit_place};
@@ -16,34 +16,34 @@ use crate::store::UNREADABLE;
 use pellucid_flash::{BlockId, Lpn, Ppa, copy_images};
 
 impl Media {
-    /// Starts to program the stripe whose first unit is `first`; its units follow with [`Media::put_unit`] or
-    /// [`Media::copy_unit`]. Until [`Media::program_end`] the stripe is unreadable.
+    /// Starts to program the superpage whose first unit is `first`; its units follow with [`Media::put_unit`] or
+    /// [`Media::copy_unit`]. Until [`Media::program_end`] the superpage is unreadable.
     pub fn program_begin(&mut self, first: Ppa, sequence: u64) -> Result<(), RuleError> {
         let at = self.place(first);
         let state = self.store.state(at.block);
         self.check_program(state, at)?;
-        let (shape, age_s) = (&self.shape.meta, if at.stripe == 0 { self.age() } else { 0 });
+        let (shape, age_s) = (&self.shape.meta, if at.superpage == 0 { self.age() } else { 0 });
         let meta = self.store.meta_mut(at.block);
-        let first = if at.stripe == 0 { sequence } else { shape.first_sequence(meta) };
+        let first = if at.superpage == 0 { sequence } else { shape.first_sequence(meta) };
         let offset = sequence.checked_sub(first).and_then(|d| u32::try_from(d).ok());
         let Some(offset) = offset.filter(|&d| d != UNREADABLE) else {
             return Err(self.wrong_sequence(at, sequence, first));
         };
-        shape.begin(meta, at.stripe, first, offset);
-        if at.stripe == 0 {
+        shape.begin(meta, at.superpage, first, offset);
+        if at.superpage == 0 {
             shape.set_born(meta, age_s);
             self.store.set_age(age_s);
         }
-        self.store.begin(at.block, at.stripe);
+        self.store.begin(at.block, at.superpage);
         self.store.set_state(at.block, state.with(Flag::Programming));
         Ok(())
     }
 
-    /// Gives the content of one unit of a begun stripe; `images` are `sectors_per_unit * image_bytes` bytes. Units never
+    /// Gives the content of one unit of a begun superpage; `images` are `sectors_per_unit * image_bytes` bytes. Units never
     /// given hold [`Lpn::NONE`] and zeros.
     ///
     /// # Panics
-    /// When the stripe has not begun, or `images` has another length.
+    /// When the superpage has not begun, or `images` has another length.
     #[inline]
     pub fn put_unit(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8]) {
         self.put(ppa, lpn, images, None);
@@ -76,11 +76,11 @@ impl Media {
         }
     }
 
-    /// Gives the host's metadata of one unit of a begun stripe, after its [`Media::put_unit`]: `sectors_per_unit *
+    /// Gives the host's metadata of one unit of a begun superpage, after its [`Media::put_unit`]: `sectors_per_unit *
     /// metadata_bytes` bytes, or none for zeros.
     ///
     /// # Panics
-    /// When the stripe has not begun, or `metadata` has another length.
+    /// When the superpage has not begun, or `metadata` has another length.
     #[inline]
     pub fn put_metadata(&mut self, ppa: Ppa, metadata: &[u8]) {
         let at = self.begun(ppa);
@@ -89,7 +89,7 @@ impl Media {
 
     /// As [`Media::put_unit`], for a unit that holds all its bytes (`unit_bytes`) whatever the store keeps of host data:
     /// a piece of the map, which must be read back to mount.
-    pub fn put_segment(&mut self, ppa: Ppa, lpn: Lpn, bytes: &[u8]) {
+    pub fn put_translation_page(&mut self, ppa: Ppa, lpn: Lpn, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.layout.unit_bytes as usize, "bytes of one unit");
         if self.shape.image_bytes == self.layout.sector_bytes as usize {
             return self.put_unit(ppa, lpn, bytes);
@@ -100,11 +100,11 @@ impl Media {
         self.segments.insert(ppa.0, bytes.into());
     }
 
-    /// Copies content and logical page of a unit into a unit of a begun stripe, inside the die. Nothing checks the data on
-    /// this way: if `from` is unreadable, the program of the stripe fails at its end. An erased unit copies as padding.
+    /// Copies content and logical page of a unit into a unit of a begun superpage, inside the die. Nothing checks the data on
+    /// this way: if `from` is unreadable, the program of the superpage fails at its end. An erased unit copies as padding.
     ///
     /// # Panics
-    /// When the stripe of `to` has not begun.
+    /// When the superpage of `to` has not begun.
     pub fn copy_unit(&mut self, from: Ppa, to: Ppa) {
         let (source, at) = (self.place(from), self.begun(to));
         match self.content(source) {
@@ -117,16 +117,16 @@ impl Media {
         self.store.copy_unit((source.block, source.index), (at.block, at.index, at.unit));
     }
 
-    /// Ends the program of the stripe that starts at `first`. When it failed the stripe is unreadable, and the caller should
+    /// Ends the program of the superpage that starts at `first`. When it failed the superpage is unreadable, and the caller should
     /// retire the block.
     ///
     /// # Panics
-    /// When the stripe has not begun.
+    /// When the superpage has not begun.
     pub fn program_end(&mut self, first: Ppa) -> Outcome {
         let at = self.begun(first);
         let state = self.store.state(at.block);
         let injected = self.injected.is_some() && self.program_fails(at.block);
-        let by_fault = self.faults.program_fails(at.block, at.stripe, state.erase_count()) || injected;
+        let by_fault = self.faults.program_fails(at.block, at.superpage, state.erase_count()) || injected;
         let worn_out = self.worn_out(at.block, state);
         let (shape, meta) = (self.shape.meta, self.store.meta(at.block));
         if by_fault || worn_out || shape.poisoned(meta) {
@@ -136,8 +136,8 @@ impl Media {
         if let Some(missing) = shape.next_missing(meta, 0) {
             self.pad(at, missing);
         }
-        self.store.end(at.block, at.stripe, true);
-        let done = state.without(Flag::Programming).with_next_stripe(at.stripe + 1);
+        self.store.end(at.block, at.superpage, true);
+        let done = state.without(Flag::Programming).with_next_superpage(at.superpage + 1);
         self.store.set_state(at.block, done);
         Outcome::Ok
     }
@@ -146,8 +146,8 @@ impl Media {
     pub fn erase_begin(&mut self, block: BlockId) -> Result<(), RuleError> {
         let state = self.store.state(block.0);
         self.check_usable(block.0, state)?;
-        // Full of nothing readable: no stripe may be programmed before the erase is complete.
-        let full = state.with(Flag::Erasing).with_next_stripe(self.layout.stripes_per_block);
+        // Full of nothing readable: no superpage may be programmed before the erase is complete.
+        let full = state.with(Flag::Erasing).with_next_superpage(self.layout.superpages_per_block);
         self.store.set_state(block.0, full);
         self.store.forget_block(block.0);
         let first = block.0 * self.layout.units_per_block;
@@ -189,10 +189,10 @@ impl Media {
         let state = self.store.state(block.0);
         assert!(state.health() != Health::Good, "block {} is good", block.0);
         let full = state.without(Flag::Programming).with(Flag::HalfErased);
-        self.store.set_state(block.0, full.with_next_stripe(self.layout.stripes_per_block));
+        self.store.set_state(block.0, full.with_next_superpage(self.layout.superpages_per_block));
     }
 
-    /// The drive loses power: begun stripes are torn, blocks in erase are half erased.
+    /// The drive loses power: begun superpages are torn, blocks in erase are half erased.
     pub fn power_cut(&mut self) {
         for block in 0..self.layout.blocks {
             let state = self.store.state(block);
@@ -211,39 +211,39 @@ impl Media {
         self.injected.as_mut().is_some_and(|injected| injected.program_fails(die))
     }
 
-    /// The place of a unit whose stripe is being programmed.
+    /// The place of a unit whose superpage is being programmed.
     #[inline(always)]
     fn begun(&self, ppa: Ppa) -> Place {
         let at = self.place(ppa);
         let state = self.store.state(at.block);
-        let begun = state.is(Flag::Programming) && state.next_stripe() == at.stripe;
-        assert!(begun, "no program has begun on block {} stripe {}", at.block, at.stripe);
+        let begun = state.is(Flag::Programming) && state.next_superpage() == at.superpage;
+        assert!(begun, "no program has begun on block {} superpage {}", at.block, at.superpage);
         at
     }
 
     fn check_program(&self, state: BlockState, at: Place) -> Result<(), RuleError> {
         self.check_usable(at.block, state)?;
-        let next_stripe = state.next_stripe();
-        if at.stripe == next_stripe && at.unit == 0 {
+        let next_superpage = state.next_superpage();
+        if at.superpage == next_superpage && at.unit == 0 {
             return Ok(());
         }
-        Err(self.wrong_place(at, next_stripe))
+        Err(self.wrong_place(at, next_superpage))
     }
 
     #[cold]
-    fn wrong_place(&self, at: Place, next_stripe: u32) -> RuleError {
-        let ((die, block), stripe) = (self.name(at.block), at.stripe);
-        if stripe < next_stripe {
-            RuleError::NotErased { die, block, stripe }
+    fn wrong_place(&self, at: Place, next_superpage: u32) -> RuleError {
+        let ((die, block), superpage) = (self.name(at.block), at.superpage);
+        if superpage < next_superpage {
+            RuleError::NotErased { die, block, superpage }
         } else {
-            RuleError::OutOfOrder { die, block, stripe, unit: at.unit, next_stripe }
+            RuleError::OutOfOrder { die, block, superpage, unit: at.unit, next_superpage }
         }
     }
 
     #[cold]
     fn wrong_sequence(&self, at: Place, sequence: u64, first: u64) -> RuleError {
         let (die, block) = self.name(at.block);
-        RuleError::Sequence { die, block, stripe: at.stripe, sequence, first }
+        RuleError::Sequence { die, block, superpage: at.superpage, sequence, first }
     }
 
     fn check_usable(&self, block: u32, state: BlockState) -> Result<(), RuleError> {
@@ -268,7 +268,7 @@ impl Media {
         worn && !self.times.is_slc(self.layout.split.blocks_per_die.remainder(block))
     }
 
-    /// Fills the units of the begun stripe of `at` that nobody gave; `missing` is the first of them.
+    /// Fills the units of the begun superpage of `at` that nobody gave; `missing` is the first of them.
     fn pad(&mut self, at: Place, missing: u32) {
         let shape = self.shape.meta;
         let mut next = Some(missing);
@@ -282,13 +282,13 @@ impl Media {
         }
     }
 
-    /// Ends the begun stripe of `block` as torn or failed.
+    /// Ends the begun superpage of `block` as torn or failed.
     fn end_unreadable(&mut self, block: u32, state: BlockState) {
-        let stripe = state.next_stripe();
+        let superpage = state.next_superpage();
         let meta = self.store.meta_mut(block);
-        self.shape.meta.set_offset(meta, stripe, UNREADABLE);
-        self.store.end(block, stripe, false);
-        let ended = state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_stripe(stripe + 1);
+        self.shape.meta.set_offset(meta, superpage, UNREADABLE);
+        self.store.end(block, superpage, false);
+        let ended = state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_superpage(superpage + 1);
         self.store.set_state(block, ended);
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! 0            4096             record_at                    data_at                     save_at
-//! | header     | block states   | a record for each stripe   | data of each block        | save area |
+//! | header     | block states   | a record for each superpage   | data of each block        | save area |
 //! |            | 16 bytes each  | (spare area, checksums)    | unit after unit           |           |
 //! ```
 //! All is written and read by system calls, never through a map: what the disk refuses, or has lost, is then an answer here and no
-//! signal. States and spare areas are held in memory; the data of a stripe are gathered there until its program ends:
+//! signal. States and spare areas are held in memory; the data of a superpage are gathered there until its program ends:
 //!
 //! ```text
-//!  begin ─► stage ─► unit, unit, .. ─► end: data, then the record with their checksums ─► set_state: the block has one stripe more
+//!  begin ─► stage ─► unit, unit, .. ─► end: data, then the record with their checksums ─► set_state: the block has one superpage more
 //! ```
-//! Invariants: a state in the file counts only stripes whose data and record stand in it, so a process that dies at any moment leaves
+//! Invariants: a state in the file counts only superpages whose data and record stand in it, so a process that dies at any moment leaves
 //! a legal image; with [`SyncTo::Machine`] the same holds for what is on the disk (`commit`); writes reach the file in the order in
 //! which they were made, those that it does not take are held back (`backing.rs`).
 
@@ -35,7 +35,7 @@ const READS_KEPT: u64 = 64;
 /// Of so many reads that found damage is told; more are only counted.
 const DAMAGED_TOLD: u64 = 100;
 
-/// A stripe between the begin and the end of its program.
+/// A superpage between the begin and the end of its program.
 #[derive(Debug)]
 struct Stage {
     block: u32,
@@ -155,27 +155,27 @@ impl FileStore {
         let damaged = |path: &Path, what| Err(StoreError::Damaged { path: path.into(), what });
         let mut states = vec![0; self.shape.blocks as usize * STATE_BYTES];
         self.backing.read(self.regions.state_at, &mut states).map_err(|e| self.io("read block states", e))?;
-        let mut records = vec![0; self.record.bytes * self.shape.stripes_per_block as usize];
+        let mut records = vec![0; self.record.bytes * self.shape.superpages_per_block as usize];
         for (block, entry) in (0..).zip(states.chunks_exact(STATE_BYTES)) {
-            let Some((state, reads)) = decode_state(block, entry, self.shape.stripes_per_block) else {
+            let Some((state, reads)) = decode_state(block, entry, self.shape.superpages_per_block) else {
                 let at = self.state_at(block);
                 return damaged(&self.path, format!("the state of block {block}, at byte {at}, is damaged"));
             };
             self.states[block as usize] = state;
-            if state.next_stripe() == 0 {
+            if state.next_superpage() == 0 {
                 continue;
             }
             let mut meta = self.fresh_meta();
             if !state.all_unreadable() {
-                let used = &mut records[..self.record.bytes * state.next_stripe() as usize];
+                let used = &mut records[..self.record.bytes * state.next_superpage() as usize];
                 let at = self.record_at(block, 0);
                 self.backing.read(at, used).map_err(|e| self.io("read spare areas", e))?;
-                for (stripe, record) in (0..).zip(used.chunks_exact_mut(self.record.bytes)) {
-                    let name = (block, stripe, state.erase_count());
+                for (superpage, record) in (0..).zip(used.chunks_exact_mut(self.record.bytes)) {
+                    let name = (block, superpage, state.erase_count());
                     if !self.record.decode(&self.shape, name, record, &mut meta) {
-                        let at = self.record_at(block, stripe);
+                        let at = self.record_at(block, superpage);
                         let what = format!(
-                            "the spare area of block {block}, stripe {stripe}, at byte {at}, is damaged"
+                            "the spare area of block {block}, superpage {superpage}, at byte {at}, is damaged"
                         );
                         return damaged(&self.path, what);
                     }
@@ -218,7 +218,7 @@ impl FileStore {
         if state.is(Flag::Erasing) || (unchanged && !before.is(Flag::Erasing)) {
             return;
         }
-        if state.next_stripe() == 0 {
+        if state.next_superpage() == 0 {
             self.metas[block as usize] = None;
         }
         self.keep_state(block);
@@ -236,7 +236,7 @@ impl FileStore {
 
     #[inline]
     pub(crate) fn meta(&self, block: u32) -> &[u8] {
-        let meta = self.metas[block as usize].as_deref().expect("a block with begun stripes has metadata");
+        let meta = self.metas[block as usize].as_deref().expect("a block with begun superpages has metadata");
         &meta[..self.shape.meta.bytes]
     }
 
@@ -257,13 +257,13 @@ impl FileStore {
         }
     }
 
-    /// A stripe begins.
-    pub(crate) fn begin(&mut self, block: u32, stripe: u32) {
-        if stripe == 0 && self.behind.contains_key(&block) {
+    /// A superpage begins.
+    pub(crate) fn begin(&mut self, block: u32, superpage: u32) {
+        if superpage == 0 && self.behind.contains_key(&block) {
             // The disk still knows what the block held before its erase, and that is about to go.
             self.commit();
         }
-        let units = self.shape.units_per_stripe as usize;
+        let units = self.shape.units_per_superpage as usize;
         let mut stage = self.idle_stages.pop().unwrap_or_else(|| Stage {
             block,
             data: vec![0; units * self.shape.unit_stored_bytes].into(),
@@ -277,13 +277,13 @@ impl FileStore {
     }
 
     fn stage(&mut self, block: u32) -> usize {
-        self.stages.iter().rposition(|stage| stage.block == block).expect("a stripe has begun")
+        self.stages.iter().rposition(|stage| stage.block == block).expect("a superpage has begun")
     }
 
-    /// Metadata of the block; data and the host's metadata of one unit of its begun stripe.
+    /// Metadata of the block; data and the host's metadata of one unit of its begun superpage.
     pub(crate) fn unit_mut(&mut self, block: u32, unit: u32) -> (&mut [u8], &mut [u8], &mut [u8]) {
         let at = self.stage(block);
-        let meta = self.metas[block as usize].as_deref_mut().expect("a begun stripe has metadata");
+        let meta = self.metas[block as usize].as_deref_mut().expect("a begun superpage has metadata");
         let (data, metadata) = (self.shape.unit_stored_bytes, self.shape.unit_metadata_bytes);
         let stage = &mut self.stages[at];
         stage.copied.retain(|(copied, _)| *copied != unit);
@@ -295,7 +295,7 @@ impl FileStore {
         )
     }
 
-    /// Copies a unit, as it is stored, into one of a begun stripe.
+    /// Copies a unit, as it is stored, into one of a begun superpage.
     pub(crate) fn copy_unit(&mut self, from: (u32, u32), to: (u32, u32)) {
         let (block, index) = from;
         let sum = self.checksum(block, index);
@@ -309,15 +309,15 @@ impl FileStore {
         self.stages[at].copied.push((to.1, sum));
     }
 
-    /// A stripe ends: its data and its spare area go to the file. The state follows.
-    pub(crate) fn end(&mut self, block: u32, stripe: u32, readable: bool) {
+    /// A superpage ends: its data and its spare area go to the file. The state follows.
+    pub(crate) fn end(&mut self, block: u32, superpage: u32, readable: bool) {
         let at = self.stage(block);
         let mut stage = self.stages.swap_remove(at);
-        let (bytes, units) = (self.shape.unit_stored_bytes, self.shape.units_per_stripe);
+        let (bytes, units) = (self.shape.unit_stored_bytes, self.shape.units_per_superpage);
         self.unit_is = NO_UNIT;
-        let name = (block, stripe, self.states[block as usize].erase_count());
+        let name = (block, superpage, self.states[block as usize].erase_count());
         if readable {
-            let first = stripe * units;
+            let first = superpage * units;
             for (unit, data) in (0..).zip(stage.data.chunks_exact(bytes)) {
                 let copied = stage.copied.iter().rfind(|(copied, _)| *copied == unit);
                 let sum = copied.map_or_else(|| crc32c::crc32c(data), |&(_, sum)| sum);
@@ -325,8 +325,8 @@ impl FileStore {
             }
             self.backing.write(self.data_at(block, first), &stage.data);
         }
-        let place = self.record_at(block, stripe);
-        let meta = self.metas[block as usize].as_deref().expect("a begun stripe has metadata");
+        let place = self.record_at(block, superpage);
+        let meta = self.metas[block as usize].as_deref().expect("a begun superpage has metadata");
         let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.record.encode(&self.shape, name, meta, &stage.metadata, self.header.age_s, buffer);
         self.backing.write(place, buffer);
@@ -397,10 +397,10 @@ impl FileStore {
 
     /// The host's metadata of a unit, from `start` on; `false`: they are damaged, `out` is all zeros.
     pub(crate) fn metadata(&self, block: u32, index: u32, start: usize, out: &mut [u8]) -> bool {
-        let (stripe, unit) = (index / self.shape.units_per_stripe, index % self.shape.units_per_stripe);
+        let (superpage, unit) = (index / self.shape.units_per_superpage, index % self.shape.units_per_superpage);
         let mut record = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = (block, stripe, self.states[block as usize].erase_count());
-        let read = self.backing.read(self.record_at(block, stripe), &mut record);
+        let name = (block, superpage, self.states[block as usize].erase_count());
+        let read = self.backing.read(self.record_at(block, superpage), &mut record);
         let good = read.is_ok() && self.record.is_good(name, &mut record);
         match good {
             true => {
@@ -542,7 +542,7 @@ impl FileStore {
     }
 
     fn set_checksum(&mut self, block: u32, index: u32, sum: u32) {
-        let meta = self.metas[block as usize].as_deref_mut().expect("a begun stripe has metadata");
+        let meta = self.metas[block as usize].as_deref_mut().expect("a begun superpage has metadata");
         self.record.set_checksum(&self.shape, meta, index, sum);
     }
 
@@ -554,8 +554,8 @@ impl FileStore {
         self.regions.state_at + u64::from(block) * STATE_BYTES as u64
     }
 
-    fn record_at(&self, block: u32, stripe: u32) -> u64 {
-        let number = u64::from(block) * u64::from(self.shape.stripes_per_block) + u64::from(stripe);
+    fn record_at(&self, block: u32, superpage: u32) -> u64 {
+        let number = u64::from(block) * u64::from(self.shape.superpages_per_block) + u64::from(superpage);
         self.regions.record_at + number * self.record.bytes as u64
     }
 
@@ -606,9 +606,9 @@ fn encode_state(block: u32, state: BlockState, reads: u32) -> [u8; STATE_BYTES] 
     entry
 }
 
-fn decode_state(block: u32, entry: &[u8], stripes_per_block: u32) -> Option<(BlockState, u32)> {
+fn decode_state(block: u32, entry: &[u8], superpages_per_block: u32) -> Option<(BlockState, u32)> {
     let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four bytes"));
     let state = u64::from(word(0)) | u64::from(word(4)) << 32;
     (word(12) == state_sum(block, &entry[..12])).then_some(())?;
-    Some((BlockState::from_checked(state, stripes_per_block)?, word(8)))
+    Some((BlockState::from_checked(state, superpages_per_block)?, word(8)))
 }

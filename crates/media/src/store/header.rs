@@ -44,10 +44,10 @@ impl Regions {
     pub fn new(shape: &StoreShape, state_bytes: usize, record_bytes: usize) -> Regions {
         let blocks = u64::from(shape.blocks);
         let behind = |start: u64, bytes: u64| (start + bytes).next_multiple_of(REGION_ALIGN);
-        let stripes = blocks * u64::from(shape.stripes_per_block);
+        let superpages = blocks * u64::from(shape.superpages_per_block);
         let units = blocks * shape.units_per_block() as u64;
         let record_at = behind(HEADER_BYTES, state_bytes as u64 * blocks);
-        let data_at = behind(record_at, record_bytes as u64 * stripes);
+        let data_at = behind(record_at, record_bytes as u64 * superpages);
         let save_at = behind(data_at, shape.unit_stored_bytes as u64 * units);
         let file_bytes = behind(save_at, shape.save_bytes as u64);
         Regions { state_at: HEADER_BYTES, record_at, data_at, save_at, file_bytes }

@@ -177,7 +177,7 @@ impl MemoryStore {
         &mut self.bytes_mut(block)[at..at + bytes]
     }
 
-    /// Copies a unit into one of a begun stripe; of one that was forgotten, what is left of it.
+    /// Copies a unit into one of a begun superpage; of one that was forgotten, what is left of it.
     pub(crate) fn copy_unit(&mut self, from: (u32, u32), to: (u32, u32)) {
         let found = self.without_data(from.0, from.1);
         let data = self.unit(from.0, from.1).map(<[u8]>::to_vec);
@@ -303,7 +303,7 @@ impl MemoryStore {
 
     #[inline]
     fn bytes(&self, block: u32) -> &[u8] {
-        self.blocks[block as usize].as_deref().expect("a block with programmed stripes has memory")
+        self.blocks[block as usize].as_deref().expect("a block with programmed superpages has memory")
     }
 
     /// What is held of a block.

@@ -33,8 +33,8 @@ const STAMP_BYTES: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreShape {
     pub(crate) blocks: u32,
-    pub(crate) stripes_per_block: u32,
-    pub(crate) units_per_stripe: u32,
+    pub(crate) superpages_per_block: u32,
+    pub(crate) units_per_superpage: u32,
     pub(crate) meta: MetaShape,
     pub(crate) image_bytes: usize,
     /// What is given of a unit's data ...
@@ -64,8 +64,8 @@ impl StoreShape {
         };
         StoreShape {
             blocks: layout.blocks,
-            stripes_per_block: layout.stripes_per_block,
-            units_per_stripe: layout.units_per_stripe,
+            superpages_per_block: layout.superpages_per_block,
+            units_per_superpage: layout.units_per_superpage,
             meta: MetaShape::new(layout),
             image_bytes,
             unit_image_bytes,
@@ -78,7 +78,7 @@ impl StoreShape {
 
     #[inline]
     pub(crate) fn units_per_block(&self) -> usize {
-        self.stripes_per_block as usize * self.units_per_stripe as usize
+        self.superpages_per_block as usize * self.units_per_superpage as usize
     }
 }
 
@@ -261,7 +261,7 @@ impl Store {
         }
     }
 
-    /// Metadata of a block that has a begun, programmed or torn stripe.
+    /// Metadata of a block that has a begun, programmed or torn superpage.
     #[inline]
     pub(crate) fn meta(&self, block: u32) -> &[u8] {
         match self {
@@ -270,7 +270,7 @@ impl Store {
         }
     }
 
-    /// The same, for writing; of a block that never had a stripe, zeros.
+    /// The same, for writing; of a block that never had a superpage, zeros.
     #[inline(always)]
     pub(crate) fn meta_mut(&mut self, block: u32) -> &mut [u8] {
         match self {
@@ -287,15 +287,15 @@ impl Store {
         }
     }
 
-    /// The program of a stripe begins; its metadata follow.
+    /// The program of a superpage begins; its metadata follow.
     #[inline]
-    pub(crate) fn begin(&mut self, block: u32, stripe: u32) {
+    pub(crate) fn begin(&mut self, block: u32, superpage: u32) {
         if let Store::File(s) = self {
-            s.begin(block, stripe);
+            s.begin(block, superpage);
         }
     }
 
-    /// Metadata of a block; data and the host's metadata of unit `index` of it, unit `unit` of its begun stripe.
+    /// Metadata of a block; data and the host's metadata of unit `index` of it, unit `unit` of its begun superpage.
     #[inline(always)]
     pub(crate) fn unit_mut(
         &mut self,
@@ -309,7 +309,7 @@ impl Store {
         }
     }
 
-    /// Unit `index` of a block, unit `unit` of its begun stripe, holds zeros.
+    /// Unit `index` of a block, unit `unit` of its begun superpage, holds zeros.
     pub(crate) fn clear_unit(&mut self, block: u32, index: u32, unit: u32) {
         match self {
             Store::Memory(s) => s.clear_unit(block, index),
@@ -321,7 +321,7 @@ impl Store {
         }
     }
 
-    /// Copies a unit (block, unit of it) as it is stored to one of a begun stripe (block, unit of it, unit of the stripe).
+    /// Copies a unit (block, unit of it) as it is stored to one of a begun superpage (block, unit of it, unit of the superpage).
     pub(crate) fn copy_unit(&mut self, from: (u32, u32), (block, index, unit): (u32, u32, u32)) {
         match self {
             Store::Memory(s) => s.copy_unit(from, (block, index)),
@@ -329,11 +329,11 @@ impl Store {
         }
     }
 
-    /// The program of a stripe has ended. Its new state follows.
+    /// The program of a superpage has ended. Its new state follows.
     #[inline]
-    pub(crate) fn end(&mut self, block: u32, stripe: u32, readable: bool) {
+    pub(crate) fn end(&mut self, block: u32, superpage: u32, readable: bool) {
         if let Store::File(s) = self {
-            s.end(block, stripe, readable);
+            s.end(block, superpage, readable);
         }
     }
 

@@ -1,10 +1,10 @@
-//! What the file keeps of a stripe beside its data: the spare areas of its units, and their checksums.
+//! What the file keeps of a superpage beside its data: the spare areas of its units, and their checksums.
 //!
 //! ```text
-//!   0  sequence number of the stripe                                u64
+//!   0  sequence number of the superpage                                u64
 //!   8  age of the media, in seconds, when it was programmed         u64
 //!  16  1: torn or failed                                            u32
-//!  20  CRC-32C of block, stripe, erases of the block (u32 each), and of this record with zeros here   u32
+//!  20  CRC-32C of block, superpage, erases of the block (u32 each), and of this record with zeros here   u32
 //!  24  zeros                                                        u64
 //!  32  of each unit: logical page                                   u32
 //!      of each unit: CRC-32C of its stored data                     u32
@@ -21,7 +21,7 @@ const FLAGS_AT: usize = 16;
 const SUM_AT: usize = 20;
 const LPNS_AT: usize = 32;
 
-/// Block, stripe, erases of the block.
+/// Block, superpage, erases of the block.
 pub(crate) type Name = (u32, u32, u32);
 
 /// Where things lie in a record.
@@ -43,14 +43,14 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 impl RecordShape {
     pub(crate) fn new(shape: &StoreShape) -> RecordShape {
-        let units = shape.units_per_stripe as usize;
+        let units = shape.units_per_superpage as usize;
         let sums_at = LPNS_AT + 4 * units;
         let metadata_at = sums_at + 4 * units;
         let bytes = (metadata_at + shape.unit_metadata_bytes * units).next_multiple_of(8);
         RecordShape { units, sums_at, metadata_at, bytes }
     }
 
-    /// The record of a stripe: `meta` is that of its block, with checksums of units behind it.
+    /// The record of a superpage: `meta` is that of its block, with checksums of units behind it.
     pub(crate) fn encode(
         self,
         shape: &StoreShape,
@@ -60,16 +60,16 @@ impl RecordShape {
         age_s: u64,
         record: &mut [u8],
     ) {
-        let (_, stripe, _) = name;
-        let offset = shape.meta.offset(meta, stripe);
+        let (_, superpage, _) = name;
+        let offset = shape.meta.offset(meta, superpage);
         let torn = offset == UNREADABLE;
         let sequence = shape.meta.first_sequence(meta) + if torn { 0 } else { u64::from(offset) };
-        let age_s = if stripe == 0 { shape.meta.history(meta).0 } else { age_s };
+        let age_s = if superpage == 0 { shape.meta.history(meta).0 } else { age_s };
         record.fill(0);
         record[..8].copy_from_slice(&sequence.to_le_bytes());
         record[AGE_AT..][..8].copy_from_slice(&age_s.to_le_bytes());
         record[FLAGS_AT..][..4].copy_from_slice(&u32::from(torn).to_le_bytes());
-        let first = stripe as usize * self.units;
+        let first = superpage as usize * self.units;
         if !torn {
             for unit in 0..self.units {
                 let lpn = shape.meta.lpn(meta, (first + unit) as u32).0;
@@ -83,7 +83,7 @@ impl RecordShape {
         record[SUM_AT..][..4].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Whether a record is what was written of this stripe. Its checksum is gone then.
+    /// Whether a record is what was written of this superpage. Its checksum is gone then.
     pub(crate) fn is_good(self, name: Name, record: &mut [u8]) -> bool {
         let found = u32_at(record, SUM_AT);
         record[SUM_AT..][..4].fill(0);
@@ -95,17 +95,17 @@ impl RecordShape {
         if !self.is_good(name, record) {
             return false;
         }
-        let (_, stripe, _) = name;
+        let (_, superpage, _) = name;
         let sequence = u64_at(record, 0);
-        if stripe == 0 {
+        if superpage == 0 {
             shape.meta.set_first_sequence(meta, sequence);
             shape.meta.set_history(meta, (u64_at(record, AGE_AT), 0));
         }
         let torn = u32_at(record, FLAGS_AT) != 0;
         let offset = sequence.wrapping_sub(shape.meta.first_sequence(meta));
         let Ok(offset) = u32::try_from(offset) else { return false };
-        shape.meta.set_offset(meta, stripe, if torn { UNREADABLE } else { offset });
-        let first = stripe as usize * self.units;
+        shape.meta.set_offset(meta, superpage, if torn { UNREADABLE } else { offset });
+        let first = superpage as usize * self.units;
         for unit in 0..self.units {
             let index = (first + unit) as u32;
             shape.meta.set_lpn(meta, index, Lpn(u32_at(record, LPNS_AT + 4 * unit)));
@@ -125,7 +125,7 @@ impl RecordShape {
     }
 }
 
-fn sum((block, stripe, erases): Name, record: &[u8]) -> u32 {
-    let name = u128::from(block) | u128::from(stripe) << 32 | u128::from(erases) << 64;
+fn sum((block, superpage, erases): Name, record: &[u8]) -> u32 {
+    let name = u128::from(block) | u128::from(superpage) << 32 | u128::from(erases) << 64;
     crc32c::crc32c_append(crc32c::crc32c(&name.to_le_bytes()[..12]), record)
 }

@@ -6,7 +6,7 @@ use pellucid_media::{
 };
 use std::path::{Path, PathBuf};
 
-/// 2 dies of 8 blocks of 4 stripes of 3 units of 2 sectors of 512 bytes.
+/// 2 dies of 8 blocks of 4 superpages of 3 units of 2 sectors of 512 bytes.
 pub fn small() -> MediaConfig {
     MediaConfig {
         geometry: Geometry {
@@ -61,10 +61,10 @@ pub fn open(config: &MediaConfig) -> Media {
     Media::new(config).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// First unit of a stripe.
-pub fn first(media: &Media, block: u32, stripe: u32) -> Ppa {
+/// First unit of a superpage.
+pub fn first(media: &Media, block: u32, superpage: u32) -> Ppa {
     let layout = media.layout();
-    layout.ppa(BlockId(block), stripe * layout.units_per_stripe)
+    layout.ppa(BlockId(block), superpage * layout.units_per_superpage)
 }
 
 /// Sector images that all say `stamp`.
@@ -72,11 +72,11 @@ pub fn images(media: &Media, sectors: usize, stamp: u32) -> Vec<u8> {
     stamp.to_le_bytes().repeat(sectors * media.image_bytes() / 4)
 }
 
-/// Programs a whole stripe; unit `u` gets `lpn + u` and sectors that say so.
-pub fn program(media: &mut Media, block: u32, stripe: u32, lpn: u32, sequence: u64) -> Outcome {
-    let at = first(media, block, stripe);
+/// Programs a whole superpage; unit `u` gets `lpn + u` and sectors that say so.
+pub fn program(media: &mut Media, block: u32, superpage: u32, lpn: u32, sequence: u64) -> Outcome {
+    let at = first(media, block, superpage);
     media.program_begin(at, sequence).unwrap_or_else(|e| panic!("{e}"));
-    for unit in 0..media.layout().units_per_stripe {
+    for unit in 0..media.layout().units_per_superpage {
         let data = images(media, media.layout().sectors_per_unit as usize, lpn + unit);
         media.put_unit(Ppa(at.0 + unit), Lpn(lpn + unit), &data);
     }

@@ -43,7 +43,7 @@ fn a_listed_factory_bad_block_is_bad_and_unreadable() {
 
 #[test]
 fn a_listed_program_fails_once_the_block_is_old_enough() {
-    let fault = ListedFault::ProgramFail { die: 0, block: 1, stripe: 1, after_erases: 2 };
+    let fault = ListedFault::ProgramFail { die: 0, block: 1, superpage: 1, after_erases: 2 };
     let mut media = open(&with_list(vec![fault]));
     for erases in 0..4 {
         assert_eq!(program(&mut media, 1, 0, 0, 1), Outcome::Ok);
@@ -72,8 +72,8 @@ fn a_listed_erase_fails_from_its_number_on() {
 #[test]
 fn a_listed_read_fails_for_its_attempts() {
     let mut media = open(&with_list(vec![
-        ListedFault::ReadFail { die: 0, block: 0, stripe: 0, attempts: 2 },
-        ListedFault::ReadFail { die: 0, block: 0, stripe: 1, attempts: u32::MAX },
+        ListedFault::ReadFail { die: 0, block: 0, superpage: 0, attempts: 2 },
+        ListedFault::ReadFail { die: 0, block: 0, superpage: 1, attempts: u32::MAX },
     ]));
     assert_eq!(read(&mut media, Ppa(0), 0).0, ReadResult::Erased);
     program(&mut media, 0, 0, 10, 1);
@@ -141,7 +141,7 @@ fn faults_outside_the_media_are_refused() {
     for (fault, key) in [
         (ListedFault::FactoryBad { die: 2, block: 0 }, "faults.list.die"),
         (ListedFault::EraseFail { die: 0, block: 8, after_erases: 0 }, "faults.list.block"),
-        (ListedFault::ReadFail { die: 0, block: 0, stripe: 4, attempts: 1 }, "faults.list.stripe"),
+        (ListedFault::ReadFail { die: 0, block: 0, superpage: 4, attempts: 1 }, "faults.list.superpage"),
     ] {
         match Media::new(&with_list(vec![fault])) {
             Err(MediaError::Config { key: found, .. }) => assert_eq!(found, key),
@@ -160,15 +160,15 @@ fn a_fork_has_the_same_past_and_the_same_future_and_shares_nothing() {
     config.faults.program_fail = 0.3;
     config.timing.op_spread = 0.3;
     let mut media = open(&config);
-    for stripe in 0..3 {
-        program(&mut media, 0, stripe, 10 * stripe, 1);
+    for superpage in 0..3 {
+        program(&mut media, 0, superpage, 10 * superpage, 1);
     }
     let mut fork = media.clone();
     let future = |media: &mut Media| {
         let mut seen = Vec::new();
         for block in 1..16 {
-            for stripe in 0..4 {
-                seen.push((program(media, block, stripe, 7, 1), media.program_ns(Ppa(0))));
+            for superpage in 0..4 {
+                seen.push((program(media, block, superpage, 7, 1), media.program_ns(Ppa(0))));
             }
         }
         seen
@@ -176,10 +176,10 @@ fn a_fork_has_the_same_past_and_the_same_future_and_shares_nothing() {
     let seen = future(&mut media);
     erase(&mut media, 0);
     assert_eq!(future(&mut fork), seen);
-    for stripe in 0..3 {
-        let at = first(&fork, 0, stripe);
+    for superpage in 0..3 {
+        let at = first(&fork, 0, superpage);
         if fork.spare(at).is_some() {
-            assert_eq!(read(&mut fork, at, 0), (GOOD, 10 * stripe));
+            assert_eq!(read(&mut fork, at, 0), (GOOD, 10 * superpage));
         }
         assert_eq!(read(&mut media, at, 0), (ReadResult::Erased, 0));
     }

@@ -24,12 +24,12 @@ fn content(unit: u32) -> Vec<u8> {
     (0..1024).map(|_| rng.next_u64() as u8).collect()
 }
 
-/// Programs the first `stripes` stripes of a block with [`content`].
-fn fill(media: &mut Media, block: u32, stripes: u32) {
-    for stripe in 0..stripes {
-        let start = first(media, block, stripe);
+/// Programs the first `superpages` superpages of a block with [`content`].
+fn fill(media: &mut Media, block: u32, superpages: u32) {
+    for superpage in 0..superpages {
+        let start = first(media, block, superpage);
         media.program_begin(start, u64::from(start.0) + 1).expect("in order");
-        for unit in start.0..start.0 + media.layout().units_per_stripe {
+        for unit in start.0..start.0 + media.layout().units_per_superpage {
             media.put_unit(Ppa(unit), Lpn(unit), &content(unit));
         }
         assert_eq!(media.program_end(start), Outcome::Ok);
@@ -333,11 +333,11 @@ fn without_a_scrambler_the_pattern_decides() {
         config.geometry.spare_bytes = 1024;
         config.seed = seed;
         let mut media = open(&config);
-        for stripe in 0..4 * BLOCKS {
-            let start = first(&media, stripe / 4, stripe % 4);
-            media.program_begin(start, u64::from(stripe) + 1).expect("in order");
+        for superpage in 0..4 * BLOCKS {
+            let start = first(&media, superpage / 4, superpage % 4);
+            media.program_begin(start, u64::from(superpage) + 1).expect("in order");
             for unit in start.0..start.0 + 3 {
-                let byte = if stripe % 2 == 0 { lsb } else { msb };
+                let byte = if superpage % 2 == 0 { lsb } else { msb };
                 media.put_unit(Ppa(unit), Lpn(unit), &[byte; 1024]);
             }
             assert_eq!(media.program_end(start), Outcome::Ok);

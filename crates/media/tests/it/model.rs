@@ -4,11 +4,11 @@ use crate::common::*;
 use pellucid_flash::{BlockId, Lpn, Ppa, Rng};
 use pellucid_media::{Health, ListedFault, Media, MediaConfig, Outcome, ReadResult, StoreKind, SyncTo};
 
-const STRIPES: u32 = 4;
+const SUPERPAGES: u32 = 4;
 const UNITS: u32 = 3;
 
 #[derive(Clone, Debug)]
-enum Stripe {
+enum Superpage {
     Unreadable,
     Data { sequence: u64, units: [Option<(u32, u32)>; UNITS as usize] },
 }
@@ -22,7 +22,7 @@ enum Doing {
 
 #[derive(Clone, Debug)]
 struct Block {
-    stripes: Vec<Stripe>,
+    superpages: Vec<Superpage>,
     half_erased: bool,
     doing: Doing,
     bad: bool,
@@ -31,17 +31,17 @@ struct Block {
 
 impl Block {
     fn new() -> Block {
-        Block { stripes: Vec::new(), half_erased: false, doing: Doing::Nothing, bad: false, erases: 0 }
+        Block { superpages: Vec::new(), half_erased: false, doing: Doing::Nothing, bad: false, erases: 0 }
     }
 
     fn next(&self) -> u32 {
-        if self.half_erased || self.doing == Doing::Erase { STRIPES } else { self.stripes.len() as u32 }
+        if self.half_erased || self.doing == Doing::Erase { SUPERPAGES } else { self.superpages.len() as u32 }
     }
 
     fn power_cut(&mut self) {
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
             Doing::Nothing => {}
-            Doing::Program { .. } => self.stripes.push(Stripe::Unreadable),
+            Doing::Program { .. } => self.superpages.push(Superpage::Unreadable),
             Doing::Erase => self.half_erased = true,
         }
     }
@@ -52,18 +52,18 @@ impl Block {
     }
 
     /// Result, stamp, spare (lpn, sequence) of a unit.
-    fn unit(&self, stripe: u32, unit: u32) -> (ReadResult, u32, Option<(u32, u64)>) {
+    fn unit(&self, superpage: u32, unit: u32) -> (ReadResult, u32, Option<(u32, u64)>) {
         let unreadable = (ReadResult::Uncorrectable, 0, None);
         if self.half_erased || self.doing == Doing::Erase {
             return unreadable;
         }
-        match self.stripes.get(stripe as usize) {
-            Some(Stripe::Unreadable) => unreadable,
-            Some(Stripe::Data { sequence, units }) => {
+        match self.superpages.get(superpage as usize) {
+            Some(Superpage::Unreadable) => unreadable,
+            Some(Superpage::Data { sequence, units }) => {
                 let (lpn, stamp) = units[unit as usize].unwrap_or((Lpn::NONE.0, 0));
                 (GOOD, stamp, Some((lpn, *sequence)))
             }
-            None if self.doing != Doing::Nothing && stripe == self.next() => unreadable,
+            None if self.doing != Doing::Nothing && superpage == self.next() => unreadable,
             None => (ReadResult::Erased, 0, None),
         }
     }
@@ -128,12 +128,12 @@ impl World {
     fn begin_program(&mut self, b: u32, rng: &mut Rng) {
         self.sequence += rng.below(1000);
         let sequence = self.sequence;
-        // Mostly the right stripe, at times any.
+        // Mostly the right superpage, at times any.
         let next = self.blocks[b as usize].next();
-        let stripe = if rng.below(8) == 0 { rng.below(STRIPES.into()) as u32 } else { next.min(STRIPES - 1) };
-        let accepted = self.all(|m| m.program_begin(first(m, b, stripe), sequence)).is_ok();
+        let superpage = if rng.below(8) == 0 { rng.below(SUPERPAGES.into()) as u32 } else { next.min(SUPERPAGES - 1) };
+        let accepted = self.all(|m| m.program_begin(first(m, b, superpage), sequence)).is_ok();
         let block = &mut self.blocks[b as usize];
-        assert_eq!(accepted, !block.bad && stripe == next);
+        assert_eq!(accepted, !block.bad && superpage == next);
         if accepted {
             block.doing = Doing::Program { sequence, units: [None; UNITS as usize] };
         }
@@ -170,9 +170,9 @@ impl World {
         let next = self.blocks[b as usize].next();
         let outcome = self.all(|m| m.program_end(first(m, b, next)));
         let block = &mut self.blocks[b as usize];
-        block.stripes.push(match outcome {
-            Outcome::Ok => Stripe::Data { sequence, units },
-            Outcome::Failed => Stripe::Unreadable,
+        block.superpages.push(match outcome {
+            Outcome::Ok => Superpage::Data { sequence, units },
+            Outcome::Failed => Superpage::Unreadable,
         });
         block.doing = Doing::Nothing;
     }
@@ -185,7 +185,7 @@ impl World {
     fn check(&mut self) {
         for b in 0..self.blocks.len() as u32 {
             let id = BlockId(b);
-            let (next, erases, health) = self.all(|m| (m.next_stripe(id), m.erase_count(id), m.health(id)));
+            let (next, erases, health) = self.all(|m| (m.next_superpage(id), m.erase_count(id), m.health(id)));
             let block = &self.blocks[b as usize];
             assert_eq!((next, erases, health != Health::Good), (block.next(), block.erases, block.bad));
             for unit in 0..12 {
@@ -240,7 +240,7 @@ fn an_image_reopened_at_any_moment_holds_what_had_ended() {
         let file = TempPath::new(&format!("reopen-{sync:?}"));
         let mut config = file.config();
         config.keep.sync = sync;
-        let after = ListedFault::ProgramFail { die: 0, block: 3, stripe: 2, after_erases: 1 };
+        let after = ListedFault::ProgramFail { die: 0, block: 3, superpage: 2, after_erases: 1 };
         config.faults.list = vec![after];
         let mut world = World::new(std::slice::from_ref(&config));
         let mut rng = Rng::stream(5, "operations");

@@ -9,7 +9,7 @@ fn look(media: &mut Media) -> Vec<String> {
     let mut seen = Vec::new();
     for block in 0..media.layout().blocks {
         let id = BlockId(block);
-        seen.push(format!("{:?}", (media.next_stripe(id), media.erase_count(id), media.health(id))));
+        seen.push(format!("{:?}", (media.next_superpage(id), media.erase_count(id), media.health(id))));
     }
     for unit in 0..media.layout().units {
         seen.push(format!("{:?} {:?}", media.spare(Ppa(unit)), read(media, Ppa(unit), 0)));
@@ -24,25 +24,25 @@ fn every_broken_rule_is_named_and_changes_nothing() {
     media.retire(BlockId(2));
     media.program_begin(first(&media, 3, 0), 6).unwrap();
     media.erase_begin(BlockId(9)).unwrap();
-    let at = |block, stripe| first(&stamps(), block, stripe);
+    let at = |block, superpage| first(&stamps(), block, superpage);
     let before = look(&mut media);
     let wrong: [(Ppa, u64, RuleError); 9] = [
-        (at(1, 0), 7, RuleError::NotErased { die: 0, block: 1, stripe: 0 }),
-        (at(1, 3), 7, RuleError::OutOfOrder { die: 0, block: 1, stripe: 3, unit: 0, next_stripe: 1 }),
+        (at(1, 0), 7, RuleError::NotErased { die: 0, block: 1, superpage: 0 }),
+        (at(1, 3), 7, RuleError::OutOfOrder { die: 0, block: 1, superpage: 3, unit: 0, next_superpage: 1 }),
         (
             Ppa(at(1, 1).0 + 2),
             7,
-            RuleError::OutOfOrder { die: 0, block: 1, stripe: 1, unit: 2, next_stripe: 1 },
+            RuleError::OutOfOrder { die: 0, block: 1, superpage: 1, unit: 2, next_superpage: 1 },
         ),
-        (at(8, 1), 7, RuleError::OutOfOrder { die: 1, block: 0, stripe: 1, unit: 0, next_stripe: 0 }),
+        (at(8, 1), 7, RuleError::OutOfOrder { die: 1, block: 0, superpage: 1, unit: 0, next_superpage: 0 }),
         (at(2, 0), 7, RuleError::BadBlock { die: 0, block: 2, health: Health::GrownBad }),
         (at(3, 0), 7, RuleError::Busy { die: 0, block: 3 }),
         (at(9, 0), 7, RuleError::Busy { die: 1, block: 1 }),
-        (at(1, 1), 4, RuleError::Sequence { die: 0, block: 1, stripe: 1, sequence: 4, first: 5 }),
+        (at(1, 1), 4, RuleError::Sequence { die: 0, block: 1, superpage: 1, sequence: 4, first: 5 }),
         (
             at(1, 1),
             5 + u64::from(u32::MAX),
-            RuleError::Sequence { die: 0, block: 1, stripe: 1, sequence: 4_294_967_300, first: 5 },
+            RuleError::Sequence { die: 0, block: 1, superpage: 1, sequence: 4_294_967_300, first: 5 },
         ),
     ];
     for (ppa, sequence, error) in wrong {
@@ -74,14 +74,14 @@ fn every_broken_rule_is_named_and_changes_nothing() {
 #[test]
 fn a_full_block_must_be_erased() {
     let mut media = stamps();
-    for stripe in 0..4 {
-        program(&mut media, 0, stripe, 3 * stripe, 1);
+    for superpage in 0..4 {
+        program(&mut media, 0, superpage, 3 * superpage, 1);
     }
-    assert_eq!(media.next_stripe(BlockId(0)), 4);
+    assert_eq!(media.next_superpage(BlockId(0)), 4);
     let again = media.program_begin(first(&media, 0, 3), 2);
-    assert_eq!(again, Err(RuleError::NotErased { die: 0, block: 0, stripe: 3 }));
+    assert_eq!(again, Err(RuleError::NotErased { die: 0, block: 0, superpage: 3 }));
     assert_eq!(erase(&mut media, 0), Outcome::Ok);
-    assert_eq!((media.next_stripe(BlockId(0)), media.erase_count(BlockId(0))), (0, 1));
+    assert_eq!((media.next_superpage(BlockId(0)), media.erase_count(BlockId(0))), (0, 1));
     for unit in 0..12 {
         assert_eq!(media.spare(Ppa(unit)), None);
         assert_eq!(read(&mut media, Ppa(unit), 0), (ReadResult::Erased, 0));
@@ -127,8 +127,8 @@ fn copyback_takes_content_and_logical_page() {
     let mut media = open(&small());
     program(&mut media, 0, 0, 10, 1);
     // Within the block, and into another one.
-    for (block, stripe) in [(0, 1), (4, 0)] {
-        let at = first(&media, block, stripe);
+    for (block, superpage) in [(0, 1), (4, 0)] {
+        let at = first(&media, block, superpage);
         media.program_begin(at, 8).unwrap();
         media.copy_unit(Ppa(2), at);
         media.copy_unit(Ppa(0), Ppa(at.0 + 1));
@@ -155,7 +155,7 @@ fn copyback_of_unreadable_data_never_becomes_good() {
 }
 
 #[test]
-fn a_power_cut_tears_the_begun_stripe_only() {
+fn a_power_cut_tears_the_begun_superpage_only() {
     let mut media = stamps();
     program(&mut media, 0, 0, 10, 1);
     media.program_begin(first(&media, 0, 1), 2).unwrap();
@@ -164,18 +164,18 @@ fn a_power_cut_tears_the_begun_stripe_only() {
     assert_eq!(read(&mut media, Ppa(3), 0), (ReadResult::Uncorrectable, 0), "in operation");
     assert_eq!(media.spare(Ppa(3)), None);
     media.power_cut();
-    assert_eq!(media.next_stripe(BlockId(0)), 2);
+    assert_eq!(media.next_superpage(BlockId(0)), 2);
     assert_eq!(read(&mut media, Ppa(0), 0), (GOOD, 10));
     assert_eq!(media.spare(Ppa(3)), None);
     assert_eq!(read(&mut media, Ppa(3), 0), (ReadResult::Uncorrectable, 0));
     let again = media.program_begin(first(&media, 0, 1), 3);
-    assert_eq!(again, Err(RuleError::NotErased { die: 0, block: 0, stripe: 1 }));
+    assert_eq!(again, Err(RuleError::NotErased { die: 0, block: 0, superpage: 1 }));
     assert_eq!(program(&mut media, 0, 2, 20, 3), Outcome::Ok);
     assert_eq!(read(&mut media, Ppa(6), 0), (GOOD, 20));
     // After an erase nothing of the tear is left.
     erase(&mut media, 0);
-    for stripe in 0..4 {
-        program(&mut media, 0, stripe, 40, 4);
+    for superpage in 0..4 {
+        program(&mut media, 0, superpage, 40, 4);
     }
     assert_eq!(read(&mut media, Ppa(3), 0), (GOOD, 40));
 }
@@ -187,13 +187,13 @@ fn a_half_erased_block_must_be_erased_again() {
     media.erase_begin(BlockId(0)).unwrap();
     assert_eq!(read(&mut media, Ppa(0), 0).0, ReadResult::Uncorrectable, "in operation");
     media.power_cut();
-    assert_eq!((media.next_stripe(BlockId(0)), media.erase_count(BlockId(0))), (4, 0));
+    assert_eq!((media.next_superpage(BlockId(0)), media.erase_count(BlockId(0))), (4, 0));
     for unit in 0..12 {
         assert_eq!(media.spare(Ppa(unit)), None);
         assert_eq!(read(&mut media, Ppa(unit), 0), (ReadResult::Uncorrectable, 0));
     }
     let refused = media.program_begin(Ppa(0), 2);
-    assert_eq!(refused, Err(RuleError::NotErased { die: 0, block: 0, stripe: 0 }));
+    assert_eq!(refused, Err(RuleError::NotErased { die: 0, block: 0, superpage: 0 }));
     assert_eq!(erase(&mut media, 0), Outcome::Ok);
     assert_eq!(program(&mut media, 0, 0, 20, 2), Outcome::Ok);
     assert_eq!(read(&mut media, Ppa(0), 0), (GOOD, 20));

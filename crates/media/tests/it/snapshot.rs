@@ -8,14 +8,14 @@ use pellucid_media::{Faults, ListedFault, Media, MediaConfig, Outcome, SnapshotE
 fn lived_in(store: StoreKind) -> (MediaConfig, Media) {
     let list = vec![
         ListedFault::FactoryBad { die: 1, block: 7 },
-        ListedFault::ProgramFail { die: 0, block: 2, stripe: 1, after_erases: 0 },
+        ListedFault::ProgramFail { die: 0, block: 2, superpage: 1, after_erases: 0 },
         ListedFault::EraseFail { die: 0, block: 3, after_erases: 2 },
     ];
     let mut config = MediaConfig { store, faults: Faults { list, ..Faults::default() }, ..small() };
     config.timing.die_spread = 0.1;
     let mut media = open(&config);
-    for stripe in 0..4 {
-        assert_eq!(program(&mut media, 0, stripe, 100 + stripe * 10, 7 + u64::from(stripe)), Outcome::Ok);
+    for superpage in 0..4 {
+        assert_eq!(program(&mut media, 0, superpage, 100 + superpage * 10, 7 + u64::from(superpage)), Outcome::Ok);
     }
     assert_eq!(erase(&mut media, 0), Outcome::Ok);
     program(&mut media, 0, 0, 200, 1 << 40);
@@ -29,7 +29,7 @@ fn lived_in(store: StoreKind) -> (MediaConfig, Media) {
     let segment: Vec<u8> = (0..1024u32).map(|i| i as u8).collect();
     let at = first(&media, 9, 0);
     media.program_begin(at, 30).unwrap();
-    media.put_segment(at, pellucid_flash::Lpn(99), &segment);
+    media.put_translation_page(at, pellucid_flash::Lpn(99), &segment);
     media.program_end(at);
     (config, media)
 }
@@ -45,7 +45,7 @@ fn same(a: &mut Media, b: &mut Media) {
     for block in (0..layout.blocks).map(BlockId) {
         assert_eq!(a.health(block), b.health(block), "{block:?}");
         assert_eq!(a.erase_count(block), b.erase_count(block), "{block:?}");
-        assert_eq!(a.next_stripe(block), b.next_stripe(block), "{block:?}");
+        assert_eq!(a.next_superpage(block), b.next_superpage(block), "{block:?}");
         assert_eq!(a.erase_ns(block), b.erase_ns(block), "{block:?}");
     }
     for ppa in (0..layout.units).map(Ppa) {

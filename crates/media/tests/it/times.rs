@@ -12,11 +12,11 @@ fn with_cells(cell: Cell, slc_mode: bool, read: &[u64], program: &[u64]) -> Medi
     config
 }
 
-/// Read time of each unit, and program time of each stripe, of one block.
+/// Read time of each unit, and program time of each superpage, of one block.
 fn table(media: &mut Media) -> (Vec<u64>, Vec<u64>) {
     let layout = media.layout().clone();
     let reads = (0..layout.units_per_block).map(|u| media.read_ns(Ppa(u)).0).collect();
-    let programs = (0..layout.stripes_per_block).map(|s| media.program_ns(first(media, 0, s)).0).collect();
+    let programs = (0..layout.superpages_per_block).map(|s| media.program_ns(first(media, 0, s)).0).collect();
     (reads, programs)
 }
 

@@ -53,14 +53,14 @@ fn of_pages(gc: Gc) -> (f64, f64) {
     let mut rng = Rng::stream(1, "uniform");
     (0..sectors).for_each(|lba| write(&mut host, lba, 1));
     (0..4 * sectors).for_each(|_| write(&mut host, rng.below(sectors), 1));
-    let before = [Cause::Host, Cause::Collection].map(|cause| programmed(&host, cause));
+    let before = [Cause::Host, Cause::Gc].map(|cause| programmed(&host, cause));
     let mut in_use = 0;
     for _ in 0..4 * sectors {
         write(&mut host, rng.below(sectors), 1);
         let (free, lines) = host.layer.host_ftl(0).expect("pages").free_lines();
         in_use += u64::from(lines - free);
     }
-    let after = [Cause::Host, Cause::Collection].map(|cause| programmed(&host, cause));
+    let after = [Cause::Host, Cause::Gc].map(|cause| programmed(&host, cause));
     let (host_bytes, moved) = (after[0] - before[0], after[1] - before[1]);
     let of_line = f64::from(host.layer.host_ftl(0).expect("pages").units_per_line());
     // The open line is half full, and the victim half empty, on the average.

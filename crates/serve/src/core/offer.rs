@@ -77,7 +77,7 @@ fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
         false => format!("{name}.{}", number + 1),
     };
     let namespace = |&(number, interface): &(u16, Interface)| {
-        let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes(number);
+        let [sector_bytes, unit_bytes, superpage_bytes] = served.sizes(number);
         Namespace {
             name: named(number),
             drive,
@@ -86,7 +86,7 @@ fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
             sectors: sectors_of(&interface),
             sector_bytes,
             unit_bytes,
-            stripe_bytes,
+            superpage_bytes,
             keeps: served.keeps(number),
             target: None,
             gone: false,

@@ -378,7 +378,7 @@ struct TargetNamespace {
 impl TargetNamespace {
     fn on(self, served: &Served) -> Namespace {
         let TargetNamespace { drive, number, name, interface, target } = self;
-        let [sector_bytes, unit_bytes, stripe_bytes] = served.sizes(number);
+        let [sector_bytes, unit_bytes, superpage_bytes] = served.sizes(number);
         Namespace {
             name,
             drive,
@@ -387,7 +387,7 @@ impl TargetNamespace {
             sectors: super::offer::sectors_of(&interface),
             sector_bytes,
             unit_bytes,
-            stripe_bytes,
+            superpage_bytes,
             keeps: served.keeps(number),
             target: Some(target),
             gone: true,

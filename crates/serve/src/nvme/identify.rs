@@ -326,7 +326,7 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
     let number = known(subsystem, nsid)?;
     let served = &port.namespaces()[number];
     let unit = (served.unit_bytes / served.sector_bytes - 1) as u16;
-    let stripe = served.stripe_bytes / served.sector_bytes - 1;
+    let superpage = served.superpage_bytes / served.sector_bytes - 1;
     let mut vendor = [0; 3712];
     let (capacity, dulbe) = match served.interface {
         Interface::Block { .. } => (served.sectors, 0),
@@ -362,7 +362,7 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         write_alignment: unit,
         deallocate_granularity: unit,
         deallocate_alignment: unit,
-        write_optimal: u16::try_from(stripe).unwrap_or(u16::MAX),
+        write_optimal: u16::try_from(superpage).unwrap_or(u16::MAX),
         attributes: write_protected(number, port),
         endurance_group: endurance_group(served, nsid),
         nguid: subsystem.unique_id(nsid),

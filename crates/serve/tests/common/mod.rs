@@ -232,8 +232,8 @@ pub fn chunk_namespace(blocks: std::ops::Range<u32>, management: Management) -> 
         chunks: ChunkConfig {
             blocks,
             management,
-            write_optimal_stripes: 1,
-            cached_stripes: 0,
+            write_optimal_superpages: 1,
+            cached_superpages: 0,
             open_max: 0,
             open_per_unit_max: 0,
             failure: WriteFailure::CloseChunk,
@@ -291,7 +291,7 @@ pub fn zones(blocks: std::ops::Range<u32>) -> ZoneConfig {
         open_max: 0,
         active_max: 8,
         append_max_sectors: 16,
-        stage_stripes: 12,
+        stage_superpages: 12,
         protected: false,
     }
 }

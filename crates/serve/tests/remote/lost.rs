@@ -157,7 +157,7 @@ fn power_cuts_of_the_remote_drive_lose_nothing() {
     model.check(&mut client);
     assert!(host.logged("event=remote-lost") > 0, "commands were under way when the power went");
     let layer = &host.figures()["serving"]["layers"][0];
-    assert!(layer["write_failures"].as_u64() > Some(0), "stripes were torn: {layer}");
+    assert!(layer["write_failures"].as_u64() > Some(0), "superpages were torn: {layer}");
     assert_eq!(
         layer["lines"], before["lines"],
         "a chunk that was being written when the power went is as good as before: {layer}"

@@ -147,7 +147,7 @@ impl Scheduler {
                     data = data.scaled(self.fill_rng.factor(self.fill_spread));
                 }
                 if let Some(interconnect) = &mut self.interconnect {
-                    let units = self.stripe_units.div_ceil(self.stripe_pages);
+                    let units = self.superpage_units.div_ceil(self.superpage_pages);
                     data = interconnect.carry(now + setup, Towards::Flash, units, data);
                 }
                 setup + data
@@ -174,13 +174,13 @@ impl Scheduler {
         }
     }
 
-    /// How long page `page` of a stripe takes to cross, of as many as cross one by one. Together they take what the stripe does.
+    /// How long page `page` of a superpage takes to cross, of as many as cross one by one. Together they take what the superpage does.
     #[inline]
     fn program_transfer(&self, page: u32) -> Nanos {
-        if self.stripe_pages == 1 {
-            return self.stripe_transfer;
+        if self.superpage_pages == 1 {
+            return self.superpage_transfer;
         }
-        let until = |pages: u32| self.stripe_transfer.0 * u64::from(pages) / u64::from(self.stripe_pages);
+        let until = |pages: u32| self.superpage_transfer.0 * u64::from(pages) / u64::from(self.superpage_pages);
         Nanos(until(page + 1) - until(page))
     }
 
@@ -236,7 +236,7 @@ impl Scheduler {
         let (channel, phase) = (d.channel, d.phase);
         let op = &mut self.ops[d.current];
         let pages = match (phase, op.kind) {
-            (Phase::Command, OpKind::Program) => self.stripe_pages,
+            (Phase::Command, OpKind::Program) => self.superpage_pages,
             (Phase::Transfer, _) if op.units > self.page_units => op.units.div_ceil(self.page_units),
             _ => return false,
         };

@@ -27,7 +27,7 @@ use pellucid_media::MediaConfig;
 pub(crate) struct PlaneUnits {
     planes: u32,
     units_per_page: u32,
-    /// Units after which the planes repeat, page by page in a stripe; without multi-plane operation, block by block.
+    /// Units after which the planes repeat, page by page in a superpage; without multi-plane operation, block by block.
     units_per_turn: u32,
 }
 

@@ -23,16 +23,16 @@ pub(super) const UNREADABLE: Lpn = Lpn(u32::MAX - 1);
 pub(super) enum Known {
     #[default]
     Nothing,
-    /// Page and sequence number of the first sector, and of the first sector of the last stripe used.
+    /// Page and sequence number of the first sector, and of the first sector of the last superpage used.
     Range([(Lpn, u64); 2]),
-    /// Sequence number of each stripe (0: unreadable) and page of each sector.
+    /// Sequence number of each superpage (0: unreadable) and page of each sector.
     Pages(Vec<u64>, Vec<Lpn>),
 }
 
 /// Something to be read from the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
-    /// Not a read: a write of so many stripes of padding, from which on the start of a chunk can be read.
+    /// Not a read: a write of so many superpages of padding, from which on the start of a chunk can be read.
     Reveal(Lba, u32),
     /// The start of the line whose first chunk this is.
     Start(Lba),
@@ -42,9 +42,9 @@ pub(super) enum Need {
     Head(u32),
     /// The whole of it, from this sector on.
     End(u32, u32),
-    /// Out-of-band data of the first and the last stripe used of a line without an end.
+    /// Out-of-band data of the first and the last superpage used of a line without an end.
     Edges(u32),
-    /// The index in the last stripes used of a line without an end, from this sector on.
+    /// The index in the last superpages used of a line without an end, from this sector on.
     Index(u32, u32),
     /// Out-of-band data of a line, from this unit of the engine on.
     Scan(u32, u32),
@@ -81,17 +81,17 @@ impl MountSource for Source<'_> {
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)> {
         let block = self.layout.block_of(ppa);
         let line = block.0;
-        let (index, stripe) = (self.layout.index_in_block(ppa), self.layout.stripe_of(ppa));
+        let (index, superpage) = (self.layout.index_in_block(ppa), self.layout.superpage_of(ppa));
         match self.start.known.get(&line).unwrap_or(&Known::Nothing) {
             Known::Pages(sequences, pages) => {
                 let page = pages[index as usize];
-                (page != UNREADABLE && sequences[stripe as usize] > 0)
-                    .then_some((page, sequences[stripe as usize]))
+                (page != UNREADABLE && sequences[superpage as usize] > 0)
+                    .then_some((page, sequences[superpage as usize]))
             }
             Known::Range([first, _]) if index == 0 => Some(*first),
             Known::Range([_, last])
-                if index + self.layout.units_per_stripe
-                    == self.used_stripes(block) * self.layout.units_per_stripe =>
+                if index + self.layout.units_per_superpage
+                    == self.used_superpages(block) * self.layout.units_per_superpage =>
             {
                 Some(*last)
             }
@@ -102,7 +102,7 @@ impl MountSource for Source<'_> {
             {
                 None
             }
-            // A head does not say whose the last stripe is; with a third sector to ask for, the replay finds out.
+            // A head does not say whose the last superpage is; with a third sector to ask for, the replay finds out.
             Known::Nothing if self.start.ended.contains(&line) && self.layout.units_per_block > 2 => {
                 self.miss(Need::Head(line));
                 None
@@ -118,7 +118,7 @@ impl MountSource for Source<'_> {
         }
     }
 
-    fn used_stripes(&self, block: BlockId) -> u32 {
+    fn used_superpages(&self, block: BlockId) -> u32 {
         self.start.used.get(&block.0).copied().unwrap_or(0)
     }
 
@@ -168,7 +168,7 @@ impl HostFtl {
         };
         match need {
             Need::Reveal(lba, rows) => {
-                let (sectors, at) = (rows * self.lines.stripe_sectors, start.chunks[&lba.0].write_pointer);
+                let (sectors, at) = (rows * self.lines.superpage_sectors, start.chunks[&lba.0].write_pointer);
                 let data = vec![0; sectors as usize * self.image_bytes];
                 // Nobody's sectors: they carry no signature.
                 let metadata = vec![0; sectors as usize * meta::OOB_BYTES];
@@ -183,10 +183,10 @@ impl HostFtl {
             Need::Head(line) => read(self.end_sector(line, 0), 1),
             Need::End(line, from) => read(self.end_sector(line, from), self.piece(from)),
             Need::Index(line, from) => {
-                let (first, stripe) = (self.indexed_stripes(start, line), self.lines.stripe_sectors);
+                let (first, superpage) = (self.indexed_superpages(start, line), self.lines.superpage_sectors);
                 // Behind the start of the line.
-                let (_, lba) = self.lines.place(BlockId(line), first + from / stripe + 1);
-                read(Lba(lba.0 + u64::from(from % stripe)), self.piece(from))
+                let (_, lba) = self.lines.place(BlockId(line), first + from / superpage + 1);
+                read(Lba(lba.0 + u64::from(from % superpage)), self.piece(from))
             }
             Need::Segments(first, count) => {
                 let data = vec![0; count as usize * self.image_bytes];
@@ -194,7 +194,7 @@ impl HostFtl {
             }
             Need::Edges(line) => {
                 let layout = self.lines.layout();
-                let last = (start.used[&line] - 1) * layout.units_per_stripe;
+                let last = (start.used[&line] - 1) * layout.units_per_superpage;
                 let edges = [0, last].map(|at| layout.ppa(BlockId(line), at).0);
                 self.vector_read(edges, Vec::new(), true)
             }
@@ -220,14 +220,14 @@ impl HostFtl {
 
     /// Where sector `from` of a line's end lies.
     fn end_sector(&self, line: u32, from: u32) -> Lba {
-        let stripe = self.lines.stripes() - self.lines.tail + from / self.lines.stripe_sectors;
-        let (_, lba) = self.lines.place(BlockId(line), stripe);
-        Lba(lba.0 + u64::from(from % self.lines.stripe_sectors))
+        let superpage = self.lines.superpages() - self.lines.tail + from / self.lines.superpage_sectors;
+        let (_, lba) = self.lines.place(BlockId(line), superpage);
+        Lba(lba.0 + u64::from(from % self.lines.superpage_sectors))
     }
 
-    /// Sectors of a line that are read together from sector `from` of its data, or its end, on: those of a stripe.
+    /// Sectors of a line that are read together from sector `from` of its data, or its end, on: those of a superpage.
     fn piece(&self, from: u32) -> u32 {
-        (self.lines.stripe_sectors - from % self.lines.stripe_sectors).min(Vector::ADDRESSES_MAX as u32)
+        (self.lines.superpage_sectors - from % self.lines.superpage_sectors).min(Vector::ADDRESSES_MAX as u32)
     }
 
     /// Where the pieces of so many sectors begin.
@@ -236,10 +236,10 @@ impl HostFtl {
         std::iter::successors(Some(0), next).take_while(move |&from| from < sectors)
     }
 
-    /// Stripes of a line that its index describes; those of the index follow. 0: what is there is none.
-    fn indexed_stripes(&self, start: &Start, line: u32) -> u32 {
+    /// Superpages of a line that its index describes; those of the index follow. 0: what is there is none.
+    fn indexed_superpages(&self, start: &Start, line: u32) -> u32 {
         let used = start.used[&line];
-        (1..used).rev().find(|&first| first + self.lines.record_stripes(first) == used).unwrap_or(0)
+        (1..used).rev().find(|&first| first + self.lines.record_superpages(first) == used).unwrap_or(0)
     }
 
     /// A piece of a line's end or index, from sector `from` of it on, has been read; `None`: it cannot be. Gives the record of
@@ -289,15 +289,15 @@ impl HostFtl {
 
     pub(super) fn learn(&mut self, start: &mut Start, need: Need, completion: &Completion) {
         let layout = self.lines.layout();
-        let (stripes, sectors) = (layout.stripes_per_block, layout.units_per_block);
+        let (superpages, sectors) = (layout.superpages_per_block, layout.units_per_block);
         let ok = matches!(completion.status, Status::Success | Status::HighEcc);
         let uuid = self.config.uuid;
         let data = if ok { &completion.data[..] } else { &[] };
         match need {
             Need::Reveal(lba, rows) => {
-                self.mount.padded_stripes += u64::from(rows);
+                self.mount.padded_superpages += u64::from(rows);
                 if let Some(info) = start.chunks.get_mut(&lba.0) {
-                    info.write_pointer += rows * self.lines.stripe_sectors;
+                    info.write_pointer += rows * self.lines.superpage_sectors;
                     // Where it failed the chunk is closed and can be read, or the write pointer is behind it all the same.
                     if !(ok || completion.status == Status::ChunkWriteFailed)
                         || info.write_pointer == info.sectors
@@ -326,7 +326,7 @@ impl HostFtl {
                     *slot = (header.first, chunks);
                 }
             }
-            Need::Head(line) => match meta::parse_end_header(data, uuid, BlockId(line), stripes, sectors) {
+            Need::Head(line) => match meta::parse_end_header(data, uuid, BlockId(line), superpages, sectors) {
                 Some(h) => {
                     start.known.insert(line, Known::Range([(h.first_page, h.first), (Lpn::NONE, h.last)]));
                 }
@@ -335,11 +335,11 @@ impl HostFtl {
                 }
             },
             Need::End(line, from) => {
-                let length = self.lines.tail * self.lines.stripe_sectors;
+                let length = self.lines.tail * self.lines.superpage_sectors;
                 let Some(bytes) = self.gather_record(start, line, from, length, ok.then_some(data)) else {
                     return;
                 };
-                match meta::parse_end(&bytes, uuid, BlockId(line), stripes, sectors) {
+                match meta::parse_end(&bytes, uuid, BlockId(line), superpages, sectors) {
                     Some(end) => {
                         start.known.insert(line, Known::Pages(end.sequences, end.pages));
                     }
@@ -349,14 +349,14 @@ impl HostFtl {
                 }
             }
             Need::Index(line, from) => {
-                let (first, stripe) = (self.indexed_stripes(start, line), self.lines.stripe_sectors);
-                let length = (start.used[&line] - first) * stripe;
+                let (first, superpage) = (self.indexed_superpages(start, line), self.lines.superpage_sectors);
+                let length = (start.used[&line] - first) * superpage;
                 let Some(bytes) = self.gather_record(start, line, from, length, ok.then_some(data)) else {
                     return;
                 };
-                match meta::parse_end(&bytes, uuid, BlockId(line), first, first * stripe) {
+                match meta::parse_end(&bytes, uuid, BlockId(line), first, first * superpage) {
                     Some(mut index) => {
-                        index.sequences.resize(stripes as usize, 0);
+                        index.sequences.resize(superpages as usize, 0);
                         index.pages.resize(sectors as usize, UNREADABLE);
                         start.known.insert(line, Known::Pages(index.sequences, index.pages));
                     }
@@ -386,7 +386,7 @@ impl HostFtl {
                     (Some(first), Some(last)) => {
                         start.known.insert(line, Known::Range([first, last]));
                         // A stop that was cut off has left a part of one.
-                        if last.0 == meta::INDEX && self.indexed_stripes(start, line) > 0 {
+                        if last.0 == meta::INDEX && self.indexed_superpages(start, line) > 0 {
                             start.indexed.insert(line);
                         }
                     }
@@ -399,7 +399,7 @@ impl HostFtl {
                 let count = self.piece(from);
                 let known = start.known.entry(line).or_default();
                 if !matches!(known, Known::Pages(..)) {
-                    *known = Known::Pages(vec![0; stripes as usize], vec![UNREADABLE; sectors as usize]);
+                    *known = Known::Pages(vec![0; superpages as usize], vec![UNREADABLE; sectors as usize]);
                 }
                 let (Known::Pages(sequences, pages), Some(vector)) = (known, &completion.vector) else {
                     return;
@@ -411,10 +411,10 @@ impl HostFtl {
                     let oob = vector.metadata.get(at..at + meta::OOB_BYTES).unwrap_or_default();
                     if let Some((page, sequence)) = meta::parse_oob(oob, uuid, BlockId(line)) {
                         pages[(from + i) as usize] = page;
-                        sequences[((from + i) / self.lines.stripe_sectors) as usize] = sequence;
+                        sequences[((from + i) / self.lines.superpage_sectors) as usize] = sequence;
                     } else {
                         let failed = !ok && (completion.result == 0 || completion.result >> i & 1 != 0);
-                        // A stripe that a crash has torn fails without a word too; a zone has none below its write pointer.
+                        // A superpage that a crash has torn fails without a word too; a zone has none below its write pointer.
                         mute |= failed && self.config.finish_chunks;
                     }
                 }
@@ -435,21 +435,21 @@ impl HostFtl {
         for need in missing {
             match need {
                 Need::End(line, _) => {
-                    let sectors = self.lines.tail * self.lines.stripe_sectors;
+                    let sectors = self.lines.tail * self.lines.superpage_sectors;
                     start.needs.extend(self.pieces(sectors).map(|from| Need::End(line, from)));
                 }
                 Need::Index(line, _) => {
-                    let stripes = start.used[&line] - self.indexed_stripes(start, line);
-                    let sectors = stripes * self.lines.stripe_sectors;
+                    let superpages = start.used[&line] - self.indexed_superpages(start, line);
+                    let sectors = superpages * self.lines.superpage_sectors;
                     start.needs.extend(self.pieces(sectors).map(|from| Need::Index(line, from)));
                 }
                 Need::Scan(line, _) => self.scan(start, line),
-                // Neighbours in a stripe are read together.
+                // Neighbours in a superpage are read together.
                 Need::Segments(unit, _) => match start.needs.last_mut() {
                     Some(Need::Segments(first, count))
                         if *first + *count == unit
                             && *count < Vector::ADDRESSES_MAX as u32
-                            && *first / self.lines.stripe_sectors == unit / self.lines.stripe_sectors =>
+                            && *first / self.lines.superpage_sectors == unit / self.lines.superpage_sectors =>
                     {
                         *count += 1;
                     }
@@ -468,13 +468,13 @@ impl HostFtl {
             start.blind.insert(line);
         }
         let pages = vec![UNREADABLE; layout.units_per_block as usize];
-        start.known.insert(line, Known::Pages(vec![0; layout.stripes_per_block as usize], pages));
+        start.known.insert(line, Known::Pages(vec![0; layout.superpages_per_block as usize], pages));
         let mut from = 0;
         while from < layout.units_per_block {
             let piece = self.piece(from);
-            let (unit, lba) = self.lines.place(BlockId(line), from / self.lines.stripe_sectors + 1);
+            let (unit, lba) = self.lines.place(BlockId(line), from / self.lines.superpage_sectors + 1);
             let written = self.lines.chunk_of(BlockId(line), unit).is_some_and(|chunk| {
-                let end = lba.0 - chunk.0 + u64::from(from % self.lines.stripe_sectors + piece);
+                let end = lba.0 - chunk.0 + u64::from(from % self.lines.superpage_sectors + piece);
                 start.chunks[&chunk.0].write_pointer as u64 >= end
             });
             if written {

@@ -4,7 +4,7 @@
 //!  starts of lines ─► claims: the newest line has a chunk ─┬─ has it ──► measured: ended, torn, or padded where there are holes
 //!                                                          └─ none ────► reset (orphan), later one of a free line or a spare
 //! ```
-//! Invariants: a chunk belongs to one line at most; a line that goes on has no hole below its last written stripe.
+//! Invariants: a chunk belongs to one line at most; a line that goes on has no hole below its last written superpage.
 
 use super::needs::{Known, UNREADABLE};
 use super::{Phase, Start};
@@ -43,37 +43,37 @@ impl HostFtl {
         }
     }
 
-    /// How far a line was written, from the write pointers of its chunks; stripes that a crash has left out are padded.
+    /// How far a line was written, from the write pointers of its chunks; superpages that a crash has left out are padded.
     fn measure(&mut self, start: &mut Start, line: LineId, chunks: &[Lba]) {
-        let (units, stripe) = (self.lines.units, self.lines.stripe_sectors);
-        let data = self.lines.layout().stripes_per_block;
+        let (units, superpage) = (self.lines.units, self.lines.superpage_sectors);
+        let data = self.lines.layout().superpages_per_block;
         let infos: Vec<ChunkInfo> = chunks.iter().map(|c| start.chunks[&c.0]).collect();
-        let reach = |(unit, info): (u32, &ChunkInfo)| match info.write_pointer.div_ceil(stripe) {
+        let reach = |(unit, info): (u32, &ChunkInfo)| match info.write_pointer.div_ceil(superpage) {
             0 => 0,
             rows => (rows - 1) * units + unit + 1,
         };
         let reached = (0..).zip(&infos).map(reach).max().unwrap_or(0);
-        let rows = |unit: u32| infos[unit as usize].write_pointer.div_ceil(stripe);
-        let (tail, all) = (self.lines.tail, self.lines.stripes());
+        let rows = |unit: u32| infos[unit as usize].write_pointer.div_ceil(superpage);
+        let (tail, all) = (self.lines.tail, self.lines.superpages());
         if (all - tail..all).all(|at| rows(at % units) > at / units) {
             start.ended.insert(line.0);
         }
         let rows_below = |unit: u32| (reached + units - 1 - unit) / units;
         let holes =
-            (0..).zip(&infos).filter(|(unit, info)| info.write_pointer.div_ceil(stripe) < rows_below(*unit));
+            (0..).zip(&infos).filter(|(unit, info)| info.write_pointer.div_ceil(superpage) < rows_below(*unit));
         let holes: Vec<(u32, ChunkInfo)> = holes.map(|(unit, info)| (unit, *info)).collect();
         // A chunk that cannot be written on, for whatever reason, ends the line.
         if self.lines.sealing_rows() > 0 {
             // A closed chunk gives all that it holds.
             let written = infos.iter().map(|info| match info.state {
-                ChunkState::Free | ChunkState::Open => info.write_pointer / stripe,
+                ChunkState::Free | ChunkState::Open => info.write_pointer / superpage,
                 _ => self.lines.rows,
             });
             self.lines[line].rows = written.collect();
         }
         let stuck = |info: &ChunkInfo| {
             let short = info.write_pointer < self.lines.geometry.chunk_sectors;
-            !info.write_pointer.is_multiple_of(stripe)
+            !info.write_pointer.is_multiple_of(superpage)
                 || (short && !matches!(info.state, ChunkState::Free | ChunkState::Open))
                 || info.state == ChunkState::Offline
         };
@@ -86,19 +86,19 @@ impl HostFtl {
                 start.torn.insert(line.0);
             }
             let open = (0..).zip(&infos).filter(|(_, info)| {
-                info.state == ChunkState::Open && info.write_pointer.is_multiple_of(stripe)
+                info.state == ChunkState::Open && info.write_pointer.is_multiple_of(superpage)
             });
             for (unit, info) in open {
-                let row = info.write_pointer / stripe;
+                let row = info.write_pointer / superpage;
                 self.pad(start, line, unit, row..row + self.lines.held_rows);
             }
             return;
         }
         for (unit, info) in holes {
-            self.pad(start, line, unit, info.write_pointer / stripe..rows_below(unit));
+            self.pad(start, line, unit, info.write_pointer / superpage..rows_below(unit));
         }
         let held = self.lines.held_rows;
-        let padded = if reached > 0 { (reached + held * units).min(self.lines.stripes()) } else { 0 };
+        let padded = if reached > 0 { (reached + held * units).min(self.lines.superpages()) } else { 0 };
         if padded > reached {
             start.torn.insert(line.0);
             (0..units)
@@ -107,16 +107,16 @@ impl HostFtl {
         start.used.insert(line.0, padded.saturating_sub(1).min(data));
     }
 
-    /// Writes padding to some stripes of a line's chunk, as far as it goes.
+    /// Writes padding to some superpages of a line's chunk, as far as it goes.
     fn pad(&mut self, start: &mut Start, line: LineId, unit: u32, rows: Range<u32>) {
         for row in rows.start..rows.end.min(self.lines.rows) {
             start.under_way += 1;
-            self.mount.padded_stripes += 1;
+            self.mount.padded_superpages += 1;
             self.enqueue(unit, Job::Pad(line, row * self.lines.units + unit));
         }
     }
 
-    /// A stripe of padding has been written, or not.
+    /// A superpage of padding has been written, or not.
     pub(in crate::ftl) fn pad_ended(&mut self) {
         if let Some(start) = &mut self.starting {
             start.under_way -= 1;
@@ -148,7 +148,7 @@ impl HostFtl {
 
     /// A line whose padding has failed takes nothing more.
     pub(super) fn end_broken(&mut self, start: &mut Start) {
-        let data = self.lines.layout().stripes_per_block;
+        let data = self.lines.layout().superpages_per_block;
         for &line in start.starts.keys().filter(|&&line| !self.lines[BlockId(line)].broken.is_empty()) {
             start.used.insert(line, data);
             start.torn.insert(line);

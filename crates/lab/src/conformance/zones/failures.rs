@@ -7,7 +7,7 @@ pub(super) fn program_failure() {
         ZONED,
         &[
             "drive.buffer.write=\"write-back\"",
-            "drive.media.faults.list=[{kind=\"program-fail\",die=0,block=0,stripe=2},{kind=\"program-fail\",die=0,block=1,stripe=1}]",
+            "drive.media.faults.list=[{kind=\"program-fail\",die=0,block=0,superpage=2},{kind=\"program-fail\",die=0,block=1,superpage=1}]",
         ],
     );
     assert_eq!(write(&mut bench, zone(0), 128).status, Status::Success);
@@ -23,11 +23,11 @@ pub(super) fn program_failure() {
     assert_eq!(state(&mut bench, 0), ZoneState::Empty, "what bad blocks held does not come back");
 }
 
-/// A drive whose zone 0 finds no good block any more after its first stripes. More has no place than the log can keep.
+/// A drive whose zone 0 finds no good block any more after its first superpages. More has no place than the log can keep.
 pub(super) fn starved_zone() -> Bench {
     let fail = |block: u32| {
-        let stripe = u32::from(block == 0);
-        format!("{{kind=\"program-fail\",die=0,block={block},stripe={stripe}}}")
+        let superpage = u32::from(block == 0);
+        format!("{{kind=\"program-fail\",die=0,block={block},superpage={superpage}}}")
     };
     let list: Vec<String> = (0..6).map(fail).collect();
     let mut bench = Bench::new(
@@ -42,7 +42,7 @@ pub(super) fn starved_zone() -> Bench {
 pub(super) fn read_only() {
     let mut bench = starved_zone();
     assert_eq!(state(&mut bench, 0), ZoneState::ReadOnly);
-    expect_data(&mut bench, zone(0), STRIPE);
+    expect_data(&mut bench, zone(0), SUPERPAGE);
     assert_eq!(write(&mut bench, at(0, 8), 1).status, Status::ZoneReadOnly);
     assert_eq!(act(&mut bench, 0, ZoneAction::Offline), Status::Success);
     assert_eq!(bench.read(zone(0), 1).status, Status::ZoneOffline);
@@ -55,7 +55,7 @@ pub(super) fn states_stay() {
     for _ in 0..2 {
         bench.power_cut();
         assert_eq!(state(&mut bench, 0), ZoneState::ReadOnly);
-        expect_data(&mut bench, zone(0), STRIPE);
+        expect_data(&mut bench, zone(0), SUPERPAGE);
         assert_eq!(write(&mut bench, at(0, 24), 1).status, Status::ZoneReadOnly);
     }
     assert_eq!(act(&mut bench, 0, ZoneAction::Reset), Status::ZoneInvalidTransition);
@@ -92,10 +92,10 @@ pub(super) fn open_zones_close() {
     assert!(bench.changed_zones().is_empty(), "that is no news");
 }
 
-/// Each block of die 0 takes one stripe, so that the seventh of its column, stripe 12, finds none; a part of it was flushed before, the
+/// Each block of die 0 takes one superpage, so that the seventh of its column, superpage 12, finds none; a part of it was flushed before, the
 /// rest after.
 pub(super) fn failed_zone_keeps() {
-    let fail = |block| format!("{{kind=\"program-fail\",die=0,block={block},stripe=1}}");
+    let fail = |block| format!("{{kind=\"program-fail\",die=0,block={block},superpage=1}}");
     let list: Vec<String> = (0..6).map(fail).collect();
     let faults = format!("drive.media.faults.list=[{}]", list.join(","));
     let mut bench = Bench::new(ZONED, &["drive.buffer.write=\"write-back\"", &faults]);
@@ -115,7 +115,7 @@ pub(super) fn failed_zone_keeps() {
 
 pub(super) fn lost_sector() {
     let mut bench =
-        Bench::new(ZONED, &["drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,stripe=0}]"]);
+        Bench::new(ZONED, &["drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,superpage=0}]"]);
     write(&mut bench, zone(0), 32);
     flush_all(&mut bench);
     assert!(!info(&mut bench, 0).reset_recommended);

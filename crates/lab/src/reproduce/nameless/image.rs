@@ -87,7 +87,7 @@ fn indirect(blocks: u64) -> u64 {
 /// Makes a file system of `blocks` blocks and fills it.
 pub(super) fn write(ftl: &mut Nameless, blocks: u64, seed: u64) -> Image {
     let mut rng = Rng::stream(seed, "image");
-    let page = ftl.layout().units_per_stripe as usize;
+    let page = ftl.layout().units_per_superpage as usize;
     let mut writer = Writer { ftl, queue: Vec::new(), page };
     let tables = blocks / (16_384 / BLOCK) / INODES_OF_BLOCK;
     let bitmaps = 2 * blocks.div_ceil(GROUP_BLOCKS);

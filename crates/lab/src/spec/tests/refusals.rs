@@ -134,7 +134,7 @@ fn wrong_values_are_named_with_what_is_allowed() {
         ),
         (
             "[[drive.namespace]]\ninterface = 'zoned'\nbuffer = 'protected'\nstage = 9000\nblocks = 20",
-            "17: drive.namespace[0].buffer = \"protected\": not allowed; allowed: volatile: a protected one of 9000 stripes needs 36 \
+            "17: drive.namespace[0].buffer = \"protected\": not allowed; allowed: volatile: a protected one of 9000 superpages needs 36 \
              spare blocks of every die and at least 1 for zones",
         ),
         (

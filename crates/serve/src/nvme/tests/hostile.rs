@@ -200,7 +200,7 @@ fn direct_command() -> impl Strategy<Value = (u8, u32, u64, u32, u32, usize)> {
         any::<u8>(),
     ];
     // Starts of chunks and zones, write pointers near them, and anything.
-    let starts = (0u64..12, 0u64..5).prop_map(|(number, stripe)| number * 128 + stripe * 8);
+    let starts = (0u64..12, 0u64..5).prop_map(|(number, superpage)| number * 128 + superpage * 8);
     let address = prop_oneof![starts, 0u64..4096, any::<u64>()];
     let count = prop_oneof![Just(7u32), Just(15), 0u32..64, any::<u32>()];
     let action = prop_oneof![1u32..6, (1u32..6).prop_map(|action| action | 1 << 8), any::<u32>()];

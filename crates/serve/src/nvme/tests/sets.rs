@@ -423,7 +423,7 @@ fn feedback_is_as_described_after_a_reset_and_after_the_last_host() {
 #[test]
 fn hosts_are_told_of_chunks_that_are_hard_to_read() {
     // The first chunk of the namespace is block 16: its first page needs a retry, its second cannot be read.
-    let fail = |stripe, attempts| ListedFault::ReadFail { die: 0, block: 16, stripe, attempts };
+    let fail = |superpage, attempts| ListedFault::ReadFail { die: 0, block: 16, superpage, attempts };
     let mut sets = failing_sets(vec![fail(0, 1), fail(1, u32::MAX)]);
     let start = sets.chunk(0).start;
     let data: Vec<u8> = (0..16 * SECTOR).map(|n| (n / SECTOR + 1) as u8).collect();

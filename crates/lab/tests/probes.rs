@@ -1,4 +1,4 @@
-//! Taps are a side band: on or off, the drive does the same; and what they note agrees with what the drive counts.
+//! Probes are a side band: on or off, the drive does the same; and what they note agrees with what the drive counts.
 
 use pellucid_device::{CommandKind, Counters, Device, Filler, OperationKind, Snapshot};
 use pellucid_flash::{Command, DieId, Lba, Lpn, Nanos, Opcode, Rng, Stage};
@@ -82,7 +82,7 @@ fn taps_agree_with_counters_and_report() {
         let mut blocks = BTreeMap::new();
         device.erase_counts().for_each(|erases| *blocks.entry(erases).or_default() += 1);
         suspensions += snapshot.counters.suspensions;
-        assert_eq!(snapshot.taps.map(|t| t.blocks_by_erases), Some(blocks), "drive {i}: wear");
+        assert_eq!(snapshot.probes.map(|t| t.blocks_by_erases), Some(blocks), "drive {i}: wear");
     }
     assert!(suspensions > 0, "no drive has suspended anything");
 }
@@ -112,9 +112,9 @@ fn worn_blocks_take_no_more_room_than_new_ones() {
     let job = "rw = \"randwrite\"\nbs = \"16k\"\nnumber_ios = 100";
     let spec = preset("cosmos-plus", &["media.cycles=10000000"], job);
     let (device, _) = run(&spec, true);
-    let taps = device.snapshot().taps.expect("watched");
+    let probes = device.snapshot().probes.expect("watched");
     let blocks = device.layout().blocks;
-    assert_eq!(taps.blocks_by_erases.into_iter().collect::<Vec<_>>(), [(10_000_000, blocks)]);
+    assert_eq!(probes.blocks_by_erases.into_iter().collect::<Vec<_>>(), [(10_000_000, blocks)]);
 }
 
 /// Ways of one speed each, with one operation at a time: what a way says of its operations is that way's time, to an eighth.
@@ -139,8 +139,8 @@ fn every_way_has_quantiles_of_its_own() {
         assert!(device.pop().is_some());
     }
     let snapshot = device.snapshot();
-    let taps = snapshot.taps.as_ref().unwrap();
-    for (die, way) in taps.ways.iter().enumerate() {
+    let probes = snapshot.probes.as_ref().unwrap();
+    for (die, way) in probes.ways.iter().enumerate() {
         assert_eq!(way.operations[OperationKind::Read as usize], 16);
         let [p50, p99] = way.latency[OperationKind::Read as usize].quantiles([0.5, 0.99]).unwrap();
         let bounds = way.longest_ns..=way.longest_ns * 9 / 8;
@@ -151,15 +151,15 @@ fn every_way_has_quantiles_of_its_own() {
 }
 
 fn commands_agree(snapshot: &Snapshot, report: &Report, i: usize) {
-    let taps = snapshot.taps.as_ref().expect("watched");
+    let probes = snapshot.probes.as_ref().expect("watched");
     for (kind, direction) in
         [(CommandKind::Read, &report.directions.read), (CommandKind::Write, &report.directions.write)]
     {
         let at = kind as usize;
-        assert_eq!(taps.commands[at].total(), direction.requests, "drive {i}: {kind:?}");
-        assert_eq!(taps.failed[at], direction.errors, "drive {i}: failed {kind:?}");
-        let latency: u64 = Stage::ALL.iter().map(|&s| taps.stages[at][s as usize].sum()).sum();
-        assert_eq!(latency, taps.commands[at].sum(), "drive {i}: stages of {kind:?}");
+        assert_eq!(probes.commands[at].total(), direction.requests, "drive {i}: {kind:?}");
+        assert_eq!(probes.failed[at], direction.errors, "drive {i}: failed {kind:?}");
+        let latency: u64 = Stage::ALL.iter().map(|&s| probes.stages[at][s as usize].sum()).sum();
+        assert_eq!(latency, probes.commands[at].sum(), "drive {i}: stages of {kind:?}");
     }
 }
 
@@ -179,30 +179,30 @@ fn firmware_agrees(snapshot: &Snapshot, report: &Report, i: usize) {
 }
 
 fn operations_agree(snapshot: &Snapshot, i: usize) {
-    let (taps, counters) = (snapshot.taps.as_ref().expect("watched"), &snapshot.counters);
-    let ended = |kind: OperationKind| taps.ways.iter().map(|w| w.operations[kind as usize]).sum::<u64>();
+    let (probes, counters) = (snapshot.probes.as_ref().expect("watched"), &snapshot.counters);
+    let ended = |kind: OperationKind| probes.ways.iter().map(|w| w.operations[kind as usize]).sum::<u64>();
     let erases: u64 = counters.erases.iter().sum();
     assert_eq!(ended(OperationKind::Erase), erases + counters.erase_failures, "drive {i}: erases");
     let reads: u64 = counters.reads.iter().sum();
     assert_eq!(ended(OperationKind::Read), reads, "drive {i}: reads");
-    let array = |kind: OperationKind| &taps.operations[kind as usize];
+    let array = |kind: OperationKind| &probes.operations[kind as usize];
     for kind in OperationKind::ALL {
         let histograms: u64 = array(kind).iter().map(|h| h.sum()).sum();
-        let ways: u64 = taps.ways.iter().flat_map(|w| w.time_ns[kind as usize]).sum();
+        let ways: u64 = probes.ways.iter().flat_map(|w| w.time_ns[kind as usize]).sum();
         assert_eq!(histograms, ways, "drive {i}: time of {}", kind.name());
     }
 }
 
 fn times_agree(snapshot: &Snapshot, i: usize) {
-    let taps = snapshot.taps.as_ref().expect("watched");
+    let probes = snapshot.probes.as_ref().expect("watched");
     let weighted = |times: &[u64]| times.iter().enumerate().map(|(n, ns)| n as u64 * ns).sum::<u64>();
-    let elapsed = snapshot.at.0 - taps.since.0;
-    for times in [&taps.active_ways_ns, &taps.active_channels_ns] {
+    let elapsed = snapshot.at.0 - probes.since.0;
+    for times in [&probes.active_ways_ns, &probes.active_channels_ns] {
         assert_eq!(times.iter().sum::<u64>(), elapsed, "drive {i}: time");
     }
-    assert_eq!(taps.outstanding_ns.total(), elapsed, "drive {i}: outstanding");
+    assert_eq!(probes.outstanding_ns.total(), elapsed, "drive {i}: outstanding");
     let ways: u64 = snapshot.ways.iter().map(|w| w.busy.0).sum();
-    assert_eq!(weighted(&taps.active_ways_ns), ways, "drive {i}: busy ways");
+    assert_eq!(weighted(&probes.active_ways_ns), ways, "drive {i}: busy ways");
     let channels: u64 = snapshot.channels.iter().map(|c| c.busy.0).sum();
-    assert_eq!(weighted(&taps.active_channels_ns), channels, "drive {i}: busy channels");
+    assert_eq!(weighted(&probes.active_channels_ns), channels, "drive {i}: busy channels");
 }
