@@ -24,7 +24,7 @@ NEEDED_KEYS = (
     "directions.write.requests",
     "directions.write.latency.p99_ns",
     "write_amplification.total",
-    "write_amplification.programmed_bytes.collection",
+    "write_amplification.programmed_bytes.gc",
 )
 PAIRS = 5
 CAPACITY_FACTOR = 4

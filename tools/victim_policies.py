@@ -216,7 +216,7 @@ def run(program, case, overwrite, times):
         sys.exit(f"{' '.join(map(str, ran.args))}: {ran.stderr}")
     report = json.loads(ran.stdout)
     bytes_of = report["write_amplification"]
-    emergencies = report["collection"].get("emergency_victims")
+    emergencies = report["gc"].get("emergency_victims")
     return bytes_of["programmed_bytes_total"], bytes_of["host_written_bytes"], emergencies
 
 

@@ -36,5 +36,5 @@ pub use direct::zone_save::save_bytes;
 pub use disk::{Disk, DiskConfig, DiskCounters, DiskStore};
 pub use firmware::FirmwareModule;
 pub use probes::{
-    ChannelView, Coarse, CommandKind, Histogram, OperationKind, Part, Snapshot, Probes, WayProbes, WayView,
+    ChannelView, Coarse, CommandKind, Histogram, OperationKind, Part, Probes, Snapshot, WayProbes, WayView,
 };

@@ -192,7 +192,9 @@ fn check(config: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
             if spare >= chunks.blocks.len() {
                 return refuse("drive.namespace.spare_blocks", "fewer than the namespace has of a die");
             }
-            if chunks.write_optimal_superpages == 0 || chunks.write_optimal_superpages > layout.superpages_per_block {
+            if chunks.write_optimal_superpages == 0
+                || chunks.write_optimal_superpages > layout.superpages_per_block
+            {
                 return refuse("drive.namespace.write_optimal", "1 to the programs of a block");
             }
         }

@@ -15,7 +15,7 @@ pub struct PlacementGeometry {
     pub handles: u16,
     /// Nominal size of a reclaim unit.
     pub unit_bytes: u64,
-    /// Data of different handles stay apart when collection moves them.
+    /// Data of different handles stay apart when GC moves them.
     pub persistent: bool,
 }
 
@@ -75,7 +75,7 @@ pub enum PlacementEventKind {
     Reset = 0x02,
     /// A write named a handle that does not exist.
     InvalidHandle = 0x03,
-    /// Collection moved data of the handle.
+    /// GC moved data of the handle.
     Reallocated = 0x80,
     /// A unit was written to its end, and the handle refers to the next one.
     NextUnit = 0x81,

@@ -10,7 +10,7 @@
 //!                              └──────────────► Bad
 //! ```
 //! The first blocks of each die may be an SLC cache. They have free lists of their own and are never `Closed` but `Cached`, so that
-//! collection does not see them: they are emptied by folding.
+//! GC does not see them: they are emptied by folding.
 //!
 //! Invariants: a block is in exactly one bucket list if and only if it is `Closed`, and then in the bucket of its valid
 //! count; it is in its die's free list if and only if it is `Free`; `valid` equals the number of its set bits in the valid map.

@@ -28,7 +28,9 @@ impl Chunks {
     /// Begins to write chunk `number` anew. `None`: the host manages the media, the chunk is not full, it is being reset, its
     /// block is to be retired, or no block is to spare.
     pub fn refresh_begin(&mut self, number: u32) -> Option<ChunkMove> {
-        if !self.can_be_left(number) || self.chunks[number as usize].written < self.layout.superpages_per_block {
+        if !self.can_be_left(number)
+            || self.chunks[number as usize].written < self.layout.superpages_per_block
+        {
             return None;
         }
         let die = self.die(number);

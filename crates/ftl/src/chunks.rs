@@ -273,7 +273,9 @@ impl Chunks {
         }
         let (state, written) = match source.is_bad(block) {
             // Closed by a failure: what was written before it can be read until the reset.
-            true => last.map_or((ChunkState::Offline, 0), |(superpage, _)| (ChunkState::Closed, superpage + 1)),
+            true => {
+                last.map_or((ChunkState::Offline, 0), |(superpage, _)| (ChunkState::Closed, superpage + 1))
+            }
             false if used == 0 => (ChunkState::Free, 0),
             false if used == self.layout.superpages_per_block => (ChunkState::Closed, used),
             false => (ChunkState::Open, used),
@@ -382,7 +384,8 @@ impl Chunks {
         let (number, sector) = (self.geometry.chunk_number(address), address.sector);
         let chunk = self.chunks[number as usize];
         let writable = matches!(chunk.state, ChunkState::Free | ChunkState::Open);
-        if !writable || chunk.resetting || chunk.broken || chunk.reserved == self.layout.superpages_per_block {
+        if !writable || chunk.resetting || chunk.broken || chunk.reserved == self.layout.superpages_per_block
+        {
             return Err(Status::ChunkWriteInvalid);
         }
         if sector != chunk.reserved * self.superpage_sectors.get() {
@@ -574,7 +577,8 @@ impl Chunks {
         self.pool.check();
         let mut open_of_die = vec![0; self.open_of_die.len()];
         for (number, chunk) in self.chunks.iter().enumerate() {
-            let pointers = chunk.written <= chunk.reserved && chunk.reserved <= self.layout.superpages_per_block;
+            let pointers =
+                chunk.written <= chunk.reserved && chunk.reserved <= self.layout.superpages_per_block;
             let idle = chunk.in_flight > 0 || chunk.written == chunk.reserved;
             assert!(pointers && idle, "chunk {number}: {chunk:?}");
             let without = chunk.block == NONE;

@@ -91,9 +91,9 @@ pub enum Separation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Isolation {
-    /// When the host writes them; what collection moves shares blocks.
+    /// When the host writes them; what GC moves shares blocks.
     Initial,
-    /// For good: collection moves them to blocks of their handle.
+    /// For good: GC moves them to blocks of their handle.
     Persistent,
 }
 
@@ -214,11 +214,11 @@ pub struct FtlConfig {
     pub placement: Placement,
     /// Hot and cold data.
     pub separation: Separation,
-    /// Foreground collection starts in a die when it has this many free blocks or fewer (at least 1).
+    /// Foreground GC starts in a die when it has this many free blocks or fewer (at least 1).
     pub gc_low_blocks: u32,
-    /// Background collection (while the drive is idle) goes on until a die has this many free blocks; `gc_low_blocks` or less: off.
+    /// Background GC (while the drive is idle) goes on until a die has this many free blocks; `gc_low_blocks` or less: off.
     pub gc_high_blocks: u32,
-    /// Whether host data take room in a die that collects only as fast as its collection makes it; else as fast as they come, and then
+    /// Whether host data take room in a die that collects only as fast as its GC makes it; else as fast as they come, and then
     /// none until a block is free. For the former `gc_low_blocks` should be 2 or more.
     pub gc_pacing: bool,
     /// Relocations that one die keeps in flight.
@@ -231,7 +231,7 @@ pub struct FtlConfig {
     pub durability: Durability,
     /// Placement handles: each has open blocks of its own. 1: no placement by the host.
     pub handles: u16,
-    /// What collection does with data of different handles.
+    /// What GC does with data of different handles.
     pub isolation: Isolation,
     /// The SLC cache; `None`: there is none.
     pub slc_cache: Option<SlcCache>,

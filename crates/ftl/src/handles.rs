@@ -131,7 +131,7 @@ impl PageMap {
             _ => [Stream::Placed(handle); 2],
         };
         for die in (0..self.layout.dies).map(DieId) {
-            // What collection shares is not taken from it where it has no other block.
+            // What GC shares is not taken from it where it has no other block.
             let mixed = self.config.separation == Separation::Off;
             if !mixed || self.blocks.free_count(die) > 1 {
                 streams.into_iter().for_each(|stream| self.close_open(die, stream));

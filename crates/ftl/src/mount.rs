@@ -41,7 +41,7 @@ pub trait MountSource {
 pub struct MountReport {
     /// Spare areas read to find each block's range.
     pub header_reads: u64,
-    /// Map segments read.
+    /// Translation pages read.
     pub segment_reads: u64,
     /// Spare areas replayed.
     pub replay_reads: u64,
@@ -105,7 +105,7 @@ impl PageMap {
     }
 
     /// Rebuilds translation from the media. With [`Durability::Volatile`] the drive starts empty: blocks that hold
-    /// anything are emptied and erased by collection.
+    /// anything are emptied and erased by GC.
     pub fn mount(
         config: &FtlConfig,
         layout: &Layout,
@@ -327,7 +327,7 @@ impl PageMap {
             self.table.set_valid(ppa);
             valid[self.layout.block_of(ppa).0 as usize] += 1;
         }
-        // The block with the most room goes to collection, which must be able to finish what the power cut interrupted.
+        // The block with the most room goes to GC, which must be able to finish what the power cut interrupted.
         let mut by_room: Vec<&BlockRange> = ranges.iter().collect();
         by_room.sort_by_key(|r| r.superpages);
         for range in by_room {

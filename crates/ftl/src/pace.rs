@@ -1,4 +1,4 @@
-//! Pacing: where a die collects, host data take its room no faster than collection makes it.
+//! Pacing: where a die collects, host data take its room no faster than GC makes it.
 //!
 //! ```text
 //!  room of a die, in units =  its free blocks, whole  +  what is left of its open blocks
@@ -10,11 +10,11 @@
 //! Without it host data take a die's last blocks as fast as they come, and then none until whole victims have been collected. With
 //! it each unit that leaves a victim with `valid` units lets in `(block - valid) / valid` units of host data.
 //!
-//! Enough are three blocks of room: one at most is left in the open block of collection (if it has one of its own; else two
+//! Enough are three blocks of room: one at most is left in the open block of GC (if it has one of its own; else two
 //! are enough), and less than one in the victim. So two are free when the open block of the host is full, of which it may take
-//! one. That much there is only if collection begins early enough, with `gc_low` of 2 or more; with 1 waits are shorter, not gone.
+//! one. That much there is only if GC begins early enough, with `gc_low` of 2 or more; with 1 waits are shorter, not gone.
 //! Nor are they where translation pages, wear levelling or a second stream of the host take a block: its room is missed until
-//! collection has made it again, while other dies go on.
+//! GC has made it again, while other dies go on.
 //!
 //! Room is a level and no account of credits, so nothing is owed after a failure, a trim or a power cut.
 //!
@@ -31,7 +31,7 @@ use pellucid_flash::{BlockId, DieId};
 const TURNS: u32 = 2;
 
 impl Gc {
-    /// Whether the next host superpage for the open block of `shared` in `die` waits for collection.
+    /// Whether the next host superpage for the open block of `shared` in `die` waits for GC.
     #[inline]
     pub(crate) fn outpaced(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
         self.config.gc_pacing && self.waits(blocks, die, shared)

@@ -360,8 +360,7 @@ impl PageMap {
 
     /// Open blocks, and what each is open for.
     pub(crate) fn open_blocks(&self) -> impl Iterator<Item = (BlockId, Stream)> + use<'_> {
-        let fixed =
-            [Stream::Host, Stream::HostCold, Stream::Gc, Stream::Worn, Stream::Meta, Stream::Cached];
+        let fixed = [Stream::Host, Stream::HostCold, Stream::Gc, Stream::Worn, Stream::Meta, Stream::Cached];
         let placed = (1..self.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedGc(h)]);
         let streams: Vec<Stream> = fixed.into_iter().chain(placed).collect();
         self.blocks.all_open().map(move |(place, open)| (open.block, streams[place]))

@@ -233,7 +233,9 @@ impl Gc {
     }
 
     fn superpages_left(&self, blocks: &BlockManager, die: DieId, stream: Stream) -> u32 {
-        blocks.open_block(die, stream.place()).map_or(0, |open| self.layout.superpages_per_block - open.superpage)
+        blocks
+            .open_block(die, stream.place())
+            .map_or(0, |open| self.layout.superpages_per_block - open.superpage)
     }
 
     fn blocks_for(&self, superpages: u32, left: u32) -> u32 {

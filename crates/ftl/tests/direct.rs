@@ -31,7 +31,8 @@ impl Flash {
     }
 
     fn program(&mut self, first: Ppa, spare: Option<(Lpn, u64)>) {
-        let (block, superpage) = (first.0 / (SUPERPAGES * SUPERPAGE), first.0 % (SUPERPAGES * SUPERPAGE) / SUPERPAGE);
+        let (block, superpage) =
+            (first.0 / (SUPERPAGES * SUPERPAGE), first.0 % (SUPERPAGES * SUPERPAGE) / SUPERPAGE);
         assert_eq!(self.blocks[block as usize].len(), superpage as usize, "in order");
         self.blocks[block as usize].push(spare);
     }
@@ -39,7 +40,8 @@ impl Flash {
 
 impl MountSource for Flash {
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)> {
-        let (block, superpage) = (ppa.0 / (SUPERPAGES * SUPERPAGE), ppa.0 % (SUPERPAGES * SUPERPAGE) / SUPERPAGE);
+        let (block, superpage) =
+            (ppa.0 / (SUPERPAGES * SUPERPAGE), ppa.0 % (SUPERPAGES * SUPERPAGE) / SUPERPAGE);
         self.blocks[block as usize].get(superpage as usize).copied().flatten()
     }
 
@@ -139,7 +141,11 @@ fn writes_keep_their_rules_or_change_nothing() {
     assert_eq!((chunks.info(0).state, chunks.info(0).write_pointer), (ChunkState::Open, 2));
     write(&mut chunks, &mut flash, 1, 1);
     let third = start(&chunks, 2);
-    assert_eq!(reserve(&mut chunks, third, SUPERPAGE), Err(Status::ChunkWriteInvalid), "two of a unit are open");
+    assert_eq!(
+        reserve(&mut chunks, third, SUPERPAGE),
+        Err(Status::ChunkWriteInvalid),
+        "two of a unit are open"
+    );
     write(&mut chunks, &mut flash, 6, 1);
     let other = start(&chunks, 7);
     assert_eq!(reserve(&mut chunks, other, SUPERPAGE), Err(Status::ChunkWriteInvalid), "three are open");

@@ -1,4 +1,4 @@
-//! `gc_pacing` against media that only remember: host superpages are turned away in a die only for a while, in which collection moves
+//! `gc_pacing` against media that only remember: host superpages are turned away in a die only for a while, in which GC moves
 //! no more than their share; whoever waits hears of it; nothing is lost.
 
 mod common;

@@ -211,8 +211,11 @@ impl World {
         for step in 0..writes {
             let handle = self.rng.below(HANDLES.into()) as u16;
             let superpage = pages_of(&self.layout);
-            let at =
-                if handle.is_multiple_of(2) { self.rng.below(quarter.into()) as u32 } else { step * superpage };
+            let at = if handle.is_multiple_of(2) {
+                self.rng.below(quarter.into()) as u32
+            } else {
+                step * superpage
+            };
             let count = 1 + self.rng.below(superpage.into()) as u32;
             let lpns: Vec<Lpn> =
                 (0..count).map(|i| Lpn(u32::from(handle) * quarter + (at + i) % quarter)).collect();

@@ -305,7 +305,7 @@ fn impossible_damage_is_refused_and_does_nothing() {
     assert!(!device.media().is_dead(DieId(0)));
 }
 
-/// A drive made anew from what `device` has on its media, but for the map segment that begins with the places of these units: it cannot
+/// A drive made anew from what `device` has on its media, but for the translation page that begins with the places of these units: it cannot
 /// be read.
 fn without_segment(device: &Device, units: std::ops::Range<u32>) -> Device {
     let mut bytes = Vec::new();
@@ -362,7 +362,7 @@ fn a_map_segment_that_cannot_be_read_brings_back_no_trimmed_data() {
     device.check();
 }
 
-/// What a map segment says is in memory: one that collection cannot read is written anew, and takes no block with it.
+/// What a translation page says is in memory: one that GC cannot read is written anew, and takes no block with it.
 #[test]
 fn map_segments_that_cannot_be_read_cost_nothing() {
     let superpage = |at: usize| {

@@ -1,4 +1,4 @@
-//! What the time of a die goes into: senses of collection, and what counts as work.
+//! What the time of a die goes into: senses of GC, and what counts as work.
 
 use pellucid_device::{Device, Filler};
 use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Rng};
@@ -16,7 +16,7 @@ fn settle(device: &mut Device) {
     }
 }
 
-/// Overwrites units of one sector at random; senses of collection, and units that it moved.
+/// Overwrites units of one sector at random; senses of GC, and units that it moved.
 fn collect(sets: &[&str]) -> (u64, u64) {
     let mut device = drive(sets);
     let mut rng = Rng::new(1);

@@ -88,7 +88,7 @@ fn a_verified_run_reports_the_whole_stack() {
         assert!(layer.cpu_seconds > 0.0 && layer.memory_bytes > 0);
         let amplification = report.write_amplification;
         assert_eq!(amplification.host_written_bytes, report.directions.write.bytes);
-        assert!(report.collection.collections > 10, "{:?}", report.collection);
+        assert!(report.gc.victims > 10, "{:?}", report.gc);
         assert!(amplification.total.is_some_and(|total| total > 1.2), "{amplification:?}");
         assert_eq!(report.drive.capacity_bytes % 512, 0);
     }
@@ -103,7 +103,7 @@ fn what_a_zone_log_writes_is_what_the_drive_programs() {
             vec![pellucid_lab::experiment::parse_job("rw=randrw,bs=512,iodepth=8,number_ios=9000", "test")];
         let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
         let (device, report) = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}"));
-        assert!(report.collection.relocated_units > 1000, "{:?}", report.collection);
+        assert!(report.gc.relocated_units > 1000, "{:?}", report.gc);
         let counters = device.counters();
         // Whole batches are whole superpages: nothing goes by the staging log.
         assert_eq!(counters.programs[pellucid_flash::Cause::Journal as usize], 0);
@@ -236,11 +236,11 @@ fn a_drive_that_holds_sectors_back_is_served_from_the_buffer() {
     let report =
         run_on(&text, &["precondition.fill=1.0"], "rw=randrw,bs=512,iodepth=16,number_ios=20000,fsync=50");
     assert_eq!(report.directions.read.errors + report.directions.write.errors, 0);
-    assert!(report.collection.collections > 10, "{:?}", report.collection);
+    assert!(report.gc.victims > 10, "{:?}", report.gc);
     assert!(report.host_layer.expect("there is a layer").buffer_read_hits > 0);
 }
 
-/// Drives of a few short lines, where whole superpages, of data as of map segments, weigh most.
+/// Drives of a few short lines, where whole superpages, of data as of translation pages, weigh most.
 const SHORT: [(&str, &str); 4] = [
     ("a zone of four batches", "layers = [\"zone-log\"]\n"),
     ("the same apart", "layers = [\"zone-log\"]\n[host.ftl]\nseparation = \"collected\"\n"),

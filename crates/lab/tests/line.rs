@@ -64,7 +64,7 @@ fn what_moves_with_the_line() {
         let share = written(report) / written(&block);
         assert!((share - 1.0).abs() < 0.05, "{}: {share}", report.drive.name);
     }
-    // Apart, the two kinds of data leave collection next to nothing to move; together they do not.
+    // Apart, the two kinds of data leave GC next to nothing to move; together they do not.
     let amplification = |report: &Report| report.write_amplification.total.expect("something was written");
     for mixed in [&block, &ftl, &log] {
         assert!(amplification(mixed) > 1.1 * amplification(&fdp), "{}", mixed.drive.name);

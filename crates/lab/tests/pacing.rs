@@ -1,4 +1,4 @@
-//! Collection that keeps pace with the host (`ftl.gc_pacing`): writes do not stop until whole blocks have been collected, and nothing
+//! GC that keeps pace with the host (`ftl.gc_pacing`): writes do not stop until whole blocks have been collected, and nothing
 //! is paid for it but their evenness.
 
 use pellucid_device::Device;
@@ -58,8 +58,10 @@ fn write_at_random(device: &mut Device, share: f64, seed: u64) -> Seen {
     device.reset_counters();
     while ended < writes {
         while begun < writes && begun - ended < DEPTH {
-            let (lba, data) =
-                (rng.below(places) * u64::from(superpage), vec![0; superpage as usize * device.image_bytes()]);
+            let (lba, data) = (
+                rng.below(places) * u64::from(superpage),
+                vec![0; superpage as usize * device.image_bytes()],
+            );
             device.submit(device.now(), Command::new(begun, Opcode::Write, Lba(lba), superpage, data));
             begun += 1;
         }
@@ -90,7 +92,7 @@ fn writes_go_on_while_blocks_are_collected() {
     assert!(paced.amplification < stops.amplification * 1.1, "{stops:?}, paced {paced:?}");
 }
 
-/// Collection of a block of map segments, each of which was written alone, brings them together again.
+/// GC of a block of translation pages, each of which was written alone, brings them together again.
 #[test]
 fn segments_that_collection_finds_leave_in_whole_superpages() {
     let sets = ["ftl.victim=fifo", "media.pages=48", "precondition.fill=0", "precondition.overwrite=0"];
@@ -119,7 +121,8 @@ fn segments_that_collection_finds_leave_in_whole_superpages() {
     let ((moved, alone), (moving, _)) = (of(&counters.programmed_sectors), of(&counters.programs));
     // Host data that is not trimmed yet is moved too, nearly always in whole superpages.
     let data = device.ftl_counters().relocated_units;
-    let (segments, of_data) = (moved - data, data.div_ceil(u64::from(device.layout().units_per_superpage) / 2));
+    let (segments, of_data) =
+        (moved - data, data.div_ceil(u64::from(device.layout().units_per_superpage) / 2));
     assert!(alone == 3036 && segments >= 28, "{counters:?}");
     let of_segments = moving.saturating_sub(of_data);
     assert!(

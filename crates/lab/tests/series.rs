@@ -85,7 +85,7 @@ fn trims_are_no_writes_of_the_series() {
 #[test]
 fn the_state_of_blocks_is_that_of_the_last_completion() {
     let report = run("rw=randwrite,bs=4k,number_ios=6000,iodepth=64");
-    let erased = report.collection.erased_blocks.total();
+    let erased = report.gc.erased_blocks.total();
     assert!(erased > 0, "it collects");
     assert_eq!(report.wear.erases.total, erased, "the drive was new");
     assert_eq!(report.series.free_blocks.last(), Some(&report.wear.free_blocks));

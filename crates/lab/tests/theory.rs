@@ -1,6 +1,6 @@
 //! Claims of theory, measured.
 //!
-//! B1: greedy collection under uniform random writes has the write amplification `a / (a + W0(-a e^-a))`, `a = 1 + OP`, in the
+//! B1: greedy GC under uniform random writes has the write amplification `a / (a + W0(-a e^-a))`, `a = 1 + OP`, in the
 //! limit of many large blocks (Desnoyers, "Analytic modeling of SSD write performance", 2012).
 
 use pellucid_device::{Device, Filler};

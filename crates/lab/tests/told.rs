@@ -76,7 +76,9 @@ fn what_the_log_of_zones_had_in_an_unreadable_superpage_is_reported_lost() {
 #[test]
 fn a_flush_says_that_an_acknowledged_write_was_lost() {
     let unreadable = |superpage| {
-        format!("[[drive.media.faults.list]]\nkind = \"read-fail\"\ndie = 0\nblock = 0\nsuperpage = {superpage}\n")
+        format!(
+            "[[drive.media.faults.list]]\nkind = \"read-fail\"\ndie = 0\nblock = 0\nsuperpage = {superpage}\n"
+        )
     };
     let text = TINY.to_string() + &(0..16).map(unreadable).collect::<String>();
     let sets = ["buffer.write=write-back", "buffer.entries=8", "buffer.dirty_high=0.0"].map(String::from);

@@ -162,9 +162,13 @@ fn what_was_saved_is_whole_or_said_to_be_lost() {
 fn a_damaged_byte_costs_no_more_than_its_superpage() {
     const WRITTEN: u32 = 3 * SUPERPAGE + 5;
     let mut bench = Bench::saving(PROTECTED, &["drive.buffer.write=\"write-back\""]);
-    for (first, sectors) in
-        [(0, SUPERPAGE), (SUPERPAGE, SUPERPAGE), (2 * SUPERPAGE, 3), (2 * SUPERPAGE + 3, 5), (3 * SUPERPAGE, 5)]
-    {
+    for (first, sectors) in [
+        (0, SUPERPAGE),
+        (SUPERPAGE, SUPERPAGE),
+        (2 * SUPERPAGE, 3),
+        (2 * SUPERPAGE + 3, 5),
+        (3 * SUPERPAGE, 5),
+    ] {
         assert_eq!(bench.write(Lba(first.into()), sectors, 7).status, Status::Success);
     }
     let saved = changed(&vec![0; bench.drive.media().save_bytes()], bench.drive.media());

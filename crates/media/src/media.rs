@@ -48,7 +48,7 @@ pub enum Health {
 
 /// How far ahead what a block holds is brought near: so many logical pages fill a cache line.
 const UNITS_AHEAD: u32 = 16;
-/// Of longer units nothing is brought near so early: each takes more cache than a collection has use for.
+/// Of longer units nothing is brought near so early: each takes more cache than a GC has use for.
 const STAMPS_BYTES_MAX: usize = 16;
 
 /// What a read finds.
@@ -105,7 +105,7 @@ pub struct Media {
     store: Store,
     /// Units that are given up, by address, until their block is erased.
     lost: BTreeSet<u32>,
-    /// Map segments, by address, where the store keeps only stamps.
+    /// Translation pages, by address, where the store keeps only stamps.
     segments: BTreeMap<u32, Box<[u8]>>,
 }
 

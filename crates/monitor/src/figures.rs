@@ -4,7 +4,7 @@
 //! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/reference/monitors.md`.
 
 use crate::board::{LayerSide, Serving, View};
-use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Snapshot, Probes};
+use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Probes, Snapshot};
 use pellucid_flash::{Cause, Figure, MapReason, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! An image file whose bytes were changed: it is refused with a sentence, or what was hit reads as an error. Never does anything else
-//! than what was written come back as good data, and never does anything panic: at the start, on reads, on writes, in collection.
+//! than what was written come back as good data, and never does anything panic: at the start, on reads, on writes, in GC.
 
 mod common;
 
@@ -116,7 +116,7 @@ impl Kept {
         failed
     }
 
-    /// Overwrites a part, so that collection runs over the rest; for a block namespace.
+    /// Overwrites a part, so that GC runs over the rest; for a block namespace.
     fn overwrite(&self, device: &mut Device, rng: &mut Rng, what: &str) {
         let mut units = self.units.clone();
         let lbas: Vec<u64> = units.keys().copied().collect();

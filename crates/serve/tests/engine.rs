@@ -113,7 +113,7 @@ fn slow_decoding_never_brings_the_data_of_another_page() {
                 turn(&mut device, &mut Vec::new());
             }
         }
-        // Overwriting at random has collection move pages that are being decoded for a host.
+        // Overwriting at random has GC move pages that are being decoded for a host.
         let mut rng = Rng::new(3);
         let mut reads = Vec::new();
         for _ in 0..600_000 {

@@ -343,7 +343,7 @@ fn random_commands_never_bring_wrong_data() {
     }
 }
 
-/// With another capacity, map segments would pass for data and not be found: what was trimmed would come back.
+/// With another capacity, translation pages would pass for data and not be found: what was trimmed would come back.
 #[test]
 fn a_drive_in_a_file_stays_the_drive_that_it_was() {
     let file = scratch("claimed").join("image");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  head                       drive, work, how far
-//!  throughput | write amplification, collection
+//!  throughput | write amplification, GC
 //!  ways       | media, wear
 //!  latency by stage
 //!  foot                       server, keys
@@ -453,8 +453,7 @@ mod tests {
             simulated_ns: step * 1_000_000,
             host_read_bytes: step * 4_096_000,
             host_written_bytes: step * 1_000,
-            programmed_bytes: [("host".to_string(), step * 1_000), ("collection".to_string(), step * 500)]
-                .into(),
+            programmed_bytes: [("host".to_string(), step * 1_000), ("gc".to_string(), step * 500)].into(),
             blocks: 64,
             chunks_by_wrong_bits: vec![5, 3, 0, 2, 0],
             free_blocks: 16,
@@ -487,7 +486,7 @@ mod tests {
             ways: (0..64).map(|_| way()).collect(),
             ..Default::default()
         };
-        let programmed = ["host", "read_modify_write", "collection", "mapping", "wear_level"];
+        let programmed = ["host", "read_modify_write", "gc", "mapping", "wear_level"];
         let drive = DriveFigures {
             name: "cosmos-plus".into(),
             simulated_ns: step * 1_000_000_000,
@@ -597,7 +596,7 @@ mod tests {
             "4.10 GB/s",
             "100 k IOPS",
             "write amplification 1.50",
-            "host 1.00 + collection 0.50",
+            "host 1.00 + gc 0.50",
             "ways: 0.6 of 4 active, channels 0.1",
             "ch 0  ··▓▓ bus  10 %",
             "ch 1  ···· bus   0 %",

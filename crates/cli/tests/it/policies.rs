@@ -51,7 +51,7 @@ fn every_policy_has_the_write_amplification_of_theory() {
         let report = folder.run(&["run", "die.toml", "--json", "--set", &policy]).json();
         let measured = report["write_amplification"]["total"].as_f64().unwrap();
         assert!((measured / theory - 1.0).abs() < 0.06, "{victim}: {measured}, theory {theory}");
-        assert_eq!(report["collection"]["emergency_victims"], 0, "{victim}");
+        assert_eq!(report["gc"]["emergency_victims"], 0, "{victim}");
         assert_eq!(report["warnings"].as_array().unwrap().len(), 0, "{victim}: {}", report["warnings"]);
     }
 }

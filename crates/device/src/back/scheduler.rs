@@ -247,8 +247,8 @@ impl Scheduler {
             draining: false,
             listed: 0,
         };
-        let superpage_bytes =
-            u64::from(layout.units_per_superpage) * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
+        let superpage_bytes = u64::from(layout.units_per_superpage)
+            * u64::from(layout.unit_bytes + layout.spare_bytes_per_unit);
         let rate = timing.channel_bytes_per_second;
         let transfer =
             |bytes: u64| Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64);

@@ -7,7 +7,7 @@
 //! What is programmed in one go is a superpage: the pages of a word line with one-shot programming, those of all planes with
 //! multi-plane operation, or a part of one page where units are smaller. Units of different streams do not share a superpage. The
 //! packer knows units by number only; whose numbers they are, and when less than a superpage has to leave, its owner knows. The
-//! write path has one, and collection one for each die.
+//! write path has one, and GC one for each die.
 //!
 //! Log blocks have a stream for each logical block, of which most have nothing to write: these share queues, and give theirs back when it
 //! is empty.
@@ -70,7 +70,12 @@ impl SuperpagePacker {
         let queues: Vec<Queue> = streams.map(queue).collect();
         debug_assert!(queues.iter().enumerate().all(|(i, queue)| queue_of(queue.stream) == i));
         let fixed = queues.len();
-        SuperpagePacker { queues, fixed, superpage: units_per_superpage as usize, ..SuperpagePacker::default() }
+        SuperpagePacker {
+            queues,
+            fixed,
+            superpage: units_per_superpage as usize,
+            ..SuperpagePacker::default()
+        }
     }
 
     /// The queue of a stream of log blocks; it takes one that nobody has.
@@ -254,7 +259,10 @@ mod tests {
         }
         let placed = packer.pack(Stream::Placed(2), 7);
         assert_eq!(packer.stream(placed), Stream::Placed(2));
-        assert!(packer.queues().all(|queue| !packer.has_superpage(queue)), "two and one are no superpage of three");
+        assert!(
+            packer.queues().all(|queue| !packer.has_superpage(queue)),
+            "two and one are no superpage of three"
+        );
         let host = packer.pack(Stream::Host, 8);
         packer.pack(Stream::Host, 9);
         assert!(packer.has_superpage(host) && !packer.has_superpage(placed));

@@ -6,7 +6,7 @@
 //!              └─► fill: never written ─► zeros ──────────────────────────────┤
 //!                        else flash read ─► failed? again, elsewhere if moved ───┘
 //! ```
-//! A page whose data collection moves is read where it lies still: its new place may be programmed long after. (With
+//! A page whose data GC moves is read where it lies still: its new place may be programmed long after. (With
 //! `order = "fifo"` nothing goes ahead of that program, and the new place is read.)
 //!
 //! One sense brings all units of a command that lie in the page, of all planes that work together: as long as it has not begun, the next

@@ -360,7 +360,7 @@ impl BlockNamespace {
         }
         let op = shared.scheduler.ops.insert(op);
         shared.ask_issue(op);
-        // Room was used, so collection may be due. Relocation pumps by itself.
+        // Room was used, so GC may be due. Relocation pumps by itself.
         if matches!(cause, Cause::Host | Cause::Journal | Cause::Map) {
             self.pump(shared, plan.die);
         }
@@ -455,7 +455,7 @@ impl BlockNamespace {
             self.read_only = true;
         }
         self.erase_emptied(shared);
-        // Before collection goes on, so that they take turns.
+        // Before GC goes on, so that they take turns.
         self.let_in(shared);
         self.pump(shared, die);
         self.continue_flush(shared);

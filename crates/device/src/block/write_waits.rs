@@ -4,7 +4,7 @@
 //!  entries in a partial superpage ── somebody waits for them, and nothing comes that could fill it ─► padded
 //!                              └─ so much has come that did not fill it ────────────────────────► padded
 //!  a write over sectors that somebody waits for ── their program is planned ─► an entry of its own
-//!  a superpage that found no room ── a block was erased, or collection went on ─► planned
+//!  a superpage that found no room ── a block was erased, or GC went on ─► planned
 //! ```
 //! Somebody waits: a flush, a forced write (FUA), any write with write-through, a write behind an entry that takes no more. Neither of the first two waits is for what comes later,
 //! so writes that never pause keep none of them up.
@@ -104,7 +104,7 @@ impl BlockNamespace {
         self.writes.stalled && !self.writes.packer.is_of_logs()
     }
 
-    /// Collection went on: what waited for it does so too. Whether it had.
+    /// GC went on: what waited for it does so too. Whether it had.
     #[inline]
     pub(crate) fn let_in(&mut self, shared: &mut Shared) -> bool {
         let released = self.translation.take_released();
@@ -114,7 +114,7 @@ impl BlockNamespace {
         released
     }
 
-    /// Blocks were erased, or collection went on: what waited for room does so too.
+    /// Blocks were erased, or GC went on: what waited for room does so too.
     pub(crate) fn resume_stalled(&mut self, shared: &mut Shared) {
         if std::mem::take(&mut self.writes.stalled) {
             self.writes.packer.resume();

@@ -170,7 +170,7 @@ impl Shared {
         let record = &self.slices[slice];
         let ppa = record.place.units();
         let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
-        // What a host has moved is its collection.
+        // What a host has moved is its GC.
         let cause = if copies { Cause::Gc } else { Cause::Host };
         let units = self.layout.units_of(record.first + record.sectors);
         let die = self.layout.die_of(ppa).0;

@@ -477,7 +477,9 @@ impl ZoneNamespace {
             return None;
         }
         let mut slots = self.slots.iter().zip(0..);
-        slots.find(|(s, _)| s.live && s.is_data() && s.zone == zone && s.superpage == superpage).map(|(_, at)| at)
+        slots
+            .find(|(s, _)| s.live && s.is_data() && s.zone == zone && s.superpage == superpage)
+            .map(|(_, at)| at)
     }
 
     /// The last slot in front of a superpage that is on its way to the media.
@@ -524,8 +526,11 @@ impl ZoneNamespace {
         while let Some(first) = self.zones.place(zone, superpage) {
             let block = layout.block_of(first);
             // No superpage of a block may be older than its first.
-            let sequence =
-                if layout.superpage_of(first) == 0 { sequence } else { sequence.max(media.begun_with(block)) };
+            let sequence = if layout.superpage_of(first) == 0 {
+                sequence
+            } else {
+                sequence.max(media.begun_with(block))
+            };
             if self.write_now(slot, (Lpn(zone), sequence), mark, first, media, layout) {
                 return true;
             }

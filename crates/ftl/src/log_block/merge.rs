@@ -344,9 +344,9 @@ impl LogBlock {
         let per_superpage = self.layout.units_per_superpage as usize;
         let first = next as usize * per_superpage;
         state.sources.clear();
-        state
-            .sources
-            .extend((first..first + per_superpage).map(|at| state.from.get(at).copied().unwrap_or(Ppa::NONE)));
+        state.sources.extend(
+            (first..first + per_superpage).map(|at| state.from.get(at).copied().unwrap_or(Ppa::NONE)),
+        );
         for (at, source) in (first..).zip(&mut state.sources) {
             if source.is_some()
                 && self.map.get(Lpn(merge.lbn * self.layout.units_per_block + at as u32)) != *source
@@ -394,7 +394,8 @@ impl LogBlock {
         let state = &self.dies[die.0 as usize];
         let merge = state.merge.as_ref()?;
         let first = merge.next * self.layout.units_per_superpage;
-        let of_superpage = state.from.iter().skip(first as usize).take(self.layout.units_per_superpage as usize);
+        let of_superpage =
+            state.from.iter().skip(first as usize).take(self.layout.units_per_superpage as usize);
         let at = of_superpage.into_iter().position(|&source| source == from)?;
         Some(self.lpn(merge.lbn, first + at as u32))
     }

@@ -657,8 +657,11 @@ impl Nameless {
             let of_map = units.iter().filter(|&&ppa| self.units.is_virtual(ppa));
             of_map.for_each(|ppa| assert!(owners.contains_key(&ppa.0), "unit {} is not in the map", ppa.0));
             named += units.iter().filter(|&&ppa| !self.units.is_virtual(ppa)).count();
-            pages +=
-                if self.blocks.state(block) == BlockState::Free { self.layout.superpages_per_block } else { 0 };
+            pages += if self.blocks.state(block) == BlockState::Free {
+                self.layout.superpages_per_block
+            } else {
+                0
+            };
         }
         let open = self.blocks.all_open().map(|(_, open)| self.layout.superpages_per_block - open.superpage);
         assert_eq!(pages + open.sum::<u32>(), self.pages, "pages that can be written");

@@ -10,8 +10,8 @@
 //! pages is programmed after the other (`media`). So addresses, spare areas, map and mount need not know of it.
 //!
 //! The cache is a fixed part of each die and no part of what the host can fill, so a full cache takes nothing away: what it
-//! does not take goes past it. Folded data share the blocks of collection. A die folds only while it has more free blocks than
-//! start its collection, so folding, which needs a block and gives none back, never takes the last one.
+//! does not take goes past it. Folded data share the blocks of GC. A die folds only while it has more free blocks than
+//! start its GC, so folding, which needs a block and gives none back, never takes the last one.
 //!
 //! Invariants: a block of the cache is open only for [`Stream::Cached`], and no other is; translation pages never go there.
 

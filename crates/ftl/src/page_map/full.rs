@@ -2,7 +2,7 @@
 //!
 //! A drive that collects has room in few dies at a time: each has its open block full until an erase gives it another one, and
 //! the next write would ask all of them again. Room comes back only with a block that is taken, erased or retired somewhere, with
-//! a die that is given up, or where collection that paces host data has gone on; then everything is forgotten.
+//! a die that is given up, or where GC that paces host data has gone on; then everything is forgotten.
 
 /// Places in the order of placement without room.
 #[derive(Clone, Debug)]

@@ -282,7 +282,8 @@ impl PageMap {
         while ppa.is_some() && self.blocks.in_flight(self.layout.block_of(ppa)) > 0 {
             let unit = ppa.0 % self.layout.units_per_superpage;
             let Ok(at) = settled.superpages.binary_search_by_key(&(ppa.0 - unit), |s| s.0) else { break };
-            ppa = self.programs.units[settled.superpages[at].1 as usize * self.programs.superpage + unit as usize]
+            ppa = self.programs.units
+                [settled.superpages[at].1 as usize * self.programs.superpage + unit as usize]
                 .old;
         }
         ppa

@@ -4,7 +4,7 @@
 //!  engine: next_gc ─► a vector read of many ─► out-of-band data say whose each is ─► ring ─► superpage
 //!  line empty ─► reset of its chunks, when nothing reads from it any more ─► free
 //! ```
-//! The ring has a place for every sector that is being read: collection never waits for room that only it could make.
+//! The ring has a place for every sector that is being read: GC never waits for room that only it could make.
 
 use super::HostFtl;
 use super::meta;
@@ -12,13 +12,13 @@ use super::ring::Origin;
 use pellucid_flash::{Completion, DieId, Lpn, Ppa, Status, Vector};
 use pellucid_ftl::{Arrival, Arrived, GcJob, Load, Move, Reclaim};
 
-/// Collection reads on when one part in so many of its share of the ring is free, so that its vectors are long while the rest is at work.
+/// GC reads on when one part in so many of its share of the ring is free, so that its vectors are long while the rest is at work.
 const BATCHES: u32 = 4;
 
 /// The engine sees the target as one die.
 const DIE: DieId = DieId(0);
 
-/// What collection keeps between steps.
+/// What GC keeps between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Collect {
     /// Sectors being read.
@@ -30,7 +30,7 @@ pub(crate) struct Collect {
 }
 
 impl HostFtl {
-    /// Starts what collection there is to do.
+    /// Starts what GC there is to do.
     pub(super) fn collect(&mut self) {
         self.ftl.reap(DIE);
         self.collect.unfinished = false;

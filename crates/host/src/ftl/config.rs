@@ -28,11 +28,11 @@ pub struct HostFtlConfig {
     pub write_units: u32,
     /// Chunks of each parallel unit that replace bad ones.
     pub spare_chunks: u32,
-    /// Collection starts, and the application is slowed down, below this share of free lines.
+    /// GC starts, and the application is slowed down, below this share of free lines.
     pub gc_share: f64,
     /// Victim choice among lines.
     pub victim: Victim,
-    /// Which data share lines. pblk mixes what collection moves with what the application writes ([`Separation::Off`]); with
+    /// Which data share lines. pblk mixes what GC moves with what the application writes ([`Separation::Off`]); with
     /// [`Separation::Collected`] each has lines of its own.
     pub separation: Separation,
     /// What survives a crash beside written data: with the journal trims do, and mounting reads less.

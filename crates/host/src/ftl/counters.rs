@@ -11,11 +11,11 @@ pub struct HostCounters {
     pub read_sectors: u64,
     /// Of these, sectors that the write buffer had.
     pub buffer_read_hits: u64,
-    /// Sectors written to the drive, by cause; `Journal` counts starts and ends of lines and map segments.
+    /// Sectors written to the drive, by cause; `Journal` counts starts and ends of lines and translation pages.
     pub programmed_sectors: [u64; Cause::COUNT],
     /// Commands sent to the drive.
     pub commands: u64,
-    /// Sectors read for collection.
+    /// Sectors read for GC.
     pub collected_reads: u64,
     /// Lines erased.
     pub erased_lines: u64,

@@ -69,7 +69,7 @@ pub(crate) struct End {
 }
 
 /// Chunks of each parallel unit that are open at a time, on a drive that limits them: data, map, the line being finished, and what
-/// collection moves if it has lines of its own.
+/// GC moves if it has lines of its own.
 pub(crate) fn open_chunks(separation: Separation) -> u32 {
     3 + u32::from(separation != Separation::Off)
 }
@@ -158,8 +158,10 @@ impl Lines {
         }
         let superpage = geometry.write_optimal_sectors * config.write_units.max(1);
         if superpage == 0 || !geometry.chunk_sectors.is_multiple_of(superpage) {
-            let allowed =
-                format!("a divisor of the {} best writes of a chunk", geometry.chunk_sectors / superpage.max(1));
+            let allowed = format!(
+                "a divisor of the {} best writes of a chunk",
+                geometry.chunk_sectors / superpage.max(1)
+            );
             return Err(refuse("host.ftl.write_units", config.write_units.into(), allowed));
         }
         if geometry.cached_sectors > 0 && config.write_units > 1 {
@@ -370,7 +372,8 @@ impl Lines {
     /// A superpage of data was planned: what the line's end will say of it.
     pub fn note(&mut self, first: Ppa, sequence: u64, pages: impl Iterator<Item = Lpn>) {
         let (line, at) = (self.line_of(first), self.layout.superpage_of(first) as usize);
-        let (superpages, units) = (self.layout.superpages_per_block as usize, self.layout.units_per_block as usize);
+        let (superpages, units) =
+            (self.layout.superpages_per_block as usize, self.layout.units_per_block as usize);
         let end = self.lines[line.0 as usize].end.get_or_insert_with(|| {
             Box::new(End { sequences: vec![0; superpages], pages: vec![Lpn::NONE; units] })
         });

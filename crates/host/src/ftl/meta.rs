@@ -9,7 +9,7 @@
 //!                            32 sectors u32   36 first page u32   40 first sequence u64   48 last sequence u64   56 journal u32   60 zero
 //! ```
 //! `sectors` are those of an end's data; of a start those that the host can address, 0 in older ones: a start of a layer with another
-//! capacity finds that its map segments are elsewhere, and refuses. `journal` of a start is 1 where there are map segments, and trims in
+//! capacity finds that its translation pages are elsewhere, and refuses. `journal` of a start is 1 where there are translation pages, and trims in
 //! them alone: a layer that would not look at them refuses too.
 //!
 //! All little endian. A sector whose signature differs belongs to something else.
@@ -51,7 +51,7 @@ pub(crate) struct Header {
     pub first: u64,
     /// Sequence number of its last superpage.
     pub last: u64,
-    /// Of a start: there are map segments.
+    /// Of a start: there are translation pages.
     pub journal: bool,
 }
 
@@ -186,7 +186,13 @@ pub(crate) fn parse_end_header(
 }
 
 /// An end read back.
-pub(crate) fn parse_end(bytes: &[u8], uuid: u64, line: BlockId, superpages: u32, sectors: u32) -> Option<End> {
+pub(crate) fn parse_end(
+    bytes: &[u8],
+    uuid: u64,
+    line: BlockId,
+    superpages: u32,
+    sectors: u32,
+) -> Option<End> {
     parse_end_header(bytes, uuid, line, superpages, sectors)?;
     let body = body(bytes, end_bytes(superpages, sectors))?;
     let sequences = (0..superpages as usize).map(|i| long(body, i * 8)).collect::<Option<_>>()?;

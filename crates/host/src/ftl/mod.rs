@@ -3,7 +3,7 @@
 //! ```text
 //!  submit ─► processor ─► ring ─► superpages in rotation ─► one write at a time per parallel unit ─► drive
 //!                          │ ▲                                                                     │
-//!  reads: ring, else map ──┘ └── collection: valid sectors of the emptiest line, read as vectors ◄─┘
+//!  reads: ring, else map ──┘ └── GC: valid sectors of the emptiest line, read as vectors ◄─┘
 //! ```
 //! This type routes, as the drive's own `Device` does; its parts are [`Ring`], [`Lines`], the engine's `PageMap`, and a queue
 //! for each parallel unit. The ways have files of their own: `write`, `read`, `collect`, `flush`, `units`, `recover`, `stop`.
@@ -403,7 +403,7 @@ impl HostFtl {
             self.fill();
             self.continue_flush();
             self.continue_stop();
-            // Collection may find another victim when it is asked again; and who gives up must have seen everything.
+            // GC may find another victim when it is asked again; and who gives up must have seen everything.
             self.moved |= self.passed && (self.collect.unfinished || self.outstanding == 0);
             if !self.moved && self.outstanding == 0 {
                 self.give_up();
@@ -547,7 +547,7 @@ impl Layer for HostFtl {
         self.read_only || self.failure.is_some()
     }
 
-    /// Without map segments a start finds what was written, and undoes trims.
+    /// Without translation pages a start finds what was written, and undoes trims.
     fn keeps_flushed(&self) -> bool {
         self.config.durability != Durability::Volatile
     }

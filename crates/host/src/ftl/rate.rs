@@ -1,19 +1,19 @@
-//! The rate limiter: how the write buffer is shared between the application and collection.
+//! The rate limiter: how the write buffer is shared between the application and GC.
 //!
 //! ```text
 //!   free lines     reserve                       high
 //!  ──────────────────┬─────────────────────────────┬──────────────►
 //!   application: none│ its share grows with free   │ all of the buffer
-//!   collection:  all │ lines; the rest: collection │ what it needs now and then
+//!   GC:  all │ lines; the rest: GC │ what it needs now and then
 //! ```
 //! It is a function of the free lines alone and has no states of its own. (An early version of pblk tested a combined state
 //! that nothing ever set.) What the reserve holds is enough for everything that the buffer can hold at a time and for the
-//! relocation of a whole line, so that collection can always end.
+//! relocation of a whole line, so that GC can always end.
 
 /// Shares of the write buffer, in sectors.
 #[derive(Clone, Debug)]
 pub(crate) struct RateLimiter {
-    /// Of the application and of collection, by free lines; with more lines than that as with the most.
+    /// Of the application and of GC, by free lines; with more lines than that as with the most.
     shares: Vec<(u32, u32)>,
 }
 
@@ -42,7 +42,7 @@ impl RateLimiter {
         self.shares(free).0
     }
 
-    /// Sectors that collection may hold with `free` lines.
+    /// Sectors that GC may hold with `free` lines.
     #[inline]
     pub fn collection(&self, free: u32) -> u32 {
         self.shares(free).1

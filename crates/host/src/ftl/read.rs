@@ -17,7 +17,7 @@ pub(crate) struct Read {
     purpose: Purpose,
     /// Where each sector lies, and which sector of the command it is.
     sectors: Vec<(Ppa, u32)>,
-    /// Why each moves, for collection.
+    /// Why each moves, for GC.
     pub relocations: Vec<Move>,
     attempts: u32,
     /// Its buffer is the command's own.
@@ -109,7 +109,7 @@ impl HostFtl {
         let first = self.lines.address(record.sectors[0].0);
         let metadata = matches!(record.purpose, Purpose::Collect);
         let addresses = || record.sectors.iter().map(|&(ppa, _)| self.lines.address(ppa));
-        // The error bitmap, which says what collection has lost, is one of addresses.
+        // The error bitmap, which says what GC has lost, is one of addresses.
         let listed = metadata || addresses().zip(first.0..).any(|(address, lba)| address != Lba(lba));
         let vector = listed.then(|| {
             let mut vector = self.pools.vector();

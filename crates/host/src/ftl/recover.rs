@@ -8,7 +8,7 @@
 //! ```
 //! The engine's mount pulls what it needs to know. It is run against what is known already; what it asks for and is not known
 //! is noted, read from the drive, and the mount run again: first with the range of each line (the head of its end), then with
-//! the map segments, then with the logical pages of the lines that were written since. For a line without a valid end they come
+//! the translation pages, then with the logical pages of the lines that were written since. For a line without a valid end they come
 //! from the index that a clean stop has left in it ([`super::stop`]), or from the out-of-band data of its sectors. So what a start
 //! after a clean stop reads are the segments, a few sectors of each line, and what ends and index take.
 
@@ -48,13 +48,17 @@ impl MountCost {
         let MountCost { reads, sectors, padded_superpages, time, report, .. } = *self;
         let found = |name, help, value| Figure::count(name, help, value).gauge();
         vec![
-            found("segments", "Map segments read.", report.segment_reads),
+            found("segments", "Translation pages read.", report.segment_reads),
             found("replayed", "Superpages whose owners were read.", report.replay_reads),
             found("mapped", "Sectors that hold data.", report.mapped_units),
             found("lost", "Sectors whose newest copy cannot be known.", report.lost_units),
             found("reads", "Reads sent to the drive.", reads),
             found("sectors", "Sectors of these.", sectors),
-            found("padded", "Superpages written into lines that a crash had left with holes.", padded_superpages),
+            found(
+                "padded",
+                "Superpages written into lines that a crash had left with holes.",
+                padded_superpages,
+            ),
             Figure::count("took_us", "Simulated microseconds until ready.", time.0 / 1_000).gauge(),
         ]
     }

@@ -8,7 +8,7 @@
 //! ```
 //! `mem`: where the next sector goes. `submit`: the next sector to be written; where collected data have lines of their own, each
 //! [`Kind`] has its own. `sync`: everything before is on the media. `safe`: so is everything of the application before it, or (with one
-//! kind) as `sync`; a flush waits for it, as the victim still has what collection moves. `kept`: everything before can be read from the media too; it lags behind `sync` where a drive gives a sector
+//! kind) as `sync`; a flush waits for it, as the victim still has what GC moves. `kept`: everything before can be read from the media too; it lags behind `sync` where a drive gives a sector
 //! only when more has been written behind it (`mw_cunits`). `map`: everything before can only be read from the media; it follows `kept` when room is needed. The
 //! *flush point* is how far somebody waits.
 //!
@@ -29,7 +29,7 @@ pub(crate) enum Origin {
     Collected(Ppa),
 }
 
-/// Whose lines a sector is written to: 0, the application's, which collection shares unless it has its own, 1.
+/// Whose lines a sector is written to: 0, the application's, which GC shares unless it has its own, 1.
 pub(crate) type Kind = usize;
 
 /// What has not been submitted of one kind.
@@ -84,7 +84,7 @@ pub(crate) struct Ring {
     pub kept: u64,
     pub map: u64,
     pub flush_point: u64,
-    /// Sectors of the application between `sync` and `mem`, and of collection.
+    /// Sectors of the application between `sync` and `mem`, and of GC.
     pub held: [u32; 2],
     /// The newest position of each chain of the index; a power of two of them.
     newest: Vec<u64>,

@@ -1,6 +1,6 @@
 //! How a target is divided: what the engine may count on, the write buffer, and the lines that stay free.
 //!
-//! Beside the data of the application, a target needs lines that are open or being emptied, and a reserve with which collection can
+//! Beside the data of the application, a target needs lines that are open or being emptied, and a reserve with which GC can
 //! always end. What the free lines mean for the buffer is the rate limiter's affair ([`RateLimiter`]).
 //!
 //! Invariants: what the reserve holds is enough for everything in the ring and for the relocation of a line; with no more free lines
@@ -49,7 +49,7 @@ pub(super) fn buffer_sectors(config: &HostFtlConfig, lines: &Lines) -> u32 {
     }
 }
 
-/// Free lines that the application leaves alone: one to relocate a line into, what the ring can hold, and one for map segments; one
+/// Free lines that the application leaves alone: one to relocate a line into, what the ring can hold, and one for translation pages; one
 /// more where what is relocated does not share the application's open line.
 fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
     1 + buffer.div_ceil(lines.layout().units_per_block)
@@ -82,7 +82,7 @@ pub(super) fn rate_limiter(
     buffer: u32,
 ) -> Result<RateLimiter, HostFtlError> {
     let reserve = reserve(config, lines, buffer);
-    // Beside the reserve: the open line of data, that of map segments, and one that collection empties; perhaps an open line of what it
+    // Beside the reserve: the open line of data, that of translation pages, and one that GC empties; perhaps an open line of what it
     // has moved.
     let layout = lines.layout();
     let open = 3 + u32::from(config.separation != Separation::Off);

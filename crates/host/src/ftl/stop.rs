@@ -1,7 +1,7 @@
 //! A clean end: the whole map goes to the media, so that the next start reads it and replays nothing.
 //!
 //! ```text
-//!  stop ─► the ring is on the media ─► every map segment is written once more ─► index of the line that is open ─► stopped
+//!  stop ─► the ring is on the media ─► every translation page is written once more ─► index of the line that is open ─► stopped
 //! ```
 //! No mark says "clean", so none can be stale. A segment carries its watermark: every program with a lower number is in it.
 //! After a stop no line of data was written above the lowest watermark, so a start looks at none. Whatever is written
@@ -19,7 +19,7 @@ use super::{HostFtl, meta};
 use pellucid_flash::DieId;
 use pellucid_ftl::Stream;
 
-/// Free lines that segments need: one to open, and one that collection keeps.
+/// Free lines that segments need: one to open, and one that GC keeps.
 const FREE_MIN: u32 = 2;
 
 /// How far a stop is.
@@ -43,7 +43,7 @@ impl HostFtl {
         self.try_again();
     }
 
-    /// Whether collection rests. What it moved while segments are written would have to be replayed; where segments need the
+    /// Whether GC rests. What it moved while segments are written would have to be replayed; where segments need the
     /// room it does so all the same.
     pub(super) fn rests(&self) -> bool {
         self.stop.is_some() && self.ftl.free_blocks() > FREE_MIN

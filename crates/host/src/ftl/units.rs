@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 /// Something to be done by a parallel unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
-    /// A superpage of data or map segments.
+    /// A superpage of data or translation pages.
     Data(ProgramId, LineId),
     /// The start of a line.
     Start(LineId),

@@ -116,7 +116,7 @@ impl Programs {
 impl HostFtl {
     /// Takes sectors of waiting writes into the ring as long as there is room for them.
     pub(super) fn admit(&mut self) {
-        // What is being read for collection has its place already.
+        // What is being read for GC has its place already.
         while self.ring.held() + self.collect.reading < self.ring.size()
             && let Some(&request) = self.waiting.front()
         {
@@ -170,7 +170,7 @@ impl HostFtl {
     fn must_pad(&self, kind: Kind) -> bool {
         let (point, Queue { next, count }) = (self.ring.flush_point, self.ring.queues[kind]);
         let before = (count > 0 && next < point) || self.programs.again[kind].iter().any(|&at| at < point);
-        // Flushes do not wait for what collection moves, but its victim does, and a stop.
+        // Flushes do not wait for what GC moves, but its victim does, and a stop.
         let awaited = match kind {
             0 => before,
             _ => (before && self.stop.is_some()) || self.collection_rests(),

@@ -156,7 +156,7 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
     assert!(clean.report.segment_reads > 0, "seed {seed}: {clean:?}");
     // A line that a write has failed in has holes.
     assert!(clean.padded_superpages == 0 || failed > 0, "seed {seed}: {clean:?}");
-    // Only where segments found no room otherwise, collection moved something meanwhile.
+    // Only where segments found no room otherwise, GC moved something meanwhile.
     assert!(clean.report.replay_reads == 0 || moved > 0, "seed {seed}: {clean:?}");
     // What is written after the next start is found again, whatever the segments say.
     for _ in 0..60 {

@@ -277,7 +277,7 @@ fn numbers_out_of_all_proportion_are_refused() {
     }
 }
 
-/// What a map segment says is in memory: one that collection cannot read is written anew, and takes no line with it.
+/// What a translation page says is in memory: one that GC cannot read is written anew, and takes no line with it.
 #[test]
 fn segments_that_cannot_be_read_cost_nothing() {
     let mut retried = 0;
@@ -308,7 +308,7 @@ fn segments_that_cannot_be_read_cost_nothing() {
     assert!(retried > 0, "no segment was looked at");
 }
 
-/// A start that cannot read map segments takes no page for what it was before a trim; not at later starts either, when other segments
+/// A start that cannot read translation pages takes no page for what it was before a trim; not at later starts either, when other segments
 /// have been written.
 #[test]
 fn trims_in_segments_that_a_start_cannot_read_stay() {

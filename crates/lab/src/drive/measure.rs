@@ -6,7 +6,7 @@ use super::{Jobs, Run, RunError, Source, busy};
 use crate::files::FilesReport;
 use crate::report::format::{duration, percent};
 use crate::report::{
-    ByCause, Collection, Drive, EraseCounts, FirmwareModules, GroupResult, HostCost, HostLayer, JobResult,
+    ByCause, Drive, EraseCounts, FirmwareModules, GcSummary, GroupResult, HostCost, HostLayer, JobResult,
     MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult, PartFigure, PartFigures, Replay, Report,
     RequestRecorder, Requests, Series, SlcCache, Span, Utilisation, Wear, WearHistogram, Workload,
     WriteAmplification,
@@ -247,7 +247,7 @@ fn of_flash(device: &Device, measured: &Measured) -> Report {
             ..Drive::default()
         },
         write_amplification: amplification(sector, written, programmed, &counters),
-        collection: collection(&ftl, &counters, block_units),
+        gc: gc_summary(&ftl, &counters, block_units),
         mount: device.last_mount().map(mount),
         media: MediaHealth {
             read_retries: counters.read_retries,
@@ -330,10 +330,10 @@ fn amplification(
     }
 }
 
-fn collection(ftl: &FtlCounters, counters: &Counters, block_units: u32) -> Collection {
+fn gc_summary(ftl: &FtlCounters, counters: &Counters, block_units: u32) -> GcSummary {
     let victims = ftl.victims.iter().sum::<u64>() - ftl.victims[Cause::Fold as usize];
-    Collection {
-        collections: victims,
+    GcSummary {
+        victims: victims,
         erased_blocks: ByCause(counters.erases),
         emergency_victims: ftl.emergency_victims,
         victim_valid_share: (victims > 0)
@@ -370,7 +370,7 @@ fn namespace(device: &Device, used: &NamespaceUse) -> NamespaceResult {
             counters.programmed_sectors,
             counters,
         ),
-        collection: block.then(|| collection(&used.ftl, counters, device.layout().units_per_block)),
+        gc: block.then(|| gc_summary(&used.ftl, counters, device.layout().units_per_block)),
         mount: device.last_mount_of(number).map(mount),
         map_cache: translated.map_cache.filter(|_| block),
         merges: translated.merges.filter(|_| block),
@@ -571,7 +571,7 @@ mod tests {
         assert!((bytes - 1.0).abs() < 0.01, "{bytes}: the drive's counters begin when those of the host do");
         let busy = |report: &Report| report.utilisation.mean_die().unwrap();
         assert!((busy(&warm) / busy(&plain) - 1.0).abs() < 0.1, "{} and {}", busy(&warm), busy(&plain));
-        let collected = warm.collection.relocated_units as f64 / plain.collection.relocated_units as f64;
+        let collected = warm.gc.relocated_units as f64 / plain.gc.relocated_units as f64;
         assert!((0.7..1.4).contains(&collected), "{collected}");
         assert!(warm.series.write.bytes.iter().sum::<u64>() == warm.directions.write.bytes);
     }

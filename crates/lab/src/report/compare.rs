@@ -125,8 +125,8 @@ fn rows(reports: &[Report]) -> Vec<Row> {
     rows.extend(jobs(reports));
     rows.extend([
         row("write amplification".into(), significant, &|r| r.write_amplification.total),
-        row("blocks erased".into(), whole, &|r| Some(r.collection.erased_blocks.total() as f64)),
-        row("valid in victims".into(), share, &|r| r.collection.victim_valid_share),
+        row("blocks erased".into(), whole, &|r| Some(r.gc.erased_blocks.total() as f64)),
+        row("valid in victims".into(), share, &|r| r.gc.victim_valid_share),
         row("most erases".into(), whole, &|r| Some(f64::from(r.wear.erases.max))),
         row("erase deviation".into(), significant, &|r| Some(r.wear.erases.stddev)),
         row("channels busy".into(), share, &|r| r.utilisation.mean_channel()),

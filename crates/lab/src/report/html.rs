@@ -307,10 +307,7 @@ fn amplification(report: &Report) -> Vec<Part> {
     let head = ["cause", "programmed", "per host byte", "programs", "reads", "erases"];
     let mut rows: Vec<Vec<String>> = Vec::new();
     let happened = |cause: Cause| {
-        amplification.programs[cause]
-            + amplification.flash_reads[cause]
-            + report.collection.erased_blocks[cause]
-            > 0
+        amplification.programs[cause] + amplification.flash_reads[cause] + report.gc.erased_blocks[cause] > 0
     };
     for cause in Cause::ALL.into_iter().filter(|&cause| !cause.is_particular() || happened(cause)) {
         rows.push(vec![
@@ -319,7 +316,7 @@ fn amplification(report: &Report) -> Vec<Part> {
             optional(amplification.ratio[cause], significant),
             count(amplification.programs[cause]),
             count(amplification.flash_reads[cause]),
-            count(report.collection.erased_blocks[cause]),
+            count(report.gc.erased_blocks[cause]),
         ]);
     }
     rows.push(vec![
@@ -328,7 +325,7 @@ fn amplification(report: &Report) -> Vec<Part> {
         optional(amplification.total, significant),
         count(amplification.programs.total()),
         count(amplification.flash_reads.total()),
-        count(report.collection.erased_blocks.total()),
+        count(report.gc.erased_blocks.total()),
     ]);
     let mut parts = Vec::new();
     if amplification.total.is_some() {
@@ -372,7 +369,7 @@ fn utilisation(report: &Report) -> Vec<Part> {
 }
 
 fn health(report: &Report) -> Vec<Part> {
-    let (wear, collection, media) = (&report.wear, &report.collection, &report.media);
+    let (wear, gc, media) = (&report.wear, &report.gc, &report.media);
     let mut parts = Vec::new();
     if !wear.histogram.blocks.is_empty() {
         parts
@@ -389,10 +386,10 @@ fn health(report: &Report) -> Vec<Part> {
             ("erase count, least to most", format!("{} to {}", wear.erases.min, wear.erases.max)),
             ("erase count, mean", significant(wear.erases.mean)),
             ("erase count, deviation", significant(wear.erases.stddev)),
-            ("victims collected", count(collection.collections)),
-            ("victims chosen against the policy", count(collection.emergency_victims)),
-            ("valid share of victims", optional(collection.victim_valid_share, |s| Unit::Percent.show(s))),
-            ("units relocated", count(collection.relocated_units)),
+            ("victims collected", count(gc.victims)),
+            ("victims chosen against the policy", count(gc.emergency_victims)),
+            ("valid share of victims", optional(gc.victim_valid_share, |s| Unit::Percent.show(s))),
+            ("units relocated", count(gc.relocated_units)),
             ("copybacks", count(report.write_amplification.copybacks)),
         ],
     )));

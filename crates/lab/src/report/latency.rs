@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use pellucid_flash::Rng;
 
-    /// Latencies over seven decades: what a drive with retries and collection stalls shows.
+    /// Latencies over seven decades: what a drive with retries and GC stalls shows.
     fn latencies(n: usize, seed: u64) -> Vec<u64> {
         let mut rng = Rng::new(seed);
         (0..n).map(|_| (10f64.powf(2.0 + 7.0 * rng.unit_f64().powi(3))) as u64).collect()

@@ -87,7 +87,7 @@ pub struct Report {
     /// Why bytes were programmed.
     pub write_amplification: WriteAmplification,
     /// Garbage collection.
-    pub collection: Collection,
+    pub gc: GcSummary,
     /// Blocks and their erase counts at the end of the run.
     pub wear: Wear,
     /// The last mount in this run; absent when the drive started empty.
@@ -263,7 +263,7 @@ pub struct NamespaceResult {
     /// Why bytes were programmed.
     pub write_amplification: WriteAmplification,
     /// Garbage collection, of a block namespace.
-    pub collection: Option<Collection>,
+    pub gc: Option<GcSummary>,
     /// Its last mount; absent when it started empty.
     pub mount: Option<Mount>,
     /// Its cached mapping table; absent where the map is in memory.
@@ -402,16 +402,16 @@ impl WriteAmplification {
 
 /// Garbage collection and its kin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Collection {
+pub struct GcSummary {
     /// Victim blocks chosen to be moved and erased, those still under way at the end included.
-    pub collections: u64,
+    pub victims: u64,
     /// Blocks erased, by cause.
     pub erased_blocks: ByCause<u64>,
     /// Victims that were chosen by their few valid units instead of by the policy, as the die had lost its GC reserve.
     pub emergency_victims: u64,
     /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without collections.
     pub victim_valid_share: Option<f64>,
-    /// Mapping units moved by collection, wear levelling and retirement.
+    /// Mapping units moved by GC, wear levelling and retirement.
     pub relocated_units: u64,
 }
 

@@ -1,5 +1,5 @@
 //! A report with invented but plausible data, for the tests of the renderers: eight channels of eight ways,
-//! two minutes of mixed traffic, with collection setting in after the first third.
+//! two minutes of mixed traffic, with GC setting in after the first third.
 
 use super::*;
 use pellucid_flash::{Cause, Completion, Nanos, Opcode, Rng, SimTime, Stage, StageTimes, Status};
@@ -154,8 +154,8 @@ pub(crate) fn report() -> Report {
             copybacks: 1_204,
             ..WriteAmplification::new(written, programmed)
         },
-        collection: Collection {
-            collections: 1_190,
+        gc: GcSummary {
+            victims: 1_190,
             emergency_victims: 0,
             erased_blocks: causes([(Cause::Gc, 1_190), (Cause::WearLevel, 14)]),
             victim_valid_share: Some(0.348),

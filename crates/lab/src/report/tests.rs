@@ -92,6 +92,8 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "overrides" => "<key>",
             "series" | "utilisation" => name,
             "" | "namespaces[]" => name,
+            // Reasons, of which one has the name of a cause.
+            _ if path.starts_with("map_cache.") => name,
             _ if cause.is_some() => "<cause>",
             _ if stage.is_some() => "<stage>",
             _ => name,
@@ -102,7 +104,7 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "jobs[].directions" | "groups[].directions" => Some("directions"),
             "jobs[].reads" | "groups[].reads" => Some("reads"),
             "namespaces[].write_amplification" => Some("write_amplification"),
-            "namespaces[].collection" => Some("collection"),
+            "namespaces[].gc" => Some("gc"),
             "namespaces[].mount" => Some("mount"),
             "namespaces[].map_cache" => Some("map_cache"),
             "namespaces[].merges" => Some("merges"),
@@ -126,7 +128,7 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let host_layer = Some(HostLayer::default());
     let merges = Some(Merges::default());
     let namespaces = vec![NamespaceResult {
-        collection: Some(Collection::default()),
+        gc: Some(GcSummary::default()),
         mount: Some(Mount::default()),
         map_cache,
         merges,

@@ -44,7 +44,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
     }
     files(&mut out, report, width);
     labelled(&mut out, width, "where writes went", &amplification(report));
-    labelled(&mut out, width, "collection", &collection(report));
+    labelled(&mut out, width, "gc", &gc(report));
     labelled(&mut out, width, "map cache", &map_cache(report));
     labelled(&mut out, width, "merges", &merges(report));
     labelled(&mut out, width, "SLC cache", &slc_cache(report));
@@ -183,18 +183,18 @@ fn amplification(report: &Report) -> Vec<String> {
     items
 }
 
-fn collection(report: &Report) -> Vec<String> {
-    let collection = &report.collection;
-    let Some(valid) = collection.victim_valid_share else {
+fn gc(report: &Report) -> Vec<String> {
+    let gc = &report.gc;
+    let Some(valid) = gc.victim_valid_share else {
         return Vec::new();
     };
     let mut items = vec![
-        format!("{} blocks collected, {} valid   ", count(collection.collections), percent(valid)),
-        format!("{} units moved   ", count(collection.relocated_units)),
+        format!("{} blocks collected, {} valid   ", count(gc.victims), percent(valid)),
+        format!("{} units moved   ", count(gc.relocated_units)),
         format!("{} copybacks", count(report.write_amplification.copybacks)),
     ];
-    if collection.emergency_victims > 0 {
-        items.push(format!("   {} against the victim policy", count(collection.emergency_victims)));
+    if gc.emergency_victims > 0 {
+        items.push(format!("   {} against the victim policy", count(gc.emergency_victims)));
     }
     items
 }
@@ -205,9 +205,9 @@ fn one_namespace(namespace: &NamespaceResult) -> Vec<String> {
         let written = bytes(namespace.write_amplification.host_written_bytes as f64);
         items.push(format!("{written} written, {} programmed per host byte   ", significant(total)));
     }
-    if let Some(collection) = namespace.collection.filter(|collection| collection.collections > 0) {
-        let valid = optional(collection.victim_valid_share, percent);
-        items.push(format!("{} blocks collected, {valid} valid   ", count(collection.collections)));
+    if let Some(gc) = namespace.gc.filter(|gc| gc.victims > 0) {
+        let valid = optional(gc.victim_valid_share, percent);
+        items.push(format!("{} blocks collected, {valid} valid   ", count(gc.victims)));
     }
     items.push(format!("{} free blocks", count(namespace.free_blocks)));
     if namespace.read_only {
@@ -257,7 +257,7 @@ fn wear(report: &Report) -> Vec<String> {
     }
     let bad = wear.bad_blocks_factory + wear.bad_blocks_grown;
     let mut items = vec![
-        format!("erases {}   ", count(report.collection.erased_blocks.total())),
+        format!("erases {}   ", count(report.gc.erased_blocks.total())),
         format!("per block {} to {}, ", wear.erases.min, wear.erases.max),
         format!("mean {}, deviation {}   ", significant(wear.erases.mean), significant(wear.erases.stddev)),
         format!("free blocks {}", percent(wear.free_blocks as f64 / wear.blocks as f64)),

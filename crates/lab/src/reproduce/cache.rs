@@ -6,7 +6,7 @@
 //! ```
 //! A small-object cache is a set-associative table: an insertion rewrites the 4 KiB bucket that the key hashes to. A large-object
 //! cache evicts whole regions in the order in which they were written. Mixed, a block's large objects still live when its buckets
-//! have long been rewritten, and collection copies them; apart, blocks of the log die as a whole, and all spare space of the
+//! have long been rewritten, and GC copies them; apart, blocks of the log die as a whole, and all spare space of the
 //! drive is the buckets' own.
 
 use super::bench::{Bench, ReproduceError};
@@ -29,7 +29,7 @@ const REGION_UNITS: u32 = 4096;
 const SETTLE: f64 = 3.0;
 const MEASURE: f64 = 2.0;
 /// Over-provisioning, fitted to the mixed figure at full utilisation; and so little that the buckets, which have nearly all of it, are
-/// rewritten by collection too, by an amount that theory gives.
+/// rewritten by GC too, by an amount that theory gives.
 const SPARE: f64 = 0.28;
 const LITTLE_SPARE: f64 = 0.05;
 /// Blocks that are not spare: one open for each stream, one to collect into, one kept free.
@@ -125,7 +125,7 @@ struct Measured {
 }
 
 /// Write amplification of both streams, if the regions, which die block by block, cost nothing and leave all spare blocks to the
-/// buckets: those are rewritten as greedy collection rewrites any data of their size (the closed form of B1). Blocks that are open or
+/// buckets: those are rewritten as greedy GC rewrites any data of their size (the closed form of B1). Blocks that are open or
 /// kept free are not spare.
 fn alone([used, unused]: [f64; 2]) -> f64 {
     1.0 + SMALL_WRITES * (closed_form((unused - UNAVAILABLE) / used) - 1.0)

@@ -1,6 +1,6 @@
-//! B1: write amplification of greedy collection against its closed form.
+//! B1: write amplification of greedy GC against its closed form.
 //!
-//! Uniform random writes to a page-mapped log with greedy collection rewrite a / (a + W0(-a e^-a)) units for each one of the
+//! Uniform random writes to a page-mapped log with greedy GC rewrite a / (a + W0(-a e^-a)) units for each one of the
 //! host, a = 1 + over-provisioning, W0 the principal branch of Lambert's function, for many blocks of many pages.
 
 use super::bench::{Bench, ReproduceError, measure};
@@ -120,7 +120,7 @@ impl OneDie {
             job(settle, 0)?;
         }
         let report = job(times, 1 << 32)?;
-        Ok((report.write_amplification.total.unwrap_or(f64::NAN), report.collection.emergency_victims))
+        Ok((report.write_amplification.total.unwrap_or(f64::NAN), report.gc.emergency_victims))
     }
 }
 

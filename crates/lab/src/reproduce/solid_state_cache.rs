@@ -163,7 +163,7 @@ fn run_of(report: &Report) -> Run {
     Run {
         operations_per_second: files.operations_per_second,
         mean_ns: files.mean_ns,
-        erases: report.collection.erased_blocks.total() as f64,
+        erases: report.gc.erased_blocks.total() as f64,
         hit_ratio: hits / (hits + misses).max(1.0),
         bytes_per_block: figure("memory_bytes") / figure("capacity_blocks").max(1.0),
     }

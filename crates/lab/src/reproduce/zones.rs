@@ -254,7 +254,7 @@ const CONTROLLER: [&str; 7] = [
 ];
 
 /// Four of the preset's 32 dies, so that a round over all files is short. Blocks are as large as the preset's: reads meet erases as
-/// often. There are three times as many, as the block or two that a die keeps free for collection weigh less the more it has; a
+/// often. There are three times as many, as the block or two that a die keeps free for GC weigh less the more it has; a
 /// die of 64 GB has 900.
 fn drive(bench: &Bench, over_provisioning: Option<f64>) -> Result<Spec, ReproduceError> {
     let mut own: Vec<String> = ["media.channels=2", "media.ways=2", "media.blocks=288"]

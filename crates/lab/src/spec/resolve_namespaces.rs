@@ -302,7 +302,11 @@ fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace
         dies_per_zone,
         open_max,
         active_max,
-        append_max_sectors: table.number("append_max", count(shortest.into()), Some(superpage.max(shortest)))?,
+        append_max_sectors: table.number(
+            "append_max",
+            count(shortest.into()),
+            Some(superpage.max(shortest)),
+        )?,
         stage_superpages: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
         protected,
         blocks,

@@ -10,6 +10,14 @@ use strum::VariantNames;
 /// The fields that a table can have, with a line on each.
 pub(crate) type Fields = &'static [(&'static str, &'static str)];
 
+/// Former names of fields and their present ones; a former name is taken for one version more.
+const RENAMED: &[(&str, &str)] = &[("stripe", "superpage")];
+
+/// The present name of a field.
+fn present(name: &str) -> &str {
+    RENAMED.iter().find(|(former, _)| *former == name).map_or(name, |(_, present)| present)
+}
+
 /// One table, with the name of its list for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a> {
@@ -24,7 +32,7 @@ impl Table<'_> {
     }
 
     fn leaf(&self, name: &str) -> Option<&Leaf> {
-        self.row.fields.iter().find(|field| field.path == name)
+        self.row.fields.iter().find(|field| present(&field.path) == name)
     }
 
     /// Whether the table has the field.
@@ -80,7 +88,8 @@ impl Table<'_> {
 
     /// Refuses fields that are not among `names`.
     pub fn check_names(&self, names: Fields) -> Result<(), SpecError> {
-        let unknown = self.row.fields.iter().find(|field| !names.iter().any(|(name, _)| *name == field.path));
+        let is_known = |field: &&Leaf| names.iter().any(|(name, _)| *name == present(&field.path));
+        let unknown = self.row.fields.iter().find(|field| !is_known(field));
         unknown.map_or(Ok(()), |field| {
             Err(SpecError::UnknownKey {
                 place: field.origin.place.clone(),

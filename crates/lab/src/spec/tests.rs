@@ -229,6 +229,11 @@ attempts = 'always'
         ]
     );
     assert_round_trip(&spec);
+    let former = small(&list.replace("superpage = 63", "stripe = 63")).unwrap();
+    assert_eq!(
+        former.drive.media.faults.list, spec.drive.media.faults.list,
+        "the former name is still taken"
+    );
     assert_eq!(
         refusal(small(&list.replace("die = 3", "die = 4"))),
         "dir/my.toml:17: drive.media.faults.list[0].die = 4: not allowed; allowed: a whole number from 0 to 3"

@@ -74,7 +74,8 @@ impl ChunkHost {
             chunk.reading += 1;
             let superpage = self.rng.below(chunk.superpages.len() as u64);
             let data = vec![0; self.bench.pattern(*lba, SUPERPAGE, 0).len()];
-            let read = Command::new(0, Opcode::Read, Lba(lba.0 + superpage * u64::from(SUPERPAGE)), SUPERPAGE, data);
+            let read =
+                Command::new(0, Opcode::Read, Lba(lba.0 + superpage * u64::from(SUPERPAGE)), SUPERPAGE, data);
             let tag = self.bench.submit(read);
             self.under_way.insert(tag, (at, superpage));
             return self.reap();
@@ -197,7 +198,8 @@ impl ChunkHost {
 
     /// Whether a reset was cut off in the middle: nothing of the chunk can be read.
     fn is_lost(&mut self, lba: Lba) -> bool {
-        (0..8).all(|superpage| self.bench.read(Lba(lba.0 + superpage * 8), 1).status == Status::UnrecoveredRead)
+        (0..8)
+            .all(|superpage| self.bench.read(Lba(lba.0 + superpage * 8), 1).status == Status::UnrecoveredRead)
     }
 
     fn power_cut(&mut self) {

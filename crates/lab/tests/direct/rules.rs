@@ -231,9 +231,9 @@ impl Chunks {
         // What this command writes is open until it is on the media.
         let mut begun = Vec::new();
         let status = match addresses.len().is_multiple_of(SUPERPAGE as usize) {
-            true => {
-                addresses.chunks(SUPERPAGE as usize).find_map(|superpage| self.write_superpage(superpage, &mut begun))
-            }
+            true => addresses
+                .chunks(SUPERPAGE as usize)
+                .find_map(|superpage| self.write_superpage(superpage, &mut begun)),
             false => Some(Status::ChunkOutOfOrder),
         };
         if status.is_some() {

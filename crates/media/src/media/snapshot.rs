@@ -14,7 +14,7 @@
 //!             u32  per unit of them: logical page
 //!                  per unit of them: its sector images, with parity where code words are stored
 //!                  per unit of them: the host's metadata, if the media keep any
-//!  u32        number of map segments; each: u32 address, unit_bytes bytes
+//!  u32        number of translation pages; each: u32 address, unit_bytes bytes
 //!  save area, if there is one
 //! ```
 //! All little-endian. What an erase has made meaningless is not written, so a snapshot is as long as what the media hold.
@@ -185,7 +185,7 @@ impl Media {
         for _ in 0..read_u32(input)? {
             let ppa = read_u32(input)?;
             if ppa >= media.layout.units {
-                return Err(SnapshotError::Damaged { what: "map segment at unit", number: ppa });
+                return Err(SnapshotError::Damaged { what: "translation page at unit", number: ppa });
             }
             let mut bytes = vec![0; media.layout.unit_bytes as usize].into_boxed_slice();
             input.read_exact(&mut bytes)?;

@@ -288,7 +288,8 @@ impl Media {
         let meta = self.store.meta_mut(block);
         self.shape.meta.set_offset(meta, superpage, UNREADABLE);
         self.store.end(block, superpage, false);
-        let ended = state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_superpage(superpage + 1);
+        let ended =
+            state.without(Flag::Programming).with(Flag::HasUnreadable).with_next_superpage(superpage + 1);
         self.store.set_state(block, ended);
     }
 }

@@ -397,7 +397,8 @@ impl FileStore {
 
     /// The host's metadata of a unit, from `start` on; `false`: they are damaged, `out` is all zeros.
     pub(crate) fn metadata(&self, block: u32, index: u32, start: usize, out: &mut [u8]) -> bool {
-        let (superpage, unit) = (index / self.shape.units_per_superpage, index % self.shape.units_per_superpage);
+        let (superpage, unit) =
+            (index / self.shape.units_per_superpage, index % self.shape.units_per_superpage);
         let mut record = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let name = (block, superpage, self.states[block as usize].erase_count());
         let read = self.backing.read(self.record_at(block, superpage), &mut record);

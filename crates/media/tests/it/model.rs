@@ -130,7 +130,8 @@ impl World {
         let sequence = self.sequence;
         // Mostly the right superpage, at times any.
         let next = self.blocks[b as usize].next();
-        let superpage = if rng.below(8) == 0 { rng.below(SUPERPAGES.into()) as u32 } else { next.min(SUPERPAGES - 1) };
+        let superpage =
+            if rng.below(8) == 0 { rng.below(SUPERPAGES.into()) as u32 } else { next.min(SUPERPAGES - 1) };
         let accepted = self.all(|m| m.program_begin(first(m, b, superpage), sequence)).is_ok();
         let block = &mut self.blocks[b as usize];
         assert_eq!(accepted, !block.bad && superpage == next);
@@ -185,7 +186,8 @@ impl World {
     fn check(&mut self) {
         for b in 0..self.blocks.len() as u32 {
             let id = BlockId(b);
-            let (next, erases, health) = self.all(|m| (m.next_superpage(id), m.erase_count(id), m.health(id)));
+            let (next, erases, health) =
+                self.all(|m| (m.next_superpage(id), m.erase_count(id), m.health(id)));
             let block = &self.blocks[b as usize];
             assert_eq!((next, erases, health != Health::Good), (block.next(), block.erases, block.bad));
             for unit in 0..12 {

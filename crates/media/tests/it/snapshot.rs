@@ -15,7 +15,10 @@ fn lived_in(store: StoreKind) -> (MediaConfig, Media) {
     config.timing.die_spread = 0.1;
     let mut media = open(&config);
     for superpage in 0..4 {
-        assert_eq!(program(&mut media, 0, superpage, 100 + superpage * 10, 7 + u64::from(superpage)), Outcome::Ok);
+        assert_eq!(
+            program(&mut media, 0, superpage, 100 + superpage * 10, 7 + u64::from(superpage)),
+            Outcome::Ok
+        );
     }
     assert_eq!(erase(&mut media, 0), Outcome::Ok);
     program(&mut media, 0, 0, 200, 1 << 40);

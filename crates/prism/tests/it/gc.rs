@@ -16,7 +16,7 @@ fn host(mapping: Mapping, gc: Gc, over_provisioning: f64) -> (Stack<Policy, Refe
         Mapping::Block => geometry(2, 2, 100, 64, 4),
     };
     let drive = Reference::new(shape, 9);
-    // No map segments, which would take lines of their own.
+    // No translation pages, which would take lines of their own.
     let durability = Durability::Volatile;
     let host_ftl =
         HostFtlConfig { spare_chunks: 0, buffer_sectors: 16, durability, ..HostFtlConfig::default() };

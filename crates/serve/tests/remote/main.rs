@@ -296,7 +296,7 @@ fn layered_in_file(file: PathBuf, zoned: bool) -> Served {
     Served::with_layers(device, &layers).expect("a start")
 }
 
-/// What the log says that the start found: map segments, and sectors that had to be replayed.
+/// What the log says that the start found: translation pages, and sectors that had to be replayed.
 fn mounted(running: &Running) -> [u64; 2] {
     running.wait_for("event=mounted", 1);
     let log = running.log.lock().expect("a log");

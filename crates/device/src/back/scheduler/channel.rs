@@ -180,7 +180,8 @@ impl Scheduler {
         if self.superpage_pages == 1 {
             return self.superpage_transfer;
         }
-        let until = |pages: u32| self.superpage_transfer.0 * u64::from(pages) / u64::from(self.superpage_pages);
+        let until =
+            |pages: u32| self.superpage_transfer.0 * u64::from(pages) / u64::from(self.superpage_pages);
         Nanos(until(page + 1) - until(page))
     }
 

@@ -69,7 +69,8 @@ impl HostFtl {
     pub(super) fn owner_addresses(&self, info: &ChunkInfo) -> impl Iterator<Item = Lba> + use<> {
         let (first, superpage) = (info.start.0, self.lines.superpage_sectors);
         let held = if info.state == ChunkState::Open { self.lines.held_rows } else { 0 };
-        let rows = info.write_pointer.div_ceil(superpage).saturating_sub(held).min(Vector::ADDRESSES_MAX as u32);
+        let rows =
+            info.write_pointer.div_ceil(superpage).saturating_sub(held).min(Vector::ADDRESSES_MAX as u32);
         (0..rows).map(move |row| Lba(first + u64::from(row * superpage)))
     }
 

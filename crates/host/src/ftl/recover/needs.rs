@@ -48,13 +48,13 @@ pub(super) enum Need {
     Index(u32, u32),
     /// Out-of-band data of a line, from this unit of the engine on.
     Scan(u32, u32),
-    /// Map segments: so many units from the first.
+    /// Translation pages: so many units from the first.
     Segments(u32, u32),
 }
 
 /// What the engine's mount is told.
 pub(super) struct Source<'a> {
-    /// Pages of the application; those above are map segments.
+    /// Pages of the application; those above are translation pages.
     pub user_units: u32,
     pub(super) layout: &'a Layout,
     pub(super) start: &'a Start,
@@ -326,14 +326,18 @@ impl HostFtl {
                     *slot = (header.first, chunks);
                 }
             }
-            Need::Head(line) => match meta::parse_end_header(data, uuid, BlockId(line), superpages, sectors) {
-                Some(h) => {
-                    start.known.insert(line, Known::Range([(h.first_page, h.first), (Lpn::NONE, h.last)]));
+            Need::Head(line) => {
+                match meta::parse_end_header(data, uuid, BlockId(line), superpages, sectors) {
+                    Some(h) => {
+                        start
+                            .known
+                            .insert(line, Known::Range([(h.first_page, h.first), (Lpn::NONE, h.last)]));
+                    }
+                    None => {
+                        start.ended.remove(&line);
+                    }
                 }
-                None => {
-                    start.ended.remove(&line);
-                }
-            },
+            }
             Need::End(line, from) => {
                 let length = self.lines.tail * self.lines.superpage_sectors;
                 let Some(bytes) = self.gather_record(start, line, from, length, ok.then_some(data)) else {
@@ -449,7 +453,8 @@ impl HostFtl {
                     Some(Need::Segments(first, count))
                         if *first + *count == unit
                             && *count < Vector::ADDRESSES_MAX as u32
-                            && *first / self.lines.superpage_sectors == unit / self.lines.superpage_sectors =>
+                            && *first / self.lines.superpage_sectors
+                                == unit / self.lines.superpage_sectors =>
                     {
                         *count += 1;
                     }

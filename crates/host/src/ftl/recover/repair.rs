@@ -59,8 +59,9 @@ impl HostFtl {
             start.ended.insert(line.0);
         }
         let rows_below = |unit: u32| (reached + units - 1 - unit) / units;
-        let holes =
-            (0..).zip(&infos).filter(|(unit, info)| info.write_pointer.div_ceil(superpage) < rows_below(*unit));
+        let holes = (0..)
+            .zip(&infos)
+            .filter(|(unit, info)| info.write_pointer.div_ceil(superpage) < rows_below(*unit));
         let holes: Vec<(u32, ChunkInfo)> = holes.map(|(unit, info)| (unit, *info)).collect();
         // A chunk that cannot be written on, for whatever reason, ends the line.
         if self.lines.sealing_rows() > 0 {

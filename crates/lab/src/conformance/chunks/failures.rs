@@ -130,7 +130,10 @@ pub(super) fn media_feedback() {
         {
             let read = bench.read(Lba(lba.0 + superpage * 8), SUPERPAGE);
             assert_eq!(read.status, status, "{namespace}");
-            assert!(read.data == pattern[superpage as usize * 8192..][..8192], "the data are good all the same");
+            assert!(
+                read.data == pattern[superpage as usize * 8192..][..8192],
+                "the data are good all the same"
+            );
             let notices = bench.notices();
             assert_eq!((notices.len(), notices[0].reason, notices[0].count), (1, reason, superpage));
         }

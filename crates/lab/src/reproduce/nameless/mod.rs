@@ -35,7 +35,7 @@ fn flash(spec: &Spec, gib: u32, shorter: u32) -> Geometry {
     let bytes = (u64::from(gib) << 30) / u64::from(shorter);
     let banks = u64::from(geometry.channels * geometry.ways);
     let spare = 1.0 + spec.drive.ftl.over_provisioning;
-    // A block of each bank is open, and what collection needs besides.
+    // A block of each bank is open, and what GC needs besides.
     geometry.blocks = (bytes as f64 * spare / (block * banks) as f64).ceil() as u32 + 4;
     geometry
 }
