@@ -425,7 +425,7 @@ impl Media {
         let (meta, ahead) = (self.store.meta(at.block), at.index + UNITS_AHEAD);
         prefetch_index::prefetch_index(meta, self.shape.meta.lpn_place(ahead));
         if self.shape.unit_stored_bytes <= STAMPS_BYTES_MAX {
-            self.store.prefetch(at.block, ahead, 1);
+            self.store.prefetch(at.block, ahead, 0..1);
         }
         Some(self.shape.meta.lpn(meta, at.index))
     }

@@ -5,7 +5,8 @@
 //!   segment   entries in the order of their hashes, each at its home or behind it, with no gap between home and entry
 //! ```
 //! Open addressing in the order of hashes: a search ends at the first larger hash, so it is short for absent keys too, at a load of
-//! 7/8. A segment that is full is made a sixteenth larger, by itself. An entry has 24 bytes.
+//! 7/8. A segment that is full is made a sixteenth larger, by itself, and one of which more than a quarter is free is made smaller, so that
+//! what a cache once held takes no memory. An entry has 24 bytes.
 //!
 //! Two keys with the same hash share one entry: the later one replaces the earlier.
 
@@ -131,6 +132,8 @@ pub(super) struct At {
 
 /// Entries beyond the last home.
 const SLACK: usize = 48;
+/// A segment with fewer homes is not made smaller.
+const HOMES_MIN: u32 = 1024;
 
 #[derive(Clone, Debug, Default)]
 struct Segment {
@@ -222,12 +225,13 @@ impl Index {
         }
         let segment = &mut self.segments[at.segment as usize];
         if (segment.used + 1) * 8 > segment.homes * 7 {
-            segment.grow(self.bits);
+            segment.fit(self.bits);
             return self.put(new);
         }
         let from = at.entry as usize;
         let Some(gap) = segment.entries[from..].iter().position(Entry::is_empty) else {
-            segment.grow(self.bits);
+            // A run reaches to the end.
+            segment.resize(segment.homes + segment.homes / 16 + 16, self.bits);
             return self.put(new);
         };
         segment.entries.copy_within(from..from + gap, from + 1);
@@ -252,6 +256,9 @@ impl Index {
         segment.entries[from + moved] = Entry::default();
         segment.used -= 1;
         self.used -= 1;
+        if segment.used * 4 < segment.homes * 3 && segment.homes > HOMES_MIN {
+            segment.fit(self.bits);
+        }
         removed
     }
 
@@ -302,10 +309,15 @@ impl Index {
 }
 
 impl Segment {
-    /// Makes it a sixteenth larger.
+    /// Gives it the size that one more entry needs, and a sixteenth to grow.
     #[cold]
-    fn grow(&mut self, bits: u32) {
-        let homes = (self.homes + self.homes / 16).max(self.homes + 16);
+    fn fit(&mut self, bits: u32) {
+        let least = (u64::from(self.used) + 1) * 8 / 7 + 1;
+        self.resize((least + (least / 16).max(16)) as u32, bits);
+    }
+
+    /// Gives it so many homes.
+    fn resize(&mut self, homes: u32, bits: u32) {
         assert!(homes < NIL / 2, "an index of more than 2^31 entries in a segment");
         let mut entries = Vec::with_capacity(homes as usize + SLACK);
         let mut next = 0;
@@ -361,17 +373,25 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_takes_less_than_31_bytes_of_memory() {
+    fn an_entry_takes_little_memory_while_the_index_grows_and_when_it_has_shrunk() {
         let mut index = Index::new(1 << 20);
         let mut rng = Rng::new(1);
+        let each = |index: &Index| index.bytes() as f64 / index.len() as f64;
         for size in [500_000, 1_000_000, 1_500_000] {
             while index.len() < size {
                 let place = Place { slab: 1, slot: 1 };
                 index.put(Entry::new(rng.next_u64(), place, 0, 0, 0));
             }
-            let each = index.bytes() as f64 / index.len() as f64;
-            assert!(each < 31.0, "{each} bytes an entry at {size}");
+            assert!(each(&index) < 31.0, "{} bytes an entry at {size}", each(&index));
         }
+        let hashes: Vec<u64> = index.iter().map(|entry| entry.hash).collect();
+        for hash in hashes.iter().filter(|hash| *hash % 3 > 0) {
+            index.remove(index.find(*hash).expect("it is there"));
+        }
+        index.check();
+        assert!(each(&index) < 33.5, "{} bytes an entry when two thirds are gone", each(&index));
+        let kept = |hash: &u64| index.find(*hash).is_some() == hash.is_multiple_of(3);
+        assert!(hashes.iter().all(kept), "an entry that was not removed is there");
     }
 
     #[test]

@@ -317,6 +317,7 @@ impl ChunkNamespace {
                 count += 1;
             }
             self.direct_slice(shared, work, route, (Place::Units(ppa), first), (at, count), 0);
+            shared.media.prefetch_sectors(ppa, first, count);
             at += count;
         }
         if unwritten > 0 && route == Route::Read {

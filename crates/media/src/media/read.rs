@@ -73,7 +73,19 @@ impl Media {
         let bytes = self.shape.unit_stored_bytes;
         if bytes >= PREFETCH_BYTES_MIN {
             let at = self.place(ppa);
-            self.store.prefetch(at.block, at.index, bytes.min(PREFETCH_BYTES_MAX));
+            self.store.prefetch(at.block, at.index, 0..bytes.min(PREFETCH_BYTES_MAX));
+        }
+    }
+
+    /// As [`Media::prefetch`], of `sectors` sectors of a unit, from `first` on.
+    #[inline]
+    pub fn prefetch_sectors(&self, ppa: Ppa, first: u32, sectors: u32) {
+        if self.shape.unit_stored_bytes >= PREFETCH_BYTES_MIN {
+            let at = self.place(ppa);
+            let from = first as usize * self.shape.image_bytes;
+            let end = (from + (sectors as usize * self.shape.image_bytes).min(PREFETCH_BYTES_MAX))
+                .min(self.shape.unit_stored_bytes);
+            self.store.prefetch(at.block, at.index, from..end);
         }
     }
 
@@ -85,7 +97,7 @@ impl Media {
         let bytes = self.shape.unit_stored_bytes;
         if bytes >= PREFETCH_BYTES_MIN {
             let at = self.place(ppa);
-            self.store.prefetch(at.block, at.index, 1);
+            self.store.prefetch(at.block, at.index, 0..1);
         }
     }
 

@@ -12,6 +12,7 @@
 use super::arena::Arena;
 use super::{Found, Remains, STAMP_BYTES, StoreShape};
 use crate::state::BlockState;
+use std::ops::Range;
 
 const CACHE_LINE_BYTES: usize = 64;
 /// Slots of units that were forgotten before their block is erased: what they hold since, see [`Remains`].
@@ -238,13 +239,13 @@ impl MemoryStore {
         self.data.as_ref().is_none_or(|data| data.arena.taken_bytes() < data.bytes_max)
     }
 
-    /// Has the processor fetch `bytes` bytes of a unit, which will be read soon.
+    /// Has the processor fetch these bytes of a unit, which will be read soon.
     #[inline]
-    pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: usize) {
+    pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: Range<usize>) {
         match &self.data {
             Some(_) => {
                 let Some(unit) = self.unit(block, index) else { return };
-                for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
+                for line in bytes.step_by(CACHE_LINE_BYTES) {
                     prefetch_index::prefetch_index(unit, line);
                 }
             }

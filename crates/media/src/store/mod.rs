@@ -24,6 +24,7 @@ pub(crate) use meta::{MetaShape, UNREADABLE};
 use pellucid_flash::{Layout, copy_images};
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Bytes kept per sector when the data are not kept.
@@ -400,9 +401,9 @@ impl Store {
         }
     }
 
-    /// Has the first `bytes` bytes of a unit fetched, which will be read soon; a file's come from the disk in any case.
+    /// Has these bytes of a unit fetched, which will be read soon; a file's come from the disk in any case.
     #[inline]
-    pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: usize) {
+    pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: Range<usize>) {
         if let Store::Memory(s) = self {
             s.prefetch(block, index, bytes);
         }
