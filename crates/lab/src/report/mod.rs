@@ -49,7 +49,7 @@ use std::path::Path;
 
 /// The version of the JSON schema. Raised when a key changes its meaning or goes away; new keys do not raise
 /// it.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Everything that is known about a finished run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
