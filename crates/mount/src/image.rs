@@ -113,6 +113,8 @@ impl Image {
                 self.discard(offset(block), offset(blocks.into()));
                 Ok(Vec::new())
             }
+            // Of flash only.
+            Job::Allocate { .. } | Job::Keep { .. } => return Err(JobError::Failed),
         };
         done.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::ROFS | Errno::PERM) => JobError::ReadOnly,

@@ -2,7 +2,9 @@
 
 use crate::convert::now;
 use crate::image::{Image, ImageError, Purpose};
-use pellucid_apps::fs::{BLOCK_BYTES, DirEntry, Errno, FormatOptions, Fs, FsState, Ino, MountOptions, Step};
+use pellucid_apps::fs::{
+    BLOCK_BYTES, Backend, DirEntry, Errno, FormatOptions, Fs, FsState, Ino, MountOptions, Step,
+};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -67,6 +69,7 @@ impl Target {
         let bytes = image.bytes_for(how.bytes);
         let options = FormatOptions {
             blocks: bytes / BLOCK_BYTES as u64,
+            backend: Backend::Block,
             segment_blocks: 0,
             data_checksums: how.data_checksums,
             id: random().map_err(failed)?,

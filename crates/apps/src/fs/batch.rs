@@ -142,9 +142,10 @@ impl Batch {
         self.last = true;
     }
 
-    /// The batch as it is written.
-    pub fn seal(mut self, identity: Identity) -> Vec<u8> {
+    /// The batch as it is written: so many blocks, of which the last may be there to fill up a page.
+    pub fn seal(mut self, identity: Identity, padded: u32) -> Vec<u8> {
         let blocks = self.blocks();
+        self.bytes.resize(padded as usize * BLOCK_BYTES, 0);
         let mut header = Vec::with_capacity(BLOCK_BYTES);
         header.extend_from_slice(&[0; 4]);
         header.extend_from_slice(&MAGIC.to_le_bytes());

@@ -3,6 +3,8 @@
 //! ```text
 //!   build ─► nodes and all before them are written ─► flush ─► place ─► flush ─► durable (─► discards) ─► freed segments are usable
 //! ```
+//! On flash a place is the next pages of a flash block that has nothing else, with the superblock before each picture. When the block is
+//! full, or a write to it fails, another one is taken; the old one is given back once a checkpoint is durable that does not lie in it.
 
 use super::batch::{Batch, Owner};
 use super::jobs::{Job, JobId};
@@ -11,7 +13,7 @@ use super::log::{CHECKPOINT_HEADER, Head, Layout, RESERVE_BYTES, Segment, State,
 use super::node::Child;
 use super::types::{BLOCK_BYTES, Ino};
 use super::{Fs, Stop};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 const MAGIC: u32 = 0x504b_4350;
 const BAD: u32 = 1 << 31;
@@ -40,11 +42,15 @@ pub(super) struct Checkpointing {
     seq: u64,
     changes: u64,
     freed: VecDeque<u32>,
-    discards: BTreeSet<u64>,
+    discards: BTreeMap<u64, u32>,
     /// The flush under way confirms the picture.
     confirms: bool,
-    /// Superblock, while it is to be written.
+    /// Superblock, while it is to be written. On flash every checkpoint begins with it.
     pub superblock: Option<Vec<u8>>,
+    /// On flash: the flash block of the checkpoints, and its next block.
+    head: Option<Head>,
+    /// Flash blocks with older checkpoints.
+    pub old: Vec<u32>,
 }
 
 impl Checkpointing {
@@ -106,7 +112,7 @@ impl Picture {
             bytes.extend_from_slice(&head.next.to_le_bytes());
         }
         bytes[4..8].copy_from_slice(&MAGIC.to_le_bytes());
-        bytes.resize(layout.place_blocks as usize * BLOCK_BYTES, 0);
+        bytes.resize(layout.picture_blocks() as usize * BLOCK_BYTES, 0);
         let crc = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -157,13 +163,16 @@ impl Fs {
         if self.commits.bytes_under_way > self.options.memory_bytes / 2 {
             return Ok(());
         }
+        if !self.has_checkpoint_place() {
+            return Ok(());
+        }
         self.commit()?;
         self.write_nodes()?;
         self.bury();
         let dead: Vec<u32> = self.log.dead().collect();
         self.log.refill();
-        for &segment in &dead {
-            self.log.reserve_dead(segment);
+        if !self.log.layout.backend.is_flash() {
+            dead.iter().for_each(|&segment| self.log.reserve_dead(segment));
         }
         self.cleaner.checkpoint_is_built();
         let picture = self.picture();
@@ -176,6 +185,23 @@ impl Fs {
         self.progress = true;
         checkpointing.stage = Stage::Nodes { through: self.log.seq - 1 };
         Ok(())
+    }
+
+    /// Whether a checkpoint has a place to go to. On flash one is taken if need be.
+    fn has_checkpoint_place(&mut self) -> bool {
+        let layout = self.log.layout;
+        if !layout.backend.is_flash() {
+            return true;
+        }
+        let full = |head: &mut Head| head.next + layout.place_blocks > layout.segment_blocks;
+        if let Some(full) = self.checkpointing.head.take_if(full) {
+            self.checkpointing.old.push(full.segment);
+        }
+        if self.checkpointing.head.is_none() {
+            let taken = self.log.take_for_checkpoints();
+            self.checkpointing.head = taken.map(|segment| Head { segment, next: 0 });
+        }
+        self.checkpointing.head.is_some()
     }
 
     fn write_nodes(&mut self) -> Result<(), Stop> {
@@ -228,14 +254,27 @@ impl Fs {
         match self.checkpointing.stage {
             Stage::Place { sent: false } => {
                 self.checkpointing.stage = Stage::Place { sent: true };
-                let place = self.log.layout.place((self.checkpointing.number % 2) as u8);
                 let image = std::mem::take(&mut self.checkpointing.image);
-                Some(self.write_place(place, image))
+                match self.checkpointing.head {
+                    None => {
+                        let place = self.log.layout.place((self.checkpointing.number % 2) as u8);
+                        Some(self.write_place(place, image))
+                    }
+                    Some(head) => {
+                        let place = self.log.layout.address(head.segment, head.next);
+                        let next = head.next + self.log.layout.place_blocks;
+                        self.checkpointing.head = Some(Head { next, ..head });
+                        let mut data =
+                            super::mount::superblock(&self.log.layout, self.file_system, self.data_checksums);
+                        data.extend_from_slice(&image);
+                        Some(self.write_place(place, data))
+                    }
+                }
             }
             Stage::Discards => {
                 let segment = self.checkpointing.freed.pop_front()?;
                 let id = self.new_id();
-                self.checkpointing.discards.insert(id);
+                self.checkpointing.discards.insert(id, segment);
                 let layout = &self.log.layout;
                 let block = layout.address(segment, 0);
                 Some(Job::Discard { id: JobId(id), block, blocks: layout.segment_blocks })
@@ -246,6 +285,14 @@ impl Fs {
 
     /// Superblock or picture are written, or not.
     pub(super) fn place_written(&mut self, address: u64, written: bool) {
+        if !written && self.log.layout.backend.is_flash() {
+            // The checkpoint is made anew, in another flash block.
+            let checkpointing = &mut self.checkpointing;
+            checkpointing.old.extend(checkpointing.head.take().map(|head| head.segment));
+            checkpointing.freed.clear();
+            (checkpointing.stage, checkpointing.wanted) = (Stage::Idle, true);
+            return;
+        }
         if !written {
             return self.degrade();
         }
@@ -276,7 +323,9 @@ impl Fs {
                 self.commits.hole = false;
                 self.checkpointed(self.checkpointing.seq - 1, self.checkpointing.changes);
                 self.checkpointing.stage = Stage::Discards;
-                if !self.options.discard {
+                let old = std::mem::take(&mut self.checkpointing.old);
+                self.checkpointing.freed.extend(old);
+                if !self.options.discard && !self.log.layout.backend.is_flash() {
                     self.checkpointing.freed.clear();
                 }
                 self.discards_ended();
@@ -287,11 +336,12 @@ impl Fs {
 
     /// A discard ended; true: it was one.
     pub(super) fn discard_ended(&mut self, id: u64) -> bool {
-        let was = self.checkpointing.discards.remove(&id);
-        if was {
-            self.discards_ended();
+        let Some(segment) = self.checkpointing.discards.remove(&id) else { return false };
+        if self.log.layout.backend.is_flash() {
+            self.log.given_back(segment);
         }
-        was
+        self.discards_ended();
+        true
     }
 
     fn discards_ended(&mut self) {

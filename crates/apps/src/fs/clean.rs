@@ -6,7 +6,7 @@
 use super::batch::{Header, Owner};
 use super::jobs::JobError;
 use super::log::State;
-use super::mount::Phase;
+use super::mount::{CleanerPolicy, Phase};
 use super::types::{BLOCK_BYTES, Ino};
 use super::{Fs, Stop};
 use std::collections::VecDeque;
@@ -63,7 +63,12 @@ impl Fs {
             Phase::Ready | Phase::Unmounting => {}
             _ => return,
         }
-        for step in [Fs::reap_some, Fs::clean, Fs::commit_if_due, Fs::checkpoint_if_due] {
+        // What is written may need a flash block that is being handed out.
+        let steps: &[fn(&mut Fs) -> Result<(), Stop>] = match self.wants_segment() {
+            true => &[Fs::reap_some, Fs::clean],
+            false => &[Fs::reap_some, Fs::clean, Fs::commit_if_due, Fs::checkpoint_if_due],
+        };
+        for step in steps {
             let result = step(self);
             self.bury();
             match result {
@@ -180,7 +185,8 @@ impl Fs {
         match header {
             Some(header) => {
                 self.cleaner.moving.extend(header.owners());
-                self.cleaner.victim = Some(Victim { next: victim.next + header.blocks, ..victim });
+                let next = victim.next + self.log.layout.padded(header.blocks);
+                self.cleaner.victim = Some(Victim { next, ..victim });
             }
             None => {
                 // Without its headers nobody knows whose blocks these are: the segment stays as it is.
@@ -209,7 +215,11 @@ impl Fs {
         let score = |segment: u32| {
             let s = &self.log.segments[segment as usize];
             let used = f64::from(s.live) / f64::from(each);
-            let age = if scarce { 1 } else { 1 + now_s.saturating_sub(s.age_s.into()) };
+            let age = if scarce || self.options.cleaner == CleanerPolicy::Greedy {
+                1
+            } else {
+                1 + now_s.saturating_sub(s.age_s.into())
+            };
             (1.0 - used) * age as f64 / (1.0 + used)
         };
         let eligible = (0..self.log.layout.segments).filter(|&segment| {
@@ -251,7 +261,11 @@ impl Fs {
         }
         self.cleaner.rescues = true;
         self.commits.hole = true;
-        self.log.retire(self.log.layout.segment_of(address));
+        if self.log.layout.backend.is_flash() {
+            self.log.break_off(address);
+        } else {
+            self.log.retire(self.log.layout.segment_of(address));
+        }
         self.checkpointing.abandon();
     }
 }

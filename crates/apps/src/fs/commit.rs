@@ -4,6 +4,7 @@
 //! they and all before them have ended and a flush that began afterwards has ended. When a write failed, the numbers of batches have a
 //! hole that no mount gets over: then only a checkpoint makes anything durable.
 
+use super::backend::Content;
 use super::batch::{Batch, Owner, put_entry};
 use super::jobs::{Job, JobError, JobId, block_of};
 use super::key::{EXTENT_BLOCKS_MAX, Extent};
@@ -144,7 +145,9 @@ impl Fs {
 
     /// Takes the batch's blocks at the head.
     pub(super) fn close_batch(&mut self, batch: Batch, closed: &mut Vec<Batch>) {
-        self.log.took(batch.address, batch.blocks());
+        let blocks = self.log.layout.padded(batch.blocks());
+        self.log.took(batch.address, blocks);
+        self.log.queue(batch.address, blocks.into(), true);
         self.log.unwritten.insert(batch.seq);
         self.counters.record_blocks += 1;
         closed.push(batch);
@@ -157,7 +160,8 @@ impl Fs {
         }
         for batch in batches {
             let (seq, address) = (batch.seq, batch.address);
-            let bytes = batch.seal(self.identity());
+            let padded = self.log.layout.padded(batch.blocks());
+            let bytes = batch.seal(self.identity(), padded);
             self.commits.bytes_under_way += bytes.len();
             self.commits.queue.push_back((seq, address, Arc::new(bytes)));
         }
@@ -316,14 +320,14 @@ impl Fs {
         let id = self.new_id();
         let data = Arc::new(data);
         self.commits.under_way.insert(id, Write { seq: None, address, data: Arc::clone(&data) });
-        Job::Write { id: JobId(id), block: address, data }
+        Job::Write { id: JobId(id), block: address, data, content: Content::Checkpoint }
     }
 
     pub(super) fn next_write(&mut self) -> Option<Job> {
         if let Some((seq, address, data)) = self.commits.queue.pop_front() {
             let id = self.new_id();
             self.commits.under_way.insert(id, Write { seq: Some(seq), address, data: Arc::clone(&data) });
-            return Some(Job::Write { id: JobId(id), block: address, data });
+            return Some(Job::Write { id: JobId(id), block: address, data, content: Content::Log });
         }
         self.next_place_write()
     }
@@ -363,6 +367,7 @@ impl Fs {
             return self.place_written(write.address, outcome.is_ok());
         };
         self.commits.bytes_under_way -= write.data.len();
+        self.log.queue(write.address, (write.data.len() / BLOCK_BYTES) as u64, false);
         match outcome {
             Ok(_) => {
                 if let Ok(buffer) = Arc::try_unwrap(write.data) {

@@ -1,5 +1,6 @@
 //! What the file system asks of its drive.
 
+use super::backend::Content;
 use super::node::Block;
 use super::tree::Miss;
 use super::types::{BLOCK_BYTES, Errno, Ino};
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Name of a job that has not ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobId(pub u64);
 
 /// Something that the drive shall do. Jobs that are out at the same time may be done in any order.
@@ -29,15 +30,18 @@ pub enum Job {
         id: JobId,
         /// First block of the drive.
         block: u64,
-        /// Whole blocks. Drop it before [`Fs::ended`] is told, so that the buffer can be used again.
+        /// Whole blocks; on flash, whole pages. Drop it before [`Fs::ended`] is told, so that the buffer can be used again.
         data: Arc<Vec<u8>>,
+        /// What it is.
+        content: Content,
     },
     /// Make every write that has ended durable.
     Flush {
         /// Its name.
         id: JobId,
     },
-    /// Nothing of these blocks is needed any more. May be ignored.
+    /// Nothing of these blocks is needed any more: all of a segment. On a block drive it may be ignored; on flash the flash block is given
+    /// back.
     Discard {
         /// Its name.
         id: JobId,
@@ -46,13 +50,30 @@ pub enum Job {
         /// How many.
         blocks: u32,
     },
+    /// Hand out a flash block of the channel that has most of them; [`Fs::allocated`] is told instead of [`Fs::ended`]. On flash only.
+    Allocate {
+        /// Its name.
+        id: JobId,
+    },
+    /// The flash blocks that the file system goes on with after a mount; all others can be erased. On flash only.
+    Keep {
+        /// Its name.
+        id: JobId,
+        /// Their numbers.
+        segments: Vec<u32>,
+    },
 }
 
 impl Job {
     /// Its name.
     pub fn id(&self) -> JobId {
         match *self {
-            Job::Read { id, .. } | Job::Write { id, .. } | Job::Flush { id } | Job::Discard { id, .. } => id,
+            Job::Read { id, .. }
+            | Job::Write { id, .. }
+            | Job::Flush { id }
+            | Job::Discard { id, .. }
+            | Job::Allocate { id }
+            | Job::Keep { id, .. } => id,
         }
     }
 }
@@ -117,6 +138,7 @@ impl Fs {
     fn want(&mut self, address: u64, blocks: u32, what: ReadFor) {
         // A read of the same block whose data nobody wants goes on under its own name only.
         let id = self.new_id();
+        self.log.queue(address, blocks.into(), true);
         self.reads.at.insert(address, id);
         self.reads.under_way.insert(id, Reading { address, blocks, what, cancelled: false });
         self.reads.wanted.push_back(id);
@@ -224,6 +246,7 @@ impl Fs {
 
     pub(super) fn read_ended(&mut self, id: u64, outcome: Result<Vec<u8>, JobError>) {
         let Some(read) = self.reads.under_way.remove(&id) else { return };
+        self.log.queue(read.address, read.blocks.into(), false);
         if self.reads.at.get(&read.address) == Some(&id) {
             self.reads.at.remove(&read.address);
         }

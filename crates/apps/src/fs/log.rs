@@ -8,13 +8,17 @@
 //! ```
 //! A checkpoint lists the segments that the log may go to behind it, the *reserve*; a mount reads these and no others. A segment that
 //! became free joins the reserve with the next checkpoint, and is written when that is durable.
+//! On flash (`backend.rs`) free segments are the library's: `free` has those that it has handed out.
 
+use super::backend::{Backend, FlashShape};
 use super::node::Block;
 use super::types::BLOCK_BYTES;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Segments that a mount may have to read.
 const RESERVE_MAX: usize = 128;
+/// A stream keeps a segment open in each channel, while a channel has so many segments for each.
+const SEGMENTS_A_LANE: u32 = 16;
 /// Bytes of a checkpoint before its tables.
 pub(super) const CHECKPOINT_HEADER: usize = 256;
 /// Bytes of a segment in a checkpoint's table, and of an entry of its reserve.
@@ -28,9 +32,12 @@ pub(super) const SEGMENTS_MIN: u64 = 24;
 /// Where things lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
+    pub backend: Backend,
     pub blocks: u64,
     pub segment_blocks: u32,
     pub segments: u32,
+    /// Of these, how many could be used when the file system was made: the others are broken.
+    pub capacity: u32,
     pub place_blocks: u32,
     /// Block of the first segment.
     pub start: u64,
@@ -44,7 +51,58 @@ impl Layout {
         let place_blocks = table.div_ceil(BLOCK_BYTES) as u32;
         let start = (1 + 2 * u64::from(place_blocks)).div_ceil(each) * each;
         let segments = (blocks.saturating_sub(start) / each).min(SEGMENTS_MAX) as u32;
-        Layout { blocks, segment_blocks, segments, place_blocks, start }
+        let (backend, capacity) = (Backend::Block, segments);
+        Layout { backend, blocks, segment_blocks, segments, capacity, place_blocks, start }
+    }
+
+    /// Flash, of which `capacity` flash blocks can be used.
+    pub fn on_flash(shape: FlashShape, capacity: u32) -> Layout {
+        let segments = shape.flash_blocks();
+        let heads = RESERVE_MAX + 2 * shape.channels as usize;
+        let table = CHECKPOINT_HEADER + segments as usize * USAGE_BYTES + heads * RESERVE_BYTES;
+        let place_blocks = 1 + table.div_ceil(BLOCK_BYTES) as u32;
+        Layout {
+            backend: Backend::Function(shape),
+            blocks: u64::from(segments) * u64::from(shape.segment_blocks),
+            segment_blocks: shape.segment_blocks,
+            segments,
+            capacity,
+            place_blocks: place_blocks.next_multiple_of(shape.page_blocks),
+            // No block has the address 0.
+            start: shape.segment_blocks.into(),
+        }
+    }
+
+    /// Blocks of a picture: on flash the superblock stands before it.
+    pub fn picture_blocks(&self) -> u32 {
+        self.place_blocks - u32::from(self.backend.is_flash())
+    }
+
+    /// Open segments of each stream.
+    pub fn lanes(&self) -> u32 {
+        match self.backend {
+            Backend::Block => 1,
+            Backend::Function(shape) => shape.channels.min(self.capacity / (2 * SEGMENTS_A_LANE)).max(1),
+        }
+    }
+
+    fn channels(&self) -> u32 {
+        match self.backend {
+            Backend::Block => 1,
+            Backend::Function(shape) => shape.channels,
+        }
+    }
+
+    pub fn channel_of(&self, segment: u32) -> usize {
+        match self.backend {
+            Backend::Block => 0,
+            Backend::Function(shape) => (segment / shape.flash_blocks_each) as usize,
+        }
+    }
+
+    /// Blocks that a batch of so many takes.
+    pub fn padded(&self, blocks: u32) -> u32 {
+        blocks.next_multiple_of(self.backend.page_blocks())
     }
 
     pub fn place(&self, place: u8) -> u64 {
@@ -61,13 +119,26 @@ impl Layout {
 
     /// Segments that files do not get: what the cleaner and checkpoints work with.
     pub fn spare(&self) -> u32 {
-        (self.segments / 16).max(10)
+        let spare = (self.capacity / 16).max(10);
+        match self.backend {
+            Backend::Block => spare,
+            // Open segments, and the checkpoint's.
+            Backend::Function(_) => spare + 2 * self.lanes() + 2,
+        }
     }
 
-    /// Blocks that files and their metadata may take. In a segment headers take one block in a hundred, and one at least.
+    /// Blocks of a batch at most, with its header, where it is not the segment that ends it.
+    pub fn batch_blocks(&self) -> u32 {
+        self.segment_blocks.min(100).min(self.backend.batch_blocks())
+    }
+
+    /// Blocks that files and their metadata may take. In a segment headers take one block in a hundred, or in a batch, and one at least;
+    /// on flash the end of a commit is filled up to a page.
     pub fn usable(&self) -> u64 {
-        let each = self.segment_blocks - self.segment_blocks.div_ceil(100) - 1;
-        u64::from(self.segments - self.spare()) * u64::from(each)
+        let each = self.segment_blocks
+            - self.segment_blocks.div_ceil(self.backend.batch_blocks().min(100))
+            - self.backend.page_blocks();
+        u64::from(self.capacity - self.spare()) * u64::from(each)
     }
 }
 
@@ -78,6 +149,8 @@ pub(super) enum State {
     Open,
     Closed,
     Bad,
+    /// It has checkpoints (flash).
+    Checkpoint,
 }
 
 /// A segment.
@@ -114,7 +187,14 @@ pub(super) struct Log {
     pub reserve: VecDeque<u32>,
     /// Segments of the reserve that a durable checkpoint lists: the first ones.
     pub usable: usize,
-    pub heads: [Option<Head>; 2],
+    /// Open segments: those of new data, then those of what the cleaner moves.
+    pub heads: Vec<Option<Head>>,
+    /// The one that is written next, where queues are equally short.
+    turn: usize,
+    /// Blocks that are being read and written, by channel.
+    queues: Vec<u64>,
+    /// Flash blocks that the library can still hand out.
+    pub elsewhere: u32,
     /// Number of the next batch.
     pub seq: u64,
     /// Number of this mount.
@@ -131,10 +211,13 @@ impl Log {
         Log {
             layout,
             segments: vec![segment; layout.segments as usize],
-            free: (0..layout.segments).collect(),
+            free: if layout.backend.is_flash() { VecDeque::new() } else { (0..layout.segments).collect() },
             reserve: VecDeque::new(),
             usable: 0,
-            heads: [None; 2],
+            heads: vec![None; 2 * layout.lanes() as usize],
+            turn: 0,
+            queues: vec![0; layout.channels() as usize],
+            elsewhere: 0,
             seq: 1,
             epoch: 1,
             unwritten: BTreeSet::new(),
@@ -180,30 +263,108 @@ impl Log {
 
     /// Segments that hold nothing.
     pub fn unused(&self) -> usize {
-        self.free.len() + self.reserve.len()
+        self.free.len() + self.reserve.len() + self.elsewhere as usize
+    }
+
+    /// A job for blocks begins, or ends.
+    pub fn queue(&mut self, address: u64, blocks: u64, begins: bool) {
+        if !self.is_block(address) {
+            return;
+        }
+        let channel = self.layout.channel_of(self.layout.segment_of(address));
+        let queue = &mut self.queues[channel];
+        *queue = if begins { *queue + blocks } else { queue.saturating_sub(blocks) };
+    }
+
+    /// Whether the library shall hand out a flash block: so many are kept for the next checkpoints.
+    pub fn wants_segment(&self, memory_bytes: usize) -> bool {
+        if self.elsewhere == 0 {
+            return false;
+        }
+        let each = self.layout.segment_blocks as usize * BLOCK_BYTES;
+        let most = (4 * self.layout.lanes() as usize + memory_bytes / each + 8).min(RESERVE_MAX);
+        self.free.len() + self.reserve.len() < most
+    }
+
+    /// The library has handed out a flash block. `at_once`: no durable checkpoint has to list it.
+    pub fn allocated(&mut self, segment: u32, at_once: bool) {
+        self.segments[segment as usize] = Segment { live: 0, written: 0, age_s: 0, state: State::Free };
+        if at_once && self.usable == self.reserve.len() && self.usable < RESERVE_MAX {
+            self.segments[segment as usize].state = State::Reserved;
+            self.reserve.push_back(segment);
+            self.usable += 1;
+        } else {
+            self.free.push_back(segment);
+        }
+    }
+
+    /// A flash block for checkpoints.
+    pub fn take_for_checkpoints(&mut self) -> Option<u32> {
+        let segment = self.free.pop_front().or_else(|| {
+            let segment = self.reserve.pop_back()?;
+            self.usable = self.usable.min(self.reserve.len());
+            Some(segment)
+        })?;
+        self.segments[segment as usize].state = State::Checkpoint;
+        Some(segment)
+    }
+
+    /// A flash block was given back.
+    pub fn given_back(&mut self, segment: u32) {
+        self.segments[segment as usize] = Segment { live: 0, written: 0, age_s: 0, state: State::Free };
+        self.elsewhere += 1;
     }
 
     /// Where the next batch of a stream goes, and how many blocks it may have: two at least. `None`: no segment is left.
     pub fn place(&mut self, stream: Stream, now_s: u32) -> Option<(u64, u32)> {
         let each = self.layout.segment_blocks;
-        let mut at = stream as usize;
-        if self.heads[at].is_none_or(|head| head.next + 2 > each) && !self.open(at) {
-            // The other stream's segment is better than none.
-            at = 1 - at;
-            if self.heads[at].is_none_or(|head| head.next + 2 > each) {
-                return None;
+        let (lanes, first) = (self.heads.len() / 2, stream as usize * self.heads.len() / 2);
+        for at in first..first + lanes {
+            if !self.has_space(at) {
+                self.open(at);
             }
         }
+        // The other stream's segment is better than none.
+        let at = self.shortest(first).or_else(|| self.shortest(lanes - first))?;
+        self.turn = at + 1;
         let head = self.heads[at]?;
         self.segments[head.segment as usize].age_s = now_s;
-        Some((self.layout.address(head.segment, head.next), each - head.next))
+        let most = self.layout.backend.batch_blocks().min(each - head.next);
+        Some((self.layout.address(head.segment, head.next), most))
+    }
+
+    fn has_space(&self, at: usize) -> bool {
+        self.heads[at].is_some_and(|head| head.next + 2 <= self.layout.segment_blocks)
+    }
+
+    /// Of the open segments of a stream that whose channel has the shortest queue; of equals the next in turn.
+    fn shortest(&self, first: usize) -> Option<usize> {
+        let lanes = self.heads.len() / 2;
+        let in_turn = (0..lanes).map(|n| first + (self.turn + n) % lanes).filter(|&at| self.has_space(at));
+        in_turn.min_by_key(|&at| {
+            let segment = self.heads[at].map_or(0, |head| head.segment);
+            self.queues[self.layout.channel_of(segment)]
+        })
+    }
+
+    /// The segment of the usable reserve that is opened next: in the channel with the fewest open ones, then the shortest queue.
+    fn next_reserved(&self) -> usize {
+        if !self.layout.backend.is_flash() {
+            return 0;
+        }
+        let busy = |&at: &usize| {
+            let channel = self.layout.channel_of(self.reserve[at]);
+            let open = self.heads.iter().flatten().filter(|h| self.layout.channel_of(h.segment) == channel);
+            (open.count(), self.queues[channel])
+        };
+        (0..self.usable).min_by_key(busy).unwrap_or(0)
     }
 
     fn open(&mut self, at: usize) -> bool {
         if self.usable == 0 {
             return false;
         }
-        let Some(segment) = self.reserve.pop_front() else { return false };
+        let Some(segment) = self.reserve.remove(self.next_reserved()) else { return false };
         self.usable -= 1;
         if let Some(old) = self.heads[at].replace(Head { segment, next: 0 }) {
             self.close(old.segment);
@@ -242,6 +403,18 @@ impl Log {
         }
     }
 
+    /// A flash block takes no more from an address on. What was written before stays, and is cleaned like any other.
+    pub fn break_off(&mut self, address: u64) {
+        let segment = self.layout.segment_of(address);
+        let block = (address - self.layout.address(segment, 0)) as u32;
+        let broken = &mut self.segments[segment as usize];
+        broken.written = broken.written.min(block);
+        broken.state = State::Closed;
+        for head in &mut self.heads {
+            head.take_if(|head| head.segment == segment);
+        }
+    }
+
     /// Closed segments in which nothing lives: free, once a checkpoint that is made now is durable.
     pub fn dead(&self) -> impl Iterator<Item = u32> {
         let dead = |segment: &Segment| segment.state == State::Closed && segment.live == 0;
@@ -266,7 +439,8 @@ impl Log {
     pub fn adopt(&mut self, reserve: &[Head]) {
         self.free.clear();
         self.reserve.clear();
-        self.heads = [None; 2];
+        self.heads.fill(None);
+        let is_flash = self.layout.backend.is_flash();
         for head in reserve.iter().filter(|head| head.next > 0) {
             let segment = &mut self.segments[head.segment as usize];
             segment.written = segment.written.max(head.next);
@@ -275,8 +449,9 @@ impl Log {
         for number in 0..self.layout.segments {
             let segment = &mut self.segments[number as usize];
             match segment.state {
-                State::Bad => {}
+                State::Bad | State::Checkpoint => {}
                 State::Open => segment.state = State::Closed,
+                _ if segment.live == 0 && is_flash => (segment.state, segment.written) = (State::Free, 0),
                 _ if segment.live == 0 => {
                     (segment.state, segment.written) = (State::Free, 0);
                     self.free.push_back(number);
@@ -286,6 +461,13 @@ impl Log {
         }
         self.refill();
         self.usable = self.reserve.len();
+    }
+
+    /// Segments that hold something: what the library must keep.
+    pub fn kept(&self) -> Vec<u32> {
+        let holds =
+            |segment: &Segment| matches!(segment.state, State::Closed | State::Bad | State::Checkpoint);
+        (0..self.layout.segments).filter(|&segment| holds(&self.segments[segment as usize])).collect()
     }
 
     /// The newest batch before which everything is written.

@@ -24,13 +24,16 @@
 //! | `extents.rs`, `space.rs` | blocks of a file; how many there may be |
 //! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
 //! | `pages.rs` | data in memory |
+//! | `backend.rs` | what it lies on: a block drive, or the flash library |
 //! | `log.rs`, `batch.rs` | segments, and what is written to them |
 //! | `commit.rs`, `checkpoint.rs`, `mount.rs` | what makes it durable, and finds it again |
 //! | `clean.rs` | the cleaner |
+//! | `volume.rs` | jobs as commands of a drive, or calls of the flash library |
 //! | `audit.rs` | a walk over everything that finds damage |
 
 mod attributes;
 mod audit;
+mod backend;
 mod batch;
 mod checkpoint;
 mod clean;
@@ -48,13 +51,17 @@ mod space;
 mod table;
 mod tree;
 mod types;
+mod volume;
 mod xattr;
 
 pub use audit::{Audit, Finding};
+pub use backend::{Backend, Content, FlashShape, FoundSegment};
 pub use jobs::{Job, JobError, JobId};
-pub use mount::{FormatOptions, MountOptions};
+pub use mount::{CleanerPolicy, FormatOptions, MountOptions};
 pub use types::*;
+pub use volume::{BlockVolume, FlashVolume, JobAnswer, JobOutcome, Volume};
 
+use backend::Library;
 use batch::Identity;
 use checkpoint::Checkpointing;
 use clean::Cleaner;
@@ -184,6 +191,7 @@ pub struct Fs {
     reads: Reads,
     commits: Commits,
     checkpointing: Checkpointing,
+    library: Library,
     cleaner: Cleaner,
     /// An operation or a commit was done since memory was looked at.
     done: bool,
@@ -432,6 +440,9 @@ impl Fs {
     }
 
     fn job(&mut self) -> Option<Job> {
+        if let Some(job) = self.next_library_job() {
+            return Some(job);
+        }
         if let Some(id) = self.reads.wanted.pop_front() {
             let read = self.reads.under_way.get(&id)?;
             self.counters.read_blocks += u64::from(read.blocks);
@@ -443,7 +454,9 @@ impl Fs {
     /// A job ended: with the data that were read, with the buffer of a write, or with an error.
     pub fn ended(&mut self, now: Time, id: JobId, outcome: Result<Vec<u8>, JobError>) {
         self.now = now;
-        if self.reads.under_way.contains_key(&id.0) {
+        if self.library.keeps == Some(id.0) {
+            self.library.keeps = None;
+        } else if self.reads.under_way.contains_key(&id.0) {
             self.read_ended(id.0, outcome);
         } else {
             self.write_ended(id.0, outcome);

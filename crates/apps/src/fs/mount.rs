@@ -1,5 +1,6 @@
 //! Format, mount, unmount.
 
+use super::backend::{Backend, Content, FlashShape, FoundSegment, Library};
 use super::batch::{Header, Identity, Owner, take_entry};
 use super::checkpoint::{Checkpointing, Picture};
 use super::clean::Cleaner;
@@ -19,12 +20,24 @@ const CHECKSUMS: u32 = 1;
 /// Least memory.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 
+/// Which segment the cleaner chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CleanerPolicy {
+    /// The one whose cleaning frees most for longest: by what lives in it, and by its age.
+    #[default]
+    CostBenefit,
+    /// The one in which least lives.
+    Greedy,
+}
+
 /// How a file system is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
-    /// Blocks of the drive, 4 KiB each.
+    /// What it lies on.
+    pub backend: Backend,
+    /// Blocks of the drive, 4 KiB each. On flash: of the flash blocks that can be handed out.
     pub blocks: u64,
-    /// Blocks of a segment; 0: 1 MiB, or more on a large drive.
+    /// Blocks of a segment; 0: 1 MiB, or more on a large drive. On flash a segment is a flash block.
     pub segment_blocks: u32,
     /// Every data block has a checksum, too.
     pub data_checksums: bool,
@@ -41,11 +54,18 @@ pub struct MountOptions {
     pub read_only: bool,
     /// The drive is told which segments are free.
     pub discard: bool,
+    /// What is cleaned.
+    pub cleaner: CleanerPolicy,
 }
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
-        MountOptions { memory_bytes: 64 << 20, read_only: false, discard: false }
+        MountOptions {
+            memory_bytes: 64 << 20,
+            read_only: false,
+            discard: false,
+            cleaner: CleanerPolicy::CostBenefit,
+        }
     }
 }
 
@@ -98,6 +118,11 @@ pub(super) struct Mounting {
 enum MountStep {
     Super,
     Places,
+    /// On flash: pictures to be looked at, by flash block and number in it; and the newest whole one so far.
+    Pictures {
+        left: Vec<(u32, u32)>,
+        newest: Option<Box<Picture>>,
+    },
     /// Reads what the log has behind the checkpoint: the place in its list of segments, and the place in the segment.
     Scan {
         picture: Box<Picture>,
@@ -125,15 +150,17 @@ struct Found {
     entries: Vec<u8>,
 }
 
-fn superblock(layout: &Layout, options: &FormatOptions) -> Vec<u8> {
+pub(super) fn superblock(layout: &Layout, id: u64, data_checksums: bool) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_BYTES];
     bytes[8..16].copy_from_slice(MAGIC);
     bytes[16..20].copy_from_slice(&VERSION.to_le_bytes());
-    let flags = if options.data_checksums { CHECKSUMS } else { 0 };
+    let flags = if data_checksums { CHECKSUMS } else { 0 };
     bytes[20..24].copy_from_slice(&flags.to_le_bytes());
-    bytes[24..32].copy_from_slice(&options.id.to_le_bytes());
+    bytes[24..32].copy_from_slice(&id.to_le_bytes());
     bytes[32..40].copy_from_slice(&layout.blocks.to_le_bytes());
     bytes[40..44].copy_from_slice(&layout.segment_blocks.to_le_bytes());
+    bytes[44..48].copy_from_slice(&layout.backend.kind().to_le_bytes());
+    bytes[48..52].copy_from_slice(&layout.capacity.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[8..]);
     bytes[..4].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -145,7 +172,7 @@ struct Super {
     data_checksums: bool,
 }
 
-fn read_superblock(bytes: &[u8], blocks: u64) -> Result<Super, String> {
+fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Result<Super, String> {
     let foreign = || "there is no Pellucid file system on it; `pellucid fs format` makes one".to_string();
     let mut f = Fields(bytes);
     let crc = f.u32().ok_or_else(foreign)?;
@@ -163,6 +190,21 @@ fn read_superblock(bytes: &[u8], blocks: u64) -> Result<Super, String> {
     let flags = f.u32().ok_or_else(foreign)?;
     let (id, own) = (f.u64().ok_or_else(foreign)?, f.u64().ok_or_else(foreign)?);
     let segment_blocks = f.u32().ok_or_else(foreign)?;
+    let (kind, capacity) = (f.u32().ok_or_else(foreign)?, f.u32().ok_or_else(foreign)?);
+    if kind != backend.kind() {
+        let names = ["a block drive or a file", "the function level of the flash library"];
+        let name = |kind: u32| names.get(kind as usize).copied().unwrap_or("something else");
+        return Err(format!("it was made for {}, this is {}", name(kind), name(backend.kind())));
+    }
+    if let Backend::Function(shape) = backend {
+        if own != u64::from(shape.flash_blocks()) * u64::from(shape.segment_blocks)
+            || segment_blocks != shape.segment_blocks
+        {
+            return Err("it was made for flash of another shape".to_string());
+        }
+        let layout = Layout::on_flash(shape, capacity);
+        return Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 });
+    }
     if own > blocks {
         return Err(format!("it is cut off: the file system has {own} blocks of 4 KiB, the drive {blocks}"));
     }
@@ -178,6 +220,9 @@ const SEGMENT_BLOCKS: u32 = 256;
 
 impl FormatOptions {
     fn layout(&self) -> Result<Layout, String> {
+        if let Backend::Function(shape) = self.backend {
+            return self.layout_on_flash(shape);
+        }
         let mut segment_blocks = self.segment_blocks;
         if segment_blocks == 0 {
             segment_blocks = SEGMENT_BLOCKS;
@@ -205,6 +250,37 @@ impl FormatOptions {
         }
         Ok(layout)
     }
+
+    fn layout_on_flash(&self, shape: FlashShape) -> Result<Layout, String> {
+        let FlashShape { segment_blocks, .. } = shape;
+        if segment_blocks < SEGMENT_BLOCKS_MIN.max(4 * shape.page_blocks) {
+            return Err(format!(
+                "flash blocks of {} KiB are too small; {} KiB and four pages is the least",
+                segment_blocks * 4,
+                SEGMENT_BLOCKS_MIN * 4
+            ));
+        }
+        if u64::from(shape.flash_blocks()) > super::log::SEGMENTS_MAX {
+            let most = super::log::SEGMENTS_MAX;
+            return Err(format!("{} flash blocks are too many; {most} is the most", shape.flash_blocks()));
+        }
+        let free = (self.blocks / u64::from(segment_blocks)) as u32;
+        let layout = Layout::on_flash(shape, free.min(shape.flash_blocks()));
+        if u64::from(layout.capacity) < SEGMENTS_MIN + u64::from(layout.spare()) {
+            return Err(format!(
+                "{free} flash blocks are too few for a file system; {} is the least",
+                SEGMENTS_MIN + u64::from(layout.spare())
+            ));
+        }
+        if layout.place_blocks > segment_blocks {
+            return Err(format!(
+                "a checkpoint of {} KiB does not fit into a flash block of {} KiB",
+                layout.place_blocks * 4,
+                segment_blocks * 4
+            ));
+        }
+        Ok(layout)
+    }
 }
 
 impl Fs {
@@ -221,6 +297,7 @@ impl Fs {
             reads: Reads::default(),
             commits: Commits::default(),
             checkpointing: Checkpointing::default(),
+            library: Library::default(),
             cleaner: Cleaner::default(),
             done: false,
             progress: false,
@@ -265,7 +342,13 @@ impl Fs {
         };
         fs.put_inode(Ino::ROOT, &root);
         fs.changes = 1;
-        fs.checkpointing.superblock = Some(superblock(&layout, format));
+        match layout.backend {
+            Backend::Block => {
+                let superblock = superblock(&layout, format.id, format.data_checksums);
+                fs.checkpointing.superblock = Some(superblock);
+            }
+            Backend::Function(_) => fs.log.elsewhere = layout.capacity,
+        }
         fs.log.refill();
         fs.log.usable = fs.log.reserve.len();
         fs.commits.hole = true;
@@ -279,6 +362,29 @@ impl Fs {
         let layout = Layout::new(blocks.max(1), SEGMENT_BLOCKS);
         let mut fs = Fs::new(options, layout, Phase::Mounting(Box::new(mounting)));
         fs.now = now;
+        fs
+    }
+
+    /// Mounts what is on flash: the blocks in `found` hold data, and so many more can be handed out. Operations wait until it is ready.
+    pub fn mount_flash(
+        now: Time,
+        shape: FlashShape,
+        found: &[FoundSegment],
+        left: u32,
+        options: MountOptions,
+    ) -> Fs {
+        let layout = Layout::on_flash(shape, shape.flash_blocks());
+        let pictures = found.iter().filter(|found| found.content == Some(Content::Checkpoint));
+        let newest = pictures.filter_map(|found| {
+            let pictures = found.blocks / layout.place_blocks;
+            (pictures > 0).then(|| (found.segment, pictures - 1))
+        });
+        let step = MountStep::Pictures { left: newest.collect(), newest: None };
+        let mounting = Mounting { blocks: layout.blocks, step };
+        let mut fs = Fs::new(options, layout, Phase::Mounting(Box::new(mounting)));
+        fs.now = now;
+        fs.log.elsewhere = left + found.len() as u32;
+        fs.library.found = found.iter().map(|found| (found.segment, *found)).collect();
         fs
     }
 
@@ -343,8 +449,41 @@ impl Fs {
             self.phase = Phase::ReadOnly;
         } else {
             self.phase = Phase::Ready;
+            self.library.tells = self.log.layout.backend.is_flash();
             self.want_checkpoint();
         }
+    }
+
+    /// Looks at a picture on flash; none left: the newest is taken. `None`: it is being read.
+    fn read_picture(
+        &mut self,
+        left: &mut Vec<(u32, u32)>,
+        newest: &mut Option<Box<Picture>>,
+    ) -> Result<Option<bool>, String> {
+        let layout = self.log.layout;
+        let Some(&(segment, number)) = left.last() else { return Ok(Some(false)) };
+        let address = layout.address(segment, number * layout.place_blocks);
+        let Some(bytes) = self.want_raw(address, layout.place_blocks) else { return Ok(None) };
+        left.pop();
+        let superblock = bytes.as_deref().and_then(|bytes| bytes.split_at_checked(BLOCK_BYTES));
+        let found = superblock.map(|(first, rest)| {
+            let found = read_superblock(first, layout.backend, layout.blocks)?;
+            Ok::<_, String>(Picture::decode(rest, found.id, &found.layout).map(|picture| (found, picture)))
+        });
+        match found {
+            Some(Ok(Some((found, picture)))) => {
+                if newest.as_ref().is_none_or(|newest| picture.number > newest.number) {
+                    self.log.layout.capacity = found.layout.capacity;
+                    (self.file_system, self.data_checksums) = (found.id, found.data_checksums);
+                    *newest = Some(Box::new(picture));
+                }
+            }
+            // The power failed while it was written: the one before it is whole.
+            _ if number > 0 => left.push((segment, number - 1)),
+            Some(Err(why)) if left.is_empty() && newest.is_none() => return Err(why),
+            _ => {}
+        }
+        Ok(Some(true))
     }
 
     fn mount_step(&mut self, mut mounting: Box<Mounting>) -> Result<Option<(Box<Mounting>, bool)>, String> {
@@ -353,7 +492,7 @@ impl Fs {
                 None => return Ok(Some((Box::new(Mounting { step: MountStep::Super, ..*mounting }), false))),
                 Some(None) => return Err("its superblock cannot be read".to_string()),
                 Some(Some(bytes)) => {
-                    let found = read_superblock(&bytes, mounting.blocks)?;
+                    let found = read_superblock(&bytes, Backend::Block, mounting.blocks)?;
                     self.log = Log::new(found.layout);
                     (self.file_system, self.data_checksums) = (found.id, found.data_checksums);
                     MountStep::Places
@@ -368,6 +507,43 @@ impl Fs {
                     return Ok(Some((Box::new(Mounting { step: MountStep::Places, ..*mounting }), false)));
                 }
             },
+            MountStep::Pictures { mut left, mut newest } => {
+                match self.read_picture(&mut left, &mut newest)? {
+                    None => {
+                        mounting.step = MountStep::Pictures { left, newest };
+                        return Ok(Some((mounting, false)));
+                    }
+                    Some(true) => MountStep::Pictures { left, newest },
+                    Some(false) => {
+                        let Some(picture) = newest else {
+                            let why =
+                                "there is no Pellucid file system on it; `pellucid fs format` makes one";
+                            return Err(why.to_string());
+                        };
+                        let (layout, elsewhere) = (self.log.layout, self.log.elsewhere);
+                        self.log = Log::new(layout);
+                        self.log.elsewhere = elsewhere;
+                        self.take_picture(&picture);
+                        MountStep::Scan { picture, at: 0, whole: false, found: Vec::new() }
+                    }
+                }
+            }
+            MountStep::Scan { picture, at, whole, mut found } if self.log.layout.backend.is_flash() => {
+                let mut picture = picture;
+                let Some(head) = picture.reserve.get_mut(at) else {
+                    let entries = self.replay(&picture, found);
+                    mounting.step = MountStep::Apply { entries };
+                    return Ok(Some((mounting, true)));
+                };
+                match self.scan_flash((picture.epoch, picture.seq), head, &mut found) {
+                    Some(true) => MountStep::Scan { picture, at, whole: false, found },
+                    Some(false) => MountStep::Scan { picture, at: at + 1, whole: false, found },
+                    None => {
+                        mounting.step = MountStep::Scan { picture, at, whole, found };
+                        return Ok(Some((mounting, false)));
+                    }
+                }
+            }
             MountStep::Scan { picture, at, whole, mut found } => {
                 let Some(&head) = picture.reserve.get(at) else {
                     let entries = self.replay(&picture, found);
@@ -500,6 +676,50 @@ impl Fs {
         Some(false)
     }
 
+    /// Reads the next batch of a flash block: batch by batch, as a read of more fails when the last page was torn. `None`: it is being
+    /// read; true: there was one.
+    fn scan_flash(
+        &mut self,
+        (epoch, seq): (u64, u64),
+        head: &mut Head,
+        found: &mut Vec<Found>,
+    ) -> Option<bool> {
+        let written = self.library.found.get(&head.segment).map_or(0, |found| found.blocks);
+        if head.next >= written.min(self.log.layout.segment_blocks) {
+            return Some(false);
+        }
+        let address = self.log.layout.address(head.segment, head.next);
+        let Some(bytes) = self.want_raw(address, 1)? else { return Some(false) };
+        let identity = Identity { file_system: self.file_system, epoch };
+        let header = Header::decode(&bytes, address, self.file_system);
+        let Some(header) = header.filter(|h| h.identity == identity && h.seq >= seq) else {
+            return Some(false);
+        };
+        if head.next + header.blocks > written {
+            return Some(false);
+        }
+        let mut entries = Vec::new();
+        let rest = header.blocks - 1;
+        if rest > 0 {
+            let Some(data) = self.want_raw(address + 1, rest) else {
+                // The header is looked at again with them.
+                self.reads.raw.insert(address, Some(bytes));
+                return None;
+            };
+            if !data.is_some_and(|data| header.is_whole(&data, &mut entries)) {
+                return Some(false);
+            }
+        } else if !header.is_whole(&[], &mut entries) {
+            return Some(false);
+        }
+        head.next += self.log.layout.padded(header.blocks);
+        let is_nodes = header.owners().all(|(_, owner)| matches!(owner, Owner::Node { .. }));
+        let is_nodes = is_nodes && entries.is_empty();
+        let (segment, end) = (head.segment, head.next);
+        found.push(Found { seq: header.seq, segment, end, last: header.last, is_nodes, entries });
+        Some(true)
+    }
+
     /// What the commits behind the checkpoint changed; and the log, so that it goes on behind them.
     fn replay(&mut self, picture: &Picture, mut found: Vec<Found>) -> VecDeque<(Key, Option<Vec<u8>>)> {
         found.sort_by_key(|batch| batch.seq);
@@ -527,7 +747,17 @@ impl Fs {
         }
         self.log.seq = found.last().map_or(picture.seq, |batch| batch.seq + 1).max(picture.seq);
         self.log.epoch = picture.epoch + 1;
+        if self.log.layout.backend.is_flash() {
+            // Until the first checkpoint of this mount is durable, those of the last are kept.
+            let old = self.library.found.values().filter(|f| f.content == Some(Content::Checkpoint));
+            self.checkpointing.old = old.map(|found| found.segment).collect();
+            for &segment in &self.checkpointing.old {
+                self.log.segments[segment as usize].state = State::Checkpoint;
+            }
+        }
         self.log.adopt(&picture.reserve);
+        let kept = self.log.kept().len() as u32;
+        self.log.elsewhere = self.log.elsewhere.saturating_sub(kept);
         entries
     }
 

@@ -65,12 +65,14 @@ impl Fs {
     /// Blocks that a checkpoint made now would write, at most: data with their headers, entries, nodes.
     pub(super) fn need(&self) -> u64 {
         let data = self.pages.dirty() as u64;
-        let each = u64::from(self.log.layout.segment_blocks);
+        let each = u64::from(self.log.layout.batch_blocks());
+        let page = u64::from(self.log.layout.padded(1));
         // A page dirties a leaf of its file, with the nodes above it, when it gets its address.
         let nodes = self.tree.dirty() as u64 + self.nodes_of_pages(data);
         let entries = (self.changed.len() as u64 + data) / 12 + 1;
         let blocks = data + nodes + entries;
-        blocks + 2 * blocks.div_ceil(each.min(100) - 1) + 2
+        // A header for each batch; each is filled up to a page.
+        blocks + (2 + page - 1) * (blocks.div_ceil(each - 1) + 1)
     }
 
     /// Nodes that writing so many pages makes dirty: seldom more than these, as neighbours share a leaf.

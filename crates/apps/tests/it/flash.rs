@@ -150,9 +150,7 @@ impl Flash {
 
     fn read(&mut self, command: &mut Command) -> Status {
         let lbas = lbas(command);
-        if self.rng.chance(self.faults.read) || lbas.iter().any(|lba| self.torn.contains(lba)) {
-            return Status::UnrecoveredRead;
-        }
+        let fails = self.rng.chance(self.faults.read);
         if let Some(vector) = &mut command.vector {
             let spares = vector.metadata.as_chunks_mut::<{ Vector::METADATA_BYTES }>().0;
             for (lba, spare) in lbas.iter().zip(spares) {
@@ -165,6 +163,9 @@ impl Flash {
                 Some(sector) => image.copy_from_slice(sector),
                 None => image.fill(0),
             }
+        }
+        if fails || lbas.iter().any(|lba| self.torn.contains(lba)) {
+            return Status::UnrecoveredRead;
         }
         if !command.data.is_empty() && self.rng.chance(self.faults.corrupt) {
             let at = self.rng.below(command.data.len() as u64) as usize;
@@ -306,12 +307,20 @@ impl Drive for Flash {
         {
             let completed = first.key().0;
             let (submitted, command) = first.remove();
+            // Sectors of a list that cannot be read are named.
+            let torn = |lba: &u64| self.torn.contains(lba);
+            let listed = command.opcode == Opcode::Read && command.vector.is_some();
+            let result = match listed {
+                true => (0u32..).zip(&lbas(&command)).map(|(n, lba)| u64::from(torn(lba)) << n.min(63)).sum(),
+                false => 0,
+            };
             let (command, status) = self.carry_out(command);
             let stages = StageTimes::default();
             self.done.push_back(Completion {
                 submitted,
                 completed,
                 stages,
+                result,
                 ..command.refused(completed, status)
             });
         }

@@ -2,8 +2,8 @@
 
 use super::disk::Disk;
 use pellucid_apps::fs::{
-    Access, Attributes, Audit, Caller, Errno, FallocateMode, FormatOptions, Fs, FsState, Ino, MountOptions,
-    RenameMode, SetAttributes, Time, Whence, XattrMode,
+    Access, Attributes, Audit, Backend, Caller, Errno, FallocateMode, FormatOptions, Fs, FsState, Ino,
+    MountOptions, RenameMode, SetAttributes, Time, Whence, XattrMode,
 };
 
 const NOW: Time = Time(1_700_000_000_000_000_000);
@@ -16,7 +16,8 @@ pub struct Mounted {
 
 impl Mounted {
     pub fn new(blocks: u64, segment_blocks: u32, memory_bytes: usize) -> Mounted {
-        let format = FormatOptions { blocks, segment_blocks, data_checksums: true, id: 77 };
+        let format =
+            FormatOptions { backend: Backend::Block, blocks, segment_blocks, data_checksums: true, id: 77 };
         let options = MountOptions { memory_bytes, ..MountOptions::default() };
         let fs = Fs::format(NOW, &format, options).unwrap();
         Mounted { fs, disk: Disk::new(blocks, 1) }

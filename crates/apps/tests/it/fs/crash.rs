@@ -1,10 +1,18 @@
 //! Random operations, and the power cut.
 
 use super::model::{Pair, Shape};
-use pellucid_flash::Rng;
+use crate::flash::geometry;
+use pellucid_flash::{ChunkGeometry, Rng};
+
+/// What the file system lies on.
+#[derive(Clone, Copy, PartialEq)]
+enum On {
+    Block,
+    Flash,
+}
 
 /// A small drive with little memory.
-fn shape(seed: u64) -> Shape {
+fn shape(seed: u64, on: On) -> Shape {
     let mut rng = Rng::stream(seed, "shape");
     let segment_blocks = [16, 32][rng.below(2) as usize];
     let segments = 30 + rng.below(40);
@@ -14,11 +22,21 @@ fn shape(seed: u64) -> Shape {
         memory_bytes: (256 + 256 * rng.below(4) as usize) << 10,
         checksums: rng.chance(0.5),
         discard: rng.chance(0.5),
+        flash: (on == On::Flash).then(|| small_flash(&mut rng, segment_blocks)),
     }
 }
 
-fn random_operations(seed: u64, steps: u64) {
-    let mut pair = Pair::new(shape(seed), seed);
+/// Some channels of few blocks; pages of 2, 4 or 16 KiB.
+fn small_flash(rng: &mut Rng, segment_blocks: u32) -> ChunkGeometry {
+    let channels = 1 + rng.below(4) as u32;
+    let blocks = (45 + rng.below(40) as u32).div_ceil(2 * channels);
+    let mut geometry = geometry(channels, 2, blocks, segment_blocks * 8);
+    geometry.write_min_sectors = [4, 8, 32][rng.below(3) as usize];
+    geometry
+}
+
+fn random_operations(seed: u64, steps: u64, on: On) {
+    let mut pair = Pair::new(shape(seed, on), seed);
     for step in 0..steps {
         pair.step().unwrap();
         pair.fs.check();
@@ -35,13 +53,20 @@ fn random_operations(seed: u64, steps: u64) {
 #[test]
 fn it_does_what_the_model_does() {
     for seed in 0..8 {
-        random_operations(seed, 500);
+        random_operations(seed, 500, On::Block);
+    }
+}
+
+#[test]
+fn on_flash_it_does_what_the_model_does() {
+    for seed in 0..8 {
+        random_operations(seed, 500, On::Flash);
     }
 }
 
 /// Cuts the power after any number of jobs, goes on, and cuts it again.
-fn cuts(seed: u64, rounds: u64, most_jobs: u64) {
-    let mut pair = Pair::new(shape(seed), seed);
+fn cuts(seed: u64, rounds: u64, most_jobs: u64, on: On) {
+    let mut pair = Pair::new(shape(seed, on), seed);
     let mut rng = Rng::stream(seed, "cuts");
     for _ in 0..rounds {
         pair.disk.cut_after = pair.disk.jobs_done + rng.below(most_jobs);
@@ -58,13 +83,28 @@ fn cuts(seed: u64, rounds: u64, most_jobs: u64) {
 #[test]
 fn a_cut_leaves_a_state_since_the_last_sync() {
     for seed in 0..8 {
-        cuts(seed, 12, 150);
+        cuts(seed, 12, 150, On::Block);
+    }
+}
+
+#[test]
+fn on_flash_a_cut_leaves_a_state_since_the_last_sync() {
+    for seed in 0..8 {
+        cuts(seed, 12, 150, On::Flash);
     }
 }
 
 #[test]
 fn a_cut_at_every_job() {
-    let steps = 400;
+    cut_at_every_job(400, On::Block);
+}
+
+#[test]
+fn on_flash_a_cut_at_every_job() {
+    cut_at_every_job(250, On::Flash);
+}
+
+fn cut_at_every_job(steps: u64, on: On) {
     let run = |cut: u64| {
         let shape = Shape {
             blocks: 16 * 40,
@@ -72,6 +112,7 @@ fn a_cut_at_every_job() {
             memory_bytes: 256 << 10,
             checksums: true,
             discard: true,
+            flash: (on == On::Flash).then(|| geometry(2, 2, 16, 16 * 8)),
         };
         let mut pair = Pair::new(shape, 5);
         pair.disk.cut_after = pair.disk.jobs_done + cut;
@@ -88,8 +129,19 @@ fn a_cut_at_every_job() {
 
 #[test]
 fn writes_that_fail_lose_nothing() {
+    failing_writes(On::Block);
+}
+
+#[test]
+fn on_flash_writes_and_erases_that_fail_lose_nothing() {
+    failing_writes(On::Flash);
+}
+
+fn failing_writes(on: On) {
     for seed in 100..106 {
-        let mut pair = Pair::new(Shape { blocks: 16 * 120, segment_blocks: 16, ..shape(seed) }, seed);
+        let flash = (on == On::Flash).then(|| geometry(3, 2, 24, 16 * 8));
+        let shape = Shape { blocks: 16 * 120, segment_blocks: 16, flash, ..shape(seed, on) };
+        let mut pair = Pair::new(shape, seed);
         for round in 0..4 {
             pair.disk.write_failures = 0.01;
             for _ in 0..60 {

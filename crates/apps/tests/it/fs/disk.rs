@@ -1,7 +1,9 @@
 //! A drive with a volatile cache, whose power can be cut and whose blocks can break.
 
-use pellucid_apps::fs::{BLOCK_BYTES, Fs, FsState, Job, JobError, Step, Time};
-use pellucid_flash::Rng;
+use crate::flash::Flash;
+use pellucid_apps::fs::{BLOCK_BYTES, Backend, Fs, FsState, Job, JobError, MountOptions, Step, Time, Volume};
+use pellucid_flash::{ChunkGeometry, Rng, SimTime};
+use pellucid_host::Stack;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Block = [u8; BLOCK_BYTES];
@@ -22,6 +24,8 @@ pub struct Disk {
     /// Chance that a write fails.
     pub write_failures: f64,
     pub read_only: bool,
+    /// It is flash below the library.
+    flash: Option<Stack<Volume, Flash>>,
 }
 
 /// The power failed.
@@ -41,6 +45,57 @@ impl Disk {
             broken_reads: BTreeSet::new(),
             write_failures: 0.0,
             read_only: false,
+            flash: None,
+        }
+    }
+
+    pub fn on_flash(geometry: ChunkGeometry, seed: u64) -> Disk {
+        let drive = Flash::chunks(geometry, seed);
+        let volume = Volume::new(&drive, 0).unwrap();
+        let stack = Stack::start(volume, drive, SimTime::ZERO).unwrap();
+        Disk { blocks: stack.layer.blocks(), flash: Some(stack), ..Disk::new(0, seed) }
+    }
+
+    pub fn backend(&self) -> Backend {
+        self.flash.as_ref().map_or(Backend::Block, |stack| stack.layer.backend())
+    }
+
+    /// Mounts what is there, as a new process does.
+    pub fn mount(&mut self, now: Time, options: MountOptions) -> Fs {
+        let Some(stack) = &mut self.flash else { return Fs::mount(now, self.blocks, options) };
+        while let Some(next) = stack.next_event() {
+            stack.advance(next);
+        }
+        stack.restart(stack.now()).unwrap();
+        // What the last process asked.
+        while stack.answer().is_some() {}
+        stack.layer.mount(now, options)
+    }
+
+    fn step_on_flash(&mut self, fs: &mut Fs, now: Time) -> Result<bool, Cut> {
+        let stack = self.flash.as_mut().unwrap();
+        stack.drive.faults.program = self.write_failures;
+        stack.drive.faults.erase = self.write_failures;
+        while stack.asked() < 8
+            && let Some(job) = fs.next_job(now)
+        {
+            stack.ask(stack.now(), job);
+        }
+        if stack.asked() == 0 {
+            return Ok(false);
+        }
+        if self.jobs_done >= self.cut_after {
+            return Err(Cut);
+        }
+        loop {
+            if let Some(answer) = stack.answer() {
+                self.jobs_done += 1;
+                answer.tell(fs, now);
+                stack.layer.check();
+                return Ok(true);
+            }
+            let next = stack.next_event().expect("a job ends");
+            stack.advance(next);
         }
     }
 
@@ -60,6 +115,9 @@ impl Disk {
 
     /// Takes jobs and does one of them; false: there is none.
     pub fn step(&mut self, fs: &mut Fs, now: Time) -> Result<bool, Cut> {
+        if self.flash.is_some() {
+            return self.step_on_flash(fs, now);
+        }
         while self.jobs.len() < 8
             && let Some(job) = fs.next_job(now)
         {
@@ -106,6 +164,7 @@ impl Disk {
                 self.media.extend(self.cached.drain(..));
                 Ok(Vec::new())
             }
+            Job::Allocate { .. } | Job::Keep { .. } => panic!("a block drive is not asked for flash"),
             Job::Discard { block, blocks, .. } => {
                 for at in block..block + u64::from(blocks) {
                     self.cached.push((at, [0xdd; BLOCK_BYTES]));
@@ -117,6 +176,9 @@ impl Disk {
 
     /// Of what is cached or on its way any blocks reach the media.
     pub fn cut(&mut self) {
+        if let Some(stack) = &mut self.flash {
+            stack.drive.power_cut();
+        }
         for job in std::mem::take(&mut self.jobs) {
             if let Job::Write { .. } | Job::Discard { .. } = job {
                 let _ = self.run(job);

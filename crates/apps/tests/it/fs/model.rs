@@ -5,7 +5,7 @@ use pellucid_apps::fs::{
     Audit, Caller, Errno, FallocateMode, FileKind, FormatOptions, Fs, FsState, Ino, MountOptions, RenameMode,
     SetAttributes, Time, XattrMode,
 };
-use pellucid_flash::Rng;
+use pellucid_flash::{ChunkGeometry, Rng};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -284,6 +284,8 @@ pub struct Shape {
     pub memory_bytes: usize,
     pub checksums: bool,
     pub discard: bool,
+    /// On Prism's function level, of this flash.
+    pub flash: Option<ChunkGeometry>,
 }
 
 /// The real one and the model.
@@ -303,8 +305,12 @@ pub struct Pair {
 impl Pair {
     pub fn new(shape: Shape, seed: u64) -> Pair {
         let Shape { blocks, segment_blocks, checksums, .. } = shape;
-        let format = FormatOptions { blocks, segment_blocks, data_checksums: checksums, id: seed };
-        let mut disk = Disk::new(blocks, seed);
+        let mut disk = match shape.flash {
+            Some(geometry) => Disk::on_flash(geometry, seed),
+            None => Disk::new(blocks, seed),
+        };
+        let (backend, blocks) = (disk.backend(), disk.blocks);
+        let format = FormatOptions { backend, blocks, segment_blocks, data_checksums: checksums, id: seed };
         let mut fs = Fs::format(Time(1), &format, Pair::options(&shape)).unwrap();
         disk.sync(&mut fs, Time(1)).unwrap().unwrap();
         let model = Model::new();
@@ -434,7 +440,7 @@ impl Pair {
     pub fn mount(&mut self) {
         self.tick += 1;
         let now = self.now();
-        self.fs = Fs::mount(now, self.disk.blocks, Pair::options(&self.shape));
+        self.fs = self.disk.mount(now, Pair::options(&self.shape));
         self.disk.reach(&mut self.fs, now, &FsState::Ready).unwrap();
         self.audit(true);
         let mut lines = Vec::new();
@@ -478,7 +484,7 @@ impl Pair {
         fs.unmount();
         disk.reach(&mut fs, now, &FsState::Unmounted).unwrap();
         let options = MountOptions { read_only: true, ..Pair::options(&self.shape) };
-        let mut fs = Fs::mount(now, disk.blocks, options);
+        let mut fs = disk.mount(now, options);
         disk.reach(&mut fs, now, &FsState::ReadOnly).unwrap();
         let mut audit = Audit::new(data);
         disk.until(&mut fs, now, |fs| fs.audit(now, &mut audit)).unwrap().unwrap();

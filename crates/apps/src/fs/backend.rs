@@ -1,0 +1,183 @@
+//! What a file system lies on: where its segments come from.
+//!
+//! | | block drive or file | Prism's function level |
+//! |---|---|---|
+//! | segment | at a multiple of its size | a flash block, which the library hands out ([`Job::Allocate`](super::Job)) |
+//! | open segments | one for new data, one for what the cleaner moves | the same in every channel; the channel with the shortest queue is written next |
+//! | batch | what fits | whole flash pages, and no more than [`BATCH_BLOCKS`], so that a commit uses all channels |
+//! | checkpoint | two places, written in turn | appended to flash blocks of their own |
+//! | segment without contents | overwritten, discarded by choice | given back (`Flash_Trim`) once a checkpoint is durable that needs nothing of it; erased in the background |
+//! | mount | reads the reserve that the checkpoint lists | reads the blocks of the reserve that the library found |
+
+use super::Fs;
+use super::jobs::{Job, JobId};
+use super::mount::Phase;
+use super::types::{BLOCK_BYTES, Time};
+use std::collections::BTreeMap;
+
+/// Blocks of a batch on flash, with its header.
+const BATCH_BLOCKS: u32 = 32;
+
+/// What a file system lies on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// Blocks that can be overwritten: a block drive, or a file.
+    #[default]
+    Block,
+    /// Flash blocks of Prism's function level.
+    Function(FlashShape),
+}
+
+/// Flash as Prism's function level shows it, in blocks of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlashShape {
+    /// Channels.
+    pub channels: u32,
+    /// Flash blocks of each channel.
+    pub flash_blocks_each: u32,
+    /// Blocks of 4 KiB in a flash block: whole pages.
+    pub segment_blocks: u32,
+    /// Blocks of 4 KiB in a page; 1, where a page is no larger.
+    pub page_blocks: u32,
+}
+
+impl FlashShape {
+    /// The shape of flash whose blocks and pages have so many bytes.
+    ///
+    /// The error is a sentence.
+    pub fn new(
+        channels: u32,
+        flash_blocks_each: u32,
+        block_bytes: u64,
+        page_bytes: u32,
+    ) -> Result<FlashShape, String> {
+        let block = BLOCK_BYTES as u32;
+        if page_bytes == 0 || (!page_bytes.is_multiple_of(block) && !block.is_multiple_of(page_bytes)) {
+            return Err(format!("pages of {page_bytes} bytes do not fit to blocks of {block} bytes"));
+        }
+        let page_blocks = (page_bytes / block).max(1);
+        let whole = u32::try_from(block_bytes / u64::from(block)).unwrap_or(u32::MAX);
+        let segment_blocks = whole / page_blocks * page_blocks;
+        Ok(FlashShape { channels, flash_blocks_each, segment_blocks, page_blocks })
+    }
+
+    /// Flash blocks in all.
+    pub const fn flash_blocks(&self) -> u32 {
+        self.channels * self.flash_blocks_each
+    }
+}
+
+/// A flash block that held data when the file system was mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundSegment {
+    /// Its number.
+    pub segment: u32,
+    /// What was written to it; `None`: nobody knows.
+    pub content: Option<Content>,
+    /// Blocks of 4 KiB written, the last of them perhaps torn.
+    pub blocks: u32,
+}
+
+/// What a segment has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Batches of the log.
+    Log = 1,
+    /// Checkpoints; on a block drive the superblock, too.
+    Checkpoint = 2,
+}
+
+impl Content {
+    /// The word that stands beside the data on flash.
+    pub const fn mark(self) -> u32 {
+        self as u32
+    }
+
+    /// The content with that word.
+    pub fn of(mark: u32) -> Option<Content> {
+        [Content::Log, Content::Checkpoint].into_iter().find(|content| content.mark() == mark)
+    }
+}
+
+impl Backend {
+    /// Number in the superblock.
+    pub(super) fn kind(&self) -> u32 {
+        match self {
+            Backend::Block => 0,
+            Backend::Function(_) => 1,
+        }
+    }
+
+    pub(super) fn is_flash(&self) -> bool {
+        matches!(self, Backend::Function(_))
+    }
+
+    /// Blocks that are written together.
+    pub(super) fn page_blocks(&self) -> u32 {
+        match self {
+            Backend::Block => 1,
+            Backend::Function(shape) => shape.page_blocks,
+        }
+    }
+
+    /// Most blocks of a batch.
+    pub(super) fn batch_blocks(&self) -> u32 {
+        match self {
+            Backend::Block => u32::MAX,
+            Backend::Function(shape) => BATCH_BLOCKS.next_multiple_of(shape.page_blocks),
+        }
+    }
+}
+
+/// What is asked of the flash library.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Library {
+    /// Flash blocks that held data at the mount.
+    pub found: BTreeMap<u32, FoundSegment>,
+    /// A flash block is being handed out.
+    allocates: Option<u64>,
+    /// What the file system goes on with is to be said.
+    pub tells: bool,
+    pub keeps: Option<u64>,
+}
+
+impl Fs {
+    /// Whether a flash block shall be handed out before anything is written.
+    pub(super) fn wants_segment(&self) -> bool {
+        matches!(self.phase, Phase::Ready | Phase::Unmounting)
+            && self.log.wants_segment(self.options.memory_bytes)
+    }
+
+    pub(super) fn next_library_job(&mut self) -> Option<Job> {
+        if !self.log.layout.backend.is_flash() || self.library.keeps.is_some() {
+            return None;
+        }
+        if std::mem::take(&mut self.library.tells) {
+            let id = self.new_id();
+            self.library.keeps = Some(id);
+            return Some(Job::Keep { id: JobId(id), segments: self.log.kept() });
+        }
+        if self.library.allocates.is_some() || !self.wants_segment() {
+            return None;
+        }
+        let id = self.new_id();
+        self.library.allocates = Some(id);
+        Some(Job::Allocate { id: JobId(id) })
+    }
+
+    /// [`Job::Allocate`] was carried out: a flash block was handed out, if there was one, and so many are left.
+    pub fn allocated(&mut self, now: Time, id: JobId, segment: Option<u32>, left: u32) {
+        self.now = now;
+        if self.library.allocates.take_if(|allocates| *allocates == id.0).is_none() {
+            return;
+        }
+        self.log.elsewhere = left;
+        let Some(segment) = segment.filter(|&segment| segment < self.log.layout.segments) else {
+            self.log.elsewhere = 0;
+            return;
+        };
+        // While only a checkpoint makes anything durable, nobody looks for what is written before it.
+        let at_once = self.commits.hole && !self.checkpointing.is_built();
+        self.log.allocated(segment, at_once);
+    }
+}
