@@ -1,11 +1,16 @@
 use crate::convert::time;
 use crate::{Format, Image, ImageError, MountError, Purpose, Target, TargetError, check_point, now};
-use pellucid_apps::fs::{Caller, Ino, MountOptions, Time};
+use pellucid_apps::fs::{Caller, CleanerPolicy, Ino, MountOptions, Time};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 const FORMAT: Format = Format { bytes: Some(8 << 20), force: false, data_checksums: true };
-const LOOK: MountOptions = MountOptions { memory_bytes: 4 << 20, read_only: true, discard: false };
+const LOOK: MountOptions = MountOptions {
+    memory_bytes: 4 << 20,
+    read_only: true,
+    discard: false,
+    cleaner: CleanerPolicy::CostBenefit,
+};
 const CHANGE: MountOptions = MountOptions { read_only: false, ..LOOK };
 
 /// A directory that goes away with its value.

@@ -64,11 +64,10 @@ impl Fs {
             _ => return,
         }
         // What is written may need a flash block that is being handed out.
-        let steps: &[fn(&mut Fs) -> Result<(), Stop>] = match self.wants_segment() {
-            true => &[Fs::reap_some, Fs::clean],
-            false => &[Fs::reap_some, Fs::clean, Fs::commit_if_due, Fs::checkpoint_if_due],
-        };
-        for step in steps {
+        let steps = if self.wants_segment() { 2 } else { 4 };
+        for step in
+            [Fs::reap_some, Fs::clean, Fs::commit_if_due, Fs::checkpoint_if_due].into_iter().take(steps)
+        {
             let result = step(self);
             self.bury();
             match result {

@@ -471,12 +471,11 @@ impl Fs {
             Ok::<_, String>(Picture::decode(rest, found.id, &found.layout).map(|picture| (found, picture)))
         });
         match found {
+            Some(Ok(Some((_, older)))) if newest.as_ref().is_some_and(|n| n.number > older.number) => {}
             Some(Ok(Some((found, picture)))) => {
-                if newest.as_ref().is_none_or(|newest| picture.number > newest.number) {
-                    self.log.layout.capacity = found.layout.capacity;
-                    (self.file_system, self.data_checksums) = (found.id, found.data_checksums);
-                    *newest = Some(Box::new(picture));
-                }
+                self.log.layout.capacity = found.layout.capacity;
+                (self.file_system, self.data_checksums) = (found.id, found.data_checksums);
+                *newest = Some(Box::new(picture));
             }
             // The power failed while it was written: the one before it is whole.
             _ if number > 0 => left.push((segment, number - 1)),
@@ -528,8 +527,7 @@ impl Fs {
                     }
                 }
             }
-            MountStep::Scan { picture, at, whole, mut found } if self.log.layout.backend.is_flash() => {
-                let mut picture = picture;
+            MountStep::Scan { mut picture, at, mut found, .. } if self.log.layout.backend.is_flash() => {
                 let Some(head) = picture.reserve.get_mut(at) else {
                     let entries = self.replay(&picture, found);
                     mounting.step = MountStep::Apply { entries };
@@ -539,7 +537,7 @@ impl Fs {
                     Some(true) => MountStep::Scan { picture, at, whole: false, found },
                     Some(false) => MountStep::Scan { picture, at: at + 1, whole: false, found },
                     None => {
-                        mounting.step = MountStep::Scan { picture, at, whole, found };
+                        mounting.step = MountStep::Scan { picture, at, whole: false, found };
                         return Ok(Some((mounting, false)));
                     }
                 }

@@ -95,7 +95,12 @@ impl Mount {
             )));
         }
         check_point(&self.mountpoint).map_err(Failure::asked)?;
-        let options = MountOptions { memory_bytes, read_only: self.read_only, discard: self.discard };
+        let options = MountOptions {
+            memory_bytes,
+            read_only: self.read_only,
+            discard: self.discard,
+            ..MountOptions::default()
+        };
         let target = Target::open(&self.target, options).map_err(failure)?;
         let options = MountedOptions {
             read_only: self.read_only,
