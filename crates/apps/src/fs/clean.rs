@@ -30,6 +30,8 @@ pub(super) struct Cleaner {
     rescues: bool,
     /// Segments cleaned since the last checkpoint.
     cleaned: usize,
+    /// Blocks that an operation waits for, beside what is dirty already.
+    asked: u64,
 }
 
 impl Cleaner {
@@ -48,6 +50,11 @@ impl Cleaner {
         if !self.rescues {
             self.moving.clear();
         }
+    }
+
+    /// An operation needs so many blocks of the log: the cleaner does not rest before they are there.
+    pub fn ask(&mut self, blocks: u64) {
+        self.asked = blocks;
     }
 
     pub fn checkpoint_is_built(&mut self) {
@@ -93,9 +100,14 @@ impl Fs {
         Ok(())
     }
 
-    /// Below so many segments without contents the cleaner works.
-    fn low_water(&self) -> usize {
-        self.log.layout.spare() as usize / 2 + 2
+    /// Below so many segments without contents the cleaner works. An operation that waits has to find its blocks among them, whatever
+    /// the size of a segment.
+    pub(super) fn low_water(&self) -> usize {
+        let asked = match self.cleaner.asked {
+            0 => 0,
+            asked => (self.need() + asked).div_ceil(self.log.layout.segment_blocks.into()) as usize,
+        };
+        asked.max(self.log.layout.spare() as usize / 2 + 2)
     }
 
     pub(super) fn has_background_work(&self) -> bool {
@@ -241,7 +253,7 @@ impl Fs {
                     self.cleaner.victim = Some(Victim { segment, next: 0 });
                 }
             }
-            None if dead > 0 => self.want_checkpoint(),
+            None if dead > 0 || self.pages.dirty() + self.tree.dirty() > 0 => self.want_checkpoint(),
             None => {}
         }
         Ok(())

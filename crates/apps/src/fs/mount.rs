@@ -215,7 +215,7 @@ fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Result<Super,
     Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 })
 }
 
-const SEGMENT_BLOCKS_MIN: u32 = 16;
+const SEGMENT_BLOCKS_MIN: u32 = 8;
 const SEGMENT_BLOCKS: u32 = 256;
 
 impl FormatOptions {

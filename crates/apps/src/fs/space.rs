@@ -54,11 +54,16 @@ impl Fs {
             self.want_checkpoint();
             return Err(Stop::Room);
         }
-        let margin = 3 * u64::from(self.log.layout.segment_blocks);
-        if self.log.room() < self.need() + pages + margin {
-            self.want_checkpoint();
+        let asked = pages + 3 * u64::from(self.log.layout.segment_blocks);
+        if self.log.room() < self.need() + asked {
+            self.cleaner.ask(asked);
+            // A checkpoint writes nodes, so one comes when the cleaner has freed what it can until then.
+            if self.log.unused() >= self.low_water() {
+                self.want_checkpoint();
+            }
             return Err(Stop::Room);
         }
+        self.cleaner.ask(0);
         Ok(())
     }
 

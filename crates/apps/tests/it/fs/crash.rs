@@ -14,7 +14,7 @@ enum On {
 /// A small drive with little memory.
 fn shape(seed: u64, on: On) -> Shape {
     let mut rng = Rng::stream(seed, "shape");
-    let segment_blocks = [16, 32][rng.below(2) as usize];
+    let segment_blocks = [8, 16, 32][rng.below(3) as usize];
     let segments = 30 + rng.below(40);
     Shape {
         blocks: u64::from(segment_blocks) * segments,
