@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long a mount that is ending may take until its image is free.
@@ -33,6 +34,8 @@ pub struct Image {
     path: PathBuf,
     bytes: u64,
     device: bool,
+    /// The kernel writes to a file for one thread at a time, and lets the others spin: here they sleep.
+    writing: Mutex<()>,
 }
 
 /// What the image is opened for.
@@ -65,7 +68,7 @@ impl Image {
         let device = file.metadata().map_err(about)?.file_type().is_block_device();
         // A block device says 0 as its length, but can be sought to its end.
         let bytes = file.seek(SeekFrom::End(0)).map_err(about)?;
-        Ok(Image { file, path: path.to_owned(), bytes, device })
+        Ok(Image { file, path: path.to_owned(), bytes, device, writing: Mutex::new(()) })
     }
 
     /// What its size becomes when it is made with this one. A block device keeps its own.
@@ -106,6 +109,7 @@ impl Image {
                 self.file.read_exact_at(&mut data, offset(block)).map(|()| data)
             }
             Job::Write { block, data, .. } => {
+                let _turn = (!self.device).then(|| self.writing.lock());
                 self.file.write_all_at(&data, offset(block)).map(|()| Vec::new())
             }
             Job::Flush { .. } => self.file.sync_data().map(|()| Vec::new()),

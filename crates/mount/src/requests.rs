@@ -317,11 +317,11 @@ impl Filesystem for Requests {
         // The kernel has checked all but this: whether the bits go that let others run it as its owner.
         let kills = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let caller = if kills { NOBODY } else { Caller::ROOT };
-        let mut written = self.volume.run(|fs| fs.write(now(), &caller, ino(node), offset, data));
+        let mut written = self.write_pieces(&caller, ino(node), offset, data);
         if flags.0 & O_DSYNC != 0 && !how.contains(WriteFlags::FUSE_WRITE_CACHE) {
             written = written.and_then(|written| self.volume.sync().map(|()| written));
         }
-        answer!(reply, written, _ => reply.written(data.len() as u32))
+        answer!(reply, written, bytes => reply.written(bytes as u32))
     }
 
     fn fsync(&self, _request: &Request, _node: INodeNo, _handle: FileHandle, _data: bool, reply: ReplyEmpty) {
@@ -472,7 +472,33 @@ impl Filesystem for Requests {
 /// Entries that one listing asks for: as many short names as the largest answer holds.
 const LISTED: usize = 1024;
 
+/// What is written at once: an operation waits until the log has room for all of it, and the smallest file system has for so much.
+const PIECE_BYTES: usize = 128 << 10;
+
 impl Requests {
+    /// Writes as much as there is space for; the error: nothing could be written.
+    fn write_pieces(
+        &self,
+        caller: &Caller<'_>,
+        node: Ino,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize, fs::Errno> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            // Pieces end where blocks do.
+            let length = PIECE_BYTES - (at % BLOCK_BYTES as u64) as usize;
+            let piece = &data[done..data.len().min(done + length)];
+            match self.volume.run(|fs| fs.write(now(), caller, node, at, piece)) {
+                Ok(()) => done += piece.len(),
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
     fn make(
         &self,
         request: &Request,

@@ -131,7 +131,10 @@ impl Fs {
         for block in first..=last {
             let part = part(block, offset, end);
             let from = (block * BLOCK + part.start as u64 - offset) as usize;
-            let page = self.pages.find(ino, block).unwrap_or_else(|| self.pages.insert(ino, block, None));
+            let page = self.pages.find(ino, block).unwrap_or_else(|| {
+                let replaced = (part.len() == BLOCK_BYTES).then(|| self.pages.spare());
+                self.pages.insert(ino, block, replaced)
+            });
             self.pages.make_dirty(page, false);
             if self.fresh[(block - first) as usize] {
                 self.pages.make_delayed(page);

@@ -430,7 +430,8 @@ impl Log {
             self.reserve.push_back(segment);
         } else {
             dead.state = State::Free;
-            self.free.push_back(segment);
+            // It is used again before what was never written: memory or an image file behind it need not grow.
+            self.free.push_front(segment);
         }
     }
 

@@ -101,6 +101,11 @@ impl Pages {
         }
     }
 
+    /// A block with anything in it.
+    pub fn spare(&mut self) -> Block {
+        self.spare.pop().unwrap_or_else(zero_block)
+    }
+
     /// A new clean page of zeros or of what was read.
     pub fn insert(&mut self, ino: Ino, block: u64, data: Option<Block>) -> u32 {
         let data = data.unwrap_or_else(|| match self.spare.pop() {
