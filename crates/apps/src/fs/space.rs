@@ -3,6 +3,9 @@
 use super::types::{Errno, StatFs, Step, Time};
 use super::{Fs, Stop};
 
+/// Blocks of data for which one node is kept back: extents of one block each need so many nodes.
+const BLOCKS_A_NODE: u64 = 64;
+
 /// Names and files that fit into a node, at least.
 const ENTRIES_A_NODE: u64 = 8;
 
@@ -90,6 +93,7 @@ impl Fs {
         self.begin(now);
         let usable = self.log.layout.usable();
         let free = usable.saturating_sub(self.used() + self.slack());
+        let free = free.saturating_sub(free / BLOCKS_A_NODE + 2);
         let files = self.new_ino.0;
         let result = Ok(StatFs {
             blocks: usable - self.slack(),

@@ -64,6 +64,30 @@ fn on_flash_it_does_what_the_model_does() {
     }
 }
 
+/// The smallest file systems, nearly full most of the time: what is promised can be written, and what is there can be deleted.
+#[test]
+fn nearly_full_it_keeps_its_promises() {
+    let mut refused = 0;
+    for seed in 0..12 {
+        let segment_blocks = [8, 16][seed as usize % 2];
+        let blocks = u64::from(segment_blocks) * (26 + seed / 6);
+        let mut pair = Pair::new(Shape { blocks, segment_blocks, ..shape(seed) }, seed);
+        for step in 0..300 {
+            pair.step().unwrap();
+            pair.fs.check();
+            if step % 25 == 24 {
+                pair.audit_promise();
+            }
+        }
+        pair.compare();
+        pair.audit(false);
+        pair.unmount();
+        pair.mount();
+        refused += pair.refused;
+    }
+    assert!(refused > 60, "it was full {refused} times");
+}
+
 /// Cuts the power after any number of jobs, goes on, and cuts it again.
 fn cuts(seed: u64, rounds: u64, most_jobs: u64, on: On) {
     let mut pair = Pair::new(shape(seed, on), seed);

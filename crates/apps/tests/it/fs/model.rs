@@ -2,8 +2,8 @@
 
 use super::disk::{Cut, Disk};
 use pellucid_apps::fs::{
-    Audit, Caller, Errno, FallocateMode, FileKind, FormatOptions, Fs, FsState, Ino, MountOptions, RenameMode,
-    SetAttributes, Time, XattrMode,
+    Audit, BLOCK_BYTES, Caller, Errno, FallocateMode, FileKind, FormatOptions, Fs, FsState, Ino,
+    MountOptions, RenameMode, SetAttributes, Step, Time, XattrMode,
 };
 use pellucid_flash::{ChunkGeometry, Rng};
 use std::collections::BTreeMap;
@@ -298,6 +298,8 @@ pub struct Pair {
     rng: Rng,
     tick: i64,
     shape: Shape,
+    /// Operations that found no space.
+    pub refused: u64,
     /// The newest operation; for messages.
     last: String,
 }
@@ -323,6 +325,7 @@ impl Pair {
             rng: Rng::stream(seed, "operations"),
             tick: 1,
             shape,
+            refused: 0,
             last: String::new(),
         }
     }
@@ -351,7 +354,7 @@ impl Pair {
         let mut after = self.model.clone();
         let real = self.real(&op)?;
         match real {
-            Err(Errno::NoSpace) => {}
+            Err(Errno::NoSpace) => self.refused += 1,
             real => {
                 let made = real.as_ref().ok().copied().flatten();
                 let model = apply(&mut after, &op, made);
@@ -489,6 +492,49 @@ impl Pair {
         let mut audit = Audit::new(data);
         disk.until(&mut fs, now, |fs| fs.audit(now, &mut audit)).unwrap().unwrap();
         assert_eq!(audit.findings(), &[]);
+    }
+
+    /// All that `statfs` promises can be written, also over again, and deleted: by a fork of the file system.
+    pub fn audit_promise(&mut self) {
+        let now = self.now();
+        let (mut fs, mut disk) = (self.fs.clone(), self.disk.clone());
+        let mut run = |operation: &mut dyn FnMut(&mut Fs) -> Result<Step<()>, Errno>| {
+            disk.until(&mut fs, now, operation).unwrap()
+        };
+        let (mut ino, mut free) = (Ino::ROOT, 0);
+        let made = run(&mut |fs| match fs.create(now, &ROOT, Ino::ROOT, b"ballast", 0o644)? {
+            Step::Done(made) => {
+                ino = made.ino;
+                Ok(Step::Done(()))
+            }
+            Step::Wait => Ok(Step::Wait),
+        });
+        match made {
+            Ok(()) => {}
+            Err(errno) => return assert_eq!(errno, Errno::NoSpace),
+        }
+        run(&mut |fs| match fs.statfs(now)? {
+            Step::Done(space) => {
+                free = space.blocks_free;
+                Ok(Step::Done(()))
+            }
+            Step::Wait => Ok(Step::Wait),
+        })
+        .unwrap();
+        for turn in 0..2 {
+            let mut block = 0;
+            while block < free {
+                let blocks = (free - block).min(32);
+                let data = vec![turn; (blocks * BLOCK_BYTES as u64) as usize];
+                let written = run(&mut |fs| fs.write(now, &ROOT, ino, block * BLOCK_BYTES as u64, &data));
+                assert_eq!(written, Ok(()), "{free} blocks were promised, {block} written in turn {turn}");
+                block += blocks;
+            }
+        }
+        run(&mut |fs| fs.unlink(now, &ROOT, Ino::ROOT, b"ballast")).unwrap();
+        fs.release(ino);
+        disk.sync(&mut fs, now).unwrap().unwrap();
+        fs.check();
     }
 
     /// What the real one shows, in one number.
