@@ -312,6 +312,9 @@ def limit_outcomes(place):
         attempt("no data after", lambda: os.lseek(file, 6 << 30, os.SEEK_DATA))
         attempt("negative", lambda: os.pread(file, 3, -1))
         attempt("truncate negative", lambda: os.ftruncate(file, -1))
+        for far in (1 << 63) - 1, 1 << 44, ((1 << 32) - 1) << 12, (((1 << 32) - 1) << 12) + 1:
+            attempt(f"truncate to {far}", lambda far=far: (os.ftruncate(file, far), os.fstat(file).st_size)[1])
+        attempt("write behind the largest file", lambda: os.pwrite(file, b"far", 1 << 44))
         attempt("fallocate", lambda: (os.posix_fallocate(file, 0, 1 << 20), os.fstat(file).st_size)[1])
         attempt("fallocate reserves", lambda: os.fstat(file).st_blocks >= 2048)
         attempt("fallocate negative", lambda: os.posix_fallocate(file, 0, -5))
@@ -544,6 +547,13 @@ def inspect(mount, image, told):
             twin.kill()
 
 
+def wait_for(condition, complaint):
+    end = time.monotonic() + START_SECONDS
+    while not condition():
+        assert time.monotonic() < end, complaint
+        time.sleep(0.01)
+
+
 SQLITE = """
 import sqlite3, sys
 database = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
@@ -572,8 +582,11 @@ def sqlite(pellucid):
         for mode in "delete", "wal":
             path, told = mount.path / f"{mode}.db", mount.folder / f"told-{mode}"
             for _ in range(turns):
+                before = told.stat().st_size if told.exists() else 0
                 load = subprocess.Popen(["python3", "-c", SQLITE, path, told, mode], stderr=subprocess.DEVNULL)
-                time.sleep(0.4 + rng.random())
+                # A slow machine may take long until the first commit.
+                wait_for(lambda: told.exists() and told.stat().st_size > before, "no row was committed")
+                time.sleep(0.1 + rng.random())
                 mount.kill()
                 load.kill()
                 load.wait()

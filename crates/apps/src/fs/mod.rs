@@ -20,7 +20,7 @@
 //! | file | job |
 //! |---|---|
 //! | `types.rs`, `jobs.rs` | what callers see; reads |
-//! | `names.rs`, `attributes.rs`, `file.rs`, `xattr.rs` | the operations |
+//! | `names.rs`, `names/rename.rs`, `attributes.rs`, `file.rs`, `xattr.rs` | the operations |
 //! | `extents.rs`, `space.rs` | blocks of a file; how many there may be |
 //! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
 //! | `pages.rs` | data in memory |

@@ -10,8 +10,8 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const TARGET_BYTES_MAX: usize = 4095;
 /// Largest value of an extended attribute.
 pub const XATTR_BYTES_MAX: usize = 65536;
-/// Largest file, as Linux's.
-pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// Largest file, as ext4's with blocks of this size.
+pub const FILE_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK_BYTES as u64;
 /// Most links of a file, as ext4's.
 pub const LINKS_MAX: u32 = 65_000;
 
