@@ -20,6 +20,8 @@ struct Node {
     mode: u16,
     links: u32,
     data: Rc<Vec<u8>>,
+    /// Of the data, so that a digest need not look at all of them after each step.
+    data_hash: u64,
     entries: BTreeMap<String, Ino>,
     xattrs: BTreeMap<String, Vec<u8>>,
     parent: Ino,
@@ -56,6 +58,7 @@ impl Model {
             mode: 0o755,
             links: 2,
             data: Rc::default(),
+            data_hash: hash(&[]),
             entries: BTreeMap::new(),
             xattrs: BTreeMap::new(),
             parent: Ino::ROOT,
@@ -149,6 +152,7 @@ impl Model {
             mode,
             links: if kind == FileKind::Directory { 2 } else { 1 },
             data: Rc::new(target.to_vec()),
+            data_hash: hash(target),
             entries: BTreeMap::new(),
             xattrs: BTreeMap::new(),
             parent: dir,
@@ -234,6 +238,7 @@ impl Model {
         match node.kind {
             FileKind::File => {
                 change(Rc::make_mut(&mut node.data));
+                node.data_hash = hash(&node.data);
                 Ok(())
             }
             _ => Err(Errno::IsDirectory),
@@ -249,7 +254,7 @@ impl Model {
 
     fn describe(&self, ino: Ino, path: &str, lines: &mut Vec<String>) {
         let node = &self.nodes[&ino];
-        let content = hash(&node.data);
+        let content = node.data_hash;
         let mut line = format!("{path} {ino:?} {:?} {:o} {} {content}", node.kind, node.mode, node.links);
         for (name, value) in &node.xattrs {
             line += &format!(" {name}={}", hash(value));
