@@ -201,6 +201,11 @@ impl Buffers {
     pub fn new(block_edges: usize) -> Buffers {
         Buffers { block_edges: block_edges.max(1024), ..Buffers::default() }
     }
+
+    /// Edges read at a time.
+    pub fn block_edges(&self) -> usize {
+        self.block_edges
+    }
 }
 
 /// A prepared graph.

@@ -13,6 +13,7 @@
 //! interval. Values are kept with the vertices rather than with the edges, so that shards never change.
 
 pub mod components;
+pub mod drive;
 pub mod edges;
 pub mod grid;
 pub mod pagerank;

@@ -146,6 +146,11 @@ impl PageRank {
         let rank = 1.0 / f64::from(vertices.max(1));
         self.shares = Vec::with_capacity(if self.whole { vertices as usize } else { 0 });
         for interval in 0..grid.plan.interval_count() {
+            let from = grid.plan.interval(interval).start;
+            let ahead = u64::from(vertices - from).min(self.buffers.block_edges() as u64);
+            if self.kept {
+                store.will_read(Segment::Degrees, 4 * u64::from(from), 4 * ahead);
+            }
             let Words { degrees, new, .. } = &mut self.words;
             grid.degrees(store, grid.plan.interval(interval), degrees)?;
             new.clear();

@@ -45,6 +45,9 @@ pub enum ReproduceError {
     /// A cache failed.
     #[error(transparent)]
     Kv(#[from] KvError),
+    /// A graph engine on a drive failed.
+    #[error("{0}")]
+    Graph(String),
 }
 
 impl From<RunError> for ReproduceError {

@@ -21,6 +21,7 @@ mod collection;
 mod data_sheets;
 mod fifo;
 mod flashfire;
+mod graph;
 mod integrity;
 mod jasmine;
 mod known;
@@ -567,6 +568,14 @@ static CLAIMS: &[Claim] = &[
         "code that the cache has for a level of the library: raw above function above policy (1,450, 860 and 210 lines)",
         "every order, lines counted from the sources of the engines by a script",
         prism::lines
+    ),
+    prism!(
+        "G1",
+        "VI-C, Fig. 9",
+        "PageRank on a graph like LiveJournal's, out of core, on the flash library's policy level and on a drive behind the kernel: \
+         preprocessing takes 5.2 % less time, the iterations 7.6 %, both 5.7 %",
+        "each within 5 points",
+        graph::page_rank
     ),
     Claim {
         id: "J1",

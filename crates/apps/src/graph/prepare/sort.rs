@@ -231,6 +231,15 @@ impl Preparing {
         Ok(None)
     }
 
+    /// The edges of an interval will be read soon.
+    fn will_sort<S: Store>(&self, store: &mut S, interval: usize) {
+        if interval < self.plan.interval_count() {
+            for (run, edges) in self.runs.pieces(&self.plan.interval(interval)) {
+                self.runs.will_read(store, run, edges);
+            }
+        }
+    }
+
     /// Makes the windows of an interval.
     pub(super) fn sort_interval<S: Store>(
         &mut self,
@@ -251,6 +260,11 @@ impl Preparing {
         for segment in targets.iter().flat_map(Target::segments) {
             store.create(segment)?;
         }
+        if interval == 0 {
+            self.will_sort(store, 0);
+        }
+        // The next interval is read while this one is sorted.
+        self.will_sort(store, interval + 1);
         let begins = self.cut(self.plan.interval(interval), fit as u64, u32::MAX);
         for keys in begins.windows(2).map(|pair| pair[0]..pair[1]) {
             let pieces = self.runs.pieces(&keys);
@@ -271,11 +285,6 @@ impl Preparing {
             self.plan.edges = 0;
         }
         self.plan.edges += targets.iter().map(|target| target.edges).sum::<u64>();
-        if interval + 1 < self.plan.interval_count() {
-            for (run, edges) in self.runs.pieces(&self.plan.interval(interval + 1)) {
-                self.runs.will_read(store, run, edges);
-            }
-        }
         Ok(())
     }
 }

@@ -61,12 +61,12 @@ use pellucid_flash::Nanos;
 use pellucid_prism::MonitorConfig;
 
 /// Channels, and LUNs of each.
-const CHANNELS: u32 = 12;
+pub(super) const CHANNELS: u32 = 12;
 /// Blocks of each LUN.
-const BLOCKS: u32 = 167;
-const BLOCK_BYTES: u64 = 32 << 10;
+pub(super) const BLOCKS: u32 = 167;
+pub(super) const BLOCK_BYTES: u64 = 32 << 10;
 /// Static over-provisioning of Original and Policy, as a share of what it is taken from or added to.
-const STATIC: f64 = 0.25;
+pub(super) const STATIC: f64 = 0.25;
 /// The simulator that the paper replayed Original's I/O on: pages that it reserves, and free blocks below which it cleans.
 const REPLAY_RESERVED: f64 = 0.15;
 const REPLAY_FREE: f64 = 0.05;
@@ -78,7 +78,7 @@ const STORED_BYTES: f64 = 430.0;
 const VALUE_MAX: u32 = 4096;
 
 /// The drive: `memblaze` at the scale of this page.
-const DRIVE: &str = r#"
+pub(super) const DRIVE: &str = r#"
 [drive.media]
 channels = 12
 ways = 1

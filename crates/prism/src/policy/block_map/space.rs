@@ -14,15 +14,18 @@ use pellucid_flash::{BlockId, Command, DieId, Opcode, Status};
 pub(super) const RESERVE: u32 = 2;
 
 impl BlockMap {
-    /// Takes a free chunk: of a LUN that is written to least now, and of those of the one with most free.
+    /// Takes a free chunk: of a LUN that is written to least now, and of those of the one with most free. Of equals, LUNs have their turn
+    /// channel by channel: blocks that are written one behind the other are read on different channels.
     pub(super) fn take_chunk(&mut self, for_application: bool) -> Option<u32> {
         if for_application && self.pool.free_total() <= RESERVE {
             return None;
         }
         let luns = self.erasing.len() as u32;
+        let channels = self.space.geometry().channel_count;
         self.turn = (self.turn + 1) % luns;
         let free = |lun: DieId| self.pool.free_count(lun);
-        let in_turn = (0..luns).map(|lun| DieId((lun + self.turn) % luns)).filter(|&lun| free(lun) > 0);
+        let by_channel = |at: u32| DieId(at % channels * (luns / channels) + at / channels);
+        let in_turn = (0..luns).map(|at| by_channel((at + self.turn) % luns)).filter(|&lun| free(lun) > 0);
         // Of equals the first.
         let best = in_turn.min_by_key(|&lun| (self.writing[lun.0 as usize], u32::MAX - free(lun)))?;
         self.pool.take(best).map(|block| block.0)
