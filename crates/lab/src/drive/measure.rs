@@ -333,7 +333,7 @@ fn amplification(
 fn gc_summary(ftl: &FtlCounters, counters: &Counters, block_units: u32) -> GcSummary {
     let victims = ftl.victims.iter().sum::<u64>() - ftl.victims[Cause::Fold as usize];
     GcSummary {
-        victims: victims,
+        victims,
         erased_blocks: ByCause(counters.erases),
         emergency_victims: ftl.emergency_victims,
         victim_valid_share: (victims > 0)
