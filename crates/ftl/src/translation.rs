@@ -494,11 +494,11 @@ impl Translation {
         }
     }
 
-    /// What the spare area of the copy of `lpn` at `ppa` says.
+    /// What the spare area of a copy of `lpn` says, which came `dirty` or not.
     #[inline]
-    pub fn mark(&self, lpn: Lpn, ppa: Ppa) -> Lpn {
+    pub fn mark(&self, lpn: Lpn, dirty: bool) -> Lpn {
         match self {
-            Translation::PageMap(it) => it.mark(lpn, ppa),
+            Translation::PageMap(it) => it.mark(lpn, dirty),
             Translation::LogBlock(_) => lpn,
         }
     }

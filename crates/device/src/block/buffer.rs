@@ -76,6 +76,8 @@ pub(crate) struct Entry {
     pub dropped: bool,
     /// Of a cache: its page keeps its slot of the table for it.
     pub pinned: bool,
+    /// Of a cache: its newest data are dirty. An eviction while it is programmed changes nothing of it: what the power brings back is what was.
+    pub is_state_dirty: bool,
     /// First in, first out: the entry of its page whose program it came behind, of which it has nothing.
     pub follows: u32,
     /// Placement handle of the newest write.
@@ -121,6 +123,7 @@ const VACANT: Entry = Entry {
     flushing: false,
     dropped: false,
     pinned: false,
+    is_state_dirty: false,
     follows: NIL,
     handle: 0,
     beside: NIL,

@@ -147,6 +147,7 @@ impl BlockNamespace {
     /// The data of an admitted write are in an entry.
     pub(super) fn stored_cached(&mut self, entry: u32, dirty: bool) {
         let lpn = self.buffer[entry].lpn;
+        self.buffer[entry].is_state_dirty = dirty;
         let cache = self.translation.cache();
         cache.stored(lpn, dirty, true);
         // One pin of an entry is enough.
@@ -204,7 +205,11 @@ impl BlockNamespace {
             let record = &self.buffer[entry];
             record.dirty != 0 && record.phase != Phase::Programming
         };
-        let buffered = self.buffer.find(lpn).is_some_and(unplaced);
+        let unplaced = self.buffer.find(lpn).filter(|&entry| unplaced(entry));
+        if let Some(entry) = unplaced {
+            self.buffer[entry].is_state_dirty = false;
+        }
+        let buffered = unplaced.is_some();
         self.translation.cache().clean(lpn, buffered)
     }
 

@@ -433,7 +433,9 @@ impl BlockNamespace {
                 shared.slice_done(slice, status);
             }
         }
-        if status != Status::Success && self.buffer[entry].wanted {
+        // A write that brought all of the page meanwhile needs nothing of what could not be read.
+        let lacks = self.buffer[entry].valid != shared.full;
+        if status != Status::Success && self.buffer[entry].wanted && lacks {
             self.lose(shared, entry);
         }
         self.release(shared, entry);

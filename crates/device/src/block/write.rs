@@ -383,13 +383,15 @@ impl BlockNamespace {
                 SuperpageUnit::Hole => {}
                 SuperpageUnit::Entry(entry) if self.buffer[entry].dropped => {}
                 SuperpageUnit::Entry(entry) => {
-                    let mark = self.translation.mark(self.buffer[entry].lpn, ppa);
+                    let mark =
+                        self.translation.mark(self.buffer[entry].lpn, self.buffer[entry].is_state_dirty);
                     shared.media.put_unit(ppa, mark, self.buffer.images(entry, 0, sectors));
                     self.bring_waiting_near(shared, entry);
                 }
                 SuperpageUnit::Moved(r) => {
                     let (lpn, images) = self.gc.content(r);
-                    shared.media.put_unit(ppa, self.translation.mark(lpn, ppa), images);
+                    // Of a cache only dirty units are copied.
+                    shared.media.put_unit(ppa, self.translation.mark(lpn, true), images);
                 }
                 SuperpageUnit::Metadata => {
                     let (mark, content) = self.translation.metadata(id, i);
@@ -494,7 +496,12 @@ impl BlockNamespace {
         let dirty = std::mem::take(&mut self.buffer[entry].dirty);
         self.buffer[entry].users += 1;
         let (lpn, written_at) = (self.buffer[entry].lpn, self.buffer[entry].written_at);
-        match self.buffer.find(lpn) {
+        // Of a cache the page may have been evicted, and the newer entry still wait for data of its own: it takes over nothing.
+        let takes_over = |newer: &u32| {
+            let held = &self.buffer[*newer];
+            !self.is_cache() || held.follows == entry || held.valid == shared.full
+        };
+        match self.buffer.find(lpn).filter(takes_over) {
             Some(newer) => {
                 // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
                 // page, and a fill brings zeros for those that it lacks.
@@ -503,6 +510,9 @@ impl BlockNamespace {
                 if self.buffer[newer].follows == entry {
                     let lacks = self.buffer[entry].valid & !self.buffer[newer].valid;
                     self.buffer.copy_sectors(entry, newer, lacks);
+                    if lacks != 0 {
+                        self.buffer[newer].is_state_dirty = self.buffer[entry].is_state_dirty;
+                    }
                 }
                 let held = &mut self.buffer[newer];
                 held.dirty |= dirty;
@@ -573,6 +583,7 @@ impl BlockNamespace {
         record.valid = 0;
         self.acknowledge(shared, entry, None, Status::WriteFault);
         self.flush_failed(entry);
+        self.unpin(entry);
     }
 
     /// As [`BlockNamespace::give_up_writing`], if commands of the namespace wait.
@@ -602,6 +613,9 @@ impl BlockNamespace {
                 record.users += 1;
                 self.acknowledge(shared, entry, None, Status::WriteFault);
                 self.flush_failed(entry);
+                if !self.buffer[entry].listed {
+                    self.unpin(entry);
+                }
                 self.release(shared, entry);
             }
         }

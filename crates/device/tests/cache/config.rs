@@ -57,7 +57,7 @@ impl Shape {
     pub fn random(seed: u64) -> Shape {
         let mut rng = Rng::stream(seed, "shape");
         let mut one_of = |of: &[u32]| of[rng.below(of.len() as u64) as usize];
-        Shape {
+        let mut shape = Shape {
             channels: one_of(&[1, 2, 3]),
             blocks: one_of(&[16, 20, 32]),
             unit_bytes: one_of(&[1024, 2048, 4096]),
@@ -73,7 +73,12 @@ impl Shape {
             span: one_of(&[500, 2_000, 6_000]),
             dirty_share: one_of(&[5, 40, 80]).into(),
             seed,
+        };
+        // What is kept free of 16 blocks is more than a third then.
+        if shape.blocks == 16 && shape.gc_high > 0 {
+            shape.over_provisioning = 0.8;
         }
+        shape
     }
 
     fn faults(&self) -> Faults {

@@ -8,34 +8,84 @@ mod swarm;
 use config::{Shape, config};
 use pellucid_device::Guarantee;
 use pellucid_ftl::Eviction;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use swarm::Swarm;
 
-#[test]
-fn random_commands_agree_with_the_model() {
-    let mut evicted = 0;
-    for seed in 0..12 {
-        let shape = Shape::random(seed);
-        let mut swarm = Swarm::new(&config(&shape), shape.span, shape.dirty_share, seed);
-        for round in 0..3_000u32 {
-            swarm.submit();
-            while swarm.in_flight() > 12 {
-                assert!(swarm.step(), "seed {seed}");
-            }
-            if round % 97 == 0 {
-                swarm.device.check();
-            }
-            if round % 601 == 600 {
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|v| v.parse().ok())
+}
+
+/// `PELLUCID_SEED=N cargo test -p pellucid-device --test cache swarm` repeats one seed; `PELLUCID_FIRST` and `PELLUCID_SEEDS` set the range
+/// that is tried (the latter is its end).
+fn seeds() -> Range<u64> {
+    match number("PELLUCID_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => number("PELLUCID_FIRST").unwrap_or(0)..number("PELLUCID_SEEDS").unwrap_or(24),
+    }
+}
+
+/// What the commands of one seed met.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    evicted: u64,
+    hits: u64,
+    misses: u64,
+    refused: u64,
+    cuts: u64,
+}
+
+/// Random commands to a random cache, whose power is cut now and then at whatever event it has come to.
+fn run_seed(seed: u64) -> Met {
+    let shape = Shape::random(seed);
+    let mut swarm = Swarm::new(&config(&shape), shape.span, shape.dirty_share, seed);
+    let mut cuts = 0;
+    for round in 0..3_000u32 {
+        swarm.submit();
+        while swarm.in_flight() > 12 {
+            assert!(swarm.step());
+            if swarm.cut_now() {
+                cuts += 1;
                 swarm.power_cut();
                 swarm.look();
             }
         }
-        swarm.drain();
-        swarm.device.check();
-        evicted += swarm.device.ftl_counters().evicted_units;
-        let [hits, misses, _] = swarm.counts;
-        assert!(hits > 50 && misses > 50, "seed {seed}: {:?}", swarm.counts);
+        if round % 97 == 0 {
+            swarm.device.check();
+        }
     }
-    assert!(evicted > 5_000, "{evicted} units evicted");
+    swarm.drain();
+    swarm.device.check();
+    swarm.look();
+    let [hits, misses, refused] = swarm.counts;
+    Met { evicted: swarm.device.ftl_counters().evicted_units, hits, misses, refused, cuts }
+}
+
+#[test]
+fn a_swarm_of_caches_is_never_stale_and_keeps_what_is_dirty() {
+    let (mut failed, mut all) = (Vec::new(), Met::default());
+    let seeds = seeds();
+    for seed in seeds.clone() {
+        // All seeds run, so that one bug does not hide another.
+        match catch_unwind(AssertUnwindSafe(|| run_seed(seed))) {
+            Ok(met) => {
+                all.evicted += met.evicted;
+                all.hits += met.hits;
+                all.misses += met.misses;
+                all.refused += met.refused;
+                all.cuts += met.cuts;
+            }
+            Err(_) => failed.push(seed),
+        }
+    }
+    if let Some(&seed) = failed.first() {
+        let shape = Shape::random(seed);
+        panic!("seeds {failed:?} failed; repeat the first with PELLUCID_SEED={seed}; cache: {shape:?}");
+    }
+    // Of the usual seeds; one seed alone may have no use for some of it.
+    let Met { evicted, hits, misses, refused, cuts } = all;
+    let enough = evicted > 5_000 && hits > 1_000 && misses > 1_000 && refused > 100 && cuts > 50;
+    assert!(enough || seeds.end - seeds.start < 24, "{all:?}");
 }
 
 #[test]

@@ -68,6 +68,8 @@ struct Pending {
     fua: bool,
     /// Reads: the first state of each block that it may meet. Flushes: the newest acknowledged ones, by block.
     from: Vec<(u32, u64)>,
+    /// Reads: the states of their blocks at the beginning, which a read may meet though they are forgotten meanwhile.
+    met: Vec<(u32, State)>,
     /// Changes: the states that it makes.
     ids: Vec<u64>,
 }
@@ -81,6 +83,7 @@ pub struct Swarm {
     blocks: BTreeMap<u32, Block>,
     pending: BTreeMap<u64, Pending>,
     rng: Rng,
+    cuts: Rng,
     now: SimTime,
     next_id: u64,
     next_version: u32,
@@ -110,6 +113,7 @@ impl Swarm {
             blocks: BTreeMap::new(),
             pending: BTreeMap::new(),
             rng: Rng::stream(seed, "cache"),
+            cuts: Rng::stream(seed, "cache cuts"),
             now: SimTime::ZERO,
             next_id: 0,
             next_version: 0,
@@ -171,16 +175,25 @@ impl Swarm {
 
     pub fn read(&mut self, first: u32, count: u32) {
         let count = count.min(64 - first % 64);
-        let from = (first..first + count).map(|n| (n, self.block(n).present())).collect();
+        let (from, met) = self.what_may_be_met(first, count);
         let bytes = (count * self.geometry.unit_sectors) as usize * self.device.image_bytes();
-        let pending = Pending { opcode: Opcode::Read, first, count, fua: false, from, ids: Vec::new() };
+        let pending = Pending { opcode: Opcode::Read, first, count, fua: false, from, met, ids: Vec::new() };
         self.send(pending, vec![0xAA; bytes]);
+    }
+
+    /// The first state of each block that a read may meet, and all of them.
+    fn what_may_be_met(&mut self, first: u32, count: u32) -> (Vec<(u32, u64)>, Vec<(u32, State)>) {
+        let from: Vec<(u32, u64)> = (first..first + count).map(|n| (n, self.block(n).present())).collect();
+        let states = |&(n, id): &(u32, u64)| self.blocks[&n].since(id).map(move |&state| (n, state));
+        let met = from.iter().flat_map(states).collect();
+        (from, met)
     }
 
     fn exists(&mut self, first: u32, count: u32) {
         let count = count.min(64 - first % 64);
-        let from = (first..first + count).map(|n| (n, self.block(n).present())).collect();
-        let pending = Pending { opcode: Opcode::Exists, first, count, fua: false, from, ids: Vec::new() };
+        let (from, met) = self.what_may_be_met(first, count);
+        let pending =
+            Pending { opcode: Opcode::Exists, first, count, fua: false, from, met, ids: Vec::new() };
         self.send(pending, Vec::new());
     }
 
@@ -188,8 +201,15 @@ impl Swarm {
         let known = |block: &Block| block.states.iter().rev().find(|s| s.acknowledged).map(|s| s.id);
         let from = self.blocks.iter().filter(|(_, b)| !b.unsettled && b.states.len() > 1);
         let from = from.filter_map(|(&n, b)| Some((n, known(b)?))).collect();
-        let pending =
-            Pending { opcode: Opcode::Flush, first: 0, count: 0, fua: false, from, ids: Vec::new() };
+        let pending = Pending {
+            opcode: Opcode::Flush,
+            first: 0,
+            count: 0,
+            fua: false,
+            from,
+            met: Vec::new(),
+            ids: Vec::new(),
+        };
         self.send(pending, Vec::new());
     }
 
@@ -227,7 +247,7 @@ impl Swarm {
                 data.extend(version.to_le_bytes().iter().copied().cycle().take(bytes));
             }
         }
-        self.send(Pending { opcode, first, count, fua, from: Vec::new(), ids }, data);
+        self.send(Pending { opcode, first, count, fua, from: Vec::new(), met: Vec::new(), ids }, data);
     }
 
     /// Runs the next event; `false`: the drive is at rest.
@@ -237,6 +257,11 @@ impl Swarm {
         self.device.advance(next);
         self.collect();
         true
+    }
+
+    /// Whether the power is to be cut after this event.
+    pub fn cut_now(&mut self) -> bool {
+        self.cuts.chance(0.0005)
     }
 
     /// Runs until nothing is in flight.
@@ -333,16 +358,17 @@ impl Swarm {
                     version
                 }
             };
-            self.seen(number, from, version);
+            self.seen(number, from, version, &pending.met);
         }
     }
 
     /// A block was read as this version; 0: absent.
-    fn seen(&mut self, number: u32, from: u64, version: u32) {
+    fn seen(&mut self, number: u32, from: u64, version: u32, met: &[(u32, State)]) {
         let block = self.block(number);
         let may = |state: &&State| state.version == version || (version == 0 && !state.dirty);
+        let mut met = met.iter().filter(|&&(of, _)| of == number);
         assert!(
-            block.since(from).any(|state| may(&state)),
+            block.since(from).any(|state| may(&state)) || met.any(|(_, state)| may(&state)),
             "block {number} reads as version {version}, and is {:?} since {from}",
             block.states
         );
@@ -377,8 +403,9 @@ impl Swarm {
                 // The power may have made it so again.
                 CacheState::Dirty => s.version > 0,
             };
+            let mut met = pending.met.iter().filter(|&&(of, _)| of == number);
             assert!(
-                block.since(from).any(fits),
+                block.since(from).any(fits) || met.any(|(_, state)| fits(state)),
                 "block {number} is {state:?}, and may be {:?}",
                 block.states
             );

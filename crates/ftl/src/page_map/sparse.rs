@@ -230,10 +230,10 @@ impl PageMap {
         }
     }
 
-    /// What the spare area of the copy of `lpn` at `ppa` says.
+    /// What the spare area of a copy of `lpn` says. `dirty`: what its data were when they came, whatever has become of the page since.
     #[inline]
-    pub fn mark(&self, lpn: Lpn, ppa: Ppa) -> Lpn {
-        let dirty = self.table.sparse().is_some() && lpn.0 < self.user_units && self.is_valid(ppa);
+    pub fn mark(&self, lpn: Lpn, dirty: bool) -> Lpn {
+        let dirty = dirty && self.table.sparse().is_some() && lpn.0 < self.user_units;
         if dirty { Lpn(lpn.0 | DIRTY) } else { lpn }
     }
 
