@@ -1,5 +1,10 @@
 //! Cache namespaces: the six commands one by one, random commands beside a model, and the power cut at every event.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the seeds of a swarm are told by the environment, and all of them run though one fails"
+)]
+
 mod commands;
 mod config;
 mod effect;

@@ -15,6 +15,11 @@ use pellucid_flash::{
 };
 use std::collections::BTreeMap;
 
+/// The first state of each block that a command may meet.
+type FirstMet = Vec<(u32, u64)>;
+/// All states that it may meet, by block.
+type AllMet = Vec<(u32, State)>;
+
 /// What a block may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
@@ -182,7 +187,7 @@ impl Swarm {
     }
 
     /// The first state of each block that a read may meet, and all of them.
-    fn what_may_be_met(&mut self, first: u32, count: u32) -> (Vec<(u32, u64)>, Vec<(u32, State)>) {
+    fn what_may_be_met(&mut self, first: u32, count: u32) -> (FirstMet, AllMet) {
         let from: Vec<(u32, u64)> = (first..first + count).map(|n| (n, self.block(n).present())).collect();
         let states = |&(n, id): &(u32, u64)| self.blocks[&n].since(id).map(move |&state| (n, state));
         let met = from.iter().flat_map(states).collect();
