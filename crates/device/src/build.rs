@@ -13,6 +13,8 @@ pub enum DeviceError {
     Media(MediaError),
     /// Translation refuses.
     Translation(SetupError),
+    /// A nameless namespace cannot be made: a sentence.
+    Nameless(String),
     /// A controller setting is out of range.
     Setting {
         /// The key as in the TOML description.
@@ -27,6 +29,7 @@ impl std::fmt::Display for DeviceError {
         match self {
             DeviceError::Media(e) => e.fmt(f),
             DeviceError::Translation(e) => e.fmt(f),
+            DeviceError::Nameless(sentence) => f.write_str(sentence),
             DeviceError::Setting { key, allowed } => write!(f, "{key}: allowed: {allowed}"),
         }
     }
@@ -75,6 +78,6 @@ pub(crate) fn parts(
     let config = crate::namespaces::complete(config, layout)?;
     let claimed = media.claim(crate::claim::words(&config, layout));
     claimed.map_err(|error| DeviceError::Media(error.into()))?;
-    let namespaces = crate::namespaces::mount(&config, layout, media, keep)?;
+    let namespaces = crate::namespaces::mount(&config, layout, media, keep, Vec::new())?;
     Ok((config, namespaces))
 }

@@ -50,6 +50,7 @@ fn shape(namespace: &Namespace) -> [u32; 5] {
             Management::Host => (2, 0, 0),
             Management::Shared { spare_blocks } => (3, spare_blocks, 0),
         },
+        Namespace::Nameless { .. } => (6, 0, 0),
         Namespace::Zoned { zones } => (4, zones.spare_blocks, zones.dies_per_zone),
     };
     [kind, blocks.start, blocks.end, a, b]

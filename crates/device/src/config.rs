@@ -1,7 +1,7 @@
 //! What the controller does between host and media, and what each step costs.
 
 use pellucid_flash::{Layout, Nanos};
-use pellucid_ftl::{CacheMap, ChunkConfig, Eviction, FtlConfig, ZoneConfig};
+use pellucid_ftl::{CacheMap, ChunkConfig, Eviction, FtlConfig, NamelessConfig, ZoneConfig};
 use pellucid_media::MediaConfig;
 use std::ops::Range;
 
@@ -244,6 +244,13 @@ pub enum Namespace {
         /// What the drive says beside the data.
         feedback: Feedback,
     },
+    /// Sectors that are named by where they lie.
+    Nameless {
+        /// Blocks of every die.
+        blocks: Range<u32>,
+        /// Capacity and garbage collection.
+        ftl: NamelessConfig,
+    },
     /// Zones.
     Zoned {
         /// Shape and limits.
@@ -281,7 +288,9 @@ impl Namespace {
     /// Blocks of every die.
     pub fn blocks(&self) -> &Range<u32> {
         match self {
-            Namespace::Block { blocks } | Namespace::Cache { blocks, .. } => blocks,
+            Namespace::Block { blocks }
+            | Namespace::Cache { blocks, .. }
+            | Namespace::Nameless { blocks, .. } => blocks,
             Namespace::OpenChannel { chunks, .. } => &chunks.blocks,
             Namespace::Zoned { zones } => &zones.blocks,
         }

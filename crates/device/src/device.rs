@@ -95,13 +95,19 @@ impl Device {
     /// room. Who asks has the file try again.
     fn refuse_for_store(&mut self, command: &Command) -> Option<Status> {
         let Device { shared, namespaces } = self;
-        let asks = matches!(command.opcode, Opcode::Read | Opcode::Report | Opcode::Exists);
+        let asks =
+            matches!(command.opcode, Opcode::Read | Opcode::Report | Opcode::Exists | Opcode::PhysicalRead);
         if shared.media.has_room() || asks {
             return None;
         }
         let brings = matches!(
             command.opcode,
-            Opcode::Write | Opcode::Append | Opcode::Copy | Opcode::WriteClean | Opcode::WriteDirty
+            Opcode::Write
+                | Opcode::Append
+                | Opcode::Copy
+                | Opcode::WriteClean
+                | Opcode::WriteDirty
+                | Opcode::NamelessWrite
         );
         shared.media.try_again();
         for block in namespaces.iter_mut().filter_map(Namespace::block_mut) {
@@ -219,8 +225,11 @@ impl Device {
             if self.shared.active == 0 || !self.shared.events.is_empty() {
                 return;
             }
+            if self.give_up_nameless() {
+                continue;
+            }
             debug_assert!(
-                self.namespaces.iter().any(|namespace| namespace.block().is_some()),
+                self.namespaces.iter().any(|n| n.block().is_some() || n.nameless().is_some()),
                 "commands wait for nothing: {:?}",
                 self.shared.works.iter().filter(|w| w.live).map(|w| &w.command.opcode).collect::<Vec<_>>()
             );
@@ -238,11 +247,21 @@ impl Device {
         }
     }
 
+    /// Nameless writes that wait for the host's acknowledgement give way to commands that wait for them; `true`: some did.
+    fn give_up_nameless(&mut self) -> bool {
+        let Device { shared, namespaces } = self;
+        shared.host.waiting()
+            && namespaces.iter_mut().filter_map(Namespace::nameless_mut).any(|n| n.give_up_waiting(shared))
+    }
+
     /// As far as it goes without giving anything up.
     fn carry_out(&mut self) {
         loop {
             while let Some(step) = self.shared.scheduler.pop_step() {
                 self.step(step);
+            }
+            while let Some(work) = self.shared.inner_ended.pop_front() {
+                self.inner_ended(work);
             }
             // New commands start only here, never in the middle of a step of another.
             self.fetch();
@@ -254,6 +273,13 @@ impl Device {
             }
         }
         self.loop_on();
+    }
+
+    /// A command that a nameless namespace gave its chunks has ended.
+    fn inner_ended(&mut self, work: u32) {
+        let Device { shared, namespaces } = self;
+        let namespace = &mut namespaces[usize::from(shared.works[work].command.namespace)];
+        namespace.nameless_mut().expect("it gave the command").inner_ended(shared, work);
     }
 
     /// Asks the block namespaces in turn; the first that says `true` ends the round.
@@ -373,7 +399,8 @@ impl Device {
                 zones.save(&mut shared.media, &shared.layout);
             }
         }
-        let mounted = namespaces::mount(&shared.config, &shared.layout, &mut shared.media, false)?;
+        let kept = namespaces.iter_mut().map(Namespace::take_kept).collect();
+        let mounted = namespaces::mount(&shared.config, &shared.layout, &mut shared.media, false, kept)?;
         let before = std::mem::replace(namespaces, mounted);
         let report = crate::views::add_up(namespaces.iter().filter_map(|n| n.block()?.mounted));
         for (namespace, before) in namespaces.iter_mut().zip(before) {

@@ -9,6 +9,7 @@ use crate::build::DeviceError;
 use crate::config::{self, CacheConfig, DeviceConfig};
 use crate::direct::DirectPath;
 use crate::direct::chunks::ChunkNamespace;
+use crate::direct::nameless::NamelessNamespace;
 use crate::direct::zone_buffer::ZoneNamespace;
 use crate::direct::zone_save::{SaveArea, save_bytes};
 use crate::shared::Shared;
@@ -23,6 +24,8 @@ pub(crate) enum Namespace {
     Block(Box<BlockNamespace>),
     /// Open-channel.
     Chunks(Box<ChunkNamespace>),
+    /// Nameless writes.
+    Nameless(Box<NamelessNamespace>),
     /// Zoned.
     Zones(Box<ZoneNamespace>),
 }
@@ -33,6 +36,7 @@ macro_rules! each {
         match $self {
             Namespace::Block($namespace) => $call,
             Namespace::Chunks($namespace) => $call,
+            Namespace::Nameless($namespace) => $call,
             Namespace::Zones($namespace) => $call,
         }
     };
@@ -87,6 +91,7 @@ impl Namespace {
         match self {
             Namespace::Block(_) => 0,
             Namespace::Chunks(n) => n.chunks.memory_bytes(),
+            Namespace::Nameless(n) => n.memory_bytes(),
             Namespace::Zones(n) => n.memory_bytes(),
         }
     }
@@ -96,6 +101,7 @@ impl Namespace {
         match self {
             Namespace::Block(n) => n.translation.view().free_blocks,
             Namespace::Chunks(n) => n.chunks.free_blocks(),
+            Namespace::Nameless(n) => n.machine.engine().free_blocks(),
             Namespace::Zones(n) => n.zones.free_blocks(),
         }
     }
@@ -104,7 +110,7 @@ impl Namespace {
     pub fn awaits_room(&self) -> bool {
         match self {
             Namespace::Block(n) => n.awaits_room(),
-            Namespace::Chunks(_) => false,
+            Namespace::Chunks(_) | Namespace::Nameless(_) => false,
             Namespace::Zones(n) => !n.starved.is_empty(),
         }
     }
@@ -114,6 +120,7 @@ impl Namespace {
         match self {
             Namespace::Block(n) => n.is_read_only(),
             Namespace::Chunks(_) => false,
+            Namespace::Nameless(n) => n.machine.is_read_only(),
             Namespace::Zones(n) => n.zones.is_short(),
         }
     }
@@ -122,6 +129,7 @@ impl Namespace {
         match self {
             Namespace::Block(n) => n.check(shared),
             Namespace::Chunks(n) => n.chunks.check(),
+            Namespace::Nameless(n) => n.check(),
             Namespace::Zones(n) => n.check(),
         }
     }
@@ -136,6 +144,25 @@ impl Namespace {
     pub fn block_mut(&mut self) -> Option<&mut BlockNamespace> {
         match self {
             Namespace::Block(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// What a power cut leaves beside the media: the checkpoint of a nameless namespace whose media keep no data.
+    pub fn take_kept(&mut self) -> Option<Vec<u8>> {
+        self.nameless_mut()?.machine.take_kept()
+    }
+
+    pub fn nameless(&self) -> Option<&NamelessNamespace> {
+        match self {
+            Namespace::Nameless(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    pub fn nameless_mut(&mut self) -> Option<&mut NamelessNamespace> {
+        match self {
+            Namespace::Nameless(n) => Some(n),
             _ => None,
         }
     }
@@ -284,12 +311,14 @@ fn check_zones(zones: &ZoneConfig, config: &DeviceConfig, layout: &Layout) -> Re
     Ok(())
 }
 
-/// Makes the namespaces from what the media hold. `keep`: also what a drive would forget whose own contract is to.
+/// Makes the namespaces from what the media hold. `keep`: also what a drive would forget whose own contract is to. `kept`: what those
+/// before a power cut hand on, where the media keep no data ([`NamelessNamespace`]).
 pub(crate) fn mount(
     config: &DeviceConfig,
     layout: &Layout,
     media: &mut Media,
     keep: bool,
+    mut kept: Vec<Option<Vec<u8>>>,
 ) -> Result<Vec<Namespace>, DeviceError> {
     let mut namespaces = Vec::with_capacity(config.namespaces.len());
     for (number, namespace) in (0..).zip(&config.namespaces) {
@@ -308,6 +337,21 @@ pub(crate) fn mount(
                     chunks.erased_at_mount(block, ok, media.erase_count(block));
                 }
                 Namespace::Chunks(Box::new(ChunkNamespace::new(number, chunks, *feedback)))
+            }
+            config::Namespace::Nameless { blocks, ftl } => {
+                let kept = kept.get_mut(usize::from(number)).and_then(Option::take);
+                let source = Source { media, blocks: blocks.clone(), blocks_per_die: layout.blocks_per_die };
+                let chunks = NamelessNamespace::chunks(blocks.clone());
+                let (chunks, _) =
+                    Chunks::mount(&chunks, layout, times(&config.media.timing, layout, 1), &source);
+                let nameless = NamelessNamespace::mount(
+                    (number, ftl),
+                    chunks,
+                    layout,
+                    (media, config.scheduler.read_retries),
+                    kept,
+                )?;
+                Namespace::Nameless(Box::new(nameless))
             }
             config::Namespace::Zoned { zones } => {
                 let saved = SaveArea::open(&config.namespaces, number.into(), layout, media);

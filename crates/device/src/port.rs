@@ -19,6 +19,7 @@ impl Drive for Device {
                 },
             },
             Namespace::Chunks(n) => Interface::OpenChannel(*n.chunks.geometry()),
+            Namespace::Nameless(n) => Interface::Nameless(n.machine.geometry()),
             Namespace::Zones(n) => Interface::Zoned(*n.zones.geometry()),
         })
     }
@@ -61,9 +62,18 @@ impl Drive for Device {
             return Some((namespace, Notice::Chunk(notice)));
         }
         (0..).zip(&mut self.namespaces).find_map(|(namespace, n)| {
-            let Namespace::Zones(n) = n else { return None };
-            let zone = n.zones.pop_changed()?;
-            Some((namespace, Notice::ZoneChanged(Lba(u64::from(zone) * n.zones.geometry().zone_sectors))))
+            let notice = match n {
+                Namespace::Block(_) | Namespace::Chunks(_) => return None,
+                Namespace::Nameless(n) => {
+                    let (old, new) = n.machine.next_move()?;
+                    Notice::Moved { old, new }
+                }
+                Namespace::Zones(n) => {
+                    let zone = n.zones.pop_changed()?;
+                    Notice::ZoneChanged(Lba(u64::from(zone) * n.zones.geometry().zone_sectors))
+                }
+            };
+            Some((namespace, notice))
         })
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub completions: VecDeque<Completion>,
     /// What hosts have not been told yet, with the namespace.
     pub notices: VecDeque<(u16, ChunkNotice)>,
+    /// Commands of nameless namespaces to their own chunks that have ended.
+    pub inner_ended: VecDeque<u32>,
     /// Notices so far.
     pub notice_count: u64,
 }
@@ -74,6 +76,7 @@ impl Shared {
             probes: None,
             completions: VecDeque::new(),
             notices: VecDeque::new(),
+            inner_ended: VecDeque::new(),
             notice_count: 0,
             config,
             layout,
@@ -88,6 +91,7 @@ impl Shared {
         self.firmware.reset(self.now);
         self.scheduler.reset(self.now);
         self.works.clear();
+        self.inner_ended.clear();
         self.slices.clear();
         (self.active, self.unretired) = (0, 0);
     }
@@ -158,7 +162,9 @@ impl Shared {
     /// A command is to be completed.
     #[inline(always)]
     pub fn ask_complete(&mut self, work: u32) {
-        if self.grants(Task::Complete(work)) {
+        if self.works[work].inner.is_some() {
+            self.inner_ended.push_back(work);
+        } else if self.grants(Task::Complete(work)) {
             self.completed_by_firmware(work);
         }
     }

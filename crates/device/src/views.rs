@@ -17,7 +17,7 @@ use pellucid_flash::{
     BlockId, ChunkInfo, Drive, Figure, HandleInfo, Layout, Lba, Lpn, Nanos, PlacementEvent,
     PlacementGeometry, Ppa, SimTime,
 };
-use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, Soon};
+use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, NamelessMachine, Soon};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
 
 /// What several mounts did that come one after the other; `None`: there was none.
@@ -227,6 +227,11 @@ impl Device {
             let end = first.saturating_add(count).min(n.chunks.count());
             (first..end).map(|number| n.chunks.info(number))
         })
+    }
+
+    /// The machine of a nameless namespace; `None` for any other namespace.
+    pub fn nameless(&self, namespace: u16) -> Option<&NamelessMachine> {
+        self.namespaces.get(usize::from(namespace))?.nameless().map(|n| &n.machine)
     }
 
     /// What an open-channel namespace tells its host; `None` for any other namespace.

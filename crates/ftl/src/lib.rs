@@ -17,6 +17,7 @@ mod map_writes;
 mod mapping_table;
 mod mount;
 mod nameless;
+mod nameless_machine;
 mod pace;
 mod page_map;
 mod pool;
@@ -43,6 +44,7 @@ pub use log_block::LogBlock;
 pub use log_block::merge::{MergeCounters, MergeKind};
 pub use mount::{MountReport, MountSource};
 pub use nameless::{Content, FoundChunk, Name, Nameless, NamelessConfig, NamelessCounters, Taker};
+pub use nameless_machine::{NamelessFtlCounters, NamelessMachine};
 pub use page_map::{Cached, FtlCounters, MapCounters, PageMap, SetupError};
 pub use pool::Pool;
 pub use translation::{

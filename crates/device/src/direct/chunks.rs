@@ -632,6 +632,14 @@ impl Shared {
         reason: ChunkReason,
         scope: ChunkScope,
     ) {
+        let told = matches!(
+            self.config.namespaces.get(usize::from(namespace)),
+            Some(crate::config::Namespace::OpenChannel { .. })
+        );
+        if !told {
+            // The chunks are a nameless namespace's own.
+            return;
+        }
         self.notice_count += 1;
         let notice = ChunkNotice { count: self.notice_count, lba, sectors, reason, scope };
         if self.notices.len() == NOTICES_MAX {

@@ -8,7 +8,7 @@
 //! ```
 //! A slice is what one flash operation serves: sectors that one sense brings, a superpage, or an erase unit. The data stay in the
 //! command's own buffer. Which addresses are right, and what an end means, is decided by whose namespace it is:
-//! [`crate::direct::chunks`], [`crate::direct::zones`].
+//! [`crate::direct::chunks`], [`crate::direct::zones`]. [`crate::direct::nameless`] gives commands to chunks of its own.
 //!
 //! Invariants: the programs of an erase unit reach their die in the order of their addresses, because the host link and the
 //! firmware serve first come, first served, and so does a die but for reads; an erase is planned only when no program of its
@@ -16,6 +16,7 @@
 
 pub(crate) mod chunk_refresh;
 pub(crate) mod chunks;
+pub(crate) mod nameless;
 mod zone_actions;
 pub(crate) mod zone_buffer;
 mod zone_log;
@@ -143,7 +144,8 @@ impl Shared {
     ) -> u32 {
         let record = &mut self.works[work];
         record.slices_left += 1;
-        let stages = record.stages;
+        // What a nameless namespace gives its chunks does not cross the host link.
+        let (stages, zero) = (record.stages, record.inner.is_some());
         self.slices.insert(Slice {
             work,
             lpn: Lpn::NONE,
@@ -151,7 +153,7 @@ impl Shared {
             first,
             sectors,
             data_at,
-            zero: false,
+            zero,
             unbegun: false,
             through: true,
             moved: false,
@@ -172,6 +174,7 @@ impl Shared {
         let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
         // What a host has moved is its GC.
         let cause = if copies { Cause::Gc } else { Cause::Host };
+        let cause = self.works[record.work].inner.unwrap_or(cause);
         let units = self.layout.units_of(record.first + record.sectors);
         let die = self.layout.die_of(ppa).0;
         let op = FlashOp::new(kind, cause, owner, die, ppa, units, self.now);

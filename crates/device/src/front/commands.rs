@@ -10,7 +10,7 @@
 
 use crate::losses::Promise;
 use pellucid_flash::slab::{Linked, NIL};
-use pellucid_flash::{Command, Lba, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status};
+use pellucid_flash::{Cause, Command, Lba, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status};
 
 /// A command in the drive. In this order what the end of a slice touches lies together, at the beginning.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Work {
     pub status: Status,
     /// Open-channel copy: the sources are in the controller.
     pub copied: bool,
+    /// A command that a nameless namespace gives its own chunks, and why.
+    pub inner: Option<Cause>,
     /// Occupied; for walking outstanding commands at a power cut.
     pub live: bool,
     /// Taken from its queue; one of the `active` ones.
@@ -51,6 +53,7 @@ impl Default for Work {
             unmapped: 0,
             status: Status::Success,
             copied: false,
+            inner: None,
             live: false,
             fetched: false,
             stages: StageTimes::default(),
@@ -67,7 +70,7 @@ impl Work {
         (self.slices_left, self.dmas_left) = (0, 0);
         (self.mark, self.submitted) = (submitted, submitted);
         (self.result, self.unmapped, self.status, self.next) = (0, 0, status, NIL);
-        (self.copied, self.live, self.fetched) = (false, true, false);
+        (self.copied, self.inner, self.live, self.fetched) = (false, None, true, false);
         self.stages = StageTimes::default();
         self.command = command;
     }

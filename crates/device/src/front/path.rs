@@ -17,7 +17,8 @@ use pellucid_flash::{Completion, Nanos, Opcode, SimTime, Stage, Status};
 impl Shared {
     /// Every write and flush of a namespace that was submitted before this is complete, and the host has been told.
     pub(crate) fn settled(&self, namespace: u16) -> SimTime {
-        let changes = |opcode: Opcode| !matches!(opcode, Opcode::Read | Opcode::Report);
+        let changes =
+            |opcode: Opcode| !matches!(opcode, Opcode::Read | Opcode::PhysicalRead | Opcode::Report);
         let works = self.works.iter().filter(|work| work.live && work.command.namespace == namespace);
         let under_way = works.filter(|work| changes(work.command.opcode)).map(|work| work.submitted);
         let waiting = self.completions.iter().filter(|completion| changes(completion.opcode));
@@ -118,7 +119,8 @@ impl Shared {
     /// A command that promises that what was written lasts ends well only if it does.
     fn promise(&mut self, work: u32) {
         let Work { command, status, .. } = &self.works[work];
-        if *status != Status::Success || matches!(command.opcode, Opcode::Read | Opcode::Report) {
+        let asks = matches!(command.opcode, Opcode::Read | Opcode::PhysicalRead | Opcode::Report);
+        if *status != Status::Success || asks {
             return;
         }
         let through = self.config.buffer.write == crate::config::WritePolicy::WriteThrough;
@@ -153,12 +155,12 @@ impl Shared {
             let (opcode, namespace, sectors) =
                 (command.opcode, command.namespace, u64::from(command.sectors));
             match opcode {
-                Opcode::Read => {
+                Opcode::Read | Opcode::PhysicalRead => {
                     let counters = self.counts(namespace);
                     counters.host_read_sectors += sectors;
                     counters.host_reads += 1;
                 }
-                Opcode::Write | Opcode::WriteClean | Opcode::WriteDirty => {
+                Opcode::Write | Opcode::WriteClean | Opcode::WriteDirty | Opcode::NamelessWrite => {
                     let counters = self.counts(namespace);
                     counters.host_written_sectors += sectors;
                     counters.host_writes += 1;

@@ -34,10 +34,29 @@ pub struct NamelessConfig {
     pub over_provisioning: f64,
     /// Share of the units that can live that is the virtual address space.
     pub virtual_share: f64,
-    /// Garbage is collected while no more blocks are free.
+    /// Garbage is collected while no more blocks are free; 0: a 256th of them, but as many as a die each takes, and four more.
     pub gc_low: u32,
     /// What becomes of the old copy of a unit that is moved.
     pub migration: Migration,
+}
+
+impl Default for NamelessConfig {
+    fn default() -> Self {
+        NamelessConfig {
+            over_provisioning: 0.0753,
+            virtual_share: 0.0625,
+            gc_low: 0,
+            migration: Migration::Acknowledged,
+        }
+    }
+}
+
+impl NamelessConfig {
+    /// With what follows from the media.
+    fn on(&self, layout: &Layout) -> NamelessConfig {
+        let least = (layout.dies + 4).max(layout.blocks / 256);
+        NamelessConfig { gc_low: if self.gc_low == 0 { least } else { self.gc_low }, ..self.clone() }
+    }
 }
 
 /// Moves that may wait for their acknowledgement at the same time, at most.
@@ -180,7 +199,7 @@ impl Nameless {
             sequence: 0,
             notices: VecDeque::new(),
             counters: NamelessCounters::default(),
-            config: config.clone(),
+            config: config.on(layout),
             layout: layout.clone(),
         })
     }

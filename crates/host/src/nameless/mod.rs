@@ -1,131 +1,39 @@
-//! The split FTL of nameless writes: a host's translation over page read, page write and chunk reset ("Getting Real", 3.4).
+//! The split FTL of nameless writes: the machine of `ftl` above an open-channel drive, with what its work costs the host's processor.
 //!
-//! ```text
-//!   request of the block layer ─► flash pages of its own ─► one write at a time per parallel unit ─► drive
-//!   reads: names are places; virtual sectors by the map ─────────────────────────────────────────►
-//!   victims: live sectors ─► memory ─► new pages ─► Moved ─► acknowledged ─► checkpoint ─► reset
-//! ```
-//! What is decided is [`Nameless`] of the engine; this layer carries it out. What each command promises is in
-//! [`NamelessGeometry`]; what holds it together, in `ARCHITECTURE.md`: a block is erased only after a checkpoint that
-//! needs nothing in it. Each way has its file: `write`, `read`, `collect`, `checkpoint`, `start`.
+//! What each command promises is in [`NamelessGeometry`]; what holds it together, in `ARCHITECTURE.md`.
 
-mod checkpoint;
-mod collect;
 mod config;
 mod file;
-mod read;
-mod saver;
-mod shape;
-mod start;
-mod write;
 
 pub use config::NamelessFtlConfig;
 pub use file::NamelessFile;
 
 use crate::cpu::Steps;
 use crate::{Layer, Machine};
-use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    Command, Completion, Figure, Interface, Lba, Lpn, NamelessGeometry, Nanos, Notice, Opcode, Ppa, SimTime,
-    Stage, StageTimes, Status, Vector,
+    Command, Completion, Figure, Interface, NamelessGeometry, Nanos, Notice, SimTime, Stage, StageTimes,
+    Status,
 };
-use pellucid_ftl::{Nameless, NamelessCounters};
-use saver::Saver;
-use shape::Shape;
+use pellucid_ftl::{Nameless, NamelessFtlCounters, NamelessMachine};
 use std::collections::VecDeque;
 
-/// A command of the application.
-#[derive(Clone, Debug, Default)]
-struct Request {
-    command: Option<Command>,
-    submitted: SimTime,
-    /// Commands to the drive that it waits for.
-    left: u32,
-    status: Option<Status>,
-    stages: StageTimes,
-    unmapped: u32,
-    result: u64,
-    /// Names of what it has written: sector of the command, and place.
-    names: Vec<(u32, Ppa)>,
-}
-
-impl Request {
-    fn begin(&mut self, command: Command, submitted: SimTime, status: Option<Status>) {
-        self.command = Some(command);
-        (self.submitted, self.left, self.status) = (submitted, 0, status);
-        (self.stages, self.unmapped, self.result) = (StageTimes::default(), 0, 0);
-        self.names.clear();
-    }
-}
-
-/// Something that the processor has finished, or has yet to.
+/// Something that the processor has yet to do.
 #[derive(Clone, Debug)]
 enum Task {
-    Arrived(u32),
+    /// Takes a command, submitted then.
+    Arrived(SimTime, Command),
     Send(Command),
     Ended(Completion),
-}
-
-/// Whose a completion is: the upper bits of a tag.
-const TAG_SHIFT: u32 = 56;
-const TAG_WRITE: u64 = 1 << TAG_SHIFT;
-const TAG_READ: u64 = 2 << TAG_SHIFT;
-const TAG_RESET: u64 = 3 << TAG_SHIFT;
-const TAG_SAVE: u64 = 4 << TAG_SHIFT;
-const TAG_START: u64 = 5 << TAG_SHIFT;
-const TAG_NUMBER: u64 = (1 << TAG_SHIFT) - 1;
-
-/// What the layer has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NamelessFtlCounters {
-    /// Pages written for the application, and sectors of these that hold data.
-    pub pages: u64,
-    /// See `pages`.
-    pub page_sectors: u64,
-    /// Pages written with copies.
-    pub copy_pages: u64,
-    /// Pages of checkpoints, and checkpoints.
-    pub checkpoint_pages: u64,
-    /// See `checkpoint_pages`.
-    pub checkpoints: u64,
-    /// Writes that failed and were done again elsewhere.
-    pub write_failures: u64,
-    /// What the engine counted.
-    pub engine: NamelessCounters,
 }
 
 /// The layer. Clone it, with the drive below, to fork its future.
 #[derive(Clone, Debug)]
 pub struct NamelessFtl {
     config: NamelessFtlConfig,
-    interface: Option<Interface>,
-    image_bytes: usize,
+    machine: NamelessMachine,
     now: SimTime,
-    shape: Shape,
-    engine: Nameless,
-    saver: Saver,
     steps: Steps<Task>,
-    requests: Slab<Request>,
-    writes: write::Writes,
-    reads: Slab<read::Read>,
-    collection: Option<collect::Collection>,
-    flushes: checkpoint::Flushes,
-    starting: Option<Box<start::Start>>,
-    /// Commands that came before the layer was ready.
-    early: VecDeque<u32>,
-    stopping: bool,
-    failure: Option<String>,
-    read_only: bool,
     down: VecDeque<Command>,
-    up: VecDeque<Completion>,
-    /// Commands with the drive, or on their way to or from it.
-    outstanding: u32,
-    /// Something happened since the last look at what there is to do.
-    moved: bool,
-    buffers: Vec<Vec<u8>>,
-    #[expect(clippy::vec_box, reason = "the box is what commands carry")]
-    vectors: Vec<Box<Vector>>,
-    counters: NamelessFtlCounters,
 }
 
 impl NamelessFtl {
@@ -136,65 +44,28 @@ impl NamelessFtl {
         interface: Option<Interface>,
         image_bytes: usize,
     ) -> Result<NamelessFtl, String> {
-        let shape = Shape::new(config, interface)?;
-        let engine = Nameless::new(&config.engine(&shape.layout), &shape.layout)?;
-        let geometry = &shape.geometry;
-        let images = (geometry.sector_bytes as usize, image_bytes);
-        let places = [shape.place(0), shape.place(1)];
-        let saver = Saver::new(places, geometry.write_min_sectors, geometry.chunk_sectors, images);
         Ok(NamelessFtl {
-            config: config.clone(),
-            interface,
-            image_bytes,
+            machine: NamelessMachine::new(&config.ftl, config.namespace, interface, image_bytes)?,
             now: SimTime::ZERO,
-            writes: write::Writes::new(shape.layout.dies),
-            engine,
-            saver,
             steps: Steps::new(config.cpu.cores),
-            requests: Slab::default(),
-            reads: Slab::default(),
-            collection: None,
-            flushes: checkpoint::Flushes::default(),
-            starting: Some(Box::default()),
-            early: VecDeque::new(),
-            stopping: false,
-            failure: None,
-            read_only: false,
             down: VecDeque::new(),
-            up: VecDeque::new(),
-            outstanding: 0,
-            moved: false,
-            buffers: Vec::new(),
-            vectors: Vec::new(),
-            counters: NamelessFtlCounters::default(),
-            shape,
+            config: config.clone(),
         })
     }
 
     /// What it offers.
     pub fn geometry(&self) -> NamelessGeometry {
-        NamelessGeometry {
-            capacity_sectors: self.engine.capacity().into(),
-            virtual_sectors: self.engine.virtual_units().into(),
-            name_sectors: self.shape.layout.units.into(),
-            page_sectors: self.shape.layout.units_per_superpage,
-            sector_bytes: self.shape.layout.sector_bytes,
-        }
+        self.machine.geometry()
     }
 
     /// What it has counted.
     pub fn counters(&self) -> NamelessFtlCounters {
-        NamelessFtlCounters {
-            engine: self.engine.counters(),
-            checkpoint_pages: self.saver.pages_written,
-            checkpoints: self.saver.saved,
-            ..self.counters
-        }
+        self.machine.counters()
     }
 
     /// The decisions behind it.
     pub fn engine(&self) -> &Nameless {
-        &self.engine
+        self.machine.engine()
     }
 
     /// Time of the host's processor spent so far.
@@ -204,67 +75,12 @@ impl NamelessFtl {
 
     /// Bytes of host memory for tables and buffers.
     pub fn memory_bytes(&self) -> u64 {
-        let buffers: usize = self.buffers.iter().map(Vec::capacity).sum();
-        self.engine.memory_bytes()
-            + self.saver.memory_bytes()
-            + self.requests.memory_bytes()
-            + self.reads.memory_bytes()
-            + self.writes.memory_bytes()
-            + buffers as u64
+        self.machine.memory_bytes()
     }
 
     /// Walks every invariant and panics where one is broken. Cost: the whole namespace.
     pub fn check(&self) {
-        if self.starting.is_none() && self.failure.is_none() {
-            self.engine.check();
-            self.writes.check();
-        }
-    }
-
-    fn refuse(&self, command: &Command) -> Option<Status> {
-        let geometry = self.geometry();
-        let (writes, limit) = match command.opcode {
-            Opcode::Write | Opcode::Trim | Opcode::WriteZeroes => (true, geometry.virtual_sectors),
-            Opcode::Read => (false, geometry.virtual_sectors),
-            Opcode::NamelessWrite => (true, u64::MAX),
-            Opcode::Free | Opcode::Acknowledge => (true, geometry.name_sectors),
-            Opcode::PhysicalRead | Opcode::Report => (false, geometry.name_sectors),
-            Opcode::Flush => (false, u64::MAX),
-            _ => return Some(Status::InvalidOpcode),
-        };
-        if self.failure.is_some() || (writes && self.read_only) {
-            return Some(Status::ReadOnly);
-        }
-        if command.opcode == Opcode::Flush {
-            return (command.namespace != 0).then_some(Status::InvalidField);
-        }
-        let bytes = command.sectors as usize * self.image_bytes;
-        let carries = match command.opcode {
-            Opcode::Write | Opcode::NamelessWrite => true,
-            Opcode::Read | Opcode::PhysicalRead => !command.data.is_empty(),
-            _ => false,
-        };
-        let listed = command.vector.as_ref().map_or(&[][..], |vector| &vector.addresses);
-        let may_list = matches!(
-            command.opcode,
-            Opcode::NamelessWrite | Opcode::PhysicalRead | Opcode::Free | Opcode::Acknowledge
-        );
-        let lists = listed.is_empty() || (may_list && listed.len() == command.sectors as usize);
-        let named =
-            command.opcode != Opcode::NamelessWrite || command.sectors == 1 || command.vector.is_some();
-        let carried = !carries || command.data.len() == bytes;
-        if command.namespace != 0 || command.sectors == 0 || !lists || !named || !carried {
-            return Some(Status::InvalidField);
-        }
-        if command.opcode == Opcode::NamelessWrite {
-            let known = |lba: &Lba| *lba == NamelessGeometry::NAMELESS || lba.0 < geometry.virtual_sectors;
-            return (!listed.iter().all(known)).then_some(Status::LbaOutOfRange);
-        }
-        let inside = match listed.is_empty() {
-            true => command.lba.0.checked_add(command.sectors.into()).is_some_and(|end| end <= limit),
-            false => listed.iter().all(|lba| lba.0 < limit),
-        };
-        (!inside).then_some(Status::LbaOutOfRange)
+        self.machine.check();
     }
 
     /// Gives the processor something that takes effect after `cost`. A step that costs nothing takes effect at once.
@@ -276,161 +92,24 @@ impl NamelessFtl {
 
     fn run(&mut self, task: Task) {
         match task {
-            Task::Arrived(request) if self.starting.is_some() => self.early.push_back(request),
-            Task::Arrived(request) => self.arrived(request),
-            Task::Send(command) => self.down.push_back(command),
-            Task::Ended(mut completion) => self.ended(&mut completion),
-        }
-    }
-
-    fn arrived(&mut self, request: u32) {
-        self.moved = true;
-        let command = self.requests[request].command.as_ref().expect("a request has its command");
-        match command.opcode {
-            Opcode::Read | Opcode::PhysicalRead => self.start_read(request),
-            Opcode::Write | Opcode::NamelessWrite => self.start_write(request),
-            Opcode::Flush => self.flushes.wait(request),
-            Opcode::Report => self.report(request),
-            _ => self.change(request),
-        }
-    }
-
-    /// Trims, frees and acknowledgements: they take effect at once, and are durable with the next checkpoint.
-    fn change(&mut self, request: u32) {
-        let command = self.requests[request].command.take().expect("a request has its command");
-        let listed = command.vector.as_ref().map_or(&[][..], |vector| &vector.addresses);
-        let count = if listed.is_empty() { command.sectors as usize } else { listed.len() };
-        let mut known = 0;
-        for i in 0..count {
-            let address = if listed.is_empty() { command.lba.0 + i as u64 } else { listed[i].0 } as u32;
-            known += u64::from(match command.opcode {
-                Opcode::Free => self.engine.free(Ppa(address)),
-                Opcode::Acknowledge => self.engine.acknowledge(Ppa(address)),
-                _ => {
-                    self.engine.trim(Lpn(address));
-                    true
-                }
-            });
-        }
-        let missing = command.opcode == Opcode::Free && known < count as u64;
-        self.flushes.changed();
-        let fua = command.fua;
-        let record = &mut self.requests[request];
-        (record.command, record.result) = (Some(command), known);
-        record.status = missing.then_some(Status::Unwritten);
-        if fua && !missing {
-            self.flushes.wait(request);
-        } else {
-            self.finish(request);
-        }
-    }
-
-    /// Tells what names are called now.
-    fn report(&mut self, request: u32) {
-        let mut command = self.requests[request].command.take().expect("a request has its command");
-        command.data.clear();
-        for name in command.lba.0..command.lba.0 + u64::from(command.sectors) {
-            let now = match self.engine.name(Ppa(name as u32)) {
-                pellucid_ftl::Name::Unknown => NamelessGeometry::NAMELESS.0,
-                pellucid_ftl::Name::Virtual => NamelessGeometry::VIRTUAL.0,
-                pellucid_ftl::Name::Here | pellucid_ftl::Name::Leaving => name,
-                pellucid_ftl::Name::Moved(new) => new.0.into(),
-            };
-            command.data.extend_from_slice(&now.to_le_bytes());
-        }
-        self.requests[request].command = Some(command);
-        self.finish(request);
-    }
-
-    /// A command of the drive has ended.
-    fn ended(&mut self, completion: &mut Completion) {
-        self.outstanding -= 1;
-        self.moved = true;
-        let number = (completion.tag & TAG_NUMBER) as u32;
-        match completion.tag & !TAG_NUMBER {
-            TAG_WRITE => self.written(number, completion),
-            TAG_READ => self.read_ended(number, completion),
-            TAG_RESET => self.reset_ended(number, completion),
-            TAG_SAVE => self.save_ended(number, completion),
-            _ => self.start_ended(number, completion),
-        }
-        self.put_back(std::mem::take(&mut completion.data), completion.vector.take());
-    }
-
-    fn put_back(&mut self, data: Vec<u8>, vector: Option<Box<Vector>>) {
-        if data.capacity() > 0 {
-            self.buffers.push(data);
-        }
-        if let Some(mut vector) = vector {
-            vector.addresses.clear();
-            self.vectors.push(vector);
-        }
-    }
-
-    /// Hands a command to the drive.
-    fn send(&mut self, mut command: Command) {
-        command.namespace = self.config.namespace;
-        self.outstanding += 1;
-        match self.config.cpu.command_ns {
-            Nanos::ZERO => self.down.push_back(command),
-            cost => self.after(cost, Task::Send(command)),
-        }
-    }
-
-    /// One of the drive's commands of a request has ended, or one of its own steps has.
-    fn part_ended(&mut self, request: u32, status: Status, stages: &StageTimes) {
-        let record = &mut self.requests[request];
-        if !matches!(status, Status::Success | Status::HighEcc) {
-            record.status.get_or_insert(status);
-        }
-        record.left -= 1;
-        if record.left == 0 {
-            record.stages = *stages;
-            let forced =
-                record.command.as_ref().is_some_and(|command| command.fua && command.opcode != Opcode::Read);
-            match forced && record.status.is_none() {
-                true => self.flushes.wait(request),
-                false => self.finish(request),
+            Task::Arrived(submitted, command) => {
+                let refused = self.refuse(&command);
+                self.machine.submit(submitted, self.now, command, refused);
             }
+            Task::Send(command) => return self.down.push_back(command),
+            Task::Ended(mut completion) => self.machine.complete(self.now, &mut completion),
         }
+        self.take_commands();
     }
 
-    /// The application's command is done.
-    fn finish(&mut self, request: u32) {
-        let record = &mut self.requests[request];
-        let mut command = record.command.take().expect("a request has its command");
-        for &(sector, name) in &record.names {
-            match (record.status, &mut command.vector) {
-                // What failed has written nothing.
-                (Some(_), _) => _ = self.engine.free(name),
-                (None, Some(vector)) => vector.addresses[sector as usize] = Lba(name.0.into()),
-                (None, None) => {}
-            }
-        }
-        record.result = record.names.iter().min().map_or(record.result, |(_, name)| name.0.into());
-        let mut stages = record.stages;
-        let total = self.now - record.submitted;
-        stages.add(Stage::Host, Nanos(total.0.saturating_sub(stages.total().0)));
-        let (status, result, unmapped) = (record.status, record.result, record.unmapped);
-        let ended = command.ended(status.unwrap_or(Status::Success), record.submitted, self.now, stages);
-        self.up.push_back(Completion { result, unmapped, ..ended });
-        self.requests.release(request);
+    fn refuse(&self, command: &Command) -> Option<Status> {
+        let other = (command.namespace != 0).then_some(Status::InvalidField);
+        self.machine.refuse(command).or(other)
     }
 
-    /// Does whatever there is to do now, until everything waits for the drive, the processor or the application.
-    fn settle(&mut self) {
-        while std::mem::take(&mut self.moved) {
-            if self.starting.is_some() {
-                self.continue_start();
-                continue;
-            }
-            self.continue_collection();
-            self.fill();
-            self.continue_checkpoint();
-            self.erase();
-            if !self.moved && self.outstanding == 0 {
-                self.give_up();
-            }
+    fn take_commands(&mut self) {
+        while let Some(command) = self.machine.next_command() {
+            self.after(self.config.cpu.command_ns, Task::Send(command));
         }
     }
 }
@@ -445,39 +124,33 @@ impl Machine for NamelessFtl {
 
     fn submit(&mut self, now: SimTime, command: Command) {
         self.advance(now);
-        self.stopping = false;
-        let status = self.refuse(&command);
-        let sectors = u64::from(command.sectors);
-        let cost = Nanos(self.config.cpu.submit_ns.0 + self.config.cpu.sector_ns.0 * sectors);
-        let request = self.requests.take();
-        self.requests[request].begin(command, now, status);
-        match status {
-            Some(_) => self.finish(request),
-            None => self.after(cost, Task::Arrived(request)),
-        }
-        self.settle();
+        let cpu = &self.config.cpu;
+        let cost = match self.refuse(&command) {
+            Some(_) => Nanos::ZERO,
+            None => Nanos(cpu.submit_ns.0 + cpu.sector_ns.0 * u64::from(command.sectors)),
+        };
+        self.after(cost, Task::Arrived(now, command));
     }
 
     fn complete(&mut self, now: SimTime, completion: &mut Completion) {
         self.now = now;
         match self.config.cpu.completion_ns {
-            Nanos::ZERO => self.ended(completion),
+            Nanos::ZERO => {
+                self.machine.complete(now, completion);
+                self.take_commands();
+            }
             cost => self.after(cost, Task::Ended(completion.take())),
         }
-        self.settle();
     }
 
     fn advance(&mut self, now: SimTime) {
         while let Some((at, task)) = self.steps.due(now) {
             self.now = at;
             self.run(task);
-            self.settle();
         }
         self.now = now;
-        if self.starting.as_ref().is_some_and(|start| start.is_new()) {
-            self.moved = true;
-            self.settle();
-        }
+        self.machine.start(now);
+        self.take_commands();
     }
 
     fn next_event(&self) -> Option<SimTime> {
@@ -489,64 +162,49 @@ impl Machine for NamelessFtl {
     }
 
     fn pop(&mut self) -> Option<Completion> {
-        self.up.pop_front()
+        self.machine.pop()
     }
 
     fn answered(&self) -> usize {
-        self.up.len()
+        self.machine.answered()
     }
 
     fn failure(&self) -> Option<String> {
-        self.failure.clone()
+        self.machine.failure()
     }
 
     fn is_ready(&self) -> bool {
-        self.starting.is_none()
+        self.machine.is_ready()
     }
 
     fn stop(&mut self, now: SimTime) {
         self.now = now;
-        (self.stopping, self.moved) = (true, true);
-        self.settle();
+        self.machine.stop(now);
+        self.take_commands();
     }
 
     fn is_stopped(&self) -> bool {
-        self.stopping && self.starting.is_none() && self.is_saved()
+        self.machine.is_stopped() && self.down.is_empty()
     }
 
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
-        let mut fresh = NamelessFtl::new(&self.config, self.interface, self.image_bytes)?;
-        fresh.saver.keep(self.saver.take_kept());
-        fresh.now = now;
-        fresh.up = std::mem::take(&mut self.up);
-        for record in self.requests.iter_mut() {
-            let Some(command) = record.command.take() else { continue };
-            let mut stages = StageTimes::default();
-            stages.add(Stage::Host, now.since(record.submitted));
-            fresh.up.push_back(command.ended(Status::PowerLoss, record.submitted, now, stages));
+        self.machine.restart(now)?;
+        // What the processor had not taken yet ends, too.
+        while let Some((_, task)) = self.steps.due(SimTime(u64::MAX)) {
+            if let Task::Arrived(submitted, command) = task {
+                let mut stages = StageTimes::default();
+                stages.add(Stage::Host, now.since(submitted));
+                self.machine.lose(command.ended(Status::PowerLoss, submitted, now, stages));
+            }
         }
-        *self = fresh;
+        self.steps = Steps::new(self.config.cpu.cores);
+        self.down.clear();
+        self.now = now;
         Ok(())
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let counters = self.counters();
-        let count = Figure::count;
-        vec![
-            count("nameless_pages", "Flash pages written for the application.", counters.pages),
-            count("nameless_page_sectors", "Sectors of these that hold data.", counters.page_sectors),
-            count("nameless_copied_sectors", "Sectors copied by garbage collection.", counters.engine.copied),
-            count("nameless_moves", "Moves told to the application.", counters.engine.moves),
-            count("nameless_erases", "Chunks reset.", counters.engine.erases),
-            count("nameless_checkpoints", "Checkpoints written.", counters.checkpoints),
-            count("nameless_checkpoint_pages", "Flash pages of these.", counters.checkpoint_pages),
-            count("nameless_write_failures", "Writes done again elsewhere.", counters.write_failures),
-            count("nameless_unacknowledged", "Moves not acknowledged.", self.engine.unacknowledged() as u64)
-                .gauge(),
-            count("nameless_free_chunks", "Free chunks.", self.engine.free_blocks().into()).gauge(),
-            count("nameless_memory_bytes", "Host memory for tables and buffers.", self.memory_bytes())
-                .gauge(),
-        ]
+        self.machine.figures()
     }
 }
 
@@ -556,11 +214,11 @@ impl Layer for NamelessFtl {
     }
 
     fn pop_notice(&mut self) -> Option<Notice> {
-        let (old, new) = self.engine.next_move()?;
-        Some(Notice::Moved { old: Lba(old.0.into()), new: Lba(new.0.into()) })
+        let (old, new) = self.machine.next_move()?;
+        Some(Notice::Moved { old, new })
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only || self.failure.is_some()
+        self.machine.is_read_only()
     }
 }

@@ -6,7 +6,7 @@ use pellucid_flash::{
     ChunkGeometry, Command, Completion, Drive, Lba, Migration, NamelessGeometry, Notice, Opcode, Rng,
     SimTime, Status, Vector,
 };
-use pellucid_host::{NamelessFtl, NamelessFtlConfig, Stack};
+use pellucid_host::{NamelessConfig, NamelessFtl, NamelessFtlConfig, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAMELESS: Lba = NamelessGeometry::NAMELESS;
@@ -86,12 +86,13 @@ fn shape(seed: u64) -> ChunkGeometry {
 
 impl World {
     fn new(seed: u64, migration: Migration, faults: Faults) -> World {
-        let config = NamelessFtlConfig {
+        let ftl = NamelessConfig {
             over_provisioning: 0.5,
             virtual_share: 0.15,
             migration,
-            ..NamelessFtlConfig::default()
+            ..NamelessConfig::default()
         };
+        let config = NamelessFtlConfig { ftl, ..NamelessFtlConfig::default() };
         World::on(&config, Reference::new(shape(seed), seed), seed, faults)
     }
 
@@ -116,7 +117,7 @@ impl World {
             possible: BTreeMap::new(),
             // Old versions live until the next flush.
             objects: objects * 2 / 3,
-            prototype: config.migration == Migration::Prototype,
+            prototype: config.ftl.migration == Migration::Prototype,
             acknowledges: true,
             refused: 0,
             lost: 0,

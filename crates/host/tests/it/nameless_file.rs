@@ -5,7 +5,9 @@ use pellucid_flash::{
     Command, Completion, Drive, Interface, Lba, Migration, NamelessGeometry, Nanos, Opcode, Rng, SimTime,
     Status, Vector,
 };
-use pellucid_host::{AnyLayer, BlockLayerConfig, CpuCosts, Elevator, LayerConfig, NamelessFtlConfig, Tower};
+use pellucid_host::{
+    AnyLayer, BlockLayerConfig, CpuCosts, Elevator, LayerConfig, NamelessConfig, NamelessFtlConfig, Tower,
+};
 use std::collections::BTreeMap;
 
 fn block_layer(depth: u32) -> LayerConfig {
@@ -24,12 +26,13 @@ fn block_layer(depth: u32) -> LayerConfig {
 }
 
 fn ftl(migration: Migration) -> LayerConfig {
-    let config = NamelessFtlConfig {
+    let ftl = NamelessConfig {
         over_provisioning: 0.5,
         virtual_share: 0.15,
         migration,
-        ..NamelessFtlConfig::default()
+        ..NamelessConfig::default()
     };
+    let config = NamelessFtlConfig { ftl, ..NamelessFtlConfig::default() };
     LayerConfig::NamelessFtl(config)
 }
 

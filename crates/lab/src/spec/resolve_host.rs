@@ -88,13 +88,13 @@ keys! {
         "Block layer, deadline: wait after which a write is not passed any more";
     "host.nameless.namespace": Kind::Whole(0, 255), Whole(0) => nameless.namespace,
         "Nameless writes: open-channel namespace below";
-    "host.nameless.over_provisioning": Kind::Real(0.0, 100.0), Real(0.0753) => nameless.over_provisioning,
+    "host.nameless.over_provisioning": Kind::Real(0.0, 100.0), Real(0.0753) => nameless.ftl.over_provisioning,
         "Nameless writes: spare capacity as a share of what can hold data (Jasmine's firmware: 7 / 93)";
-    "host.nameless.virtual_share": SHARE, Real(0.0625) => nameless.virtual_share,
+    "host.nameless.virtual_share": SHARE, Real(0.0625) => nameless.ftl.virtual_share,
         "Nameless writes: share of what can hold data that has virtual addresses";
-    "host.nameless.gc_low": count(0), Whole(0) => nameless.gc_low,
+    "host.nameless.gc_low": count(0), Whole(0) => nameless.ftl.gc_low,
         "Nameless writes: GC runs while no more chunks are free; 0: a 256th of them, at least one for each parallel unit and four more";
-    "host.nameless.migration": word::<Migration>(), Word("acknowledged") => nameless.migration,
+    "host.nameless.migration": word::<Migration>(), Word("acknowledged") => nameless.ftl.migration,
         "Nameless writes: acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first, as in the paper";
     "host.cpu.cores": count(1), Whole(1) => host_ftl.cpu.cores,
         "Processor cores that the host's layers may use";

@@ -53,12 +53,7 @@ fn count(bench: &Bench, gib: u32) -> Result<Memory, ReproduceError> {
         _ => None,
     });
     let ftl = ftl.expect("the preset has the layer");
-    let config = NamelessConfig {
-        over_provisioning: ftl.over_provisioning,
-        virtual_share: ftl.virtual_share,
-        gc_low: 1,
-        migration: Migration::Acknowledged,
-    };
+    let config = NamelessConfig { gc_low: 1, migration: Migration::Acknowledged, ..ftl.ftl.clone() };
     // Its unit is the block of the file system, whatever the page map's is.
     let layout = Geometry { unit_bytes: 4096, ..geometry }.layout().expect("the same with units of 4 KiB");
     let mut nameless = Nameless::new(&config, &layout).expect("the preset's settings on a smaller drive");

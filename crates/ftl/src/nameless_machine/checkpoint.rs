@@ -1,7 +1,7 @@
 //! When checkpoints are written: for a flush, for blocks that wait to be erased, and for a stop.
 
 use super::saver::End;
-use super::{NamelessFtl, TAG_SAVE};
+use super::{NamelessMachine, TAG_SAVE};
 use pellucid_flash::{Completion, Migration, Status};
 
 /// Requests that wait for a checkpoint.
@@ -26,7 +26,7 @@ impl Flushes {
     }
 }
 
-impl NamelessFtl {
+impl NamelessMachine {
     /// Whether everything is in the newest checkpoint.
     pub(super) fn is_saved(&self) -> bool {
         !self.flushes.dirty && !self.saver.is_running() && self.outstanding == 0

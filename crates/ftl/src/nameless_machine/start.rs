@@ -2,9 +2,9 @@
 //!
 //! Media without a checkpoint are taken only if no data chunk was written: then they are given a first one, before anything else.
 
-use super::{NamelessFtl, TAG_NUMBER, TAG_START};
+use super::{NamelessMachine, TAG_NUMBER, TAG_START};
+use crate::{FoundChunk, Nameless};
 use pellucid_flash::{ChunkInfo, Command, Completion, Lba, Opcode, Status};
-use pellucid_ftl::{FoundChunk, Nameless};
 
 /// Reads that are under way at once.
 const READS: u32 = 32;
@@ -36,7 +36,7 @@ impl Start {
     }
 }
 
-impl NamelessFtl {
+impl NamelessMachine {
     pub(super) fn continue_start(&mut self) {
         let Some(mut start) = self.starting.take() else { return };
         if self.failure.is_some() {
@@ -106,9 +106,9 @@ impl NamelessFtl {
     /// Takes the newest checkpoint that was found, or begins the first one. `true`: that is all.
     fn take_newest(&mut self, start: &mut Start) -> bool {
         let found = self.shape.found(&start.report);
-        let (config, layout) = (self.config.engine(&self.shape.layout), &self.shape.layout);
+        let layout = &self.shape.layout;
         if let Some(bytes) = self.saver.newest() {
-            match Nameless::restore(&config, layout, &bytes, &found) {
+            match Nameless::restore(&self.config, layout, &bytes, &found) {
                 Ok(engine) => self.engine = engine,
                 Err(sentence) => self.failure = Some(sentence),
             }

@@ -1,9 +1,9 @@
 //! Writes: each command gets flash pages of its own, the parallel units in turn; one write at a time in each.
 
-use super::{NamelessFtl, TAG_WRITE};
+use super::{NamelessMachine, TAG_WRITE};
+use crate::{Content, Taker};
 use pellucid_flash::slab::{NIL, Slab};
 use pellucid_flash::{Command, Completion, Lpn, NamelessGeometry, Opcode, Ppa, Status};
-use pellucid_ftl::{Content, Taker};
 use std::collections::VecDeque;
 
 /// Whose page it is.
@@ -73,7 +73,7 @@ impl Writes {
     }
 }
 
-impl NamelessFtl {
+impl NamelessMachine {
     /// A write has arrived: it is cut to pages, which wait.
     pub(super) fn start_write(&mut self, request: u32) {
         let mut command = self.requests[request].command.take().expect("a request has its command");
@@ -148,6 +148,11 @@ impl NamelessFtl {
         self.engine.place(taker, |die| under_way[die.0 as usize] != NIL)
     }
 
+    /// Whether the write under way in `die` is one of copies.
+    pub(super) fn writes_copies(&self, die: u32) -> bool {
+        self.writes.programs[self.writes.under_way[die as usize]].owner == Owner::Collection
+    }
+
     fn wants_copies(&mut self) -> bool {
         !self.writes.again.is_empty() || self.has_copies()
     }
@@ -190,6 +195,7 @@ impl NamelessFtl {
         let ok = completion.status == Status::Success;
         self.flushes.changed();
         self.engine.ended(page, &program.contents, ok);
+        self.take_moves();
         program.data = std::mem::take(&mut completion.data);
         let owner = program.owner;
         if ok {
@@ -228,6 +234,14 @@ impl NamelessFtl {
             |writes: &Writes| writes.waiting.iter().position(|&at| !waits || !writes.programs[at].pure);
         while let Some(at) = hopeless(&self.writes) {
             let program = self.writes.waiting.remove(at).expect("it waits");
+            self.drop_write(program);
+            self.moved = true;
+        }
+    }
+
+    /// Drops all writes that wait.
+    pub(super) fn drop_waiting(&mut self) {
+        while let Some(program) = self.writes.waiting.pop_front() {
             self.drop_write(program);
             self.moved = true;
         }

@@ -1,8 +1,8 @@
 //! Reads: by name or by virtual address, as vectors where sectors lie apart. Garbage collection reads victims the same way.
 
-use super::{NamelessFtl, TAG_READ};
+use super::{NamelessMachine, TAG_READ};
+use crate::Name;
 use pellucid_flash::{BlockId, Command, Completion, Lpn, Opcode, Ppa, Status, Vector};
-use pellucid_ftl::Name;
 
 /// A read with the drive.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Read {
     under_way: bool,
 }
 
-impl NamelessFtl {
+impl NamelessMachine {
     pub(super) fn start_read(&mut self, request: u32) {
         let mut command = self.requests[request].command.take().expect("a request has its command");
         let (image, wanted) = (self.image_bytes, !command.data.is_empty());
@@ -144,6 +144,11 @@ impl NamelessFtl {
             Some(request) => self.part_ended(request, completion.status, &completion.stages),
             None => self.victim_read_ended(),
         }
+    }
+
+    /// Whether garbage collection reads.
+    pub(super) fn reads_victim(&self, read: u32) -> bool {
+        self.reads[read].request.is_none()
     }
 
     /// Whether sectors of `block` are being read, so that it must not be erased now.

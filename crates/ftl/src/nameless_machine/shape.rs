@@ -6,12 +6,11 @@
 //! ```
 //! Parallel unit i of the rotation shares its channel with as few of its neighbours as can be.
 
-use super::NamelessFtlConfig;
 use super::saver::HEADER_BYTES;
+use crate::{FoundChunk, Nameless, NamelessConfig};
 use pellucid_flash::{
     ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Interface, Layout, Lba, Ppa, Split,
 };
-use pellucid_ftl::{FoundChunk, Nameless};
 
 /// How the namespace is divided.
 #[derive(Clone, Debug)]
@@ -24,8 +23,7 @@ pub(super) struct Shape {
 
 impl Shape {
     /// The error is a sentence.
-    pub fn new(config: &NamelessFtlConfig, interface: Option<Interface>) -> Result<Shape, String> {
-        let number = config.namespace;
+    pub fn new(config: &NamelessConfig, number: u16, interface: Option<Interface>) -> Result<Shape, String> {
         let geometry = match interface {
             Some(Interface::OpenChannel(geometry)) => geometry,
             Some(other) => {
@@ -54,7 +52,7 @@ impl Shape {
         let all = layout(&geometry, geometry.chunks).ok_or_else(|| {
             format!("nameless writes: chunks of {} sectors; allowed: whole writes of the drive, fewer than 2^32 - 1 sectors in all", geometry.chunk_sectors)
         })?;
-        let bytes = Nameless::new(&config.engine(&all), &all)?.checkpoint_bytes();
+        let bytes = Nameless::new(config, &all)?.checkpoint_bytes();
         let page = u64::from(geometry.write_min_sectors) * u64::from(geometry.sector_bytes);
         let pages = bytes.div_ceil(page.saturating_sub(HEADER_BYTES as u64).max(1));
         // One more, for a chunk in which a write fails.

@@ -6,9 +6,9 @@
 //! ```
 //! What cannot be read stays where it is, and so does its block.
 
-use super::{NamelessFtl, TAG_RESET};
+use super::{NamelessMachine, TAG_RESET};
+use crate::Content;
 use pellucid_flash::{BlockId, Command, Completion, Migration, Opcode, Ppa, Status, Vector};
-use pellucid_ftl::Content;
 
 /// Reads of a victim that are under way at once.
 const READS: u32 = 4;
@@ -34,7 +34,7 @@ pub(super) struct Collection {
     under_way: u32,
 }
 
-impl NamelessFtl {
+impl NamelessMachine {
     pub(super) fn continue_collection(&mut self) {
         if self.collection.is_none() {
             let Some((victim, units)) = self.engine.next_victim() else { return };

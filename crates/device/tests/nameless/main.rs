@@ -1,0 +1,116 @@
+//! Nameless namespaces: random commands of a program that keeps names, beside a model, and the power cut at every event.
+
+#[expect(dead_code, reason = "a part is of caches")]
+#[path = "../cache/config.rs"]
+mod config;
+mod program;
+
+use config::{Shape, config};
+use pellucid_device::{DeviceConfig, Namespace};
+use pellucid_flash::{Lba, Migration, Opcode, Status};
+use pellucid_ftl::NamelessConfig;
+use program::Program;
+
+fn drive(shape: &Shape, migration: Migration) -> DeviceConfig {
+    let ftl =
+        NamelessConfig { over_provisioning: 0.5, virtual_share: 0.1, migration, ..NamelessConfig::default() };
+    let namespaces = vec![Namespace::Nameless { blocks: 0..shape.blocks, ftl }];
+    DeviceConfig { namespaces, ..config(shape) }
+}
+
+#[test]
+fn random_commands_agree_with_the_model() {
+    let mut moves = 0;
+    for seed in 0..12 {
+        for migration in [Migration::Acknowledged, Migration::Prototype] {
+            let mut program = Program::new(&drive(&Shape::random(seed), migration), seed);
+            for round in 0..1_500 {
+                program.submit();
+                while program.in_flight() > 10 {
+                    program.step_or_flush();
+                }
+                if round % 97 == 0 {
+                    program.device.check();
+                }
+                if round % 301 == 300 && migration == Migration::Acknowledged {
+                    program.power_cut();
+                }
+            }
+            program.drain();
+            program.device.check();
+            moves += program.moves;
+        }
+    }
+    assert!(moves > 2_000, "{moves} sectors moved");
+}
+
+#[test]
+fn the_power_may_be_cut_at_every_event() {
+    for keeps_data in [true, false] {
+        let shape = Shape { keeps_data, ..Shape::small() };
+        let mut program = Program::new(&drive(&shape, Migration::Acknowledged), 5);
+        let mut cuts = 0;
+        for round in 0..500 {
+            program.submit();
+            while program.in_flight() > 6 {
+                program.step_or_flush();
+                if round > 150 && cuts % 3 == 0 {
+                    let mut other = program.clone();
+                    other.power_cut();
+                    (0..6).for_each(|_| other.submit());
+                    (0..9).for_each(|_| _ = other.step());
+                    other.power_cut();
+                }
+                cuts += 1;
+            }
+        }
+        program.drain();
+        assert!(cuts > 900 && program.moves > 100, "{cuts} events, {} moves", program.moves);
+    }
+}
+
+/// What cannot be read stays where it is; all else moves, and is told.
+#[test]
+fn garbage_collection_goes_on_where_reads_fail() {
+    let mut unread = 0;
+    for seed in 0..6 {
+        let mut program = Program::new(&drive(&Shape::random(seed), Migration::Acknowledged), seed);
+        let faults = pellucid_media::Faults { read_fail: 0.5, ..Default::default() };
+        program.set_faults(faults);
+        for _ in 0..1_200 {
+            program.submit();
+            while program.in_flight() > 10 {
+                program.step_or_flush();
+            }
+        }
+        program.drain();
+        program.device.check();
+        unread += program.device.counters().uncorrectable_reads;
+        program.power_cut();
+    }
+    assert!(unread > 50, "{unread} reads failed");
+}
+
+/// Every slot for commands is taken by writes that wait for an acknowledgement: they end, so that it can be heard.
+#[test]
+fn writes_that_wait_leave_room_for_the_acknowledgement() {
+    let shape = Shape { keeps_data: true, ..Shape::small() };
+    let mut described = drive(&shape, Migration::Acknowledged);
+    described.host.commands_max = 4;
+    let mut program = Program::new(&described, 3);
+    program.acknowledges = false;
+    let mut refused = 0;
+    for _ in 0..6_000 {
+        program.submit();
+        while program.in_flight() > 12 && program.step() {}
+        refused += std::mem::take(&mut program.refused);
+        if program.device.next_event().is_none() && refused > 0 {
+            break;
+        }
+    }
+    assert!(refused > 0, "no write was refused");
+    program.acknowledges = true;
+    program.drain();
+    let flush = program.call(Opcode::Flush, Lba(0), 0);
+    assert_eq!(flush.status, Status::Success);
+}
