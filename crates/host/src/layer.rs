@@ -34,6 +34,11 @@ pub trait Layer: Machine<Ask = Command, Answer = Completion> {
         true
     }
 
+    /// Nameless: moves that are not acknowledged, old name and new one.
+    fn moves(&self) -> Vec<(Lba, Lba)> {
+        Vec::new()
+    }
+
     /// What its last start cost, by name; empty: it keeps nothing that a start would have to find.
     fn start_figures(&self) -> Vec<Figure> {
         Vec::new()

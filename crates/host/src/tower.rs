@@ -330,6 +330,10 @@ impl Layer for AnyLayer {
         each!(self, layer => layer.holds(lba))
     }
 
+    fn moves(&self) -> Vec<(Lba, Lba)> {
+        each!(self, layer => layer.moves())
+    }
+
     fn start_figures(&self) -> Vec<Figure> {
         each!(self, layer => layer.start_figures())
     }

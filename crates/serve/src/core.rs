@@ -210,6 +210,12 @@ impl Core {
         self.engine.backends()[drive].chunk_infos(number, first, count)
     }
 
+    /// Moves of a nameless namespace that are not acknowledged; of a remote drive none are known.
+    pub(crate) fn moves(&self, namespace: usize) -> Vec<(Lba, Lba)> {
+        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        self.engine.backends()[drive].moves(number)
+    }
+
     /// How a remote drive is connected; `None`: it is of this process.
     pub(crate) fn remote_state(&self, namespace: usize) -> Option<&'static str> {
         self.engine.backends()[self.namespaces[namespace].drive].remote().map(Remote::state)

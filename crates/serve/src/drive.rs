@@ -222,6 +222,15 @@ impl Served {
         }
     }
 
+    /// Moves of a nameless namespace that are not acknowledged: old name and new one.
+    pub(crate) fn moves(&self, namespace: u16) -> Vec<(Lba, Lba)> {
+        let engine = match self.tower.layer_of(namespace) {
+            Some(layer) => return layer.moves(),
+            None => self.device().and_then(|device| Some(device.nameless(namespace)?.engine())),
+        };
+        engine.map_or_else(Vec::new, |engine| engine.moves().collect())
+    }
+
     /// Whether its time is wall time, whatever the server's.
     #[inline]
     pub(crate) fn is_in_wall_time(&self) -> bool {
@@ -486,6 +495,7 @@ fn of_device(device: &Device, namespace: u16) -> Keeps {
     match config.namespaces.get(usize::from(namespace)) {
         Some(pellucid_device::Namespace::Zoned { zones }) if zones.protected => Keeps::Acknowledged,
         Some(pellucid_device::Namespace::Zoned { .. }) => cached,
+        Some(pellucid_device::Namespace::Nameless { .. }) => Keeps::Flushed,
         // Writes of chunks do not pass the buffer.
         Some(pellucid_device::Namespace::OpenChannel { .. }) => Keeps::Acknowledged,
         Some(pellucid_device::Namespace::Block { .. } | pellucid_device::Namespace::Cache { .. }) | None => {

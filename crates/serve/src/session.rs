@@ -456,6 +456,11 @@ impl Port<'_> {
         self.service.chunk_infos(namespace, first, count)
     }
 
+    /// Moves of a nameless namespace that are not acknowledged: old name and new one.
+    pub fn moves(&self, namespace: usize) -> Vec<(Lba, Lba)> {
+        self.service.moves(namespace)
+    }
+
     /// The next thing that one of these namespaces tells without being asked, with the namespace.
     pub fn pop_notice(&mut self, namespaces: &[usize]) -> Option<(usize, Notice)> {
         self.service.pop_notice(namespaces)

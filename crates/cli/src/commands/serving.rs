@@ -208,7 +208,7 @@ impl Serving {
                     format!("; for one: {drive},drive.name={name}-2")
                 }
                 Refusal::Stamps { .. } => "; for one: --set media.store=ram".into(),
-                Refusal::NoDrive | Refusal::Nameless { .. } | Refusal::Dilation { .. } => String::new(),
+                Refusal::NoDrive | Refusal::Dilation { .. } => String::new(),
             };
             Failure::asked(anyhow!("{refusal}{instead}"))
         })?;

@@ -22,7 +22,7 @@ mod virtuals;
 pub use checkpoint::FoundChunk;
 
 use crate::block_manager::{BlockKind, BlockManager, BlockState};
-use pellucid_flash::{BlockId, DieId, Layout, Lpn, Migration, Ppa};
+use pellucid_flash::{BlockId, DieId, Layout, Lba, Lpn, Migration, Ppa};
 use std::collections::{BTreeMap, VecDeque};
 use units::Units;
 use virtuals::Virtuals;
@@ -245,6 +245,11 @@ impl Nameless {
     /// Moves that the host has not acknowledged.
     pub fn unacknowledged(&self) -> usize {
         self.moved.len()
+    }
+
+    /// The same: old place and new one.
+    pub fn moves(&self) -> impl Iterator<Item = (Lba, Lba)> + '_ {
+        self.moved.iter().map(|(&old, &new)| (Lba(old.into()), Lba(new.into())))
     }
 
     /// Bytes of memory held.

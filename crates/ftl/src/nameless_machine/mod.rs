@@ -238,8 +238,10 @@ impl NamelessMachine {
             Opcode::NamelessWrite | Opcode::PhysicalRead | Opcode::Free | Opcode::Acknowledge
         );
         let lists = listed.is_empty() || (may_list && listed.len() == command.sectors as usize);
-        let named =
-            command.opcode != Opcode::NamelessWrite || command.sectors == 1 || command.vector.is_some();
+        let named = command.opcode != Opcode::NamelessWrite
+            || command.vector.is_some()
+            || command.sectors == 1
+            || (command.sectors <= geometry.page_sectors && !command.fua);
         let carried = !carries || command.data.len() == bytes;
         if command.sectors == 0 || !lists || !named || !carried {
             return Some(Status::InvalidField);

@@ -11,7 +11,7 @@ pub use file::NamelessFile;
 use crate::cpu::Steps;
 use crate::{Layer, Machine};
 use pellucid_flash::{
-    Command, Completion, Figure, Interface, NamelessGeometry, Nanos, Notice, SimTime, Stage, StageTimes,
+    Command, Completion, Figure, Interface, Lba, NamelessGeometry, Nanos, Notice, SimTime, Stage, StageTimes,
     Status,
 };
 use pellucid_ftl::{Nameless, NamelessFtlCounters, NamelessMachine};
@@ -216,6 +216,10 @@ impl Layer for NamelessFtl {
     fn pop_notice(&mut self) -> Option<Notice> {
         let (old, new) = self.machine.next_move()?;
         Some(Notice::Moved { old, new })
+    }
+
+    fn moves(&self) -> Vec<(Lba, Lba)> {
+        self.machine.engine().moves().collect()
     }
 
     fn is_read_only(&self) -> bool {

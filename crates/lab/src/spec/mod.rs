@@ -172,13 +172,14 @@ pub fn keys() -> Vec<KeyInfo> {
 pub type Fields = &'static [(&'static str, &'static str)];
 
 /// The tables that a list of tables can have: its name, what sets the table apart, and its fields.
-pub fn tables() -> [(&'static str, &'static str, Fields); 8] {
+pub fn tables() -> [(&'static str, &'static str, Fields); 9] {
     let (namespace, fault) = ("drive.namespace", "drive.media.faults.list");
     [
         (namespace, "interface = \"block\" or \"fdp\"", resolve_namespaces::BLOCK),
         (namespace, "interface = \"open-channel\"", resolve_namespaces::OPEN_CHANNEL),
         (namespace, "interface = \"zoned\"", resolve_namespaces::ZONED),
         (namespace, "interface = \"cache\"", resolve_namespaces::CACHE),
+        (namespace, "interface = \"nameless\"", resolve_namespaces::NAMELESS),
         (fault, "kind = \"factory-bad\"", resolve_media::FACTORY_BAD),
         (fault, "kind = \"program-fail\"", resolve_media::PROGRAM_FAIL),
         (fault, "kind = \"erase-fail\"", resolve_media::ERASE_FAIL),

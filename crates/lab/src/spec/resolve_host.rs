@@ -7,6 +7,7 @@ use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
 use super::schema::{Kind, SHARE, TIME, Values, count, keys, word};
 use super::value::Quantity;
 use super::{resolve_cache, resolve_ftl};
+use pellucid_device::Namespace;
 use pellucid_flash::{Migration, Nanos};
 use pellucid_host::{
     ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, LayerConfig, ZoneChunksConfig,
@@ -140,8 +141,11 @@ pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>,
         return Err(values.refuse("host.layers", allowed));
     }
     let has = |layer| draft.layers.contains(&layer);
-    if has(Layer::NamelessFile) != has(Layer::NamelessFtl) {
-        return Err(values.refuse("host.layers", "nameless-file and nameless-ftl together, or neither"));
+    let number = usize::from(draft.nameless.namespace);
+    let nameless = matches!(draft.drive.namespaces.get(number), Some(Namespace::Nameless { .. }));
+    if has(Layer::NamelessFile) != (has(Layer::NamelessFtl) || nameless) {
+        let allowed = "nameless-file and nameless-ftl together, or neither; nameless-file alone above a nameless namespace";
+        return Err(values.refuse("host.layers", allowed));
     }
     let mut layers = Vec::new();
     for layer in draft.layers.iter().rev() {

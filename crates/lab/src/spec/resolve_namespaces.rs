@@ -4,13 +4,14 @@ use super::draft::Draft;
 use super::error::SpecError;
 use super::resolve_media::NO_COPIES;
 use super::schema::Fallback::Empty;
-use super::schema::{Kind, Typed, Values, count, keys};
+use super::schema::{Kind, SHARE, Typed, Values, count, keys};
 use super::table::{Fields, Table};
 use super::value::Quantity;
 use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
 use pellucid_flash::{Layout, Vector};
 use pellucid_ftl::{
-    CacheMap, ChunkConfig, Eviction, FtlConfig, Management, Map, Separation, WriteFailure, ZoneConfig,
+    CacheMap, ChunkConfig, Eviction, FtlConfig, Management, Map, Nameless, NamelessConfig, Separation,
+    WriteFailure, ZoneConfig,
 };
 use pellucid_media::{MediaConfig, StoreKind};
 use std::ops::Range;
@@ -30,6 +31,7 @@ pub(crate) enum InterfaceWord {
     OpenChannel,
     Zoned,
     Cache,
+    Nameless,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
@@ -104,6 +106,21 @@ pub(crate) const CACHE: Fields = &[
         "What a power cut leaves: flush (what a flush came after), write-dirty (dirty data and evictions at once); default flush",
     ),
 ];
+pub(crate) const NAMELESS: Fields = &[
+    ("interface", "nameless: sectors that are named by where they lie, and virtual ones (nameless writes)"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
+    ("over_provisioning", "Spare capacity as a share of what can hold data; default 0.0753"),
+    ("virtual_share", "Share of what can hold data that has virtual addresses; default 0.0625"),
+    (
+        "gc_low",
+        "GC runs while no more blocks are free; 0, the default: a 256th of them, at least one for each die and four more",
+    ),
+    (
+        "migration",
+        "acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first; \
+         default acknowledged",
+    ),
+];
 /// Erases at which an unlimited part counts as worn, for the wear index: the rating of MLC of the first open-channel drives.
 const RATED_ERASES: u32 = 3000;
 
@@ -137,6 +154,7 @@ fn namespace(
         InterfaceWord::OpenChannel => OPEN_CHANNEL,
         InterfaceWord::Zoned => ZONED,
         InterfaceWord::Cache => CACHE,
+        InterfaceWord::Nameless => NAMELESS,
     })?;
     let blocks = share(table)?;
     let media = &mut draft.drive.media;
@@ -157,6 +175,7 @@ fn namespace(
             Ok(Namespace::Block { blocks })
         }
         InterfaceWord::Cache => cache(table, blocks, layout, &draft.drive.ftl),
+        InterfaceWord::Nameless => nameless(table, blocks, layout),
         InterfaceWord::Zoned => {
             media.metadata_bytes = Vector::METADATA_BYTES as u32;
             zoned(table, blocks, layout)
@@ -200,6 +219,25 @@ fn cache(
         guarantee: table.word("guarantee", Some(Guarantee::Flush))?,
     };
     Ok(Namespace::Cache { blocks, cache })
+}
+
+fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace, SpecError> {
+    let usual = NamelessConfig::default();
+    let real = |name, kind: Kind, usual| match table.field(name, kind)? {
+        Some(Typed::Real(value)) => Ok(value),
+        Some(other) => unreachable!("a number reads as a number: {other:?}"),
+        None => Ok(usual),
+    };
+    let ftl = NamelessConfig {
+        over_provisioning: real("over_provisioning", Kind::Real(0.0, 100.0), usual.over_provisioning)?,
+        virtual_share: real("virtual_share", SHARE, usual.virtual_share)?,
+        gc_low: table.number("gc_low", count(0), Some(usual.gc_low))?,
+        migration: table.word("migration", Some(usual.migration))?,
+    };
+    match Nameless::new(&ftl, &layout.with_blocks_per_die(blocks.len() as u32)) {
+        Ok(_) => Ok(Namespace::Nameless { blocks, ftl }),
+        Err(sentence) => Err(table.refuse("blocks", sentence)),
+    }
 }
 
 /// The blocks of every die that a namespace has: as many as it asks for, of those that are left; the last may take the rest.

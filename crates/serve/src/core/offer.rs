@@ -18,11 +18,6 @@ pub enum Refusal {
         /// The drive.
         name: String,
     },
-    /// It has nameless writes, which no protocol here carries.
-    Nameless {
-        /// The drive.
-        name: String,
-    },
     /// Two drives have one name.
     SameName {
         /// The name.
@@ -43,11 +38,6 @@ impl fmt::Display for Refusal {
                 f,
                 "{name}: drive.media.store = \"none\" keeps no data, so a host would read garbage; allowed: \"ram\", \
                  \"file\""
-            ),
-            Refusal::Nameless { name } => write!(
-                f,
-                "{name}: a nameless namespace cannot be served yet; allowed: host.layers with \"nameless-file\" on top, which is a \
-                 block drive"
             ),
             Refusal::SameName { name } => write!(f, "{name}: two drives of this name; names must differ"),
             Refusal::Dilation { value } => write!(f, "dilation {value}; allowed: a number above 0"),
@@ -109,9 +99,6 @@ pub(super) fn namespaces(drives: &[(String, Served)]) -> Result<Vec<Namespace>, 
             return Err(Refusal::Stamps { name: name.clone() });
         }
         let of_drive = namespaces_of(number, name, served);
-        if of_drive.iter().any(|namespace| matches!(namespace.interface, Interface::Nameless(_))) {
-            return Err(Refusal::Nameless { name: name.clone() });
-        }
         let taken = |name: &str| namespaces.iter().any(|n| n.name == name);
         if let Some(same) = of_drive.iter().find(|n| taken(&n.name)) {
             return Err(Refusal::SameName { name: same.name.clone() });

@@ -232,6 +232,10 @@ pub(super) fn watch_notices(controller: &mut Controller, subsystem: &mut Subsyst
         controller.notices_told = subsystem.notices_seen;
         controller.raise(AsyncEvent::ChunkNotification);
     }
+    if controller.moves_told < subsystem.moves {
+        controller.moves_told = subsystem.moves;
+        controller.raise(AsyncEvent::Moved);
+    }
     if controller.zones_told < subsystem.zone_changes
         && controller.features.async_events.wants(AsyncEventConfig::ZONE_DESCRIPTOR)
     {

@@ -86,6 +86,8 @@ pub(super) struct Controller {
     pub zoned: bool,
     /// Chunk notices of the subsystem that the host has been told of.
     pub notices_told: u64,
+    /// Moves of nameless namespaces that its host was told of; at first none, so that a host learns of those that it missed.
+    pub moves_told: u64,
     /// Changed zones of the subsystem that the host has been told of.
     pub zones_told: u64,
     /// Those that it has read of, by namespace.
@@ -136,6 +138,7 @@ impl Controller {
             event_log: None,
             zoned: false,
             notices_told: 0,
+            moves_told: 0,
             zones_told: 0,
             zones_read: BTreeMap::new(),
         }

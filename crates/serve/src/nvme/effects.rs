@@ -6,6 +6,7 @@ use super::open_channel::STAGE_OPCODE;
 use super::subsystem::Subsystem;
 use crate::session::Port;
 use pellucid_wire::nvme::cache::CacheOpcode;
+use pellucid_wire::nvme::nameless::NamelessOpcode;
 use pellucid_wire::nvme::open_channel::{GEOMETRY_OPCODE, VectorOpcode};
 use pellucid_wire::nvme::{
     AdminOpcode, CommandEffect, CommandEffects, FABRICS_OPCODE, FeatureEffect, FeatureEffects, FeatureId,
@@ -40,6 +41,12 @@ pub(super) fn nvm(subsystem: &Subsystem, port: &Port<'_>) -> CommandEffects {
     }
     io(found.caches, CacheOpcode::Clean.raw(), SUPPORTED);
     io(found.caches, CacheOpcode::Exists.raw(), SUPPORTED);
+    for opcode in [NamelessOpcode::Write, NamelessOpcode::Free] {
+        io(found.nameless, opcode.raw(), SUPPORTED.changes_content());
+    }
+    for opcode in [NamelessOpcode::Read, NamelessOpcode::Acknowledge, NamelessOpcode::Names] {
+        io(found.nameless, opcode.raw(), SUPPORTED);
+    }
     io(found.chunks, VectorOpcode::Read.raw(), SUPPORTED);
     io(found.chunks, STAGE_OPCODE, SUPPORTED);
     page

@@ -113,6 +113,10 @@ pub(super) fn has_chunks(subsystem: &Subsystem, port: &Port<'_>) -> bool {
     Interfaces::of(subsystem, port).chunks
 }
 
+pub(super) fn has_nameless(subsystem: &Subsystem, port: &Port<'_>) -> bool {
+    Interfaces::of(subsystem, port).nameless
+}
+
 /// The interfaces that the namespaces of a subsystem have, and the commands that not every interface has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interfaces {
@@ -120,18 +124,20 @@ pub(super) struct Interfaces {
     pub zones: bool,
     pub chunks: bool,
     pub caches: bool,
+    pub nameless: bool,
 }
 
 impl Interfaces {
     pub fn of(subsystem: &Subsystem, port: &Port<'_>) -> Interfaces {
-        let mut found = Interfaces { blocks: false, zones: false, chunks: false, caches: false };
+        let mut found =
+            Interfaces { blocks: false, zones: false, chunks: false, caches: false, nameless: false };
         for &namespace in &subsystem.config.namespaces {
             match port.namespaces()[namespace].interface {
                 Interface::Block { .. } => found.blocks = true,
                 Interface::Zoned(_) => found.zones = true,
                 Interface::OpenChannel(_) => found.chunks = true,
                 Interface::Cache(_) => found.caches = true,
-                Interface::Nameless(_) => {}
+                Interface::Nameless(_) => found.nameless = true,
             }
         }
         found
@@ -331,7 +337,11 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
     let (capacity, dulbe) = match served.interface {
         Interface::Block { .. } => (served.sectors, 0),
         Interface::Zoned(zones) => (u64::from(zones.zones) * zones.capacity_sectors, 0),
-        Interface::Nameless(_) => (served.sectors, 0),
+        Interface::Nameless(nameless) => {
+            let identity = super::nameless::identity(&nameless);
+            vendor[..identity.len()].copy_from_slice(&identity);
+            (served.sectors, 0)
+        }
         Interface::Cache(cache) => {
             let identity = super::cache::identity(&cache);
             vendor[..identity.len()].copy_from_slice(&identity);

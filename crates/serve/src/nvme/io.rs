@@ -10,10 +10,11 @@
 //! (`fdp`, `zns`, `open_channel`) and passes here as a [`Special`].
 
 use super::open_channel::VectorRequest;
-use super::{TRANSFER_BYTES_MAX, cache, fdp, open_channel, zns};
+use super::{TRANSFER_BYTES_MAX, cache, fdp, nameless, open_channel, zns};
 use crate::session::{Keeps, Operation, Port};
-use pellucid_flash::{CacheGeometry, ChunkGeometry, Lba, Opcode, ZoneAction, ZoneGeometry};
+use pellucid_flash::{CacheGeometry, ChunkGeometry, Lba, NamelessGeometry, Opcode, ZoneAction, ZoneGeometry};
 use pellucid_wire::nvme::cache::CacheOpcode;
+use pellucid_wire::nvme::nameless::NamelessOpcode;
 use pellucid_wire::nvme::zns::ReportFilter;
 use pellucid_wire::nvme::{BROADCAST_NSID, DsmRange, NvmOpcode, Status, SubmissionEntry};
 
@@ -35,7 +36,7 @@ impl Volume {
     pub fn handles(&self) -> u16 {
         match self.set {
             Set::Block { handles } => handles,
-            Set::Zoned(_) | Set::Chunks(_) | Set::Cache(_) => 1,
+            Set::Zoned(_) | Set::Chunks(_) | Set::Cache(_) | Set::Nameless(_) => 1,
         }
     }
 }
@@ -50,6 +51,7 @@ pub(super) enum Set {
     Zoned(ZoneGeometry),
     Chunks(ChunkGeometry),
     Cache(CacheGeometry),
+    Nameless(NamelessGeometry),
 }
 
 /// What not every command set has.
@@ -67,6 +69,8 @@ pub(super) enum Special {
     Append,
     /// Of a cache.
     Cache(CacheOpcode),
+    /// Of a nameless namespace.
+    Nameless(NamelessOpcode),
     Vector(VectorRequest),
 }
 
@@ -100,6 +104,7 @@ impl Kind {
             Kind::Special(Special::ZoneReport { .. }) => NvmOpcode::ZoneManagementReceive,
             Kind::Special(Special::Append) => NvmOpcode::ZoneAppend,
             Kind::Special(Special::Cache(opcode)) => return opcode.raw(),
+            Kind::Special(Special::Nameless(opcode)) => return opcode.raw(),
             Kind::Special(Special::Vector(vector)) => {
                 return vector.opcode.map_or(open_channel::STAGE_OPCODE, |opcode| opcode.raw());
             }
@@ -136,6 +141,7 @@ impl Request {
             Kind::Write | Kind::Compare | Kind::Deallocate(_) => true,
             Kind::Special(Special::HandleUpdate | Special::Append) => true,
             Kind::Special(Special::Cache(opcode)) => cache::takes_data(opcode),
+            Kind::Special(Special::Nameless(opcode)) => nameless::takes_data(opcode),
             Kind::Special(Special::Vector(vector)) => vector.takes_data(),
             _ => false,
         }
@@ -149,6 +155,7 @@ impl Request {
             Kind::Special(Special::HandleStatus | Special::ZoneReport { .. }) => true,
             // Without blocks it only has a result.
             Kind::Special(Special::Cache(opcode)) => opcode == CacheOpcode::Exists && self.bytes > 0,
+            Kind::Special(Special::Nameless(opcode)) => nameless::gives_data(opcode),
             Kind::Special(Special::Vector(vector)) => vector.gives_data(),
             _ => false,
         }
@@ -177,6 +184,7 @@ pub(super) fn parse(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Optio
         let Ok((index, volume)) = volume_of(entry, volumes) else { return Err(no(Status::INVALID_OPCODE)) };
         return match &volume.set {
             Set::Cache(geometry) => cache::parse(entry, index, volume, geometry),
+            Set::Nameless(geometry) => nameless::parse(entry, index, volume, geometry),
             _ => open_channel::parse(entry, index, volume),
         }
         .map(Some);
@@ -288,6 +296,11 @@ pub(super) fn submit(
         Kind::Special(Special::Vector(vector)) => {
             return open_channel::submit(&vector, volume, queue, token, data, port);
         }
+        Kind::Special(Special::Nameless(opcode)) => {
+            let forced = Request { fua: fua || (write_through && sectors == 1), ..*request };
+            nameless::submit(&forced, opcode, volume, (queue, token), data, port);
+            return Ok(1);
+        }
         Kind::Special(Special::HandleStatus) => (Opcode::Report, Vec::new()),
         Kind::Special(Special::Cache(opcode)) => {
             let data = if cache::takes_data(opcode) { std::mem::take(data) } else { Vec::new() };
@@ -354,7 +367,9 @@ pub fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
         Drive::Success => Status::SUCCESS,
         Drive::LbaOutOfRange => no(Status::LBA_OUT_OF_RANGE),
         Drive::InvalidField => no(Status::INVALID_FIELD),
-        Drive::UnrecoveredRead if opcode == Opcode::Read => no(Status::UNRECOVERED_READ_ERROR),
+        Drive::UnrecoveredRead if matches!(opcode, Opcode::Read | Opcode::PhysicalRead) => {
+            no(Status::UNRECOVERED_READ_ERROR)
+        }
         // A write that had to read the rest of its mapping unit.
         Drive::UnrecoveredRead | Drive::WriteFault => no(Status::WRITE_FAULT),
         Drive::ReadOnly => no(Status::WRITE_PROTECTED),

@@ -9,6 +9,7 @@
 //! | 70h | discovery (discovery controllers only) |
 //! | BFh | changed zones |
 //! | CAh, D0h | chunks and chunk notifications of one open-channel namespace |
+//! | D1h | moves of one nameless namespace that are not acknowledged |
 //! | C0h | counters of the drives as text, one `namespace.name value` per line, padded with zeros |
 //! | C1h | wear of one namespace: header (u64 blocks, u64 reserved), then erase counts, u32 each, in block order |
 //! | C2h | busy times of one namespace in ns: header (u32 channels, u32 dies, u64 drive time), then channels, then dies, u64 each |
@@ -19,10 +20,11 @@ use super::fdp::Group;
 use super::history::Owner;
 use super::identify::FIRMWARE;
 use super::subsystem::Subsystem;
-use super::{effects, fdp, identify, open_channel, zns};
+use super::{effects, fdp, identify, nameless, open_channel, zns};
 use crate::session::Port;
 use pellucid_device::Device;
 use pellucid_flash::Cause;
+use pellucid_wire::nvme::nameless::MOVES;
 use pellucid_wire::nvme::{
     BROADCAST_NSID, CommandSet, EnduranceGroupLog, ErrorLogEntry, FirmwareSlotLog, GetLogPage, LogId,
     SmartLog, Status, SupportedLogPages, ascii,
@@ -91,6 +93,9 @@ pub(super) fn get(
             open_channel::NOTICES if identify::has_chunks(subsystem, port) => {
                 one(subsystem, nsid)?;
                 open_channel::notice_log(subsystem, nsid)
+            }
+            MOVES if identify::has_nameless(subsystem, port) => {
+                nameless::move_log(one(subsystem, nsid)?, port)?
             }
             COUNTERS => counters(subsystem, port),
             WEAR => wear(here(one(subsystem, nsid)?, port)?),
@@ -191,6 +196,7 @@ fn supported(subsystem: &Subsystem, port: &Port<'_>) -> SupportedLogPages {
     add(identify::endurance_groups(subsystem, port) > 0, &placement.map(LogId::raw));
     add(identify::has_zones(subsystem, port), &[LogId::ChangedZones.raw()]);
     add(identify::has_chunks(subsystem, port), &[open_channel::CHUNKS, open_channel::NOTICES]);
+    add(identify::has_nameless(subsystem, port), &[MOVES]);
     pages
 }
 

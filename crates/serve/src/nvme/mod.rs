@@ -25,6 +25,7 @@ mod history;
 mod identify;
 mod io;
 mod logs;
+mod nameless;
 mod open_channel;
 mod private;
 mod slots;

@@ -104,6 +104,8 @@ pub(super) struct Subsystem {
     pub changed_zones: BTreeMap<(u32, u64), u64>,
     /// Changes so far.
     pub zone_changes: u64,
+    /// Moves of nameless namespaces so far.
+    pub moves: u64,
     /// What open-channel namespaces told their hosts before a host changed that, by the server's numbers of them.
     pub feedback_defaults: BTreeMap<usize, Feedback>,
     /// Controllers whose hosts did.
@@ -124,6 +126,7 @@ impl Subsystem {
             notices_seen: 0,
             changed_zones: BTreeMap::new(),
             zone_changes: 0,
+            moves: 0,
             feedback_defaults: BTreeMap::new(),
             feedback_setters: BTreeSet::new(),
         }
@@ -153,8 +156,9 @@ impl Subsystem {
                     self.zone_changes += 1;
                     self.changed_zones.insert((nsid, start.0), self.zone_changes);
                 }
+                Notice::Moved { .. } => self.moves += 1,
                 // No command set here has a log of these.
-                Notice::Moved { .. } | Notice::Evicted { .. } => {}
+                Notice::Evicted { .. } => {}
             }
         }
     }

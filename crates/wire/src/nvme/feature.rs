@@ -164,11 +164,13 @@ pub enum AsyncEvent {
     ZoneDescriptor,
     /// Open-channel chunk notification (vendor type 7); read log D0h.
     ChunkNotification,
+    /// Sectors of a nameless namespace were moved (vendor type 7); read log D1h.
+    Moved,
 }
 
 impl AsyncEvent {
     /// Every event.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::PersistentError,
         Self::Reliability,
         Self::Temperature,
@@ -178,6 +180,7 @@ impl AsyncEvent {
         Self::DiscoveryLog,
         Self::ZoneDescriptor,
         Self::ChunkNotification,
+        Self::Moved,
     ];
 
     /// The result of the completion.
@@ -192,6 +195,7 @@ impl AsyncEvent {
             Self::DiscoveryLog => (2, 0xF0, 0x70),
             Self::ZoneDescriptor => (2, 0xEF, 0xBF),
             Self::ChunkNotification => (7, 0x00, 0xD0),
+            Self::Moved => (7, 0x01, 0xD1),
         };
         log_id << 16 | information << 8 | kind
     }

@@ -49,6 +49,8 @@ wire_enum! {
         OpenChannelChunks = 0xCA,
         /// Chunk Notification (OCSSD).
         OpenChannelNotifications = 0xD0,
+        /// Moves of a nameless namespace that are not acknowledged.
+        NamelessMoves = 0xD1,
     }
 }
 

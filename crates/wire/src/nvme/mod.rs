@@ -21,6 +21,7 @@ pub mod fdp;
 mod feature;
 mod identify;
 mod log;
+pub mod nameless;
 mod namespace;
 mod opcode;
 pub mod open_channel;

@@ -190,7 +190,7 @@ fn volume(number: usize, port: &Port<'_>) -> Volume {
             Interface::Zoned(zones) => Set::Zoned(zones),
             Interface::OpenChannel(chunks) => Set::Chunks(chunks),
             Interface::Cache(cache) => Set::Cache(cache),
-            Interface::Nameless(_) => unreachable!("refused when the drive was added"),
+            Interface::Nameless(nameless) => Set::Nameless(nameless),
         },
     }
 }

@@ -49,7 +49,7 @@ impl Connection {
 /// The next operation of a namespace, of which everything before `next` has been discarded; `None`: there is nothing left.
 fn discard(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation> {
     match volume.set {
-        Set::Block { .. } | Set::Cache(_) => {
+        Set::Block { .. } | Set::Cache(_) | Set::Nameless(_) => {
             let left = volume.sectors.checked_sub(*next)?;
             let (start, sectors) = (*next, left.min(SECTORS));
             // One beyond the last says that the flush has been done, too.

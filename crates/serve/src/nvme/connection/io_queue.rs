@@ -4,7 +4,7 @@ use super::{Connection, Role, room_for};
 use crate::nvme::io::{self, Request};
 use crate::nvme::open_channel::{self, LISTS_MAX, VectorRequest};
 use crate::nvme::slots::{State, Work};
-use crate::nvme::{cache, fdp, zns};
+use crate::nvme::{cache, fdp, nameless, zns};
 use crate::session::Port;
 use pellucid_flash::{Completion as Ended, Status as DriveStatus};
 use pellucid_wire::nvme::{FABRICS_OPCODE, Status};
@@ -227,6 +227,9 @@ impl Connection {
                 io::Kind::Special(io::Special::Append) => self.writes += 1,
                 io::Kind::Special(io::Special::Cache(opcode)) => {
                     self.writes += u64::from(cache::takes_data(opcode));
+                }
+                io::Kind::Special(io::Special::Nameless(opcode)) => {
+                    self.writes += u64::from(nameless::takes_data(opcode));
                 }
                 io::Kind::Compare | io::Kind::Verify => self.reads += 1,
                 _ => {}

@@ -5,6 +5,7 @@ mod authentication;
 mod durable;
 mod hostile;
 mod io;
+mod nameless;
 mod sets;
 mod world;
 mod zones;
