@@ -6,10 +6,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
 use anyhow::anyhow;
-use pellucid_apps::kv::{KvConfig, KvCosts};
+use pellucid_apps::kv::{EngineKind, KvConfig, KvCosts};
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Interface};
-use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets, ZoneChunksConfig};
+use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets, ZoneChunksConfig, chunk_layers};
 use pellucid_lab::spec;
 use pellucid_lab::targets::{Hold, RegistryError, load, registry_path, save};
 use pellucid_media::StoreKind;
@@ -135,11 +135,63 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     Ok(Opened { name, drive, registry, unprepared, from })
 }
 
-/// The drive of a description with the settings of its cache. The data have to be kept somewhere.
+/// What the name of a remote drive begins with where it stands in the place of a description.
+const NVME: &str = "nvme+tcp://";
+
+/// What makes chunks of a drive where an engine needs some.
+fn layers_for(engine: EngineKind, drive: &impl Drive) -> Result<Vec<LayerConfig>, String> {
+    match engine {
+        EngineKind::Original => Ok(Vec::new()),
+        _ => chunk_layers(drive, false).map_err(String::from),
+    }
+}
+
+/// A file or a remote drive for a cache, with what makes chunks of it where the engine needs some.
+fn open_unmodelled_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), Failure> {
+    if let Some(other) = global.sets.iter().find(|set| !set.starts_with("kv.")) {
+        let message = "without effect on a drive that is not modelled here; allowed: keys of kv";
+        return Err(Failure::asked(anyhow!("{called}: --set {other}: {message}")));
+    }
+    let config = KvConfig { costs: KvCosts::FREE, ..spec::load(DEFAULTS, &global.sets)?.kv };
+    let refuse = |why: String| Failure::work(anyhow!("{called}: {why}"));
+    let (name, drive, from) = match called.strip_prefix(NVME) {
+        Some(rest) => {
+            let wanted: RemoteDrive = rest.trim_end_matches('/').parse().map_err(|why: String| {
+                Failure::asked(anyhow!(
+                    "{called}: {}",
+                    why.replacen("allowed: ", "allowed: nvme+tcp:// and ", 1)
+                ))
+            })?;
+            let remote = RemoteConfig {
+                address: wanted.address.clone(),
+                nqn: wanted.nqn,
+                nsid: None,
+                host_nqn: HOST_NQN.into(),
+                digests: false,
+                queues: 1,
+                secrets: None,
+            };
+            let remote = Remote::connect(remote).map_err(Failure::work)?;
+            let name = remote.nqn().rsplit(':').next().unwrap_or("remote").to_owned();
+            let layers = layers_for(config.engine, &remote).map_err(refuse)?;
+            (name, Served::on_remote(remote, &layers).map_err(refuse)?, wanted.address)
+        }
+        None => {
+            let file: FileConfig = called.parse().map_err(Failure::asked)?;
+            let drive = FileDrive::open(&file).map_err(Failure::asked)?;
+            let layers = layers_for(config.engine, &drive).map_err(refuse)?;
+            let drive = Served::on_file(drive, &layers).map_err(refuse)?;
+            (file.drive_name(), drive, format!("file:{}", file.path.display()))
+        }
+    };
+    Ok((Opened { name, drive, registry: None, unprepared: false, from }, config))
+}
+
+/// The drive of a description with the settings of its cache, or a file or a remote drive with those of `--set`. The data have to be kept
+/// somewhere.
 pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), Failure> {
-    if FileConfig::is_meant(called) {
-        let message = "a cache stands on a modelled drive; allowed: a preset, a description, an image";
-        return Err(Failure::asked(anyhow!("{called}: {message}")));
+    if FileConfig::is_meant(called) || called.starts_with(NVME) {
+        return open_unmodelled_cache(called, global);
     }
     let spec = Subject::open_to_serve(called, global)?.spec;
     if matches!(spec.drive.media.store, StoreKind::None | StoreKind::Unstamped) {

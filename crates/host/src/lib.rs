@@ -15,6 +15,7 @@
 mod block_chunks;
 mod block_layer;
 mod cache;
+mod chunk_layers;
 mod cluster_buffer;
 mod cpu;
 mod ftl;
@@ -35,6 +36,7 @@ pub use block_layer::{BlockLayer, BlockLayerConfig, BlockLayerCounters, Elevator
 pub use cache::{
     CacheConfig, CacheCounters, CacheError, CacheManager, CacheMode, RecordWrites, Replacement, StoreIdentity,
 };
+pub use chunk_layers::chunk_layers;
 pub use cluster_buffer::{
     ClusterBuffer, ClusterBufferConfig, ClusterBufferCounters, ClusterBufferError, FlushPolicy,
 };

@@ -58,8 +58,20 @@ impl<M: Machine, D: Drive> Stack<M, D> {
     ///
     /// The error is the machine's sentence.
     pub fn start(layer: M, drive: D, now: SimTime) -> Result<Stack<M, D>, String> {
+        Stack::start_by(layer, drive, now, |_, next| next)
+    }
+
+    /// As [`Stack::start`]; `wait` lets time pass as in [`Stack::call_by`].
+    ///
+    /// The error is the machine's sentence.
+    pub fn start_by(
+        layer: M,
+        drive: D,
+        now: SimTime,
+        wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
+    ) -> Result<Stack<M, D>, String> {
         let mut stack = Stack::new(layer, drive, now);
-        stack.run_start()?;
+        stack.run_start(wait)?;
         Ok(stack)
     }
 
@@ -77,11 +89,14 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         self.layer.restart(self.now)?;
         self.layer.advance(self.now);
         self.pump();
-        self.run_start()
+        self.run_start(|_, next| next)
     }
 
-    fn run_start(&mut self) -> Result<(), String> {
-        if !self.run_until(|layer| layer.is_ready() || layer.failure().is_some(), |_, next| next) {
+    fn run_start(
+        &mut self,
+        wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
+    ) -> Result<(), String> {
+        if !self.run_until(|layer| layer.is_ready() || layer.failure().is_some(), wait) {
             return Err("the drive does not answer".into());
         }
         self.layer.failure().map_or(Ok(()), Err)
@@ -91,8 +106,18 @@ impl<M: Machine, D: Drive> Stack<M, D> {
     ///
     /// The error is a sentence; what is on the drive is then as after a power cut.
     pub fn stop(&mut self) -> Result<(), String> {
+        self.stop_by(|_, next| next)
+    }
+
+    /// As [`Stack::stop`]; `wait` lets time pass as in [`Stack::call_by`].
+    ///
+    /// The error is a sentence.
+    pub fn stop_by(
+        &mut self,
+        wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
+    ) -> Result<(), String> {
         self.begin_stop();
-        match self.run_until(M::is_stopped, |_, next| next) {
+        match self.run_until(M::is_stopped, wait) {
             true => Ok(()),
             false => Err("not all of what the layer holds could be written".into()),
         }

@@ -9,18 +9,12 @@
 use crate::failure::Failure;
 use crate::types::PrismStatus;
 use pellucid_device::Device;
-use pellucid_flash::{Drive, Interface, ZoneGeometry};
-use pellucid_host::{BlockChunksConfig, LayerConfig, Tower, ZoneChunksConfig};
+use pellucid_host::{Tower, chunk_layers};
 use pellucid_lab::spec;
 use pellucid_serve::{Bottom, FileConfig, FileDrive, Pace, Remote, RemoteConfig, Waiter};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const NVME: &str = "nvme+tcp://";
-/// LUNs that a drive without any is divided into, at most.
-const LUNS: u32 = 8;
-/// Blocks that each of them has, where they are not larger for it.
-const BLOCKS_LEAST: u32 = 64;
-const BLOCK_BYTES: usize = 4 << 20;
 const HOST_NQN: &str = "nqn.2026-01.org.pellucid:prism";
 
 /// What lets time pass; the drive's owner and the monitor's calls share it.
@@ -39,7 +33,7 @@ pub(crate) fn open(uri: &str, pace: Pace, format: bool) -> Result<(Tower<Bottom>
     let unreachable = |error: &dyn ToString| Failure::new(PrismStatus::Unreachable, error.to_string());
     let waiter = Waiter::new(&mut bottom, pace).map_err(|error| unreachable(&error))?;
     let clock = Clock(Arc::new(Mutex::new(waiter)));
-    let layers = layers(&bottom, format).map_err(|why| Failure::invalid(format!("{uri}: {why}")))?;
+    let layers = chunk_layers(&bottom, format).map_err(|why| Failure::invalid(format!("{uri}: {why}")))?;
     let now = bottom.now();
     let wait = |drive: &mut Bottom, next| clock.with(|waiter| waiter.wait(drive, next));
     let tower =
@@ -81,38 +75,4 @@ fn bottom(uri: &str) -> Result<Bottom, Failure> {
         )));
     }
     Ok(device.into())
-}
-
-/// What makes chunks of the drive's namespaces.
-fn layers(drive: &impl Drive, format: bool) -> Result<Vec<LayerConfig>, &'static str> {
-    let interfaces = || (0..drive.namespaces()).filter_map(|number| Some((number, drive.interface(number)?)));
-    if interfaces().any(|(_, interface)| matches!(interface, Interface::OpenChannel(_))) {
-        return Ok(Vec::new());
-    }
-    let layer = |(namespace, interface)| match interface {
-        Interface::Zoned(zones) => Some(LayerConfig::ZoneChunks(of_zones(namespace, &zones))),
-        Interface::Block { sectors, .. } => {
-            Some(LayerConfig::BlockChunks(of_sectors(namespace, sectors, drive.image_bytes(), format)))
-        }
-        Interface::OpenChannel(_) | Interface::Cache(_) | Interface::Nameless(_) => None,
-    };
-    interfaces().find_map(layer).map(|layer| vec![layer]).ok_or("it has no namespace")
-}
-
-/// As many LUNs as zones may be written side by side: each needs four active ones.
-fn of_zones(namespace: u16, zones: &ZoneGeometry) -> ZoneChunksConfig {
-    let width = if zones.active_max == 0 { LUNS } else { zones.active_max / 4 };
-    ZoneChunksConfig { namespace, width: width.clamp(1, LUNS), ..ZoneChunksConfig::default() }
-}
-
-/// Blocks of 4 MiB, or smaller ones where there would be few.
-fn of_sectors(namespace: u16, sectors: u64, sector_bytes: usize, format: bool) -> BlockChunksConfig {
-    let usual = BlockChunksConfig::default();
-    let most = (BLOCK_BYTES / sector_bytes) as u64;
-    let wanted = (sectors / u64::from(LUNS * BLOCKS_LEAST)).clamp(u64::from(usual.write_sectors), most);
-    // Down to a power of two.
-    let chunk_sectors = 1u32 << wanted.ilog2();
-    let (groups, units) = (LUNS / 2, 2);
-    let sector_bytes = sector_bytes as u32;
-    BlockChunksConfig { namespace, groups, units, chunk_sectors, sector_bytes, format, ..usual }
 }

@@ -48,7 +48,7 @@ mod watermarks;
 pub use ask::{Answer, Ask, Get, Item, Key, Mode, Outcome, Store, What};
 pub use config::{EngineKind, Keep, KvConfig, KvCosts, OverProvisioning, Victim};
 pub use statistics::{ClassStatistics, KvStatistics};
-pub use system::{System, build};
+pub use system::{System, build, build_by};
 
 use classes::{Class, SLAB_HEADER};
 use engine::{Engine, Io, Shape};

@@ -30,11 +30,23 @@ macro_rules! each {
 ///
 /// The error is a sentence.
 pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<System<D>, String> {
+    build_by(drive, config, now, |_, next| next)
+}
+
+/// As [`build`]; `wait` lets time pass as in [`Stack::call_by`].
+///
+/// The error is a sentence.
+pub fn build_by<D: Drive>(
+    drive: D,
+    config: &KvConfig,
+    now: SimTime,
+    mut wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
+) -> Result<System<D>, String> {
     config.check()?;
     config.check_flash(flash_bytes(&drive))?;
     if matches!(config.engine, EngineKind::Original | EngineKind::Direct) {
         let kv = Kv::new(config, &drive)?;
-        return Ok(System::Plain(Stack::start(kv, drive, now)?));
+        return Ok(System::Plain(Stack::start_by(kv, drive, now, wait)?));
     }
     let sentence = |why: MonitorError| {
         match why {
@@ -47,7 +59,7 @@ pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<Syst
         why => why.to_string(),
     }
     };
-    let mut monitor = Monitor::start(drive, MonitorConfig::default(), now).map_err(sentence)?;
+    let mut monitor = Monitor::start_by(drive, MonitorConfig::default(), now, &mut wait).map_err(sentence)?;
     let known = monitor.applications().any(|application| application.name == config.application);
     if known {
         monitor.open(&config.application).map_err(sentence)?;
@@ -60,10 +72,11 @@ pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<Syst
         }
         let capacity_bytes = if config.capacity_bytes == 0 { all } else { config.capacity_bytes };
         let request = Request { capacity_bytes, over_provisioning: 0.0 };
-        monitor.allocate(&config.application, request).map_err(sentence)?;
+        monitor.allocate_by(&config.application, request, &mut wait).map_err(sentence)?;
     }
     let (kv, now) = (Kv::new(config, &monitor)?, monitor.now());
-    Ok(System::Library(Stack::start(kv, monitor, now)?))
+    let below = |monitor: &mut Monitor<D>, next| wait(&mut monitor.drive, next);
+    Ok(System::Library(Stack::start_by(kv, monitor, now, below)?))
 }
 
 /// Bytes of the largest namespace that a cache can stand on.
@@ -158,6 +171,14 @@ impl<D: Drive> System<D> {
         }
     }
 
+    /// The same, to exchange data with a drive whose time is wall time. Nobody else submits to it.
+    pub fn drive_mut(&mut self) -> &mut D {
+        match self {
+            System::Plain(stack) => &mut stack.drive,
+            System::Library(stack) => &mut stack.drive.drive,
+        }
+    }
+
     /// Does something to the drive at `now`, beside its commands, and what follows from it.
     pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
         match self {
@@ -170,12 +191,25 @@ impl<D: Drive> System<D> {
     ///
     /// The error is a sentence; the next start is then an empty one.
     pub fn stop(&mut self) -> Result<(), String> {
-        each!(self, stack => stack.stop())?;
+        self.stop_by(|_, next| next)
+    }
+
+    /// As [`System::stop`]; `wait` lets time pass as in [`Stack::call_by`].
+    ///
+    /// The error is a sentence.
+    pub fn stop_by(
+        &mut self,
+        mut wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
+    ) -> Result<(), String> {
+        match self {
+            System::Plain(stack) => stack.stop_by(&mut wait)?,
+            System::Library(stack) => stack.stop_by(|monitor, next| wait(&mut monitor.drive, next))?,
+        }
         // What the library does in the background ends, so that the drive can be handed on.
-        while self.drive().outstanding() > 0
-            && let Some(next) = self.next_event()
-        {
-            self.advance(next);
+        while self.drive().outstanding() > 0 {
+            let next = self.next_event();
+            let Some(now) = wait(self.drive_mut(), next) else { break };
+            self.advance(now);
         }
         Ok(())
     }

@@ -27,7 +27,8 @@ const LISTEN: &str = "11211";
 /// The options.
 #[derive(Debug, clap::Args)]
 pub struct KvServe {
-    /// A preset, a description in TOML, or an image, whose [kv] says how the cache is
+    /// A preset, a description in TOML, or an image, whose [kv] says how the cache is; or file:PATH[,size=...] or
+    /// nvme+tcp://HOST:PORT[/NQN], with --set kv.KEY=VALUE
     #[arg(value_name = "DRIVE")]
     drive: Option<String>,
     /// Serve here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times [default: 11211, unless --unix is given]

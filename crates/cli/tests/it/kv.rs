@@ -249,3 +249,100 @@ fn a_cache_is_watched_and_broken_as_a_drive_is() {
     assert_eq!(wrong.status, 1, "{}", wrong.stderr);
     assert!(wrong.stderr.contains("allowed: cache"), "{}", wrong.stderr);
 }
+
+/// Stores what the write buffers do not hold, three times what the flash holds, and reads it: each value is the newest, or none. How many were
+/// found.
+fn fills_and_finds(client: &mut UnixStream, sets: u64) -> usize {
+    let value = |key: u64| format!("{key}:{}", "v".repeat(8000));
+    for key in 0..sets {
+        let value = value(key);
+        let command = format!("set key{key} 7 0 {}\r\n{value}\r\n", value.len());
+        assert_eq!(ask(client, &command, "\r\n"), "STORED\r\n");
+    }
+    finds(client, sets)
+}
+
+fn finds(client: &mut UnixStream, sets: u64) -> usize {
+    let is_there = |key: &u64| {
+        let value = format!("{key}:{}", "v".repeat(8000));
+        let got = ask(client, &format!("get key{key}\r\n"), "END\r\n");
+        assert!(got == "END\r\n" || got == format!("VALUE key{key} 7 {}\r\n{value}\r\nEND\r\n", value.len()));
+        got != "END\r\n"
+    };
+    (0..sets).filter(is_there).count()
+}
+
+/// A cache in `folder` on a drive that is not modelled there.
+fn start_on(folder: &Folder, drive: &str, engine: &str) -> (Serving, UnixStream) {
+    let _ = std::fs::remove_file(folder.path("socket"));
+    let script = format!(
+        "exec \"$0\" kv {drive} --engine {engine} --memory 1MiB --unix socket --control control --set kv.item_max=16KiB \
+         --set kv.warm_restart=true"
+    );
+    let server = Serving::new(folder, &script);
+    eventually("the cache listens", || UnixStream::connect(folder.path("socket")).is_ok());
+    let client = UnixStream::connect(folder.path("socket")).unwrap();
+    (server, client)
+}
+
+fn stop(folder: &Folder, server: &mut Serving) {
+    let mut control = UnixStream::connect(folder.path("control")).unwrap();
+    control.write_all(b"{\"do\":\"stop\"}\n").unwrap();
+    server.wait();
+}
+
+/// The plainest back end: every engine on a file of 16 MiB, filled three times over, stopped, and found again.
+#[test]
+fn every_engine_stands_on_a_plain_file() {
+    for engine in ["original", "policy", "function", "raw", "direct"] {
+        let folder = Folder::new();
+        let (mut server, mut client) = start_on(&folder, "file:cache.img,size=16MiB", engine);
+        let found = fills_and_finds(&mut client, 6000);
+        assert!((200..2100).contains(&found), "{engine}: {found}");
+        drop(client);
+        stop(&folder, &mut server);
+        let (_server, mut client) = start_on(&folder, "file:cache.img", engine);
+        let again = finds(&mut client, 6000);
+        assert!(again * 2 > found, "{engine}: {again} of {found} after a good stop");
+    }
+}
+
+/// The library's levels over NVMe/TCP, on chunks and on zones.
+#[test]
+fn a_cache_stands_on_a_remote_drive() {
+    for (interface, engine) in [("open-channel", "raw"), ("open-channel", "direct"), ("zoned", "function")] {
+        let folder = Folder::new();
+        folder.write("remote.toml", &FLASH.replace("open-channel", interface));
+        let _drive = Serving::new(&folder, "exec \"$0\" serve remote.toml --nvme 127.0.0.1:0 --time instant");
+        let mut address = String::new();
+        eventually("the drive listens", || {
+            let log = std::fs::read_to_string(folder.path("log")).unwrap_or_default();
+            let uri = log.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+            address = uri.unwrap_or_default().to_owned();
+            !address.is_empty()
+        });
+        let (mut server, mut client) = start_on(&folder, &format!("nvme+tcp://{address}"), engine);
+        let found = fills_and_finds(&mut client, 2000);
+        assert!((100..1000).contains(&found), "{interface}, {engine}: {found}");
+        drop(client);
+        stop(&folder, &mut server);
+    }
+}
+
+#[test]
+fn what_a_file_or_remote_drive_cannot_be_told_is_refused() {
+    let folder = Folder::new();
+    let refused = |words: &[&str], what: &str| {
+        let done = folder.run(&[&["kv"], words].concat());
+        assert!(done.status != 0 && done.stderr.contains(what), "{words:?}: {}", done.stderr);
+    };
+    refused(&["file:none.img"], "none.img");
+    refused(
+        &["file:new.img,size=16MiB", "--set", "media.store=ram"],
+        "--set media.store=ram: without effect",
+    );
+    refused(&["nvme+tcp://host"], "nvme+tcp:// and HOST:PORT");
+    refused(&["nvme+tcp://127.0.0.1:1"], "127.0.0.1:1");
+    std::fs::write(folder.path("other.img"), vec![1; 16 << 20]).unwrap();
+    refused(&["file:other.img", "--engine", "raw"], "holds something else than chunks");
+}

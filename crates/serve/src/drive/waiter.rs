@@ -60,6 +60,12 @@ impl Waiter {
         Ok(Waiter { pace, patient: true, began: Instant::now(), first: drive.now(), sockets, why: None })
     }
 
+    /// Its time begins at `now` of what stands on the drive.
+    #[must_use]
+    pub fn since(self, now: SimTime) -> Waiter {
+        Waiter { first: now, ..self }
+    }
+
     /// Impatient, it only looks what has happened: [`Waiter::wait`] returns at once with the time that it is, or `None` where that does not go
     /// on by itself.
     pub fn set_patient(&mut self, patient: bool) {

@@ -1,13 +1,16 @@
 //! What holds the items: a cache on a drive, or anything else that answers the same requests.
 
 use crate::action::{Action, Outcome};
-use crate::drive::{Bottom, Served};
+use crate::drive::{Bottom, Pace, Served, Waiter};
 use crate::engine::{Answered, Backend};
-use pellucid_apps::kv::{Answer, Ask, ClassStatistics, Key, KvConfig, KvStatistics, System, build};
+use crate::event::Event;
+use mio::{Poll, Token, Waker};
+use pellucid_apps::kv::{Answer, Ask, ClassStatistics, Key, KvConfig, KvStatistics, System, build_by};
 use pellucid_device::Device;
-use pellucid_flash::{Figure, SimTime};
+use pellucid_flash::{Drive, Figure, SimTime};
 use pellucid_host::Tower;
 use serde_json::Value;
+use std::sync::Arc;
 
 const NO_DRIVE: &str = "the cache stands on no modelled drive";
 
@@ -51,6 +54,22 @@ pub trait Cache: Backend<Ask = Ask, Answer = Answer> {
     /// From now on the drive is watched.
     fn watch(&mut self) {}
 
+    /// A backend in wall time: exchanges data with its drive and does what follows. What happened to the drive, for the log.
+    fn turn(&mut self, _wall: SimTime) -> Vec<Event> {
+        Vec::new()
+    }
+
+    /// Lets a drive in wall time wake `poll`, with tokens from `first` on.
+    ///
+    /// # Errors
+    /// When the system cannot wait for it.
+    fn attach(&mut self, _poll: &Poll, _first: Token, _waker: &Arc<Waker>) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    /// Something happened on one of the drive's sockets.
+    fn ready(&mut self, _socket: usize) {}
+
     /// Brings everything to where the next start finds it, and makes it durable.
     ///
     /// # Errors
@@ -66,13 +85,16 @@ pub struct DriveCache {
 }
 
 impl DriveCache {
-    /// Puts a cache on a drive and lets it start.
+    /// Puts a cache on a drive and lets it start; this waits for a drive in wall time.
     ///
     /// # Errors
     /// Why it cannot, in a sentence.
     pub fn new(drive: Served, config: &KvConfig) -> Result<DriveCache, String> {
         let now = drive.now();
-        Ok(DriveCache { system: build(drive.into_tower(), config, now)? })
+        let mut tower = drive.into_tower();
+        let mut wait = waiting(tower.bottom_mut(), now)?;
+        let system = build_by(tower, config, now, |tower, next| wait(tower.bottom_mut(), next))?;
+        Ok(DriveCache { system })
     }
 
     /// Bytes of write buffers with which every slab class has one ([`Kv::memory_for_each_class_bytes`](pellucid_apps::kv::Kv)).
@@ -99,6 +121,16 @@ impl DriveCache {
         let now = self.system.now();
         self.system.act_on_drive(now, |tower| tower.bottom_mut().device_mut().map_or(or, act))
     }
+}
+
+/// Lets time pass for whoever waits: from event to event where the drive is modelled, else as the wall clock.
+fn waiting(
+    bottom: &mut Bottom,
+    now: SimTime,
+) -> Result<impl FnMut(&mut Bottom, Option<SimTime>) -> Option<SimTime> + use<>, String> {
+    let waiter = Waiter::new(bottom, Pace::Virtual).map_err(|error| error.to_string())?;
+    let mut waiter = waiter.since(now);
+    Ok(move |bottom: &mut Bottom, next| waiter.wait(bottom, next))
 }
 
 impl Backend for DriveCache {
@@ -133,6 +165,11 @@ impl Backend for DriveCache {
     #[inline]
     fn completed(&self) -> usize {
         self.system.answered()
+    }
+
+    #[inline]
+    fn is_in_wall_time(&self) -> bool {
+        self.system.drive().bottom().is_in_wall_time()
     }
 
     #[inline]
@@ -200,8 +237,27 @@ impl Cache for DriveCache {
         Ok(outcome.answer())
     }
 
+    fn turn(&mut self, wall: SimTime) -> Vec<Event> {
+        let now = wall.max(self.system.now());
+        self.system.drive_mut().bottom_mut().advance(now);
+        self.system.advance(now);
+        self.system.drive_mut().bottom_mut().take_events()
+    }
+
+    fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
+        self.system.drive_mut().bottom_mut().attach(poll.registry(), first, Arc::clone(waker))
+    }
+
+    fn ready(&mut self, socket: usize) {
+        if let Some(remote) = self.system.drive_mut().bottom_mut().remote_mut() {
+            remote.ready(socket);
+        }
+    }
+
     fn put_away(&mut self) -> Result<(), String> {
-        let stopped = self.system.stop();
+        let now = self.system.now();
+        let mut wait = waiting(self.system.drive_mut().bottom_mut(), now)?;
+        let stopped = self.system.stop_by(|tower, next| wait(tower.bottom_mut(), next));
         let synced = self.on_device(Ok(()), Device::sync);
         stopped.and(synced.map_err(|error| error.to_string()))
     }

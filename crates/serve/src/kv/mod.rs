@@ -24,11 +24,14 @@ use crate::hub::Hub;
 use crate::service::{Done, Service};
 use crate::session::{ConnectionId, Session};
 use crate::tls::{Secured, Tls, TlsConfig};
+use mio::{Poll, Token, Waker};
 use pellucid_apps::kv::{Answer, Ask, Key, KvConfig, Outcome, What};
 use pellucid_device::Histogram;
+use pellucid_flash::SimTime;
 use pellucid_monitor::{Board, Figures};
 use replies::{Ended, Kind};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The session of a new connection; with `tls` the client speaks TLS from its first byte.
@@ -253,6 +256,11 @@ impl<C: Cache> Service for KvService<C> {
     }
 
     fn run(&mut self) -> bool {
+        if self.cache().is_in_wall_time() {
+            let now = SimTime(self.engine.now_ns());
+            let mut events = self.cache_mut().turn(now);
+            self.hub.events.append(&mut events);
+        }
         let more = self.engine.run();
         self.look_at_clock();
         more
@@ -292,6 +300,14 @@ impl<C: Cache> Service for KvService<C> {
                 Err("do: not of a cache; allowed: status, watch, stop, power-cut, faults, damage".into())
             }
         }
+    }
+
+    fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
+        self.cache_mut().attach(poll, first, waker)
+    }
+
+    fn remote_ready(&mut self, token: usize) {
+        self.cache_mut().ready(token);
     }
 
     fn show_on(&mut self, board: Board) {
