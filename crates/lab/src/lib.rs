@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod drive;
 pub mod experiment;
+pub mod file_system;
 pub mod files;
 pub mod image;
 pub mod kv;

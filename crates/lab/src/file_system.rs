@@ -1,0 +1,432 @@
+//! Work of file servers on the log-structured file system, over a modelled drive in virtual time.
+//!
+//! ```text
+//!  threads ─ operations ─► Fs ─ jobs ─► Volume ─► drive          a block namespace (ULFS-SSD), or Prism's function level (ULFS-Prism)
+//!  (Personality)            ◄─ ended ──
+//! ```
+//! The operations are those of [`crate::files`], which models an in-place file system with a journal: the same personalities, sizes,
+//! memory and processor time, but the log of a webserver, which grows here until the file system is full. Here the file system is the real one, with its data. Order at one moment: answers of the drive, then
+//! threads by number.
+
+use crate::files::{FilesConfig, Gamma, Operation};
+use pellucid_apps::fs::{
+    BLOCK_BYTES, Caller, Errno, FormatOptions, Fs, FsCounters, Ino, MountOptions, Step, SyncPoint, Time,
+    Volume,
+};
+use pellucid_device::{Counters, Device};
+use pellucid_flash::{Cause, Nanos, Rng, SimTime};
+use pellucid_host::Stack;
+
+/// Jobs with the drive at a time.
+const JOBS_MAX: usize = 128;
+
+/// What a measurement gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FileSystemReport {
+    /// Operations.
+    pub operations: u64,
+    /// Operations a second.
+    pub operations_per_second: f64,
+    /// Operations that found no space.
+    pub refused: u64,
+    /// Bytes of files that the file system's cleaner moved.
+    pub file_copied_bytes: u64,
+    /// Bytes that the drive's garbage collection copied.
+    pub flash_copied_bytes: u64,
+    /// Blocks erased.
+    pub erases: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct File {
+    ino: Ino,
+    bytes: u64,
+    wanted_bytes: u64,
+    exists: bool,
+    busy: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    /// Which operation of the loop.
+    at: usize,
+    file: Option<usize>,
+    rotor: usize,
+    append: u64,
+    sync: Option<SyncPoint>,
+    due: SimTime,
+}
+
+/// Threads on a file system on a drive.
+pub struct FileServer {
+    config: FilesConfig,
+    fs: Fs,
+    stack: Stack<Volume, Device>,
+    files: Vec<File>,
+    threads: Vec<Thread>,
+    cores: Vec<SimTime>,
+    rng: Rng,
+    data: Vec<u8>,
+    buffer: Vec<u8>,
+    operations: u64,
+    refused: u64,
+}
+
+fn time(now: SimTime) -> Time {
+    Time(now.0 as i64)
+}
+
+impl FileServer {
+    /// Makes a file system of `bytes` (0: all there is) on namespace 0 of a drive, and its files.
+    ///
+    /// The error is a sentence.
+    pub fn new(
+        config: &FilesConfig,
+        drive: Device,
+        bytes: u64,
+        options: MountOptions,
+    ) -> Result<FileServer, String> {
+        let volume = Volume::new(&drive, 0)?;
+        let stack = Stack::start(volume, drive, SimTime::ZERO)?;
+        let most = stack.layer.blocks();
+        let blocks = if bytes == 0 { most } else { most.min(bytes / BLOCK_BYTES as u64) };
+        let backend = stack.layer.backend();
+        let format = FormatOptions { backend, blocks, segment_blocks: 0, data_checksums: false, id: 1 };
+        let fs = Fs::format(Time(0), &format, options)?;
+        let mut rng = Rng::stream(config.seed, "file server");
+        let sizes = Gamma::with_mean(config.file_bytes as f64, config.personality.shape());
+        let file = |rng: &mut Rng| File {
+            ino: Ino::ROOT,
+            bytes: 0,
+            wanted_bytes: sizes.draw(rng).max(1.0) as u64,
+            exists: false,
+            busy: false,
+        };
+        // The log of a webserver is one file more.
+        let files: Vec<File> = (0..=config.files).map(|_| file(&mut rng)).collect();
+        let most = files.iter().map(|file| file.wanted_bytes).max().unwrap_or(0) as usize;
+        let thread = |rng: &mut Rng| {
+            let rotor = rng.below(config.files.into()) as usize;
+            Thread { at: 0, file: None, rotor, append: 0, sync: None, due: SimTime::ZERO }
+        };
+        let threads = (0..config.threads).map(|_| thread(&mut rng)).collect();
+        let cores = vec![SimTime::ZERO; config.host.cores.max(1) as usize];
+        let data = (0..most.max(1 << 16)).map(|n| (n / 7) as u8).collect();
+        let (config, buffer) = (config.clone(), Vec::new());
+        let mut server = FileServer {
+            config,
+            fs,
+            stack,
+            files,
+            threads,
+            cores,
+            rng,
+            data,
+            buffer,
+            operations: 0,
+            refused: 0,
+        };
+        server.populate()?;
+        Ok(server)
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &Fs {
+        &self.fs
+    }
+
+    fn populate(&mut self) -> Result<(), String> {
+        let last = self.files.len() - 1;
+        for number in 0..self.files.len() {
+            let percent = self.config.personality.existing_percent();
+            if number < last && self.rng.below(100) >= percent.into() {
+                continue;
+            }
+            self.wait(|server, now| server.create(now, number))?;
+            let bytes = self.files[number].wanted_bytes;
+            self.wait(|server, now| server.write(now, number, 0, bytes))?;
+        }
+        self.files[last].busy = true;
+        let point = self.fs.sync();
+        self.wait(|server, _| Ok(if server.fs.is_synced(point)? { Step::Done(()) } else { Step::Wait }))
+    }
+
+    /// Repeats an operation until it is done.
+    fn wait(
+        &mut self,
+        mut operation: impl FnMut(&mut FileServer, Time) -> Result<Step<()>, Errno>,
+    ) -> Result<(), String> {
+        loop {
+            match operation(self, time(self.stack.now())) {
+                Ok(Step::Done(())) => return Ok(()),
+                Ok(Step::Wait) => self.go_on(SimTime::MAX)?,
+                Err(why) => return Err(format!("the files cannot be made: {why}")),
+            }
+        }
+    }
+
+    /// Hands jobs to the drive, and its answers to the file system; whether there were any.
+    fn exchange(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            let now = self.stack.now();
+            let mut moved = false;
+            while self.stack.asked() < JOBS_MAX
+                && let Some(job) = self.fs.next_job(time(now))
+            {
+                self.stack.ask(now, job);
+                moved = true;
+            }
+            while let Some(answer) = self.stack.answer() {
+                answer.tell(&mut self.fs, time(now));
+                (moved, any) = (true, true);
+            }
+            if !moved {
+                return any;
+            }
+        }
+    }
+
+    /// Lets time pass until the drive has answered something, the file system wants to do something, or `until`.
+    fn go_on(&mut self, until: SimTime) -> Result<(), String> {
+        while !self.exchange() {
+            let now = self.stack.now();
+            let wanted = self.fs.wants_time().map(|at| SimTime(at.0.max(0) as u64)).filter(|at| *at > now);
+            let next = [self.stack.next_event(), wanted].into_iter().flatten().chain([until]).min();
+            match next {
+                Some(next) if next < SimTime::MAX => self.stack.advance(next),
+                _ => return Err("the file system waits for nothing".to_string()),
+            }
+            if self.stack.now() >= until {
+                self.exchange();
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs for so long, and says what was done.
+    pub fn run(&mut self, length: Nanos) -> Result<FileSystemReport, String> {
+        let (start, before) = (self.stack.now(), (self.operations, self.refused));
+        let (fs, drive) = (self.fs.counters(), self.stack.drive.counters());
+        let end = start + length;
+        while self.stack.now() < end {
+            let now = self.stack.now();
+            let mut moved = true;
+            while std::mem::take(&mut moved) {
+                for thread in 0..self.threads.len() {
+                    moved |= self.threads[thread].due <= now && self.step(thread, now);
+                }
+            }
+            let due = self.threads.iter().map(|thread| thread.due).filter(|due| *due > now).min();
+            self.go_on(due.unwrap_or(SimTime::MAX).min(end))?;
+        }
+        let operations = self.operations - before.0;
+        let report = report(&self.fs.counters(), &fs, &self.stack.drive.counters().since(&drive));
+        let sector = u64::from(self.stack.drive.layout().sector_bytes);
+        Ok(FileSystemReport {
+            operations,
+            operations_per_second: operations as f64 / self.stack.now().since(start).0 as f64 * 1e9,
+            refused: self.refused - before.1,
+            flash_copied_bytes: report.flash_copied_bytes * sector,
+            ..report
+        })
+    }
+
+    /// A thread's operation; whether it was done.
+    fn step(&mut self, number: usize, now: SimTime) -> bool {
+        let loops = self.config.personality.operations();
+        let operation = loops[self.threads[number].at % loops.len()];
+        let Some(file) = self.file_of(number, operation) else {
+            // There is no such file at the moment.
+            self.end(number, now, 0);
+            return true;
+        };
+        let before = self.files[file].bytes;
+        let append = self.threads[number].append;
+        let at = time(now);
+        let done = match operation {
+            Operation::Create => self.create(at, file),
+            Operation::WriteWhole => {
+                let bytes = self.files[file].wanted_bytes;
+                self.write(at, file, 0, bytes)
+            }
+            Operation::Append | Operation::AppendLog => self.write(at, file, before, append),
+            Operation::ReadWhole => {
+                let (ino, buffer) = (self.files[file].ino, &mut self.buffer);
+                self.fs.read(at, ino, 0, before as usize, buffer)
+            }
+            Operation::Fsync => {
+                let fs = &mut self.fs;
+                let point = *self.threads[number].sync.get_or_insert_with(|| fs.sync());
+                fs.is_synced(point).map(|synced| if synced { Step::Done(()) } else { Step::Wait })
+            }
+            Operation::Delete => self.fs.unlink(at, &Caller::ROOT, Ino::ROOT, name(file).as_bytes()),
+            Operation::Stat => self.fs.getattr(at, self.files[file].ino).map(|step| match step {
+                Step::Done(_) => Step::Done(()),
+                Step::Wait => Step::Wait,
+            }),
+            Operation::Open | Operation::Close => Ok(Step::Done(())),
+        };
+        match done {
+            Ok(Step::Wait) => return false,
+            Ok(Step::Done(())) => {}
+            Err(_) => self.refused += 1,
+        }
+        if operation == Operation::Delete {
+            self.files[file] = File { exists: false, bytes: 0, ..self.files[file] };
+        }
+        if matches!(operation, Operation::Delete | Operation::Close | Operation::Stat) {
+            self.files[file].busy = false;
+            self.threads[number].file = None;
+        }
+        let bytes = match operation {
+            Operation::ReadWhole => before,
+            _ => self.files[file].bytes.saturating_sub(before),
+        };
+        self.end(number, now, bytes.div_ceil(BLOCK_BYTES as u64));
+        true
+    }
+
+    /// The next operation, after the processor's time for this one.
+    fn end(&mut self, number: usize, now: SimTime, pages: u64) {
+        self.operations += 1;
+        let host = &self.config.host;
+        let cost = Nanos(host.operation.0 + host.page.0 * pages);
+        let core = (0..self.cores.len()).min_by_key(|&core| self.cores[core]).unwrap_or(0);
+        self.cores[core] = self.cores[core].max(now) + cost;
+        let append = 1 + self.rng.below(self.config.personality.append_bytes());
+        let thread = &mut self.threads[number];
+        (thread.due, thread.sync, thread.append) = (self.cores[core], None, append);
+        thread.at += 1;
+    }
+
+    /// The file that an operation is about: the open one, or the next that is there, or is not.
+    fn file_of(&mut self, number: usize, operation: Operation) -> Option<usize> {
+        let count = self.files.len() - 1;
+        if operation == Operation::AppendLog {
+            return Some(count);
+        }
+        let thread = &mut self.threads[number];
+        if thread.file.is_none() {
+            let picks = matches!(
+                operation,
+                Operation::Create | Operation::Open | Operation::Delete | Operation::Stat
+            );
+            if !picks {
+                return None;
+            }
+            let wanted = operation != Operation::Create;
+            let files = &self.files;
+            let fits = |at: &usize| files[*at].exists == wanted && !files[*at].busy;
+            let found = (0..count).map(|n| (thread.rotor + n) % count).find(fits)?;
+            (thread.rotor, thread.file) = ((found + 1) % count, Some(found));
+            self.files[found].busy = true;
+        }
+        self.threads[number].file
+    }
+
+    fn create(&mut self, now: Time, file: usize) -> Result<Step<()>, Errno> {
+        match self.fs.create(now, &Caller::ROOT, Ino::ROOT, name(file).as_bytes(), 0o644)? {
+            Step::Wait => Ok(Step::Wait),
+            Step::Done(made) => {
+                self.fs.release(made.ino);
+                self.files[file] = File { ino: made.ino, exists: true, bytes: 0, ..self.files[file] };
+                Ok(Step::Done(()))
+            }
+        }
+    }
+
+    fn write(&mut self, now: Time, file: usize, offset: u64, bytes: u64) -> Result<Step<()>, Errno> {
+        let data = &self.data[..bytes as usize];
+        let step = self.fs.write(now, &Caller::ROOT, self.files[file].ino, offset, data)?;
+        if step == Step::Done(()) {
+            let of = &mut self.files[file];
+            of.bytes = of.bytes.max(offset + bytes);
+        }
+        Ok(step)
+    }
+}
+
+fn name(file: usize) -> String {
+    format!("file {file:08}")
+}
+
+/// What file system and drive did; what was copied on flash in sectors.
+fn report(fs: &FsCounters, before: &FsCounters, drive: &Counters) -> FileSystemReport {
+    FileSystemReport {
+        file_copied_bytes: (fs.moved_blocks - before.moved_blocks) * BLOCK_BYTES as u64,
+        flash_copied_bytes: drive.programmed_sectors[Cause::Gc as usize],
+        erases: drive.erases.iter().sum(),
+        ..FileSystemReport::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Personality;
+    use crate::spec;
+    use pellucid_apps::fs::CleanerPolicy;
+
+    /// `memblaze`'s channels and bus; blocks of 256 KiB, pages of 4 KiB that are programmed in a quarter of the time.
+    const DRIVE: &str = r#"
+[drive.media]
+channels = 12
+ways = 1
+blocks = 40
+pages = 64
+page_size = "4KiB"
+spare_size = 64
+sector_size = "4KiB"
+unit_size = "4KiB"
+cell = "slc"
+store = "ram"
+[drive.media.timing]
+read = "50us"
+program = "187us"
+erase = "187us"
+channel_rate = "200MB/s"
+[drive.ftl]
+gc_low = 1
+over_provisioning = 0.25
+durability = "volatile"
+placement = "channel-first"
+[drive.buffer]
+entries = 64
+write = "write-through"
+retain = false
+"#;
+
+    fn run(personality: Personality, flash: bool) -> FileSystemReport {
+        let sets: Vec<String> = match flash {
+            true => vec!["drive.namespace=[{ interface = \"open-channel\" }]".into()],
+            false => Vec::new(),
+        };
+        let spec = spec::from_str(DRIVE, "the drive of the test", &sets).unwrap();
+        let drive = Device::new(&spec.drive).unwrap();
+        let mean = personality.file_bytes();
+        let mut config = FilesConfig::new(personality);
+        (config.files, config.threads) = (((60 << 20) / mean) as u32, 8);
+        let options =
+            MountOptions { memory_bytes: 8 << 20, cleaner: CleanerPolicy::Greedy, ..MountOptions::default() };
+        let mut server = FileServer::new(&config, drive, 92 << 20, options).unwrap();
+        server.run(Nanos::from_secs(2)).unwrap();
+        let report = server.run(Nanos::from_secs(4)).unwrap();
+        server.fs.check();
+        server.stack.layer.check();
+        report
+    }
+
+    /// The same work in the same time every time; and below the function level nothing is copied.
+    #[test]
+    fn a_file_server_runs_on_both_back_ends() {
+        let personality = Personality::Fileserver;
+        let (block, flash) = (run(personality, false), run(personality, true));
+        assert_eq!(flash, run(personality, true));
+        assert!(block.operations > 1000 && flash.operations > 1000);
+        assert!(block.flash_copied_bytes > 0, "the block drive collects");
+        assert_eq!(flash.flash_copied_bytes, 0);
+        assert_eq!((block.refused, flash.refused), (0, 0));
+    }
+}
