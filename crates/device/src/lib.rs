@@ -35,6 +35,4 @@ pub use device::Device;
 pub use direct::zone_save::save_bytes;
 pub use disk::{Disk, DiskConfig, DiskCounters, DiskStore};
 pub use firmware::FirmwareModule;
-pub use probes::{
-    ChannelView, Coarse, CommandKind, Histogram, OperationKind, Part, Probes, Snapshot, WayProbes, WayView,
-};
+pub use probes::{ChannelView, CommandKind, OperationKind, Part, Probes, Snapshot, WayProbes, WayView};

@@ -7,8 +7,8 @@
 //! Invariants: the engine takes no snapshot that nobody asked for, and never waits: the lock is held for the swap of a
 //! pointer only, by everyone. One view serves all readers that come within its freshness, so many readers cost as much as one.
 
-use pellucid_device::{Histogram, Snapshot};
-use pellucid_flash::Figure;
+use pellucid_device::Snapshot;
+use pellucid_flash::{Figure, Histogram};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ pub struct Serving {
     /// Bytes of data in drives and outputs.
     pub held_bytes: u64,
     /// How late completions were handed out, in wall nanoseconds; empty unless paced.
-    pub lateness_ns: Histogram,
+    pub lateness_ns: Histogram<4>,
 }
 
 /// How far a piece of work is.

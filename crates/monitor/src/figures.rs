@@ -4,8 +4,8 @@
 //! rates of two of them ([`Bins::since`]). Times of the drive are simulated nanoseconds. Keys stand in `docs/reference/monitors.md`.
 
 use crate::board::{LayerSide, Serving, View};
-use pellucid_device::{CommandKind, FirmwareModule, Histogram, OperationKind, Part, Probes, Snapshot};
-use pellucid_flash::{Cause, Figure, MapReason, Stage};
+use pellucid_device::{CommandKind, FirmwareModule, OperationKind, Part, Probes, Snapshot};
+use pellucid_flash::{Cause, Figure, Histogram, MapReason, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -304,13 +304,13 @@ pub struct Bins {
     pub upper: Vec<u64>,
     /// Weight of each bin.
     pub weight: Vec<u64>,
-    /// Sum of value times weight.
+    /// Sum of value times weight; the largest number where it would pass it.
     pub sum: u64,
 }
 
 impl Bins {
     /// The histogram, with what is missing to `total` at zero.
-    pub fn of(histogram: &Histogram, total: u64) -> Bins {
+    pub fn of(histogram: &Histogram<4>, total: u64) -> Bins {
         let (mut upper, mut weight): (Vec<u64>, Vec<u64>) = histogram.buckets().unzip();
         let zeros = total.saturating_sub(weight.iter().sum());
         if zeros > 0 && upper.first() == Some(&0) {
@@ -319,7 +319,7 @@ impl Bins {
             upper.insert(0, 0);
             weight.insert(0, zeros);
         }
-        Bins { upper, weight, sum: histogram.sum() }
+        Bins { upper, weight, sum: u64::try_from(histogram.sum()).unwrap_or(u64::MAX) }
     }
 
     /// All weights together.
@@ -502,9 +502,8 @@ impl From<&Probes> for WatchedFigures {
             (kind.name().to_string(), Part::ALL.into_iter().map(|p| (p.name().into(), bins(p))).collect())
         };
         let way = |way: &pellucid_device::WayProbes| {
-            let quantiles = way.latency.each_ref().map(|latency| latency.quantiles([0.5, 0.99, 0.999]));
             let [p50_ns, p99_ns, p999_ns] =
-                [0, 1, 2].map(|at| quantiles.map(|values: Option<[u64; 3]>| values.map(|v| v[at])));
+                [0.5, 0.99, 0.999].map(|share| way.latency.each_ref().map(|latency| latency.quantile(share)));
             let (operations, time_ns, longest_ns) = (way.operations, way.time_ns, way.longest_ns);
             WayFigures { operations, time_ns, p50_ns, p99_ns, p999_ns, longest_ns }
         };

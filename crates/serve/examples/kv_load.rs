@@ -9,7 +9,7 @@
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use pellucid_device::Histogram;
+use pellucid_flash::Histogram;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
@@ -113,7 +113,7 @@ impl Connection {
         &mut self,
         scratch: &mut [u8],
         counts: &mut Counts,
-        latency: &mut Histogram,
+        latency: &mut Histogram<4>,
     ) -> Result<(), Box<dyn Error>> {
         loop {
             match self.stream.read(scratch) {
@@ -204,7 +204,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut value: Vec<u8> = (0..settings.value_bytes).map(|at| b'a' + (at % 26) as u8).collect();
     let (mut scratch, mut counts) = (vec![0; 256 << 10], Counts::default());
-    let mut latency = Histogram::default();
+    let mut latency = Histogram::<4>::default();
     let mut events = Events::with_capacity(1024);
     let began = Instant::now();
     while all.iter().any(|connection| connection.left > 0 || !connection.sent.is_empty()) {
@@ -217,7 +217,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    let us = |share| latency.quantile(share) as f64 / 1e3;
+    let us = |share| latency.quantile(share).unwrap_or(0) as f64 / 1e3;
     writeln!(
         std::io::stdout(),
         "{{\"requests\": {}, \"seconds\": {seconds:.3}, \"per_second\": {:.0}, \"gets\": {}, \"hits\": {}, \"sets\": {}, \

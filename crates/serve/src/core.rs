@@ -27,7 +27,7 @@ use crate::remote::Remote;
 use crate::service::{Done, Service};
 use crate::session::{ConnectionId, Keeps, Namespace, Operation};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, Command, Completion, Lba, Notice, Opcode, SimTime};
+use pellucid_flash::{ChunkInfo, Command, Completion, Histogram, Lba, Notice, Opcode, SimTime};
 use pellucid_monitor::Board;
 use std::collections::VecDeque;
 use steps::Steps;
@@ -249,7 +249,7 @@ impl Core {
     }
 
     /// How late completions were handed out, in wall nanoseconds; empty unless paced.
-    pub fn lateness_ns(&self) -> &pellucid_device::Histogram {
+    pub fn lateness_ns(&self) -> &Histogram<4> {
         self.engine.lateness_ns()
     }
 

@@ -29,8 +29,7 @@ mod tests;
 use crate::session::ConnectionId;
 use completion::CompletionBatch;
 use in_flight::InFlight;
-use pellucid_device::Histogram;
-use pellucid_flash::SimTime;
+use pellucid_flash::{Histogram, SimTime};
 use std::collections::VecDeque;
 use submission::SubmissionBatch;
 
@@ -372,7 +371,7 @@ impl<M: Backend> Engine<M> {
     }
 
     /// How late answers were handed out, in wall nanoseconds; empty unless paced.
-    pub fn lateness_ns(&self) -> &Histogram {
+    pub fn lateness_ns(&self) -> &Histogram<4> {
         &self.pacer.lateness_ns
     }
 

@@ -9,21 +9,18 @@
 //! Off by default: a drive that nobody watches has no probes and pays one comparison per event. On, everything lands in tables
 //! of fixed size; only that of blocks by erase count grows and shrinks, with the erase counts that blocks have.
 //!
-//! What several histograms need of an event is kept together and reaches them with a snapshot: sums of stages, sums of parts (which the
-//! ways have), and time with an unchanged number of commands.
+//! Time with an unchanged number of commands reaches its histogram when that number changes, and with a snapshot.
 //!
 //! Invariant: a side band. Nothing in the drive reads its probes, so a watched drive does the same as an unwatched one, to the
 //! nanosecond.
 
-mod histogram;
 mod snapshot;
 
-pub use histogram::{Coarse, Histogram};
 pub use snapshot::{ChannelView, Snapshot, WayView};
 
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
-use pellucid_flash::{BlockId, Completion, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
+use pellucid_flash::{BlockId, Completion, Histogram, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
 use pellucid_media::Health;
 use std::collections::BTreeMap;
 
@@ -170,8 +167,8 @@ pub struct WayProbes {
     pub operations: [u64; OperationKind::COUNT],
     /// Their time, by kind and [`Part`], ns.
     pub time_ns: [[u64; Part::COUNT]; OperationKind::COUNT],
-    /// Each by its whole time, by kind, ns.
-    pub latency: [Coarse; OperationKind::COUNT],
+    /// Each by its whole time, by kind, ns. Drives have many ways, so their tables are half as fine as the others.
+    pub latency: [Histogram<3>; OperationKind::COUNT],
     /// The longest, ns.
     pub longest_ns: u64,
 }
@@ -182,14 +179,14 @@ pub struct Probes {
     /// Since when.
     pub since: SimTime,
     /// Latency of commands by [`CommandKind`], failed ones included, ns.
-    pub commands: [Histogram; CommandKind::COUNT],
+    pub commands: [Histogram<4>; CommandKind::COUNT],
     /// Commands that failed, by [`CommandKind`].
     pub failed: [u64; CommandKind::COUNT],
     /// Time of reads, then of writes, in each [`Stage`], ns. Commands that spent no time in a stage are not recorded there:
     /// they are what is missing to the count in `commands`.
-    pub stages: [[Histogram; Stage::COUNT]; 2],
+    pub stages: [[Histogram<4>; Stage::COUNT]; 2],
     /// Time of flash operations by [`OperationKind`] and [`Part`], ns. No time is not recorded, as in `stages`.
-    pub operations: [[Histogram; Part::COUNT]; OperationKind::COUNT],
+    pub operations: [[Histogram<4>; Part::COUNT]; OperationKind::COUNT],
     /// Each way, in the order of dies.
     pub ways: Vec<WayProbes>,
     /// Simulated time with n ways at work, or holding data for the channel, by n, ns.
@@ -197,11 +194,9 @@ pub struct Probes {
     /// Simulated time with n channels carrying a transfer, by n, ns.
     pub active_channels_ns: Vec<u64>,
     /// Simulated time by the number of commands in the drive, ns.
-    pub outstanding_ns: Histogram,
+    pub outstanding_ns: Histogram<4>,
     /// Blocks that are not bad from the factory, by erase count; of counts that some block has.
     pub blocks_by_erases: BTreeMap<u32, u32>,
-    /// Sums of `stages`.
-    stage_sums: [StageTimes; 2],
     /// Commands in the drive, and for how long there have been so many, ns: not in `outstanding_ns` yet.
     outstanding: (u32, u64),
 }
@@ -220,7 +215,6 @@ impl Probes {
             active_channels_ns: vec![0; layout.channels as usize + 1],
             outstanding_ns: Histogram::default(),
             blocks_by_erases: BTreeMap::new(),
-            stage_sums: Default::default(),
             outstanding: (0, 0),
         };
         probes.count_wear(shared.erase_counts());
@@ -249,10 +243,9 @@ impl Probes {
         self.commands[kind].record((completion.completed - completion.submitted).0, 1);
         self.failed[kind] += u64::from(completion.status != Status::Success);
         if let Some(stages) = self.stages.get_mut(kind) {
-            self.stage_sums[kind].add_all(&completion.stages);
             for (histogram, &ns) in stages.iter_mut().zip(&completion.stages.0) {
                 if ns > 0 {
-                    histogram.count(ns);
+                    histogram.record(ns, 1);
                 }
             }
         }
@@ -267,11 +260,11 @@ impl Probes {
         way.operations[kind] += 1;
         let whole = parts.iter().sum();
         way.longest_ns = way.longest_ns.max(whole);
-        way.latency[kind].record(whole);
+        way.latency[kind].record(whole, 1);
         for (part, &ns) in parts.iter().enumerate() {
             way.time_ns[kind][part] += ns;
             if ns > 0 {
-                self.operations[kind][part].count(ns);
+                self.operations[kind][part].record(ns, 1);
             }
         }
     }
@@ -299,14 +292,6 @@ impl Probes {
         let mut probes = Box::new(self.clone());
         let (commands, time) = std::mem::take(&mut probes.outstanding);
         probes.outstanding_ns.record(commands.into(), time);
-        for (stages, sums) in probes.stages.iter_mut().zip(&probes.stage_sums) {
-            stages.iter_mut().zip(sums.0).for_each(|(histogram, sum)| histogram.set_sum(sum));
-        }
-        for (kind, parts) in probes.operations.iter_mut().enumerate() {
-            for (part, histogram) in parts.iter_mut().enumerate() {
-                histogram.set_sum(probes.ways.iter().map(|way| way.time_ns[kind][part]).sum());
-            }
-        }
         probes
     }
 }

@@ -2,23 +2,21 @@
 //!
 //! A run starts with short intervals. When all of them are used, neighbours are merged and the length
 //! doubles, so a long run is shown in half the capacity to the full capacity of intervals, whatever its
-//! length, and memory stays below `capacity * 2 * 2.5 KiB`. Merging adds counts, takes the larger maximum and
+//! length, and memory stays below `capacity * 2 * 7.7 KiB` (2.5 KiB each where latencies stay below 10 ms). Merging adds counts, takes the larger maximum and
 //! adds histograms: nothing is lost but resolution.
 //!
 //! Percentiles of an interval come from 16 bins per power of two: never below the exact value, at most 6.25 %
-//! above it, for latencies below 2^42 ns (73 minutes).
+//! above it.
 //!
 //! Counters that the drive keeps (bytes programmed, free blocks) are [sampled](TimeSeries::sample) at
 //! interval ends.
 
-use super::latency::{bin_of, bin_upper_ns};
+use super::latency::Coarse;
 use pellucid_flash::{Nanos, SimTime};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::mem::take;
 
-/// Bins of an interval's histogram; the last one takes everything from 2^42 ns on.
-const BINS: usize = 624;
 /// Intervals at which neighbours are merged.
 const CAPACITY: usize = 1024;
 
@@ -42,51 +40,28 @@ pub struct Sample {
 /// One direction in one interval.
 #[derive(Clone, Debug, Default)]
 struct Flow {
-    requests: u64,
     bytes: u64,
-    sum_ns: u64,
     max_ns: u64,
-    /// Empty until the first request, then [`BINS`] long.
-    bins: Vec<u32>,
+    latency: Coarse,
 }
 
 impl Flow {
     #[inline]
     fn add(&mut self, bytes: u64, latency: Nanos) {
-        if self.bins.is_empty() {
-            self.bins = vec![0; BINS];
-        }
-        self.requests += 1;
         self.bytes += bytes;
-        self.sum_ns = self.sum_ns.saturating_add(latency.0);
         self.max_ns = self.max_ns.max(latency.0);
-        let bin = &mut self.bins[bin_of(latency.0).min(BINS - 1)];
-        *bin = bin.saturating_add(1);
+        self.latency.record(latency.0, 1);
     }
 
     fn merge(mut self, later: Flow) -> Flow {
-        self.requests += later.requests;
         self.bytes += later.bytes;
-        self.sum_ns = self.sum_ns.saturating_add(later.sum_ns);
         self.max_ns = self.max_ns.max(later.max_ns);
-        if self.bins.is_empty() {
-            self.bins = later.bins;
-        } else {
-            for (bin, more) in self.bins.iter_mut().zip(later.bins) {
-                *bin = bin.saturating_add(more);
-            }
-        }
+        self.latency.merge(&later.latency);
         self
     }
 
     fn quantile_ns(&self, q: f64) -> Option<u64> {
-        let rank = ((q * self.requests as f64).ceil() as u64).max(1);
-        let mut below = 0;
-        let bin = self.bins.iter().position(|&count| {
-            below += u64::from(count);
-            below >= rank
-        })?;
-        Some(if bin == BINS - 1 { self.max_ns } else { bin_upper_ns(bin).min(self.max_ns) })
+        self.latency.quantile(q).map(|ns| ns.min(self.max_ns))
     }
 }
 
@@ -275,10 +250,11 @@ pub struct FlowSeries {
 
 impl FlowSeries {
     fn push(&mut self, flow: &Flow) {
-        let any = flow.requests > 0;
-        self.requests.push(flow.requests);
+        let requests = flow.latency.total();
+        let any = requests > 0;
+        self.requests.push(requests);
         self.bytes.push(flow.bytes);
-        self.mean_ns.push(any.then(|| flow.sum_ns as f64 / flow.requests as f64));
+        self.mean_ns.push(any.then(|| flow.latency.sum() as f64 / requests as f64));
         self.p50_ns.push(flow.quantile_ns(0.5));
         self.p99_ns.push(flow.quantile_ns(0.99));
         self.max_ns.push(any.then_some(flow.max_ns));

@@ -55,9 +55,9 @@ fn status(core: &Core) -> Value {
         "bytes_held": core.bytes_held(),
         "lateness_ns": {
             "count": lateness.total(),
-            "p50": lateness.quantile(0.5),
-            "p99": lateness.quantile(0.99),
-            "max": lateness.quantile(1.0),
+            "p50": lateness.quantile(0.5).unwrap_or(0),
+            "p99": lateness.quantile(0.99).unwrap_or(0),
+            "max": lateness.quantile(1.0).unwrap_or(0),
         },
         "lead_ns": core.lead_ns(),
         "hand_out_ns": core.hand_out_ns(),

@@ -14,8 +14,7 @@
 //! Invariants: the estimate of the cost is at most [`COST_NS_MAX`], and moves by one step for each completion that is handed out alone;
 //! that of the way is at most [`WAY_NS_MAX`], and moves for each command that is the first after the only one was answered.
 
-use pellucid_device::Histogram;
-use pellucid_flash::SimTime;
+use pellucid_flash::{Histogram, SimTime};
 use std::time::{Duration, Instant};
 
 /// A step of an estimate, up or down: it settles at the median, on which a turn that was interrupted has no more weight than another.
@@ -85,7 +84,7 @@ pub(crate) struct Pacer {
     looked_ns: u64,
     taken: u32,
     /// How late completions were taken, in wall time; empty unless paced.
-    pub lateness_ns: Histogram,
+    pub lateness_ns: Histogram<4>,
 }
 
 impl Pacer {

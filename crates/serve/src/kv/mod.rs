@@ -26,8 +26,7 @@ use crate::session::{ConnectionId, Session};
 use crate::tls::{Secured, Tls, TlsConfig};
 use mio::{Poll, Token, Waker};
 use pellucid_apps::kv::{Answer, Ask, Key, KvConfig, Outcome, What};
-use pellucid_device::Histogram;
-use pellucid_flash::SimTime;
+use pellucid_flash::{Histogram, SimTime};
 use pellucid_monitor::{Board, Figures};
 use replies::{Ended, Kind};
 use serde_json::{Value, json};
@@ -64,7 +63,7 @@ struct Asked {
     flushes: u64,
     meta: u64,
     /// Wall time from input to answer: of requests that read, and of the others.
-    latency: [Histogram; 2],
+    latency: [Histogram<4>; 2],
 }
 
 /// A cache in service.

@@ -3,8 +3,7 @@
 use super::{Cache, KvService};
 use crate::service::Service;
 use pellucid_apps::kv::{ClassStatistics, KvStatistics, OverProvisioning};
-use pellucid_device::Histogram;
-use pellucid_flash::{Figure, FigureKind};
+use pellucid_flash::{Figure, FigureKind, Histogram};
 use pellucid_monitor::{LayerSide, Protocol, Serving, View};
 use pellucid_wire::memcached::ErrorLine;
 use serde_json::{Value, json};
@@ -196,7 +195,7 @@ impl<C: Cache> KvService<C> {
     pub(super) fn figures(&self) -> Vec<Figure> {
         let mut figures = self.cache().figures();
         let [reads, others] = &self.asked.latency;
-        let each: [(&'static str, &'static str, &Histogram, f64); 6] = [
+        let each: [(&'static str, &'static str, &Histogram<4>, f64); 6] = [
             ("get_p50_ns", "Half of the gets were answered within this wall time.", reads, 0.5),
             ("get_p99_ns", "99 of 100 gets were answered within this wall time.", reads, 0.99),
             ("get_p999_ns", "999 of 1000 gets were answered within this wall time.", reads, 0.999),
@@ -204,8 +203,8 @@ impl<C: Cache> KvService<C> {
             ("set_p99_ns", "99 of 100 other requests were answered within this wall time.", others, 0.99),
             ("set_p999_ns", "999 of 1000 other requests were answered within this wall time.", others, 0.999),
         ];
-        let gauge = |(name, help, latency, share): (&'static str, &'static str, &Histogram, f64)| {
-            Figure::nanos(name, help, latency.quantile(share)).gauge()
+        let gauge = |(name, help, latency, share): (&'static str, &'static str, &Histogram<4>, f64)| {
+            Figure::nanos(name, help, latency.quantile(share).unwrap_or(0)).gauge()
         };
         figures.extend(each.map(gauge));
         figures
