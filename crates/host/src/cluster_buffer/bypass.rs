@@ -1,7 +1,7 @@
 //! What passes the buffer by: forced writes, trims, writes of zeros.
 
 use super::{ClusterBuffer, Purpose, State};
-use pellucid_flash::{Command, Completion, Nanos, Opcode, Status};
+use pellucid_flash::{Command, Completion, Nanos, Status};
 
 /// A command that passes the buffer by.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl ClusterBuffer {
     /// Whether a cluster must not be evicted now, because something passes it by or is the next to do so.
     pub(super) fn is_blocked(&self, cluster: u64) -> bool {
         let next = self.waiting.front().map(|&op| self.command(op));
-        let next = next.filter(|command| command.opcode != Opcode::Write || command.fua);
+        let next = next.filter(|command| !self.is_buffered(command));
         let next = next.map(|command| self.clusters(command.lba.0, command.sectors));
         next.is_some_and(|(first, last)| (first..=last).contains(&cluster))
             || self.bypasses.iter().any(|bypass| bypass.has(cluster))
@@ -54,7 +54,12 @@ impl ClusterBuffer {
             let cluster = self.table.cluster(slot);
             cluster.state == State::Evicting && (first..=last).contains(&cluster.number)
         };
+        let pinned = |number: u64| {
+            let slot = self.table.slot(number);
+            slot.is_some_and(|slot| self.is_pinned(self.table.cluster(slot)))
+        };
         if self.is_passed_by(lba.0, sectors)
+            || (self.journal.is_some() && (first..=last).any(pinned))
             || self.evictions.iter().flatten().any(|eviction| evicts(eviction.slot))
         {
             return false;
@@ -86,6 +91,7 @@ impl ClusterBuffer {
             let Bypass { op, .. } = self.bypasses.swap_remove(at);
             let Command { lba, sectors, .. } = *self.command(op);
             self.table.drop_range(lba.0, sectors);
+            self.take_from_journal(lba.0, sectors);
             if self.failed > 0 {
                 self.failed =
                     self.table.used().filter(|(_, cluster)| cluster.state == State::Failed).count() as u32;
@@ -101,6 +107,10 @@ impl ClusterBuffer {
     fn after_bypass(&mut self, op: u32, status: Status) {
         self.rested = false;
         self.find_age();
+        if status == Status::Success && self.command(op).fua && self.journal.is_some() {
+            // The journal may bring back what was there before until a flush has said otherwise.
+            return self.join_flush(op);
+        }
         self.finish(op, status);
     }
 }

@@ -2,6 +2,7 @@
 
 use pellucid_flash::{Interface, Nanos};
 
+use super::journal::{JournalConfig, Region};
 use super::table::{SLOT_BYTES, TABLE_ENTRY_BYTES};
 use crate::CpuCosts;
 
@@ -29,6 +30,8 @@ pub struct ClusterBufferConfig {
     pub size_bytes: u64,
     /// What a flush promises.
     pub flush: FlushPolicy,
+    /// A region at the end of the device into which a flush may write; `None`: flushes drain.
+    pub journal: Option<JournalConfig>,
     /// Without a request for so long, clusters are written, the least recently used first; `None`: never.
     pub idle_ns: Option<Nanos>,
     /// Nothing stays in the buffer longer than this, so that it bounds what [`FlushPolicy::Paper`] loses; `None`: no bound.
@@ -51,6 +54,7 @@ impl Default for ClusterBufferConfig {
             cluster_sectors: 2048,
             size_bytes: 32 << 20,
             flush: FlushPolicy::Strict,
+            journal: None,
             idle_ns: Some(Nanos(500_000_000)),
             age_ns: None,
             padding: true,
@@ -91,6 +95,31 @@ pub enum ClusterBufferError {
         /// Bytes of a cluster.
         cluster_bytes: u64,
     },
+    /// A buffer whose flushes do nothing has nothing to journal.
+    #[error("host.cluster_buffer.journal: allowed: with host.cluster_buffer.flush = strict")]
+    JournalOfPaper,
+    /// No units can be made.
+    #[error(
+        "host.cluster_buffer.journal_unit = {unit_bytes} bytes: allowed: a multiple of the sector of {sector_bytes} bytes"
+    )]
+    JournalUnit {
+        /// What was asked for.
+        unit_bytes: u32,
+        /// Bytes of a sector.
+        sector_bytes: u32,
+    },
+    /// Too small a ring, or too large a one.
+    #[error(
+        "host.cluster_buffer.journal = {bytes} bytes: allowed: at least {least} bytes with these clusters, and less than the device of {drive_bytes} bytes"
+    )]
+    Journal {
+        /// What was asked for.
+        bytes: u64,
+        /// What is needed at least.
+        least: u64,
+        /// Bytes of the device.
+        drive_bytes: u64,
+    },
 }
 
 /// How the memory is divided.
@@ -106,6 +135,8 @@ pub(super) struct Shape {
     pub buffers: u32,
     /// Clusters that the buffer holds sectors of.
     pub slots: u32,
+    /// The journal, behind the sectors.
+    pub journal: Option<Region>,
 }
 
 /// The part of the memory that second-level tables may take at most.
@@ -117,7 +148,7 @@ impl Shape {
         config: &ClusterBufferConfig,
         interface: Option<Interface>,
     ) -> Result<Shape, ClusterBufferError> {
-        let Some(Interface::Block { sectors, .. }) = interface else {
+        let Some(Interface::Block { mut sectors, .. }) = interface else {
             return Err(ClusterBufferError::NotBlock(config.namespace));
         };
         let (sector, cluster_sectors) = (u64::from(config.sector_bytes), config.cluster_sectors);
@@ -128,9 +159,20 @@ impl Shape {
                 sector_bytes: config.sector_bytes,
             });
         }
-        let clusters = sectors.div_ceil(cluster_sectors.into());
-        let fixed = clusters * TABLE_ENTRY_BYTES + u64::from(config.evictions) * cluster_bytes;
         let table = u64::from(cluster_sectors) * TABLE_ENTRY_BYTES + SLOT_BYTES;
+        let (mut journal, mut record_bytes) = (None, 0);
+        if let Some(asked) = &config.journal {
+            if config.flush != FlushPolicy::Strict {
+                return Err(ClusterBufferError::JournalOfPaper);
+            }
+            let slots = config.size_bytes / TABLE_SHARE / table + 2;
+            let region = Region::new(asked, sectors, config.sector_bytes, cluster_sectors, slots)?;
+            record_bytes = u64::from(region.largest) * u64::from(asked.unit_bytes);
+            sectors = region.ring;
+            journal = Some(region);
+        }
+        let clusters = sectors.div_ceil(cluster_sectors.into());
+        let fixed = clusters * TABLE_ENTRY_BYTES + u64::from(config.evictions) * cluster_bytes + record_bytes;
         let buffer = sector + TABLE_ENTRY_BYTES;
         // Two clusters can be in the buffer at least, of which one is full.
         let least = fixed + 2 * table + (u64::from(cluster_sectors) + 1) * buffer;
@@ -141,7 +183,14 @@ impl Shape {
         let rest = config.size_bytes - fixed;
         let slots = (rest / TABLE_SHARE / table).max(2).min(clusters.max(2)).min(u64::from(u32::MAX >> 2));
         let buffers = ((rest - slots * table) / buffer).min(u64::from(u32::MAX >> 2));
-        Ok(Shape { sectors, cluster_sectors, clusters, buffers: buffers as u32, slots: slots as u32 })
+        Ok(Shape {
+            sectors,
+            cluster_sectors,
+            clusters,
+            buffers: buffers as u32,
+            slots: slots as u32,
+            journal,
+        })
     }
 
     /// Sectors of cluster `cluster`; the last one may be shorter.

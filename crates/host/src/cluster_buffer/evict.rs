@@ -19,6 +19,9 @@ const HURRIED_SHARE: u64 = 2;
 pub(super) struct Eviction {
     /// Where it is in the buffer.
     pub slot: u32,
+    /// When it began, and whether it is one of a few sectors for a flush.
+    began: SimTime,
+    hurried: bool,
     /// When the first sectors were sent: what was written since may not be among them.
     sent_at: u64,
     phase: Phase,
@@ -63,7 +66,9 @@ impl ClusterBuffer {
     /// The cluster that leaves next; `None`: none has to, or none can.
     fn choose(&mut self) -> Option<u32> {
         if let Some(barrier) = self.barrier() {
-            let due = self.residents().filter(|(_, cluster)| cluster.oldest <= barrier);
+            let due = self
+                .residents()
+                .filter(|(_, cluster)| cluster.oldest <= barrier && !self.is_for_journal(cluster));
             if let Some((slot, _)) = due.min_by_key(|(_, cluster)| cluster.number) {
                 return Some(slot);
             }
@@ -74,6 +79,12 @@ impl ClusterBuffer {
                 |cluster: &Cluster| self.config.age_ns.is_some_and(|age| cluster.since + age <= self.now);
             let old = self.residents().filter(|(_, cluster)| too_old(cluster));
             if let Some((slot, _)) = old.min_by_key(|(_, cluster)| cluster.since) {
+                return Some(slot);
+            }
+        }
+        if let Some(journal) = &self.journal {
+            let mut residents = self.residents();
+            if let Some((slot, _)) = residents.find(|(_, cluster)| journal.presses(cluster.number)) {
                 return Some(slot);
             }
         }
@@ -90,7 +101,9 @@ impl ClusterBuffer {
 
     /// Clusters that can be evicted.
     fn residents(&self) -> impl Iterator<Item = (u32, &Cluster)> {
-        let may = |cluster: &Cluster| cluster.state == State::Resident && !self.is_blocked(cluster.number);
+        let may = |cluster: &Cluster| {
+            cluster.state == State::Resident && !self.is_pinned(cluster) && !self.is_blocked(cluster.number)
+        };
         self.table.used().filter(move |(_, cluster)| may(cluster))
     }
 
@@ -112,9 +125,10 @@ impl ClusterBuffer {
         self.counters.full_evictions += u64::from(missing.is_none());
         let phase = Phase::Padding(missing.map_or(0, |(from, _)| from));
         self.stamp += 1;
-        self.evictions[at as usize] = Some(Eviction { slot, sent_at: self.stamp, phase });
+        let (began, hurried) = (self.now, self.is_hurried(&cluster));
+        self.evictions[at as usize] = Some(Eviction { slot, began, hurried, sent_at: self.stamp, phase });
         match missing {
-            Some((from, count)) if self.config.padding && !self.is_hurried(&cluster) => {
+            Some((from, count)) if self.config.padding && !hurried => {
                 self.counters.padding_reads += 1;
                 self.counters.padding_sectors += u64::from(count);
                 let buffer = self.buffer(count as usize);
@@ -133,7 +147,12 @@ impl ClusterBuffer {
     /// often writes little in between, and would wait each time for a cluster to be read and written.
     fn is_hurried(&self, cluster: &Cluster) -> bool {
         let waits = self.flushes.back().is_some_and(|&op| cluster.oldest <= self.ops[op].barrier);
-        waits && u64::from(cluster.valid) * HURRIED_SHARE < u64::from(self.shape.length(cluster.number))
+        waits && self.is_small(cluster)
+    }
+
+    /// Whether the buffer has little of a cluster.
+    pub(super) fn is_small(&self, cluster: &Cluster) -> bool {
+        u64::from(cluster.valid) * HURRIED_SHARE < u64::from(self.shape.length(cluster.number))
     }
 
     /// What was missing has been read: all of the cluster is written.
@@ -228,7 +247,9 @@ impl ClusterBuffer {
 
     /// What was sent leaves the buffer; what was written meanwhile stays.
     fn leave(&mut self, at: u32) {
-        let Eviction { slot, sent_at, .. } = self.evictions[at as usize].take().expect("it is under way");
+        let Eviction { slot, sent_at, began, hurried, .. } =
+            self.evictions[at as usize].take().expect("it is under way");
+        self.leave_journal(self.table.cluster(slot).number, hurried, began);
         if !self.table.sent_arrived(slot) {
             let now = self.now;
             let cluster = self.table.cluster_mut(slot);

@@ -11,17 +11,20 @@ fn flush() -> Command {
 impl ClusterBuffer {
     pub(super) fn start_flush(&mut self, op: u32) {
         match self.config.flush {
-            FlushPolicy::Strict => {
-                self.ops[op].barrier = self.stamp;
-                self.retry_failed();
-                self.flushes.push_back(op);
-            }
+            FlushPolicy::Strict => self.join_flush(op),
             FlushPolicy::Paper if self.failed > 0 => {
                 self.retry_failed();
                 self.finish(op, Status::WriteFault);
             }
             FlushPolicy::Paper => self.send(op, Purpose::Flush, Nanos::ZERO, flush()),
         }
+    }
+
+    /// Answers a command as a flush of all that was written before.
+    pub(super) fn join_flush(&mut self, op: u32) {
+        self.ops[op].barrier = self.stamp;
+        self.retry_failed();
+        self.flushes.push_back(op);
     }
 
     /// The last write that has to leave the buffer now; `None`: nothing has to.
@@ -34,6 +37,9 @@ impl ClusterBuffer {
 
     /// Ends what the first flushes wait for.
     pub(super) fn flushes_go_on(&mut self) {
+        if self.journal.is_some() {
+            return self.group_goes_on();
+        }
         while let Some(&op) = self.flushes.front() {
             let barrier = self.ops[op].barrier;
             let before = self.table.used().filter(|(_, cluster)| cluster.oldest <= barrier);
@@ -71,9 +77,12 @@ impl ClusterBuffer {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.held() == 0 && self.waiting.is_empty() && self.bypasses.is_empty()
+    }
+
     pub(super) fn stop_goes_on(&mut self) {
-        let empty = self.table.held() == 0 && self.waiting.is_empty() && self.bypasses.is_empty();
-        if self.stopping == Stopping::Draining && empty {
+        if self.stopping == Stopping::Draining && self.journal.is_none() && self.is_empty() {
             self.stopping = Stopping::Flushing;
             self.send(NIL, Purpose::Stop, Nanos::ZERO, flush());
         }

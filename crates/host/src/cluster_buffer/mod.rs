@@ -31,17 +31,20 @@ mod bypass;
 mod config;
 mod evict;
 mod flush;
+mod journal;
 mod read;
 mod table;
 mod write;
 
 pub use config::{ClusterBufferConfig, ClusterBufferError, FlushPolicy};
+pub use journal::{JournalConfig, JournalHead, JournalUse};
 
 use crate::cpu::Steps;
 use crate::{Layer, Machine};
 use bypass::Bypass;
 use config::Shape;
 use evict::Eviction;
+use journal::Journal;
 use pellucid_flash::slab::{NIL, Slab};
 use pellucid_flash::{
     Command, Completion, Figure, Interface, Lba, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
@@ -84,6 +87,12 @@ enum Purpose {
     Run(u32),
     /// The last flush before a stop.
     Stop,
+    /// The flush of the drive for flushes that may journal.
+    GroupFlush,
+    /// A record of the journal.
+    Append,
+    /// The start finds what the journal has.
+    Start,
 }
 
 /// A command to the drive.
@@ -140,6 +149,14 @@ pub struct ClusterBufferCounters {
     pub failed_evictions: u64,
     /// Sectors that the buffer held when the power was cut.
     pub lost_sectors: u64,
+    /// Records of the journal.
+    pub journal_records: u64,
+    /// Their sectors.
+    pub journal_sectors: u64,
+    /// Clusters of which they had sectors.
+    pub journal_clusters: u64,
+    /// Records that the drive refused.
+    pub journal_failures: u64,
 }
 
 /// The layer. Clone it, with the drive below, to fork its future.
@@ -162,6 +179,7 @@ pub struct ClusterBuffer {
     /// Flushes that wait for evictions.
     flushes: VecDeque<u32>,
     evictions: Vec<Option<Eviction>>,
+    journal: Option<Box<Journal>>,
     /// Writes taken, and times at which data reached the drive, so far: what came before and what after.
     stamp: u64,
     /// Clusters that the drive refused.
@@ -202,6 +220,10 @@ impl ClusterBuffer {
             reads: Vec::new(),
             bypasses: Vec::new(),
             flushes: VecDeque::new(),
+            journal: config
+                .journal
+                .zip(shape.journal)
+                .map(|(asked, region)| Box::new(Journal::new(asked, region))),
             evictions: vec![None; config.evictions.clamp(1, u32::BITS) as usize],
             stamp: 0,
             failed: 0,
@@ -254,7 +276,12 @@ impl ClusterBuffer {
         let cluster = u64::from(self.shape.cluster_sectors) * u64::from(self.config.sector_bytes);
         let of_evictions = self.evictions.len() as u64 * cluster;
         let beyond: u64 = self.buffers.iter().map(|buffer| nominal(buffer.capacity())).sum();
+        let record = self.shape.journal.zip(self.config.journal);
+        let record =
+            record.map_or(0, |(region, asked)| u64::from(region.largest) * u64::from(asked.unit_bytes));
         self.table.memory_bytes(self.config.sector_bytes)
+            + record
+            + self.journal.as_ref().map_or(0, |journal| journal.memory_bytes())
             + of_evictions.max(beyond)
             + self.ops.memory_bytes()
             + self.parts.memory_bytes()
@@ -278,6 +305,9 @@ impl ClusterBuffer {
             assert!(is == 0 || !passed_by, "cluster {} on two ways", cluster.number);
         }
         assert_eq!(failed, self.failed, "clusters that the drive refused");
+        if let Some(journal) = &self.journal {
+            journal.check(|cluster| self.table.has_journalled(cluster));
+        }
         assert!(self.table.held() == 0 || self.stopping != Stopping::Stopped, "stopped, and not empty");
     }
 
@@ -315,11 +345,14 @@ impl ClusterBuffer {
 
     #[inline]
     fn begin(&mut self, op: u32) {
+        if self.is_early(op) {
+            return;
+        }
         let Command { opcode, fua, sectors, .. } = *self.command(op);
         match opcode {
             Opcode::Read => self.start_read(op),
             Opcode::Flush => self.start_flush(op),
-            Opcode::Write if !fua => {
+            Opcode::Write if !fua || self.journal.is_some() => {
                 self.counters.writes += 1;
                 self.counters.written_sectors += u64::from(sectors);
                 self.stamp += 1;
@@ -332,6 +365,7 @@ impl ClusterBuffer {
 
     /// Does what can be done now.
     fn go_on(&mut self) {
+        self.decide_way();
         loop {
             self.admit();
             if !self.start_eviction() {
@@ -368,6 +402,9 @@ impl ClusterBuffer {
             Purpose::Pad(eviction) => self.padded(eviction, completion),
             Purpose::Run(eviction) => self.run_written(eviction, completion),
             Purpose::Stop => self.stop_flushed(completion.status),
+            Purpose::GroupFlush => self.group_flushed(completion.status),
+            Purpose::Append => self.append_ended(completion),
+            Purpose::Start => self.start_goes_on(completion),
         }
         self.go_on();
     }
@@ -411,7 +448,7 @@ impl Machine for ClusterBuffer {
         self.now = now;
         (self.last_ask, self.rested, self.stopping) = (now, false, Stopping::No);
         let refused = self.refuse(&command);
-        let sectors = if command.opcode == Opcode::Write && !command.fua { command.sectors } else { 0 };
+        let sectors = if self.is_buffered(&command) { command.sectors } else { 0 };
         let op = self.ops.insert(Op { command: Some(command), submitted: now, ..Op::default() });
         if let Some(status) = refused {
             return self.finish(op, status);
@@ -429,6 +466,10 @@ impl Machine for ClusterBuffer {
     }
 
     fn advance(&mut self, now: SimTime) {
+        if self.journal.is_some() {
+            self.now = now;
+            self.begin_start();
+        }
         while let Some((at, step)) = self.steps.due(now) {
             self.now = at;
             self.do_step(step);
@@ -469,12 +510,26 @@ impl Machine for ClusterBuffer {
         self.go_on();
     }
 
+    fn is_ready(&self) -> bool {
+        self.journal.as_ref().is_none_or(|journal| journal.is_ready())
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.journal.as_ref().and_then(|journal| journal.failure())
+    }
+
     fn is_stopped(&self) -> bool {
         self.stopping == Stopping::Stopped
     }
 
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
-        let block = Some(Interface::Block { sectors: self.shape.sectors, handles: 1 });
+        if self.counters.journal_clusters > 0 && !self.keeps_content() {
+            return Err(
+                "a drive that keeps no data keeps no journal either; allowed: media.store = ram".into()
+            );
+        }
+        let sectors = self.shape.journal.map_or(self.shape.sectors, |region| region.head + 1);
+        let block = Some(Interface::Block { sectors, handles: 1 });
         let mut fresh =
             ClusterBuffer::new(&self.config, block, self.image_bytes).map_err(|error| error.to_string())?;
         self.now = now;
@@ -500,6 +555,8 @@ impl Machine for ClusterBuffer {
             self.counters;
         let ClusterBufferCounters { covered_reads, overlaid_sectors, failed_evictions, lost_sectors, .. } =
             self.counters;
+        let ClusterBufferCounters { journal_records, journal_sectors, .. } = self.counters;
+        let replayed = self.journal.as_ref().map_or(0, |journal| journal.replayed());
         vec![
             Figure::count("writes", "Writes taken into the buffer.", writes),
             Figure::bytes("written_bytes", "Bytes taken into the buffer.", written_sectors * sector),
@@ -529,6 +586,13 @@ impl Machine for ClusterBuffer {
                 "lost_bytes",
                 "Bytes that the buffer held when the power was cut.",
                 lost_sectors * sector,
+            ),
+            Figure::count("journal_records", "Records of the journal.", journal_records),
+            Figure::bytes("journal_bytes", "Bytes of the journal's records.", journal_sectors * sector),
+            Figure::bytes(
+                "replayed_bytes",
+                "Bytes that the last start brought back from the journal.",
+                replayed * sector,
             ),
             Figure::bytes("held_bytes", "Bytes in the buffer.", u64::from(self.table.held()) * sector)
                 .gauge(),

@@ -17,6 +17,12 @@ use pellucid_flash::{SimTime, copy_images};
 const NONE: u32 = u32::MAX;
 /// In an entry of the second table: the eviction under way writes this version of the sector.
 const SENT: u32 = 1 << 31;
+/// In an entry of the second table: this version of the sector is in the journal.
+const JOURNALLED: u32 = 1 << 30;
+/// The buffer in an entry of the second table.
+const BUFFER: u32 = JOURNALLED - 1;
+/// In place of the first write whose data are not safe: there is none.
+pub(super) const SAFE: u64 = u64::MAX;
 /// Bytes of an entry of either table.
 pub(super) const TABLE_ENTRY_BYTES: u64 = 4;
 /// Bytes of a slot beside its table.
@@ -31,7 +37,7 @@ pub(super) struct Cluster {
     pub valid: u32,
     /// Number of the last write to it, for LRU.
     pub stamp: u64,
-    /// Number of the first write whose data are not on the drive yet, or a lower one.
+    /// Number of the first write whose data are neither on the drive nor in the journal, or a lower one; [`SAFE`]: none.
     pub oldest: u64,
     /// When that was.
     pub since: SimTime,
@@ -51,6 +57,10 @@ pub(super) enum State {
     Evicting,
     /// The drive refused to write it; the next flush tries again.
     Failed,
+}
+
+fn is_unjournalled(entry: u32) -> bool {
+    entry != NONE && entry & JOURNALLED == 0
 }
 
 /// The tables and the buffers.
@@ -146,7 +156,7 @@ impl Table {
 
     #[inline]
     fn image(&self, entry: u32) -> &[u8] {
-        &self.data[(entry & !SENT) as usize * self.image_bytes..][..self.image_bytes]
+        &self.data[(entry & BUFFER) as usize * self.image_bytes..][..self.image_bytes]
     }
 
     /// Puts sectors of one cluster into the buffer, from `first` on. Returns how many found room.
@@ -178,14 +188,18 @@ impl Table {
                     }
                 },
                 // What is being written is the version before.
-                held => held & !SENT,
+                held => held & BUFFER,
             };
             *entry = buffer;
             copy_images(&mut self.data[buffer as usize * self.image_bytes..][..self.image_bytes], image);
             put += 1;
         }
         if put > 0 {
-            self.clusters[slot as usize].stamp = stamp;
+            let cluster = &mut self.clusters[slot as usize];
+            cluster.stamp = stamp;
+            if cluster.oldest == SAFE {
+                (cluster.oldest, cluster.since) = (stamp, now);
+            }
         }
         put
     }
@@ -269,6 +283,56 @@ impl Table {
         }
     }
 
+    /// Sectors of a cluster that are not in the journal.
+    pub(super) fn unjournalled(&self, slot: u32) -> u32 {
+        self.entries(slot).iter().filter(|&&entry| is_unjournalled(entry)).count() as u32
+    }
+
+    /// The first run of them from `from` on.
+    pub(super) fn unjournalled_run(&self, slot: u32, from: u32) -> Option<(u32, u32)> {
+        let rest = &self.entries(slot)[from as usize..];
+        let skipped = rest.iter().position(|&entry| is_unjournalled(entry))?;
+        let count = rest[skipped..].iter().take_while(|&&entry| is_unjournalled(entry)).count();
+        Some((from + skipped as u32, count as u32))
+    }
+
+    /// Copies them, one behind the other. Returns how many bytes.
+    pub(super) fn copy_unjournalled(&self, slot: u32, images: &mut [u8]) -> usize {
+        let entries = self.entries(slot).iter().filter(|&&entry| is_unjournalled(entry));
+        let mut copied = 0;
+        for (image, &entry) in images.chunks_exact_mut(self.image_bytes).zip(entries) {
+            copy_images(image, self.image(entry));
+            copied += image.len();
+        }
+        copied
+    }
+
+    /// All that the buffer holds of a cluster is in the journal.
+    pub(super) fn journal(&mut self, slot: u32) {
+        for entry in self.range(slot, 0, self.shape.cluster_sectors) {
+            if *entry != NONE {
+                *entry |= JOURNALLED;
+            }
+        }
+        self.clusters[slot as usize].oldest = SAFE;
+    }
+
+    /// Nothing of it is: the next flush is for all of it.
+    pub(super) fn unjournal(&mut self, slot: u32) {
+        for entry in self.range(slot, 0, self.shape.cluster_sectors) {
+            if *entry != NONE {
+                *entry &= !JOURNALLED;
+            }
+        }
+        self.clusters[slot as usize].oldest = 0;
+    }
+
+    /// Whether something of a cluster is in the journal, if the buffer has the cluster.
+    pub(super) fn has_journalled(&self, number: u64) -> Option<bool> {
+        let slot = self.slot(number)?;
+        Some(self.entries(slot).iter().any(|&entry| entry != NONE && entry & JOURNALLED != 0))
+    }
+
     /// What was sent of a cluster is on the drive: it leaves the buffer. Returns whether nothing else is left of the cluster, whose slot
     /// is then free.
     pub(super) fn sent_arrived(&mut self, slot: u32) -> bool {
@@ -296,7 +360,7 @@ impl Table {
         let before = self.free.len();
         for entry in &mut self.second[base..][..count as usize] {
             if *entry != NONE && which(*entry) {
-                self.free.push(*entry & !SENT);
+                self.free.push(*entry & BUFFER);
                 *entry = NONE;
             }
         }
@@ -328,7 +392,7 @@ impl Table {
             assert_eq!(held, cluster.valid, "sectors of slot {slot}");
             let sent = entries.iter().any(|&entry| entry != NONE && entry & SENT != 0);
             assert!(!sent || cluster.state == State::Evicting, "slot {slot}: sent, but not on its way");
-            entries.iter().filter(|&&entry| entry != NONE).for_each(|entry| see(entry & !SENT));
+            entries.iter().filter(|&&entry| entry != NONE).for_each(|entry| see(entry & BUFFER));
             let length = if cluster.state == State::Free { 0 } else { self.shape.length(cluster.number) };
             assert!(
                 entries[length as usize..].iter().all(|&entry| entry == NONE),
@@ -346,7 +410,7 @@ impl Table {
                 cluster.number
             );
             assert!(
-                cluster.oldest <= cluster.stamp,
+                cluster.oldest == SAFE || cluster.oldest <= cluster.stamp,
                 "slot {slot}: {} after {}",
                 cluster.oldest,
                 cluster.stamp

@@ -1,16 +1,22 @@
 //! Writes: into the buffer, in order, as space is there.
 
 use super::{ClusterBuffer, State};
-use pellucid_flash::{Opcode, Status};
+use pellucid_flash::{Command, Opcode, Status};
 
 impl ClusterBuffer {
+    /// Whether a command goes into the buffer. With a journal a forced write is a write and a flush.
+    #[inline]
+    pub(super) fn is_buffered(&self, command: &Command) -> bool {
+        command.opcode == Opcode::Write && (!command.fua || self.journal.is_some())
+    }
+
     /// Lets go on what waits, the first first.
     #[inline]
     pub(super) fn admit(&mut self) {
         while let Some(&op) = self.waiting.front() {
             let command = self.command(op);
             let through = match command.opcode {
-                Opcode::Write if !command.fua => self.fill(op),
+                Opcode::Write if self.is_buffered(command) => self.fill(op),
                 _ => self.start_bypass(op),
             };
             if !through {
@@ -24,8 +30,9 @@ impl ClusterBuffer {
     pub(super) fn lacks_space(&self) -> bool {
         self.waiting.front().is_some_and(|&op| {
             let command = self.command(op);
-            let from_above = command.opcode == Opcode::Write && !command.fua;
-            from_above && self.table.is_exhausted() && !self.is_passed_by(command.lba.0, command.sectors)
+            self.is_buffered(command)
+                && self.table.is_exhausted()
+                && !self.is_passed_by(command.lba.0, command.sectors)
         })
     }
 
@@ -51,10 +58,12 @@ impl ClusterBuffer {
                 break;
             }
         }
-        let ended = done == command.sectors;
+        let (ended, fua) = (done == command.sectors, command.fua);
         self.ops[op].command = Some(command);
         self.ops[op].done = done;
-        if ended {
+        if ended && fua {
+            self.join_flush(op);
+        } else if ended {
             self.finish(op, Status::Success);
         } else if !self.can_make_space() {
             if !self.ops[op].tried && self.failed > 0 {

@@ -3,7 +3,10 @@
 use crate::block_reference::BlockReference;
 use crate::reference::Faults;
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status};
-use pellucid_host::{ClusterBuffer, ClusterBufferConfig, ClusterBufferError, FlushPolicy, Stack};
+use pellucid_host::{
+    ClusterBuffer, ClusterBufferConfig, ClusterBufferError, FlushPolicy, JournalConfig, JournalUse, Machine,
+    Stack,
+};
 use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;
@@ -99,9 +102,10 @@ fn version(lba: u64, image: &[u8]) -> u64 {
 
 impl World {
     fn new(config: &ClusterBufferConfig, drive: BlockReference, seed: u64) -> World {
-        let sectors = drive.interface(0).expect("one namespace").capacity_sectors();
+        let host = start(config, drive, SimTime::ZERO);
+        let sectors = host.layer.capacity_sectors();
         World {
-            host: start(config, drive, SimTime::ZERO),
+            host,
             sectors: vec![Sector::default(); sectors as usize],
             unflushed: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -307,7 +311,30 @@ impl World {
 
 fn world(seed: u64) -> World {
     let sectors = 150 + seed % 7;
-    World::new(&random_config(seed, sectors), BlockReference::new(sectors, seed), seed)
+    let config = random_config(seed, sectors);
+    if seed.is_multiple_of(2) && config.flush == FlushPolicy::Strict {
+        let usage = if seed.is_multiple_of(8) { JournalUse::Cheaper } else { JournalUse::Always };
+        return journalled(&config, usage, seed);
+    }
+    World::new(&config, BlockReference::new(sectors, seed), seed)
+}
+
+/// The same buffer with a journal that is as small as it may be, or hardly larger.
+fn journalled(config: &ClusterBufferConfig, usage: JournalUse, seed: u64) -> World {
+    let unit_bytes = [512, 1024, 3 * 512][seed as usize / 2 % 3];
+    let journal = JournalConfig { ring_bytes: 0, unit_bytes, usage, make: Some(seed) };
+    let mut config = ClusterBufferConfig { journal: Some(journal), ..config.clone() };
+    // For a record.
+    config.size_bytes += u64::from(config.cluster_sectors) * 512 + 4096;
+    let block = |sectors| Some(Interface::Block { sectors, handles: 1 });
+    let Err(ClusterBufferError::Journal { least, .. }) = ClusterBuffer::new(&config, block(1000), SECTOR)
+    else {
+        panic!("a ring of nothing");
+    };
+    let ring_bytes = least + seed % 5 * u64::from(unit_bytes);
+    config.journal = Some(JournalConfig { ring_bytes, ..journal });
+    let sectors = 150 + seed % 7 + 1 + ring_bytes.div_ceil(SECTOR as u64);
+    World::new(&config, BlockReference::new(sectors, seed), seed)
 }
 
 #[test]
@@ -370,6 +397,73 @@ fn a_cut_at_every_event_loses_what_is_stated_at_most() {
         }
     }
     assert!(cuts > 5_000 && lost > 10_000, "{cuts} cuts, {lost} sectors");
+}
+
+/// A world whose flushes journal, at work.
+fn journalling(seed: u64, usage: JournalUse) -> World {
+    let sectors = 150 + seed % 7;
+    let config = ClusterBufferConfig { flush: FlushPolicy::Strict, ..random_config(seed, sectors) };
+    journalled(&config, usage, seed)
+}
+
+/// The ring wraps many times; a cut at any event, and one more at any event of the start after it, lose nothing that was flushed.
+#[test]
+fn a_journal_loses_nothing_that_was_flushed() {
+    let (mut records, mut replayed, mut cuts, mut failures) = (0, 0, 0, 0);
+    for seed in 600..636 {
+        let mut world = journalling(seed, JournalUse::Always);
+        world.work(1500);
+        if seed % 3 == 0 {
+            // Records that the drive refuses, which may be there all the same.
+            world.lossy = true;
+            world.host.drive.faults = Faults { write: 0.05, reset: 0.0, read: 0.0 };
+            world.work(300);
+            world.host.drive.faults = Faults::default();
+            failures += world.host.layer.counters().journal_failures;
+            world.drain();
+            world.ask(Opcode::Flush, 0, 0, false);
+            world.drain();
+            world.lossy = false;
+        }
+        for _ in 0..60 {
+            while world.asked.len() < 6 {
+                world.submit();
+            }
+            world.step();
+            let mut other = world.clone();
+            other.cut();
+            replayed += brought_back(&other);
+            other.work(40);
+            let steps = other.rng.below(30);
+            other.host.drive.cut();
+            other.host.layer.restart(other.now).expect("the start follows");
+            while Drive::pop(&mut other.host).is_some() {}
+            other.asked.clear();
+            for _ in 0..steps {
+                other.step();
+            }
+            other.cut();
+            replayed += brought_back(&other);
+            cuts += 2;
+        }
+        records += world.host.layer.counters().journal_records;
+        world.drain();
+        world.host.stop().expect("a drive without faults");
+        // Nothing is left to bring back, and all of it is on the drive.
+        world.host = start(&world.host.layer.config().clone(), world.host.drive.clone(), world.now);
+        assert_eq!(brought_back(&world), 0, "seed {seed}");
+        world.read_all();
+    }
+    assert!(
+        records > 1_500 && replayed > 10_000 && cuts > 4_000 && failures > 2,
+        "{records} records, {replayed} sectors, {failures} failures"
+    );
+}
+
+fn brought_back(world: &World) -> u64 {
+    let figures = world.host.layer.figures();
+    let found = figures.iter().find(|figure| figure.name == "replayed_bytes").expect("it counts them");
+    found.value as u64 / SECTOR as u64
 }
 
 /// Asks, and waits for the answer.

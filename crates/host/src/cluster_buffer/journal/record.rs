@@ -1,0 +1,202 @@
+//! What a journal writes: its head, once, and records.
+//!
+//! ```text
+//!  head     0 "PLFIREHD"   8 crc32c of 12..64   12 sector bytes u32   16 id u64   24 first sector of the ring u64   32 units u32
+//!           36 sectors of a unit u32   40 sectors of a cluster u32   44 zero
+//!  record   0 "PLFIRERC"   8 crc32c of all that follows   12 sectors of this header u32   16 id u64   24 sequence u64   32 units u32
+//!           36 clusters named u32   40 extents u32   44 zero   64 clusters: number u64, since u64   extents: sector u64, sectors u64
+//!           then the sectors of the extents, zeros up to the end of a unit
+//! ```
+//! All little endian. A record names every cluster of which something in the journal counts, and the first record that counts for it. So
+//! the newest record alone says what of the ring a start has to write back.
+
+const HEAD_MAGIC: &[u8; 8] = b"PLFIREHD";
+const RECORD_MAGIC: &[u8; 8] = b"PLFIRERC";
+/// Bytes of a head, and of the fixed part of a record's header.
+pub(super) const FIXED_BYTES: usize = 64;
+/// Bytes of a cluster or an extent in a header.
+pub(super) const ENTRY_BYTES: usize = 16;
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn put_word(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put_long(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// What the last sector of a device with a journal says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalHead {
+    /// Bytes of a sector.
+    pub sector_bytes: u32,
+    /// Records of another journal have another id.
+    pub id: u64,
+    /// First sector of the ring; the host's sectors are those before it.
+    pub ring: u64,
+    /// Units of the ring; records begin and end at units.
+    pub units: u32,
+    /// Sectors of a unit.
+    pub unit_sectors: u32,
+    /// Sectors of a cluster.
+    pub cluster_sectors: u32,
+}
+
+impl JournalHead {
+    /// Packs it into a sector.
+    pub(super) fn encode(&self, bytes: usize) -> Vec<u8> {
+        let mut out = vec![0; bytes];
+        out[..8].copy_from_slice(HEAD_MAGIC);
+        put_word(&mut out, 12, self.sector_bytes);
+        put_long(&mut out, 16, self.id);
+        put_long(&mut out, 24, self.ring);
+        put_word(&mut out, 32, self.units);
+        put_word(&mut out, 36, self.unit_sectors);
+        put_word(&mut out, 40, self.cluster_sectors);
+        let crc = crc32c::crc32c(&out[12..FIXED_BYTES]);
+        put_word(&mut out, 8, crc);
+        out
+    }
+
+    /// The head in the last sector of a device; `None`: it has no journal.
+    pub fn parse(bytes: &[u8]) -> Option<JournalHead> {
+        let good = bytes.len() >= FIXED_BYTES
+            && bytes.starts_with(HEAD_MAGIC)
+            && word(bytes, 8) == crc32c::crc32c(&bytes[12..FIXED_BYTES]);
+        good.then(|| JournalHead {
+            sector_bytes: word(bytes, 12),
+            id: long(bytes, 16),
+            ring: long(bytes, 24),
+            units: word(bytes, 32),
+            unit_sectors: word(bytes, 36),
+            cluster_sectors: word(bytes, 40),
+        })
+    }
+
+    /// Bytes of the ring.
+    pub fn ring_bytes(&self) -> u64 {
+        u64::from(self.units) * u64::from(self.unit_sectors) * u64::from(self.sector_bytes)
+    }
+}
+
+/// A record, without its sectors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    pub sequence: u64,
+    /// Where it begins.
+    pub unit: u32,
+    pub units: u32,
+    pub header_sectors: u32,
+    /// Clusters, each with the first record that counts for it.
+    pub named: Vec<(u64, u64)>,
+    /// Sectors that follow the header: the first, and how many.
+    pub extents: Vec<(u64, u64)>,
+}
+
+/// Sectors of the header of a record.
+pub(super) fn header_sectors(entries: usize, sector_bytes: usize) -> u32 {
+    (FIXED_BYTES + entries * ENTRY_BYTES).div_ceil(sector_bytes) as u32
+}
+
+impl Record {
+    /// Writes the header into `bytes`, which has the sectors already, and seals all of it.
+    pub fn seal(&self, id: u64, bytes: &mut [u8]) {
+        bytes[..8].copy_from_slice(RECORD_MAGIC);
+        put_word(bytes, 12, self.header_sectors);
+        put_long(bytes, 16, id);
+        put_long(bytes, 24, self.sequence);
+        put_word(bytes, 32, self.units);
+        put_word(bytes, 36, self.named.len() as u32);
+        put_word(bytes, 40, self.extents.len() as u32);
+        let entries = self.named.iter().chain(&self.extents);
+        for (at, &(first, second)) in (FIXED_BYTES..).step_by(ENTRY_BYTES).zip(entries) {
+            put_long(bytes, at, first);
+            put_long(bytes, at + 8, second);
+        }
+        let crc = crc32c::crc32c(&bytes[12..]);
+        put_word(bytes, 8, crc);
+    }
+
+    /// Units of the record that `bytes` may begin with.
+    pub fn units_at(bytes: &[u8], id: u64) -> Option<u32> {
+        (bytes.starts_with(RECORD_MAGIC) && long(bytes, 16) == id).then(|| word(bytes, 32))
+    }
+
+    /// The record of which `bytes` is all; `None`: it is torn.
+    pub fn parse(bytes: &[u8], unit: u32, sector_bytes: usize) -> Option<Record> {
+        let (named, extents) = (word(bytes, 36) as usize, word(bytes, 40) as usize);
+        let entries = named.checked_add(extents)?;
+        let header = header_sectors(entries, sector_bytes);
+        let good = word(bytes, 8) == crc32c::crc32c(&bytes[12..])
+            && word(bytes, 12) == header
+            && header as usize * sector_bytes <= bytes.len();
+        good.then(|| {
+            let entry = |at: usize| {
+                let at = FIXED_BYTES + at * ENTRY_BYTES;
+                (long(bytes, at), long(bytes, at + 8))
+            };
+            Record {
+                sequence: long(bytes, 24),
+                unit,
+                units: word(bytes, 32),
+                header_sectors: header,
+                named: (0..named).map(entry).collect(),
+                extents: (named..entries).map(entry).collect(),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_comes_back_and_a_torn_one_does_not() {
+        let record = Record {
+            sequence: 9,
+            unit: 3,
+            units: 2,
+            header_sectors: header_sectors(3, 512),
+            named: vec![(5, 7), (6, 9)],
+            extents: vec![(40, 2)],
+        };
+        let mut bytes = vec![7; 2048];
+        bytes[..512].fill(0);
+        record.seal(1, &mut bytes);
+        assert_eq!(Record::units_at(&bytes, 1), Some(2));
+        assert_eq!(Record::units_at(&bytes, 2), None, "of another journal");
+        assert_eq!(Record::parse(&bytes, 3, 512), Some(record));
+        for at in (8..2048).step_by(97) {
+            let mut torn = bytes.clone();
+            torn[at] ^= 1;
+            assert_eq!(Record::parse(&torn, 3, 512), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_head_comes_back() {
+        let head = JournalHead {
+            sector_bytes: 512,
+            id: 4,
+            ring: 1000,
+            units: 64,
+            unit_sectors: 32,
+            cluster_sectors: 2048,
+        };
+        let mut bytes = head.encode(512);
+        assert_eq!(JournalHead::parse(&bytes), Some(head));
+        assert_eq!(head.ring_bytes(), 1 << 20);
+        bytes[33] ^= 1;
+        assert_eq!(JournalHead::parse(&bytes), None);
+        assert_eq!(JournalHead::parse(&[0; 512]), None);
+    }
+}

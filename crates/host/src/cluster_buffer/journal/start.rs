@@ -1,0 +1,315 @@
+//! The start of a buffer with a journal: what was flushed into the journal, and is not known to be on the drive, is written there.
+//!
+//! ```text
+//!   head ──► ring, all of it ──► sectors of what the newest record names, in order ──► flush ──► a record that names nothing
+//!     └─ none: a new ring begins with a record that names nothing, then the head
+//! ```
+//! A power cut during a start changes nothing: the newest record stays the newest until all of it is on the drive.
+
+use super::super::{ClusterBuffer, Purpose};
+use super::record::{self, JournalHead, Record};
+use pellucid_flash::slab::NIL;
+use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, Status};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Units that the search reads at once.
+const SEARCH_UNITS: u32 = 64;
+
+/// How far the start is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    New,
+    Head,
+    /// The ring is searched from this unit on, as far as it has been read.
+    Search(u32),
+    Read,
+    Write,
+    Flush,
+    /// A record that names nothing is written; a new head after it, or not.
+    Empty {
+        then_head: bool,
+    },
+    MakeHead,
+    Ready,
+    Failed,
+}
+
+/// What is found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Start {
+    stage: Stage,
+    why: Option<String>,
+    records: Vec<Record>,
+    /// What is to be written back: sector of the ring, of the device, how many.
+    copies: VecDeque<(u64, u64, u32)>,
+    replayed: u64,
+}
+
+impl Start {
+    pub fn is_ready(&self) -> bool {
+        self.stage == Stage::Ready
+    }
+
+    pub fn failure(&self) -> Option<String> {
+        self.why.clone()
+    }
+
+    /// Sectors that were written back.
+    pub fn replayed(&self) -> u64 {
+        self.replayed
+    }
+}
+
+impl ClusterBuffer {
+    pub(in super::super) fn begin_start(&mut self) {
+        let keeps = self.keeps_content();
+        let Some(journal) = &mut self.journal else { return };
+        if journal.start.stage != Stage::New {
+            return;
+        }
+        if !keeps {
+            // A drive that keeps no data keeps no records: as if one that names nothing had been written.
+            (journal.newest, journal.sequence, journal.next) = (1, 2, 1 % journal.region.units);
+            journal.start.stage = Stage::Ready;
+            return;
+        }
+        journal.start.stage = Stage::Head;
+        let head = journal.region.head;
+        self.ask_start(Opcode::Read, head, 1, Vec::new());
+    }
+
+    fn ask_start(&mut self, opcode: Opcode, lba: u64, sectors: u32, mut data: Vec<u8>) {
+        data.resize(sectors as usize * self.image_bytes, 0);
+        let fua = opcode == Opcode::Write;
+        let command = Command { fua, ..Command::new(0, opcode, Lba(lba), sectors, data) };
+        self.send(NIL, Purpose::Start, Nanos::ZERO, command);
+    }
+
+    pub(in super::super) fn start_goes_on(&mut self, completion: Completion) {
+        let journal = self.journal.as_ref().expect("it starts");
+        let stage = journal.start.stage;
+        if completion.status != Status::Success {
+            let verb = if completion.opcode == Opcode::Read { "read" } else { "written" };
+            return self.fail_start(format!("the journal at the end of the device cannot be {verb}"));
+        }
+        match stage {
+            Stage::Head => self.head_read(&completion.data),
+            Stage::Search(unit) => self.search(unit, completion.data),
+            Stage::Read => self.copy_read(completion.data),
+            Stage::Write => self.copy_next(),
+            Stage::Flush => self.write_empty(false),
+            Stage::Empty { then_head: true } => self.write_head(),
+            Stage::Empty { then_head: false } | Stage::MakeHead => self.ready(),
+            Stage::New | Stage::Ready | Stage::Failed => {}
+        }
+    }
+
+    fn stage(&mut self, stage: Stage) {
+        self.journal.as_mut().expect("it starts").start.stage = stage;
+    }
+
+    fn fail_start(&mut self, why: String) {
+        let journal = self.journal.as_mut().expect("it starts");
+        (journal.start.stage, journal.start.why) = (Stage::Failed, Some(why));
+        for op in std::mem::take(&mut journal.early) {
+            self.finish(op, Status::ReadOnly);
+        }
+    }
+
+    /// The head that this journal has, or would have.
+    fn own_head(&self) -> JournalHead {
+        let journal = self.journal.as_ref().expect("it starts");
+        JournalHead {
+            sector_bytes: self.config.sector_bytes,
+            id: journal.id,
+            ring: journal.region.ring,
+            units: journal.region.units,
+            unit_sectors: journal.region.unit_sectors,
+            cluster_sectors: self.config.cluster_sectors,
+        }
+    }
+
+    fn head_read(&mut self, data: &[u8]) {
+        let own = self.own_head();
+        let journal = self.journal.as_mut().expect("it starts");
+        match JournalHead::parse(data) {
+            Some(head) if JournalHead { id: own.id, ..head } == own => {
+                journal.id = head.id;
+                self.stage(Stage::Search(0));
+                self.read_ring(0, SEARCH_UNITS);
+            }
+            Some(head) => {
+                let bytes = |sectors: u32| u64::from(sectors) * u64::from(head.sector_bytes);
+                self.fail_start(format!(
+                    "the device has another journal: a ring of {} bytes at sector {}, units of {} bytes, clusters of {} bytes, sectors of {} \
+                     bytes; allowed: the same settings",
+                    head.ring_bytes(),
+                    head.ring,
+                    bytes(head.unit_sectors),
+                    bytes(head.cluster_sectors),
+                    head.sector_bytes
+                ));
+            }
+            None if journal.config.make.is_some() => {
+                // Records of an older journal at the same place have another id.
+                (journal.sequence, journal.next) = (1, 0);
+                self.write_empty(true);
+            }
+            None => self.fail_start(
+                "the device has no journal at its end; allowed: to make one, which overwrites what is there, or none".into(),
+            ),
+        }
+    }
+
+    fn read_ring(&mut self, unit: u32, units: u32) {
+        let region = self.journal.as_ref().expect("it starts").region;
+        let units = units.min(region.units - unit);
+        self.ask_start(Opcode::Read, region.sector(unit), units * region.unit_sectors, Vec::new());
+    }
+
+    /// Looks for records in units from `unit` on.
+    fn search(&mut self, mut unit: u32, data: Vec<u8>) {
+        let bytes = self.config.sector_bytes as usize;
+        let journal = self.journal.as_mut().expect("it starts");
+        let unit_bytes = journal.region.unit_sectors as usize * bytes;
+        let mut rest = &data[..];
+        while !rest.is_empty() {
+            let left = journal.region.units - unit;
+            let longest = journal.region.largest.min(left);
+            let units = Record::units_at(rest, journal.id).filter(|units| (1..=longest).contains(units));
+            match units {
+                Some(units) if units as usize * unit_bytes > rest.len() => {
+                    self.stage(Stage::Search(unit));
+                    return self.read_ring(unit, units.max(SEARCH_UNITS));
+                }
+                Some(units) => {
+                    let record = Record::parse(&rest[..units as usize * unit_bytes], unit, bytes);
+                    // One that is torn may have older ones behind its first unit.
+                    let step = record.as_ref().map_or(1, |record| record.units);
+                    journal.start.records.extend(record);
+                    unit += step;
+                    rest = &rest[step as usize * unit_bytes..];
+                }
+                None => {
+                    unit += 1;
+                    rest = &rest[unit_bytes..];
+                }
+            }
+        }
+        if unit < journal.region.units {
+            self.stage(Stage::Search(unit));
+            return self.read_ring(unit, SEARCH_UNITS);
+        }
+        self.searched();
+    }
+
+    /// Finds what the newest record needs.
+    fn searched(&mut self) {
+        let size = u64::from(self.config.cluster_sectors);
+        let journal = self.journal.as_mut().expect("it starts");
+        let mut records = std::mem::take(&mut journal.start.records);
+        records.sort_by_key(|record| record.sequence);
+        let Some(newest) = records.last() else {
+            return self
+                .fail_start("the journal at the end of the device is damaged: it has no record".into());
+        };
+        let mut since: BTreeMap<u64, u64> = BTreeMap::new();
+        for &(cluster, first) in &newest.named {
+            let known = since.entry(cluster).or_insert(first);
+            *known = (*known).min(first);
+        }
+        let is_there = |number: &u64| records.binary_search_by_key(number, |record| record.sequence).is_ok();
+        if let Some(lost) = since.values().find(|number| !is_there(number)) {
+            let why = format!("the journal at the end of the device is damaged: record {lost} is not there");
+            return self.fail_start(why);
+        }
+        (journal.newest, journal.sequence) = (newest.sequence, newest.sequence + 1);
+        journal.next = (newest.unit + newest.units) % journal.region.units;
+        journal.tail = newest.unit;
+        for record in &records {
+            let mut from = journal.region.sector(record.unit) + u64::from(record.header_sectors);
+            for &(first, count) in &record.extents {
+                if since.get(&(first / size)).is_some_and(|&since| since <= record.sequence) {
+                    journal.start.copies.push_back((from, first, count as u32));
+                }
+                from += count;
+            }
+        }
+        if since.is_empty() { self.ready() } else { self.copy_next() }
+    }
+
+    fn copy_next(&mut self) {
+        let journal = self.journal.as_ref().expect("it starts");
+        match journal.start.copies.front() {
+            Some(&(from, _, count)) => {
+                self.stage(Stage::Read);
+                self.ask_start(Opcode::Read, from, count, Vec::new());
+            }
+            None => {
+                self.stage(Stage::Flush);
+                self.send(
+                    NIL,
+                    Purpose::Start,
+                    Nanos::ZERO,
+                    Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()),
+                );
+            }
+        }
+    }
+
+    fn copy_read(&mut self, data: Vec<u8>) {
+        let start = &mut self.journal.as_mut().expect("it starts").start;
+        let (_, to, count) = start.copies.pop_front().expect("it was read");
+        start.replayed += u64::from(count);
+        start.stage = Stage::Write;
+        let write = Command::new(0, Opcode::Write, Lba(to), count, data);
+        self.send(NIL, Purpose::Start, Nanos::ZERO, write);
+    }
+
+    /// Writes a record that names nothing.
+    fn write_empty(&mut self, then_head: bool) {
+        let bytes = self.config.sector_bytes as usize;
+        let journal = self.journal.as_mut().expect("it starts");
+        let header = record::header_sectors(0, bytes);
+        let units = header.div_ceil(journal.region.unit_sectors);
+        // All of the ring but the newest record is free for the next one.
+        let unit = if journal.next + units > journal.region.units { 0 } else { journal.next };
+        let record = journal.record(unit, units, header, Vec::new());
+        let (id, sectors) = (journal.id, units * journal.region.unit_sectors);
+        let mut data = vec![0; sectors as usize * bytes];
+        record.seal(id, &mut data);
+        journal.next = (unit + units) % journal.region.units;
+        journal.appended(record.sequence, unit);
+        journal.sequence += 1;
+        journal.start.stage = Stage::Empty { then_head };
+        let at = journal.region.sector(unit);
+        self.ask_start(Opcode::Write, at, sectors, data);
+    }
+
+    fn write_head(&mut self) {
+        let head = self.own_head().encode(self.image_bytes);
+        let at = self.journal.as_ref().expect("it starts").region.head;
+        self.stage(Stage::MakeHead);
+        self.ask_start(Opcode::Write, at, 1, head);
+    }
+
+    fn ready(&mut self) {
+        self.stage(Stage::Ready);
+        let early = std::mem::take(&mut self.journal.as_mut().expect("it starts").early);
+        for op in early {
+            self.begin(op);
+        }
+    }
+
+    /// Whether the start takes a request, which then waits for its end.
+    pub(in super::super) fn is_early(&mut self, op: u32) -> bool {
+        let Some(journal) = &mut self.journal else { return false };
+        match journal.start.stage {
+            Stage::Ready => return false,
+            Stage::Failed => self.finish(op, Status::ReadOnly),
+            _ => journal.early.push(op),
+        }
+        true
+    }
+}
