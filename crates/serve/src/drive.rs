@@ -248,7 +248,7 @@ impl Served {
     }
 
     /// Namespaces that are served, the layer's first.
-    pub(crate) fn interfaces(&self) -> Vec<(u16, Interface)> {
+    pub fn interfaces(&self) -> Vec<(u16, Interface)> {
         self.tower.interfaces()
     }
 

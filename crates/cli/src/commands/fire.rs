@@ -9,22 +9,24 @@ use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, SimTime};
 use pellucid_host::{
-    ClusterBufferConfig, CpuCosts, LayerConfig, Probe, ProbeConfig, ProbeError, ProbePoint, probe,
+    ClusterBufferConfig, CpuCosts, JournalConfig, JournalHead, LayerConfig, Probe, ProbeConfig, ProbeError,
+    ProbePoint, probe,
 };
 use pellucid_lab::experiment::prepare;
 use pellucid_lab::report::format;
 use pellucid_lab::spec;
 use pellucid_serve::{FileConfig, FileDrive, Served};
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const EXAMPLES: &str = "\
 Examples:
   pellucid fire --probe /dev/sdX
   pellucid fire --device /dev/sdX --cluster 4MiB --ublk
   pellucid fire --device stick.img --memory 64MiB --nbd unix:/run/stick.sock --monitor 9300
+  pellucid fire --device stick.img --journal 64MiB --make-journal --nbd 10809
   pellucid fire --device /dev/sdX --set host.cluster_buffer.idle=2s --nbd 10809
 
 Other settings: --set host.cluster_buffer.KEY=VALUE (docs/reference/keys.md). To detach: stop the command (SIGTERM); it writes all that it holds first.";
@@ -53,6 +55,13 @@ pub struct Fire {
     /// the power; the same as --set host.cluster_buffer.flush=MODE [default: strict]
     #[arg(long, value_name = "MODE", conflicts_with = "probe")]
     flush: Option<String>,
+    /// Bytes at the end of the device into which a flush writes in order when that is cheaper than to write each place; what is served is
+    /// smaller by them; the same as --set host.cluster_buffer.journal=SIZE [default: none]
+    #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
+    journal: Option<String>,
+    /// Make the journal where the device has none. It overwrites the end of the device
+    #[arg(long, requires = "journal")]
+    make_journal: bool,
     #[command(flatten)]
     serving: Serving,
 }
@@ -73,9 +82,25 @@ impl Fire {
     fn open(&self, device: &str, global: &Global) -> Result<Opened, Failure> {
         let file = file_config(device)?;
         let layer = self.layer(file.sector_bytes, global)?;
+        let wants_journal = layer.journal.is_some();
+        if !wants_journal {
+            refuse_forgotten_journal(device, &file)?;
+        }
         let drive = FileDrive::open(&file).map_err(Failure::asked)?;
+        let whole = drive.interface(0).map_or(0, |interface| interface.capacity_sectors());
         let drive = Served::on_file(drive, &[LayerConfig::ClusterBuffer(layer)]);
         let drive = drive.map_err(|why| Failure::asked(anyhow!("{device}: {why}")))?;
+        if wants_journal && !global.quiet {
+            let offered = drive.interfaces().first().map_or(0, |(_, offered)| offered.capacity_sectors());
+            let bytes = |sectors: u64| sectors * u64::from(file.sector_bytes);
+            // Nobody who cannot be told misses more than this.
+            let _ = writeln!(
+                std::io::stderr(),
+                "{device}: {} bytes are served of {}; the journal has the rest",
+                bytes(offered),
+                bytes(whole)
+            );
+        }
         let (name, from) = (file.drive_name(), format!("file:{}", file.path.display()));
         Ok(Opened { name, drive, registry: None, unprepared: false, from })
     }
@@ -87,7 +112,12 @@ impl Fire {
             return Err(Failure::asked(anyhow!("--set {other}: allowed: host.cluster_buffer.KEY=VALUE")));
         }
         let mut sets = global.sets.clone();
-        let own = [("size", &self.memory), ("cluster", &self.cluster), ("flush", &self.flush)];
+        let own = [
+            ("size", &self.memory),
+            ("cluster", &self.cluster),
+            ("flush", &self.flush),
+            ("journal", &self.journal),
+        ];
         let given = own.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
         sets.extend(given.map(|(key, value)| format!("host.cluster_buffer.{key}=\"{value}\"")));
         sets.push("host.layers=[\"cluster-buffer\"]".into());
@@ -101,7 +131,10 @@ impl Fire {
             return Err(Failure::asked(anyhow!("host.cluster_buffer.cluster = {cluster_bytes}: {allowed}")));
         }
         let cluster_sectors = (cluster_bytes / u64::from(sector_bytes)) as u32;
-        Ok(ClusterBufferConfig { sector_bytes, cluster_sectors, cpu: CpuCosts::FREE, ..config })
+        let id = UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
+        let make = self.make_journal.then_some(id);
+        let journal = config.journal.map(|journal| JournalConfig { make, ..journal });
+        Ok(ClusterBufferConfig { sector_bytes, cluster_sectors, journal, cpu: CpuCosts::FREE, ..config })
     }
 }
 
@@ -117,6 +150,24 @@ fn file_config(device: &str) -> Result<FileConfig, Failure> {
     }
     let is_block = there.is_ok_and(|there| there.file_type().is_block_device());
     Ok(FileConfig { sector_bytes: 512, direct: is_block, ..FileConfig::new(device) })
+}
+
+/// A journal may have what was flushed and is nowhere else: without it the device would be served as it was before.
+fn refuse_forgotten_journal(device: &str, file: &FileConfig) -> Result<(), Failure> {
+    let mut sector = vec![0; file.sector_bytes as usize];
+    let read = std::fs::File::open(&file.path).and_then(|mut opened| {
+        opened.seek(SeekFrom::End(-i64::from(file.sector_bytes)))?;
+        opened.read_exact(&mut sector)
+    });
+    // What cannot be read is found by those who open the device.
+    let head = read.ok().and_then(|()| JournalHead::parse(&sector));
+    head.map_or(Ok(()), |head| {
+        let cluster = u64::from(head.cluster_sectors) * u64::from(head.sector_bytes);
+        let ring = head.ring_bytes();
+        Err(Failure::asked(anyhow!(
+            "{device}: it has a journal, which may hold flushed data; allowed: --journal {ring} --cluster {cluster}"
+        )))
+    })
 }
 
 /// Probes a device, or a modelled drive, and prints what was found.

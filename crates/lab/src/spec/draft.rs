@@ -19,7 +19,7 @@ use pellucid_flash::{Geometry, Migration, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
 use pellucid_host::{
     BlockLayerConfig, CacheConfig, CacheMode, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy,
-    HostFtlConfig, NamelessFtlConfig, Replacement, ZoneChunksConfig,
+    HostFtlConfig, JournalUse, NamelessFtlConfig, Replacement, ZoneChunksConfig,
 };
 use pellucid_media::{
     BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo,
@@ -68,6 +68,10 @@ pub(crate) struct Draft {
     pub cluster_buffer: ClusterBufferConfig,
     /// Bytes of a cluster.
     pub cluster_bytes: u64,
+    /// Bytes of the ring of its journal.
+    pub journal_ring: Option<u64>,
+    pub journal_unit: u32,
+    pub journal_use: JournalUse,
     pub block_layer: BlockLayerConfig,
     /// Bytes of its largest request.
     pub block_layer_largest: u32,
@@ -220,6 +224,7 @@ take_word!(
     Migration,
     FirmwareModel,
     FlushPolicy,
+    JournalUse,
     Isolation,
     KeepName,
     MapKind,
@@ -350,6 +355,9 @@ impl Draft {
             zones: ZoneChunksConfig::default(),
             cluster_buffer: ClusterBufferConfig::default(),
             cluster_bytes: 0,
+            journal_ring: None,
+            journal_unit: 0,
+            journal_use: JournalUse::default(),
             block_layer: blank_block_layer(),
             block_layer_largest: 0,
             cache: CacheConfig::default(),

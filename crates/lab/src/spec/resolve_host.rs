@@ -10,7 +10,8 @@ use super::{resolve_cache, resolve_ftl};
 use pellucid_device::Namespace;
 use pellucid_flash::{Migration, Nanos};
 use pellucid_host::{
-    ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, LayerConfig, ZoneChunksConfig,
+    ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, HostFtlConfig, JournalConfig, JournalUse,
+    LayerConfig, ZoneChunksConfig,
 };
 use strum::VariantNames;
 
@@ -18,6 +19,7 @@ const LARGEST: Kind = Kind::Unit(Quantity::Size, 512, 1 << 30);
 const BUFFER: Kind = Kind::Whole(0, 1 << 24);
 const CLUSTER: Kind = Kind::Unit(Quantity::Size, 512, 1 << 31);
 const MEMORY: Kind = Kind::Unit(Quantity::Size, 1 << 10, 1 << 40);
+const RING: Kind = Kind::Unit(Quantity::Size, 1 << 10, 1 << 40);
 const SELDOM: Kind = Kind::Or("never", &TIME);
 
 keys! {
@@ -59,6 +61,12 @@ keys! {
         "Cluster buffer: a cluster, which is what an eviction writes (FlashFire: 1 MiB or 2 MiB)";
     "host.cluster_buffer.flush": word::<FlushPolicy>(), Word("strict") => cluster_buffer.flush,
         "Cluster buffer: strict: a flush writes the buffer; paper: it passes the buffer by, which a power cut takes";
+    "host.cluster_buffer.journal": Kind::Or("none", &RING), Word("none") => journal_ring,
+        "Cluster buffer, strict: ring at the end of the drive into which a flush may write; its size is taken from what the buffer offers";
+    "host.cluster_buffer.journal_unit": CLUSTER, Whole(16 << 10) => journal_unit,
+        "Cluster buffer: records of the journal begin and end at multiples of this, best what the drive programs at once";
+    "host.cluster_buffer.journal_use": word::<JournalUse>(), Word("cheaper") => journal_use,
+        "Cluster buffer: a flush journals when that has been cheaper so far than to drain, or always";
     "host.cluster_buffer.idle": SELDOM, Whole(500_000_000) => cluster_buffer.idle_ns,
         "Cluster buffer: without a request for so long, clusters are written";
     "host.cluster_buffer.age": SELDOM, Word("never") => cluster_buffer.age_ns,
@@ -115,6 +123,13 @@ pub(crate) fn finish(draft: &mut Draft) {
     draft.host_ftl.uuid = draft.drive.ftl.seed;
     draft.zones.namespace = draft.host_ftl.namespace;
     draft.zones.cpu = draft.host_ftl.cpu;
+    draft.cluster_buffer.journal = draft.journal_ring.map(|ring_bytes| JournalConfig {
+        ring_bytes,
+        unit_bytes: draft.journal_unit,
+        usage: draft.journal_use,
+        // A modelled drive is its user's own.
+        make: Some(draft.drive.ftl.seed),
+    });
     draft.cluster_buffer.cpu = draft.host_ftl.cpu;
     draft.cluster_buffer.sector_bytes = draft.drive.media.geometry.sector_bytes;
     draft.nameless.cpu = draft.host_ftl.cpu;

@@ -3,8 +3,11 @@
 use super::{Subject, TINY};
 use crate::spec;
 use pellucid_device::{Device, DeviceError};
-use pellucid_flash::{Drive, Lba, Nanos, Rng, SimTime};
-use pellucid_host::{ClusterBuffer, ClusterBufferConfig, CpuCosts, FlushPolicy, Stack};
+use pellucid_flash::{Drive, Interface, Lba, Nanos, Rng, SimTime};
+use pellucid_host::{
+    ClusterBuffer, ClusterBufferConfig, ClusterBufferError, CpuCosts, FlushPolicy, JournalConfig, JournalUse,
+    Stack,
+};
 use pellucid_media::Fault;
 
 /// A cluster buffer in front of a drive.
@@ -67,6 +70,7 @@ pub fn clustered_config(seed: u64, sectors: u64) -> ClusterBufferConfig {
         cluster_sectors,
         size_bytes: 0,
         flush: if pick(&[0, 1]) == 0 { FlushPolicy::Strict } else { FlushPolicy::Paper },
+        journal: None,
         idle_ns: [None, Some(Nanos(1000)), Some(Nanos(3_000_000))][pick(&[0, 1, 2]) as usize],
         age_ns: [None, Some(Nanos(2_000_000))][pick(&[0, 1]) as usize],
         padding: pick(&[0, 1, 1]) == 1,
@@ -86,6 +90,31 @@ pub fn clustered_config(seed: u64, sectors: u64) -> ClusterBufferConfig {
     ClusterBufferConfig { size_bytes: table + clusters * u64::from(cluster_sectors) * 600 + 8192, ..config }
 }
 
+/// Gives a buffer a journal, unless the drive is too small for one.
+fn add_journal(config: &mut ClusterBufferConfig, sectors: u64, sector_bytes: u32, seed: u64) {
+    let usage = if seed.is_multiple_of(8) { JournalUse::Always } else { JournalUse::Cheaper };
+    let unit_bytes = sector_bytes << (seed / 16 % 3);
+    let journal = JournalConfig { ring_bytes: 0, unit_bytes, usage, make: Some(seed) };
+    let with = |journal| ClusterBufferConfig {
+        sector_bytes,
+        cluster_sectors: config.cluster_sectors.min(8),
+        // Sectors are larger now, and a record needs memory, too.
+        size_bytes: config.size_bytes * u64::from(sector_bytes) / 512 + 64 * 1024,
+        journal: Some(journal),
+        ..config.clone()
+    };
+    let block = Some(Interface::Block { sectors, handles: 1 });
+    let Err(ClusterBufferError::Journal { least, .. }) =
+        ClusterBuffer::new(&with(journal), block, sector_bytes as usize)
+    else {
+        panic!("a ring of nothing");
+    };
+    let ring_bytes = least + seed % 7 * u64::from(unit_bytes);
+    if ring_bytes / u64::from(sector_bytes) < sectors / 2 {
+        *config = with(JournalConfig { ring_bytes, ..journal });
+    }
+}
+
 /// A drive of `sets` with the buffer of a seed; `None`: too many of its blocks are bad from the factory.
 pub fn clustered(seed: u64, sets: &[String]) -> Option<Clustered> {
     let mut sets = sets.to_vec();
@@ -93,13 +122,21 @@ pub fn clustered(seed: u64, sets: &[String]) -> Option<Clustered> {
         // What has left the buffer is safe, so that the buffer is all of the window.
         sets.push("buffer.write=write-through".into());
     }
+    let journals = seed.is_multiple_of(4) && clustered_config(seed, 1).flush == FlushPolicy::Strict;
+    if journals {
+        // A drive that keeps data keeps records.
+        sets.push("media.store=ram".into());
+    }
     let spec = spec::from_str(TINY, "tiny", &sets).unwrap_or_else(|e| panic!("{e}"));
     let device = match Device::new(&spec.drive) {
         Err(DeviceError::Translation(_)) if spec.drive.media.faults.factory_bad > 0.0 => return None,
         device => device.unwrap_or_else(|e| panic!("{e}")),
     };
     let interface = Drive::interface(&device, 0);
-    let config = clustered_config(seed, interface?.capacity_sectors());
+    let mut config = clustered_config(seed, interface?.capacity_sectors());
+    if journals {
+        add_journal(&mut config, interface?.capacity_sectors(), spec.drive.media.geometry.sector_bytes, seed);
+    }
     let layer =
         ClusterBuffer::new(&config, interface, device.image_bytes()).unwrap_or_else(|e| panic!("{e}"));
     let now = device.now();
