@@ -63,15 +63,32 @@ def fio_verify(pellucid):
             f"--filename={server.device}", "--verify_state_save=0", cwd=directory)
 
 
-def kill_and_return(pellucid):
+JOURNAL = ["--journal", "48MiB", "--make-journal", "--set", "host.cluster_buffer.journal_use=always"]
+
+
+def kill_and_return_with_a_journal(pellucid):
+    """The same where flushes are journalled: the next start brings back what was. Without its journal the device is refused."""
+    kill_and_return(pellucid, options=JOURNAL)
+
+
+def ext4_and_kill_with_a_journal(pellucid):
+    """The same where flushes are journalled."""
+    ext4_and_kill(pellucid, options=JOURNAL)
+
+
+def kill_and_return(pellucid, options=()):
     """What was flushed survives SIGKILL in strict mode."""
-    with fire(pellucid) as server:
+    with fire(pellucid, options=options) as server:
         for seed in range(3):
             work = ["--bs=4k", "--rw=randwrite", f"--randseed={seed}", *WORK]
             server.fio("kept", *work, "--do_verify=0", "--end_fsync=1")
             server.kill()
             server.start()
             server.fio("kept", *work, "--verify_only")
+        if options:
+            words = [pellucid, "fire", "--device", str(server.device), "--nbd", f"unix:{server.directory}/other"]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 2 and "allowed: --journal" in done.stderr, done.stderr
 
 
 @contextlib.contextmanager
@@ -94,10 +111,10 @@ def as_file(server):
         fuse.wait(30)
 
 
-def ext4_and_kill(pellucid):
+def ext4_and_kill(pellucid, options=()):
     """An ext4 file system of many files is made through the buffer and flushed; the program is killed; e2fsck finds nothing wrong on the bare
     file, and the files are as they were."""
-    with tempfile.TemporaryDirectory() as files, fire(pellucid) as server:
+    with tempfile.TemporaryDirectory() as files, fire(pellucid, options=options) as server:
         rng = random.Random(7)
         for number in range(400):
             name = Path(files) / f"d{number % 20}" / f"f{number}"
@@ -107,8 +124,11 @@ def ext4_and_kill(pellucid):
             run("mkfs.ext4", "-q", "-F", "-d", files, export)
             with export.open("rb+") as there:
                 os.fsync(there.fileno())
-        # More, which nobody flushes, elsewhere.
         server.kill()
+        if options:
+            # What is in the journal is brought back by a start.
+            server.start()
+            server.stop()
         run("e2fsck", "-f", "-n", server.device)
         back = server.directory / "back"
         back.mkdir()
@@ -200,7 +220,7 @@ def refusals(pellucid):
         assert device.read_bytes() == bytes(4 * MIB)
 
 
-TESTS = [fio_verify, kill_and_return, ext4_and_kill, detach, shorter_device, faster_than_the_device_alone, unit_of_systemd, refusals]
+TESTS = [fio_verify, kill_and_return, kill_and_return_with_a_journal, ext4_and_kill, ext4_and_kill_with_a_journal, detach, shorter_device, faster_than_the_device_alone, unit_of_systemd, refusals]
 
 if __name__ == "__main__":
     main("fire clients", __doc__, TESTS)

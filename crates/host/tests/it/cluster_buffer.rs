@@ -461,7 +461,11 @@ fn a_journal_loses_nothing_that_was_flushed() {
 }
 
 fn brought_back(world: &World) -> u64 {
-    let figures = world.host.layer.figures();
+    brought_back_by(&world.host)
+}
+
+fn brought_back_by(host: &Buffered) -> u64 {
+    let figures = host.layer.figures();
     let found = figures.iter().find(|figure| figure.name == "replayed_bytes").expect("it counts them");
     found.value as u64 / SECTOR as u64
 }
@@ -612,6 +616,39 @@ fn idle_time_and_age_empty_the_buffer() {
     }
 }
 
+/// A device is never guessed to have a journal, nor one of another shape; what is there is left alone.
+#[test]
+fn a_journal_is_made_only_where_that_was_asked_for() {
+    let journal =
+        JournalConfig { ring_bytes: 128 << 10, unit_bytes: 1024, usage: JournalUse::Always, make: None };
+    let config = ClusterBufferConfig { journal: Some(journal), ..config(8, 6, 600) };
+    let drive = BlockReference::new(600, 3);
+    let start = |config: &ClusterBufferConfig, drive: &BlockReference| {
+        let layer = ClusterBuffer::new(config, drive.interface(0), SECTOR).unwrap_or_else(|e| panic!("{e}"));
+        Stack::start(layer, drive.clone(), SimTime::ZERO)
+    };
+    let why = start(&config, &drive).expect_err("there is none");
+    assert!(why.contains("has no journal"), "{why}");
+    let made = JournalConfig { make: Some(5), ..journal };
+    let make = ClusterBufferConfig { journal: Some(made), ..config.clone() };
+    let mut host = start(&make, &drive).expect("it is made");
+    assert_eq!(host.layer.capacity_sectors(), 336, "whole clusters before 256 sectors of ring and the head");
+    call(&mut host, Opcode::Write, 3, 2, vec![9; 2 * SECTOR]);
+    call(&mut host, Opcode::Flush, 0, 0, Vec::new());
+    assert_eq!(host.layer.counters().journal_records, 1);
+    // The computer is gone; the journal is there, of this shape only.
+    let mut back = start(&config, &host.drive).expect("it is there");
+    let read = call(&mut back, Opcode::Read, 3, 2, vec![0; 2 * SECTOR]);
+    assert_eq!((read.data, brought_back_by(&back)), (vec![9; 2 * SECTOR], 2));
+    let larger = JournalConfig { unit_bytes: 2048, ..made };
+    let other = ClusterBufferConfig { journal: Some(larger), ..config.clone() };
+    let why = start(&other, &host.drive).expect_err("it has another shape");
+    assert!(why.contains("another journal") && why.contains("allowed: the same settings"), "{why}");
+    let paper = ClusterBufferConfig { flush: FlushPolicy::Paper, ..make };
+    let refused = ClusterBuffer::new(&paper, drive.interface(0), SECTOR);
+    assert_eq!(refused.err(), Some(ClusterBufferError::JournalOfPaper));
+}
+
 /// At most what was configured, and hardly less.
 #[test]
 fn memory_is_what_was_configured() {
@@ -629,6 +666,16 @@ fn memory_is_what_was_configured() {
         let layer = ClusterBuffer::new(&config, block, sector as usize).unwrap_or_else(|e| panic!("{e}"));
         let share = layer.memory_bytes() as f64 / size_bytes as f64;
         assert!((0.98..=1.02).contains(&share), "{share} of {size} MiB for {drive} GiB");
+        let journal = JournalConfig {
+            ring_bytes: 512 << 20,
+            unit_bytes: 16 << 10,
+            usage: JournalUse::Always,
+            make: Some(1),
+        };
+        let config = ClusterBufferConfig { journal: Some(journal), ..config };
+        let layer = ClusterBuffer::new(&config, block, sector as usize).unwrap_or_else(|e| panic!("{e}"));
+        let share = layer.memory_bytes() as f64 / size_bytes as f64;
+        assert!((0.98..=1.02).contains(&share), "{share} of {size} MiB with a journal");
     }
     let config = ClusterBufferConfig { size_bytes: 1 << 20, ..ClusterBufferConfig::default() };
     let refused = ClusterBuffer::new(&config, Some(Interface::Block { sectors: 1 << 20, handles: 1 }), 512);
