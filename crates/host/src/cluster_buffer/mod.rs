@@ -4,7 +4,7 @@
 //!   write ─────────► buffer ── eviction: read what is missing, write the cluster ──► drive
 //!   read ──────────► drive, then what the buffer holds replaces what came back
 //!   forced write, trim, write zeroes ──► drive, past the buffer, which drops its older copies
-//!   flush ─────────► strict: evictions, then the drive; paper: the drive
+//!   flush ─────────► strict: evictions, then the drive, then the journal for the rest; paper: the drive
 //! ```
 //! Kim, Kim, Lee, Maeng, Ramachandran, "FlashFire: Overcoming the Performance Bottleneck of Flash Storage Technology". Sectors are
 //! gathered in clusters. When space runs out, the cluster written longest ago leaves as a whole, a full one before all others; an eviction
@@ -14,8 +14,8 @@
 //! - `strict`, the default: the paper's driver passes flushes on without writing its buffer. `paper` does so. What a power cut may take is
 //!   then what the buffer holds: at most [`ClusterBuffer::window_bytes`], and nothing older than `age`, if that is set; beside it what left
 //!   the buffer after the last flush, if the drive has a volatile buffer of its own, and what was trimmed in the buffer since then.
-//! - For a flush a cluster of which the buffer has less than half is not padded: its runs of sectors are written alone. A host that flushes
-//!   often would wait for a whole cluster each time. A journal on the drive would cost more (docs/explanation/clustering.md).
+//! - For a flush a cluster of which the buffer has less than half is not padded: its runs of sectors are written alone, or into the
+//!   [journal], if the device has one and that has been cheaper so far (docs/explanation/clustering.md).
 //! - A read that the buffer covers as a whole does not go to the drive.
 //! - The tables count as memory, too: the configured size is all that the layer takes.
 //!
