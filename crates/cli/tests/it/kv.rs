@@ -313,7 +313,8 @@ fn a_cache_stands_on_a_remote_drive() {
     for (interface, engine) in [("open-channel", "raw"), ("open-channel", "direct"), ("zoned", "function")] {
         let folder = Folder::new();
         folder.write("remote.toml", &FLASH.replace("open-channel", interface));
-        let _drive = Serving::new(&folder, "exec \"$0\" serve remote.toml --nvme-tcp 127.0.0.1:0 --time instant");
+        let _drive =
+            Serving::new(&folder, "exec \"$0\" serve remote.toml --nvme-tcp 127.0.0.1:0 --time instant");
         let mut address = String::new();
         eventually("the drive listens", || {
             let log = std::fs::read_to_string(folder.path("log")).unwrap_or_default();
