@@ -7,7 +7,7 @@ mod clustered;
 mod host;
 mod sets;
 
-pub use clustered::{Clustered, clustered, clustered_config};
+pub use clustered::{Clustered, clustered, clustered_config, clustered_on_damaged};
 pub use host::{HostDrive, host_drive, host_text};
 pub use sets::{TINY, harder_sets_of, random_harder_sets, random_sets, sets_of, tiny};
 
@@ -434,7 +434,7 @@ pub fn run_clustered_seed(seed: u64, commands: u32) {
 
 /// As [`run_clustered_seed`], with harder drives that are damaged on the way.
 pub fn run_harder_clustered_seed(seed: u64, commands: u32) {
-    let Some(drive) = clustered(seed, &harder_sets_of(seed)) else { return };
+    let Some(drive) = clustered_on_damaged(seed, &harder_sets_of(seed)) else { return };
     work(Swarm::over(drive, seed), Rng::stream(seed, "clustered swarm"), commands, Trouble::Damage);
 }
 

@@ -117,12 +117,21 @@ fn add_journal(config: &mut ClusterBufferConfig, sectors: u64, sector_bytes: u32
 
 /// A drive of `sets` with the buffer of a seed; `None`: too many of its blocks are bad from the factory.
 pub fn clustered(seed: u64, sets: &[String]) -> Option<Clustered> {
+    let journals = seed.is_multiple_of(4) && clustered_config(seed, 1).flush == FlushPolicy::Strict;
+    make(seed, sets, journals)
+}
+
+/// As [`clustered`] on a drive that damages data. Never with a journal: a start refuses one that it cannot read.
+pub fn clustered_on_damaged(seed: u64, sets: &[String]) -> Option<Clustered> {
+    make(seed, sets, false)
+}
+
+fn make(seed: u64, sets: &[String], journals: bool) -> Option<Clustered> {
     let mut sets = sets.to_vec();
     if clustered_config(seed, 1).flush == FlushPolicy::Paper {
         // What has left the buffer is safe, so that the buffer is all of the window.
         sets.push("buffer.write=write-through".into());
     }
-    let journals = seed.is_multiple_of(4) && clustered_config(seed, 1).flush == FlushPolicy::Strict;
     if journals {
         // A drive that keeps data keeps records.
         sets.push("media.store=ram".into());

@@ -2,6 +2,7 @@
 
 use super::world::{SECTOR, World, blocks, in_capsule};
 use crate::common;
+use crate::service::Service;
 use crate::session::{Close, Keeps};
 use pellucid_device::{Device, Namespace};
 use pellucid_flash::Rng;
@@ -101,6 +102,14 @@ impl Nameless {
         }
     }
 
+    /// What the event says that was waited for.
+    fn told(&mut self, event: u16) -> Option<AsyncEvent> {
+        let now = self.world.core.now_ns();
+        self.world.tick(self.admin, now);
+        self.world.pump();
+        AsyncEvent::decode(self.world.end(self.admin, event).dw0())
+    }
+
     fn look(&mut self) {
         for (name, version) in self.objects.clone().into_values() {
             assert!(self.read(name).expect("an object").iter().all(|&byte| byte == version), "name {name}");
@@ -168,8 +177,7 @@ fn moves_are_told_and_acknowledged() {
         assert_eq!(drive.moves(), Vec::new());
         drive.look();
     }
-    let told = drive.world.end(drive.admin, event);
-    assert_eq!(AsyncEvent::decode(told.dw0()), Some(AsyncEvent::Moved));
+    assert_eq!(drive.told(event), Some(AsyncEvent::Moved));
 }
 
 #[test]
@@ -183,7 +191,7 @@ fn a_host_that_comes_back_learns_what_it_missed() {
     drive.look();
     let event = drive.world.command(drive.admin, SubmissionEntry::new(0x0C, 0, 0), &[]);
     drive.plain(NamelessOpcode::Acknowledge, 0, 1);
-    assert_eq!(AsyncEvent::decode(drive.world.end(drive.admin, event).dw0()), Some(AsyncEvent::Moved));
+    assert_eq!(drive.told(event), Some(AsyncEvent::Moved));
     let moves = drive.moves();
     let first = before.iter().filter(|entry| entry.old != 0);
     first.for_each(|entry| assert!(moves.contains(entry), "{entry:?}"));
