@@ -467,7 +467,7 @@ fn brought_back(world: &World) -> u64 {
 fn brought_back_by(host: &Buffered) -> u64 {
     let figures = host.layer.figures();
     let found = figures.iter().find(|figure| figure.name == "replayed_bytes").expect("it counts them");
-    found.value as u64 / SECTOR as u64
+    found.value / SECTOR as u64
 }
 
 /// Asks, and waits for the answer.
