@@ -1,7 +1,6 @@
 //! Chunks and zones without a drive: rules, refreshes, mounts, on media that only remember.
 
-mod common;
-
+use crate::common;
 use pellucid_flash::{
     BlockId, ChunkGeometry, ChunkState, Layout, Lba, Lpn, Nanos, Ppa, Status, ZoneAction, ZoneState,
 };

@@ -1,8 +1,7 @@
 //! Log-block translation beside a plain model, under random commands: BAST and FAST, with and without failures.
 
-mod common;
-
-use common::log_drive::Drive;
+use crate::common;
+use crate::common::log_drive::Drive;
 use pellucid_flash::{BlockId, DieId, Divisor, Layout, Ppa};
 use pellucid_ftl::{Caller, Durability, FtlConfig, Located, LogBlock, Map, SetupError, WearLevelling};
 

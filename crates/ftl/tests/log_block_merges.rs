@@ -2,9 +2,8 @@
 //!
 //! One die; a block has 8 units in superpages of one unit unless said otherwise. Writes are carried out one after the other.
 
-mod common;
-
-use common::log_drive::Drive;
+use crate::common;
+use crate::common::log_drive::Drive;
 use pellucid_ftl::{Durability, FtlConfig, Map, MergeCounters, MergeKind};
 
 const UNITS: u32 = 8;

@@ -1,8 +1,7 @@
 //! Power cuts for log-block translation: at every media operation of short histories on tiny drives, several in a row, with failures.
 
-mod common;
-
-use common::log_drive::Drive;
+use crate::common;
+use crate::common::log_drive::Drive;
 use pellucid_flash::BlockId;
 use pellucid_ftl::{Durability, FtlConfig, Map, MountSource};
 

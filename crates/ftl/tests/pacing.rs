@@ -1,8 +1,7 @@
 //! `gc_pacing` against media that only remember: host superpages are turned away in a die only for a while, in which GC moves
 //! no more than their share; whoever waits hears of it; nothing is lost.
 
-mod common;
-
+use crate::common;
 use pellucid_flash::{DieId, Lpn, Rng};
 use pellucid_ftl::{FtlConfig, Load, Move, PageMap, Plan, ProgramId, Reclaim, Separation, Stream, Victim};
 use std::collections::VecDeque;

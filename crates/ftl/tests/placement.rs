@@ -1,8 +1,7 @@
 //! Placement handles against a plain model: data of different handles never share a block that the host wrote, with persistent
 //! isolation never any block, before and after mounts; and nothing is lost.
 
-mod common;
-
+use crate::common;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, PlacementEventKind, Ppa, Rng};
 use pellucid_ftl::{
     Durability, FtlConfig, Isolation, Load, MountSource, PageMap, Reclaim, Separation, Stream, WearLevelling,

@@ -1,7 +1,6 @@
 //! Translation pages with trims: when they may be written.
 
-mod common;
-
+use crate::common;
 use pellucid_flash::Lpn;
 use pellucid_ftl::{Durability, FtlConfig, PageMap, Plan, Stream};
 

@@ -1,8 +1,7 @@
 //! Translation pages that a mount cannot read: what was trimmed stays away.
 
-mod common;
-
-use common::place_of;
+use crate::common;
+use crate::common::place_of;
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 use pellucid_ftl::{Durability, FtlConfig, MountSource, PageMap, Stream};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,7 @@
 //! The victim policy decides, whatever the host does: dies against media that only remember, and a host that takes every superpage it
 //! can get. A full victim, several victims under way, failing programs and a power cut must not make a die choose another one.
 
-mod common;
-
+use crate::common;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
 use pellucid_ftl::{FtlConfig, Load, PageMap, Plan, Reclaim, Separation, Stream, Victim, WearLevelling};
 use std::collections::VecDeque;

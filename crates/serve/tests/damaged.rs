@@ -1,9 +1,7 @@
 //! An image file whose bytes were changed: it is refused with a sentence, or what was hit reads as an error. Never does anything else
 //! than what was written come back as good data, and never does anything panic: at the start, on reads, on writes, in GC.
 
-mod common;
-
-use common::{SECTOR, chunk_namespace, config, zones};
+use crate::common::{SECTOR, chunk_namespace, config, zones};
 use pellucid_device::{Device, DeviceConfig, DeviceError, Namespace};
 use pellucid_flash::{ChunkInfo, Command, Completion, Lba, Opcode, Rng, Status};
 use pellucid_ftl::{Management, ZoneConfig};

@@ -1,9 +1,7 @@
 //! Orders of events that serving in real time brought up in the drive itself: many commands at once, a drive that runs on
 //! for a while after they have ended, and power cuts at such moments.
 
-mod common;
-
-use common::{config, drive, drive_of_zones, pattern};
+use crate::common::{config, drive, drive_of_zones, pattern};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Nanos, Opcode, Rng, Status};
 use pellucid_media::{Faults, StoreKind};

@@ -2,9 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "what is skipped is told; a child process tells how it went")]
 
-mod common;
-
-use common::{Client, eventually, scratch};
+use crate::common::{self, Client, eventually, scratch};
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_serve::event::Event;
 use pellucid_serve::nbd::NbdSession;
@@ -225,7 +223,7 @@ fn a_full_disk_is_a_write_fault_that_passes() {
     let me = std::env::current_exe().expect("this test");
     let limited = Process::new("sh")
         .arg("-c")
-        .arg("trap '' XFSZ; exec \"$0\" --exact in_a_limited_process --nocapture")
+        .arg("trap '' XFSZ; exec \"$0\" --exact file::in_a_limited_process --nocapture")
         .arg(me)
         .env(CHILD, &path)
         .output()

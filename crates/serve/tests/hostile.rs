@@ -1,8 +1,6 @@
 //! Peers that break the protocol, stall, or come in crowds: they are turned away or bounded, and nobody else notices.
 
-mod common;
-
-use common::{Client, SECTOR, Served, config, drive, pattern, read_some, serve, serve_observed};
+use crate::common::{self, Client, SECTOR, Served, config, drive, pattern, read_some, serve, serve_observed};
 use pellucid_device::Device;
 use pellucid_flash::Rng;
 use pellucid_media::StoreKind;

@@ -1,8 +1,6 @@
 //! A served drive shows itself: over the control socket, and on a board, awake or asleep.
 
-mod common;
-
-use common::{Client, drive, pattern, serve};
+use crate::common::{Client, drive, pattern, serve};
 use pellucid_media::StoreKind;
 use pellucid_monitor::{Board, Figures};
 use pellucid_serve::{Core, Options, Server, Time};

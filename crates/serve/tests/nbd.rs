@@ -1,9 +1,8 @@
 //! The NBD server over real loopback sockets.
 
-mod common;
-
-use common::{
-    Client, SECTOR, Served, Transport, config, drive, pattern, read_some, scratch, serve, serve_observed,
+use crate::common::{
+    self, Client, SECTOR, Served, Transport, config, drive, pattern, read_some, scratch, serve,
+    serve_observed,
 };
 use pellucid_device::{Device, DeviceConfig, Namespace};
 use pellucid_flash::Rng;

@@ -1,8 +1,6 @@
 //! The NBD session without sockets: what it says of a drive, and how much it does at once.
 
-mod common;
-
-use common::{config, pattern};
+use crate::common::{config, pattern};
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_serve::nbd::NbdSession;

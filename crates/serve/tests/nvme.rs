@@ -1,10 +1,10 @@
 //! NVMe/TCP through real sockets: the target, the reactor and the drives together.
 
-mod common;
 #[cfg(feature = "tls-psk")]
 #[path = "nvme/tls.rs"]
 mod tls;
 
+use crate::common;
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_serve::nvme::{Connection, SharedTarget, SubsystemConfig, Target};

@@ -1,8 +1,6 @@
 //! Real time is virtual time, throttled.
 
-mod common;
-
-use common::{Client, config, drive, pattern, serve, serve_observed};
+use crate::common::{self, Client, config, drive, pattern, serve, serve_observed};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Completion, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_media::StoreKind;

@@ -1,8 +1,6 @@
 //! What hosts see when the storage below a drive gives out: a full disk, a file cut off, memory at its bound, a full recording.
 
-mod common;
-
-use common::{Client, chunk_config, config, drive, pattern, scratch, serve, serve_watched};
+use crate::common::{self, Client, chunk_config, config, drive, pattern, scratch, serve, serve_watched};
 use pellucid_device::{Device, DeviceConfig};
 use pellucid_flash::{Lba, Opcode, Status};
 use pellucid_host::{HostFtlConfig, LayerConfig};

@@ -1,9 +1,7 @@
 //! Targets made and taken away while their drive is served: block ones over NBD, raw ones over NVMe/TCP with a host FTL of another server
 //! as the application, what is refused, and what is there after a power cut and after a restart.
 
-mod common;
-
-use common::{Client, NQN, ask_control, chunks, eventually, listen, pattern, scratch, zones};
+use crate::common::{self, Client, NQN, ask_control, chunks, eventually, listen, pattern, scratch, zones};
 use pellucid_device::{Device, Namespace};
 use pellucid_flash::{ChunkAddress, DieId, Drive, Interface, Lba, Opcode, Status};
 use pellucid_host::{

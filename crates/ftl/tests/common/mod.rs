@@ -1,5 +1,4 @@
 //! Small drives for the tests of translation.
-#![allow(dead_code, reason = "each test program uses some of it")]
 
 pub mod log_drive;
 pub mod nand;

@@ -3,7 +3,7 @@
 use pellucid_lab::trace::Action::{Flush, Read, Trim, Write};
 use pellucid_lab::trace::{BlockEvent, Format, Position, ReadOptions};
 
-use crate::{failure, named, reader, record, records};
+use super::{failure, named, reader, record, records};
 
 #[test]
 fn msr() {

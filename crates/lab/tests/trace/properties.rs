@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::{reader, records};
+use super::{reader, records};
 
 fn options() -> impl Strategy<Value = ReadOptions> {
     let formats: Vec<_> = Format::ALL.into_iter().map(Some).chain([None]).collect();

@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 use pellucid_lab::trace::{Action, Format, ReadOptions, TraceReader};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-use crate::{failure, named, reader, records};
+use super::{failure, named, reader, records};
 
 const MSR: &str = "0,cp,0,Write,512,512,0\n2426390,cp,0,Read,0,1024,0\n";
 

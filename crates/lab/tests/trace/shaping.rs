@@ -3,7 +3,7 @@
 use pellucid_lab::trace::Action::{Read, Trim, Write};
 use pellucid_lab::trace::{Action, AddressPolicy, Format, ReadOptions, Record, ShapeStats, Shaping};
 
-use crate::{named, reader, record};
+use super::{named, reader, record};
 
 const MIB: u64 = 1 << 20;
 

@@ -4,7 +4,7 @@ use pellucid_flash::Nanos;
 use pellucid_lab::trace::Action::{Flush, Read, Trim, Write};
 use pellucid_lab::trace::{Action, Format, Record, TraceWriter, WriteError};
 
-use crate::{record, records};
+use super::{record, records};
 
 fn written(format: Format, records: &[Record]) -> Result<String, WriteError> {
     let mut writer = TraceWriter::new(Vec::new(), format)?;

@@ -1,5 +1,5 @@
 //! What the tests share: small drives, a server in a thread, and an NBD client made of the wire codecs.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "the unit tests of the crate use a part of it")]
 
 use pellucid_device::{
     Arbitration, Completes, DataBuffer, Device, DeviceConfig, DieOrder, Feedback, Firmware, FirmwareModel,

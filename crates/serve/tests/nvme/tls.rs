@@ -1,7 +1,8 @@
 //! Through TLS with a key that host and drive share. The host's end of it is OpenSSL's, too; what is ours on both sides is checked against
 //! others in `nvme/tls/key.rs`.
 
-use super::{HOST, NQN, Queue, Served, Stream, attach_by, blocks, common, dial, serve_as};
+use super::{HOST, NQN, Queue, Served, Stream, attach_by, blocks, dial, serve_as};
+use crate::common;
 use openssl::ssl::{HandshakeError, Ssl, SslContext, SslMethod, SslVersion};
 use pellucid_media::StoreKind;
 use pellucid_serve::Time;

@@ -1,7 +1,7 @@
 //! A cache of another server through its vendor commands: every command, its result and its statuses, and a warm cache.
 
+use super::{remote_config, serve};
 use crate::common::config;
-use crate::{remote_config, serve};
 use pellucid_device::{CacheConfig, Device, Guarantee, Namespace};
 use pellucid_flash::{CacheState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status};
 use pellucid_ftl::Eviction;

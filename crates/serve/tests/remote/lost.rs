@@ -1,7 +1,7 @@
 //! Connections that are cut, answers that are not heard, and power that goes: nothing acknowledged is lost.
 
+use super::{BLOCK, Model, Running, host, host_on_zones, serve, zoned};
 use crate::common::{chunk_config, chunks};
-use crate::{BLOCK, Model, Running, host, host_on_zones, serve, zoned};
 use pellucid_device::Device;
 use pellucid_flash::Nanos;
 use pellucid_serve::Time;

@@ -1,12 +1,12 @@
 //! A host FTL in front of an open-channel drive of another server: data, lost connections, lost power, refusals.
 
 mod cache;
-#[path = "../common/mod.rs"]
-mod common;
 mod lost;
 
+use crate::common::{
+    self, Client, NQN, ask_control, chunk_namespace, chunks, config, listen, pattern, scratch, zones,
+};
 use base64::Engine;
-use common::{Client, NQN, ask_control, chunk_namespace, chunks, config, listen, pattern, scratch, zones};
 use pellucid_device::{Device, Namespace};
 use pellucid_flash::{Drive, Interface};
 use pellucid_ftl::Management;
