@@ -28,4 +28,10 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; 
     lacks "python3, 3.11 or newer (found: $found)" 'apt install python3 (Debian 12 or newer)'
 fi
 
+# A linker that finds no room dies of a bus error, which tells nobody why. A first build takes 2 GB, a later one a part of it.
+room_kib=$(df -Pk . | awk 'NR == 2 { print $4 }')
+if [ "${room_kib:-3000000}" -lt 1000000 ]; then
+    lacks "room on this disk: $((room_kib / 1000)) MB are free, a build takes up to 2,000" 'make room (cargo clean), or set CARGO_TARGET_DIR to another disk'
+fi
+
 exit $missing
