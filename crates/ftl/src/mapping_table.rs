@@ -73,7 +73,8 @@ impl MappingTable {
     /// What is found for pages that have a place or had one: all of them, or of a cache those that have a slot.
     pub fn placed(&self) -> impl Iterator<Item = (Lpn, Ppa)> + '_ {
         let base = self.sparse.as_ref().map_or(0, |(pages, _)| *pages);
-        let cached = self.sparse().into_iter().flat_map(SparseTable::iter).map(|slot| (slot.lpn, slot.ppa));
+        let cached =
+            self.sparse().into_iter().flat_map(SparseTable::iter).map(|slot| (slot.lpn(), slot.ppa()));
         cached.chain((0..self.l2p.entries).map(move |at| (Lpn(base + at), self.l2p.get(Lpn(at)))))
     }
 

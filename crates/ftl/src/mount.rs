@@ -12,7 +12,7 @@
 //! older is lost ([`Ppa::LOST`]), and the segment is written anew with that.
 
 use crate::block_manager::OpenBlock;
-use crate::page_map::{PageMap, SetupError, split_sequence};
+use crate::page_map::{Found, PageMap, SetupError, split_sequence};
 use crate::translation::{Start, Stream};
 use crate::translation_pages::parse;
 use crate::{Durability, FtlConfig, Isolation};
@@ -66,6 +66,8 @@ struct Loaded {
     watermarks: Vec<u64>,
     /// Segments with trimmed pages that cannot be read, and the sequence numbers with which they were written.
     unreadable: Vec<(u32, u64)>,
+    /// Of a cache: what they say.
+    found: Vec<Found>,
 }
 
 struct BlockRange {
@@ -152,15 +154,16 @@ impl PageMap {
                 map.range(b, source)
             })
             .collect();
-        if keep {
-            let segments = map.load_map_pages(&ranges, source, &mut report, &mut reads);
-            map.replay(&ranges, &segments.watermarks, source, &mut report, &mut reads);
-            report.lost_units = map.give_up_doubtful(&segments.unreadable, source);
-        }
         let sequence = ranges.iter().map(|r| r.last).max().unwrap_or(0) + SEQUENCE_GAP;
+        map.set_sequence(sequence);
+        if keep {
+            let mut segments = map.load_map_pages(&ranges, source, &mut report, &mut reads);
+            map.replay(&ranges, &mut segments, source, &mut report, &mut reads);
+            report.lost_units = map.restore_copies(segments.found);
+            report.lost_units += map.give_up_doubtful(&segments.unreadable, source);
+        }
         map.restore_blocks(&ranges, sequence);
         map.restore_handles();
-        map.sequence = sequence;
         map.mount_map_cache(source);
         let user_units = map.user_units;
         let mapped = map.table.placed().filter(|(lpn, ppa)| lpn.0 < user_units && ppa.is_some());
@@ -233,7 +236,7 @@ impl PageMap {
             Some(sparse) => sparse.regions(),
         };
         let mut watermarks = vec![0; count as usize];
-        let mut unreadable = Vec::new();
+        let (mut unreadable, mut found) = (Vec::new(), Vec::new());
         for (segment, &(ppa, written, mark)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
             report.segment_reads += 1;
             self.table.set(self.map_page_lpn(segment as u32), ppa);
@@ -252,7 +255,7 @@ impl PageMap {
             let begun = |ppa| first_of.get(&layout.block_of(ppa));
             let counts = |ppa| ppa == Ppa::LOST || begun(ppa).is_some_and(|&first| first < watermark);
             if self.table.sparse().is_some() {
-                self.load_region(&entries, counts);
+                found.extend(self.found_in_region(&entries, counts));
                 continue;
             }
             let first_lpn = segment as u32 * self.pages.entries;
@@ -263,7 +266,7 @@ impl PageMap {
                 }
             }
         }
-        Loaded { watermarks, unreadable }
+        Loaded { watermarks, unreadable, found }
     }
 
     /// Pages of unreadable segments: a copy that is older than its segment may have been trimmed before that was written, or not. It is
@@ -275,7 +278,7 @@ impl PageMap {
             let first = segment * self.pages.entries;
             let lpns: Vec<Lpn> = match self.table.sparse() {
                 None => (first..(first + self.pages.entries).min(self.user_units)).map(Lpn).collect(),
-                Some(sparse) => sparse.of_region(segment).map(|slot| slot.lpn).collect(),
+                Some(sparse) => sparse.of_region(segment).map(|slot| slot.lpn()).collect(),
             };
             for lpn in lpns {
                 let known = self.copy_of(lpn);
@@ -292,11 +295,12 @@ impl PageMap {
     fn replay(
         &mut self,
         ranges: &[BlockRange],
-        watermarks: &[u64],
+        Loaded { watermarks, found, .. }: &mut Loaded,
         source: &impl MountSource,
         report: &mut MountReport,
         reads: &mut [u64],
     ) {
+        let is_cache = self.table.sparse().is_some();
         let lowest = watermarks.iter().copied().min().unwrap_or(0);
         for range in ranges.iter().filter(|r| !r.meta && r.last >= lowest) {
             for unit in 0..range.superpages * self.layout.units_per_superpage {
@@ -308,11 +312,15 @@ impl PageMap {
                 if lpn.0 >= self.user_units || sequence < watermarks[self.page_of(lpn) as usize] {
                     continue;
                 }
+                if is_cache {
+                    found.push(Found { lpn, sequence, ppa, dirty: mark != lpn });
+                    continue;
+                }
                 let known = self.copy_of(lpn);
                 // Equal numbers: one superpage holds the page twice, and the later unit is the newer copy.
                 let newer = !known.is_some() || spare(source, known).is_none_or(|(_, s)| s <= sequence);
                 if newer {
-                    self.restore_copy(mark, ppa);
+                    self.table.set(lpn, ppa);
                 }
             }
         }

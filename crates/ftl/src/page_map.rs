@@ -23,6 +23,7 @@ pub use map_cache::MapCounters;
 use programs::Programs;
 pub(crate) use programs::Settled;
 pub use sparse::Cached;
+pub(crate) use sparse::Found;
 
 use crate::block_manager::{BlockManager, BlockState};
 use crate::gc::Gc;
@@ -177,6 +178,8 @@ pub struct PageMap {
     promised: u32,
     /// Of a cache: emptied blocks whose clean pages are being evicted.
     evicting: Vec<BlockId>,
+    /// Of a cache: regions of marked pages that left with an emptied block, until it is erased.
+    leaving: Vec<(BlockId, u32)>,
     pub(crate) table: MappingTable,
     pub(crate) blocks: BlockManager,
     pub(crate) gc: Gc,
@@ -254,7 +257,8 @@ impl PageMap {
             None => (user_units, MappingTable::new(user_units + map_pages, layout.units), user_units),
             Some(cache) => {
                 let (address, slots) = (cache.address_units, crate::spare::entries_per_page(layout) / 2);
-                let sparse = SparseTable::new(address, user_units.into(), slots, layout);
+                let keeps = config.durability != Durability::Volatile;
+                let sparse = SparseTable::new(address, user_units.into(), slots, layout, keeps);
                 (user_units, MappingTable::of_cache(address, map_pages, layout.units, sparse), address)
             }
         };
@@ -269,6 +273,7 @@ impl PageMap {
             held,
             promised: 0,
             evicting: Vec::new(),
+            leaving: Vec::new(),
             table,
             blocks,
             gc: Gc::new(config, layout),

@@ -11,31 +11,21 @@
 //! vacant; a clean copy is nobody's valid unit, a dirty one always is (the map's valid bits).
 //!
 //! A *pin* is a write that was admitted and whose data are not on their way to the media yet: the page keeps its slot.
+//!
+//! A *marked* page is one that a mount may find dirty, whatever has become of it: [`Marks`].
 
 use pellucid_flash::{CacheState, Divisor, Layout, Lpn, Ppa};
+use std::collections::BTreeMap;
+
+mod marks;
+mod slot;
+
+use marks::Marks;
+use slot::NO_SLOT;
+pub(crate) use slot::Slot;
 
 /// Slots that are to be used at most, of 16: linear probing stays short.
 const LOAD_OF_16: u64 = 13;
-const VACANT: u32 = u32::MAX;
-
-/// One slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
-    pub lpn: Lpn,
-    /// The newest copy; [`Ppa::NONE`]: none yet.
-    pub ppa: Ppa,
-    pub state: CacheState,
-    pins: u16,
-}
-
-impl Slot {
-    /// Whether writes of it are under way.
-    pub fn is_pinned(&self) -> bool {
-        self.pins > 0
-    }
-}
-
-const NO_SLOT: Slot = Slot { lpn: Lpn(VACANT), ppa: Ppa::NONE, state: CacheState::Absent, pins: 0 };
 
 /// Where each cached page lies.
 #[derive(Clone, Debug)]
@@ -52,6 +42,10 @@ pub(crate) struct SparseTable {
     /// Dirty pages in each equal part of the address space.
     dirty_parts: Vec<u32>,
     pages_per_part: u32,
+    /// Pins that their slots cannot count.
+    more_pins: BTreeMap<Lpn, u32>,
+    /// What a mount may find dirty; `None`: nothing is kept.
+    marks: Option<Marks>,
 }
 
 impl SparseTable {
@@ -62,8 +56,14 @@ impl SparseTable {
         (slots.div_ceil(slots_per_region.into()) as u32).max(1) | 1
     }
 
-    /// For up to `pages` of an address space of `address_pages`.
-    pub fn new(address_pages: u32, pages: u64, slots_per_region: u32, layout: &Layout) -> SparseTable {
+    /// For up to `pages` of an address space of `address_pages`. `keeps`: a mount finds them.
+    pub fn new(
+        address_pages: u32,
+        pages: u64,
+        slots_per_region: u32,
+        layout: &Layout,
+        keeps: bool,
+    ) -> SparseTable {
         let regions = SparseTable::regions_for(pages, slots_per_region);
         let parts = (pages / 16).clamp(1, 1 << 20) as u32;
         let pages_per_part = address_pages.div_ceil(parts).max(1);
@@ -77,6 +77,8 @@ impl SparseTable {
             present: vec![0; layout.blocks as usize],
             dirty_parts: vec![0; address_pages.div_ceil(pages_per_part) as usize],
             pages_per_part,
+            more_pins: BTreeMap::new(),
+            marks: keeps.then(|| Marks::new(regions, slots_per_region)),
         }
     }
 
@@ -100,14 +102,15 @@ impl SparseTable {
     }
 
     /// The slots of a region that are in use.
-    pub fn of_region(&self, region: u32) -> impl Iterator<Item = &Slot> {
+    pub fn of_region(&self, region: u32) -> impl Iterator<Item = Slot> + '_ {
         let first = region as usize * self.slots_per_region as usize;
-        self.slots[first..first + self.slots_per_region as usize].iter().filter(|slot| slot.lpn.0 != VACANT)
+        let slots = self.slots[first..first + self.slots_per_region as usize].iter();
+        slots.copied().filter(|slot| !slot.is_vacant())
     }
 
     /// All slots that are in use.
-    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.slots.iter().filter(|slot| slot.lpn.0 != VACANT)
+    pub fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.slots.iter().copied().filter(|slot| !slot.is_vacant())
     }
 
     /// The slot of `lpn`, or the vacant one that ends its probe; `None`: it has none, and its region is full.
@@ -116,8 +119,8 @@ impl SparseTable {
         let first = self.region(lpn) as usize * self.slots_per_region as usize;
         let mut at = self.home(lpn);
         for _ in 0..self.slots_per_region {
-            let slot = self.slots[first + at as usize].lpn;
-            if slot == lpn || slot.0 == VACANT {
+            let slot = self.slots[first + at as usize];
+            if slot.lpn() == lpn || slot.is_vacant() {
                 return Some(first + at as usize);
             }
             at = if at + 1 == self.slots_per_region { 0 } else { at + 1 };
@@ -127,18 +130,18 @@ impl SparseTable {
 
     #[inline]
     fn find(&self, lpn: Lpn) -> Option<usize> {
-        self.probe(lpn).filter(|&at| self.slots[at].lpn == lpn)
+        self.probe(lpn).filter(|&at| self.slots[at].lpn() == lpn)
     }
 
     /// The newest copy of `lpn`.
     #[inline]
     pub fn get(&self, lpn: Lpn) -> Ppa {
-        self.find(lpn).map_or(Ppa::NONE, |at| self.slots[at].ppa)
+        self.find(lpn).map_or(Ppa::NONE, |at| self.slots[at].ppa())
     }
 
     /// State of `lpn`: of its newest data, which may be in the buffer.
     pub fn state(&self, lpn: Lpn) -> CacheState {
-        self.find(lpn).map_or(CacheState::Absent, |at| self.slots[at].state)
+        self.find(lpn).map_or(CacheState::Absent, |at| self.slots[at].state())
     }
 
     /// Prefetches the slot of `lpn`.
@@ -156,11 +159,13 @@ impl SparseTable {
     /// Pins `lpn`, which gets a slot if it has none; `false`: its region is full.
     pub fn pin(&mut self, lpn: Lpn) -> bool {
         let Some(at) = self.probe(lpn) else { return false };
-        if self.slots[at].lpn != lpn {
+        if self.slots[at].is_vacant() {
             self.used += 1;
-            self.slots[at] = Slot { lpn, ..NO_SLOT };
+            self.slots[at] = Slot::of(lpn);
         }
-        self.slots[at].pins += 1;
+        if !self.slots[at].pin() {
+            *self.more_pins.entry(lpn).or_default() += 1;
+        }
         true
     }
 
@@ -171,8 +176,15 @@ impl SparseTable {
 
     /// One pin of `lpn` less.
     pub fn unpin(&mut self, lpn: Lpn) {
+        if let Some(more) = self.more_pins.get_mut(&lpn) {
+            *more -= 1;
+            if *more == 0 {
+                self.more_pins.remove(&lpn);
+            }
+            return;
+        }
         let at = self.find(lpn).expect("what is pinned has a slot");
-        self.slots[at].pins -= 1;
+        self.slots[at].unpin();
         self.vacate_unused(at);
     }
 
@@ -180,14 +192,13 @@ impl SparseTable {
     pub fn set_state(&mut self, lpn: Lpn, state: CacheState) {
         let at = self.find(lpn).expect("a page without a slot has no state");
         self.change_state(at, state);
-        self.vacate_unused(at);
     }
 
     fn change_state(&mut self, at: usize, state: CacheState) {
-        let before = std::mem::replace(&mut self.slots[at].state, state);
+        let before = self.slots[at].set_state(state);
         self.states[before as usize] = self.states[before as usize].wrapping_sub(1);
         self.states[state as usize] = self.states[state as usize].wrapping_add(1);
-        let part = (self.slots[at].lpn.0 / self.pages_per_part) as usize;
+        let part = (self.slots[at].lpn().0 / self.pages_per_part) as usize;
         let (was, is) = (before == CacheState::Dirty, state == CacheState::Dirty);
         self.dirty_parts[part] = self.dirty_parts[part] + u32::from(is) - u32::from(was);
     }
@@ -195,15 +206,15 @@ impl SparseTable {
     /// Points `lpn` to a copy, or to none; gives the old one. A page without a slot gets one if its region has space; at a mount only.
     pub fn replace(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
         let at = match self.probe(lpn) {
-            Some(at) if self.slots[at].lpn == lpn => at,
+            Some(at) if !self.slots[at].is_vacant() => at,
             Some(at) if ppa != Ppa::NONE => {
                 self.used += 1;
-                self.slots[at] = Slot { lpn, ..NO_SLOT };
+                self.slots[at] = Slot::of(lpn);
                 at
             }
             _ => return Ppa::NONE,
         };
-        let old = std::mem::replace(&mut self.slots[at].ppa, ppa);
+        let old = self.slots[at].replace(ppa);
         self.count(old, u32::wrapping_sub);
         self.count(ppa, u32::wrapping_add);
         self.vacate_unused(at);
@@ -219,23 +230,28 @@ impl SparseTable {
 
     /// A slot that nobody needs any more becomes vacant, and those behind it move up, so that no probe is cut short.
     fn vacate_unused(&mut self, at: usize) {
-        if self.slots[at].ppa != Ppa::NONE || self.slots[at].pins > 0 {
+        if self.slots[at].is_needed() {
             return;
         }
         self.change_state(at, CacheState::Absent);
         self.used -= 1;
         let count = self.slots_per_region;
+        if self.slots[at].is_marked()
+            && let Some(marks) = &mut self.marks
+        {
+            marks.departed(at as u32 / count);
+        }
         let first = at - at % count as usize;
         let (mut hole, mut slot) = ((at - first) as u32, (at - first) as u32);
         self.slots[at] = NO_SLOT;
         for _ in 1..count {
             slot = if slot + 1 == count { 0 } else { slot + 1 };
             let moved = self.slots[first + slot as usize];
-            if moved.lpn.0 == VACANT {
+            if moved.is_vacant() {
                 break;
             }
             let distance = |from: u32| (slot + count - from) % count;
-            if distance(self.home(moved.lpn)) >= distance(hole) {
+            if distance(self.home(moved.lpn())) >= distance(hole) {
                 self.slots[first + hole as usize] = moved;
                 self.slots[first + slot as usize] = NO_SLOT;
                 hole = slot;
@@ -248,9 +264,39 @@ impl SparseTable {
         let first = self.region(lpn) as usize * self.slots_per_region as usize;
         let home = self.home(lpn);
         (home..self.slots_per_region).chain(0..home).find_map(|at| {
-            let slot = &self.slots[first + at as usize];
-            (slot.lpn.0 != VACANT && slot.pins == 0 && slot.state == CacheState::Clean).then_some(slot.lpn)
+            let slot = self.slots[first + at as usize];
+            let evictable = !slot.is_vacant() && !slot.is_pinned() && slot.state() == CacheState::Clean;
+            evictable.then_some(slot.lpn())
         })
+    }
+
+    /// Whether `lpn` is one that a mount may find dirty.
+    pub fn is_marked(&self, lpn: Lpn) -> bool {
+        self.find(lpn).is_some_and(|at| self.slots[at].is_marked())
+    }
+
+    /// Whether `lpn` may become dirty: a mount would find a slot for each page of its region that it finds dirty.
+    pub fn takes_mark(&self, lpn: Lpn) -> bool {
+        self.is_marked(lpn) || self.marks.as_ref().is_none_or(|marks| marks.has_room(self.region(lpn)))
+    }
+
+    /// A mount may find `lpn` dirty, which has a slot, from now on.
+    pub fn mark(&mut self, lpn: Lpn) {
+        let at = self.find(lpn).expect("a page without a slot does not become dirty");
+        if !self.slots[at].mark()
+            && let Some(marks) = &mut self.marks
+        {
+            marks.marked(at as u32 / self.slots_per_region);
+        }
+    }
+
+    /// What a mount may find dirty.
+    pub fn marks(&self) -> Option<&Marks> {
+        self.marks.as_ref()
+    }
+
+    pub fn marks_mut(&mut self) -> Option<&mut Marks> {
+        self.marks.as_mut()
     }
 
     /// The first dirty page at or behind `from`.
@@ -286,7 +332,8 @@ impl SparseTable {
 
     pub fn memory_bytes(&self) -> u64 {
         let counts = self.present.len() + self.dirty_parts.len();
-        (self.slots.len() * size_of::<Slot>() + counts * 4) as u64
+        let marks = self.marks.as_ref().map_or(0, Marks::memory_bytes);
+        (self.slots.len() * size_of::<Slot>() + counts * 4) as u64 + marks
     }
 
     /// Panics where an invariant is broken.
@@ -294,18 +341,24 @@ impl SparseTable {
         let (mut used, mut states) = (0, [0u32; 3]);
         let mut present = vec![0u32; self.present.len()];
         let mut parts = vec![0u32; self.dirty_parts.len()];
+        let mut marked = vec![0u32; self.regions as usize];
         for slot in self.iter() {
-            let at = self.find(slot.lpn).map(|at| self.slots[at].lpn);
-            assert_eq!(at, Some(slot.lpn), "a page is not found in its region");
-            assert!(slot.ppa != Ppa::NONE || slot.pins > 0, "a slot that nobody needs: {slot:?}");
+            let at = self.find(slot.lpn()).map(|at| self.slots[at].lpn());
+            assert_eq!(at, Some(slot.lpn()), "a page is not found in its region");
+            assert!(slot.is_needed(), "a slot that nobody needs: {slot:?}");
             used += 1;
-            states[slot.state as usize] += 1;
-            if slot.ppa.is_some() {
-                present[self.units_per_block.quotient(slot.ppa.0) as usize] += 1;
+            states[slot.state() as usize] += 1;
+            if slot.ppa().is_some() {
+                present[self.units_per_block.quotient(slot.ppa().0) as usize] += 1;
             }
-            if slot.state == CacheState::Dirty {
-                parts[(slot.lpn.0 / self.pages_per_part) as usize] += 1;
+            if slot.state() == CacheState::Dirty {
+                parts[(slot.lpn().0 / self.pages_per_part) as usize] += 1;
+                assert!(
+                    slot.is_marked() || self.marks.is_none(),
+                    "dirty, and a mount would not know: {slot:?}"
+                );
             }
+            marked[self.region(slot.lpn()) as usize] += u32::from(slot.is_marked());
         }
         assert_eq!(
             (used, &states[1..]),
@@ -314,6 +367,9 @@ impl SparseTable {
         );
         assert_eq!(present, self.present, "cached copies by block");
         assert_eq!(parts, self.dirty_parts, "dirty pages by part of the address space");
+        if let Some(marks) = &self.marks {
+            marks.check(&marked);
+        }
     }
 }
 
@@ -324,7 +380,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn table(address_pages: u32, pages: u64, slots: u32) -> SparseTable {
-        SparseTable::new(address_pages, pages, slots, &layout())
+        SparseTable::new(address_pages, pages, slots, &layout(), false)
     }
 
     fn layout() -> Layout {

@@ -129,6 +129,9 @@ impl BlockNamespace {
         }
         if admitted < units.clone().count() {
             units.take(admitted).for_each(|lpn| self.give_up_unit(lpn, dirty));
+            // Translation pages may be wanted, to make space.
+            self.erase_emptied(shared);
+            self.write_map(shared);
             return self.refuse_started(shared, work, Status::CacheFull, 0);
         }
         shared.works[work].command.fua |= forced;

@@ -45,6 +45,14 @@ impl Bench {
         self.send(Command::new(1, opcode, lba, blocks * self.unit, data))
     }
 
+    /// Writes a dirty block, and has it on the media.
+    fn force(&mut self, block: u64, seed: u8) -> Status {
+        let data = vec![seed; self.unit as usize * self.drive.image_bytes()];
+        let lba = Lba(block * u64::from(self.unit));
+        let write = Command::new(1, Opcode::WriteDirty, lba, self.unit, data);
+        self.send(Command { fua: true, ..write }).status
+    }
+
     fn reads(&mut self, block: u64) -> Option<u8> {
         let read = self.run(Opcode::Read, block, 1, 0xAA);
         match read.status {
@@ -138,6 +146,39 @@ fn a_cache_full_of_dirty_blocks_refuses() {
     }
     for block in 60..written {
         assert_eq!(bench.reads(3 * block), Some(block as u8), "a dirty block was evicted");
+    }
+}
+
+/// A crowded region: what was cleaned and evicted since its translation page was written comes back dirty with the power, and more pages want
+/// slots than there are. Those that are dirty must have them.
+#[test]
+fn dirty_blocks_of_a_crowded_region_survive() {
+    for guarantee in [Guarantee::WriteDirty, Guarantee::Flush] {
+        let mut bench = Bench::new(&Shape { guarantee, keeps_data: true, ..Shape::crowded() });
+        let mut dirty = std::collections::BTreeSet::new();
+        let mut write = |bench: &mut Bench, blocks: std::ops::Range<u64>| {
+            for block in blocks {
+                for tries in 0.. {
+                    match bench.force(7 * block, block as u8) {
+                        Status::Success => break,
+                        Status::CacheFull => assert!(tries < 2, "block {block} is refused again"),
+                        other => panic!("{other:?}"),
+                    }
+                    bench.run(Opcode::Flush, 0, 0, 0);
+                }
+                dirty.insert(block);
+            }
+        };
+        write(&mut bench, 0..90);
+        // These are dirty on the media for good, and clean in memory.
+        bench.run(Opcode::Clean, 7 * 40, 7 * 50, 0);
+        write(&mut bench, 90..140);
+        dirty.retain(|block| !(40..90).contains(block));
+        bench.drive.power_cut().unwrap();
+        bench.drive.check();
+        for block in dirty {
+            assert_eq!(bench.reads(7 * block), Some(block as u8), "{guarantee:?}: block {block} was dirty");
+        }
     }
 }
 

@@ -54,6 +54,15 @@ impl Shape {
         }
     }
 
+    /// One region of 126 slots for up to 102 pages, on media that hold many more copies.
+    pub fn crowded() -> Shape {
+        Shape { unit_bytes: 1024, over_provisioning: 9.0, checkpoint_every: 100_000, ..Shape::small() }
+    }
+
+    pub fn is_crowded(&self) -> bool {
+        self.over_provisioning > 1.0
+    }
+
     pub fn random(seed: u64) -> Shape {
         let mut rng = Rng::stream(seed, "shape");
         let mut one_of = |of: &[u32]| of[rng.below(of.len() as u64) as usize];
@@ -74,8 +83,14 @@ impl Shape {
             dirty_share: one_of(&[5, 40, 80]).into(),
             seed,
         };
+        if seed % 4 == 3 {
+            // As crowded as in `crowded`.
+            (shape.unit_bytes, shape.channels, shape.over_provisioning) = (1024, 1, 9.0);
+            shape.span = 500;
+            (shape.dirty_share, shape.checkpoint_every) = (80, 100_000);
+        }
         // What is kept free of 16 blocks is more than a third then.
-        if shape.blocks == 16 && shape.gc_high > 0 {
+        if shape.blocks == 16 && shape.gc_high > 0 && shape.over_provisioning < 0.8 {
             shape.over_provisioning = 0.8;
         }
         shape

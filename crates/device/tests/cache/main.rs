@@ -44,6 +44,7 @@ struct Met {
 fn run_seed(seed: u64) -> Met {
     let shape = Shape::random(seed);
     let mut swarm = Swarm::new(&config(&shape), shape.span, shape.dirty_share, seed);
+    swarm.seldom_flushed = shape.is_crowded();
     let mut cuts = 0;
     for round in 0..3_000u32 {
         swarm.submit();
@@ -95,13 +96,16 @@ fn a_swarm_of_caches_is_never_stale_and_keeps_what_is_dirty() {
 
 #[test]
 fn the_power_may_be_cut_at_every_event() {
-    for (guarantee, eviction) in [
-        (Guarantee::Flush, Eviction::SeUtil),
-        (Guarantee::WriteDirty, Eviction::SeUtil),
-        (Guarantee::Flush, Eviction::SeMerge),
+    for (guarantee, eviction, shape) in [
+        (Guarantee::Flush, Eviction::SeUtil, Shape::small()),
+        (Guarantee::WriteDirty, Eviction::SeUtil, Shape::small()),
+        (Guarantee::Flush, Eviction::SeMerge, Shape::small()),
+        (Guarantee::WriteDirty, Eviction::SeUtil, Shape::crowded()),
+        (Guarantee::Flush, Eviction::SeUtil, Shape::crowded()),
     ] {
-        let shape = Shape { guarantee, eviction, ..Shape::small() };
+        let shape = Shape { guarantee, eviction, ..shape };
         let mut swarm = Swarm::new(&config(&shape), shape.span, 40, 5);
+        swarm.seldom_flushed = shape.is_crowded();
         let mut cuts = 0;
         for _ in 0..900 {
             swarm.submit();

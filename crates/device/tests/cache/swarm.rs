@@ -98,6 +98,8 @@ pub struct Swarm {
     /// Of 100 writes, how many are dirty.
     dirty_share: u64,
     lossy: bool,
+    /// What writes translation pages is seldom asked for.
+    pub seldom_flushed: bool,
     /// Reads that found their blocks, reads that did not, and writes refused for want of space.
     pub counts: [u64; 3],
 }
@@ -125,6 +127,7 @@ impl Swarm {
             tag: 0,
             span,
             dirty_share,
+            seldom_flushed: false,
             lossy: faults.read_fail > 0.0 || faults.program_fail > 0.0 || faults.erase_fail > 0.0,
             counts: [0; 3],
         }
@@ -144,6 +147,9 @@ impl Swarm {
         let roll = self.rng.below(100);
         let dirty = self.rng.below(100) < self.dirty_share;
         let fua = self.rng.chance(0.05);
+        if self.seldom_flushed && !(35..80).contains(&roll) && self.rng.chance(0.95) {
+            return self.change(Opcode::Clean, first, count, false);
+        }
         match roll {
             0..35 => self.read(first, count),
             35..80 if dirty => self.change(Opcode::WriteDirty, first, count, fua),

@@ -130,6 +130,9 @@ impl PageMap {
             Reclaim::AwaitsTrims => self.want_trimmed(),
             Reclaim::Erase(block, _) | Reclaim::Retire(block) => {
                 self.victim_left(self.layout.die_of_block(block));
+                if matches!(reclaim, Reclaim::Retire(_)) {
+                    self.pages_left_with(block);
+                }
             }
             Reclaim::Evict(_) => {}
         }
@@ -144,6 +147,7 @@ impl PageMap {
             self.blocks.retire(block);
             self.counters.grown_bad += 1;
         }
+        self.pages_left_with(block);
         self.gc.erased(&mut self.blocks, block);
     }
 

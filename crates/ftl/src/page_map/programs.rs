@@ -125,7 +125,7 @@ impl PageMap {
         };
         let (first, block) = self.take_superpage(die, stream, shared);
         let sequence = self.sequence;
-        self.sequence += 1;
+        self.set_sequence(sequence + 1);
         if self.handles.count() > 1 {
             self.handles.wrote(stream);
         }
@@ -190,6 +190,7 @@ impl PageMap {
             }
             if lpn.0 >= self.user_units {
                 self.pages.ended(lpn.0 - self.user_units, ok);
+                self.region_written(lpn.0 - self.user_units, ok);
             }
         }
         self.blocks.settled(block, !ok, self.sequence);

@@ -15,11 +15,21 @@ use super::PageMap;
 use crate::Durability;
 use crate::block_manager::BlockState;
 use crate::page_map::Settled;
+use crate::sparse::SparseTable;
 use crate::translation::{Outdated, Reclaim};
 use pellucid_flash::{BlockId, CacheState, Lpn, Ppa};
 
 /// In the spare area, and in translation pages: the page is dirty.
 const DIRTY: u32 = 1 << 31;
+
+/// A copy that a mount has found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub lpn: Lpn,
+    pub sequence: u64,
+    pub ppa: Ppa,
+    pub dirty: bool,
+}
 
 /// Pages of a cache, as reports show them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,11 +65,16 @@ impl PageMap {
         self.table.sparse()?.next_dirty(from)
     }
 
-    /// Admits a write of `lpn`: it has a slot until [`PageMap::unpin`]. `false`: there is no space that evictions could make.
+    /// Admits a write of `lpn`: it has a slot until [`PageMap::unpin`]. `false`: there is no space that evictions could make, or not before
+    /// a translation page is written, which is wanted then.
     pub fn admit(&mut self, lpn: Lpn, dirty: bool) -> bool {
         let Some(sparse) = self.table.sparse() else { return false };
         let promised = sparse.dirty() + self.promised;
         if dirty && sparse.state(lpn) != CacheState::Dirty && promised >= self.held {
+            return false;
+        }
+        if dirty && !sparse.takes_mark(lpn) {
+            self.make_room_for_marks(lpn);
             return false;
         }
         while let Some(sparse) = self.table.sparse_mut()
@@ -69,7 +84,49 @@ impl PageMap {
             self.drop_clean(clean);
         }
         self.promised += u32::from(dirty);
+        if dirty && let Some(sparse) = self.table.sparse_mut() {
+            sparse.mark(lpn);
+        }
         true
+    }
+
+    /// A mount could find as many dirty pages in the region of `lpn` as it has slots. Some that are clean leave it, and its translation page
+    /// is wanted, which says so of them and of those that have left before.
+    fn make_room_for_marks(&mut self, lpn: Lpn) {
+        let region = self.page_of(lpn);
+        for _ in 0..(self.pages.entries / 16).max(1) {
+            let Some(clean) = self.table.sparse().and_then(|sparse| sparse.evictable(lpn)) else { break };
+            self.drop_clean(clean);
+        }
+        let departed = |sparse: &SparseTable| sparse.marks().is_some_and(|marks| marks.any_departed(region));
+        if self.table.sparse().is_some_and(departed) {
+            self.pages.dirty(region, self.sequence);
+            self.want_trimmed();
+        }
+    }
+
+    /// The next program has this number.
+    #[inline]
+    pub(crate) fn set_sequence(&mut self, sequence: u64) {
+        self.sequence = sequence;
+        if let Some(marks) = self.table.sparse_mut().and_then(SparseTable::marks_mut) {
+            marks.set_sequence(sequence);
+        }
+    }
+
+    /// The program of the translation page of a region has ended.
+    pub(super) fn region_written(&mut self, region: u32, ok: bool) {
+        if ok && let Some(marks) = self.table.sparse_mut().and_then(SparseTable::marks_mut) {
+            marks.saved(region);
+        }
+    }
+
+    /// What `block` held is on the media no more.
+    pub(super) fn pages_left_with(&mut self, block: BlockId) {
+        if let Some(marks) = self.table.sparse_mut().and_then(SparseTable::marks_mut) {
+            let left = self.leaving.extract_if(.., |&mut (of, _)| of == block);
+            left.for_each(|(_, region)| marks.erased(region));
+        }
     }
 
     /// An admitted write has brought its data (`true`), or will not.
@@ -190,7 +247,7 @@ impl PageMap {
             && sparse.present(block.0) > 0
         {
             let lies_there = |ppa: Ppa| ppa.is_some() && self.layout.block_of(ppa) == block;
-            let Some(lpn) = sparse.iter().find(|slot| lies_there(slot.ppa)).map(|slot| slot.lpn) else {
+            let Some(lpn) = sparse.iter().find(|slot| lies_there(slot.ppa())).map(|slot| slot.lpn()) else {
                 break;
             };
             self.drop_of_block(lpn, block, closed);
@@ -200,10 +257,18 @@ impl PageMap {
 
     fn drop_of_block(&mut self, lpn: Lpn, block: BlockId, closed: u64) {
         self.counters.evicted_units += 1;
+        let region = self.page_of(lpn);
+        let was_marked = self.table.sparse().is_some_and(|sparse| sparse.is_marked(lpn));
         self.table.set(lpn, Ppa::NONE);
         if self.must_say(lpn, closed) {
-            self.pages.dirty(self.page_of(lpn), self.sequence);
+            self.pages.dirty(region, self.sequence);
             self.blocks.set_last_trim(block, self.pages.last_trim());
+        } else if let Some(sparse) = self.table.sparse_mut().filter(|_| was_marked)
+            && !sparse.is_marked(lpn)
+            && let Some(marks) = sparse.marks_mut()
+        {
+            marks.leaves_with_block(region);
+            self.leaving.push((block, region));
         }
     }
 }
@@ -213,8 +278,12 @@ impl PageMap {
     pub(super) fn check_sparse(&self) {
         let Some(sparse) = self.table.sparse() else { return };
         sparse.check();
-        for slot in sparse.iter().filter(|slot| slot.ppa.is_some() && !slot.is_pinned()) {
-            assert_eq!(self.is_valid(slot.ppa), slot.state == CacheState::Dirty, "what is kept of {slot:?}");
+        for slot in sparse.iter().filter(|slot| slot.ppa().is_some() && !slot.is_pinned()) {
+            assert_eq!(
+                self.is_valid(slot.ppa()),
+                slot.state() == CacheState::Dirty,
+                "what is kept of {slot:?}"
+            );
         }
     }
 }
@@ -238,45 +307,60 @@ impl PageMap {
     }
 
     /// The content of the translation page of a region: its pages that have a copy on the media.
-    pub(crate) fn write_region(&self, settled: &Settled, region: u32, out: &mut Vec<u8>) {
+    pub(crate) fn write_region(&mut self, settled: &Settled, region: u32, out: &mut Vec<u8>) {
         let Some(sparse) = self.table.sparse() else { return };
         for slot in sparse.of_region(region) {
-            let ppa = self.settled_copy(settled, slot.lpn);
+            let ppa = self.settled_copy(settled, slot.lpn());
             if ppa != Ppa::NONE {
                 let dirty = ppa == Ppa::LOST || self.is_valid(ppa);
-                let page = slot.lpn.0 | if dirty { DIRTY } else { 0 };
+                let page = slot.lpn().0 | if dirty { DIRTY } else { 0 };
                 out.extend_from_slice(&page.to_le_bytes());
                 out.extend_from_slice(&ppa.0.wrapping_add(1).to_le_bytes());
             }
         }
+        if let Some(marks) = self.table.sparse_mut().and_then(SparseTable::marks_mut) {
+            marks.imaged(region, settled.watermark);
+        }
     }
 
-    /// Mount only: takes in what a translation page says, as far as it counts.
-    pub(crate) fn load_region(&mut self, entries: &[u32], counts: impl Fn(Ppa) -> bool) {
-        for &[mark, entry] in entries.as_chunks::<2>().0 {
-            let (lpn, ppa) = (self.without_state(Lpn(mark)), Ppa(entry.wrapping_sub(1)));
-            if entry != 0 && lpn.0 < self.user_units && counts(ppa) {
-                self.restore_copy(Lpn(mark), ppa);
+    /// Mount only: what a translation page says, as far as it counts.
+    pub(crate) fn found_in_region(
+        &self,
+        entries: &[u32],
+        counts: impl Fn(Ppa) -> bool,
+    ) -> impl Iterator<Item = Found> {
+        entries.as_chunks::<2>().0.iter().filter_map(move |&[mark, entry]| {
+            let (mark, ppa) = (Lpn(mark), Ppa(entry.wrapping_sub(1)));
+            let lpn = self.without_state(mark);
+            let found = entry != 0 && lpn.0 < self.user_units && counts(ppa);
+            // Every copy that the replay finds is newer.
+            found.then_some(Found { lpn, sequence: 0, ppa, dirty: mark != lpn })
+        })
+    }
+
+    /// Mount only: the newest copy of each page counts. A cache that was cut off may find more pages of a region than it has slots: dirty
+    /// ones go first, then the newest. Gives how many dirty ones found no slot, which happens only where a translation page was lost.
+    pub(crate) fn restore_copies(&mut self, mut found: Vec<Found>) -> u64 {
+        found.sort_unstable_by_key(|copy| (copy.lpn, std::cmp::Reverse((copy.sequence, copy.ppa))));
+        found.dedup_by_key(|copy| copy.lpn);
+        found.sort_unstable_by_key(|copy| std::cmp::Reverse((copy.dirty, copy.sequence, copy.ppa)));
+        let mut lost = 0;
+        for Found { lpn, ppa, dirty, .. } in found {
+            let Some(sparse) = self.table.sparse_mut() else { break };
+            if sparse.has_slot_for(lpn) {
+                sparse.replace(lpn, ppa);
+                sparse.set_state(lpn, if dirty { CacheState::Dirty } else { CacheState::Clean });
+                if dirty {
+                    sparse.mark(lpn);
+                }
+                continue;
             }
+            lost += u64::from(dirty);
+            // An older version must not come back when the block of this one is erased.
+            self.pages.dirty(self.page_of(lpn), self.sequence);
+            self.keep_until_saved(ppa);
         }
-    }
-
-    /// Mount only: the page that `mark` names lies there, in the state that it says. A cache that was cut off may find more pages of a
-    /// region than it has slots; clean ones go first.
-    pub(crate) fn restore_copy(&mut self, mark: Lpn, ppa: Ppa) {
-        let lpn = self.without_state(mark);
-        if let Some(sparse) = self.table.sparse_mut()
-            && !sparse.has_slot_for(lpn)
-            && let Some(clean) = sparse.evictable(lpn)
-        {
-            sparse.replace(clean, Ppa::NONE);
-        }
-        self.table.set(lpn, ppa);
-        if let Some(sparse) = self.table.sparse_mut()
-            && sparse.get(lpn) != Ppa::NONE
-        {
-            sparse.set_state(lpn, if mark.0 & DIRTY != 0 { CacheState::Dirty } else { CacheState::Clean });
-        }
+        lost
     }
 
     /// Mount only: whether `lpn` was trimmed or not is not known. A clean page is absent then; of others the data are lost.

@@ -1,0 +1,102 @@
+//! How many pages of each region a mount may find dirty.
+//!
+//! A spare area says for good that its copy was written dirty. So a page that was cleaned and dropped, or evicted, comes back dirty with the
+//! power, until its region's translation page has been written without it, or its block has been erased. A region must not have more such
+//! pages than slots, or a mount could not tell which of them have to be kept.
+//!
+//! ```text
+//!  marked (has a slot) ─┬─► departed ─► the translation page, with a watermark behind the departure, is on the media ─► gone
+//!                       └─► departed with a block whose pages the translation page outdates ─► the block is erased ───► gone
+//! ```
+
+/// One region.
+#[derive(Clone, Copy, Debug, Default)]
+struct Region {
+    /// Marked pages with a slot.
+    marked: u32,
+    /// Those without, until the translation page is written.
+    departed: u32,
+    /// Those without, until their blocks are erased.
+    erasing: u32,
+    /// Departed pages that the image of the translation page that was made last leaves out.
+    imaged: u32,
+    /// The next sequence number when a page departed last.
+    departed_at: u64,
+}
+
+/// What a mount may find dirty.
+#[derive(Clone, Debug)]
+pub(crate) struct Marks {
+    regions: Vec<Region>,
+    slots: u32,
+    sequence: u64,
+}
+
+impl Marks {
+    pub(super) fn new(regions: u32, slots: u32) -> Marks {
+        Marks { regions: vec![Region::default(); regions as usize], slots, sequence: 0 }
+    }
+
+    /// The next sequence number of a program.
+    #[inline]
+    pub fn set_sequence(&mut self, sequence: u64) {
+        self.sequence = sequence;
+    }
+
+    /// Whether one more page of `region` may become dirty.
+    pub(super) fn has_room(&self, region: u32) -> bool {
+        let Region { marked, departed, erasing, .. } = self.regions[region as usize];
+        marked + departed + erasing < self.slots
+    }
+
+    /// Whether writing the translation page of `region` makes room.
+    pub fn any_departed(&self, region: u32) -> bool {
+        self.regions[region as usize].departed > 0
+    }
+
+    pub(super) fn marked(&mut self, region: u32) {
+        self.regions[region as usize].marked += 1;
+    }
+
+    /// A marked page has lost its slot.
+    pub(super) fn departed(&mut self, region: u32) {
+        let region = &mut self.regions[region as usize];
+        region.marked -= 1;
+        region.departed += 1;
+        region.departed_at = self.sequence;
+    }
+
+    /// The page that departed last is gone when its block is erased.
+    pub fn leaves_with_block(&mut self, region: u32) {
+        let region = &mut self.regions[region as usize];
+        region.departed -= 1;
+        region.erasing += 1;
+    }
+
+    /// A block was erased with such a page.
+    pub fn erased(&mut self, region: u32) {
+        self.regions[region as usize].erasing -= 1;
+    }
+
+    /// The content of the translation page of `region` was taken: it reflects every program below `watermark`.
+    pub fn imaged(&mut self, region: u32, watermark: u64) {
+        let region = &mut self.regions[region as usize];
+        region.imaged = if watermark >= region.departed_at { region.departed } else { 0 };
+    }
+
+    /// That content is on the media.
+    pub fn saved(&mut self, region: u32) {
+        let region = &mut self.regions[region as usize];
+        region.departed -= std::mem::take(&mut region.imaged);
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (self.regions.len() * size_of::<Region>()) as u64
+    }
+
+    /// Panics unless each region has so many marked pages with a slot.
+    pub(super) fn check(&self, marked: &[u32]) {
+        let counted: Vec<u32> = self.regions.iter().map(|region| region.marked).collect();
+        assert_eq!(counted, marked, "marked pages by region");
+    }
+}
