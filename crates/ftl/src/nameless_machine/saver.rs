@@ -1,19 +1,22 @@
 //! Checkpoints on the drive: two places of a few chunks each, written in turn.
 //!
-//! A checkpoint is cut to pages, each with a header; the pages go to the chunks of a place as these are idle, in any order. The next one
-//! goes behind it while the place has room, else to the other place, which is erased first. So the newest complete
-//! checkpoint is never where something is erased.
+//! A checkpoint is cut to pages, each with a header; the pages go to the chunks of a place as these are idle, in any order, and when all
+//! are on the media, a last one without payload: the seal. The next checkpoint goes behind it while the place has room, else to the other
+//! place, which is erased first. So the newest complete checkpoint is never where something is erased.
 //!
 //! ```text
-//!   page:  0 magic  8 number  16 page u32  20 pages u32  24 payload bytes u32  28 checksum u32 (of all else)   payload
+//!   page:  0 magic  8 number  16 page u32  20 pages u32 (with the seal)  24 payload bytes u32  28 checksum u32 (of all else)   payload
 //! ```
+//! The seal tells a checkpoint that a power cut left unfinished, which nobody was told of, from one that was finished and
+//! has a page that cannot be read. After the first the one before it is the state. After the second it is not: blocks that it
+//! needs may be erased, and names in them may be others'.
 
 use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of a page before its payload.
 pub(super) const HEADER_BYTES: usize = 32;
-const MAGIC: u64 = u64::from_le_bytes(*b"PNAMELSS");
+const MAGIC: u64 = u64::from_le_bytes(*b"PNAMELS2");
 
 /// A chunk for checkpoints.
 #[derive(Clone, Debug)]
@@ -35,6 +38,17 @@ struct Found {
     place: usize,
     pages: u32,
     payloads: BTreeMap<u32, Vec<u8>>,
+}
+
+impl Found {
+    fn is_sealed(&self) -> bool {
+        self.payloads.contains_key(&(self.pages - 1))
+    }
+
+    /// Pages with a payload that were not found.
+    fn unreadable(&self) -> u32 {
+        self.pages - 1 - self.payloads.range(..self.pages - 1).count() as u32
+    }
 }
 
 /// A checkpoint that is being written.
@@ -155,43 +169,66 @@ impl Saver {
             return;
         };
         let Some(payload) = data.get(HEADER_BYTES..HEADER_BYTES + bytes as usize) else { return };
-        if checksum(&data[..28], payload) == sum {
+        if checksum(&data[..28], payload) == sum && page < pages {
             let found = self.found.entry(number).or_default();
             (found.place, found.pages) = (place, pages);
             found.payloads.insert(page, payload.to_vec());
         }
     }
 
-    /// The newest complete checkpoint that was found; the next one is written behind it, or to the other place.
-    pub fn newest(&mut self) -> Option<Vec<u8>> {
+    /// The newest complete checkpoint that was found; the next one is written behind it, or to the other place. The error is a sentence:
+    /// a finished one that is newer cannot be read.
+    pub fn newest(&mut self) -> Result<Option<Vec<u8>>, String> {
         let found = std::mem::take(&mut self.found);
-        let last = found.keys().next_back().copied();
-        let complete = |found: &&Found| found.payloads.len() as u32 == found.pages;
-        let newest = found.iter().rev().find(|(_, found)| complete(found));
-        self.number = last.unwrap_or(0);
+        self.number = found.keys().next_back().copied().unwrap_or(0);
+        let newest = found.iter().rev().find(|(_, found)| found.unreadable() == 0);
+        let newer = found.range(newest.map_or(0, |(number, _)| number + 1)..);
+        if let Some((_, damaged)) = newer.rev().find(|(_, found)| found.is_sealed()) {
+            return Err(format!(
+                "nameless writes: {} of {} pages of the newest checkpoint cannot be read, and an older one is not the state of the drive",
+                damaged.unreadable(),
+                damaged.pages - 1
+            ));
+        }
         let (place, bytes) = match (newest, self.kept.clone()) {
             (Some((_, found)), _) => (found.place, found.payloads.values().flatten().copied().collect()),
             (None, Some(kept)) => (self.current, kept),
-            (None, None) => return None,
+            (None, None) => return Ok(None),
         };
         (self.current, self.newest) = (place, Some(place));
-        Some(bytes)
+        Ok(Some(bytes))
     }
 
     /// Begins to write a checkpoint. `false`: no place has room for it.
     #[must_use]
     pub fn begin(&mut self, bytes: Vec<u8>) -> bool {
-        let pages = bytes.len().div_ceil(self.page_bytes - HEADER_BYTES).max(1) as u32;
-        if self.room(self.current, false) < pages {
-            let other = 1 - self.current;
-            if self.newest == Some(other) || self.room(other, true) < pages {
-                return false;
-            }
-            self.current = other;
+        let other = 1 - self.current;
+        if self.room(self.current, false) >= self.pages_of(&bytes) {
+            self.run(bytes);
+            return true;
         }
+        self.newest != Some(other) && self.begin_at(other, bytes)
+    }
+
+    /// The same at a place that will be erased first.
+    fn begin_at(&mut self, place: usize, bytes: Vec<u8>) -> bool {
+        let fits = self.room(place, true) >= self.pages_of(&bytes);
+        if fits {
+            self.current = place;
+            self.run(bytes);
+        }
+        fits
+    }
+
+    fn run(&mut self, bytes: Vec<u8>) {
+        let pages = self.pages_of(&bytes);
         self.number += 1;
         self.running = Some(Running { bytes, pages, waiting: (0..pages).collect(), left: pages });
-        true
+    }
+
+    /// Pages of a checkpoint, with the seal.
+    fn pages_of(&self, bytes: &[u8]) -> u32 {
+        bytes.len().div_ceil(self.page_bytes - HEADER_BYTES).max(1) as u32 + 1
     }
 
     /// Pages that a place can take, `erased` or as it is.
@@ -222,6 +259,9 @@ impl Saver {
             if self.places[place].iter().any(used) {
                 return None;
             }
+        }
+        if running.waiting.front() == Some(&(running.pages - 1)) && running.left > 1 {
+            return None;
         }
         let (sectors, full) = (self.page_sectors, self.chunk_sectors);
         let able =
@@ -266,7 +306,7 @@ impl Saver {
         chunk.busy = false;
         if completion.opcode == Opcode::Reset {
             (chunk.written, chunk.closed, chunk.dead) = (0, false, !ok);
-            return self.is_stuck().then(|| self.fail());
+            return self.end_if_stuck();
         }
         let page = chunk.page;
         chunk.written += sectors;
@@ -274,7 +314,7 @@ impl Saver {
         if !ok {
             chunk.dead = true;
             running.waiting.push_front(page);
-            return self.is_stuck().then(|| self.fail());
+            return self.end_if_stuck();
         }
         running.left -= 1;
         self.pages_written += 1;
@@ -295,9 +335,14 @@ impl Saver {
         !busy && waiting > self.room(self.current, false)
     }
 
-    fn fail(&mut self) -> End {
-        self.running = None;
-        End::Failed
+    /// Where the pages that wait have no room, the checkpoint begins again at the other place, unless that holds the newest one.
+    fn end_if_stuck(&mut self) -> Option<End> {
+        if !self.is_stuck() {
+            return None;
+        }
+        let running = self.running.take().expect("pages that wait are of one");
+        let again = self.newest == Some(self.current) && self.begin_at(1 - self.current, running.bytes);
+        (!again).then_some(End::Failed)
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -309,4 +354,100 @@ impl Saver {
 
 fn checksum(header: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(header), payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_flash::{SimTime, StageTimes};
+
+    const SECTOR: usize = 64;
+
+    fn saver() -> Saver {
+        Saver::new([vec![Lba(0), Lba(100)], vec![Lba(200), Lba(300)]], 1, 6, (SECTOR, SECTOR))
+    }
+
+    /// The pages of a checkpoint, in the order in which they reach the media.
+    fn save(saver: &mut Saver, bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
+        save_with(saver, bytes, |_| Status::Success)
+    }
+
+    /// The same, where the write of page n ends with `status(n)`.
+    fn save_with(saver: &mut Saver, bytes: &[u8], status: impl Fn(usize) -> Status) -> Vec<(usize, Vec<u8>)> {
+        assert!(saver.begin(bytes.to_vec()));
+        let mut pages = Vec::new();
+        let mut writes = 0;
+        loop {
+            let asked: Vec<_> = std::iter::from_fn(|| saver.next_command()).collect();
+            for (at, command) in asked {
+                let mut ends = Status::Success;
+                if command.opcode == Opcode::Write {
+                    (ends, writes) = (status(writes), writes + 1);
+                    if ends == Status::Success {
+                        pages.push((saver.current, command.data.clone()));
+                    }
+                }
+                let ended = command.ended(ends, SimTime::ZERO, SimTime::ZERO, StageTimes::ZERO);
+                if let Some(end) = saver.ended(at, &ended) {
+                    assert_eq!(end, End::Saved);
+                    return pages;
+                }
+            }
+        }
+    }
+
+    /// All ways in which pages of the newer of two checkpoints are missing.
+    #[test]
+    fn an_older_checkpoint_is_taken_only_where_the_newer_was_not_finished() {
+        let mut writer = saver();
+        let (older, newer) = (vec![1; 70], vec![2; 90]);
+        let (first, second) = (save(&mut writer, &older), save(&mut writer, &newer));
+        assert_eq!((first.len(), second.len()), (4, 4), "three pages and the seal");
+        for mask in 0..16u32 {
+            let mut reader = saver();
+            let there = second.iter().enumerate().filter(|(i, _)| mask >> i & 1 == 1).map(|(_, page)| page);
+            for (place, data) in first.iter().chain(there) {
+                reader.found_page(*place, data);
+            }
+            let found = reader.newest();
+            match (mask & 7 == 7, mask & 8 == 8) {
+                (true, _) => assert_eq!(found, Ok(Some(newer.clone())), "{mask:04b}"),
+                (false, false) => assert_eq!(found, Ok(Some(older.clone())), "{mask:04b}"),
+                (false, true) => {
+                    let missing = 3 - (mask & 7).count_ones();
+                    let sentence = found.expect_err("it was finished");
+                    assert!(sentence.contains(&format!("{missing} of 3 pages")), "{sentence}");
+                }
+            }
+        }
+    }
+
+    /// What was finished before a complete one does not matter: a place is erased chunk by chunk.
+    #[test]
+    fn what_is_left_of_an_erased_checkpoint_is_passed_by() {
+        let mut writer = saver();
+        let (first, second) = (save(&mut writer, &[1; 70]), save(&mut writer, &[2; 90]));
+        let mut reader = saver();
+        for (place, data) in first[2..].iter().chain(&second) {
+            reader.found_page(*place, data);
+        }
+        assert_eq!(reader.newest(), Ok(Some(vec![2; 90])));
+    }
+
+    /// A write fails in the last room of a place: the checkpoint goes to the other one.
+    #[test]
+    fn a_place_without_room_for_a_page_again_is_left() {
+        let mut writer = saver();
+        for version in 1..=2 {
+            save(&mut writer, &[version; 70]);
+        }
+        assert_eq!((writer.current, writer.room(0, false)), (0, 4), "room for one more, if nothing fails");
+        let pages = save_with(&mut writer, &[3; 70], |write| match write {
+            1 => Status::WriteFault,
+            _ => Status::Success,
+        });
+        let mut reader = saver();
+        pages.iter().for_each(|(place, data)| reader.found_page(*place, data));
+        assert_eq!((reader.newest(), writer.newest), (Ok(Some(vec![3; 70])), Some(1)));
+    }
 }

@@ -107,12 +107,20 @@ impl NamelessMachine {
     fn take_newest(&mut self, start: &mut Start) -> bool {
         let found = self.shape.found(&start.report);
         let layout = &self.shape.layout;
-        if let Some(bytes) = self.saver.newest() {
-            match Nameless::restore(&self.config, layout, &bytes, &found) {
-                Ok(engine) => self.engine = engine,
-                Err(sentence) => self.failure = Some(sentence),
+        let newest = self.saver.newest();
+        let restored = newest.and_then(|newest| {
+            newest.map(|bytes| Nameless::restore(&self.config, layout, &bytes, &found)).transpose()
+        });
+        match restored {
+            Ok(Some(engine)) => {
+                self.engine = engine;
+                return true;
             }
-            return self.failure.is_none();
+            Ok(None) => {}
+            Err(sentence) => {
+                self.failure = Some(sentence);
+                return false;
+            }
         }
         if found.iter().any(|chunk| matches!(chunk, FoundChunk::Written(_))) {
             let sentence = match self.saver.keeps_data() {
