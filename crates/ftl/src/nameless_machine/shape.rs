@@ -55,8 +55,8 @@ impl Shape {
         let bytes = Nameless::new(config, &all)?.checkpoint_bytes();
         let page = u64::from(geometry.write_min_sectors) * u64::from(geometry.sector_bytes);
         let pages = bytes.div_ceil(page.saturating_sub(HEADER_BYTES as u64).max(1)) + 1;
-        // One more, for a chunk in which a write fails.
-        let chunks = pages.div_ceil(all.superpages_per_block.into()) + 1;
+        // Two more, for chunks in which a write fails.
+        let chunks = pages.div_ceil(all.superpages_per_block.into()) + 2;
         let place_chunks = chunks.div_ceil(units.into()).min(geometry.chunks.into()) as u32;
         let data = geometry.chunks.saturating_sub(2 * place_chunks);
         let layout = layout(&geometry, data).filter(|layout| layout.blocks > 0).ok_or_else(|| {
