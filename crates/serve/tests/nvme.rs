@@ -1,7 +1,7 @@
 //! NVMe/TCP through real sockets: the target, the reactor and the drives together.
 
+mod nameless;
 #[cfg(feature = "tls-psk")]
-#[path = "nvme/tls.rs"]
 mod tls;
 
 use crate::common;
