@@ -460,11 +460,11 @@ impl Gc {
     }
 
     /// The next block that holds nothing valid any more, and no copy that only an unsaved trim made invalid. There must be an emptied
-    /// one.
-    pub fn reclaim(&mut self, parts: &mut Parts<'_>) -> Reclaim {
+    /// one. Those in `held` have to wait.
+    pub fn reclaim(&mut self, parts: &mut Parts<'_>, held: &[BlockId]) -> Reclaim {
         let saved = parts.pages.saved_before();
         let holds_clean = |b: BlockId| parts.table.sparse().is_some_and(|sparse| sparse.present(b.0) > 0);
-        let ready = |&b: &BlockId| parts.blocks.last_trim(b) < saved && !holds_clean(b);
+        let ready = |&b: &BlockId| parts.blocks.last_trim(b) < saved && !holds_clean(b) && !held.contains(&b);
         let Some(at) = self.emptied.iter().rposition(ready) else {
             return Reclaim::AwaitsTrims;
         };

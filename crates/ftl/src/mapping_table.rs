@@ -105,8 +105,8 @@ impl MappingTable {
         }
     }
 
-    /// Points `lpn` to a new copy, which is valid from now on unless it is a clean one of a cache; gives the old one if it is valid, and
-    /// whether the new one is. `moved`: GC has copied the old one.
+    /// Points `lpn` to a new copy, which is valid from now on unless it is a clean one of a cache; gives the old one, and whether the new one
+    /// is valid. `moved`: GC has copied the old one.
     #[inline]
     pub fn supersede(&mut self, lpn: Lpn, ppa: Ppa, moved: bool) -> (Ppa, bool) {
         if self.sparse.is_some() {
@@ -131,8 +131,7 @@ impl MappingTable {
             self.set_valid(ppa);
         }
         self.replace_cached(lpn, ppa);
-        // A clean copy may be erased before its successor is on the media.
-        (if old.is_some() && self.is_valid(old) { old } else { Ppa::NONE }, valid)
+        (if old.is_some() { old } else { Ppa::NONE }, valid)
     }
 
     #[inline]

@@ -569,6 +569,7 @@ impl BlockNamespace {
 
     /// The old content of an entry that must be written cannot be read, so its new sectors cannot be stored either.
     pub(crate) fn lose(&mut self, shared: &mut Shared, entry: u32) {
+        debug_assert!(!self.is_cache(), "the blocks of a cache are written whole");
         self.buffer.busy(entry);
         let waiting = self.buffer[entry].acknowledge;
         let mut told = 0;
@@ -583,7 +584,6 @@ impl BlockNamespace {
         record.valid = 0;
         self.acknowledge(shared, entry, None, Status::WriteFault);
         self.flush_failed(entry);
-        self.unpin(entry);
     }
 
     /// As [`BlockNamespace::give_up_writing`], if commands of the namespace wait.

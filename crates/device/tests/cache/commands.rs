@@ -1,10 +1,11 @@
 //! Each command by itself: what it answers, and what it refuses.
 
 use crate::config::{Shape, config};
-use pellucid_device::{Device, Guarantee};
+use pellucid_device::{Device, DeviceConfig, Guarantee};
 use pellucid_flash::{
     CacheGeometry, CacheState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status,
 };
+use pellucid_media::ListedFault;
 
 /// A cache and a host with one command at a time.
 pub struct Bench {
@@ -15,7 +16,11 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(shape: &Shape) -> Bench {
-        let drive = Device::new(&config(shape)).unwrap_or_else(|e| panic!("{e}"));
+        Bench::of(&config(shape))
+    }
+
+    pub fn of(config: &DeviceConfig) -> Bench {
+        let drive = Device::new(config).unwrap_or_else(|e| panic!("{e}"));
         let Some(Interface::Cache(CacheGeometry { unit_sectors: unit, .. })) = drive.interface(0) else {
             panic!("a cache")
         };
@@ -180,6 +185,46 @@ fn dirty_blocks_of_a_crowded_region_survive() {
             assert_eq!(bench.reads(7 * block), Some(block as u8), "{guarantee:?}: block {block} was dirty");
         }
     }
+}
+
+/// The program of an evicted block fails while a new write of that block waits for its data: it has nothing to take over.
+#[test]
+fn a_program_that_fails_leaves_a_later_write_alone() {
+    let shape = Shape {
+        keeps_data: true,
+        link_bytes_per_second: 1_000_000,
+        over_provisioning: 2.0,
+        ..Shape::small()
+    };
+    let mut config = config(&shape);
+    config.media.faults.list =
+        vec![ListedFault::ProgramFail { die: 0, block: 0, superpage: 0, after_erases: 0 }];
+    let mut bench = Bench::of(&config);
+    assert_eq!(bench.run(Opcode::WriteDirty, 5, 1, 1).status, Status::Success);
+    let begun = bench.now;
+    let whole = vec![2; bench.unit as usize * bench.drive.image_bytes()];
+    let lba = Lba(5 * u64::from(bench.unit));
+    bench.drive.submit(begun, Command::new(2, Opcode::Flush, Lba(0), 0, Vec::new()));
+    while bench.drive.counters().programs.iter().sum::<u64>() == 0 {
+        bench.now = bench.drive.next_event().expect("a program is planned");
+        bench.drive.advance(bench.now);
+    }
+    bench.drive.submit(bench.now, Command::new(3, Opcode::Evict, lba, bench.unit, Vec::new()));
+    bench.drive.submit(bench.now, Command::new(4, Opcode::WriteDirty, lba, bench.unit, whole));
+    let mut ended = Vec::new();
+    while ended.len() < 3 {
+        bench.now = bench.drive.next_event().expect("commands end");
+        bench.drive.advance(bench.now);
+        bench.drive.check();
+        while let Some(completion) = bench.drive.pop() {
+            ended.push((completion.tag, completion.status, bench.drive.counters().program_failures));
+        }
+    }
+    assert!(ended.contains(&(4, Status::Success, 1)), "the write ends behind the failure: {ended:?}");
+    assert_eq!(bench.reads(5), Some(2));
+    assert_eq!(bench.force(9, 9), Status::Success);
+    bench.drive.power_cut().unwrap();
+    assert_ne!(bench.reads(5), Some(1), "it was evicted before the flush ended");
 }
 
 #[test]

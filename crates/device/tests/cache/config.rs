@@ -17,7 +17,9 @@ pub struct Shape {
     pub blocks: u32,
     pub unit_bytes: u32,
     pub keeps_data: bool,
-    pub faulty: bool,
+    pub link_bytes_per_second: u64,
+    /// Probability that a program or an erase fails, and that a read does.
+    pub faulty: (f64, f64),
     pub checkpoint_every: u64,
     pub gc_high: u32,
     pub entries: u32,
@@ -40,7 +42,8 @@ impl Shape {
             blocks: 16,
             unit_bytes: 4096,
             keeps_data: false,
-            faulty: false,
+            link_bytes_per_second: 2_000_000_000,
+            faulty: (0.0, 0.0),
             checkpoint_every: 64,
             gc_high: 0,
             entries: 16,
@@ -71,7 +74,8 @@ impl Shape {
             blocks: one_of(&[16, 20, 32]),
             unit_bytes: one_of(&[1024, 2048, 4096]),
             keeps_data: one_of(&[0, 1]) == 1,
-            faulty: one_of(&[0, 0, 1]) == 1,
+            link_bytes_per_second: 2_000_000_000,
+            faulty: if one_of(&[0, 0, 1]) == 1 { (0.002, 0.005) } else { (0.0, 0.0) },
             checkpoint_every: one_of(&[0, 64, 1000]).into(),
             gc_high: one_of(&[0, 4]),
             entries: one_of(&[8, 16, 60]),
@@ -96,11 +100,22 @@ impl Shape {
         shape
     }
 
-    fn faults(&self) -> Faults {
-        match self.faulty {
-            true => Faults { program_fail: 0.002, erase_fail: 0.002, read_fail: 0.005, ..Faults::default() },
-            false => Faults::default(),
+    /// Blocks fail one after the other, until too few are left; pages are overwritten, evicted and written again while they do.
+    pub fn failing(seed: u64) -> Shape {
+        let mut shape = Shape::random(seed);
+        shape.faulty = (0.03, 0.1);
+        if seed % 2 == 1 {
+            // Data arrive more slowly than programs end.
+            shape.link_bytes_per_second = 5_000_000;
         }
+        shape.blocks = 32;
+        (shape.span, shape.dirty_share) = (60, 60);
+        shape
+    }
+
+    fn faults(&self) -> Faults {
+        let (fail, read_fail) = self.faulty;
+        Faults { program_fail: fail, erase_fail: fail, read_fail, ..Faults::default() }
     }
 }
 
@@ -178,7 +193,7 @@ pub fn config(shape: &Shape) -> DeviceConfig {
             commands_max: 64,
             in_order: false,
             dma_unit_bytes: shape.unit_bytes,
-            link_bytes_per_second: 2_000_000_000,
+            link_bytes_per_second: shape.link_bytes_per_second,
             write_bytes_per_second: 0,
             dma_overhead_ns: Nanos(20),
             fetch_ns: Nanos(500),

@@ -38,14 +38,16 @@ struct Block {
     busy: bool,
     /// Any of the states may be the present one, as after a power cut.
     unsettled: bool,
-    /// It was seen absent, with this newest state.
-    gone: Option<u64>,
+    /// A change failed: what is read tells the present state, and not what the power brings back.
+    failed: bool,
+    /// It was seen absent, with this newest state, before commands with a larger tag.
+    gone: Option<(u64, u64)>,
 }
 
 impl Block {
     fn new() -> Block {
         let absent = State { id: 0, version: 0, dirty: false, acknowledged: true };
-        Block { states: vec![absent], busy: false, unsettled: false, gone: None }
+        Block { states: vec![absent], busy: false, unsettled: false, failed: false, gone: None }
     }
 
     fn newest(&self) -> State {
@@ -252,6 +254,10 @@ impl Swarm {
                 block.states.iter_mut().for_each(|state| state.dirty = false);
             } else {
                 block.states.push(state);
+                // Reads under way may meet it, and end when it is a thing of the past.
+                let meets =
+                    |p: &&mut Pending| (p.first..p.first + p.count).contains(&number) && p.ids.is_empty();
+                self.pending.values_mut().filter(meets).for_each(|p| p.met.push((number, state)));
             }
             ids.push(id);
             if writes {
@@ -314,7 +320,7 @@ impl Swarm {
                 Status::Success => {
                     if let Some(state) = block.states.iter_mut().find(|state| state.id == id) {
                         state.acknowledged = true;
-                        block.unsettled = false;
+                        (block.unsettled, block.failed) = (false, false);
                         block.gone = None;
                         if durable {
                             block.states.retain(|state| state.id >= id);
@@ -324,6 +330,7 @@ impl Swarm {
                 Status::CacheFull => block.states.retain(|state| state.id != id),
                 _ => {
                     block.unsettled = true;
+                    block.failed |= status != Status::PowerLoss;
                     block.gone = None;
                     block.states.iter_mut().for_each(|state| state.acknowledged = true);
                 }
@@ -369,12 +376,13 @@ impl Swarm {
                     version
                 }
             };
-            self.seen(number, from, version, &pending.met);
+            self.seen(number, (from, completion.tag), version, &pending.met);
         }
     }
 
-    /// A block was read as this version; 0: absent.
-    fn seen(&mut self, number: u32, from: u64, version: u32, met: &[(u32, State)]) {
+    /// A block was read as this version; 0: absent. `from`: the first state that it may meet, and the tag of the read.
+    fn seen(&mut self, number: u32, (from, tag): (u64, u64), version: u32, met: &[(u32, State)]) {
+        let newest_tag = self.tag;
         let block = self.block(number);
         let may = |state: &&State| state.version == version || (version == 0 && !state.dirty);
         let mut met = met.iter().filter(|&&(of, _)| of == number);
@@ -385,16 +393,16 @@ impl Swarm {
         );
         let newest = block.newest().id;
         assert!(
-            version == 0 || block.gone != Some(newest) || from < newest,
+            version == 0 || from < newest || block.gone.is_none_or(|(id, at)| id != newest || tag <= at),
             "block {number} was absent and is back: {block:?}"
         );
         if block.busy {
             return;
         }
         if version == 0 && from == block.present() {
-            block.gone = Some(newest);
+            block.gone = Some((newest, newest_tag));
         }
-        if block.unsettled {
+        if block.unsettled && !block.failed {
             block.states.retain(|state| may(&state));
             block.unsettled = block.states.len() > 1;
         }
@@ -436,7 +444,7 @@ impl Swarm {
         self.collect();
         assert!(self.pending.is_empty(), "the power was cut, and commands are owed");
         for block in self.blocks.values_mut() {
-            (block.unsettled, block.gone) = (true, None);
+            (block.unsettled, block.failed, block.gone) = (true, false, None);
             block.states.iter_mut().for_each(|state| state.acknowledged = true);
         }
         self.device.check();

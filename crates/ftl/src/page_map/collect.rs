@@ -124,8 +124,13 @@ impl PageMap {
         {
             return wait;
         }
+        let is_cache = self.table.sparse().is_some();
+        let held: Vec<BlockId> = match is_cache {
+            true => self.gc.emptied().iter().copied().filter(|&b| self.is_being_replaced(b)).collect(),
+            false => Vec::new(),
+        };
         let (gc, mut parts) = self.gc_parts();
-        let reclaim = gc.reclaim(&mut parts);
+        let reclaim = gc.reclaim(&mut parts, &held);
         match reclaim {
             Reclaim::AwaitsTrims => self.want_trimmed(),
             Reclaim::Erase(block, _) | Reclaim::Retire(block) => {

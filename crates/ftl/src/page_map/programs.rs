@@ -4,7 +4,7 @@
 //!  place ─► map: new copy ─► program_ended ─┬─ ok ─────► old copies invalid
 //!           old copy stays valid            └─ failed ─► map: old copy (or whoever came after has it to replace)
 //! ```
-//! Invariants: a copy is invalidated only when its successor's program has ended well; following `old` from an unfinished
+//! Invariants: a copy is invalidated, and its block erased, only when its successor's program has ended well; following `old` from an unfinished
 //! copy leads to one that is on the media, or to none.
 
 use super::{OWNER_SHIFT, PageMap};
@@ -217,6 +217,7 @@ impl PageMap {
     fn undo(&mut self, lpn: Lpn, failed: Ppa, old: Ppa) {
         if self.copy_of(lpn) == failed {
             self.table.set(lpn, old);
+            self.cleaned_meanwhile(lpn, old);
             // GC has perhaps passed it by, as it had a successor.
             if old.is_some() && self.blocks.state(self.layout.block_of(old)) == BlockState::Victim {
                 self.gc.revisit(self.layout.block_of(old));
@@ -245,6 +246,12 @@ impl PageMap {
         self.blocks.close_failed(block, self.sequence);
         self.gc.retire(block);
         self.gc.went_on(&mut self.blocks, block);
+    }
+
+    /// Whether a copy in `block` is being replaced by a program that has not ended: it is what a power cut brings back, clean or not.
+    pub(super) fn is_being_replaced(&self, block: BlockId) -> bool {
+        let lies_there = |unit: &ProgramUnit| unit.old.is_some() && self.layout.block_of(unit.old) == block;
+        self.programs.active().any(|program| program.units.iter().any(lies_there))
     }
 
     /// Where the page at `ppa` can be read now: there, or while its program has not ended the copy that this one replaces.

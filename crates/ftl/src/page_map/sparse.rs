@@ -170,6 +170,14 @@ impl PageMap {
         }
     }
 
+    /// A program failed, and `lpn` lies at `old` again. A clean one whose newest data are not in the buffer needs no copy.
+    pub(super) fn cleaned_meanwhile(&mut self, lpn: Lpn, old: Ppa) {
+        let clean = |sparse: &SparseTable| sparse.state(lpn) == CacheState::Clean && !sparse.is_pinned(lpn);
+        if self.table.sparse().is_some_and(clean) && old.is_some() && self.is_valid(old) {
+            self.not_needed(old);
+        }
+    }
+
     /// A page becomes absent because the host says so. What was dropped silently could come back with the power, so that is written
     /// down too. Whether it was there.
     pub fn evict(&mut self, lpn: Lpn) -> bool {
@@ -227,7 +235,8 @@ impl PageMap {
             self.evicting.push(block);
             return Some(Reclaim::Evict(block));
         }
-        let all_wait = self.gc.emptied().iter().all(|block| self.evicting.contains(block));
+        let waits = |&block: &BlockId| self.evicting.contains(&block) || self.is_being_replaced(block);
+        let all_wait = self.gc.emptied().iter().all(waits);
         all_wait.then_some(Reclaim::AwaitsTrims)
     }
 
