@@ -28,8 +28,8 @@ pub(super) struct Cleaner {
     moving: VecDeque<(u64, Owner)>,
     /// Blocks whose write failed are among these.
     rescues: bool,
-    /// Segments cleaned since the last checkpoint.
-    cleaned: usize,
+    /// Segments cleaned since the last checkpoint: what lived in them is dirty.
+    cleaned: Vec<u32>,
     /// Blocks that an operation waits for, beside what is dirty already.
     asked: u64,
 }
@@ -58,7 +58,7 @@ impl Cleaner {
     }
 
     pub fn checkpoint_is_built(&mut self) {
-        self.cleaned = 0;
+        self.cleaned.clear();
     }
 }
 
@@ -185,7 +185,7 @@ impl Fs {
             self.progress = true;
             self.forget_raw();
             self.cleaner.victim = None;
-            self.cleaner.cleaned += 1;
+            self.cleaner.cleaned.push(victim.segment);
             self.counters.cleaned += 1;
             return Ok(());
         }
@@ -215,9 +215,13 @@ impl Fs {
         if unused >= low || unmounts || self.checkpointing.is_built() {
             return Ok(());
         }
-        let dead = self.log.dead().count() + self.cleaner.cleaned;
-        if dead >= (low / 2).max(2) || self.pages.dirty() > self.options.frames() / 8 {
+        let dead = self.log.dead().count() + self.cleaner.cleaned.len();
+        if dead >= (low / 2).max(2) {
             self.want_checkpoint();
+            return Ok(());
+        }
+        if self.pages.dirty() > self.options.frames() / 8 {
+            self.commits.want_now();
             return Ok(());
         }
         let each = self.log.layout.segment_blocks;
@@ -238,6 +242,7 @@ impl Fs {
             s.state == State::Closed
                 && s.live > 0
                 && s.live + 1 < each
+                && !self.cleaner.cleaned.contains(&segment)
                 && !self.commits.writes_to(segment, &self.log)
         });
         let best = eligible.max_by(|&a, &b| score(a).total_cmp(&score(b)));

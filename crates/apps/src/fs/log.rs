@@ -127,6 +127,12 @@ impl Layout {
         }
     }
 
+    /// Blocks that only the cleaner may take, so that it cleans several segments for each checkpoint, which frees them.
+    pub fn for_cleaner(&self) -> u64 {
+        let segments = u64::from((self.capacity / 64).max(3));
+        segments * u64::from(self.segment_blocks)
+    }
+
     /// Blocks of a batch at most, with its header, where it is not the segment that ends it.
     pub fn batch_blocks(&self) -> u32 {
         self.segment_blocks.min(100).min(self.backend.batch_blocks())

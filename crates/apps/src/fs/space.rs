@@ -57,7 +57,7 @@ impl Fs {
             self.want_checkpoint();
             return Err(Stop::Room);
         }
-        let asked = pages + 3 * u64::from(self.log.layout.segment_blocks);
+        let asked = pages + self.log.layout.for_cleaner();
         if self.log.room() < self.need() + asked {
             self.cleaner.ask(asked);
             // A checkpoint writes nodes, so one comes when the cleaner has freed what it can until then.

@@ -115,6 +115,16 @@ impl Volume {
         }
     }
 
+    /// Has the flash library keep so many percent of its blocks as over-provisioning (`Flash_SetOPS`). A block drive has its own.
+    ///
+    /// The error is a sentence.
+    pub fn set_ops(&mut self, percent: u32) -> Result<(), String> {
+        match self {
+            Volume::Block(_) => Ok(()),
+            Volume::Flash(flash) => flash.function.set_ops(percent).map_err(|why| why.to_string()),
+        }
+    }
+
     /// Forgets what flash has from before, so that a new file system can have all of it.
     pub fn clear(&mut self) {
         if let Volume::Flash(flash) = self {

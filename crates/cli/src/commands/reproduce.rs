@@ -126,7 +126,7 @@ fn failure(error: ReproduceError) -> Failure {
         ReproduceError::Spec(error) => error.into(),
         ReproduceError::Experiment(error) => error.into(),
         ReproduceError::Kv(error) => Failure::asked(error),
-        ReproduceError::Graph(error) => Failure::work(anyhow::anyhow!(error)),
+        ReproduceError::Program(error) => Failure::work(anyhow::anyhow!(error)),
     }
 }
 

@@ -46,6 +46,10 @@ pub struct FilesConfig {
     pub threads: u32,
     /// Memory that the host has for its page cache.
     pub page_cache_bytes: u64,
+    /// An append is uniform up to this.
+    pub append_bytes: u64,
+    /// A webserver's log of more bytes is rotated: what it held is dropped.
+    pub log_bytes: u64,
     /// Seed of all random choices.
     pub seed: u64,
     /// How long operations begin, after `ramp`; `None`: for ever.
@@ -65,6 +69,8 @@ impl FilesConfig {
             file_bytes: personality.file_bytes(),
             threads: personality.threads(),
             page_cache_bytes: 2 << 30,
+            append_bytes: personality.append_bytes(),
+            log_bytes: 256 << 20,
             seed: 1,
             runtime: Some(Nanos::from_secs(60)),
             ramp: Nanos::ZERO,
@@ -98,6 +104,10 @@ pub struct HostModel {
     pub operation: Nanos,
     /// Processor time of a page that is copied.
     pub page: Nanos,
+    /// Processor time of a request, which goes to the drive after it; and of each KiB of its data.
+    pub request: Nanos,
+    /// See `request`.
+    pub request_kib: Nanos,
     /// Files are picked in rotation, as filebench does; else at random.
     pub rotation: bool,
 }
@@ -116,6 +126,8 @@ impl Default for HostModel {
             cores: 2,
             operation: Nanos::from_us(10),
             page: Nanos::from_us(1),
+            request: Nanos::ZERO,
+            request_kib: Nanos::ZERO,
             rotation: true,
         }
     }

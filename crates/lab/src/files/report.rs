@@ -55,6 +55,7 @@ pub struct FilesReport {
 pub(super) struct Meter {
     kinds: Vec<LatencyRecorder>,
     sum_ns: u128,
+    operations: u64,
     pub read_pages: u64,
     pub hit_pages: u64,
     pub read_bytes: u64,
@@ -68,6 +69,7 @@ impl Meter {
         Meter {
             kinds: vec![LatencyRecorder::new(); Operation::VARIANTS.len()],
             sum_ns: 0,
+            operations: 0,
             read_pages: 0,
             hit_pages: 0,
             read_bytes: 0,
@@ -80,6 +82,11 @@ impl Meter {
     pub fn record(&mut self, operation: Operation, time: Nanos) {
         self.kinds[operation as usize].record(time);
         self.sum_ns += u128::from(time.0);
+        self.operations += 1;
+    }
+
+    pub fn operations(&self) -> u64 {
+        self.operations
     }
 
     pub fn report(&self, config: &FilesConfig, measured: Nanos) -> FilesReport {

@@ -63,6 +63,8 @@ enum Event {
     Begin(u32),
     /// Its processor time is over.
     Execute(u32),
+    /// The processor has built this request.
+    Submit(u32),
     /// The flusher looks at the age of dirty pages.
     Age,
     /// The journal commits.
@@ -318,6 +320,11 @@ impl Files {
         self.meter.report(&self.config, end.min(self.deadline()).since(self.measures_from()))
     }
 
+    /// Operations that count so far.
+    pub fn operations(&self) -> u64 {
+        self.meter.operations()
+    }
+
     /// The next request at `now`.
     pub fn next(&mut self, now: SimTime) -> FilesNext {
         self.now = self.now.max(now);
@@ -390,14 +397,16 @@ impl Files {
                 let host = self.config.host;
                 let pages = self.pages_copied(thread, operation);
                 let time = Nanos(host.operation.0 + host.page.0 * pages);
-                let core = self.cores.iter_mut().min().expect("there is a core");
-                *core = self.now.max(*core) + time;
-                let executes = *core;
+                let executes = self.computes(time);
                 let record = &mut self.threads[thread as usize];
                 (record.began, record.step) = (self.now, Step::First);
                 self.schedule(executes, Event::Execute(thread));
             }
             Event::Execute(thread) => self.work(thread),
+            Event::Submit(token) => {
+                let (_, kind, extent) = self.pending[token as usize];
+                self.ready.push_back(BlockRequest { token, kind, extent });
+            }
             Event::Age => {
                 let before = SimTime(self.now.0.saturating_sub(self.config.host.expire.0));
                 if self.now.0 > self.config.host.expire.0 && self.aged.is_empty() {
@@ -425,9 +434,7 @@ impl Files {
         match operation {
             Operation::ReadWhole => file.bytes.div_ceil(BLOCK_BYTES),
             Operation::WriteWhole => file.wanted_bytes.div_ceil(BLOCK_BYTES),
-            Operation::Append | Operation::AppendLog => {
-                self.config.personality.append_bytes() / 2 / BLOCK_BYTES
-            }
+            Operation::Append | Operation::AppendLog => self.config.append_bytes / 2 / BLOCK_BYTES,
             _ => 0,
         }
     }
@@ -473,6 +480,9 @@ impl Files {
             self.write_back();
             return false;
         }
+        if writes && self.waits_for_blocks(thread, operation) {
+            return false;
+        }
         let file = match operation {
             Operation::Create => self.pick(thread, false),
             Operation::Open | Operation::Delete | Operation::Stat => self.pick(thread, true),
@@ -501,6 +511,26 @@ impl Files {
         }
         let record = &mut self.threads[thread as usize];
         (record.blocks, record.looked, record.until, record.step) = (blocks, 0, until, Step::Ready);
+        true
+    }
+
+    /// Whether a write finds no blocks while freed ones wait for their transaction: as ext4 it waits for that, too.
+    fn waits_for_blocks(&mut self, thread: u32, operation: Operation) -> bool {
+        let file = match operation {
+            Operation::AppendLog => self.config.files,
+            _ => self.threads[thread as usize].file.unwrap_or(self.config.files),
+        };
+        let bytes = match operation {
+            Operation::WriteWhole => self.files[file as usize].wanted_bytes,
+            _ => self.files[file as usize].bytes + self.config.append_bytes,
+        };
+        let wanted = bytes.div_ceil(BLOCK_BYTES);
+        let more = wanted.saturating_sub(self.layout.blocks_of(file).into());
+        if more <= self.layout.free_blocks() || self.layout.freed() == 0 {
+            return false;
+        }
+        self.journal.waiting.push((thread, self.journal.number));
+        self.start_commit();
         true
     }
 
@@ -599,7 +629,22 @@ impl Files {
             self.pending.len() as u32 - 1
         });
         self.pending[token as usize] = (purpose, kind, extent);
-        self.ready.push_back(BlockRequest { token, kind, extent });
+        let host = &self.config.host;
+        let kib = u64::from(extent.count) * (BLOCK_BYTES >> 10);
+        let time = Nanos(host.request.0 + host.request_kib.0 * kib);
+        if time == Nanos::ZERO {
+            self.ready.push_back(BlockRequest { token, kind, extent });
+        } else {
+            let submits = self.computes(time);
+            self.schedule(submits, Event::Submit(token));
+        }
+    }
+
+    /// A core is busy for so long; until when.
+    fn computes(&mut self, time: Nanos) -> SimTime {
+        let core = self.cores.iter_mut().min().expect("there is a core");
+        *core = self.now.max(*core) + time;
+        *core
     }
 
     /// Whether what a thread waits for has come; else it is woken.
@@ -658,11 +703,11 @@ impl Files {
                 self.written(wanted);
             }
             Operation::Append | Operation::AppendLog => {
-                let bytes = 1 + self.rng.below(self.config.personality.append_bytes());
+                let bytes = 1 + self.rng.below(self.config.append_bytes);
                 let size = self.files[file as usize].bytes + bytes;
                 self.extend(file, size);
                 self.written(bytes);
-                if operation == Operation::AppendLog && size > 256 << 20 {
+                if operation == Operation::AppendLog && size > self.config.log_bytes {
                     // A log is rotated some time; what it held is dropped.
                     self.empty(file);
                 }

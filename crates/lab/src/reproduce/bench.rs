@@ -45,9 +45,9 @@ pub enum ReproduceError {
     /// A cache failed.
     #[error(transparent)]
     Kv(#[from] KvError),
-    /// A graph engine on a drive failed.
+    /// A program on a drive failed.
     #[error("{0}")]
-    Graph(String),
+    Program(String),
 }
 
 impl From<RunError> for ReproduceError {

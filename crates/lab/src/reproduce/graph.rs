@@ -196,7 +196,7 @@ fn device(bench: &Bench, blocks: u32, set: &str) -> Result<Device, ReproduceErro
         set.to_string(),
     ];
     let spec = spec::from_str(DRIVE, "the drive of G1", &bench.sets_with(&sets))?;
-    Device::new(&spec.drive).map_err(|error| ReproduceError::Graph(error.to_string()))
+    Device::new(&spec.drive).map_err(|error| ReproduceError::Program(error.to_string()))
 }
 
 /// A third of the flash is for shards. Runs, of which they are made, lie with the results meanwhile.
@@ -241,7 +241,7 @@ const SPARE: f64 = 0.05;
 
 /// Prepares the graph and ranks it.
 fn run<D: Drive>(store: Result<DriveStore<D>, String>, edges: &Edges) -> Result<Took, ReproduceError> {
-    let failed = |error: &dyn std::fmt::Display| ReproduceError::Graph(format!("G1: {error}"));
+    let failed = |error: &dyn std::fmt::Display| ReproduceError::Program(format!("G1: {error}"));
     let mut store = store.map_err(|error| failed(&error))?;
     let began = store.now();
     let grid = prepare(&mut store, edges).map_err(|error| failed(&error))?;

@@ -295,6 +295,13 @@ static MUTATIONS: &[Mutation] = &[
         FULL,
     ),
     mutation(
+        "U2",
+        "flash copies, ULFS-Prism, MiB",
+        "a file system that has a block drive below it",
+        &["drive.namespace=[{ interface = \"block\" }]"],
+        Size { shorter: 2, drive: &[] },
+    ),
+    mutation(
         "G1",
         "iterations take less time by",
         "pages of 4 KiB that are sensed as slowly as those of 16 KiB",
@@ -354,6 +361,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("L2", "each case of crates/lab/src/conformance asserts what it expects of drives of its own"),
     ("B5", "policies.rs: a_drive_that_is_greedy_whatever_it_is_told_misses"),
     ("B7", "data_sheets.rs: a_wrong_model_misses"),
+    ("U1", "file_system.rs: a_file_system_that_sees_one_channel_misses"),
     ("P6", "prism/lines.rs: a_wrong_order_misses"),
 ];
 
@@ -423,6 +431,7 @@ a_wrong_model_misses! {
     p3_misses_a_wrong_model: "P3",
     p4_misses_a_wrong_model: "P4",
     p5_misses_a_wrong_model: "P5",
+    u2_misses_a_wrong_model: "U2",
     g1_misses_a_wrong_model: "G1",
     j1_misses_a_wrong_model: "J1",
     j2_misses_a_wrong_model: "J2",

@@ -68,8 +68,8 @@ pub(super) const BLOCK_BYTES: u64 = 32 << 10;
 /// Static over-provisioning of Original and Policy, as a share of what it is taken from or added to.
 pub(super) const STATIC: f64 = 0.25;
 /// The simulator that the paper replayed Original's I/O on: pages that it reserves, and free blocks below which it cleans.
-const REPLAY_RESERVED: f64 = 0.15;
-const REPLAY_FREE: f64 = 0.05;
+pub(super) const REPLAY_RESERVED: f64 = 0.15;
+pub(super) const REPLAY_FREE: f64 = 0.05;
 /// Bytes of a key and its value on average, by ETC's laws.
 const ITEM_BYTES: f64 = 365.0;
 /// Bytes of flash that an item takes on average: with its header, in a slot of its class.

@@ -5,17 +5,22 @@
 //!  (Personality)            ◄─ ended ──
 //! ```
 //! The operations are those of [`crate::files`], which models an in-place file system with a journal: the same personalities, sizes,
-//! memory and processor time, but the log of a webserver, which grows here until the file system is full. Here the file system is the real one, with its data. Order at one moment: answers of the drive, then
-//! threads by number.
+//! memory and processor time. Here the file system is the real one, with its data; [`InPlaceServer`] does the same work on the model.
+//! Order at one moment: answers of the drive, then threads by number.
 
-use crate::files::{FilesConfig, Gamma, Operation};
+mod in_place;
+
+pub use in_place::InPlaceServer;
+
+use crate::files::{FilesConfig, Gamma, Operation, Personality};
 use pellucid_apps::fs::{
-    BLOCK_BYTES, Caller, Errno, FormatOptions, Fs, FsCounters, Ino, MountOptions, Step, SyncPoint, Time,
-    Volume,
+    BLOCK_BYTES, Caller, Errno, FormatOptions, Fs, Ino, Job, MountOptions, SetAttributes, Step, SyncPoint,
+    Time, Volume,
 };
 use pellucid_device::{Counters, Device};
 use pellucid_flash::{Cause, Nanos, Rng, SimTime};
 use pellucid_host::Stack;
+use std::collections::VecDeque;
 
 /// Jobs with the drive at a time.
 const JOBS_MAX: usize = 128;
@@ -33,8 +38,23 @@ pub struct FileSystemReport {
     pub file_copied_bytes: u64,
     /// Bytes that the drive's garbage collection copied.
     pub flash_copied_bytes: u64,
+    /// Bytes that were programmed, copies with them.
+    pub programmed_bytes: u64,
     /// Blocks erased.
     pub erases: u64,
+}
+
+/// Where a file system lies, and how it is mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// Bytes of the file system; 0: all there is.
+    pub bytes: u64,
+    /// Bytes of a segment on a block drive; 0: what `fs format` chooses. On flash a segment is a flash block.
+    pub segment_bytes: u64,
+    /// Percent of the flash that the library keeps as over-provisioning. A block drive has its own.
+    pub ops_percent: u32,
+    /// How it is mounted.
+    pub mount: MountOptions,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +63,8 @@ struct File {
     bytes: u64,
     wanted_bytes: u64,
     exists: bool,
-    busy: bool,
+    /// Threads that have it open.
+    open: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,11 +86,15 @@ pub struct FileServer {
     files: Vec<File>,
     threads: Vec<Thread>,
     cores: Vec<SimTime>,
+    /// Jobs that the processor builds commands of, and when they are built. They go to the drive in this order.
+    building: VecDeque<(SimTime, Job)>,
     rng: Rng,
     data: Vec<u8>,
     buffer: Vec<u8>,
     operations: u64,
     refused: u64,
+    /// A webserver's log has grown long, and is to be emptied.
+    rotates: bool,
 }
 
 fn time(now: SimTime) -> Time {
@@ -77,22 +102,24 @@ fn time(now: SimTime) -> Time {
 }
 
 impl FileServer {
-    /// Makes a file system of `bytes` (0: all there is) on namespace 0 of a drive, and its files.
+    /// Makes a file system on namespace 0 of a drive, and its files.
     ///
     /// The error is a sentence.
-    pub fn new(
-        config: &FilesConfig,
-        drive: Device,
-        bytes: u64,
-        options: MountOptions,
-    ) -> Result<FileServer, String> {
+    pub fn new(config: &FilesConfig, drive: Device, placement: &Placement) -> Result<FileServer, String> {
         let volume = Volume::new(&drive, 0)?;
-        let stack = Stack::start(volume, drive, SimTime::ZERO)?;
+        let now = drive.now();
+        let mut stack = Stack::start(volume, drive, now)?;
+        stack.layer.set_ops(placement.ops_percent)?;
         let most = stack.layer.blocks();
-        let blocks = if bytes == 0 { most } else { most.min(bytes / BLOCK_BYTES as u64) };
-        let backend = stack.layer.backend();
-        let format = FormatOptions { backend, blocks, segment_blocks: 0, data_checksums: false, id: 1 };
-        let fs = Fs::format(Time(0), &format, options)?;
+        let blocks_of = |bytes: u64| bytes / BLOCK_BYTES as u64;
+        let format = FormatOptions {
+            backend: stack.layer.backend(),
+            blocks: if placement.bytes == 0 { most } else { most.min(blocks_of(placement.bytes)) },
+            segment_blocks: blocks_of(placement.segment_bytes) as u32,
+            data_checksums: false,
+            id: 1,
+        };
+        let fs = Fs::format(time(now), &format, placement.mount)?;
         let mut rng = Rng::stream(config.seed, "file server");
         let sizes = Gamma::with_mean(config.file_bytes as f64, config.personality.shape());
         let file = |rng: &mut Rng| File {
@@ -100,7 +127,7 @@ impl FileServer {
             bytes: 0,
             wanted_bytes: sizes.draw(rng).max(1.0) as u64,
             exists: false,
-            busy: false,
+            open: 0,
         };
         // The log of a webserver is one file more.
         let files: Vec<File> = (0..=config.files).map(|_| file(&mut rng)).collect();
@@ -120,11 +147,13 @@ impl FileServer {
             files,
             threads,
             cores,
+            building: VecDeque::new(),
             rng,
             data,
             buffer,
             operations: 0,
             refused: 0,
+            rotates: false,
         };
         server.populate()?;
         Ok(server)
@@ -146,7 +175,7 @@ impl FileServer {
             let bytes = self.files[number].wanted_bytes;
             self.wait(|server, now| server.write(now, number, 0, bytes))?;
         }
-        self.files[last].busy = true;
+        self.files[last].open = 1;
         let point = self.fs.sync();
         self.wait(|server, _| Ok(if server.fs.is_synced(point)? { Step::Done(()) } else { Step::Wait }))
     }
@@ -171,8 +200,16 @@ impl FileServer {
         loop {
             let now = self.stack.now();
             let mut moved = false;
-            while self.stack.asked() < JOBS_MAX
+            while self.stack.asked() + self.building.len() < JOBS_MAX
                 && let Some(job) = self.fs.next_job(time(now))
+            {
+                let built = self.computes(now, self.cost_of(&job));
+                let before = self.building.back().map_or(now, |last| last.0);
+                self.building.push_back((built.max(before), job));
+                moved = true;
+            }
+            while self.building.front().is_some_and(|(built, _)| *built <= now)
+                && let Some((_, job)) = self.building.pop_front()
             {
                 self.stack.ask(now, job);
                 moved = true;
@@ -187,12 +224,37 @@ impl FileServer {
         }
     }
 
+    /// Processor time before a job is with the drive. A flush of flash, and what its library does by itself, are no commands.
+    fn cost_of(&self, job: &Job) -> Nanos {
+        let blocks = match job {
+            Job::Read { blocks, .. } => u64::from(*blocks),
+            Job::Write { data, .. } => (data.len() / BLOCK_BYTES) as u64,
+            Job::Flush { .. } if self.stack.layer.function_counters().is_none() => 0,
+            Job::Flush { .. } | Job::Discard { .. } | Job::Allocate { .. } | Job::Keep { .. } => {
+                return Nanos::ZERO;
+            }
+        };
+        let host = &self.config.host;
+        Nanos(host.request.0 + host.request_kib.0 * blocks * (BLOCK_BYTES as u64 >> 10))
+    }
+
+    /// A core is busy for so long; until when.
+    fn computes(&mut self, now: SimTime, length: Nanos) -> SimTime {
+        if length == Nanos::ZERO {
+            return now;
+        }
+        let core = self.cores.iter_mut().min().expect("there is a core");
+        *core = now.max(*core) + length;
+        *core
+    }
+
     /// Lets time pass until the drive has answered something, the file system wants to do something, or `until`.
     fn go_on(&mut self, until: SimTime) -> Result<(), String> {
         while !self.exchange() {
             let now = self.stack.now();
             let wanted = self.fs.wants_time().map(|at| SimTime(at.0.max(0) as u64)).filter(|at| *at > now);
-            let next = [self.stack.next_event(), wanted].into_iter().flatten().chain([until]).min();
+            let built = self.building.front().map(|first| first.0);
+            let next = [self.stack.next_event(), wanted, built].into_iter().flatten().chain([until]).min();
             match next {
                 Some(next) if next < SimTime::MAX => self.stack.advance(next),
                 _ => return Err("the file system waits for nothing".to_string()),
@@ -205,13 +267,13 @@ impl FileServer {
         Ok(())
     }
 
-    /// Runs for so long, and says what was done.
-    pub fn run(&mut self, length: Nanos) -> Result<FileSystemReport, String> {
+    /// Carries out so many operations, and says what was done.
+    pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
         let (start, before) = (self.stack.now(), (self.operations, self.refused));
         let (fs, drive) = (self.fs.counters(), self.stack.drive.counters());
-        let end = start + length;
-        while self.stack.now() < end {
+        while self.operations < before.0 + operations {
             let now = self.stack.now();
+            self.rotate(now)?;
             let mut moved = true;
             while std::mem::take(&mut moved) {
                 for thread in 0..self.threads.len() {
@@ -219,17 +281,16 @@ impl FileServer {
                 }
             }
             let due = self.threads.iter().map(|thread| thread.due).filter(|due| *due > now).min();
-            self.go_on(due.unwrap_or(SimTime::MAX).min(end))?;
+            self.go_on(due.unwrap_or(SimTime::MAX))?;
         }
         let operations = self.operations - before.0;
-        let report = report(&self.fs.counters(), &fs, &self.stack.drive.counters().since(&drive));
-        let sector = u64::from(self.stack.drive.layout().sector_bytes);
+        let moved = self.fs.counters().moved_blocks - fs.moved_blocks;
         Ok(FileSystemReport {
             operations,
-            operations_per_second: operations as f64 / self.stack.now().since(start).0 as f64 * 1e9,
+            operations_per_second: operations as f64 / self.stack.now().since(start).as_secs_f64(),
             refused: self.refused - before.1,
-            flash_copied_bytes: report.flash_copied_bytes * sector,
-            ..report
+            file_copied_bytes: moved * BLOCK_BYTES as u64,
+            ..report(&self.stack.drive, &drive)
         })
     }
 
@@ -277,8 +338,11 @@ impl FileServer {
             self.files[file] = File { exists: false, bytes: 0, ..self.files[file] };
         }
         if matches!(operation, Operation::Delete | Operation::Close | Operation::Stat) {
-            self.files[file].busy = false;
+            self.files[file].open -= 1;
             self.threads[number].file = None;
+        }
+        if operation == Operation::AppendLog && self.files[file].bytes > self.config.log_bytes {
+            self.rotates = true;
         }
         let bytes = match operation {
             Operation::ReadWhole => before,
@@ -288,16 +352,29 @@ impl FileServer {
         true
     }
 
+    /// Empties the log if it has grown long.
+    fn rotate(&mut self, now: SimTime) -> Result<(), String> {
+        if !self.rotates {
+            return Ok(());
+        }
+        let log = self.files.len() - 1;
+        let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+        match self.fs.setattr(time(now), &Caller::ROOT, self.files[log].ino, &set) {
+            Ok(Step::Done(_)) => (self.files[log].bytes, self.rotates) = (0, false),
+            Ok(Step::Wait) => {}
+            Err(why) => return Err(format!("the log cannot be emptied: {why}")),
+        }
+        Ok(())
+    }
+
     /// The next operation, after the processor's time for this one.
     fn end(&mut self, number: usize, now: SimTime, pages: u64) {
         self.operations += 1;
         let host = &self.config.host;
-        let cost = Nanos(host.operation.0 + host.page.0 * pages);
-        let core = (0..self.cores.len()).min_by_key(|&core| self.cores[core]).unwrap_or(0);
-        self.cores[core] = self.cores[core].max(now) + cost;
-        let append = 1 + self.rng.below(self.config.personality.append_bytes());
+        let due = self.computes(now, Nanos(host.operation.0 + host.page.0 * pages));
+        let append = 1 + self.rng.below(self.config.append_bytes);
         let thread = &mut self.threads[number];
-        (thread.due, thread.sync, thread.append) = (self.cores[core], None, append);
+        (thread.due, thread.sync, thread.append) = (due, None, append);
         thread.at += 1;
     }
 
@@ -318,10 +395,12 @@ impl FileServer {
             }
             let wanted = operation != Operation::Create;
             let files = &self.files;
-            let fits = |at: &usize| files[*at].exists == wanted && !files[*at].busy;
+            // A webserver's files are read only, by any number of threads.
+            let shared = self.config.personality == Personality::Webserver;
+            let fits = |at: &usize| files[*at].exists == wanted && (shared || files[*at].open == 0);
             let found = (0..count).map(|n| (thread.rotor + n) % count).find(fits)?;
             (thread.rotor, thread.file) = ((found + 1) % count, Some(found));
-            self.files[found].busy = true;
+            self.files[found].open += 1;
         }
         self.threads[number].file
     }
@@ -352,12 +431,14 @@ fn name(file: usize) -> String {
     format!("file {file:08}")
 }
 
-/// What file system and drive did; what was copied on flash in sectors.
-fn report(fs: &FsCounters, before: &FsCounters, drive: &Counters) -> FileSystemReport {
+/// What a drive did since it had counted so much.
+fn report(drive: &Device, before: &Counters) -> FileSystemReport {
+    let counters = drive.counters().since(before);
+    let sector = u64::from(drive.layout().sector_bytes);
     FileSystemReport {
-        file_copied_bytes: (fs.moved_blocks - before.moved_blocks) * BLOCK_BYTES as u64,
-        flash_copied_bytes: drive.programmed_sectors[Cause::Gc as usize],
-        erases: drive.erases.iter().sum(),
+        flash_copied_bytes: counters.programmed_sectors[Cause::Gc as usize] * sector,
+        programmed_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,
+        erases: counters.erases.iter().sum(),
         ..FileSystemReport::default()
     }
 }
@@ -407,14 +488,21 @@ retain = false
         let drive = Device::new(&spec.drive).unwrap();
         let mean = personality.file_bytes();
         let mut config = FilesConfig::new(personality);
-        (config.files, config.threads) = (((60 << 20) / mean) as u32, 8);
-        let options =
+        (config.files, config.threads, config.log_bytes) = (((60 << 20) / mean) as u32, 8, 1 << 20);
+        let mount =
             MountOptions { memory_bytes: 8 << 20, cleaner: CleanerPolicy::Greedy, ..MountOptions::default() };
-        let mut server = FileServer::new(&config, drive, 92 << 20, options).unwrap();
-        server.run(Nanos::from_secs(2)).unwrap();
-        let report = server.run(Nanos::from_secs(4)).unwrap();
+        let placement = Placement { bytes: 92 << 20, segment_bytes: 0, ops_percent: 0, mount };
+        let mut server = FileServer::new(&config, drive, &placement).unwrap();
+        server.run(10_000).unwrap();
+        let report = server.run(20_000).unwrap();
         server.fs.check();
         server.stack.layer.check();
+        let fs = server.fs.counters();
+        let written = fs.data_blocks + fs.moved_blocks + fs.node_blocks + fs.record_blocks;
+        let filled = written / u64::from(server.fs.view().segment_blocks);
+        assert!(fs.cleaned <= filled, "{} segments were cleaned, {filled} had been filled", fs.cleaned);
+        let log = server.files.last().unwrap();
+        assert!(log.bytes <= (1 << 20) + 8 * config.append_bytes, "the log has {} bytes", log.bytes);
         report
     }
 
@@ -424,9 +512,38 @@ retain = false
         let personality = Personality::Fileserver;
         let (block, flash) = (run(personality, false), run(personality, true));
         assert_eq!(flash, run(personality, true));
-        assert!(block.operations > 1000 && flash.operations > 1000);
+        assert!(block.operations_per_second > 1000.0 && flash.operations_per_second > 1000.0);
         assert!(block.flash_copied_bytes > 0, "the block drive collects");
         assert_eq!(flash.flash_copied_bytes, 0);
         assert_eq!((block.refused, flash.refused), (0, 0));
+    }
+
+    /// Its log is long enough to be emptied several times; nothing is refused.
+    #[test]
+    fn a_log_does_not_fill_the_file_system() {
+        for flash in [false, true] {
+            let report = run(Personality::Webserver, flash);
+            assert_eq!((report.refused, report.file_copied_bytes), (0, 0));
+        }
+    }
+
+    /// In place nothing is moved by the file system, and freed blocks are used again however quickly files come and go.
+    #[test]
+    fn files_in_place_are_written_again_and_again() {
+        let mut spec = spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+        spec.drive.media.store = pellucid_media::StoreKind::None;
+        let mut config = FilesConfig::new(Personality::Fileserver);
+        (config.files, config.threads, config.page_cache_bytes) = (560, 8, 8 << 20);
+        let drive = Device::new(&spec.drive).unwrap();
+        let mut server = InPlaceServer::new(&config, drive, 92 << 20).unwrap();
+        server.run(10_000).unwrap();
+        let report = server.run(20_000).unwrap();
+        server.check();
+        // A write of a whole file is one of eleven operations.
+        let written = report.operations / 11 * config.file_bytes;
+        // At times all files exist, or none that nobody has open.
+        assert!(1000 * report.refused < report.operations, "{} are refused", report.refused);
+        assert_eq!(report.file_copied_bytes, 0);
+        assert!(report.programmed_bytes > written / 2, "{} of {written}", report.programmed_bytes);
     }
 }
