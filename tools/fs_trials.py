@@ -9,6 +9,7 @@ at the first run, dbench is Debian's. One line for each test and a plain count; 
 """
 
 import contextlib
+import errno
 import filecmp
 import fcntl
 import hashlib
@@ -39,14 +40,15 @@ def pick(short, long):
 
 
 class Mount:
-    """A file system on an image file, and the process that serves it."""
+    """A file system on an image file or a modelled drive, and the process that serves it."""
 
-    def __init__(self, pellucid, folder, size, options=()):
+    def __init__(self, pellucid, folder, size, options=(), drive=()):
         self.pellucid, self.folder, self.options = str(pellucid), Path(folder), [str(word) for word in options]
+        self.drive = [str(word) for word in drive]
         self.image, self.path, self.log_path = self.folder / "image", self.folder / "mnt", self.folder / "log"
         self.path.mkdir()
         self.process = None
-        done = self.ask("format", self.image, "--size", size)
+        done = self.ask("format", self.image, *(self.drive or ["--size", size]))
         assert done.returncode == 0, done.stderr
 
     def ask(self, *words, **more):
@@ -55,7 +57,7 @@ class Mount:
 
     def start(self):
         with self.log_path.open("a") as log:
-            words = [self.pellucid, "fs", "mount", self.image, self.path, *self.options]
+            words = [self.pellucid, "fs", "mount", self.image, self.path, *self.drive, *self.options]
             self.process = subprocess.Popen(words, stdout=log, stderr=log)
         end = time.monotonic() + START_SECONDS
         while not os.path.ismount(self.path):
@@ -90,18 +92,18 @@ class Mount:
         assert not os.path.ismount(self.path), "still mounted"
 
     def check(self):
-        done = self.ask("check", self.image)
+        done = self.ask("check", self.image, *self.drive)
         assert done.returncode == 0, f"fs check: status {done.returncode}\n{done.stdout}{done.stderr}"
 
 
 @contextlib.contextmanager
-def mounted(pellucid, size="256MiB", options=()):
+def mounted(pellucid, size="256MiB", options=(), drive=()):
     """A mounted file system; at the end it is unmounted and checked."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0:
         raise Unavailable("mounting needs /dev/fuse and root")
     with tempfile.TemporaryDirectory(prefix="pellucid-fs-") as folder:
         os.chmod(folder, 0o755)
-        mount = Mount(pellucid, folder, size, options)
+        mount = Mount(pellucid, folder, size, options, drive)
         try:
             mount.start()
             yield mount
@@ -476,22 +478,72 @@ def kept(mount, told):
 
 def kills(pellucid):
     """The process is killed under load, again and again: the next mount has all that was synced."""
-    rng, turns = random.Random(11), pick(4, 60)
+    turns = pick(4, 60)
     with mounted(pellucid, size="256MiB") as mount:
-        told, files = mount.folder / "told", 0
-        for turn in range(turns):
-            loads = [subprocess.Popen(["python3", "-c", CRASHER, mount.path, told, str(turn * 10 + seed)], stderr=subprocess.DEVNULL)
-                     for seed in range(3)]
-            time.sleep(0.3 + rng.random())
-            mount.kill()
-            for load in loads:
-                load.kill()
-                load.wait()
+        return f"{turns} kills, {killed(mount, turns)} files"
+
+
+# Small drives: with the block one the process's end is a power cut, with the other all that was acknowledged is on the flash.
+SETS = [word for set in ["media.channels=4", "media.ways=1", "media.blocks=48", "media.pages=64"] for word in ("--set", set)]
+DRIVES = {
+    "block": ["--drive", "cosmos-plus", *SETS],
+    "function level": ["--drive", "memblaze", *SETS, "--set", 'drive.namespace=[{ interface = "open-channel" }]'],
+}
+
+
+def drives(pellucid):
+    """On modelled drives, on blocks and on flash: a stop, kills, a read-only mount, and refusals."""
+    turns, found = pick(3, 40), []
+    for name, drive in DRIVES.items():
+        with mounted(pellucid, options=["--time", "instant"], drive=drive) as mount:
+            # Longer than what the drive buffers, so that a kill meets writes under way.
+            (mount.path / "large").write_bytes(b"large" * 1_000_000)
+            mount.stop(signal.SIGTERM)
             mount.check()
+            told(mount.ask("format", mount.image, *drive), "format over a file system")
+            told(mount.ask("check", mount.image, *drive, "--set", "media.blocks=49"), "another description")
+            told(mount.ask("check", mount.folder / "absent", *drive), "no such file")
+            assert not (mount.folder / "absent").exists()
+            mount.options.append("--read-only")
             mount.start()
-            files = kept(mount, told)
-        assert files > 3, f"{files} files: nothing was tried"
-        return f"{turns} kills, {files} files"
+            assert (mount.path / "large").read_bytes() == b"large" * 1_000_000
+            try:
+                (mount.path / "new").write_text("x")
+                raise AssertionError("a read-only mount takes writes")
+            except OSError as error:
+                assert error.errno == errno.EROFS, error
+            mount.stop()
+            mount.options.pop()
+            mount.start()
+            found.append(f"{name} {killed(mount, turns)} files")
+            assert (mount.path / "large").read_bytes() == b"large" * 1_000_000
+    # In real time: what is synced waits for the drive's programs.
+    with mounted(pellucid, drive=[*DRIVES["function level"], "--set", 'media.timing.program=["20ms", "20ms"]']) as mount:
+        began = time.monotonic()
+        file = os.open(mount.path / "slow", os.O_CREAT | os.O_WRONLY)
+        os.write(file, b"slow")
+        os.fsync(file)
+        os.close(file)
+        assert time.monotonic() - began > 0.02, "a program takes 20 ms"
+    return f"{turns} kills each, {', '.join(found)}"
+
+
+def killed(mount, turns):
+    """Kills under load; the files that were promised and are there."""
+    rng, told, files = random.Random(11), mount.folder / "told", 0
+    for turn in range(turns):
+        loads = [subprocess.Popen(["python3", "-c", CRASHER, mount.path, told, str(turn * 10 + seed)], stderr=subprocess.DEVNULL)
+                 for seed in range(3)]
+        time.sleep(0.3 + rng.random())
+        mount.kill()
+        for load in loads:
+            load.kill()
+            load.wait()
+        mount.check()
+        mount.start()
+        files = kept(mount, told)
+    assert files > 3, f"{files} files: nothing was tried"
+    return files
 
 
 def cuts(pellucid):
@@ -666,4 +718,4 @@ def ends(pellucid):
 
 
 if __name__ == "__main__":
-    main("fs", __doc__, [refusals, ends, limits, pjdfstest, fsx, dbench, git, tree, many, full, kills, cuts, sqlite])
+    main("fs", __doc__, [refusals, ends, limits, pjdfstest, fsx, dbench, git, tree, many, full, kills, drives, cuts, sqlite])

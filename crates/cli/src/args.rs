@@ -72,7 +72,7 @@ const COMMON: [(&str, &[&str]); 14] = [
     ("target", &["sets", "json"]),
     ("kv", &["sets", "json", "quiet"]),
     ("graph", &["json", "quiet"]),
-    ("fs", &["json"]),
+    ("fs", &["sets", "json", "quiet"]),
 ];
 /// Commands that have commands of their own.
 const GROUPS: [&str; 4] = ["target", "kv", "graph", "fs"];

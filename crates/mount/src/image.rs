@@ -1,6 +1,7 @@
 //! The file or block device that a file system lies on.
 
-use pellucid_apps::fs::{BLOCK_BYTES, Job, JobError};
+use crate::carrier::{Begun, Carrier};
+use pellucid_apps::fs::{BLOCK_BYTES, Job, JobAnswer, JobError, JobOutcome};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -93,15 +94,8 @@ impl Image {
         self.bytes
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Image {
     /// Carries out a job; the data that were read, where it reads.
-    pub(crate) fn carry_out(&self, job: Job) -> Result<Vec<u8>, JobError> {
+    fn carry_out(&self, job: Job) -> Result<Vec<u8>, JobError> {
         let offset = |block: u64| block * BLOCK_BYTES as u64;
         let done = match job {
             Job::Read { block, blocks, .. } => {
@@ -130,6 +124,23 @@ impl Image {
     fn discard(&self, offset: u64, bytes: u64) {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let _ = rustix::fs::fallocate(&self.file, how, offset, bytes);
+    }
+}
+
+impl Carrier for Image {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn begin(&self, job: Job) -> Begun {
+        Begun::Job(job)
+    }
+
+    fn end(&self, begun: Begun) -> JobAnswer {
+        match begun {
+            Begun::Job(job) => JobAnswer { id: job.id(), outcome: JobOutcome::Ended(self.carry_out(job)) },
+            Begun::UnderWay(_) => begun.failed(),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! The log-structured file system on real files: FUSE, threads, clocks and files around `pellucid_apps::fs`, which has none.
 //!
 //! ```text
-//!   kernel ─► Requests (a thread each) ─► Volume: lock, Fs ─► jobs ─► Image: a file or a block device
+//!   kernel ─► Requests (a thread each) ─► Volume: lock, Fs ─► jobs ─► Carrier: a file, a block device, or a modelled drive
 //!                                         └ keeper: commits and cleaning
 //! ```
 
+mod carrier;
 mod convert;
+mod drive;
 mod image;
 mod mounted;
 mod requests;
@@ -15,7 +17,9 @@ mod volume;
 #[cfg(test)]
 mod tests;
 
+pub use carrier::{Begun, Carrier};
 pub use convert::now;
+pub use drive::{ModelledDrive, Pace};
 pub use image::{Image, ImageError, Purpose};
 pub use mounted::{Ender, MountError, Mounted, MountedOptions, ServeError, check_point};
 pub use target::{Format, Target, TargetError};

@@ -77,7 +77,7 @@ enum End {
 impl Mounted {
     /// Mounts a volume.
     pub fn new(volume: Volume, point: &Path, options: &MountedOptions) -> Result<Mounted, MountError> {
-        let (name, volume) = (volume.image().path().display().to_string(), Arc::new(volume));
+        let (name, volume) = (volume.path().display().to_string(), Arc::new(volume));
         let mut config = Config::default();
         let access = if options.read_only { MountOption::RO } else { MountOption::RW };
         // Names with commas would be several options to the kernel.

@@ -1,13 +1,18 @@
 //! What is done with an image beside mounting it: making, opening, walking.
 
+use crate::carrier::Carrier;
 use crate::convert::now;
+use crate::drive::ModelledDrive;
 use crate::image::{Image, ImageError, Purpose};
 use pellucid_apps::fs::{
-    BLOCK_BYTES, Backend, DirEntry, Errno, FormatOptions, Fs, FsState, Ino, MountOptions, Step,
+    BLOCK_BYTES, Backend, DirEntry, Errno, FormatOptions, Fs, FsState, Ino, Job, JobId, JobOutcome,
+    MountOptions, Step,
 };
+use pellucid_flash::Drive;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why nothing can be done with an image, in one sentence with its name.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +31,12 @@ pub enum TargetError {
     Failed(PathBuf, #[source] Errno),
 }
 
-/// A file system that was opened, and its image. Nobody else asks it anything.
+/// A file system that was opened, and where it lies. Nobody else asks it anything.
 pub struct Target {
     /// The file system.
     pub fs: Fs,
     /// Where it lies.
-    pub image: Image,
+    pub carrier: Arc<dyn Carrier>,
 }
 
 /// How a file system is made.
@@ -67,18 +72,37 @@ impl Target {
             return Err(TargetError::NotEmpty(path.to_owned()));
         }
         let bytes = image.bytes_for(how.bytes);
-        let options = FormatOptions {
-            blocks: bytes / BLOCK_BYTES as u64,
-            backend: Backend::Block,
-            segment_blocks: 0,
-            data_checksums: how.data_checksums,
-            id: random().map_err(failed)?,
-        };
-        let unfit = |why| TargetError::Unfit(path.to_owned(), why);
-        let mut fs = Fs::format(now(), &options, MountOptions::default()).map_err(unfit)?;
+        let fs = formatted(path, Backend::Block, bytes / BLOCK_BYTES as u64, how)?;
         image.resize(bytes).map_err(failed)?;
+        Target::synced(fs, Arc::new(image))
+    }
+
+    /// Makes an empty file system on a modelled drive, as large as it is.
+    pub fn format_drive<D>(drive: Arc<ModelledDrive<D>>, how: &Format) -> Result<Target, TargetError>
+    where
+        D: Drive + Send + 'static,
+    {
+        let path = drive.path().to_owned();
+        let backend = drive.with_volume(|volume| volume.backend());
+        let is_empty = match backend {
+            Backend::Block => begins_empty(&*drive),
+            Backend::Function(_) => drive.with_volume(|volume| volume.is_empty()),
+        };
+        if !how.force && !is_empty {
+            return Err(TargetError::NotEmpty(path));
+        }
+        let blocks = drive.with_volume(|volume| {
+            volume.clear();
+            volume.blocks()
+        });
+        let fs = formatted(&path, backend, blocks, how)?;
+        Target::synced(fs, drive)
+    }
+
+    /// Waits until a new file system is there.
+    fn synced(mut fs: Fs, carrier: Arc<dyn Carrier>) -> Result<Target, TargetError> {
         let point = fs.sync();
-        let mut target = Target { fs, image };
+        let mut target = Target { fs, carrier };
         target.run(|fs| Ok(if fs.is_synced(point)? { Step::Done(()) } else { Step::Wait }))?;
         Ok(target)
     }
@@ -86,17 +110,31 @@ impl Target {
     /// Opens a file system for changes, or to be looked at.
     pub fn open(path: &Path, options: MountOptions) -> Result<Target, TargetError> {
         let image = Image::open(path, if options.read_only { Purpose::Look } else { Purpose::Change })?;
-        let mut fs = Fs::mount(now(), image.bytes() / BLOCK_BYTES as u64, options);
+        let fs = Fs::mount(now(), image.bytes() / BLOCK_BYTES as u64, options);
+        Target::mounted(fs, Arc::new(image))
+    }
+
+    /// Opens the file system on a modelled drive.
+    pub fn open_drive<D>(drive: Arc<ModelledDrive<D>>, options: MountOptions) -> Result<Target, TargetError>
+    where
+        D: Drive + Send + 'static,
+    {
+        let fs = drive.with_volume(|volume| volume.mount(now(), options));
+        Target::mounted(fs, drive)
+    }
+
+    /// Waits until a file system is mounted.
+    fn mounted(mut fs: Fs, carrier: Arc<dyn Carrier>) -> Result<Target, TargetError> {
         while fs.state() == FsState::Mounting {
             // Asking for a job may be what ends it.
-            if !step(&mut fs, &image) && fs.state() == FsState::Mounting {
-                return Err(TargetError::Failed(path.to_owned(), Errno::Io));
+            if !step(&mut fs, &*carrier) && fs.state() == FsState::Mounting {
+                return Err(TargetError::Failed(carrier.path().to_owned(), Errno::Io));
             }
         }
         if let FsState::Failed(why) = fs.state() {
-            return Err(TargetError::Unfit(path.to_owned(), why));
+            return Err(TargetError::Unfit(carrier.path().to_owned(), why));
         }
-        Ok(Target { fs, image })
+        Ok(Target { fs, carrier })
     }
 
     /// Carries out an operation, and the jobs that it needs.
@@ -104,13 +142,13 @@ impl Target {
         &mut self,
         mut operation: impl FnMut(&mut Fs) -> Result<Step<T>, Errno>,
     ) -> Result<T, TargetError> {
-        let failed = |errno| TargetError::Failed(self.image.path().to_owned(), errno);
+        let failed = |errno| TargetError::Failed(self.carrier.path().to_owned(), errno);
         // Asking for a job may be what lets the operation go on; if nothing comes of it, nothing ever will.
         let mut asked = 0;
         loop {
             match operation(&mut self.fs).map_err(failed)? {
                 Step::Done(value) => return Ok(value),
-                Step::Wait if step(&mut self.fs, &self.image) => asked = 0,
+                Step::Wait if step(&mut self.fs, &*self.carrier) => asked = 0,
                 Step::Wait if asked == ASKED_MAX => return Err(failed(Errno::Io)),
                 Step::Wait => asked += 1,
             }
@@ -153,12 +191,31 @@ const ASKED_MAX: u32 = 100;
 const LISTED: usize = 1024;
 
 /// Carries out a job, if there is one.
-fn step(fs: &mut Fs, image: &Image) -> bool {
+fn step(fs: &mut Fs, carrier: &dyn Carrier) -> bool {
     let Some(job) = fs.next_job(now()) else { return false };
-    let id = job.id();
-    let outcome = image.carry_out(job);
-    fs.ended(now(), id, outcome);
+    carrier.end(carrier.begin(job)).tell(fs, now());
     true
+}
+
+/// A file system that is about to be made.
+fn formatted(path: &Path, backend: Backend, blocks: u64, how: &Format) -> Result<Fs, TargetError> {
+    let failed = |error| TargetError::Image(ImageError::Io(path.to_owned(), error));
+    let options = FormatOptions {
+        backend,
+        blocks,
+        segment_blocks: 0,
+        data_checksums: how.data_checksums,
+        id: random().map_err(failed)?,
+    };
+    let unfit = |why| TargetError::Unfit(path.to_owned(), why);
+    Fs::format(now(), &options, MountOptions::default()).map_err(unfit)
+}
+
+/// Whether there is nothing but zeros at the beginning of a drive. What cannot be read is something.
+fn begins_empty(carrier: &dyn Carrier) -> bool {
+    let blocks = (LOOKED_AT_BYTES / BLOCK_BYTES as u64) as u32;
+    let begun = carrier.begin(Job::Read { id: JobId(1), block: 0, blocks });
+    matches!(carrier.end(begun).outcome, JobOutcome::Ended(Ok(data)) if data.iter().all(|byte| *byte == 0))
 }
 
 fn random() -> io::Result<u64> {

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //!   requests (many threads) ─► lock ─► Fs ─► Done ───────────────────► answer
-//!                                       └──► Wait ─► a job ─► unlock ─► Image ─► lock ─► Fs ─► again
+//!                                       └──► Wait ─► a job ─► begun ─► unlock ─► Carrier ─► lock ─► Fs ─► again
 //!   keeper (one thread) ───────────────────► jobs of commits and the cleaner, when they are due
 //! ```
 //! Whoever waits works: a request that needs blocks which are not in memory carries out jobs itself, in its own thread, until it can go on.
 
+use crate::carrier::Carrier;
 use crate::convert::now;
-use crate::image::Image;
 use crate::target::Target;
 use pellucid_apps::fs::{Attributes, DirEntry, Errno, Fs, FsState, Ino, Step};
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// What the lock guards.
@@ -29,10 +30,10 @@ struct Held {
     ending: bool,
 }
 
-/// A file system and its image.
+/// A file system, and where it lies.
 pub struct Volume {
     held: Mutex<Held>,
-    image: Image,
+    carrier: Arc<dyn Carrier>,
     /// A job has ended.
     ended: Condvar,
     /// There may be work for the keeper.
@@ -41,9 +42,9 @@ pub struct Volume {
 
 impl Volume {
     /// A file system that was opened.
-    pub fn new(Target { fs, image }: Target) -> Volume {
+    pub fn new(Target { fs, carrier }: Target) -> Volume {
         let held = Held { fs, under_way: 0, known: HashMap::new(), keeper_rests: false, ending: false };
-        Volume { held: Mutex::new(held), image, ended: Condvar::new(), due: Condvar::new() }
+        Volume { held: Mutex::new(held), carrier, ended: Condvar::new(), due: Condvar::new() }
     }
 
     /// The lock; a thread that panicked with it may have left anything behind, so from then on everything fails.
@@ -52,8 +53,8 @@ impl Volume {
     }
 
     /// Where it lies.
-    pub fn image(&self) -> &Image {
-        &self.image
+    pub fn path(&self) -> &Path {
+        self.carrier.path()
     }
 
     /// Carries out an operation, and the jobs that it needs.
@@ -150,12 +151,13 @@ impl Volume {
     fn work<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> Result<(MutexGuard<'a, Held>, bool), Errno> {
         let Some(job) = held.fs.next_job(now()) else { return Ok((held, false)) };
         held.under_way += 1;
+        // Under the lock: on flash writes go to a block in their order.
+        let begun = self.carrier.begin(job);
         drop(held);
-        let id = job.id();
-        let outcome = self.image.carry_out(job);
+        let answer = self.carrier.end(begun);
         let mut held = self.lock()?;
         held.under_way -= 1;
-        held.fs.ended(now(), id, outcome);
+        answer.tell(&mut held.fs, now());
         self.ended.notify_all();
         Ok((held, true))
     }

@@ -125,6 +125,14 @@ impl Volume {
         }
     }
 
+    /// Whether no flash block has data from before. Of a block drive nobody knows.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Volume::Block(_) => false,
+            Volume::Flash(flash) => flash.function.found().next().is_none(),
+        }
+    }
+
     /// Forgets what flash has from before, so that a new file system can have all of it.
     pub fn clear(&mut self) {
         if let Volume::Flash(flash) = self {

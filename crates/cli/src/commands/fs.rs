@@ -1,25 +1,35 @@
-//! `pellucid fs`: the log-structured file system on a file or a block device.
+//! `pellucid fs`: the log-structured file system on a file, a block device or a modelled drive.
 
+use super::serving::parse_time;
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::subject::Subject;
 use crate::{interrupt, output};
 use anyhow::anyhow;
 use pellucid_apps::fs::{Audit, BLOCK_BYTES, MountOptions, StatFs};
+use pellucid_device::Device;
 use pellucid_lab::report::format::{binary_bytes, count, percent};
 use pellucid_lab::workload::parse_bytes;
-use pellucid_mount::{Format, Mounted, MountedOptions, Target, TargetError, Volume, check_point, now};
+use pellucid_mount::{
+    Format, ModelledDrive, Mounted, MountedOptions, Pace, Target, TargetError, Volume, check_point, now,
+};
+use pellucid_serve::Time;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 Examples:
   pellucid fs format disk.img --size 10GiB
   pellucid fs mount disk.img mnt
   pellucid fs check disk.img
+  pellucid fs format flash.media --drive cosmos-plus --set media.blocks=64
+  pellucid fs mount flash.media mnt --drive cosmos-plus --set media.blocks=64
 
-TARGET is a file or a block device. A mount lasts until umount, Ctrl-C or SIGTERM; after a kill the next mount goes on from the last commit.";
+TARGET is a file or a block device; with --drive it is the file of the media of a modelled drive. A mount lasts until umount, Ctrl-C or SIGTERM; after a
+kill the next mount goes on from the last commit.";
 
-/// A log-structured file system on a file or a block device: format, mount, check, dump, stat
+/// A log-structured file system on a file, a block device or a modelled drive: format, mount, check, dump, stat
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Fs {
@@ -31,9 +41,9 @@ pub struct Fs {
 enum FsCommand {
     /// Makes an empty file system
     Format {
-        /// File or block device
-        target: PathBuf,
-        /// Size of the file, such as 10GiB; it is made if it is not there [default: the size it has]
+        #[command(flatten)]
+        ground: Ground,
+        /// Size of the file, such as 10GiB; it is made if it is not there [default: the size it has; with --drive as large as the drive]
         #[arg(long, value_name = "SIZE")]
         size: Option<String>,
         /// Replace what is on it
@@ -46,26 +56,21 @@ enum FsCommand {
     /// Mounts it and serves the mount until it ends
     Mount(Mount),
     /// Walks everything and says what is wrong
-    Check {
-        /// File or block device
-        target: PathBuf,
-    },
+    Check(Ground),
     /// Lists all files and their attributes
-    Dump {
-        /// File or block device
-        target: PathBuf,
-    },
+    Dump(Ground),
     /// Sizes, and what is used
-    Stat {
-        /// File or block device
-        target: PathBuf,
-    },
+    Stat(Ground),
 }
 
 #[derive(Debug, clap::Args)]
 struct Mount {
-    /// File or block device
-    target: PathBuf,
+    #[command(flatten)]
+    ground: Ground,
+    /// How the time of --drive goes. paced: its modelled latency is kept; instant: as fast as possible; xF: everything takes F times as long
+    /// [default: paced]
+    #[arg(long, value_name = "TIME", requires = "drive", value_parser = parse_pace)]
+    time: Option<Pace>,
     /// An existing directory
     mountpoint: PathBuf,
     /// Refuse changes, and leave the image as it is
@@ -86,7 +91,7 @@ struct Mount {
 }
 
 impl Mount {
-    fn run(self, _global: &Global) -> Result<(), Failure> {
+    fn run(self, global: &Global) -> Result<(), Failure> {
         let memory_bytes = size_of("--memory", &self.memory)? as usize;
         if memory_bytes < MEMORY_MIN {
             return Err(Failure::asked(anyhow!(
@@ -101,7 +106,8 @@ impl Mount {
             discard: self.discard,
             ..MountOptions::default()
         };
-        let target = Target::open(&self.target, options).map_err(failure)?;
+        let Open { target, drive } =
+            self.ground.open(options, self.time.unwrap_or(Pace::Paced(1.0)), global)?;
         let options = MountedOptions {
             read_only: self.read_only,
             others: self.allow_other,
@@ -114,9 +120,10 @@ impl Mount {
         let point = self.mountpoint.display();
         output::print(&format!(
             "{} is mounted at {point}; umount {point} or Ctrl-C ends it\n",
-            self.target.display()
+            self.ground.target.display()
         ))?;
-        mounted.serve().map_err(Failure::work)
+        let served = mounted.serve().map_err(Failure::work);
+        served.and(put_away(drive.as_deref()))
     }
 }
 
@@ -126,14 +133,17 @@ const MEMORY_MIN: usize = 4 << 20;
 impl Fs {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let told = match self.command {
-            FsCommand::Format { target, size, force, no_data_checksums } => {
+            FsCommand::Format { ground, size, force, no_data_checksums } => {
                 let bytes = size.map(|size| size_of("--size", &size)).transpose()?;
-                format(&target, &Format { bytes, force, data_checksums: !no_data_checksums })?
+                ground.format(&Format { bytes, force, data_checksums: !no_data_checksums }, global)?
             }
             FsCommand::Mount(command) => return command.run(global),
-            FsCommand::Check { target } => return check(&target, global),
-            FsCommand::Dump { target } => return dump(&target, global),
-            FsCommand::Stat { target } => stat(&target)?,
+            FsCommand::Check(ground) => return check(&ground, global),
+            FsCommand::Dump(ground) => return dump(&ground, global),
+            FsCommand::Stat(ground) => {
+                let Open { mut target, .. } = ground.look(global)?;
+                Told::of(&ground.target, &mut target)?
+            }
         };
         Ok(output::print(&if global.json { told.json() } else { told.text() })?)
     }
@@ -151,20 +161,107 @@ fn failure(error: TargetError) -> Failure {
     }
 }
 
-fn open(path: &Path) -> Result<Target, Failure> {
-    let options = MountOptions { read_only: true, ..MountOptions::default() };
-    Target::open(path, options).map_err(failure)
+/// What a file system lies on.
+#[derive(Debug, clap::Args)]
+struct Ground {
+    /// File or block device; with --drive the file of its media
+    target: PathBuf,
+    /// A preset or a description in TOML: a modelled drive in this process, whose media are in TARGET. On an open-channel namespace segments are
+    /// flash blocks
+    #[arg(long, value_name = "DRIVE")]
+    drive: Option<String>,
 }
 
-fn format(path: &Path, how: &Format) -> Result<Told, Failure> {
-    let mut target = Target::format(path, how).map_err(failure)?;
-    let told = Told::of(path, &mut target)?;
-    target.close().map_err(failure)?;
-    Ok(told)
+type Modelled = ModelledDrive<Device>;
+
+/// A file system, and the modelled drive that it lies on, if it does.
+struct Open {
+    target: Target,
+    drive: Option<Arc<Modelled>>,
 }
 
-fn stat(path: &Path) -> Result<Told, Failure> {
-    Told::of(path, &mut open(path)?)
+impl Ground {
+    /// The modelled drive; `None`: it lies on a plain file or device.
+    fn drive(&self, pace: Pace, global: &Global) -> Result<Option<Arc<Modelled>>, Failure> {
+        let refuse = |why: String| Failure::asked(anyhow!("{}: {why}", self.target.display()));
+        let Some(called) = &self.drive else {
+            return match global.sets.first() {
+                Some(set) => Err(refuse(format!("--set {set} without a drive; allowed: with --drive"))),
+                None => Ok(None),
+            };
+        };
+        let mut global = global.clone();
+        global.sets.push(format!("media.store=file:{}", self.target.display()));
+        let subject = Subject::open_to_serve(called, &global)?;
+        if !subject.spec.host.is_empty() {
+            return Err(Failure::asked(anyhow!(
+                "--drive {called}: has layers of a host; allowed: a drive alone"
+            )));
+        }
+        let drive = ModelledDrive::start(&self.target, subject.device()?, pace).map_err(refuse)?;
+        Ok(Some(Arc::new(drive)))
+    }
+
+    fn format(&self, how: &Format, global: &Global) -> Result<Told, Failure> {
+        if let (Some(_), Some(_)) = (&self.drive, how.bytes) {
+            return Err(Failure::asked(anyhow!(
+                "--size with --drive: a drive has the size of its description; allowed: --set media.blocks=N"
+            )));
+        }
+        let existed = self.target.exists();
+        let made = self.make(how, global);
+        if made.is_err() && self.drive.is_some() && !existed {
+            // Nothing else has been in it.
+            let _ = std::fs::remove_file(&self.target);
+        }
+        made
+    }
+
+    fn make(&self, how: &Format, global: &Global) -> Result<Told, Failure> {
+        let drive = self.drive(Pace::Instant, global)?;
+        let made = match &drive {
+            Some(drive) => Target::format_drive(Arc::clone(drive), how),
+            None => Target::format(&self.target, how),
+        };
+        let mut target = made.map_err(failure)?;
+        let told = Told::of(&self.target, &mut target)?;
+        target.close().map_err(failure)?;
+        put_away(drive.as_deref())?;
+        Ok(told)
+    }
+
+    fn open(&self, options: MountOptions, pace: Pace, global: &Global) -> Result<Open, Failure> {
+        if self.drive.is_some()
+            && let Err(error) = self.target.metadata()
+        {
+            // A drive would make it.
+            return Err(Failure::asked(anyhow!("{}: {error}", self.target.display())));
+        }
+        let drive = self.drive(pace, global)?;
+        let opened = match &drive {
+            Some(drive) => Target::open_drive(Arc::clone(drive), options),
+            None => Target::open(&self.target, options),
+        };
+        Ok(Open { target: opened.map_err(failure)?, drive })
+    }
+
+    /// Opens it to be looked at.
+    fn look(&self, global: &Global) -> Result<Open, Failure> {
+        let options = MountOptions { read_only: true, ..MountOptions::default() };
+        self.open(options, Pace::Instant, global)
+    }
+}
+
+/// Brings what a modelled drive holds to its file.
+fn put_away(drive: Option<&Modelled>) -> Result<(), Failure> {
+    drive.map_or(Ok(()), |drive| drive.act(Device::sync)).map_err(Failure::work)
+}
+
+fn parse_pace(text: &str) -> Result<Pace, String> {
+    match parse_time(text)? {
+        Time::Instant => Ok(Pace::Instant),
+        Time::Paced { dilation } => Ok(Pace::Paced(dilation)),
+    }
 }
 
 /// What is told of a file system.
@@ -212,8 +309,8 @@ impl Told {
     }
 }
 
-fn check(path: &Path, global: &Global) -> Result<(), Failure> {
-    let (mut target, mut audit) = (open(path)?, Audit::new(true));
+fn check(ground: &Ground, global: &Global) -> Result<(), Failure> {
+    let (Open { mut target, .. }, mut audit, path) = (ground.look(global)?, Audit::new(true), &ground.target);
     target.run(|fs| fs.audit(now(), &mut audit)).map_err(failure)?;
     let findings: Vec<&str> = audit.findings().iter().map(|finding| finding.0.as_str()).collect();
     let text = if global.json {
@@ -241,8 +338,8 @@ fn check(path: &Path, global: &Global) -> Result<(), Failure> {
     }
 }
 
-fn dump(path: &Path, global: &Global) -> Result<(), Failure> {
-    let mut target = open(path)?;
+fn dump(ground: &Ground, global: &Global) -> Result<(), Failure> {
+    let Open { mut target, .. } = ground.look(global)?;
     let (mut rows, mut failed) = (String::new(), Ok(()));
     if !global.json {
         rows += "inode  mode    links  owner  size  blocks  modified  path\n";
