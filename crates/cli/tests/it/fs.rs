@@ -53,3 +53,61 @@ fn damage_is_named_and_ends_with_status_1() {
     let done = folder.run(&["fs", "check", "image"]);
     assert!(done.status != 0 && !done.stderr.contains("panicked"), "{}", done.stderr);
 }
+
+/// A small drive, on blocks or on flash.
+const BLOCK: &[&str] = &[
+    "--drive",
+    "memblaze",
+    "--set",
+    "media.channels=4",
+    "--set",
+    "media.ways=1",
+    "--set",
+    "media.blocks=48",
+    "--set",
+    "media.pages=64",
+];
+const FLASH: &[&str] = &["--set", "drive.namespace=[{ interface = \"open-channel\" }]"];
+
+#[test]
+fn a_modelled_drive_keeps_its_file_system_in_its_media() {
+    let folder = Folder::new();
+    for (media, more) in [("block.media", &[][..]), ("flash.media", FLASH)] {
+        let run = |words: &[&str]| folder.run(&[&["fs"], words, BLOCK, more].concat());
+        let told = run(&["format", media, "--json"]).json();
+        let again = run(&["stat", media, "--json"]).json();
+        assert_eq!((&told["identity"], &told["blocks"]), (&again["identity"], &again["blocks"]));
+        assert!(run(&["check", media]).answer().contains("0 wrong"));
+        assert_eq!(run(&["dump", media]).answer().lines().count(), 1);
+        run(&["format", media, "--force"]).answer();
+        assert_ne!(run(&["stat", media, "--json"]).json()["identity"], told["identity"]);
+    }
+}
+
+#[test]
+fn a_drive_that_does_not_fit_is_refused_and_changes_nothing() {
+    let folder = Folder::new();
+    folder.run(&["fs", "format", "image", "--size", "16MiB"]).answer();
+    folder.run(&[&["fs", "format", "block.media"], BLOCK].concat()).answer();
+    let of_drive = |words: &[&'static str]| [words, BLOCK].concat();
+    let on_flash = |words: &[&'static str]| [words, BLOCK, FLASH].concat();
+    let cases = [
+        (of_drive(&["format", "new", "--size", "16MiB"]), "--size with --drive"),
+        (of_drive(&["format", "block.media"]), "--force"),
+        (of_drive(&["check", "absent"]), "absent: "),
+        (of_drive(&["check", "image"]), "image: "),
+        (on_flash(&["check", "block.media"]), "block.media: "),
+        (vec!["check", "image", "--set", "media.blocks=48"], "allowed: with --drive"),
+        (vec!["check", "block.media"], "no Pellucid file system"),
+        (vec!["check", "image", "--drive", "nonsense"], "nonsense"),
+        (vec!["mount", "image", ".", "--time", "instant"], "--drive"),
+    ];
+    for (words, why) in cases {
+        let done = folder.run(&[&["fs"], &words[..]].concat());
+        assert_eq!(done.status, 2, "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(why), "{words:?}: {}", done.stderr);
+    }
+    assert!(!folder.path("new").exists() && !folder.path("absent").exists());
+    assert!(folder.run(&["fs", "check", "image"]).answer().contains("0 wrong"));
+    assert!(folder.run(&[&["fs", "check", "block.media"], BLOCK].concat()).answer().contains("0 wrong"));
+}
