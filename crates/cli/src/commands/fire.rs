@@ -154,13 +154,16 @@ fn file_config(device: &str) -> Result<FileConfig, Failure> {
 
 /// A journal may have what was flushed and is nowhere else: without it the device would be served as it was before.
 fn refuse_forgotten_journal(device: &str, file: &FileConfig) -> Result<(), Failure> {
-    let mut sector = vec![0; file.sector_bytes as usize];
-    let read = std::fs::File::open(&file.path).and_then(|mut opened| {
-        opened.seek(SeekFrom::End(-i64::from(file.sector_bytes)))?;
-        opened.read_exact(&mut sector)
-    });
     // What cannot be read is found by those who open the device.
-    let head = read.ok().and_then(|()| JournalHead::parse(&sector));
+    let Ok(mut opened) = std::fs::File::open(&file.path) else { return Ok(()) };
+    let bytes = u64::from(file.sector_bytes);
+    let sectors = opened.seek(SeekFrom::End(0)).unwrap_or(0) / bytes;
+    let mut head_at = |at: u64| {
+        let mut sector = vec![0; file.sector_bytes as usize];
+        opened.seek(SeekFrom::Start(at * bytes)).and_then(|_| opened.read_exact(&mut sector)).ok()?;
+        JournalHead::parse(&sector)
+    };
+    let head = JournalHead::sectors(sectors, file.sector_bytes).into_iter().find_map(&mut head_at);
     head.map_or(Ok(()), |head| {
         let cluster = u64::from(head.cluster_sectors) * u64::from(head.sector_bytes);
         let ring = head.ring_bytes();

@@ -528,7 +528,7 @@ impl Machine for ClusterBuffer {
                 "a drive that keeps no data keeps no journal either; allowed: media.store = ram".into()
             );
         }
-        let sectors = self.shape.journal.map_or(self.shape.sectors, |region| region.head + 1);
+        let sectors = self.shape.journal.map_or(self.shape.sectors, |region| region.heads[0] + 1);
         let block = Some(Interface::Block { sectors, handles: 1 });
         let mut fresh =
             ClusterBuffer::new(&self.config, block, self.image_bytes).map_err(|error| error.to_string())?;

@@ -17,6 +17,8 @@ pub struct BlockReference {
     serial: u64,
     rng: Rng,
     pub faults: Faults,
+    /// A sector that can neither be read nor written.
+    pub bad: Option<u64>,
     now: SimTime,
     done: VecDeque<Completion>,
     /// Writes that were forced, and flushes.
@@ -34,6 +36,7 @@ impl BlockReference {
             serial: 0,
             rng: Rng::stream(seed, "block"),
             faults: Faults::default(),
+            bad: None,
             now: SimTime::ZERO,
             done: VecDeque::new(),
             forced: 0,
@@ -96,7 +99,10 @@ impl BlockReference {
         let first = command.lba.0;
 
         let mut status = Status::Success;
+        let bad = self.bad.is_some_and(|bad| (first..first + u64::from(command.sectors)).contains(&bad));
         match command.opcode {
+            Opcode::Write if bad => status = Status::WriteFault,
+            Opcode::Read if bad => status = Status::UnrecoveredRead,
             Opcode::Write if self.rng.chance(self.faults.write) => {
                 status = Status::WriteFault;
                 // A part of it is there.

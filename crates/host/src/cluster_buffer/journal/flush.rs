@@ -108,8 +108,14 @@ impl ClusterBuffer {
             back.for_each(|named| named.counts = Counts::Left);
             return self.end_group(flushes, status);
         }
-        journal.stale |= journal.named.iter().any(|named| sealed(named) && named.since <= journal.newest);
-        journal.named.retain(|named| !sealed(named));
+        // A cluster whose rest is to be journalled again keeps its name until the record that has the rest.
+        let is_due = |named: &Named| {
+            let slot = self.table.slot(named.cluster);
+            slot.is_some_and(|slot| self.table.cluster(slot).oldest <= barrier)
+        };
+        let ends = |named: &Named| sealed(named) && !is_due(named);
+        journal.stale |= journal.named.iter().any(|named| ends(named) && named.since <= journal.newest);
+        journal.named.retain(|named| !ends(named));
         self.append(barrier, flushes);
     }
 
@@ -143,6 +149,7 @@ impl ClusterBuffer {
             taken.push(slot);
         }
         let journal = self.journal.as_mut().expect("a group");
+        taken.iter().for_each(|&slot| journal.replace(self.table.cluster(slot).number));
         let fresh = taken.iter().filter(|&&slot| !journal.counts(self.table.cluster(slot).number)).count();
         let header = record::header_sectors(journal.named.len() + fresh + extents.len(), bytes);
         let units = (header + sectors).div_ceil(journal.region.unit_sectors);
@@ -189,16 +196,19 @@ impl ClusterBuffer {
         if completion.status == Status::Success {
             let took = self.now - journal.sent;
             journal.costs.journalled(journal.written, journal.under_way.units, took);
+            journal.replaced.clear();
             journal.appended(sequence, unit);
             return self.group_appended(barrier, flushes);
         }
         self.counters.journal_failures += 1;
         // It may be there all the same: until another one is, nothing that left the buffer is safe from it.
         journal.stale = true;
-        if journal.is_short() {
+        // The next one goes behind what may be a bad spot, as long as there is space behind it.
+        if journal.place(journal.region.reserve).is_none() {
             journal.next = unit;
         }
         journal.named.retain(|named| named.since != sequence);
+        journal.named.append(&mut journal.replaced);
         let size = u64::from(self.shape.cluster_sectors);
         let extents = std::mem::take(&mut journal.under_way.extents);
         for (first, _) in extents {

@@ -1,9 +1,12 @@
 //! The journal: a region at the end of the device into which a flush may write, in order, what would otherwise be many small writes.
 //!
 //! ```text
-//!   device   │ the host's sectors, whole clusters        │ ring of records, in units          │ … │ head, the last sector │
+//!   device   │ the host's sectors, whole clusters        │ ring of records, in units          │ … │ head │ … │ head, the last sector │
 //!   ring     │ … │ record 7 │ record 8 (newest) │ free … │ record 5 │ record 6 │
 //! ```
+//! Both heads say the same, and one is enough. The first is a MiB before the other, or a part of a small device, so that
+//! one spot of poor flash does not take both.
+//!
 //! A record has sectors of the buffer, and the name of every cluster of which the journal has something that counts. Its sectors stay in
 //! the buffer, and are evicted as all others. A start writes back what the newest record names, in order.
 //!
@@ -12,8 +15,8 @@
 //!   a cluster is named no more only when the drive has it for good.
 //! - Only one record is under way. A torn one does not count, and the one before it says what holds.
 //! - A record is overwritten only when the newest durable record needs it no more. Space for a record without sectors is always left.
-//! - A trim or a write of zeros takes its clusters out of the journal: the next flush journals again what is left of them. A forced write
-//!   is a write and a flush.
+//! - A trim or a write of zeros takes its clusters out of the journal: the next flush journals again what is left of them, and they are named
+//!   until the record that has it, of several perhaps. A forced write is a write and a flush.
 
 mod cost;
 mod flush;
@@ -55,8 +58,8 @@ pub struct JournalConfig {
 /// Where it is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// The head.
-    pub head: u64,
+    /// Both heads: the last sector, and the one before it.
+    pub heads: [u64; 2],
     /// First sector of the ring.
     pub ring: u64,
     pub units: u32,
@@ -89,10 +92,11 @@ impl Region {
         let units = (ring_bytes / u64::from(unit_bytes)).min(u32::MAX.into());
         let least = 8 * (largest + reserve);
         let size = u64::from(cluster_sectors);
-        let ring = sectors.checked_sub(1 + units * u64::from(unit_sectors)).map(|at| at / size * size);
+        let heads = JournalHead::sectors(sectors, sector_bytes);
+        let ring = heads[1].checked_sub(units * u64::from(unit_sectors)).map(|at| at / size * size);
         match ring {
             Some(ring) if ring > 0 && units >= least => Ok(Region {
-                head: sectors - 1,
+                heads,
                 ring,
                 units: units as u32,
                 unit_sectors,
@@ -168,6 +172,8 @@ pub(super) struct Journal {
     /// Where the first record begins that the newest durable one needs, itself included.
     tail: u32,
     named: Vec<Named>,
+    /// Names that the record under way replaces: it has all that counts of their clusters.
+    replaced: Vec<Named>,
     /// The newest durable record names clusters that do not count any more.
     stale: bool,
     phase: Phase,
@@ -195,6 +201,7 @@ impl Journal {
             next: 0,
             tail: 0,
             named: Vec::new(),
+            replaced: Vec::new(),
             stale: false,
             phase: Phase::Gathering,
             way: None,
@@ -256,6 +263,12 @@ impl Journal {
         self.named.iter().any(|named| named.cluster == cluster && named.counts == Counts::Yes)
     }
 
+    /// The record that is being made has all that counts of this cluster, of which something sealed is named.
+    fn replace(&mut self, cluster: u64) {
+        let is_sealed = |named: &mut Named| named.cluster == cluster && named.counts == Counts::Sealed;
+        self.replaced.extend(self.named.extract_if(.., is_sealed));
+    }
+
     /// The record that names everything, beginning at `unit`.
     fn record(&self, unit: u32, units: u32, header_sectors: u32, extents: Vec<(u64, u64)>) -> Record {
         let named = self.named.iter().map(|named| (named.cluster, named.since)).collect();
@@ -276,7 +289,7 @@ impl Journal {
 
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
-        (self.named.capacity() * size_of::<Named>()) as u64
+        ((self.named.capacity() + self.replaced.capacity()) * size_of::<Named>()) as u64
     }
 
     pub fn is_ready(&self) -> bool {

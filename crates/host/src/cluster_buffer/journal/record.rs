@@ -1,4 +1,4 @@
-//! What a journal writes: its head, once, and records.
+//! What a journal writes: its head, once and in two places, and records.
 //!
 //! ```text
 //!  head     0 "PLFIREHD"   8 crc32c of 12..64   12 sector bytes u32   16 id u64   24 first sector of the ring u64   32 units u32
@@ -33,7 +33,10 @@ fn put_long(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// What the last sector of a device with a journal says.
+/// Bytes between both heads, at most.
+const HEADS_APART_BYTES: u64 = 1 << 20;
+
+/// What the last sector of a device with a journal says, and another one before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalHead {
     /// Bytes of a sector.
@@ -51,6 +54,13 @@ pub struct JournalHead {
 }
 
 impl JournalHead {
+    /// Where the heads of a device of so many sectors are: the last sector, and a MiB before it, or a 64th of the device.
+    pub fn sectors(sectors: u64, sector_bytes: u32) -> [u64; 2] {
+        let last = sectors.saturating_sub(1);
+        let apart = (HEADS_APART_BYTES / u64::from(sector_bytes)).min(sectors / 64).max(1);
+        [last, last.saturating_sub(apart)]
+    }
+
     /// Packs it into a sector.
     pub(super) fn encode(&self, bytes: usize) -> Vec<u8> {
         let mut out = vec![0; bytes];
@@ -66,7 +76,7 @@ impl JournalHead {
         out
     }
 
-    /// The head in the last sector of a device; `None`: it has no journal.
+    /// The head in a sector; `None`: there is none.
     pub fn parse(bytes: &[u8]) -> Option<JournalHead> {
         let good = bytes.len() >= FIXED_BYTES
             && bytes.starts_with(HEAD_MAGIC)
@@ -180,6 +190,13 @@ mod tests {
             torn[at] ^= 1;
             assert_eq!(Record::parse(&torn, 3, 512), None, "byte {at}");
         }
+    }
+
+    #[test]
+    fn heads_are_apart_on_any_device() {
+        assert_eq!(JournalHead::sectors(1 << 20, 512), [(1 << 20) - 1, (1 << 20) - 1 - 2048]);
+        assert_eq!(JournalHead::sectors(640, 4096), [639, 629]);
+        assert_eq!(JournalHead::sectors(2, 512), [1, 0]);
     }
 
     #[test]

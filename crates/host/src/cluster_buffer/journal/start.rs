@@ -1,9 +1,11 @@
 //! The start of a buffer with a journal: what was flushed into the journal, and is not known to be on the drive, is written there.
 //!
 //! ```text
-//!   head ──► ring, all of it ──► sectors of what the newest record names, in order ──► flush ──► a record that names nothing
-//!     └─ none: a new ring begins with a record that names nothing, then the head
+//!   head, or the other one ──► ring, all of it ──► sectors of what the newest record names, in order ──► flush ──► a record that names nothing
+//!     └─ neither: a new ring begins with a record that names nothing, then both heads
 //! ```
+//! A head that is not there beside one that is, or cannot be read, is written again. If that fails, too, the other one is enough.
+//!
 //! A power cut during a start changes nothing: the newest record stays the newest until all of it is on the drive.
 
 use super::super::{ClusterBuffer, Purpose};
@@ -20,7 +22,10 @@ const SEARCH_UNITS: u32 = 64;
 enum Stage {
     #[default]
     New,
-    Head,
+    /// A head is read.
+    Head(usize),
+    /// The first one is written again.
+    Mend,
     /// The ring is searched from this unit on, as far as it has been read.
     Search(u32),
     Read,
@@ -30,7 +35,7 @@ enum Stage {
     Empty {
         then_head: bool,
     },
-    MakeHead,
+    MakeHead(usize),
     Ready,
     Failed,
 }
@@ -40,6 +45,8 @@ enum Stage {
 pub(super) struct Start {
     stage: Stage,
     why: Option<String>,
+    /// Of the first head: it cannot be read.
+    unread: bool,
     records: Vec<Record>,
     /// What is to be written back: sector of the ring, of the device, how many.
     copies: VecDeque<(u64, u64, u32)>,
@@ -74,9 +81,13 @@ impl ClusterBuffer {
             journal.start.stage = Stage::Ready;
             return;
         }
-        journal.start.stage = Stage::Head;
-        let head = journal.region.head;
-        self.ask_start(Opcode::Read, head, 1, Vec::new());
+        self.read_head(0);
+    }
+
+    fn read_head(&mut self, which: usize) {
+        self.stage(Stage::Head(which));
+        let at = self.journal.as_ref().expect("it starts").region.heads[which];
+        self.ask_start(Opcode::Read, at, 1, Vec::new());
     }
 
     fn ask_start(&mut self, opcode: Opcode, lba: u64, sectors: u32, mut data: Vec<u8>) {
@@ -89,18 +100,25 @@ impl ClusterBuffer {
     pub(in super::super) fn start_goes_on(&mut self, completion: Completion) {
         let journal = self.journal.as_ref().expect("it starts");
         let stage = journal.start.stage;
-        if completion.status != Status::Success {
+        let failed = completion.status != Status::Success;
+        if failed && stage == Stage::Head(0) {
+            self.journal.as_mut().expect("it starts").start.unread = true;
+            return self.read_head(1);
+        }
+        if failed && stage != Stage::Mend {
             let verb = if completion.opcode == Opcode::Read { "read" } else { "written" };
             return self.fail_start(format!("the journal at the end of the device cannot be {verb}"));
         }
         match stage {
-            Stage::Head => self.head_read(&completion.data),
+            Stage::Head(which) => self.head_read(which, &completion.data),
+            Stage::Mend => self.begin_search(),
             Stage::Search(unit) => self.search(unit, completion.data),
             Stage::Read => self.copy_read(completion.data),
             Stage::Write => self.copy_next(),
             Stage::Flush => self.write_empty(false),
-            Stage::Empty { then_head: true } => self.write_head(),
-            Stage::Empty { then_head: false } | Stage::MakeHead => self.ready(),
+            Stage::Empty { then_head: true } => self.write_head(Stage::MakeHead(0), 0),
+            Stage::MakeHead(0) => self.write_head(Stage::MakeHead(1), 1),
+            Stage::Empty { then_head: false } | Stage::MakeHead(_) => self.ready(),
             Stage::New | Stage::Ready | Stage::Failed => {}
         }
     }
@@ -130,14 +148,16 @@ impl ClusterBuffer {
         }
     }
 
-    fn head_read(&mut self, data: &[u8]) {
+    fn head_read(&mut self, which: usize, data: &[u8]) {
         let own = self.own_head();
         let journal = self.journal.as_mut().expect("it starts");
         match JournalHead::parse(data) {
             Some(head) if JournalHead { id: own.id, ..head } == own => {
                 journal.id = head.id;
-                self.stage(Stage::Search(0));
-                self.read_ring(0, SEARCH_UNITS);
+                match which {
+                    0 => self.begin_search(),
+                    _ => self.write_head(Stage::Mend, 0),
+                }
             }
             Some(head) => {
                 let bytes = |sectors: u32| u64::from(sectors) * u64::from(head.sector_bytes);
@@ -151,6 +171,10 @@ impl ClusterBuffer {
                     head.sector_bytes
                 ));
             }
+            None if which == 0 => self.read_head(1),
+            None if journal.start.unread => {
+                self.fail_start("the journal at the end of the device cannot be read".into());
+            }
             None if journal.config.make.is_some() => {
                 // Records of an older journal at the same place have another id.
                 (journal.sequence, journal.next) = (1, 0);
@@ -160,6 +184,11 @@ impl ClusterBuffer {
                 "the device has no journal at its end; allowed: to make one, which overwrites what is there, or none".into(),
             ),
         }
+    }
+
+    fn begin_search(&mut self) {
+        self.stage(Stage::Search(0));
+        self.read_ring(0, SEARCH_UNITS);
     }
 
     fn read_ring(&mut self, unit: u32, units: u32) {
@@ -287,10 +316,10 @@ impl ClusterBuffer {
         self.ask_start(Opcode::Write, at, sectors, data);
     }
 
-    fn write_head(&mut self) {
+    fn write_head(&mut self, stage: Stage, which: usize) {
         let head = self.own_head().encode(self.image_bytes);
-        let at = self.journal.as_ref().expect("it starts").region.head;
-        self.stage(Stage::MakeHead);
+        let at = self.journal.as_ref().expect("it starts").region.heads[which];
+        self.stage(stage);
         self.ask_start(Opcode::Write, at, 1, head);
     }
 
