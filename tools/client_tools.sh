@@ -27,6 +27,7 @@ find_missing() {
     need memccapable libmemcached-tools
     need dbench dbench
     need git git
+    need strace strace
     { python3 -c 'import pymemcache' || /usr/bin/python3 -c 'import pymemcache'; } 2>/dev/null || packages="$packages python3-pymemcache"
     { python3 -c 'import networkx' || /usr/bin/python3 -c 'import networkx'; } 2>/dev/null || packages="$packages python3-networkx"
     # TLS under NVMe/TCP is built on OpenSSL; where it is there, the tests have it.

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """`pellucid graph` against networkx, and against kills, full disks and its own memory limit.
 
-    tools/graphs.py [--pellucid target/debug/pellucid] [--only NAME]
+    tools/graphs.py [--pellucid target/debug/pellucid] [--only NAME] [--long]
 
 Graphs: random ones of several shapes, one without edges but a loop, a long path, the dependencies between Debian's packages (of this machine's
 package lists, if it has them) and R-MAT. Each program runs in memory and out of core, with one thread and with two; results have to be
-networkx's, and the same bit for bit however they were computed. One line for each test and a plain count; exit status 1 if any has failed.
+networkx's, and the same bit for bit however they were computed. `--long` kills every program in every phase, fills the disk in every phase
+that writes, and kills at some 50 random moments; without it, two programs that have all phases, and some 10 moments. One line for each test and a plain count; exit status 1 if any has failed.
 """
 
 import contextlib
@@ -15,7 +16,6 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 
+import graph_phases
 from served import Skip, main
 
 # The least memory that a graph may take: everything but toys is cut into windows.
@@ -179,10 +180,16 @@ def as_networkx(binary):
 def kills(binary):
     """Killed at any moment and asked again, a run gives what an undisturbed one gives."""
     with scratch() as folder:
-        return kill_all(binary, folder)
+        return kill_all(binary, folder, 12)
 
 
-def kill_all(binary, folder):
+def many_kills(binary):
+    """The same, until about 50 are killed."""
+    with scratch() as folder:
+        return kill_all(binary, folder, 64)
+
+
+def kill_all(binary, folder, turns):
     path, work = big(folder), os.path.join(folder, "work")
     outs = [os.path.join(folder, name) for name in ("calm.csv", "killed.csv")]
     words = ["pagerank", path, "--memory", "18MiB", "--iterations", 8, "--tolerance", 0, "--work", work, "--json"]
@@ -191,7 +198,7 @@ def kill_all(binary, folder):
     whole = time.monotonic() - began
     assert not calm["in_memory"]
     rng, killed, resumed = random.Random(7), 0, 0
-    for turn in range(12):
+    for turn in range(turns):
         process = subprocess.Popen([binary, "graph", *map(str, words), "--out", outs[1]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             process.wait(whole * rng.random())
@@ -205,33 +212,43 @@ def kill_all(binary, folder):
             with open(outs[0]) as one, open(outs[1]) as other:
                 assert one.read() == other.read(), f"turn {turn}: other ranks after a kill"
             assert not os.path.exists(work), "the work directory is left behind"
-    assert killed > 5 and resumed > 0, f"{killed} kills, {resumed} resumed: nothing was tried"
+    assert killed > turns // 2 and resumed > 0, f"{killed} kills, {resumed} resumed: nothing was tried"
     return f"{killed} kills, {resumed} resumed"
 
 
-def full_disk(binary):
-    """A disk that is full ends the run with a sentence, leaves no half result, and loses nothing."""
+def phases(binary):
+    """Killed in each phase of the engine by name, and asked again: PageRank and triangles, which have all phases between them."""
+    return kill_phases(binary, ["pagerank", "triangles"])
+
+
+def all_phases(binary):
+    """The same for every program and storage."""
+    return kill_phases(binary, graph_phases.PROGRAMS)
+
+
+def kill_phases(binary, names):
     with scratch() as folder:
-        big(folder)
-        fill(binary, folder)
+        path = big(folder)
+        found = [(name, graph_phases.kill_each(binary, name, path, folder)) for name in names]
+    return "; ".join(f"{name}: {len(killed)} phases" for name, killed in found)
 
 
-def fill(binary, folder):
-    path, work, out = os.path.join(folder, "big.txt"), os.path.join(folder, "work"), os.path.join(folder, "full.csv")
-    words = ["pagerank", path, "--memory", "18MiB", "--iterations", 2, "--work", work, "--out", out]
+def full_disk(binary):
+    """A disk that is full from any phase on ends the run with a sentence, leaves no half result, and loses nothing that was prepared."""
+    return fill_phases(binary, ["pagerank", "triangles"])
 
-    def small_files(size):
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    # Full while edges are read, and while results are written: then what was prepared stays.
-    for size, said in (1 << 18, "no space is left"), (3 << 19, "full.csv: "):
-        done = run(binary, *words, check=False, preexec_fn=lambda size=size: small_files(size))
-        assert done.returncode == 1 and said in done.stderr, done
-        assert not os.path.exists(out) and not os.path.exists(out + ".part"), "half a result is left behind"
-        assert os.path.exists(work) == (size > 1 << 18), "the work directory"
-    told = json.loads(run(binary, *words, "--json").stdout)
-    assert told["reopened"], "what was prepared is not used"
+def all_full_disks(binary):
+    """The same for every program and storage."""
+    return fill_phases(binary, graph_phases.PROGRAMS)
+
+
+def fill_phases(binary, names):
+    notes = []
+    for name in names:
+        with scratch() as folder:
+            notes.append(graph_phases.fill_each(binary, name, big(folder), folder))
+    return "; ".join(notes)
 
 
 def memory(binary):
@@ -274,4 +291,4 @@ def tiny(folder):
 
 
 if __name__ == "__main__":
-    main("graphs", __doc__, [as_networkx, kills, full_disk, memory])
+    main("graphs", __doc__, [as_networkx, phases, kills, full_disk, memory], [all_phases, many_kills, all_full_disks])

@@ -184,14 +184,18 @@ class Count:
         return self.failed == 0
 
 
-def main(what: str, about: str, tests: list):
-    """The command of a suite: runs its tests, or the one named, each with the path of the `pellucid` under test."""
+def main(what: str, about: str, tests: list, long_tests: list = ()):
+    """The command of a suite: runs its tests, or the one named, each with the path of the `pellucid` under test. `long_tests` run where
+    they are named, or asked for with --long."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pellucid", default=PELLUCID)
-    parser.add_argument("--only", choices=[test.__name__ for test in tests], help="the name of one test")
+    parser.add_argument("--only", choices=[test.__name__ for test in [*tests, *long_tests]], help="the name of one test")
+    if long_tests:
+        parser.add_argument("--long", action="store_true", help="the long tests, too")
     options = parser.parse_args()
     pellucid, count = Path(options.pellucid).resolve(), Count(what)
-    for test in tests:
+    chosen = [*tests, *long_tests] if options.only or vars(options).get("long") else tests
+    for test in chosen:
         if options.only in (None, test.__name__):
             count.attempt(test.__name__, lambda test=test: test(pellucid))
     sys.exit(0 if count.end() else 1)

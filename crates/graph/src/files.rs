@@ -83,7 +83,13 @@ impl FileStore {
             Ok(then) if then == now && !now.is_empty() => self.volatile = true,
             Err(error) if error.kind() == ErrorKind::NotFound && self.bytes(Segment::Plan).is_some() => {}
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => self.clear(false)?,
+            _ => {
+                if let Err(error) = self.clear(false) {
+                    // A full disk: an empty directory is of no use, and `error` says why there is none.
+                    let _ = self.clear(true);
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }
@@ -122,11 +128,14 @@ impl FileStore {
         self.directory.join(format!("{segment}.seg"))
     }
 
-    /// Removes every segment; `with_directory`: the directory too, if nothing else is in it.
+    /// Removes every segment; `with_directory`: the directory too, if nothing else is in it. The plan goes first: a process that is killed
+    /// meanwhile leaves no plan without its windows.
     pub fn clear(&mut self, with_directory: bool) -> io::Result<()> {
         self.open.clear();
         self.order.clear();
-        for path in self.segments()? {
+        let (plan, mut paths) = (self.path(Segment::Plan), self.segments()?);
+        paths.sort_unstable_by_key(|path| *path != plan);
+        for path in paths {
             std::fs::remove_file(path)?;
         }
         if with_directory {

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   a work directory with this graph ──────────────┐
-//!   else: read ─► prepare ─► (Plan is there) ──────┴─► compute ─► write rows ─► work directory removed
+//!   else: read ─► prepare ─► (Plan is there) ──────┴─► compute ─► write rows ─► file named ─► work directory removed
 //! ```
+//! The work directory goes when the file of results has its name, so that a full disk or a kill before costs no more than the rows.
+//!
 //! Killed while it reads or prepares, a run begins anew; later, PageRank goes on behind the last complete iteration, the others from the
 //! prepared graph. A graph that fits into memory leaves no work directory, so begins anew.
 
@@ -196,14 +198,15 @@ impl Job {
         FileStore::open(&self.config.work).map_err(JobError::Work)
     }
 
-    /// Runs it. `input` is opened only if the work directory does not have the graph.
+    /// Runs it; returns what it found, and the largest rows. `input` is opened only if the work directory does not have the graph.
     pub fn run(
         mut self,
         input: impl FnOnce(Wanted) -> Result<Input, InputError>,
-        output: &mut Output,
+        mut output: Output,
         look: Look<'_>,
-    ) -> Result<Outcome, JobError> {
-        let result = self.work(input, output, look);
+    ) -> Result<(Outcome, Vec<(u32, f64)>), JobError> {
+        let result = self.work(input, &mut output, look);
+        let result = result.and_then(|outcome| Ok((outcome, output.finish()?)));
         match &mut self.store {
             // What is prepared stays for whoever asks again.
             Some(store) if result.is_err() => {

@@ -36,10 +36,41 @@ enum Sink {
     Table(Box<Writer>),
 }
 
-/// Takes the rows of all vertices in order. The file has its name when it is complete.
+/// The file under its unfinished name, which is removed with this unless it got its own.
+struct Part {
+    part: PathBuf,
+    path: PathBuf,
+    complete: bool,
+}
+
+impl Part {
+    fn new(path: &Path) -> Part {
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        Part { part: PathBuf::from(part), path: path.to_path_buf(), complete: false }
+    }
+
+    fn finish(mut self, file: &File) -> io::Result<()> {
+        file.sync_all()?;
+        std::fs::rename(&self.part, &self.path)?;
+        self.complete = true;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.complete {
+            // If it cannot be removed, its name says what it is.
+            let _ = std::fs::remove_file(&self.part);
+        }
+    }
+}
+
+/// Takes the rows of all vertices in order. The file has its name when it is complete; without [`Output::finish`] it is removed.
 pub struct Output {
     sink: Sink,
-    path: Option<(PathBuf, PathBuf)>,
+    part: Option<Part>,
     wanted: usize,
     top: BinaryHeap<Reverse<Top>>,
 }
@@ -70,12 +101,10 @@ impl Output {
         memory_bytes: u64,
     ) -> Result<Output, OutputError> {
         let Some(path) = path else {
-            return Ok(Output { sink: Sink::Nothing, path: None, wanted: top, top: BinaryHeap::new() });
+            return Ok(Output { sink: Sink::Nothing, part: None, wanted: top, top: BinaryHeap::new() });
         };
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let file = File::create(&part)?;
+        let part = Part::new(path);
+        let file = File::create(&part.part)?;
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
         let sink = match ending {
             "parquet" => Sink::Table(Box::new(Writer::new(file, column, whole, memory_bytes)?)),
@@ -86,7 +115,7 @@ impl Output {
                 Sink::Text(file, between)
             }
         };
-        Ok(Output { sink, path: Some((part, path.to_path_buf())), wanted: top, top: BinaryHeap::new() })
+        Ok(Output { sink, part: Some(part), wanted: top, top: BinaryHeap::new() })
     }
 
     /// The row of the next vertex.
@@ -114,14 +143,6 @@ impl Output {
         Ok(())
     }
 
-    /// There is no result: the unfinished file is removed.
-    pub fn abandon(self) {
-        if let Some((part, _)) = self.path {
-            // If it cannot be removed, its name says what it is.
-            let _ = std::fs::remove_file(part);
-        }
-    }
-
     /// All rows are there. Returns the largest, the largest first.
     pub fn finish(self) -> Result<Vec<(u32, f64)>, OutputError> {
         let file = match self.sink {
@@ -129,9 +150,8 @@ impl Output {
             Sink::Text(file, _) => Some(file.into_inner().map_err(|error| error.into_error())?),
             Sink::Table(writer) => Some(writer.finish()?),
         };
-        if let (Some(file), Some((part, path))) = (file, self.path) {
-            file.sync_all()?;
-            std::fs::rename(part, path)?;
+        if let (Some(file), Some(part)) = (file, self.part) {
+            part.finish(&file)?;
         }
         let top = self.top.into_sorted_vec();
         Ok(top.into_iter().map(|Reverse(Top(value, vertex))| (vertex, value)).collect())

@@ -160,30 +160,20 @@ impl Graph {
         let open = |wanted| open(&common, file, format, wanted);
         let began = Instant::now();
         let (column, whole) = program.column().unwrap_or(("count", true));
-        let mut rows =
-            Output::new(common.out.as_deref(), column, whole, common.top as usize, graph_bytes / 8).map_err(
-                |error| {
-                    let path = common.out.as_deref().unwrap_or(Path::new("--out"));
-                    Failure::asked(anyhow!("{}: {error}", path.display()))
-                },
-            )?;
+        let rows = Output::new(common.out.as_deref(), column, whole, common.top as usize, graph_bytes / 8)
+            .map_err(|error| {
+                let path = common.out.as_deref().unwrap_or(Path::new("--out"));
+                Failure::asked(anyhow!("{}: {error}", path.display()))
+            })?;
         interrupt::running("ending; asked again, the run goes on from what was prepared");
         let bar = Bar::new(global, Some(1));
         let mut look = |phase| {
             show(&bar, phase);
             if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let outcome = Job::new(config).and_then(|job| job.run(open, &mut rows, &mut look));
+        let found = Job::new(config).and_then(|job| job.run(open, rows, &mut look));
         bar.clear();
-        let failed = |error: JobError| failure(&common, not_graph, error);
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                rows.abandon();
-                return Err(failed(error));
-            }
-        };
-        let top = rows.finish().map_err(|error| failed(error.into()))?;
+        let (outcome, top) = found.map_err(|error| failure(&common, not_graph, error))?;
         let seconds = began.elapsed().as_secs_f64();
         let told = Told {
             name,
