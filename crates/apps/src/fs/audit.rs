@@ -1,8 +1,11 @@
 //! A walk over all metadata, and data if that is wanted, which finds what does not fit together.
 //!
-//! It reads nodes of the tree and nothing that was counted before: every count is made anew and compared.
+//! It reads nodes of the tree and nothing that was counted before: every count is made anew and compared. Of a file system that is mounted to
+//! be looked at it reads the headers of segments, too: without these the cleaner cannot free what is dead in them.
 
+use super::batch::Header;
 use super::key::{Entry, Extent, Inode, Key, Kind};
+use super::log::State;
 use super::types::{BLOCK_BYTES, Errno, FileKind, Ino, Step, Time};
 use super::{Fs, Stop};
 use std::collections::BTreeMap;
@@ -46,6 +49,8 @@ pub struct Audit {
     /// Blocks of data, by address, to find those that two files have.
     owners: BTreeMap<u64, u64>,
     findings: Vec<Finding>,
+    /// The segment whose headers are read, and where its next one is.
+    header: (u32, u32),
     entries_done: bool,
     finished: bool,
 }
@@ -66,6 +71,7 @@ impl Audit {
             block: 0,
             owners: BTreeMap::new(),
             findings: Vec::new(),
+            header: (0, 0),
             entries_done: false,
             finished: false,
         }
@@ -131,6 +137,10 @@ impl Fs {
         }
         if audit.findings.is_empty() {
             self.audit_nodes(audit)?;
+        }
+        // Where batches are being written, they are not there yet.
+        if self.options.read_only {
+            self.audit_headers(audit)?;
         }
         self.compare(audit);
         audit.finished = true;
@@ -248,6 +258,32 @@ impl Fs {
                     audit.from = Key::MIN;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the headers of segments that have something.
+    fn audit_headers(&mut self, audit: &mut Audit) -> Result<(), Stop> {
+        while audit.header.0 < self.log.layout.segments {
+            let (number, next) = audit.header;
+            let segment = self.log.segments[number as usize];
+            if segment.state != State::Closed || segment.live == 0 || next >= segment.written {
+                audit.header = (number + 1, 0);
+                continue;
+            }
+            let address = self.log.layout.address(number, next);
+            let Some(block) = self.want_raw(address, 1) else { return Err(Stop::Data) };
+            let header = block.and_then(|block| Header::decode(&block, address, self.file_system));
+            audit.header = match header {
+                Some(header) => (number, next + self.log.layout.padded(header.blocks)),
+                None => {
+                    audit.found(format!(
+                        "the header in block {address} is damaged or cannot be read: nobody knows whose blocks follow it in segment \
+                         {number}, which is never free again"
+                    ));
+                    (number + 1, 0)
+                }
+            };
         }
         Ok(())
     }
