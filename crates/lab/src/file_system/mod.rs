@@ -527,6 +527,58 @@ retain = false
         }
     }
 
+    /// A LUN dies under the function level: what a file has there cannot be read, all else can, and what is written goes elsewhere.
+    #[test]
+    fn a_dead_lun_costs_what_lies_on_it() {
+        let sets = ["drive.namespace=[{ interface = \"open-channel\" }]".to_string()];
+        let spec = spec::from_str(DRIVE, "the drive of the test", &sets).unwrap();
+        let mut config = FilesConfig::new(Personality::Fileserver);
+        (config.files, config.threads) = (300, 8);
+        let mount = MountOptions { memory_bytes: 8 << 20, ..MountOptions::default() };
+        let placement = Placement { bytes: 92 << 20, segment_bytes: 0, ops_percent: 0, mount };
+        let drive = Device::new(&spec.drive).unwrap();
+        let mut server = FileServer::new(&config, drive, &placement).unwrap();
+        let now = server.stack.now();
+        let die = pellucid_flash::DieId(3);
+        let kill = pellucid_media::Fault::KillDie { die };
+        server.stack.act_on_drive(now, |drive| drive.inject(now, kill)).unwrap();
+        let (mut read, mut lost) = (0, 0);
+        for number in 0..server.files.len() - 1 {
+            let File { ino, bytes, exists, .. } = server.files[number];
+            if !exists {
+                continue;
+            }
+            let found =
+                server.wait(|server, now| server.fs.read(now, ino, 0, bytes as usize, &mut server.buffer));
+            match found {
+                Ok(()) => {
+                    assert_eq!(server.buffer, server.data[..bytes as usize]);
+                    read += 1;
+                }
+                Err(_) => lost += 1,
+            }
+        }
+        assert!(read > 100 && lost > 10, "{read} are read, {lost} are not");
+        let number = (0..server.files.len()).find(|&number| !server.files[number].exists).unwrap();
+        server.wait(|server, now| server.create(now, number)).unwrap();
+        for turn in 0..40 {
+            server.wait(|server, now| server.write(now, number, turn << 16, 1 << 16)).unwrap();
+            let point = server.fs.sync();
+            server
+                .wait(|server, _| Ok(if server.fs.is_synced(point)? { Step::Done(()) } else { Step::Wait }))
+                .unwrap();
+        }
+        let ino = server.files[number].ino;
+        server.wait(|server, now| server.fs.read(now, ino, 0, 40 << 16, &mut server.buffer)).unwrap();
+        let expected = &server.data[..1 << 16];
+        assert!(
+            server.buffer.len() == 40 << 16 && server.buffer.chunks(1 << 16).all(|part| part == expected)
+        );
+        assert!(server.fs.counters().write_failures > 0, "nothing was written to the dead LUN");
+        server.fs.check();
+        server.stack.layer.check();
+    }
+
     /// In place nothing is moved by the file system, and freed blocks are used again however quickly files come and go.
     #[test]
     fn files_in_place_are_written_again_and_again() {
