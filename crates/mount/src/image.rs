@@ -21,8 +21,11 @@ pub enum ImageError {
     #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, #[source] io::Error),
     /// It is neither a file nor a block device.
-    #[error("{}: is neither a file nor a block device", .0.display())]
+    #[error("{}: is neither a file nor a block device; allowed: one of them", .0.display())]
     Kind(PathBuf),
+    /// It is not there, and no size is given to make it with.
+    #[error("{}: is not there; allowed: a file or block device that is there, or --size SIZE, which makes a file", .0.display())]
+    Absent(PathBuf),
     /// Somebody has it.
     #[error("{}: in use by another mount or command", .0.display())]
     InUse(PathBuf),
@@ -64,7 +67,10 @@ impl Image {
         options.read(true).write(purpose != Purpose::Look);
         // What is there is looked at before it is replaced.
         options.create(matches!(purpose, Purpose::Make { bytes: Some(_) }));
-        let mut file = options.open(path).map_err(about)?;
+        let mut file = options.open(path).map_err(|error| match (error.kind(), purpose) {
+            (io::ErrorKind::NotFound, Purpose::Make { bytes: None }) => ImageError::Absent(path.to_owned()),
+            _ => about(error),
+        })?;
         lock(&file, path, purpose == Purpose::Look)?;
         let device = file.metadata().map_err(about)?.file_type().is_block_device();
         // A block device says 0 as its length, but can be sought to its end.

@@ -80,7 +80,7 @@ fn nothing_is_replaced_or_left_behind_unasked() {
     assert!(matches!(refused, TargetError::Unfit(..)), "{refused}");
     assert!(!tiny.exists());
     let refused = Target::format(&folder.path("absent"), &Format { bytes: None, ..FORMAT }).err().unwrap();
-    assert!(matches!(refused, TargetError::Image(ImageError::Io(..))), "{refused}");
+    assert!(matches!(refused, TargetError::Image(ImageError::Absent(_))), "{refused}");
     Target::format(&image, &Format { force: true, ..FORMAT }).unwrap();
     assert_eq!(std::fs::metadata(&image).unwrap().len(), 8 << 20);
 }

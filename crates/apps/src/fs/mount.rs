@@ -489,7 +489,11 @@ impl Fs {
         mounting.step = match mounting.step {
             MountStep::Super => match self.want_raw(0, 1) {
                 None => return Ok(Some((Box::new(Mounting { step: MountStep::Super, ..*mounting }), false))),
-                Some(None) => return Err("its superblock cannot be read".to_string()),
+                Some(None) => {
+                    return Err(
+                        "its first block is missing or cannot be read; allowed: what fs format has made".to_string()
+                    );
+                }
                 Some(Some(bytes)) => {
                     let found = read_superblock(&bytes, Backend::Block, mounting.blocks)?;
                     self.log = Log::new(found.layout);
