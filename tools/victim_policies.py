@@ -203,7 +203,7 @@ def run(program, case, overwrite, times):
         pages=case.pages,
         capacity=user * 4096,
         policy=case.policy,
-        separation="collected" if case.separated else "off",
+        separation="gc-copies" if case.separated else "off",
         overwrite=overwrite,
         writes=times * user,
         distribution=f'random_distribution = "zoned:{zones}"' if case.hot else "",

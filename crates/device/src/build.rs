@@ -7,15 +7,19 @@ use pellucid_ftl::SetupError;
 use pellucid_media::{Media, MediaError};
 
 /// Why a drive cannot be made.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The media refuse.
+    #[error("{0}")]
     Media(MediaError),
     /// Translation refuses.
+    #[error("{0}")]
     Translation(SetupError),
     /// A nameless namespace cannot be made: a sentence.
+    #[error("{0}")]
     Nameless(String),
     /// A controller setting is out of range.
+    #[error("{key}: allowed: {allowed}")]
     Setting {
         /// The key as in the TOML description.
         key: &'static str,
@@ -23,19 +27,6 @@ pub enum DeviceError {
         allowed: &'static str,
     },
 }
-
-impl std::fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            DeviceError::Media(e) => e.fmt(f),
-            DeviceError::Translation(e) => e.fmt(f),
-            DeviceError::Nameless(sentence) => f.write_str(sentence),
-            DeviceError::Setting { key, allowed } => write!(f, "{key}: allowed: {allowed}"),
-        }
-    }
-}
-
-impl std::error::Error for DeviceError {}
 
 /// The complete description, and the namespaces that the media hold; either may be refused.
 pub(crate) fn parts(

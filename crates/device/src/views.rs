@@ -24,7 +24,7 @@ use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, Sto
 pub(crate) fn add_up(reports: impl Iterator<Item = MountReport>) -> Option<MountReport> {
     reports.reduce(|a, b| MountReport {
         header_reads: a.header_reads + b.header_reads,
-        segment_reads: a.segment_reads + b.segment_reads,
+        map_page_reads: a.map_page_reads + b.map_page_reads,
         replay_reads: a.replay_reads + b.replay_reads,
         // At most: another die may have been the busiest one.
         busiest_die_reads: a.busiest_die_reads + b.busiest_die_reads,

@@ -15,8 +15,12 @@
 //! Invariants: a block is in exactly one bucket list if and only if it is `Closed`, and then in the bucket of its valid
 //! count; it is in its die's free list if and only if it is `Free`; `valid` equals the number of its set bits in the valid map.
 
+mod check;
+mod closed;
+mod open;
+
 use crate::pool::{Pool, TakeOrder};
-use pellucid_flash::{BlockId, DieId, Layout, Ppa};
+use pellucid_flash::{BlockId, DieId, Layout};
 
 /// Where a block stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,35 +245,6 @@ impl BlockManager {
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].failed = false);
     }
 
-    /// Whether emptying `block` takes fewer superpages than it gives back.
-    pub fn frees_space(&self, block: BlockId) -> bool {
-        let (data, pages) = self.giving_units;
-        self.valid(block) <= if self.is_meta(block) { pages } else { data }
-    }
-
-    /// Whether a policy may choose `block`.
-    pub fn may_be_victim(&self, block: BlockId) -> bool {
-        let hot = &self.hot[block.0 as usize];
-        hot.state == BlockState::Closed && !hot.failed
-    }
-
-    fn gives(&self, block: BlockId) -> bool {
-        self.may_be_victim(block) && self.frees_space(block)
-    }
-
-    /// Closed blocks of `die` that free space when they are emptied. With none, no policy can make room.
-    #[inline]
-    pub fn giving(&self, die: DieId) -> u32 {
-        self.giving[die.0 as usize]
-    }
-
-    fn count_giving(&mut self, block: BlockId, change: impl FnOnce(&mut BlockManager)) {
-        let before = self.gives(block);
-        change(self);
-        let (after, die) = (self.gives(block), self.die(block.0));
-        self.giving[die] = self.giving[die] + u32::from(after) - u32::from(before);
-    }
-
     #[inline]
     pub fn in_flight(&self, block: BlockId) -> u32 {
         self.hot[block.0 as usize].in_flight.into()
@@ -341,40 +316,6 @@ impl BlockManager {
         (first..first + self.layout.blocks_per_die).map(BlockId)
     }
 
-    /// Takes a free block of `die` and opens it, of the SLC cache or (`cache` false) not; the most worn one if `most_worn`.
-    fn take(&mut self, die: DieId, cache: bool, most_worn: bool) -> Option<BlockId> {
-        let block = match (cache, most_worn) {
-            (true, _) => self.cache_pool.take(die),
-            (false, true) => self.pool.take_most_worn(die),
-            (false, false) => self.pool.take(die),
-        }?;
-        self.changes += 1;
-        let hot = &mut self.hot[block.0 as usize];
-        debug_assert!(hot.state == BlockState::Free && hot.valid == 0 && hot.in_flight == 0);
-        hot.state = BlockState::Open;
-        Some(block)
-    }
-
-    /// A superpage of an open block was planned; `last` if it was the block's last.
-    #[inline]
-    pub fn planned(&mut self, block: BlockId, last: bool) {
-        let hot = &mut self.hot[block.0 as usize];
-        debug_assert_eq!(hot.state, BlockState::Open);
-        hot.in_flight += 1;
-        if last {
-            hot.state = BlockState::Full;
-        }
-    }
-
-    /// No further superpage of this open block will be planned.
-    pub fn close_early(&mut self, block: BlockId, sequence: u64) {
-        let hot = &mut self.hot[block.0 as usize];
-        if hot.state == BlockState::Open {
-            hot.state = BlockState::Full;
-            self.close_if_settled(block, sequence);
-        }
-    }
-
     /// A planned program ended.
     #[inline]
     pub fn settled(&mut self, block: BlockId, failed: bool, sequence: u64) {
@@ -409,100 +350,6 @@ impl BlockManager {
     #[inline]
     pub fn prefetch(&self, block: BlockId) {
         prefetch_index::prefetch_index(&self.hot, block.0 as usize);
-    }
-
-    #[inline]
-    pub fn add_valid(&mut self, block: BlockId, units: u32) {
-        // Only blocks that take data gain valid units, and those are in no bucket.
-        self.hot[block.0 as usize].valid += units;
-    }
-
-    #[inline]
-    pub fn remove_valid(&mut self, block: BlockId) {
-        let closed = self.hot[block.0 as usize].state == BlockState::Closed;
-        if closed && self.keep_buckets {
-            self.unlink(block.0);
-            self.hot[block.0 as usize].valid -= 1;
-            self.link(block.0);
-        } else {
-            self.hot[block.0 as usize].valid -= 1;
-        }
-        let valid = self.hot[block.0 as usize].valid;
-        let (data, pages) = self.giving_units;
-        if closed && (valid == 0 || valid == data || valid == pages) {
-            self.passed_mark(block, valid);
-        } else if valid == 0 && self.hot[block.0 as usize].state == BlockState::Cached {
-            let die = self.die(block.0);
-            self.cached[die].empty += 1;
-        }
-    }
-
-    /// A closed block has come to so few valid units that it may count as empty, or as giving.
-    #[cold]
-    fn passed_mark(&mut self, block: BlockId, valid: u32) {
-        let die = self.die(block.0);
-        self.empty[die] += u32::from(valid == 0);
-        let (data, pages) = self.giving_units;
-        let mark = if self.is_meta(block) { pages } else { data };
-        self.giving[die] += u32::from(valid == mark && !self.failed(block));
-    }
-
-    /// Closed blocks of `die` that hold nothing valid.
-    pub fn empty_closed(&self, die: DieId) -> u32 {
-        self.empty[die.0 as usize]
-    }
-
-    /// The closed block of `die` with the fewest valid units. Amortised O(1): the cursor rises only past empty buckets.
-    pub fn fewest_valid(&mut self, die: DieId) -> Option<BlockId> {
-        debug_assert!(self.keep_buckets);
-        let base = die.0 as usize * (self.layout.units_per_block as usize + 1);
-        let lowest = &mut self.lowest[die.0 as usize];
-        while *lowest <= self.layout.units_per_block {
-            let head = self.buckets[base + *lowest as usize];
-            if head != NIL {
-                return Some(BlockId(head));
-            }
-            *lowest += 1;
-        }
-        None
-    }
-
-    /// Of the closed blocks of `die` that `may` be taken, the first by number of those with the fewest valid units.
-    pub fn fewest_valid_where(&self, die: DieId, may: impl Fn(BlockId) -> bool) -> Option<BlockId> {
-        debug_assert!(self.keep_buckets);
-        let base = die.0 as usize * (self.layout.units_per_block as usize + 1);
-        let buckets = &self.buckets[base..base + self.layout.units_per_block as usize + 1];
-        let lists = &buckets[(self.lowest[die.0 as usize] as usize).min(buckets.len())..];
-        lists.iter().find_map(|&head| {
-            let next = |at: u32| (at != NIL).then_some(at);
-            let list = std::iter::successors(next(head), |&at| next(self.hot[at as usize].next));
-            list.map(BlockId).filter(|&block| may(block)).min()
-        })
-    }
-
-    /// A closed block becomes the victim.
-    pub fn choose(&mut self, block: BlockId) {
-        debug_assert!(self.is_settled(block));
-        self.leave_closed(block.0);
-        self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Victim);
-    }
-
-    /// Whether `block` is full, and its programs have ended.
-    pub fn is_settled(&self, block: BlockId) -> bool {
-        matches!(self.state(block), BlockState::Closed | BlockState::Cached)
-    }
-
-    /// A closed block is one no longer.
-    fn leave_closed(&mut self, block: u32) {
-        let die = self.die(block);
-        let empty = u32::from(self.hot[block as usize].valid == 0);
-        if self.hot[block as usize].state == BlockState::Cached {
-            self.cached[die].blocks -= 1;
-            self.cached[die].empty -= empty;
-        } else {
-            self.unlink(block);
-            self.empty[die] -= empty;
-        }
     }
 
     /// An empty victim is about to be erased.
@@ -546,71 +393,6 @@ impl BlockManager {
         self.close_if_settled(block, sequence);
     }
 
-    /// The open block at a place of `die`.
-    #[inline]
-    pub fn open_block(&self, die: DieId, place: usize) -> Option<OpenBlock> {
-        self.open[die.0 as usize * self.streams + place]
-    }
-
-    /// The open blocks of `die`, with their places.
-    pub fn open_in(&self, die: DieId) -> impl Iterator<Item = (usize, OpenBlock)> + use<'_> {
-        let first = die.0 as usize * self.streams;
-        let open = self.open[first..first + self.streams].iter();
-        open.enumerate().filter_map(|(place, open)| open.map(|open| (place, open)))
-    }
-
-    /// All open blocks, with their places.
-    pub fn all_open(&self) -> impl Iterator<Item = (usize, OpenBlock)> + use<'_> {
-        (0..self.layout.dies).flat_map(|die| self.open_in(DieId(die)))
-    }
-
-    /// Mount only: `open` goes on taking data, if its place is vacant.
-    pub fn reopen(&mut self, place: usize, open: OpenBlock) -> bool {
-        let die = self.layout.die_of_block(open.block);
-        let slot = &mut self.open[die.0 as usize * self.streams + place];
-        let vacant = slot.is_none();
-        if vacant {
-            *slot = Some(open);
-        }
-        vacant
-    }
-
-    /// The block that is open at a place of `die` takes no more data.
-    pub fn close_open(&mut self, die: DieId, place: usize, sequence: u64) -> Option<BlockId> {
-        let open = self.open[die.0 as usize * self.streams + place].take()?;
-        self.close_early(open.block, sequence);
-        Some(open.block)
-    }
-
-    /// No further superpage of `block` will be planned, wherever it is open.
-    pub fn close_failed(&mut self, block: BlockId, sequence: u64) {
-        let first = self.layout.die_of_block(block).0 as usize * self.streams;
-        for slot in &mut self.open[first..first + self.streams] {
-            if slot.is_some_and(|open| open.block == block) {
-                *slot = None;
-            }
-        }
-        self.close_early(block, sequence);
-    }
-
-    /// The next superpage of the block that is open at a place of `die`; a free one is opened if none is. There must be room.
-    #[inline]
-    pub fn take_superpage(&mut self, die: DieId, place: usize, kind: BlockKind) -> (Ppa, BlockId) {
-        let at = die.0 as usize * self.streams + place;
-        let OpenBlock { block, superpage } = match self.open[at] {
-            Some(open) => open,
-            None => {
-                let block = self.take(die, kind.cache, kind.most_worn).expect("there is room");
-                self.set_kind(block, kind.meta, kind.owner);
-                OpenBlock { block, superpage: 0 }
-            }
-        };
-        let last = superpage + 1 == kind.superpages;
-        self.open[at] = (!last).then_some(OpenBlock { block, superpage: superpage + 1 });
-        self.planned(block, last);
-        (self.layout.ppa(block, superpage * self.layout.units_per_superpage), block)
-    }
-
     /// Whether `die` can be programmed no more.
     #[inline]
     pub fn is_dead(&self, die: DieId) -> bool {
@@ -638,101 +420,11 @@ impl BlockManager {
         self.layout.blocks - self.bad - lost as u32
     }
 
-    fn link(&mut self, block: u32) {
-        if !self.keep_buckets {
-            return;
-        }
-        let die = self.die(block);
-        let valid = self.hot[block as usize].valid;
-        let head = &mut self.buckets[die * (self.layout.units_per_block as usize + 1) + valid as usize];
-        let next = std::mem::replace(head, block);
-        self.hot[block as usize].previous = NIL;
-        self.hot[block as usize].next = next;
-        if next != NIL {
-            self.hot[next as usize].previous = block;
-        }
-        self.lowest[die] = self.lowest[die].min(valid);
-    }
-
-    fn unlink(&mut self, block: u32) {
-        if !self.keep_buckets {
-            return;
-        }
-        let Hot { valid, previous, next, .. } = self.hot[block as usize];
-        if previous == NIL {
-            let die = self.die(block);
-            self.buckets[die * (self.layout.units_per_block as usize + 1) + valid as usize] = next;
-        } else {
-            self.hot[previous as usize].next = next;
-        }
-        if next != NIL {
-            self.hot[next as usize].previous = previous;
-        }
-    }
-
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> u64 {
         (self.hot.len() * size_of::<Hot>() + self.cold.len() * size_of::<Cold>() + self.buckets.len() * 4)
             as u64
             + self.pool.memory_bytes()
             + self.cache_pool.memory_bytes()
-    }
-
-    /// Walks the lists and panics where they disagree with the blocks.
-    pub fn check(&self) {
-        self.pool.check();
-        self.cache_pool.check();
-        for block in (0..self.layout.blocks).map(BlockId) {
-            let pool = if self.is_cache(block) { &self.cache_pool } else { &self.pool };
-            let state = self.state(block);
-            assert_eq!(pool.is_free(block), state == BlockState::Free, "block {} is {state:?}", block.0);
-            assert_eq!(pool.is_bad(block), state == BlockState::Bad, "block {} is {state:?}", block.0);
-        }
-        let count = |state| self.hot.iter().filter(|b| b.state == state).count();
-        for (_, open) in self.all_open() {
-            assert_eq!(self.state(open.block), BlockState::Open, "block {} takes data", open.block.0);
-        }
-        for die in (0..self.layout.dies).map(DieId) {
-            let cached = || self.of_die(die).filter(|&b| self.state(b) == BlockState::Cached);
-            assert!(
-                cached().all(|b| self.is_cache(b)),
-                "a block outside the SLC cache of die {} is cached",
-                die.0
-            );
-            let empty = cached().filter(|&b| self.valid(b) == 0).count();
-            assert_eq!(
-                self.cached(die),
-                (cached().count() as u32, empty as u32),
-                "cached blocks of die {}",
-                die.0
-            );
-        }
-        assert_eq!(count(BlockState::Bad), self.bad as usize, "bad blocks");
-        for (die, &empty) in self.empty.iter().enumerate() {
-            let blocks = self.of_die(DieId(die as u32));
-            let found = blocks.filter(|&b| self.state(b) == BlockState::Closed && self.valid(b) == 0).count();
-            assert_eq!(empty as usize, found, "empty closed blocks of die {die}");
-            let giving = self.of_die(DieId(die as u32)).filter(|&b| self.gives(b)).count();
-            assert_eq!(self.giving[die] as usize, giving, "closed blocks of die {die} that give space");
-        }
-        if self.keep_buckets {
-            let mut listed = 0;
-            for (bucket, &head) in self.buckets.iter().enumerate() {
-                let (mut at, mut before) = (head, NIL);
-                while at != NIL {
-                    let hot = &self.hot[at as usize];
-                    assert_eq!(hot.state, BlockState::Closed, "block {at} in a bucket");
-                    assert_eq!(
-                        hot.valid as usize,
-                        bucket % (self.layout.units_per_block as usize + 1),
-                        "bucket of block {at}"
-                    );
-                    assert_eq!(hot.previous, before, "links of block {at}");
-                    listed += 1;
-                    (before, at) = (at, hot.next);
-                }
-            }
-            assert_eq!(listed, count(BlockState::Closed), "closed blocks in buckets");
-        }
     }
 }

@@ -79,11 +79,11 @@ pub enum Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Separation {
-    /// Host and relocated data share blocks.
+    /// Host data and GC copies share blocks.
     Off,
-    /// Relocated data (which outlived their block) have blocks of their own.
-    Collected,
-    /// As `Collected`, and host writes are split into hot and cold by a decaying counter sketch of write frequency.
+    /// GC copies (which outlived their block) have blocks of their own.
+    GcCopies,
+    /// As `GcCopies`, and host writes are split into hot and cold by a decaying counter sketch of write frequency.
     Frequency,
 }
 
@@ -184,7 +184,7 @@ impl Eviction {
     /// Whether copies and new data share blocks.
     pub fn separation(self) -> Separation {
         match self {
-            Eviction::SeUtil => Separation::Collected,
+            Eviction::SeUtil => Separation::GcCopies,
             Eviction::SeMerge => Separation::Off,
         }
     }

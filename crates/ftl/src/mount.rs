@@ -18,7 +18,7 @@ use crate::translation_pages::parse;
 use crate::{Durability, FtlConfig, Isolation};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 
-/// What a mount needs to know of the media. The port for whoever stands below translation.
+/// What a mount reads from the media; the caller of translation implements it.
 pub trait MountSource {
     /// Logical page and what [`Plan::sequence`](crate::Plan::sequence) gave in the spare area of a unit; `None` if it is erased or unreadable.
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)>;
@@ -33,7 +33,7 @@ pub trait MountSource {
     /// Whether the block is retired.
     fn is_bad(&self, block: BlockId) -> bool;
     /// All bytes of a unit that holds a translation page; `None` if unreadable.
-    fn segment(&self, ppa: Ppa) -> Option<Vec<u8>>;
+    fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>>;
 }
 
 /// What a mount did.
@@ -42,7 +42,7 @@ pub struct MountReport {
     /// Spare areas read to find each block's range.
     pub header_reads: u64,
     /// Translation pages read.
-    pub segment_reads: u64,
+    pub map_page_reads: u64,
     /// Spare areas replayed.
     pub replay_reads: u64,
     /// The most reads that one die had to do; dies work in parallel.
@@ -238,13 +238,13 @@ impl PageMap {
         let mut watermarks = vec![0; count as usize];
         let (mut unreadable, mut found) = (Vec::new(), Vec::new());
         for (segment, &(ppa, written, mark)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
-            report.segment_reads += 1;
+            report.map_page_reads += 1;
             self.table.set(self.map_page_lpn(segment as u32), ppa);
             let trimmed = mark == self.map_page_lpn(segment as u32);
             if trimmed {
                 self.pages.set_trimmed(segment as u32);
             }
-            let bytes = source.segment(ppa);
+            let bytes = source.map_page(ppa);
             let Some((watermark, entries)) = bytes.and_then(|b| parse(&b, segment as u32)) else {
                 unreadable.extend(trimmed.then_some((segment as u32, written)));
                 continue;

@@ -83,9 +83,13 @@ pub(crate) const fn split_sequence(stored: u64) -> (u64, u16) {
 }
 
 /// Why translation cannot be set up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// The user capacity leaves too little room to work.
+    #[error(
+        "over_provisioning: {physical_units} mapping units on good blocks cannot serve {user_units} user units; \
+         at least {needed_units} more are needed for open blocks and GC"
+    )]
     TooLittleSpare {
         /// Units on good blocks.
         physical_units: u64,
@@ -95,6 +99,11 @@ pub enum SetupError {
         needed_units: u64,
     },
     /// A die has too few blocks for its part of the user capacity and its log blocks.
+    #[error(
+        "log_blocks: die {die} has {good_blocks} good blocks; its data need {data_blocks}, and log blocks, merges and \
+         metadata {other_blocks}; allowed: at most {log_blocks_max} log blocks, or over_provisioning that leaves at \
+         most {user_units_max} mapping units for the host"
+    )]
     TooFewBlocks {
         /// Which die.
         die: u32,
@@ -110,33 +119,6 @@ pub enum SetupError {
         user_units_max: u64,
     },
 }
-
-impl std::fmt::Display for SetupError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SetupError::TooLittleSpare { physical_units, user_units, needed_units } => write!(
-                f,
-                "over_provisioning: {physical_units} mapping units on good blocks cannot serve {user_units} user units; \
-                 at least {needed_units} more are needed for open blocks and collection"
-            ),
-            SetupError::TooFewBlocks {
-                die,
-                good_blocks,
-                data_blocks,
-                other_blocks,
-                log_blocks_max,
-                user_units_max,
-            } => write!(
-                f,
-                "log_blocks: die {die} has {good_blocks} good blocks; its data need {data_blocks}, and log blocks, merges and \
-                 metadata {other_blocks}; allowed: at most {log_blocks_max} log blocks, or over_provisioning that leaves at \
-                 most {user_units_max} mapping units for the host"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SetupError {}
 
 /// Counters of what translation decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,7 +23,7 @@ impl FtlConfig {
     pub fn open_blocks(&self) -> u32 {
         let host_and_moved = match self.separation {
             Separation::Off => 1,
-            Separation::Collected => 2,
+            Separation::GcCopies => 2,
             Separation::Frequency => 3,
         };
         let placed = u32::from(self.handles - 1);

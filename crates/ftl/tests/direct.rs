@@ -56,7 +56,7 @@ impl MountSource for Flash {
         self.bad.contains(&block.0)
     }
 
-    fn segment(&self, _: Ppa) -> Option<Vec<u8>> {
+    fn map_page(&self, _: Ppa) -> Option<Vec<u8>> {
         None
     }
 }

@@ -137,10 +137,10 @@ impl Die {
 #[test]
 fn the_host_writes_while_a_block_is_collected() {
     for (separation, victim) in [
-        (Separation::Collected, Victim::Greedy),
+        (Separation::GcCopies, Victim::Greedy),
         (Separation::Off, Victim::Greedy),
-        (Separation::Collected, Victim::Fifo),
-        (Separation::Collected, Victim::CostBenefit),
+        (Separation::GcCopies, Victim::Fifo),
+        (Separation::GcCopies, Victim::CostBenefit),
     ] {
         let seen = |pacing, blocks| Die::new(&config(pacing, separation, victim), blocks).work();
         let (stops, paced) = (seen(false, 128), seen(true, 128));
@@ -154,7 +154,7 @@ fn the_host_writes_while_a_block_is_collected() {
 #[test]
 fn the_host_gets_on_with_any_watermark_and_separation() {
     for gc_low_blocks in [1, 2, 3] {
-        for separation in [Separation::Off, Separation::Collected, Separation::Frequency] {
+        for separation in [Separation::Off, Separation::GcCopies, Separation::Frequency] {
             for victim in [Victim::Greedy, Victim::Fifo, Victim::Lru, Victim::Random, Victim::DChoices(3)] {
                 let config = FtlConfig { gc_low_blocks, ..config(true, separation, victim) };
                 assert!(Die::new(&config, 32).work().relocated > 0);

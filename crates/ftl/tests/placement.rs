@@ -66,7 +66,7 @@ impl MountSource for World {
         self.bad.contains(&block.0)
     }
 
-    fn segment(&self, _: Ppa) -> Option<Vec<u8>> {
+    fn map_page(&self, _: Ppa) -> Option<Vec<u8>> {
         None
     }
 }
@@ -230,7 +230,7 @@ fn pages_of(layout: &Layout) -> u32 {
 #[test]
 fn handles_stay_apart_and_nothing_is_lost() {
     for isolation in [Isolation::Initial, Isolation::Persistent] {
-        for separation in [Separation::Off, Separation::Collected, Separation::Frequency] {
+        for separation in [Separation::Off, Separation::GcCopies, Separation::Frequency] {
             for superpage in [1, 3] {
                 let mut world = World::new(isolation, separation, superpage, 7);
                 for _ in 0..12 {
@@ -254,7 +254,7 @@ fn handles_stay_apart_and_nothing_is_lost() {
 fn handles_survive_programs_that_fail() {
     for isolation in [Isolation::Initial, Isolation::Persistent] {
         for seed in 0..8 {
-            let mut world = World::new(isolation, Separation::Collected, 2, seed);
+            let mut world = World::new(isolation, Separation::GcCopies, 2, seed);
             world.program_fail = 0.001;
             for _ in 0..6 {
                 world.random_writes(300);
@@ -268,7 +268,7 @@ fn handles_survive_programs_that_fail() {
 
 #[test]
 fn a_unit_is_counted_down_and_left_early() {
-    let mut world = World::new(Isolation::Initial, Separation::Collected, 1, 1);
+    let mut world = World::new(Isolation::Initial, Separation::GcCopies, 1, 1);
     let unit = world.map.handles().unit();
     assert_eq!(unit, u64::from(world.layout.dies * world.layout.units_per_block));
     for lpn in 0..5 {
@@ -305,7 +305,7 @@ fn a_unit_is_counted_down_and_left_early() {
 #[test]
 fn a_log_beside_random_writes_is_never_moved_when_apart() {
     let moved = |apart: bool| {
-        let mut world = World::new(Isolation::Initial, Separation::Collected, 1, 3);
+        let mut world = World::new(Isolation::Initial, Separation::GcCopies, 1, 3);
         // It would move the log for wear's sake.
         world.config.wear.static_gap = None;
         world.remount();

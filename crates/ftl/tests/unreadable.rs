@@ -36,7 +36,7 @@ impl MountSource for World {
         false
     }
 
-    fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
+    fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
         self.map_pages.get(&ppa.0).filter(|_| !self.unreadable.contains(&ppa.0)).cloned()
     }
 }

@@ -199,7 +199,7 @@ fn config(victim: Victim, separation: Separation, gc_low_blocks: u32, over_provi
 #[test]
 fn no_die_acts_against_its_policy() {
     for &victim in Victim::ALL {
-        for separation in [Separation::Off, Separation::Collected, Separation::Frequency] {
+        for separation in [Separation::Off, Separation::GcCopies, Separation::Frequency] {
             for gc_low in [1, 2, 4] {
                 for (dies, superpage) in [(1, 1), (3, 1), (2, 4)] {
                     let config = config(victim, separation, gc_low, 0.4);
@@ -219,7 +219,7 @@ fn no_die_acts_against_its_policy() {
 
 #[test]
 fn fifo_takes_blocks_in_the_order_in_which_they_were_closed() {
-    for separation in [Separation::Off, Separation::Collected] {
+    for separation in [Separation::Off, Separation::GcCopies] {
         let mut world = World::new(&config(Victim::Fifo, separation, 1, 0.3), 1, 32, 16, 1);
         world.work(8);
         assert!(world.victims.len() > 200);
@@ -246,7 +246,7 @@ fn random_victims_are_as_full_as_the_drive() {
 #[test]
 fn failing_programs_cost_the_policy_little() {
     for &victim in Victim::ALL {
-        for separation in [Separation::Off, Separation::Collected] {
+        for separation in [Separation::Off, Separation::GcCopies] {
             let mut world = World::new(&config(victim, separation, 1, 1.0), 2, 64, 16, 1);
             world.fail = 0.002;
             world.work(4);
@@ -263,7 +263,7 @@ fn failing_programs_cost_the_policy_little() {
 fn wear_levelling_leaves_the_reserve() {
     for gc_low in [1, 2] {
         let wear = WearLevelling { dynamic: true, static_gap: Some(2) };
-        let config = FtlConfig { wear, ..config(Victim::Random, Separation::Collected, gc_low, 0.4) };
+        let config = FtlConfig { wear, ..config(Victim::Random, Separation::GcCopies, gc_low, 0.4) };
         let mut world = World::new(&config, 2, 32, 16, 1);
         world.work(8);
         let counters = world.map.counters();

@@ -26,7 +26,7 @@ fn start(config: &HostFtlConfig, device: Device) -> Stack<HostFtl, Device> {
         began.elapsed().as_secs_f64(),
         cost.reads,
         cost.sectors,
-        cost.report.segment_reads,
+        cost.report.map_page_reads,
         cost.report.replay_reads,
         cost.report.mapped_units,
         pellucid_lab::experiment::peak_memory_bytes().unwrap_or(0) as f64 / 1e9,

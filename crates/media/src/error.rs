@@ -2,7 +2,6 @@
 
 use crate::Health;
 use pellucid_flash::GeometryError;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -11,6 +10,7 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// The superpage has been programmed, torn or half erased since the last complete erase of its block.
+    #[error("program of die {die} block {block} superpage {superpage}: not erased since it was last written")]
     NotErased {
         /// Die.
         die: u32,
@@ -20,6 +20,10 @@ pub enum RuleError {
         superpage: u32,
     },
     /// Superpages of a block are programmed in order, each from its first unit on.
+    #[error(
+        "program of die {die} block {block} superpage {superpage} unit {unit}: out of order, \
+         the block continues at superpage {next_superpage} unit 0"
+    )]
     OutOfOrder {
         /// Die.
         die: u32,
@@ -33,6 +37,7 @@ pub enum RuleError {
         next_superpage: u32,
     },
     /// A bad block is neither programmed nor erased.
+    #[error("program or erase of die {die} block {block}: the block is bad {}", since(*.health))]
     BadBlock {
         /// Die.
         die: u32,
@@ -42,6 +47,7 @@ pub enum RuleError {
         health: Health,
     },
     /// Another program or erase of the block has begun and not ended.
+    #[error("program or erase of die {die} block {block}: another one has begun there and not ended")]
     Busy {
         /// Die.
         die: u32,
@@ -50,6 +56,10 @@ pub enum RuleError {
     },
     /// Sequence numbers of a block's superpages lie in the `2^32 - 1` numbers from that of its first superpage on, which is
     /// what its spare area can hold.
+    #[error(
+        "program of die {die} block {block} superpage {superpage}: sequence {sequence} does not lie in the \
+         2^32 - 1 numbers from {first} on, the sequence of the block's first superpage"
+    )]
     Sequence {
         /// Die.
         die: u32,
@@ -64,35 +74,9 @@ pub enum RuleError {
     },
 }
 
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            RuleError::NotErased { die, block, superpage } => {
-                write!(
-                    f,
-                    "program of die {die} block {block} superpage {superpage}: not erased since it was last written"
-                )
-            }
-            RuleError::OutOfOrder { die, block, superpage, unit, next_superpage } => write!(
-                f,
-                "program of die {die} block {block} superpage {superpage} unit {unit}: out of order, \
-                 the block continues at superpage {next_superpage} unit 0"
-            ),
-            RuleError::BadBlock { die, block, health } => {
-                let why = if health == Health::FactoryBad { "from the factory" } else { "since it failed" };
-                write!(f, "program or erase of die {die} block {block}: the block is bad {why}")
-            }
-            RuleError::Busy { die, block } => write!(
-                f,
-                "program or erase of die {die} block {block}: another one has begun there and not ended"
-            ),
-            RuleError::Sequence { die, block, superpage, sequence, first } => write!(
-                f,
-                "program of die {die} block {block} superpage {superpage}: sequence {sequence} does not lie in the \
-                 2^32 - 1 numbers from {first} on, the sequence of the block's first superpage"
-            ),
-        }
-    }
+/// Why a block is bad.
+fn since(health: Health) -> &'static str {
+    if health == Health::FactoryBad { "from the factory" } else { "since it failed" }
 }
 
 /// Why media cannot be made from a description.

@@ -360,7 +360,7 @@ impl Media {
     }
 
     /// What [`Media::put_translation_page`] stored; `None` when it cannot be read.
-    pub fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
+    pub fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let at = self.place(ppa);
         if self.content(at) != Content::Programmed {
             return None;

@@ -71,7 +71,7 @@ impl Outcome {
                 "commands_lost": commands_lost,
                 "mapped_units": report.mapped_units,
                 "lost_units": report.lost_units,
-                "mount_reads": report.header_reads + report.segment_reads + report.replay_reads,
+                "mount_reads": report.header_reads + report.map_page_reads + report.replay_reads,
             }),
             Outcome::Chances([program, erase, read]) => {
                 json!({ "program_fail": program, "erase_fail": erase, "read_fail": read })

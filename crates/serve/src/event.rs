@@ -523,7 +523,7 @@ impl Event {
 fn mounted(drive: &str, report: &MountReport) -> Fields {
     vec![
         text("drive", drive),
-        word("segments", report.segment_reads),
+        word("segments", report.map_page_reads),
         word("replayed", report.replay_reads),
         word("mapped", report.mapped_units),
         word("lost", report.lost_units),

@@ -308,7 +308,7 @@ fn flushed_data_of_targets_survive_power_cuts_and_a_restart() {
     let layer = HostFtl::new(&config, Drive::interface(&device, 0), device.image_bytes()).expect("room");
     let (now, twin) = (device.now(), device.clone());
     let started = Stack::start(layer, twin, now).expect("a start").layer.mount_cost().report;
-    assert!(started.segment_reads > 0 && started.replay_reads == 0, "{started:?}");
+    assert!(started.map_page_reads > 0 && started.replay_reads == 0, "{started:?}");
     let server = serve("targets-restart", kept, move || device, Time::Instant);
     let mut main = server.client("chunks.main");
     assert_eq!(main.read(0, BLOCK as u32), vec![0; BLOCK]);

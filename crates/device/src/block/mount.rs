@@ -55,8 +55,8 @@ impl MountSource for Source<'_> {
         self.is_foreign(block) || self.media.health(block) != Health::Good
     }
 
-    fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
-        self.media.segment(ppa)
+    fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
+        self.media.map_page(ppa)
     }
 }
 

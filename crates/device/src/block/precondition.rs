@@ -20,16 +20,9 @@ use pellucid_media::{Outcome, ReadResult};
 use std::collections::BTreeMap;
 
 /// Why a drive could not be filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("preconditioning: the drive ran out of good blocks")]
 pub struct NoRoom;
-
-impl std::fmt::Display for NoRoom {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "preconditioning: the drive ran out of good blocks")
-    }
-}
-
-impl std::error::Error for NoRoom {}
 
 /// Units on their way into a superpage of one block namespace.
 #[derive(Debug, Default)]

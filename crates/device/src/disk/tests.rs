@@ -1,7 +1,7 @@
 //! The disk beside a plain model, its numbers beside published ones, and power cuts.
 
 use super::*;
-use pellucid_flash::{Lba, Rng};
+use pellucid_flash::{Lba, Nanos, Rng};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A small disk with the times of a large one.

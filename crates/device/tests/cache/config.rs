@@ -172,7 +172,7 @@ pub fn config(shape: &Shape) -> DeviceConfig {
             capacity_bytes: None,
             victim: Victim::Greedy,
             placement: Placement::ChannelFirst,
-            separation: Separation::Collected,
+            separation: Separation::GcCopies,
             gc_low_blocks: 1,
             gc_high_blocks: shape.gc_high,
             gc_pacing: false,

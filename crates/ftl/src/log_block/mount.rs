@@ -174,10 +174,10 @@ impl LogBlock {
         let per_die = self.journal.map_or(1, |sizes| sizes.pages).max(1);
         for (number, (ppa, written)) in newest {
             let (die, page) = (DieId(number / per_die), number % per_die);
-            report.segment_reads += 1;
+            report.map_page_reads += 1;
             reads[die.0 as usize] += 1;
             self.dies[die.0 as usize].journal.set_place(page, ppa);
-            let bytes = source.segment(ppa).unwrap_or_default();
+            let bytes = source.map_page(ppa).unwrap_or_default();
             match journal::parse(&bytes, number) {
                 Some((watermark, state)) => {
                     let pages = self.pages_of_trim_page(die, page);

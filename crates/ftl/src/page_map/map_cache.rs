@@ -276,7 +276,7 @@ impl PageMap {
 
     fn stored_entries(&self, page: MapPage, source: &impl MountSource) -> Option<Vec<u32>> {
         let ppa = self.copy_of(self.map_page_lpn(page.0));
-        let bytes = ppa.is_some().then(|| source.segment(ppa)).flatten()?;
+        let bytes = ppa.is_some().then(|| source.map_page(ppa)).flatten()?;
         parse(&bytes, page.0).map(|(_, entries)| entries)
     }
 

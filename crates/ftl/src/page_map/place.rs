@@ -58,7 +58,7 @@ impl FtlConfig {
         match (self.separation, stream) {
             (Separation::Off, Stream::Gc | Stream::HostCold) => Stream::Host,
             (Separation::Off, Stream::PlacedGc(handle)) => Stream::Placed(handle),
-            (Separation::Collected, Stream::HostCold) => Stream::Host,
+            (Separation::GcCopies, Stream::HostCold) => Stream::Host,
             (_, Stream::MetaMoved) => Stream::Meta,
             _ => stream,
         }

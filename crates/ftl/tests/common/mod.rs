@@ -36,7 +36,7 @@ pub fn config() -> FtlConfig {
         capacity_bytes: None,
         victim: Victim::Greedy,
         placement: Placement::ChannelFirst,
-        separation: Separation::Collected,
+        separation: Separation::GcCopies,
         gc_low_blocks: 2,
         gc_high_blocks: 0,
         gc_pacing: false,

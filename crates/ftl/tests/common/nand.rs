@@ -110,7 +110,7 @@ impl MountSource for Nand {
         self.blocks[block.0 as usize].bad
     }
 
-    fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
+    fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
         match self.read(ppa)? {
             (_, Data::Metadata(bytes)) => Some(bytes),
             _ => None,

@@ -33,7 +33,7 @@ pub struct HostFtlConfig {
     /// Victim choice among lines.
     pub victim: Victim,
     /// Which data share lines. pblk mixes what GC moves with what the application writes ([`Separation::Off`]); with
-    /// [`Separation::Collected`] each has lines of its own.
+    /// [`Separation::GcCopies`] each has lines of its own.
     pub separation: Separation,
     /// What survives a crash beside written data: with the journal trims do, and mounting reads less.
     pub durability: Durability,

@@ -171,7 +171,7 @@ impl Lines {
         if geometry.cached_sectors > 0 && config.separation != Separation::Off {
             // Collected data come seldom: what the drive holds back of their open line would fill the ring, and nothing be written
             // behind it.
-            let allowed = "0 with host.ftl.separation = \"collected\": what is held back of two open lines would fill the buffer";
+            let allowed = "0 with host.ftl.separation = \"gc-copies\": what is held back of two open lines would fill the buffer";
             return Err(refuse("drive.namespace.cached", geometry.cached_sectors.into(), allowed.into()));
         }
         let open = open_chunks(config.separation);
@@ -183,7 +183,7 @@ impl Lines {
             limits.iter().find(|&&(_, limit, least)| 0 < limit && limit < least)
         {
             let allowed = format!(
-                "0, or at least {least}: of each unit those of data, map, what collection moves if apart, and the line being finished"
+                "0, or at least {least}: of each unit those of data, map, GC copies if apart, and the line being finished"
             );
             return Err(refuse(key, limit.into(), allowed));
         }

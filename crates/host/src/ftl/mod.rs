@@ -6,15 +6,15 @@
 //!  reads: ring, else map ──┘ └── GC: valid sectors of the emptiest line, read as vectors ◄─┘
 //! ```
 //! This type routes, as the drive's own `Device` does; its parts are [`Ring`], [`Lines`], the engine's `PageMap`, and a queue
-//! for each parallel unit. The ways have files of their own: `write`, `read`, `collect`, `flush`, `units`, `recover`, `stop`.
+//! for each parallel unit. The ways have files of their own: `write`, `read`, `gc`, `flush`, `units`, `recover`, `stop`.
 //!
 //! What holds at every moment: a sector acknowledged after a flush, or written with force unit access, is on the media, or a
 //! newer version of it is; the line that holds it says who it is; nothing that could be the newest copy is reset.
 
-mod collect;
 mod config;
 mod counters;
 mod flush;
+mod gc;
 mod line;
 mod meta;
 mod rate;
@@ -127,7 +127,7 @@ pub struct HostFtl {
     units: Vec<units::Unit>,
     programs: write::Programs,
     reads: Slab<read::Read>,
-    collect: collect::Collect,
+    gc: gc::Gc,
     flushes: flush::Flushes,
     requests: Slab<Request>,
     /// Writes that wait for room in the ring.
@@ -193,7 +193,7 @@ impl HostFtl {
             units,
             programs: write::Programs::new(superpage),
             reads: Slab::default(),
-            collect: collect::Collect::default(),
+            gc: gc::Gc::default(),
             flushes: flush::Flushes::default(),
             requests: Slab::default(),
             waiting: VecDeque::new(),
@@ -332,7 +332,7 @@ impl HostFtl {
         let command = self.requests[request].command.as_ref().expect("a request has its command");
         let (opcode, lba, sectors) = (command.opcode, command.lba, command.sectors);
         // A write behind others waits for what they wait for, and all that they could do has been done.
-        self.moved |= opcode != Opcode::Write || self.waiting.is_empty() || self.collect.unfinished;
+        self.moved |= opcode != Opcode::Write || self.waiting.is_empty() || self.gc.unfinished;
         match opcode {
             Opcode::Read => self.start_read(request),
             Opcode::Write if self.read_only => self.finish(request, Status::ReadOnly),
@@ -398,13 +398,13 @@ impl HostFtl {
                 continue;
             }
             self.passed = false;
-            self.collect();
+            self.start_gc();
             self.admit();
             self.fill();
             self.continue_flush();
             self.continue_stop();
             // GC may find another victim when it is asked again; and who gives up must have seen everything.
-            self.moved |= self.passed && (self.collect.unfinished || self.outstanding == 0);
+            self.moved |= self.passed && (self.gc.unfinished || self.outstanding == 0);
             if !self.moved && self.outstanding == 0 {
                 self.give_up();
             }

@@ -8,7 +8,7 @@
 //! ```
 //! It is a function of the free lines alone and has no states of its own. (An early version of pblk tested a combined state
 //! that nothing ever set.) What the reserve holds is enough for everything that the buffer can hold at a time and for the
-//! relocation of a whole line, so that GC can always end.
+//! GC of a whole line, so that GC can always end.
 
 /// Shares of the write buffer, in sectors.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl RateLimiter {
 
     /// Sectors that GC may hold with `free` lines.
     #[inline]
-    pub fn collection(&self, free: u32) -> u32 {
+    pub fn gc(&self, free: u32) -> u32 {
         self.shares(free).1
     }
 }
@@ -58,8 +58,8 @@ mod tests {
         let rate = RateLimiter::new(2, 12, 1000, 4);
         assert_eq!((rate.user(0), rate.user(2), rate.user(12), rate.user(50)), (0, 0, 1000, 1000));
         assert!((0..12).all(|free| rate.user(free) <= rate.user(free + 1)));
-        assert!((0..12).all(|free| rate.collection(free) >= rate.collection(free + 1)));
-        assert_eq!((rate.user(7), rate.collection(7)), (500, 500));
-        assert_eq!((rate.collection(0), rate.collection(50)), (1000, 8));
+        assert!((0..12).all(|free| rate.gc(free) >= rate.gc(free + 1)));
+        assert_eq!((rate.user(7), rate.gc(7)), (500, 500));
+        assert_eq!((rate.gc(0), rate.gc(50)), (1000, 8));
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Read {
     /// Where each sector lies, and which sector of the command it is.
     sectors: Vec<(Ppa, u32)>,
     /// Why each moves, for GC.
-    pub relocations: Vec<Move>,
+    pub copies: Vec<Move>,
     attempts: u32,
     /// Its buffer is the command's own.
     whole: bool,
@@ -29,7 +29,7 @@ enum Purpose {
     /// For the application's command.
     Request(u32),
     #[default]
-    Collect,
+    Gc,
 }
 
 impl HostFtl {
@@ -107,7 +107,7 @@ impl HostFtl {
             data.resize(count * self.image_bytes, 0);
         }
         let first = self.lines.address(record.sectors[0].0);
-        let metadata = matches!(record.purpose, Purpose::Collect);
+        let metadata = matches!(record.purpose, Purpose::Gc);
         let addresses = || record.sectors.iter().map(|&(ppa, _)| self.lines.address(ppa));
         // The error bitmap, which says what GC has lost, is one of addresses.
         let listed = metadata || addresses().zip(first.0..).any(|(address, lba)| address != Lba(lba));
@@ -124,13 +124,13 @@ impl HostFtl {
         self.send(Command { vector, ..command });
     }
 
-    /// Sends the relocations that were gathered in `read`.
-    pub(super) fn send_relocations(&mut self, read: u32) {
+    /// Sends the copies that were gathered in `read`.
+    pub(super) fn send_copies(&mut self, read: u32) {
         let record = &mut self.reads[read];
-        record.purpose = Purpose::Collect;
+        record.purpose = Purpose::Gc;
         (record.attempts, record.whole) = (0, false);
         record.sectors.clear();
-        record.sectors.extend(record.relocations.iter().zip(0..).map(|(r, i)| (r.from, i)));
+        record.sectors.extend(record.copies.iter().zip(0..).map(|(r, i)| (r.from, i)));
         self.counters.collected_reads += self.reads[read].sectors.len() as u64;
         self.send_read(read, true, Vec::new());
     }
@@ -156,7 +156,7 @@ impl HostFtl {
         }
         match self.reads[read].purpose {
             Purpose::Request(request) => self.request_read(read, request, completion),
-            Purpose::Collect => self.relocations_arrived(read, completion),
+            Purpose::Gc => self.copies_arrived(read, completion),
         }
         self.reads.release(read);
     }

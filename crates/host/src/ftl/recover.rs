@@ -48,7 +48,7 @@ impl MountCost {
         let MountCost { reads, sectors, padded_superpages, time, report, .. } = *self;
         let found = |name, help, value| Figure::count(name, help, value).gauge();
         vec![
-            found("segments", "Translation pages read.", report.segment_reads),
+            found("segments", "Translation pages read.", report.map_page_reads),
             found("replayed", "Superpages whose owners were read.", report.replay_reads),
             found("mapped", "Sectors that hold data.", report.mapped_units),
             found("lost", "Sectors whose newest copy cannot be known.", report.lost_units),

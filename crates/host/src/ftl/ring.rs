@@ -6,7 +6,7 @@
 //!     │ on media, │ on media,  │ being written  │ not written    │ free
 //!     │ readable  │ held back  │ (in any order) │                │
 //! ```
-//! `mem`: where the next sector goes. `submit`: the next sector to be written; where collected data have lines of their own, each
+//! `mem`: where the next sector goes. `submit`: the next sector to be written; where GC copies have lines of their own, each
 //! [`Kind`] has its own. `sync`: everything before is on the media. `safe`: so is everything of the application before it, or (with one
 //! kind) as `sync`; a flush waits for it, as the victim still has what GC moves. `kept`: everything before can be read from the media too; it lags behind `sync` where a drive gives a sector
 //! only when more has been written behind it (`mw_cunits`). `map`: everything before can only be read from the media; it follows `kept` when room is needed. The
@@ -16,7 +16,7 @@
 //! which they came, what stands behind the first one that has left has left too; so nothing is ever taken out of a chain.
 //!
 //! Invariants: `map <= kept <= sync <= submit, safe <= mem <= map + size`; a page is in the index if and only if its newest version that was
-//! taken in lies between `map` and `mem`. A relocated copy is taken in only while no newer one waits.
+//! taken in lies between `map` and `mem`. A GC copy is taken in only while no newer one waits.
 
 use pellucid_flash::{Lpn, Ppa, copy_images};
 
@@ -91,7 +91,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring of at least `sectors`; `apart`: collected ones are a kind of their own.
+    /// A ring of at least `sectors`; `apart`: GC copies are a kind of their own.
     pub fn new(sectors: u32, image_bytes: usize, apart: bool) -> Ring {
         let size = sectors.next_power_of_two();
         let blank = Entry {

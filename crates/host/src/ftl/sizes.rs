@@ -3,8 +3,8 @@
 //! Beside the data of the application, a target needs lines that are open or being emptied, and a reserve with which GC can
 //! always end. What the free lines mean for the buffer is the rate limiter's affair ([`RateLimiter`]).
 //!
-//! Invariants: what the reserve holds is enough for everything in the ring and for the relocation of a line; with no more free lines
-//! than that, there is one whose relocation takes less than it gives.
+//! Invariants: what the reserve holds is enough for everything in the ring and for the GC copies of a line; with no more free lines
+//! than that, there is one whose GC takes less than it gives.
 
 use super::line::Lines;
 use super::rate::RateLimiter;
@@ -49,15 +49,15 @@ pub(super) fn buffer_sectors(config: &HostFtlConfig, lines: &Lines) -> u32 {
     }
 }
 
-/// Free lines that the application leaves alone: one to relocate a line into, what the ring can hold, and one for translation pages; one
-/// more where what is relocated does not share the application's open line.
+/// Free lines that the application leaves alone: one to move a line into, what the ring can hold, and one for translation pages; one
+/// more where GC copies do not share the application's open line.
 fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
     1 + buffer.div_ceil(lines.layout().units_per_block)
         + u32::from(config.durability != Durability::Volatile)
         + u32::from(config.separation != Separation::Off)
 }
 
-/// So many sectors of data leave a line to collect, wherever they lie, when the free lines are down to the reserve.
+/// So many sectors of data leave a victim line, wherever they lie, when the free lines are down to the reserve.
 ///
 /// What a line holds moves in whole superpages, so that only one with a superpage's worth of stale sectors gives more than it takes; of map
 /// segments, each in a superpage of its own, only one with fewer of them than superpages. Where a line has few superpages that is much.

@@ -6,7 +6,7 @@
 //!  ring.submit ─►│ a superpage's worth ─► engine plans ─► queue of its parallel unit ─► program_ended ─► ring.sync
 //!                └ less, and somebody waits: padded           failed: planned again, or a newer version stands for it
 //! ```
-//! Where collected data have lines of their own, so has each kind its superpages.
+//! Where GC copies have lines of their own, so has each kind its superpages.
 //! Superpages are planned strictly in the engine's order, and the next one only when the last could be sent. So while its parallel
 //! unit is at work, others may idle: pblk does the same (Cosmos+ section 7.5, Fig. 38).
 
@@ -117,7 +117,7 @@ impl HostFtl {
     /// Takes sectors of waiting writes into the ring as long as there is room for them.
     pub(super) fn admit(&mut self) {
         // What is being read for GC has its place already.
-        while self.ring.held() + self.collect.reading < self.ring.size()
+        while self.ring.held() + self.gc.reading < self.ring.size()
             && let Some(&request) = self.waiting.front()
         {
             let limit = self.rate.user(self.ftl.free_blocks());
@@ -128,7 +128,7 @@ impl HostFtl {
             let command = record.command.as_ref().expect("a request has its command");
             let (lba, sectors, fua) = (command.lba.0, command.sectors, command.fua);
             while record.done < sectors {
-                let full = self.ring.held() + self.collect.reading >= self.ring.size();
+                let full = self.ring.held() + self.gc.reading >= self.ring.size();
                 if full || self.ring.held[0] >= limit {
                     return;
                 }
@@ -173,10 +173,10 @@ impl HostFtl {
         // Flushes do not wait for what GC moves, but its victim does, and a stop.
         let awaited = match kind {
             0 => before,
-            _ => (before && self.stop.is_some()) || self.collection_rests(),
+            _ => (before && self.stop.is_some()) || self.gc_rests(),
         };
         let stuck = self.programs.in_flight == 0
-            && self.collect.reading == 0
+            && self.gc.reading == 0
             && (!self.waiting.is_empty() || self.is_awaited());
         awaited || stuck
     }

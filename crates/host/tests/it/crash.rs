@@ -153,7 +153,7 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
         cut.check();
     });
     let clean = world.restart(&config);
-    assert!(clean.report.segment_reads > 0, "seed {seed}: {clean:?}");
+    assert!(clean.report.map_page_reads > 0, "seed {seed}: {clean:?}");
     // A line that a write has failed in has holes.
     assert!(clean.padded_superpages == 0 || failed > 0, "seed {seed}: {clean:?}");
     // Only where segments found no room otherwise, GC moved something meanwhile.
@@ -202,7 +202,7 @@ fn a_start_after_a_clean_stop_reads_little_but_the_segments() {
         assert_eq!((clean.report.replay_reads, clean.padded_superpages), (0, 0), "life {life}: {clean:?}");
         // A record of 2 x 96 superpages: 64 bytes, 8 for each superpage and 4 for each of its sectors.
         let record = (64 + 2 * u64::from(rows) * (8 + 16)).div_ceil(512).next_multiple_of(superpage.into());
-        let most = clean.report.segment_reads + u64::from(lines) * 4 + 2 * record;
+        let most = clean.report.map_page_reads + u64::from(lines) * 4 + 2 * record;
         assert!(clean.sectors <= most, "life {life}: {clean:?}, more than {most}");
         saved += u32::from(cut.host.layer.mount_cost().sectors > 2 * most);
     }

@@ -17,7 +17,7 @@ pub fn config(seed: u64) -> HostFtlConfig {
         buffer_sectors: 8 << rng.below(3),
         spare_chunks: 2,
         victim: victims[rng.below(5) as usize],
-        separation: if seed % 3 == 2 { Separation::Collected } else { Separation::Off },
+        separation: if seed % 3 == 2 { Separation::GcCopies } else { Separation::Off },
         durability: match rng.below(3) {
             0 => Durability::Volatile,
             1 => Durability::Journal { checkpoint_every: 0 },
@@ -246,7 +246,7 @@ fn no_more_chunks_are_open_than_the_drive_allows() {
 #[test]
 fn limits_of_open_chunks_that_are_too_low_are_refused_by_their_key() {
     let config = HostFtlConfig { over_provisioning: 1.4, ..HostFtlConfig::default() };
-    let apart = HostFtlConfig { separation: Separation::Collected, ..config.clone() };
+    let apart = HostFtlConfig { separation: Separation::GcCopies, ..config.clone() };
     for (config, per_unit, all, refused) in [
         (&config, 2, 0, "drive.namespace.open_per_unit_max = 2: allowed: 0, or at least 3: "),
         (&apart, 3, 0, "drive.namespace.open_per_unit_max = 3: allowed: 0, or at least 4: "),

@@ -65,7 +65,7 @@ fn the_limit_of_open_chunks_counts_the_lines_of_collected_data() {
     let mut shared =
         Shared::new(Reference::new(geometry, 3), SimTime::ZERO, 0).unwrap_or_else(|_| panic!("chunks"));
     let target = |name: &str, first| Target::new(name.into(), TargetKind::Block, first..first + 2);
-    let apart = HostFtlConfig { separation: Separation::Collected, ..settings() };
+    let apart = HostFtlConfig { separation: Separation::GcCopies, ..settings() };
     shared.create(target("one", 0), &apart).expect("8 of 14");
     let refused = shared.create(target("two", 2), &apart).expect_err("16 of 14");
     assert_eq!(refused, SharedError::OpenChunks { allows: 14, needs: 16, each: 4 });

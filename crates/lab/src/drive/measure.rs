@@ -346,7 +346,7 @@ fn mount((mount, time): (MountReport, Nanos)) -> Mount {
     Mount {
         duration_ns: time.0,
         scanned_superpages: mount.header_reads + mount.replay_reads,
-        journal_superpages: mount.segment_reads,
+        journal_superpages: mount.map_page_reads,
         mapped_units: mount.mapped_units,
     }
 }

@@ -92,7 +92,7 @@ impl OneDie {
         settle: f64,
         times: f64,
     ) -> Result<(f64, u64), ReproduceError> {
-        let separation = if self.separated { "collected" } else { "off" };
+        let separation = if self.separated { "gc-copies" } else { "off" };
         // Filling is quicker, but its writes are uniform.
         let filled = if self.hot.is_some() { 0.0 } else { settle };
         let sets = [

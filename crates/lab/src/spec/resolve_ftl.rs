@@ -31,7 +31,7 @@ keys! {
         "Which block GC erases next";
     "drive.ftl.placement": word::<Placement>(), Word("channel-first") => drive.ftl.placement,
         "Order in which new data go to the dies";
-    "drive.ftl.separation": word::<Separation>(), Word("collected") => drive.ftl.separation,
+    "drive.ftl.separation": word::<Separation>(), Word("gc-copies") => drive.ftl.separation,
         "How hot and cold data are kept apart";
     "drive.ftl.gc_low": count(1), Whole(1) => drive.ftl.gc_low_blocks,
         "Foreground GC starts when a die has this many free blocks";

@@ -43,8 +43,8 @@ keys! {
         "Host FTL: share of free lines below which GC runs and writers are slowed down (pblk: an eighth)";
     "host.ftl.victim": resolve_ftl::VICTIMS, Word("greedy") => host_ftl.victim,
         "Host FTL: which line GC frees next";
-    "host.ftl.separation": Kind::Word(&["off", "collected"]), Word("off") => host_ftl.separation,
-        "Host FTL: off: GC copies share lines with host writes, as in pblk; collected: they have lines of their own";
+    "host.ftl.separation": Kind::Word(&["off", "gc-copies"]), Word("off") => host_ftl.separation,
+        "Host FTL: off: GC copies share lines with host writes, as in pblk; gc-copies: they have lines of their own";
     "host.ftl.durability": word::<Survives>(), Word("journal") => host_durability,
         "Host FTL: journal keeps translation pages on the drive, so that trims survive a crash";
     "host.ftl.read_retries": count(0), Whole(2) => host_ftl.read_retries,

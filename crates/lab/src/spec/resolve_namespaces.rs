@@ -199,7 +199,7 @@ fn cache(
         (ftl.slc_cache.is_none(), "another one, or cache with drive.ftl.slc_cache.blocks = 0"),
         (
             ftl.separation != Separation::Frequency,
-            "another one, or cache with drive.ftl.separation of off or collected",
+            "another one, or cache with drive.ftl.separation of off or gc-copies",
         ),
     ] {
         if !ok {

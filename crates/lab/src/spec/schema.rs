@@ -242,8 +242,12 @@ fn whole_as_real(value: &Value) -> f64 {
     if let Value::Whole(number) = value { *number as f64 } else { f64::NAN }
 }
 
+/// Former words of values and their present ones; a former word is taken for one version more.
+const RENAMED: &[(&str, &str)] = &[("collected", "gc-copies")];
+
 fn is_word(words: &[&str], text: &str) -> Option<Typed> {
-    words.contains(&text).then(|| Typed::Text(text.to_string()))
+    let present = RENAMED.iter().find(|(former, _)| *former == text).map_or(text, |(_, present)| present);
+    words.contains(&present).then(|| Typed::Text(present.to_string()))
 }
 
 /// A list of durations; also one text with commas, which is easier to type after `--set`.

@@ -26,7 +26,7 @@ pub fn random_sets(rng: &mut Rng) -> Vec<String> {
     choose(&mut sets, rng, "ftl.victim", &FIRST_VICTIMS);
     let mut pick = |key: &str, values: &[&str]| choose(&mut sets, rng, key, values);
     pick("ftl.placement", &["channel-first", "way-first", "random"]);
-    pick("ftl.separation", &["off", "collected", "frequency"]);
+    pick("ftl.separation", &["off", "gc-copies", "frequency"]);
     pick("ftl.gc_low", &["1", "2"]);
     pick("ftl.gc_high", &["0", "4"]);
     pick("ftl.gc_parallel", &["1", "4"]);

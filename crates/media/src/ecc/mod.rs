@@ -16,8 +16,6 @@ mod page;
 pub use bch::Bch;
 pub use page::{PageCorrection, PageEcc, PageUncorrectable};
 
-use std::fmt;
-
 /// More bits of a chunk are wrong than the code can correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more wrong bits than the code can correct")]
@@ -27,6 +25,7 @@ pub struct Uncorrectable;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EccError {
     /// The number of correctable bits is out of range.
+    #[error("ECC strength = {strength} bits: allowed 1 to {max}")]
     Strength {
         /// What was asked for, in bits.
         strength: usize,
@@ -34,6 +33,7 @@ pub enum EccError {
         max: usize,
     },
     /// The chunk is empty or too long for any supported field.
+    #[error("ECC chunk = {chunk_bytes} bytes: allowed 1 to {max} with {strength} correctable bits")]
     ChunkBytes {
         /// What was asked for.
         chunk_bytes: usize,
@@ -43,6 +43,7 @@ pub enum EccError {
         max: usize,
     },
     /// The page is not a whole number of chunks.
+    #[error("ECC chunk = {chunk_bytes} bytes: allowed are divisors of the page's {page_bytes} data bytes")]
     PageBytes {
         /// Data bytes of the page.
         page_bytes: usize,
@@ -50,6 +51,11 @@ pub enum EccError {
         chunk_bytes: usize,
     },
     /// The parity of all chunks does not fit the spare area.
+    #[error(
+        "ECC strength = {strength} bits: {chunks} chunks with {parity_bytes} bytes of parity need {} spare bytes of {spare_bytes}; {}",
+        .chunks * .parity_bytes,
+        with_these_chunks(*.max_strength)
+    )]
     SpareBytes {
         /// Spare bytes of the page.
         spare_bytes: usize,
@@ -89,34 +95,9 @@ impl EccError {
     }
 }
 
-impl fmt::Display for EccError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            EccError::Strength { strength, max } => {
-                write!(f, "ECC strength = {strength} bits: allowed 1 to {max}")
-            }
-            EccError::ChunkBytes { chunk_bytes, strength, max } => {
-                write!(
-                    f,
-                    "ECC chunk = {chunk_bytes} bytes: allowed 1 to {max} with {strength} correctable bits"
-                )
-            }
-            EccError::PageBytes { page_bytes, chunk_bytes } => write!(
-                f,
-                "ECC chunk = {chunk_bytes} bytes: allowed are divisors of the page's {page_bytes} data bytes"
-            ),
-            EccError::SpareBytes { spare_bytes, chunks, parity_bytes, strength, max_strength } => {
-                let needed = chunks * parity_bytes;
-                write!(
-                    f,
-                    "ECC strength = {strength} bits: {chunks} chunks with {parity_bytes} bytes of parity need {needed} \
-                     spare bytes of {spare_bytes}; "
-                )?;
-                match max_strength {
-                    0 => write!(f, "allowed: larger chunks or a larger spare area, as not even 1 bit fits"),
-                    max => write!(f, "allowed 1 to {max} with these chunks"),
-                }
-            }
-        }
+fn with_these_chunks(max_strength: usize) -> String {
+    match max_strength {
+        0 => "allowed: larger chunks or a larger spare area, as not even 1 bit fits".into(),
+        max => format!("allowed 1 to {max} with these chunks"),
     }
 }

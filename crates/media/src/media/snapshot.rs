@@ -30,19 +30,22 @@ use crate::faults::FaultPlan;
 use crate::state::BlockState;
 use crate::store::StoreShape;
 use crate::times::Times;
-use std::fmt;
 use std::io::{self, Read, Write};
 
 /// Why a snapshot cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// Media in a file are their own image.
+    #[error("drive.media.store = file: allowed: none or ram; media in a file are their own image")]
     FileStore,
     /// The stream could not be written or read.
+    #[error("{}", told(.0))]
     Io(#[from] io::Error),
     /// The media that the description asks for cannot be made.
+    #[error("{0}")]
     Media(MediaError),
     /// The snapshot was taken of other media.
+    #[error("drive.media.{key} = {described}: allowed: {found}, as the snapshot was taken with")]
     Mismatch {
         /// The key below `drive.media`.
         key: &'static str,
@@ -52,6 +55,7 @@ pub enum SnapshotError {
         found: u64,
     },
     /// What was read cannot be the state of such media.
+    #[error("the snapshot is damaged: {what} {number}")]
     Damaged {
         /// What it is.
         what: &'static str,
@@ -60,25 +64,11 @@ pub enum SnapshotError {
     },
 }
 
-impl fmt::Display for SnapshotError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SnapshotError::FileStore => {
-                write!(
-                    f,
-                    "drive.media.store = file: allowed: none or ram; media in a file are their own image"
-                )
-            }
-            SnapshotError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                write!(f, "the snapshot ends too early")
-            }
-            SnapshotError::Io(error) => error.fmt(f),
-            SnapshotError::Media(error) => error.fmt(f),
-            SnapshotError::Mismatch { key, described, found } => {
-                write!(f, "drive.media.{key} = {described}: allowed: {found}, as the snapshot was taken with")
-            }
-            SnapshotError::Damaged { what, number } => write!(f, "the snapshot is damaged: {what} {number}"),
-        }
+/// A stream that is too short is named so.
+fn told(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the snapshot ends too early".into(),
+        _ => error.to_string(),
     }
 }
 

@@ -57,7 +57,7 @@ fn same(a: &mut Media, b: &mut Media) {
         let (mut x, mut y) = (vec![1; bytes], vec![2; bytes]);
         assert_eq!(a.read(ppa, 0, &mut x, 0), b.read(ppa, 0, &mut y, 0), "{ppa:?}");
         assert_eq!(x, y, "{ppa:?}");
-        assert_eq!(a.segment(ppa), b.segment(ppa), "{ppa:?}");
+        assert_eq!(a.map_page(ppa), b.map_page(ppa), "{ppa:?}");
     }
 }
 

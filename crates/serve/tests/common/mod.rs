@@ -91,7 +91,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             capacity_bytes: None,
             victim: Victim::Greedy,
             placement: Placement::ChannelFirst,
-            separation: Separation::Collected,
+            separation: Separation::GcCopies,
             gc_low_blocks: 2,
             gc_high_blocks: 3,
             gc_pacing: false,

@@ -130,7 +130,7 @@ impl MountSource for Source<'_> {
         self.bad.contains(&block.0)
     }
 
-    fn segment(&self, ppa: Ppa) -> Option<Vec<u8>> {
+    fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let found = self.start.segments.get(&ppa.0);
         // As long as pages of lines are missing, nobody knows whether this copy of it is the newest, or even there.
         let known = self.missing.borrow().iter().all(|need| matches!(need, Need::Segments(..)));

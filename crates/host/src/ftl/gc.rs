@@ -1,4 +1,4 @@
-//! Collection: the valid sectors of the emptiest line go through the ring like the application's, then the line is reset.
+//! Garbage collection (GC): the valid sectors of the emptiest line go through the ring like the application's, then the line is reset.
 //!
 //! ```text
 //!  engine: next_gc ─► a vector read of many ─► out-of-band data say whose each is ─► ring ─► superpage
@@ -20,7 +20,7 @@ const DIE: DieId = DieId(0);
 
 /// What GC keeps between steps.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Collect {
+pub(crate) struct Gc {
     /// Sectors being read.
     pub reading: u32,
     /// It ended without a victim at the last look, and would look for one again.
@@ -31,25 +31,25 @@ pub(crate) struct Collect {
 
 impl HostFtl {
     /// Starts what GC there is to do.
-    pub(super) fn collect(&mut self) {
+    pub(super) fn start_gc(&mut self) {
         self.ftl.reap(DIE);
-        self.collect.unfinished = false;
+        self.gc.unfinished = false;
         let most = Vector::ADDRESSES_MAX as u32;
         let least = self.lines.superpage_sectors.min(most);
         loop {
-            let room = self.ring.size() - self.ring.held() - self.collect.reading;
+            let room = self.ring.size() - self.ring.held() - self.gc.reading;
             if room < least || self.rests() || !self.ftl.wants_gc(DIE, Load::Busy) {
                 break;
             }
-            let share = self.rate.collection(self.ftl.free_blocks());
-            let left = share.saturating_sub(self.ring.held[1] + self.collect.reading);
+            let share = self.rate.gc(self.ftl.free_blocks());
+            let left = share.saturating_sub(self.ring.held[1] + self.gc.reading);
             // A sector that leaves the ring is no reason for a read of one.
             if left < (share / BATCHES).clamp(least, most) {
                 break;
             }
             let count = left.min(room).min(most);
-            if !self.relocate(count) {
-                self.collect.unfinished = true;
+            if !self.read_victim(count) {
+                self.gc.unfinished = true;
                 break;
             }
             self.moved = true;
@@ -58,59 +58,59 @@ impl HostFtl {
     }
 
     /// Reads up to `count` sectors of the victim; `false`: there is none to move now.
-    fn relocate(&mut self, count: u32) -> bool {
+    fn read_victim(&mut self, count: u32) -> bool {
         let read = self.reads.take();
-        let mut relocations = std::mem::take(&mut self.reads[read].relocations);
-        relocations.clear();
-        while (relocations.len() as u32) < count
+        let mut copies = std::mem::take(&mut self.reads[read].copies);
+        copies.clear();
+        while (copies.len() as u32) < count
             && let Some(GcJob::Move(&[moved])) = self.ftl.next_gc(DIE, Load::Busy)
         {
             let line = self.lines.line_of(moved.from);
             self.lines[line].holds += 1;
-            relocations.push(moved);
+            copies.push(moved);
         }
-        let some = !relocations.is_empty();
-        self.collect.reading += relocations.len() as u32;
-        self.reads[read].relocations = relocations;
+        let some = !copies.is_empty();
+        self.gc.reading += copies.len() as u32;
+        self.reads[read].copies = copies;
         match some {
-            true if self.is_held_back(read) => self.collect.deferred.push(read),
-            true => self.send_relocations(read),
+            true if self.is_held_back(read) => self.gc.deferred.push(read),
+            true => self.send_copies(read),
             false => self.reads.release(read),
         }
         some
     }
 
-    /// Whether nothing more is coming that could fill a superpage of collected data.
-    pub(super) fn collection_rests(&self) -> bool {
+    /// Whether nothing more is coming that could fill a superpage of GC copies.
+    pub(super) fn gc_rests(&self) -> bool {
         // A victim that has to wait for the erase of another one brings nothing before.
-        self.collect.reading == 0 && (self.collect.unfinished || !self.ftl.wants_gc(DIE, Load::Busy))
+        self.gc.reading == 0 && (self.gc.unfinished || !self.ftl.wants_gc(DIE, Load::Busy))
     }
 
     fn is_held_back(&self, read: u32) -> bool {
         self.lines.held_rows > 0
-            && self.reads[read].relocations.iter().any(|moved| !self.lines.is_readable(moved.from))
+            && self.reads[read].copies.iter().any(|moved| !self.lines.is_readable(moved.from))
     }
 
     /// More may be readable: what waited for it is read.
     pub(super) fn send_deferred(&mut self) {
-        for read in std::mem::take(&mut self.collect.deferred) {
+        for read in std::mem::take(&mut self.gc.deferred) {
             match self.is_held_back(read) {
-                true => self.collect.deferred.push(read),
-                false => self.send_relocations(read),
+                true => self.gc.deferred.push(read),
+                false => self.send_copies(read),
             }
         }
     }
 
     /// Sectors of a victim have arrived.
-    pub(super) fn relocations_arrived(&mut self, read: u32, completion: &mut Completion) {
+    pub(super) fn copies_arrived(&mut self, read: u32, completion: &mut Completion) {
         let ok = matches!(completion.status, Status::Success | Status::HighEcc);
         let (data, vector) = (std::mem::take(&mut completion.data), completion.vector.take());
         let result = completion.result;
-        let relocations = std::mem::take(&mut self.reads[read].relocations);
-        self.collect.reading -= relocations.len() as u32;
+        let copies = std::mem::take(&mut self.reads[read].copies);
+        self.gc.reading -= copies.len() as u32;
         let oob = vector.as_ref().map_or(&[][..], |v| &v.metadata);
         let mut of_map = false;
-        for (i, moved @ &Move { from, .. }) in relocations.iter().enumerate() {
+        for (i, moved @ &Move { from, .. }) in copies.iter().enumerate() {
             // A failed command that names no sector has lost all of them.
             let read = ok || (result != 0 && result >> i & 1 == 0);
             let bytes = oob.get(i * meta::OOB_BYTES..(i + 1) * meta::OOB_BYTES).unwrap_or_default();
@@ -137,7 +137,7 @@ impl HostFtl {
             self.moved = true;
             self.write_map();
         }
-        self.reads[read].relocations = relocations;
+        self.reads[read].copies = copies;
         self.pools.put_back(data, vector);
     }
 
