@@ -5,7 +5,7 @@ use super::schema::{Kind, Typed};
 use super::*;
 use pellucid_device::{Arbitration, DieOrder};
 use pellucid_flash::Nanos;
-use pellucid_ftl::{Durability, Victim};
+use pellucid_ftl::{Durability, Separation, Victim};
 use pellucid_media::{ListedFault, StoreKind};
 use proptest::prelude::*;
 
@@ -234,8 +234,8 @@ attempts = 'always'
         former.drive.media.faults.list, spec.drive.media.faults.list,
         "the former name is still taken"
     );
-    let separated = |word: &str| small(&format!("[drive.ftl]\nseparation = \"{word}\"\n")).unwrap();
-    assert_eq!(separated("collected"), separated("gc-copies"), "so is the former word of a value");
+    let separated = with_sets(&["drive.ftl.separation=collected"]).unwrap();
+    assert_eq!(separated.drive.ftl.separation, Separation::GcCopies, "so is the former word of a value");
     assert_eq!(
         refusal(small(&list.replace("die = 3", "die = 4"))),
         "dir/my.toml:17: drive.media.faults.list[0].die = 4: not allowed; allowed: a whole number from 0 to 3"
