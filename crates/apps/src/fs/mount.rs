@@ -491,7 +491,8 @@ impl Fs {
                 None => return Ok(Some((Box::new(Mounting { step: MountStep::Super, ..*mounting }), false))),
                 Some(None) => {
                     return Err(
-                        "its first block is missing or cannot be read; allowed: what fs format has made".to_string()
+                        "its first block is missing or cannot be read; allowed: what fs format has made"
+                            .to_string(),
                     );
                 }
                 Some(Some(bytes)) => {
