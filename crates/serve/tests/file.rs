@@ -165,6 +165,9 @@ fn what_is_no_drive_is_refused_with_what_is_allowed() {
     let there = FileConfig::new(&path);
     assert!(sentence(&there).contains("no such file; allowed: ,size="), "{}", sentence(&there));
     assert!(!path.exists(), "nothing was made");
+    let odd = FileConfig { size_bytes: Some(10), ..there.clone() };
+    assert!(sentence(&odd).contains("no multiple of a sector"), "{}", sentence(&odd));
+    assert!(!path.exists(), "a refused size leaves nothing");
     fs::write(&path, [0; 5000]).expect("a file");
     assert!(
         sentence(&there).contains("5000 bytes is no multiple of a sector of 4096"),
@@ -180,7 +183,9 @@ fn what_is_no_drive_is_refused_with_what_is_allowed() {
     let held = open(&path);
     assert!(sentence(&config(&path)).contains("another process has it"), "{}", sentence(&config(&path)));
     drop(held);
-    drop(open(&path));
+    assert!(!path.exists(), "what was made and never written is gone");
+    assert_eq!(write(&mut open(&path), 1, 1), Status::Success);
+    assert!(path.exists(), "what was written stays");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).expect("read-only");
     match File::options().write(true).open(&path) {
         Ok(_) => eprintln!("SKIPPED: to this user no file is read-only"),

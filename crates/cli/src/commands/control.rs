@@ -194,7 +194,7 @@ impl Control {
         let stream = stream.map_err(|error| {
             let path = path.display();
             Failure::work(anyhow!(
-                "{path}: no server answers here (pellucid serve --control {path}): {}",
+                "{path}: no server answers here (a server is started with --control {path}): {}",
                 reason(&error)
             ))
         })?;

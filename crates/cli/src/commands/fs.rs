@@ -118,10 +118,12 @@ impl Mount {
         let ender = mounted.ender();
         interrupt::instead(move || ender.end());
         let point = self.mountpoint.display();
-        output::print(&format!(
-            "{} is mounted at {point}; umount {point} or Ctrl-C ends it\n",
-            self.ground.target.display()
-        ))?;
+        if !global.quiet {
+            output::print(&format!(
+                "{} is mounted at {point}; umount {point} or Ctrl-C ends it\n",
+                self.ground.target.display()
+            ))?;
+        }
         let served = mounted.serve().map_err(Failure::work);
         served.and(put_away(drive.as_deref()))
     }

@@ -474,7 +474,7 @@ fn mistakes_in_serving_are_named() {
     );
     let done = folder.run(&["status", "--control", "nowhere"]);
     assert_eq!((done.status, done.stdout.as_str()), (1, ""));
-    let why = "error: nowhere: no server answers here (pellucid serve --control nowhere): ";
+    let why = "error: nowhere: no server answers here (a server is started with --control nowhere): ";
     assert!(done.stderr.starts_with(why), "{}", done.stderr);
     for command in [&["status", "--control", "nowhere"][..], &["presets"]] {
         for option in [["--report", "out"], ["--set", "ftl.victim=fifo"], ["--seed", "7"]] {

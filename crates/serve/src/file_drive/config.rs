@@ -1,6 +1,5 @@
 //! Which file, and how it is used.
 
-use super::medium::Medium;
 use pellucid_flash::Interface;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -92,11 +91,6 @@ impl FileConfig {
             _ => return Err(format!("no such key: {key}")),
         }
         Ok(())
-    }
-
-    /// Opens the file.
-    pub(super) fn open(&self) -> Result<Medium, FileError> {
-        Medium::open(self)
     }
 }
 

@@ -28,6 +28,25 @@ pub(super) struct Medium {
     is_regular: bool,
 }
 
+/// A file that this process has made. It is removed with the drive while nothing was done with it, so that a start that is refused leaves
+/// nothing behind.
+pub(super) struct Made(Option<PathBuf>);
+
+impl Made {
+    /// From now on the file outlives the drive.
+    pub fn keep(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 /// How an operation failed.
 pub(super) struct Trouble {
     /// What the host is told.
@@ -62,7 +81,7 @@ impl Scratch {
 }
 
 impl Medium {
-    pub fn open(config: &FileConfig) -> Result<Medium, FileError> {
+    pub fn open(config: &FileConfig) -> Result<(Medium, Made), FileError> {
         let path = &config.path;
         let io = |action| move |source| FileError::Io { path: path.clone(), action, source };
         let unfit = |why: String| FileError::Unfit { path: path.clone(), why };
@@ -85,6 +104,7 @@ impl Medium {
         options.read(true).write(true).mode(0o600).custom_flags((exclusive | direct).bits() as i32);
         let file = options.create_new(there.is_none()).open(path);
         let mut file = file.map_err(io("open for reading and writing"))?;
+        let made = Made(there.is_none().then(|| path.clone()));
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(unfit("another process has it".into())),
@@ -108,7 +128,7 @@ impl Medium {
         let (path, sector_bytes) = (path.clone(), config.sector_bytes);
         let medium = Medium { file, path, bytes, sector_bytes, direct: config.direct, is_regular };
         medium.try_a_read()?;
-        Ok(medium)
+        Ok((medium, made))
     }
 
     /// Whether it can be read at all, and in pieces of a sector where the page cache does not help.

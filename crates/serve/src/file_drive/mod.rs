@@ -15,6 +15,7 @@ mod workers;
 
 pub use config::{FileConfig, FileError};
 
+use medium::{Made, Medium};
 use mio::Waker;
 use pellucid_flash::{Command, Completion, Drive, Interface, Opcode, SimTime, Stage, StageTimes, Status};
 use std::collections::VecDeque;
@@ -34,15 +35,17 @@ pub struct FileDrive {
     taken: VecDeque<Ended>,
     sentences: Vec<String>,
     state: State,
+    made: Made,
 }
 
 impl FileDrive {
-    /// Opens the file, or makes it, and locks it.
+    /// Opens the file, or makes it, and locks it. One that was made is removed again if the drive is dropped before anything but reads was
+    /// asked of it.
     ///
     /// # Errors
     /// Why it cannot be used, with what is allowed.
     pub fn open(config: &FileConfig) -> Result<FileDrive, FileError> {
-        let medium = config.open()?;
+        let (medium, made) = Medium::open(config)?;
         let workers = Workers::start(medium, config.threads).map_err(|source| FileError::Io {
             path: config.path.clone(),
             action: "start its threads",
@@ -56,6 +59,7 @@ impl FileDrive {
             taken: VecDeque::new(),
             sentences: Vec::new(),
             state: State::Good,
+            made,
         })
     }
 
@@ -84,8 +88,9 @@ impl FileDrive {
         !self.completions.is_empty() || self.workers.wait(longest)
     }
 
-    /// From now on `waker` is woken when a command ends.
-    pub(crate) fn attach(&self, waker: Arc<Waker>) {
+    /// From now on `waker` is woken when a command ends: the drive is in service.
+    pub(crate) fn attach(&mut self, waker: Arc<Waker>) {
+        self.made.keep();
         self.workers.wake_by(waker);
     }
 
@@ -119,6 +124,9 @@ impl Drive for FileDrive {
             return self.finish(Ended { command, submitted, status });
         }
         let is_quick = command.opcode == Opcode::Read && self.state != State::Gone;
+        if command.opcode != Opcode::Read {
+            self.made.keep();
+        }
         if is_quick && medium.read_cached(&mut command) {
             return self.finish(Ended { command, submitted, status: Status::Success });
         }
