@@ -34,6 +34,6 @@ impl Begun {
 
     /// The answer that it failed.
     pub fn failed(&self) -> JobAnswer {
-        JobAnswer { id: self.id(), outcome: JobOutcome::Ended(Err(JobError::Failed)) }
+        JobAnswer::new(self.id(), JobOutcome::Ended(Err(JobError::Failed)))
     }
 }

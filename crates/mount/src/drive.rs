@@ -24,6 +24,10 @@ pub enum Pace {
     Paced(f64),
 }
 
+/// So long, and so often, a job waits for a drive in which nothing goes on.
+const WAIT: Duration = Duration::from_millis(100);
+const WAITS_MAX: u32 = 100;
+
 /// A modelled drive and what stands on it.
 pub struct ModelledDrive<D> {
     path: PathBuf,
@@ -112,11 +116,13 @@ impl<D: Drive + Send> Carrier for ModelledDrive<D> {
             let now = self.now(&running);
             running.stack.ask(now, job);
         }
+        self.moved.notify_all();
         Begun::UnderWay(id)
     }
 
     fn end(&self, begun: Begun) -> JobAnswer {
         let Ok(mut running) = self.running.lock() else { return begun.failed() };
+        let mut waits = 0;
         loop {
             if running.gather() {
                 self.moved.notify_all();
@@ -124,7 +130,15 @@ impl<D: Drive + Send> Carrier for ModelledDrive<D> {
             if let Some(answer) = running.answers.remove(&begun.id()) {
                 return answer;
             }
-            let Some(next) = running.stack.next_event() else { return begun.failed() };
+            let Some(next) = running.stack.next_event() else {
+                // A nameless write may wait for an acknowledgement, which another thread brings.
+                waits += 1;
+                match self.moved.wait_timeout(running, WAIT) {
+                    Ok((woken, _)) if waits < WAITS_MAX => running = woken,
+                    _ => return begun.failed(),
+                }
+                continue;
+            };
             let now = self.now(&running);
             let wait = self.until(now, next);
             if wait > Duration::ZERO {

@@ -117,8 +117,8 @@ impl Image {
                 self.discard(offset(block), offset(blocks.into()));
                 Ok(Vec::new())
             }
-            // Of flash only.
-            Job::Allocate { .. } | Job::Keep { .. } => return Err(JobError::Failed),
+            // Of flash, or of names.
+            _ => return Err(JobError::Failed),
         };
         done.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::ROFS | Errno::PERM) => JobError::ReadOnly,
@@ -144,7 +144,7 @@ impl Carrier for Image {
 
     fn end(&self, begun: Begun) -> JobAnswer {
         match begun {
-            Begun::Job(job) => JobAnswer { id: job.id(), outcome: JobOutcome::Ended(self.carry_out(job)) },
+            Begun::Job(job) => JobAnswer::new(job.id(), JobOutcome::Ended(self.carry_out(job))),
             Begun::UnderWay(_) => begun.failed(),
         }
     }

@@ -85,7 +85,7 @@ impl Target {
         let path = drive.path().to_owned();
         let backend = drive.with_volume(|volume| volume.backend());
         let is_empty = match backend {
-            Backend::Block => begins_empty(&*drive),
+            Backend::Block | Backend::Nameless(_) => begins_empty(&*drive),
             Backend::Function(_) => drive.with_volume(|volume| volume.is_empty()),
         };
         if !how.force && !is_empty {

@@ -153,6 +153,10 @@ impl Volume {
         held.under_way += 1;
         // Under the lock: on flash writes go to a block in their order.
         let begun = self.carrier.begin(job);
+        if held.keeper_rests && held.fs.wants_time().is_some_and(|at| at <= now()) {
+            held.keeper_rests = false;
+            self.due.notify_one();
+        }
         drop(held);
         let answer = self.carrier.end(begun);
         let mut held = self.lock()?;

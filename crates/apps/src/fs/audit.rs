@@ -179,7 +179,9 @@ impl Fs {
             },
             Some(Kind::Orphan) => audit.orphans.push(Ino(key.offset())),
             Some(Kind::Xattr | Kind::Target) => {}
-            None => audit.found(format!("file {} has an entry of an unknown kind", ino.0)),
+            Some(Kind::Moved) | None => {
+                audit.found(format!("file {} has an entry of an unknown kind", ino.0))
+            }
         }
         audit.from = Key(key.0 + 1);
         audit.block = 0;
@@ -199,11 +201,13 @@ impl Fs {
             return Ok(());
         }
         for address in extent.address..extent.address + extent.count {
-            if !self.log.is_block(address) {
+            if !self.log.holds_data(address) {
                 audit.found(format!("file {} names block {address}, which is not in the log", ino.0));
                 break;
             }
-            *audit.live.entry(self.log.layout.segment_of(address)).or_default() += 1;
+            if self.log.is_block(address) {
+                *audit.live.entry(self.log.layout.segment_of(address)).or_default() += 1;
+            }
         }
         let before = audit.owners.range(..extent.address + extent.count).next_back();
         if before.is_some_and(|(&first, &count)| first + count > extent.address) {

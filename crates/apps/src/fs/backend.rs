@@ -8,6 +8,9 @@
 //! | checkpoint | two places, written in turn | appended to flash blocks of their own |
 //! | segment without contents | overwritten, discarded by choice | given back (`Flash_Trim`) once a checkpoint is durable that needs nothing of it; erased in the background |
 //! | mount | reads the reserve that the checkpoint lists | reads the blocks of the reserve that the library found |
+//!
+//! On a drive of nameless writes the log lies in the virtual address space as on a block drive, and has no data blocks: these are where the
+//! drive has put them (`nameless/mod.rs`).
 
 use super::Fs;
 use super::jobs::{Job, JobId};
@@ -26,6 +29,17 @@ pub enum Backend {
     Block,
     /// Flash blocks of Prism's function level.
     Function(FlashShape),
+    /// Names for data, and virtual blocks for the log.
+    Nameless(NamesShape),
+}
+
+/// A nameless namespace, in blocks of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamesShape {
+    /// Names are below this.
+    pub names: u64,
+    /// Blocks that can have names at the same time.
+    pub capacity: u64,
 }
 
 /// Flash as Prism's function level shows it, in blocks of 4 KiB.
@@ -105,6 +119,7 @@ impl Backend {
         match self {
             Backend::Block => 0,
             Backend::Function(_) => 1,
+            Backend::Nameless(_) => 2,
         }
     }
 
@@ -112,10 +127,18 @@ impl Backend {
         matches!(self, Backend::Function(_))
     }
 
+    /// Where data have names.
+    pub(super) fn names(&self) -> Option<NamesShape> {
+        match self {
+            Backend::Nameless(shape) => Some(*shape),
+            _ => None,
+        }
+    }
+
     /// Blocks that are written together.
     pub(super) fn page_blocks(&self) -> u32 {
         match self {
-            Backend::Block => 1,
+            Backend::Block | Backend::Nameless(_) => 1,
             Backend::Function(shape) => shape.page_blocks,
         }
     }
@@ -123,7 +146,7 @@ impl Backend {
     /// Most blocks of a batch.
     pub(super) fn batch_blocks(&self) -> u32 {
         match self {
-            Backend::Block => u32::MAX,
+            Backend::Block | Backend::Nameless(_) => u32::MAX,
             Backend::Function(shape) => BATCH_BLOCKS.next_multiple_of(shape.page_blocks),
         }
     }

@@ -264,8 +264,11 @@ impl Fs {
                         let place = self.log.layout.address(head.segment, head.next);
                         let next = head.next + self.log.layout.place_blocks;
                         self.checkpointing.head = Some(Head { next, ..head });
-                        let mut data =
-                            super::mount::superblock(&self.log.layout, self.file_system, self.data_checksums);
+                        let mut data = super::superblock::superblock(
+                            &self.log.layout,
+                            self.file_system,
+                            self.data_checksums,
+                        );
                         data.extend_from_slice(&image);
                         Some(self.write_place(place, data))
                     }

@@ -12,6 +12,13 @@ use super::{Fs, Stop};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// A step of what goes on in the background.
+type BackgroundStep = fn(&mut Fs) -> Result<(), Stop>;
+
+/// All of them, in order.
+const STEPS: [BackgroundStep; 6] =
+    [Fs::settle_names, Fs::take_moves, Fs::reap_some, Fs::clean, Fs::commit_if_due, Fs::checkpoint_if_due];
+
 /// Blocks that a step looks at.
 const STEP: usize = 64;
 
@@ -71,10 +78,8 @@ impl Fs {
             _ => return,
         }
         // What is written may need a flash block that is being handed out.
-        let steps = if self.wants_segment() { 2 } else { 4 };
-        for step in
-            [Fs::reap_some, Fs::clean, Fs::commit_if_due, Fs::checkpoint_if_due].into_iter().take(steps)
-        {
+        let steps = if self.wants_segment() { STEPS.len() - 2 } else { STEPS.len() };
+        for step in STEPS.into_iter().take(steps) {
             let result = step(self);
             self.bury();
             match result {
@@ -116,6 +121,7 @@ impl Fs {
             || !self.cleaner.moving.is_empty()
             || self.cleaner.victim.is_some()
             || !self.checkpointing.is_idle()
+            || self.nameless_wants_time()
     }
 
     fn clean(&mut self) -> Result<(), Stop> {
@@ -220,7 +226,8 @@ impl Fs {
             self.want_checkpoint();
             return Ok(());
         }
-        if self.pages.dirty() > self.options.frames() / 8 {
+        // Of names the cleaner makes no page dirty.
+        if self.pages.dirty() > self.options.frames() / 8 && !self.has_names() {
             self.commits.want_now();
             return Ok(());
         }

@@ -92,6 +92,16 @@ impl Commits {
         queued.chain(sent).any(|address| log.layout.segment_of(address) == segment)
     }
 
+    /// Whether something is with the drive, or on its way there.
+    pub fn is_writing(&self) -> bool {
+        !self.under_way.is_empty() || self.flush.is_some()
+    }
+
+    /// A batch of the log has records of moves, and no other change.
+    pub fn moves_recorded(&mut self, seq: u64) {
+        self.pending.push_back((seq, self.built));
+    }
+
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.under_way.is_empty() && self.flush.is_none()
     }
@@ -182,12 +192,20 @@ impl Fs {
             }
             self.touch_cut(ino, first, end)?;
         }
+        for at in 0..self.nameless.cuts.len() {
+            self.find(self.nameless.cuts[at])?;
+        }
+        self.changed.append(&mut self.nameless.cuts);
         Ok(())
     }
 
     /// Writes everything that is dirty but the nodes of the tree.
     pub(super) fn commit(&mut self) -> Result<(), Stop> {
         self.commits.now = false;
+        if !self.name_pages() {
+            self.commits.now = true;
+            return Err(Stop::Room);
+        }
         let pages = self.pages.dirty_list();
         if pages.is_empty() && self.changed.is_empty() {
             self.commits.built = self.changes;
@@ -215,6 +233,7 @@ impl Fs {
         (self.progress, self.done) = (true, true);
         self.commits.built = self.changes;
         self.commits.pending.push_back((self.log.seq - 1, self.changes));
+        self.nameless.committed(self.log.seq - 1);
         self.counters.commits += 1;
         Ok(())
     }
@@ -342,16 +361,18 @@ impl Fs {
         let serves =
             |&(seq, changes): &(u64, u64)| wanted.is_some_and(|point| changes >= point && seq <= through);
         let for_sync = !self.commits.hole && self.commits.pending.iter().any(serves);
-        if !for_sync && !self.checkpoint_wants_flush(through) {
+        let for_names = self.nameless.wants_flush(through, self.commits.hole);
+        if !for_sync && !self.checkpoint_wants_flush(through) && !for_names {
             return None;
         }
+        self.nameless.flush_began();
         let id = self.new_id();
         self.commits.flush = Some((id, through));
         Some(Job::Flush { id: JobId(id) })
     }
 
     pub(super) fn write_ended(&mut self, id: u64, outcome: Result<Vec<u8>, JobError>) {
-        if self.discard_ended(id) {
+        if self.discard_ended(id) || self.upkeep_ended(id, &outcome) {
             return;
         }
         if let Some((_, through)) = self.commits.flush.filter(|(flush, _)| *flush == id) {
@@ -380,7 +401,9 @@ impl Fs {
     }
 
     fn flushed(&mut self, through: u64) {
+        self.nameless.flush_ended();
         if !self.commits.hole {
+            self.nameless.durable(through);
             while let Some(&(seq, changes)) = self.commits.pending.front()
                 && seq <= through
             {
@@ -393,6 +416,7 @@ impl Fs {
 
     /// A checkpoint made everything up to a batch durable.
     pub(super) fn checkpointed(&mut self, seq: u64, changes: u64) {
+        self.nameless.durable(seq);
         self.commits.pending.retain(|pending| pending.0 > seq);
         self.commits.set_durable(changes);
     }

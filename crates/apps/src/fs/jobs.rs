@@ -55,6 +55,37 @@ pub enum Job {
         /// Its name.
         id: JobId,
     },
+    /// Write blocks wherever the drive likes; [`Fs::got_names`] is told instead of [`Fs::ended`]. Names only.
+    NamelessWrite {
+        /// Its name.
+        id: JobId,
+        /// Whole blocks.
+        data: Arc<Vec<u8>>,
+    },
+    /// Nobody needs what these names lead to. Names only.
+    Free {
+        /// Its name.
+        id: JobId,
+        /// The names of blocks.
+        names: Vec<u64>,
+    },
+    /// The new names of these are kept. Names only.
+    Acknowledge {
+        /// Its name.
+        id: JobId,
+        /// The old names of blocks.
+        names: Vec<u64>,
+    },
+    /// What each name is called now, or that it leads nowhere; [`Fs::got_names`] is told. Names only.
+    Names {
+        /// Its name.
+        id: JobId,
+    },
+    /// Ends when the drive has moved something, or when nothing else is under way; [`Fs::polled`] is told. Names only.
+    Moves {
+        /// Its name.
+        id: JobId,
+    },
     /// The flash blocks that the file system goes on with after a mount; all others can be erased. On flash only.
     Keep {
         /// Its name.
@@ -73,7 +104,12 @@ impl Job {
             | Job::Flush { id }
             | Job::Discard { id, .. }
             | Job::Allocate { id }
-            | Job::Keep { id, .. } => id,
+            | Job::Keep { id, .. }
+            | Job::NamelessWrite { id, .. }
+            | Job::Free { id, .. }
+            | Job::Acknowledge { id, .. }
+            | Job::Names { id }
+            | Job::Moves { id } => id,
         }
     }
 }
@@ -126,6 +162,17 @@ pub(super) struct Reads {
 }
 
 impl Reads {
+    /// Whether a read of a block is under way, even one whose data nobody wants.
+    pub fn overlaps(&self, address: u64) -> bool {
+        self.under_way.values().any(|r| (r.address..r.address + u64::from(r.blocks)).contains(&address))
+    }
+
+    /// What was read in vain at an address says nothing of what will be there.
+    pub fn forgive(&mut self, address: u64) {
+        self.bad.remove(&address);
+        self.fragile.remove(&address);
+    }
+
     /// Whether a block is being read.
     fn has(&self, address: u64) -> bool {
         self.at.range(..=address).next_back().is_some_and(|(&first, id)| {
@@ -175,7 +222,7 @@ impl Fs {
         if self.reads.has(address) {
             return Ok(());
         }
-        if !self.log.is_block(address) {
+        if !self.log.holds_data(address) {
             return Err(Errno::Io.into());
         }
         if let Some(data) = self.log.lost(address) {
@@ -188,7 +235,7 @@ impl Fs {
         while blocks < most
             && !self.pages.has(ino, block + blocks)
             && !self.reads.has(address + blocks)
-            && self.log.is_block(address + blocks)
+            && self.log.holds_data(address + blocks)
             && !self.log.has_lost(address + blocks)
         {
             blocks += 1;
@@ -268,14 +315,20 @@ impl Fs {
             (ReadFor::Data { ino, block, sums }, Some(data)) => {
                 for (n, bytes) in data.chunks_exact(BLOCK_BYTES).enumerate() {
                     let sum = sums.get(n).copied().flatten();
-                    if sum.is_some_and(|sum| crc32c::crc32c(bytes) != sum) {
+                    if !self.still_lies(ino, block + n as u64, read.address + n as u64) {
+                        // It was moved meanwhile: whoever asked looks there.
+                    } else if sum.is_some_and(|sum| crc32c::crc32c(bytes) != sum) {
                         self.reads.bad.insert(read.address + n as u64);
                     } else if !self.pages.has(ino, block + n as u64) {
-                        self.pages.insert(ino, block + n as u64, Some(block_of(bytes)));
+                        let mut page = self.pages.spare();
+                        page.copy_from_slice(bytes);
+                        self.pages.insert(ino, block + n as u64, Some(page));
                     }
                 }
                 self.reuse(data);
             }
+            (ReadFor::Data { ino, block, .. }, None)
+                if read.blocks == 1 && !self.still_lies(ino, block, read.address) => {}
             (_, None) if read.blocks > 1 => {
                 self.reads.fragile.extend(read.address..read.address + u64::from(read.blocks));
             }

@@ -25,10 +25,13 @@ pub(super) enum Kind {
     Entry = 3,
     Extent = 4,
     Orphan = 5,
+    /// A record of the log, and no entry of the tree: a block of a file has another name (`nameless/mod.rs`).
+    Moved = 6,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [Kind::Inode, Kind::Xattr, Kind::Target, Kind::Entry, Kind::Extent, Kind::Orphan];
+    const ALL: [Kind; 7] =
+        [Kind::Inode, Kind::Xattr, Kind::Target, Kind::Entry, Kind::Extent, Kind::Orphan, Kind::Moved];
 }
 
 pub(super) const OFFSET_BITS: u32 = 60;

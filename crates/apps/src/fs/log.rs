@@ -10,7 +10,7 @@
 //! became free joins the reserve with the next checkpoint, and is written when that is durable.
 //! On flash (`backend.rs`) free segments are the library's: `free` has those that it has handed out.
 
-use super::backend::{Backend, FlashShape};
+use super::backend::{Backend, FlashShape, NamesShape};
 use super::node::Block;
 use super::types::BLOCK_BYTES;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -55,6 +55,16 @@ impl Layout {
         Layout { backend, blocks, segment_blocks, segments, capacity, place_blocks, start }
     }
 
+    /// Virtual blocks beside names.
+    pub fn with_names(blocks: u64, segment_blocks: u32, shape: NamesShape) -> Layout {
+        Layout { backend: Backend::Nameless(shape), ..Layout::new(blocks, segment_blocks) }
+    }
+
+    /// Whether an address is a name: these stand behind the virtual blocks.
+    pub fn is_name(&self, address: u64) -> bool {
+        address >= self.blocks && self.backend.names().is_some()
+    }
+
     /// Flash, of which `capacity` flash blocks can be used.
     pub fn on_flash(shape: FlashShape, capacity: u32) -> Layout {
         let segments = shape.flash_blocks();
@@ -81,21 +91,21 @@ impl Layout {
     /// Open segments of each stream.
     pub fn lanes(&self) -> u32 {
         match self.backend {
-            Backend::Block => 1,
+            Backend::Block | Backend::Nameless(_) => 1,
             Backend::Function(shape) => shape.channels.min(self.capacity / (2 * SEGMENTS_A_LANE)).max(1),
         }
     }
 
     fn channels(&self) -> u32 {
         match self.backend {
-            Backend::Block => 1,
+            Backend::Block | Backend::Nameless(_) => 1,
             Backend::Function(shape) => shape.channels,
         }
     }
 
     pub fn channel_of(&self, segment: u32) -> usize {
         match self.backend {
-            Backend::Block => 0,
+            Backend::Block | Backend::Nameless(_) => 0,
             Backend::Function(shape) => (segment / shape.flash_blocks_each) as usize,
         }
     }
@@ -121,7 +131,7 @@ impl Layout {
     pub fn spare(&self) -> u32 {
         let spare = (self.capacity / 16).max(10);
         match self.backend {
-            Backend::Block => spare,
+            Backend::Block | Backend::Nameless(_) => spare,
             // Open segments, and the checkpoint's.
             Backend::Function(_) => spare + 2 * self.lanes() + 2,
         }
@@ -234,6 +244,14 @@ impl Log {
     /// Whether a block of the drive belongs to a segment.
     pub fn is_block(&self, address: u64) -> bool {
         address >= self.layout.start && address < self.layout.address(self.layout.segments, 0)
+    }
+
+    /// Whether a block of the drive can have data.
+    pub fn holds_data(&self, address: u64) -> bool {
+        match self.layout.backend.names() {
+            Some(shape) => self.layout.is_name(address) && address - self.layout.blocks < shape.names,
+            None => self.is_block(address),
+        }
     }
 
     pub fn add_live(&mut self, address: u64, count: u64) {

@@ -24,9 +24,10 @@
 //! | `extents.rs`, `space.rs` | blocks of a file; how many there may be |
 //! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
 //! | `pages.rs` | data in memory |
-//! | `backend.rs` | what it lies on: a block drive, or the flash library |
+//! | `backend.rs` | what it lies on: a block drive, the flash library, or nameless writes |
+//! | `nameless/` | data that the drive places, and moves |
 //! | `log.rs`, `batch.rs` | segments, and what is written to them |
-//! | `commit.rs`, `checkpoint.rs`, `mount.rs` | what makes it durable, and finds it again |
+//! | `superblock.rs`, `commit.rs`, `checkpoint.rs`, `mount.rs` | what makes it durable, and finds it again |
 //! | `clean.rs` | the cleaner |
 //! | `volume.rs` | jobs as commands of a drive, or calls of the flash library |
 //! | `audit.rs` | a walk over everything that finds damage |
@@ -44,10 +45,12 @@ mod jobs;
 mod key;
 mod log;
 mod mount;
+mod nameless;
 mod names;
 mod node;
 mod pages;
 mod space;
+mod superblock;
 mod table;
 mod tree;
 mod types;
@@ -55,11 +58,11 @@ mod volume;
 mod xattr;
 
 pub use audit::{Audit, Finding};
-pub use backend::{Backend, Content, FlashShape, FoundSegment};
+pub use backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
 pub use jobs::{Job, JobError, JobId};
 pub use mount::{CleanerPolicy, FormatOptions, MountOptions};
 pub use types::*;
-pub use volume::{BlockVolume, FlashVolume, JobAnswer, JobOutcome, Volume};
+pub use volume::{BlockVolume, FlashVolume, JobAnswer, JobOutcome, NamelessVolume, Volume};
 
 use backend::Library;
 use batch::Identity;
@@ -70,6 +73,7 @@ use jobs::Reads;
 use key::{Extent, Inode, Key, Kind};
 use log::Log;
 use mount::Phase;
+use nameless::Nameless;
 use pages::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 use tree::{Miss, Place, Tree};
@@ -140,6 +144,8 @@ pub struct FsCounters {
     pub read_blocks: u64,
     /// Writes that failed.
     pub write_failures: u64,
+    /// Data blocks that the drive moved to other names.
+    pub renamed_blocks: u64,
 }
 
 /// How full it is, and what it has in hand; for reports.
@@ -192,6 +198,7 @@ pub struct Fs {
     commits: Commits,
     checkpointing: Checkpointing,
     library: Library,
+    nameless: Nameless,
     cleaner: Cleaner,
     /// An operation or a commit was done since memory was looked at.
     done: bool,
@@ -304,6 +311,7 @@ impl Fs {
         for address in self.tree.freed.drain(..) {
             self.log.sub_live(address, 1);
         }
+        self.settle_owners();
     }
 
     fn writable(&self) -> Result<(), Stop> {
@@ -353,9 +361,7 @@ impl Fs {
             && let Some(extent) = Extent::decode(key, value)
         {
             self.allocated += extent.count;
-            if extent.address != 0 {
-                self.log.add_live(extent.address, extent.count);
-            }
+            self.count_extent(Ino(key.object()), extent, true);
         }
         if let Err(miss) = self.tree.put(key, value) {
             unreachable!("what is changed was touched before: {miss:?}");
@@ -380,9 +386,7 @@ impl Fs {
         let Some(place) = self.present(|fs| fs.find(key)) else { return };
         let Some(extent) = Extent::decode(key, self.tree.value(place)) else { return };
         self.allocated -= extent.count;
-        if extent.address != 0 {
-            self.log.sub_live(extent.address, extent.count);
-        }
+        self.count_extent(Ino(key.object()), extent, false);
     }
 
     fn note(&mut self, key: Key) {
@@ -440,7 +444,7 @@ impl Fs {
     }
 
     fn job(&mut self) -> Option<Job> {
-        if let Some(job) = self.next_library_job() {
+        if let Some(job) = self.next_library_job().or_else(|| self.next_nameless_job()) {
             return Some(job);
         }
         if let Some(id) = self.reads.wanted.pop_front() {
@@ -448,7 +452,7 @@ impl Fs {
             self.counters.read_blocks += u64::from(read.blocks);
             return Some(Job::Read { id: JobId(id), block: read.address, blocks: read.blocks });
         }
-        self.next_write().or_else(|| self.next_flush())
+        self.next_write().or_else(|| self.next_flush()).or_else(|| self.next_poll())
     }
 
     /// A job ended: with the data that were read, with the buffer of a write, or with an error.
@@ -458,6 +462,10 @@ impl Fs {
             self.library.keeps = None;
         } else if self.reads.under_way.contains_key(&id.0) {
             self.read_ended(id.0, outcome);
+        } else if self.nameless.is_asked(id.0) {
+            // It was not carried out.
+            self.polled(now, id);
+            self.got_names(now, id, outcome.and(Err(JobError::Failed)));
         } else {
             self.write_ended(id.0, outcome);
         }

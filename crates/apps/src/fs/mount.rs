@@ -1,22 +1,21 @@
 //! Format, mount, unmount.
 
-use super::backend::{Backend, Content, FlashShape, FoundSegment, Library};
+use super::backend::{Backend, Content, FlashShape, FoundSegment, Library, NamesShape};
 use super::batch::{Header, Identity, Owner, take_entry};
 use super::checkpoint::{Checkpointing, Picture};
 use super::clean::Cleaner;
 use super::commit::Commits;
 use super::jobs::Reads;
-use super::key::{Fields, Inode, Key, Kind};
+use super::key::{Extent, Fields, Inode, Key, Kind};
 use super::log::{Head, Layout, Log, SEGMENTS_MIN, State};
+use super::nameless::Nameless;
 use super::pages::Pages;
+use super::superblock::{read_superblock, superblock};
 use super::tree::Tree;
 use super::types::{BLOCK_BYTES, FileKind, Ino, Time};
 use super::{Fs, FsCounters, FsState, Stop};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-const MAGIC: &[u8; 8] = b"PELLUFS\x01";
-const VERSION: u32 = 1;
-const CHECKSUMS: u32 = 1;
 /// Least memory.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 
@@ -136,6 +135,10 @@ enum MountStep {
     Orphans {
         from: Key,
     },
+    /// Reads whose the names are.
+    Owners {
+        from: Key,
+    },
 }
 
 /// A whole batch behind the checkpoint.
@@ -150,72 +153,8 @@ struct Found {
     entries: Vec<u8>,
 }
 
-pub(super) fn superblock(layout: &Layout, id: u64, data_checksums: bool) -> Vec<u8> {
-    let mut bytes = vec![0; BLOCK_BYTES];
-    bytes[8..16].copy_from_slice(MAGIC);
-    bytes[16..20].copy_from_slice(&VERSION.to_le_bytes());
-    let flags = if data_checksums { CHECKSUMS } else { 0 };
-    bytes[20..24].copy_from_slice(&flags.to_le_bytes());
-    bytes[24..32].copy_from_slice(&id.to_le_bytes());
-    bytes[32..40].copy_from_slice(&layout.blocks.to_le_bytes());
-    bytes[40..44].copy_from_slice(&layout.segment_blocks.to_le_bytes());
-    bytes[44..48].copy_from_slice(&layout.backend.kind().to_le_bytes());
-    bytes[48..52].copy_from_slice(&layout.capacity.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes[8..]);
-    bytes[..4].copy_from_slice(&crc.to_le_bytes());
-    bytes
-}
-
-struct Super {
-    layout: Layout,
-    id: u64,
-    data_checksums: bool,
-}
-
-fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Result<Super, String> {
-    let foreign = || "there is no Pellucid file system on it; `pellucid fs format` makes one".to_string();
-    let mut f = Fields(bytes);
-    let crc = f.u32().ok_or_else(foreign)?;
-    f.u32();
-    if f.bytes(8) != Some(MAGIC) {
-        return Err(foreign());
-    }
-    if crc32c::crc32c(&bytes[8..]) != crc {
-        return Err("its superblock is damaged: the checksum is wrong".to_string());
-    }
-    let version = f.u32().ok_or_else(foreign)?;
-    if version != VERSION {
-        return Err(format!("its format has version {version}; this program knows version {VERSION}"));
-    }
-    let flags = f.u32().ok_or_else(foreign)?;
-    let (id, own) = (f.u64().ok_or_else(foreign)?, f.u64().ok_or_else(foreign)?);
-    let segment_blocks = f.u32().ok_or_else(foreign)?;
-    let (kind, capacity) = (f.u32().ok_or_else(foreign)?, f.u32().ok_or_else(foreign)?);
-    if kind != backend.kind() {
-        let names = ["a block drive or a file", "the function level of the flash library"];
-        let name = |kind: u32| names.get(kind as usize).copied().unwrap_or("something else");
-        return Err(format!("it was made for {}, this is {}", name(kind), name(backend.kind())));
-    }
-    if let Backend::Function(shape) = backend {
-        if own != u64::from(shape.flash_blocks()) * u64::from(shape.segment_blocks)
-            || segment_blocks != shape.segment_blocks
-        {
-            return Err("it was made for flash of another shape".to_string());
-        }
-        let layout = Layout::on_flash(shape, capacity);
-        return Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 });
-    }
-    if own > blocks {
-        return Err(format!("it is cut off: the file system has {own} blocks of 4 KiB, the drive {blocks}"));
-    }
-    if segment_blocks < SEGMENT_BLOCKS_MIN {
-        return Err("its superblock is damaged: segments are too small".to_string());
-    }
-    let layout = Layout::new(own, segment_blocks);
-    Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 })
-}
-
-const SEGMENT_BLOCKS_MIN: u32 = 8;
+/// Least blocks of a segment.
+pub(super) const SEGMENT_BLOCKS_MIN: u32 = 8;
 const SEGMENT_BLOCKS: u32 = 256;
 
 impl FormatOptions {
@@ -238,7 +177,7 @@ impl FormatOptions {
                 "segments of {segment_blocks} blocks are too small; {SEGMENT_BLOCKS_MIN} is the least"
             ));
         }
-        let layout = Layout::new(self.blocks, segment_blocks);
+        let layout = Layout { backend: self.backend, ..Layout::new(self.blocks, segment_blocks) };
         if u64::from(layout.segments) < SEGMENTS_MIN {
             let least = (SEGMENTS_MIN + 2) * u64::from(segment_blocks) * BLOCK_BYTES as u64;
             return Err(format!(
@@ -298,6 +237,7 @@ impl Fs {
             commits: Commits::default(),
             checkpointing: Checkpointing::default(),
             library: Library::default(),
+            nameless: Nameless::default(),
             cleaner: Cleaner::default(),
             done: false,
             progress: false,
@@ -340,14 +280,18 @@ impl Fs {
             changed: now,
             created: now,
         };
+        fs.nameless.begin_use();
         fs.put_inode(Ino::ROOT, &root);
         fs.changes = 1;
         match layout.backend {
-            Backend::Block => {
+            Backend::Block | Backend::Nameless(_) => {
                 let superblock = superblock(&layout, format.id, format.data_checksums);
                 fs.checkpointing.superblock = Some(superblock);
             }
             Backend::Function(_) => fs.log.elsewhere = layout.capacity,
+        }
+        if layout.backend.names().is_some() {
+            fs.nameless.reconcile();
         }
         fs.log.refill();
         fs.log.usable = fs.log.reserve.len();
@@ -362,6 +306,13 @@ impl Fs {
         let layout = Layout::new(blocks.max(1), SEGMENT_BLOCKS);
         let mut fs = Fs::new(options, layout, Phase::Mounting(Box::new(mounting)));
         fs.now = now;
+        fs
+    }
+
+    /// Mounts what is on a drive of nameless writes that has so many virtual blocks. Operations wait until it is ready: take jobs.
+    pub fn mount_nameless(now: Time, blocks: u64, shape: NamesShape, options: MountOptions) -> Fs {
+        let mut fs = Fs::mount(now, blocks, options);
+        fs.log.layout.backend = Backend::Nameless(shape);
         fs
     }
 
@@ -407,6 +358,7 @@ impl Fs {
         if !matches!(self.phase, Phase::Unmounting)
             || !self.checkpointing.is_idle()
             || !self.commits.is_idle()
+            || !self.nameless.is_idle()
         {
             return;
         }
@@ -442,6 +394,7 @@ impl Fs {
 
     fn mounted(&mut self) {
         self.counters = FsCounters::default();
+        self.nameless.begin_use();
         self.commits = Commits::default();
         self.commits.hole = true;
         self.commits.set_durable(self.changes);
@@ -450,6 +403,9 @@ impl Fs {
         } else {
             self.phase = Phase::Ready;
             self.library.tells = self.log.layout.backend.is_flash();
+            if self.has_names() {
+                self.nameless.reconcile();
+            }
             self.want_checkpoint();
         }
     }
@@ -496,7 +452,7 @@ impl Fs {
                     );
                 }
                 Some(Some(bytes)) => {
-                    let found = read_superblock(&bytes, Backend::Block, mounting.blocks)?;
+                    let found = read_superblock(&bytes, self.log.layout.backend, mounting.blocks)?;
                     self.log = Log::new(found.layout);
                     (self.file_system, self.data_checksums) = (found.id, found.data_checksums);
                     MountStep::Places
@@ -567,7 +523,7 @@ impl Fs {
                     match self.apply(*key, value.as_deref()) {
                         Ok(()) => entries.pop_front(),
                         Err(Stop::Miss(miss)) if self.want_node(miss).is_ok() => {
-                            let goes_on = self.tree.find(*key).is_ok();
+                            let goes_on = key.kind() != Some(Kind::Moved) && self.tree.find(*key).is_ok();
                             mounting.step = MountStep::Apply { entries };
                             return Ok(Some((mounting, goes_on)));
                         }
@@ -589,8 +545,22 @@ impl Fs {
                         Err(_) => return Err("its metadata cannot be read".to_string()),
                     }
                 }
-                return Ok(None);
+                if !self.has_names() {
+                    return Ok(None);
+                }
+                MountStep::Owners { from: Key::MIN }
             }
+            MountStep::Owners { mut from } => loop {
+                match self.owner_from(from) {
+                    Ok(Some(key)) => from = Key(key.0 + 1),
+                    Ok(None) => return Ok(None),
+                    Err(Stop::Miss(miss)) if self.want_node(miss).is_ok() => {
+                        mounting.step = MountStep::Owners { from };
+                        return Ok(Some((mounting, self.owner_from(from).is_ok())));
+                    }
+                    Err(_) => return Err("its metadata cannot be read".to_string()),
+                }
+            },
         };
         Ok(Some((mounting, true)))
     }
@@ -606,6 +576,17 @@ impl Fs {
             Some(inode) if inode.links > 0 => self.cutting.insert(ino),
             _ => self.reaping.insert(ino),
         };
+        Ok(Some(key))
+    }
+
+    /// Notes whose the names of the next extent are.
+    fn owner_from(&mut self, from: Key) -> Result<Option<Key>, Stop> {
+        let Some((key, place)) = self.seek(from)? else { return Ok(None) };
+        if key.kind() == Some(Kind::Extent)
+            && let Some(extent) = Extent::decode(key, self.tree.value(place))
+        {
+            self.own(Ino(key.object()), extent);
+        }
         Ok(Some(key))
     }
 
@@ -765,6 +746,9 @@ impl Fs {
     }
 
     fn apply(&mut self, key: Key, value: Option<&[u8]>) -> Result<(), Stop> {
+        if key.kind() == Some(Kind::Moved) {
+            return self.apply_move(key, value.unwrap_or_default());
+        }
         self.touch(key, key)?;
         if key.kind() == Some(Kind::Inode) && value.is_some() {
             self.new_ino = self.new_ino.max(Ino(key.object() + 1));

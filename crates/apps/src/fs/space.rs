@@ -1,5 +1,6 @@
 //! Space: what an operation may take, and when it has to wait.
 
+use super::backend::NamesShape;
 use super::types::{Errno, StatFs, Step, Time};
 use super::{Fs, Stop};
 
@@ -9,10 +10,33 @@ const BLOCKS_A_NODE: u64 = 64;
 /// Names and files that fit into a node, at least.
 const ENTRIES_A_NODE: u64 = 8;
 
+/// Blocks with names of their own whose extents fit into a node that is half full.
+const BLOCKS_A_NAMED_NODE: u64 = 32;
+
+/// Names that are kept for overwriting, at least.
+const NAMES_KEPT: u64 = 64;
+
 impl Fs {
     /// Blocks that are taken: by data, by data that are still in memory, by nodes.
     fn used(&self) -> u64 {
         self.allocated + self.pages.delayed() + self.tree.node_count
+    }
+
+    /// Blocks that files may have where these have names: a sixteenth is kept for what overwrites them, and as many as the metadata of
+    /// single blocks fit into the log.
+    fn names_most(&self, shape: NamesShape) -> u64 {
+        let kept = (shape.capacity / 16).max(NAMES_KEPT);
+        let nodes = self.log.layout.usable().saturating_sub(self.slack()) / 4 * 3;
+        shape.capacity.saturating_sub(kept).min(nodes * BLOCKS_A_NAMED_NODE)
+    }
+
+    fn names_free(&self, shape: NamesShape) -> u64 {
+        self.names_most(shape).saturating_sub(self.allocated + self.pages.delayed())
+    }
+
+    /// Nodes for which there is space where data have names.
+    fn nodes_free(&self) -> u64 {
+        self.log.layout.usable().saturating_sub(self.tree.node_count + self.slack())
     }
 
     /// Nodes that a tree of this size may gain by splits while a file system is full.
@@ -23,7 +47,13 @@ impl Fs {
     /// Space and memory for so many more blocks, and for so many more entries of the tree.
     pub(super) fn room_for(&mut self, blocks: u64, entries: u64) -> Result<(), Stop> {
         let wanted = blocks.saturating_add(entries / ENTRIES_A_NODE);
-        if self.used().saturating_add(wanted) + self.slack() > self.log.layout.usable() {
+        let is_full = match self.log.layout.backend.names() {
+            Some(shape) => {
+                self.names_free(shape) < blocks || self.nodes_free() < wanted.div_ceil(BLOCKS_A_NAMED_NODE)
+            }
+            None => self.used().saturating_add(wanted) + self.slack() > self.log.layout.usable(),
+        };
+        if is_full {
             // What is being freed will be free soon.
             let frees = self.reaping.iter().any(|ino| !self.held.contains_key(ino));
             return Err(if frees || !self.cutting.is_empty() { Stop::Room } else { Errno::NoSpace.into() });
@@ -36,6 +66,7 @@ impl Fs {
         if new > 0 {
             self.room_for(new, 0)?;
         }
+        self.room_for_names(pages)?;
         self.room_in_log(pages)
     }
 
@@ -57,7 +88,9 @@ impl Fs {
             self.want_checkpoint();
             return Err(Stop::Room);
         }
-        let asked = pages + self.log.layout.for_cleaner();
+        // Of names the data are no blocks of the log.
+        let in_log = if self.has_names() { 0 } else { pages };
+        let asked = in_log + self.log.layout.for_cleaner();
         if self.log.room() < self.need() + asked {
             self.cleaner.ask(asked);
             // A checkpoint writes nodes, so one comes when the cleaner has freed what it can until then.
@@ -77,8 +110,9 @@ impl Fs {
         let page = u64::from(self.log.layout.padded(1));
         // A page dirties a leaf of its file, with the nodes above it, when it gets its address.
         let nodes = self.tree.dirty() as u64 + self.nodes_of_pages(data);
-        let entries = (self.changed.len() as u64 + data) / 12 + 1;
-        let blocks = data + nodes + entries;
+        let entries = ((self.changed.len() + self.nameless.cuts.len()) as u64 + data) / 12 + 1;
+        let in_log = if self.has_names() { 0 } else { data };
+        let blocks = in_log + nodes + entries;
         // A header for each batch; each is filled up to a page.
         blocks + (2 + page - 1) * (blocks.div_ceil(each - 1) + 1)
     }
@@ -92,11 +126,19 @@ impl Fs {
     pub fn statfs(&mut self, now: Time) -> Result<Step<StatFs>, Errno> {
         self.begin(now);
         let usable = self.log.layout.usable();
-        let free = usable.saturating_sub(self.used() + self.slack());
-        let free = free.saturating_sub(free / BLOCKS_A_NODE + 2);
+        let (blocks, free) = match self.log.layout.backend.names() {
+            Some(shape) => {
+                let nodes = self.nodes_free().saturating_sub(2) * BLOCKS_A_NAMED_NODE;
+                (self.names_most(shape), self.names_free(shape).min(nodes))
+            }
+            None => {
+                let free = usable.saturating_sub(self.used() + self.slack());
+                (usable - self.slack(), free.saturating_sub(free / BLOCKS_A_NODE + 2))
+            }
+        };
         let files = self.new_ino.0;
         let result = Ok(StatFs {
-            blocks: usable - self.slack(),
+            blocks,
             blocks_free: free,
             files: files + free * ENTRIES_A_NODE,
             files_free: free * ENTRIES_A_NODE,

@@ -1,18 +1,24 @@
-//! A drive in the file system's terms: jobs become commands of a block namespace, or calls of Prism's function level.
+//! A drive in the file system's terms: jobs become commands of a block or nameless namespace, or calls of Prism's function level.
 //!
 //! ```text
 //!   Fs ── next_job ──► Volume ─┬─ Block ──► a block namespace                             reads, writes, flushes, discards
-//!      ◄── tell ─────          └─ Flash ──► Function ──► an open-channel namespace        segment n is flash block n
+//!      ◄── tell ─────          ├─ Nameless ► a nameless namespace                         the same, names, and moves of these
+//!                              └─ Flash ──► Function ──► an open-channel namespace        segment n is flash block n
 //! ```
 //! What a function level has acknowledged is on the flash, so a flush of it is done at once; handing out and giving back blocks takes no
 //! time either: erases go on in the background.
+
+mod nameless;
 
 use super::backend::{Content, FlashShape, FoundSegment};
 use super::jobs::{Job, JobError, JobId};
 use super::types::{BLOCK_BYTES, Time};
 use super::{Backend, Fs};
+pub use nameless::NamelessVolume;
 use pellucid_flash::slab::Slab;
-use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Opcode, SimTime, Status, Tag};
+use pellucid_flash::{
+    Command, Completion, Drive, Figure, Interface, Lba, Notice, Opcode, SimTime, Status, Tag,
+};
 use pellucid_host::Machine;
 use pellucid_prism::{
     FlashAddress, Function, FunctionAnswer, FunctionAsk, FunctionCall, FunctionCounters, FunctionOutcome,
@@ -32,6 +38,10 @@ pub enum JobOutcome {
         /// Flash blocks that can be handed out.
         left: u32,
     },
+    /// Names: of what was written, or what each is called now.
+    Named(Result<Vec<u64>, JobError>),
+    /// It waited for moves.
+    Moved,
 }
 
 /// The answer to a job.
@@ -41,14 +51,24 @@ pub struct JobAnswer {
     pub id: JobId,
     /// How it ended.
     pub outcome: JobOutcome,
+    /// Old names and new ones of what the drive had moved before.
+    pub moves: Vec<(u64, u64)>,
 }
 
 impl JobAnswer {
+    /// The answer to a job, of a drive that has moved nothing.
+    pub fn new(id: JobId, outcome: JobOutcome) -> JobAnswer {
+        JobAnswer { id, outcome, moves: Vec::new() }
+    }
+
     /// Tells the file system.
     pub fn tell(self, fs: &mut Fs, now: Time) {
+        fs.got_moves(now, &self.moves);
         match self.outcome {
             JobOutcome::Ended(outcome) => fs.ended(now, self.id, outcome),
             JobOutcome::Allocated { segment, left } => fs.allocated(now, self.id, segment, left),
+            JobOutcome::Named(names) => fs.got_names(now, self.id, names),
+            JobOutcome::Moved => fs.polled(now, self.id),
         }
     }
 }
@@ -61,6 +81,8 @@ pub enum Volume {
     Block(BlockVolume),
     /// An open-channel namespace.
     Flash(FlashVolume),
+    /// A nameless namespace.
+    Nameless(NamelessVolume),
 }
 
 impl Volume {
@@ -87,7 +109,10 @@ impl Volume {
                 let function = Function::new(namespace, interface, sector).map_err(|why| why.to_string())?;
                 FlashVolume::new(function, sector as u32).map(Volume::Flash)
             }
-            _ => Err("a file system needs a block namespace or an open-channel one".to_string()),
+            Some(Interface::Nameless(geometry)) => {
+                NamelessVolume::new(namespace, &geometry, sector).map(Volume::Nameless)
+            }
+            _ => Err("a file system needs a block, an open-channel or a nameless namespace".to_string()),
         }
     }
 
@@ -96,14 +121,16 @@ impl Volume {
         match self {
             Volume::Block(_) => Backend::Block,
             Volume::Flash(flash) => Backend::Function(flash.shape),
+            Volume::Nameless(names) => Backend::Nameless(names.shape),
         }
     }
 
-    /// Blocks of 4 KiB that a new file system can have. Of flash: after its start.
+    /// Blocks of 4 KiB that a new file system can have. Of flash: after its start. Beside names: virtual ones.
     pub fn blocks(&self) -> u64 {
         match self {
             Volume::Block(block) => block.sectors / u64::from(block.sectors_each),
             Volume::Flash(flash) => u64::from(flash.left()) * u64::from(flash.shape.segment_blocks),
+            Volume::Nameless(names) => names.blocks,
         }
     }
 
@@ -112,6 +139,7 @@ impl Volume {
         match self {
             Volume::Block(_) => Fs::mount(now, self.blocks(), options),
             Volume::Flash(flash) => Fs::mount_flash(now, flash.shape, &flash.found(), flash.left(), options),
+            Volume::Nameless(names) => Fs::mount_nameless(now, names.blocks, names.shape, options),
         }
     }
 
@@ -120,7 +148,7 @@ impl Volume {
     /// The error is a sentence.
     pub fn set_ops(&mut self, percent: u32) -> Result<(), String> {
         match self {
-            Volume::Block(_) => Ok(()),
+            Volume::Block(_) | Volume::Nameless(_) => Ok(()),
             Volume::Flash(flash) => flash.function.set_ops(percent).map_err(|why| why.to_string()),
         }
     }
@@ -128,7 +156,7 @@ impl Volume {
     /// Whether no flash block has data from before. Of a block drive nobody knows.
     pub fn is_empty(&self) -> bool {
         match self {
-            Volume::Block(_) => false,
+            Volume::Block(_) | Volume::Nameless(_) => false,
             Volume::Flash(flash) => flash.function.found().next().is_none(),
         }
     }
@@ -143,7 +171,7 @@ impl Volume {
     /// What the function level counted; `None`: there is none.
     pub fn function_counters(&self) -> Option<FunctionCounters> {
         match self {
-            Volume::Block(_) => None,
+            Volume::Block(_) | Volume::Nameless(_) => None,
             Volume::Flash(flash) => Some(flash.function.counters()),
         }
     }
@@ -180,9 +208,9 @@ impl BlockVolume {
             }
             Job::Flush { .. } => (Opcode::Flush, 0, 0, Vec::new()),
             Job::Discard { block, blocks, .. } => (Opcode::Trim, block, blocks, Vec::new()),
-            Job::Allocate { .. } | Job::Keep { .. } => {
+            _ => {
                 let outcome = JobOutcome::Ended(Err(JobError::Failed));
-                return self.up.push_back(JobAnswer { id, outcome });
+                return self.up.push_back(JobAnswer::new(id, outcome));
             }
         };
         let tag = self.jobs.insert(id);
@@ -196,7 +224,7 @@ impl BlockVolume {
         let id = std::mem::take(&mut self.jobs[at]);
         self.jobs.release(at);
         let outcome = JobOutcome::Ended(ended(completion.status, std::mem::take(&mut completion.data)));
-        self.up.push_back(JobAnswer { id, outcome });
+        self.up.push_back(JobAnswer::new(id, outcome));
     }
 }
 
@@ -285,7 +313,7 @@ impl FlashVolume {
             Job::Allocate { .. } => {
                 let segment = self.allocate();
                 let outcome = JobOutcome::Allocated { segment, left: self.left() };
-                return self.up.push_back(JobAnswer { id, outcome });
+                return self.up.push_back(JobAnswer::new(id, outcome));
             }
             Job::Keep { segments, .. } => {
                 let found = self.found();
@@ -296,12 +324,13 @@ impl FlashVolume {
                 let kept = self.function.recover(&kept).map(|()| Vec::new()).map_err(|_| JobError::Failed);
                 return self.answer(id, kept);
             }
+            _ => return self.answer(id, Err(JobError::Failed)),
         };
         self.function.submit(now, FunctionAsk { tag, call });
     }
 
     fn answer(&mut self, id: JobId, outcome: Result<Vec<u8>, JobError>) {
-        self.up.push_back(JobAnswer { id, outcome: JobOutcome::Ended(outcome) });
+        self.up.push_back(JobAnswer::new(id, JobOutcome::Ended(outcome)));
     }
 
     /// A flash block of the channel that has most of them.
@@ -339,12 +368,14 @@ impl Machine for Volume {
         match self {
             Volume::Block(block) => std::slice::from_ref(&block.namespace),
             Volume::Flash(flash) => flash.function.namespaces(),
+            Volume::Nameless(names) => names.namespaces(),
         }
     }
 
     fn submit(&mut self, now: SimTime, job: Job) {
         match self {
             Volume::Block(block) => block.submit(job),
+            Volume::Nameless(names) => names.submit(job),
             Volume::Flash(flash) => {
                 flash.submit(now, job);
                 flash.gather();
@@ -355,10 +386,17 @@ impl Machine for Volume {
     fn complete(&mut self, now: SimTime, completion: &mut Completion) {
         match self {
             Volume::Block(block) => block.complete(completion),
+            Volume::Nameless(names) => names.complete(completion),
             Volume::Flash(flash) => {
                 flash.function.complete(now, completion);
                 flash.gather();
             }
+        }
+    }
+
+    fn notice(&mut self, _now: SimTime, _namespace: u16, notice: Notice) {
+        if let Volume::Nameless(names) = self {
+            names.notice(notice);
         }
     }
 
@@ -370,7 +408,7 @@ impl Machine for Volume {
 
     fn next_event(&self) -> Option<SimTime> {
         match self {
-            Volume::Block(_) => None,
+            Volume::Block(_) | Volume::Nameless(_) => None,
             Volume::Flash(flash) => flash.function.next_event(),
         }
     }
@@ -378,6 +416,7 @@ impl Machine for Volume {
     fn next_command(&mut self) -> Option<Command> {
         match self {
             Volume::Block(block) => block.down.pop_front(),
+            Volume::Nameless(names) => names.next_command(),
             Volume::Flash(flash) => flash.function.next_command(),
         }
     }
@@ -385,6 +424,7 @@ impl Machine for Volume {
     fn pop(&mut self) -> Option<JobAnswer> {
         match self {
             Volume::Block(block) => block.up.pop_front(),
+            Volume::Nameless(names) => names.up.pop_front(),
             Volume::Flash(flash) => flash.up.pop_front(),
         }
     }
@@ -392,20 +432,21 @@ impl Machine for Volume {
     fn answered(&self) -> usize {
         match self {
             Volume::Block(block) => block.up.len(),
+            Volume::Nameless(names) => names.up.len(),
             Volume::Flash(flash) => flash.up.len(),
         }
     }
 
     fn failure(&self) -> Option<String> {
         match self {
-            Volume::Block(_) => None,
+            Volume::Block(_) | Volume::Nameless(_) => None,
             Volume::Flash(flash) => flash.function.failure(),
         }
     }
 
     fn is_ready(&self) -> bool {
         match self {
-            Volume::Block(_) => true,
+            Volume::Block(_) | Volume::Nameless(_) => true,
             Volume::Flash(flash) => flash.function.is_ready(),
         }
     }
@@ -418,9 +459,13 @@ impl Machine for Volume {
                 let lost = std::mem::take(&mut block.jobs);
                 for &id in lost.iter().filter(|id| id.0 > 0) {
                     let outcome = JobOutcome::Ended(Err(JobError::Failed));
-                    block.up.push_back(JobAnswer { id, outcome });
+                    block.up.push_back(JobAnswer::new(id, outcome));
                 }
                 block.down.clear();
+                Ok(())
+            }
+            Volume::Nameless(names) => {
+                names.restart();
                 Ok(())
             }
             Volume::Flash(flash) => {
@@ -433,7 +478,7 @@ impl Machine for Volume {
 
     fn figures(&self) -> Vec<Figure> {
         match self {
-            Volume::Block(_) => Vec::new(),
+            Volume::Block(_) | Volume::Nameless(_) => Vec::new(),
             Volume::Flash(flash) => flash.function.figures(),
         }
     }

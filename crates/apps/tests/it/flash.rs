@@ -98,6 +98,7 @@ impl Flash {
         Flash {
             geometry: Some(geometry),
             chunks: vec![(ChunkState::Free, 0, 0); chunks],
+            sector_bytes: geometry.sector_bytes as usize,
             ..Flash::blocks(geometry.address_space_sectors(), seed)
         }
     }

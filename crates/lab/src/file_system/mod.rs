@@ -230,9 +230,8 @@ impl FileServer {
             Job::Read { blocks, .. } => u64::from(*blocks),
             Job::Write { data, .. } => (data.len() / BLOCK_BYTES) as u64,
             Job::Flush { .. } if self.stack.layer.function_counters().is_none() => 0,
-            Job::Flush { .. } | Job::Discard { .. } | Job::Allocate { .. } | Job::Keep { .. } => {
-                return Nanos::ZERO;
-            }
+            Job::NamelessWrite { data, .. } => (data.len() / BLOCK_BYTES) as u64,
+            _ => return Nanos::ZERO,
         };
         let host = &self.config.host;
         Nanos(host.request.0 + host.request_kib.0 * blocks * (BLOCK_BYTES as u64 >> 10))

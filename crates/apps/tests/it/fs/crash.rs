@@ -9,12 +9,17 @@ use pellucid_flash::{ChunkGeometry, Rng};
 enum On {
     Block,
     Flash,
+    Names,
 }
 
 /// A small drive with little memory.
 fn shape(seed: u64, on: On) -> Shape {
     let mut rng = Rng::stream(seed, "shape");
-    let sizes: &[u32] = if on == On::Flash { &[16, 32] } else { &[8, 16, 32] };
+    let sizes: &[u32] = match on {
+        On::Block => &[8, 16, 32],
+        On::Flash => &[16, 32],
+        On::Names => &[8],
+    };
     let segment_blocks = sizes[rng.below(sizes.len() as u64) as usize];
     let segments = 30 + rng.below(40);
     Shape {
@@ -24,6 +29,7 @@ fn shape(seed: u64, on: On) -> Shape {
         checksums: rng.chance(0.5),
         discard: rng.chance(0.5),
         flash: (on == On::Flash).then(|| small_flash(&mut rng, segment_blocks)),
+        names: (on == On::Names).then(|| small_names(&mut rng)),
     }
 }
 
@@ -36,7 +42,16 @@ fn small_flash(rng: &mut Rng, segment_blocks: u32) -> ChunkGeometry {
     geometry
 }
 
-fn random_operations(seed: u64, steps: u64, on: On) {
+/// Flash for nameless writes, so small that garbage is collected all the time.
+fn small_names(rng: &mut Rng) -> ChunkGeometry {
+    let luns = 1 + rng.below(3) as u32;
+    let page = 1 << rng.below(2);
+    let blocks = (50 + rng.below(6) as u32).div_ceil(luns);
+    ChunkGeometry { sector_bytes: 4096, write_min_sectors: page, ..geometry(luns, 1, blocks, 16) }
+}
+
+/// Gives how many blocks the drive has moved.
+fn random_operations(seed: u64, steps: u64, on: On) -> u64 {
     let mut pair = Pair::new(shape(seed, on), seed);
     for step in 0..steps {
         pair.step().unwrap();
@@ -47,8 +62,10 @@ fn random_operations(seed: u64, steps: u64, on: On) {
         }
     }
     pair.compare();
+    let moves = pair.fs.counters().renamed_blocks;
     pair.unmount();
     pair.mount();
+    moves
 }
 
 #[test]
@@ -63,6 +80,12 @@ fn on_flash_it_does_what_the_model_does() {
     for seed in 0..8 {
         random_operations(seed, 500, On::Flash);
     }
+}
+
+#[test]
+fn on_names_it_does_what_the_model_does() {
+    let moves: u64 = (0..8).map(|seed| random_operations(seed, 1000, On::Names)).sum();
+    assert!(moves > 20, "the drive moved {moves} blocks");
 }
 
 /// The smallest file systems, nearly full most of the time: what is promised can be written, and what is there can be deleted.
@@ -120,6 +143,13 @@ fn on_flash_a_cut_leaves_a_state_since_the_last_sync() {
 }
 
 #[test]
+fn on_names_a_cut_leaves_a_state_since_the_last_sync() {
+    for seed in 0..8 {
+        cuts(seed, 12, 150, On::Names);
+    }
+}
+
+#[test]
 fn a_cut_at_every_job() {
     cut_at_every_job(400, On::Block);
 }
@@ -129,15 +159,21 @@ fn on_flash_a_cut_at_every_job() {
     cut_at_every_job(250, On::Flash);
 }
 
+#[test]
+fn on_names_a_cut_at_every_job() {
+    cut_at_every_job(250, On::Names);
+}
+
 fn cut_at_every_job(steps: u64, on: On) {
     let run = |cut: u64| {
         let shape = Shape {
             blocks: 16 * 40,
-            segment_blocks: 16,
+            segment_blocks: if on == On::Names { 8 } else { 16 },
             memory_bytes: 256 << 10,
             checksums: true,
             discard: true,
             flash: (on == On::Flash).then(|| geometry(2, 2, 16, 16 * 8)),
+            names: (on == On::Names).then(|| small_names(&mut Rng::new(2))),
         };
         let mut pair = Pair::new(shape, 5);
         pair.disk.cut_after = pair.disk.jobs_done + cut;
@@ -162,10 +198,16 @@ fn on_flash_writes_and_erases_that_fail_lose_nothing() {
     failing_writes(On::Flash);
 }
 
+#[test]
+fn on_names_writes_and_erases_that_fail_lose_nothing() {
+    failing_writes(On::Names);
+}
+
 fn failing_writes(on: On) {
     for seed in 100..106 {
         let flash = (on == On::Flash).then(|| geometry(3, 2, 24, 16 * 8));
-        let shape = Shape { blocks: 16 * 120, segment_blocks: 16, flash, ..shape(seed, on) };
+        let shape = Shape { blocks: 16 * 120, flash, ..shape(seed, on) };
+        let shape = Shape { segment_blocks: if on == On::Names { 8 } else { 16 }, ..shape };
         let mut pair = Pair::new(shape, seed);
         for round in 0..4 {
             pair.disk.write_failures = 0.01;

@@ -2,8 +2,8 @@
 
 use crate::flash::Flash;
 use pellucid_apps::fs::{BLOCK_BYTES, Backend, Fs, FsState, Job, JobError, MountOptions, Step, Time, Volume};
-use pellucid_flash::{ChunkGeometry, Rng, SimTime};
-use pellucid_host::Stack;
+use pellucid_flash::{ChunkGeometry, Migration, Rng, SimTime};
+use pellucid_host::{LayerConfig, NamelessConfig, NamelessFtlConfig, Stack, Tower};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Block = [u8; BLOCK_BYTES];
@@ -24,8 +24,10 @@ pub struct Disk {
     /// Chance that a write fails.
     pub write_failures: f64,
     pub read_only: bool,
-    /// It is flash below the library.
-    flash: Option<Stack<Volume, Flash>>,
+    /// It is flash below the library, or below the FTL of nameless writes.
+    flash: Option<Stack<Volume, Tower<Flash>>>,
+    /// The power failed.
+    lost_power: bool,
 }
 
 /// The power failed.
@@ -46,11 +48,28 @@ impl Disk {
             write_failures: 0.0,
             read_only: false,
             flash: None,
+            lost_power: false,
         }
     }
 
     pub fn on_flash(geometry: ChunkGeometry, seed: u64) -> Disk {
-        let drive = Flash::chunks(geometry, seed);
+        Disk::on(Tower::Drive(Flash::chunks(geometry, seed)), seed)
+    }
+
+    /// Nameless writes, over flash.
+    pub fn on_names(geometry: ChunkGeometry, seed: u64) -> Disk {
+        let ftl = NamelessConfig {
+            over_provisioning: 0.25,
+            virtual_share: 0.5,
+            migration: Migration::Acknowledged,
+            ..NamelessConfig::default()
+        };
+        let config = NamelessFtlConfig { ftl, ..NamelessFtlConfig::default() };
+        let flash = Flash::chunks(geometry, seed);
+        Disk::on(Tower::build(flash, &[LayerConfig::NamelessFtl(config)], SimTime::ZERO).unwrap(), seed)
+    }
+
+    fn on(drive: Tower<Flash>, seed: u64) -> Disk {
         let volume = Volume::new(&drive, 0).unwrap();
         let stack = Stack::start(volume, drive, SimTime::ZERO).unwrap();
         Disk { blocks: stack.layer.blocks(), flash: Some(stack), ..Disk::new(0, seed) }
@@ -66,6 +85,9 @@ impl Disk {
         while let Some(next) = stack.next_event() {
             stack.advance(next);
         }
+        if std::mem::take(&mut self.lost_power) {
+            stack.drive.restart(stack.now()).unwrap();
+        }
         stack.restart(stack.now()).unwrap();
         // What the last process asked.
         while stack.answer().is_some() {}
@@ -74,8 +96,8 @@ impl Disk {
 
     fn step_on_flash(&mut self, fs: &mut Fs, now: Time) -> Result<bool, Cut> {
         let stack = self.flash.as_mut().unwrap();
-        stack.drive.faults.program = self.write_failures;
-        stack.drive.faults.erase = self.write_failures;
+        let faults = &mut stack.drive.bottom_mut().faults;
+        (faults.program, faults.erase) = (self.write_failures, self.write_failures);
         while stack.asked() < 8
             && let Some(job) = fs.next_job(now)
         {
@@ -164,20 +186,21 @@ impl Disk {
                 self.media.extend(self.cached.drain(..));
                 Ok(Vec::new())
             }
-            Job::Allocate { .. } | Job::Keep { .. } => panic!("a block drive is not asked for flash"),
             Job::Discard { block, blocks, .. } => {
                 for at in block..block + u64::from(blocks) {
                     self.cached.push((at, [0xdd; BLOCK_BYTES]));
                 }
                 Ok(Vec::new())
             }
+            other => panic!("a block drive is not asked {other:?}"),
         }
     }
 
     /// Of what is cached or on its way any blocks reach the media.
     pub fn cut(&mut self) {
         if let Some(stack) = &mut self.flash {
-            stack.drive.power_cut();
+            stack.drive.bottom_mut().power_cut();
+            self.lost_power = true;
         }
         for job in std::mem::take(&mut self.jobs) {
             if let Job::Write { .. } | Job::Discard { .. } = job {

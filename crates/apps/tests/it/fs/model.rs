@@ -291,6 +291,8 @@ pub struct Shape {
     pub discard: bool,
     /// On Prism's function level, of this flash.
     pub flash: Option<ChunkGeometry>,
+    /// On nameless writes, of this flash.
+    pub names: Option<ChunkGeometry>,
 }
 
 /// The real one and the model.
@@ -312,9 +314,10 @@ pub struct Pair {
 impl Pair {
     pub fn new(shape: Shape, seed: u64) -> Pair {
         let Shape { blocks, segment_blocks, checksums, .. } = shape;
-        let mut disk = match shape.flash {
-            Some(geometry) => Disk::on_flash(geometry, seed),
-            None => Disk::new(blocks, seed),
+        let mut disk = match (shape.flash, shape.names) {
+            (Some(geometry), _) => Disk::on_flash(geometry, seed),
+            (_, Some(geometry)) => Disk::on_names(geometry, seed),
+            _ => Disk::new(blocks, seed),
         };
         let (backend, blocks) = (disk.backend(), disk.blocks);
         let format = FormatOptions { backend, blocks, segment_blocks, data_checksums: checksums, id: seed };
