@@ -23,6 +23,8 @@ find_missing() {
     need mkfs.f2fs f2fs-tools
     need mkfs.vfat dosfstools
     need busybox busybox-static
+    need dmsetup dmsetup
+    need zstd zstd
     need memcached memcached
     need memccapable libmemcached-tools
     need dbench dbench

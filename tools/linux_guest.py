@@ -52,6 +52,7 @@ class Theme:
         self.serve = self.head("serve")
         self.file_store = re.search(r"^# file store$", self.script, re.M) is not None
         self.programs = self.head("programs")
+        self.files = self.head("files")
         self.readme = self.head("readme")
         self.kernel = self.head("kernel")
         self.generic = re.search(r"^# generic kernel$", self.script, re.M) is not None
@@ -139,6 +140,10 @@ def initramfs(theme: Theme, kernel: pathlib.Path, settings: dict, pellucid: str,
                 shutil.copy(found, root / "modules")
             for found in kernel.rglob(f"{module}.ko.xz"):
                 (root / "modules" / f"{module}.ko").write_bytes(lzma.decompress(found.read_bytes()))
+        for name in theme.files:
+            (root / "files").mkdir(exist_ok=True)
+            (root / "files" / pathlib.Path(name).stem).write_bytes(
+                subprocess.run([program("zstd"), "-dc", ROOT / name], check=True, capture_output=True).stdout)
         if os.path.exists("/etc/mke2fs.conf"):
             shutil.copy("/etc/mke2fs.conf", root / "etc")
         shutil.copy(GUEST / "init.sh", root / "init")

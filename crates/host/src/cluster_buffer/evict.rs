@@ -167,9 +167,11 @@ impl ClusterBuffer {
             self.give_back(buffer);
             return self.write_run(at, 0);
         }
-        let (read, from) = (buffer.len(), from as usize * self.image_bytes);
-        buffer.resize(from + read, 0);
-        buffer.copy_within(..read, from);
+        if from > 0 {
+            let (read, from) = (buffer.len(), from as usize * self.image_bytes);
+            buffer.resize(from + read, 0);
+            buffer.copy_within(..read, from);
+        }
         self.write_cluster(at, buffer);
     }
 

@@ -145,12 +145,6 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
         reason: "in place, files stay in a dense part of the addresses, and the rest is spare space, so the drive copies little; the paper does not say \
                  how full its file systems were",
     },
-    KnownMiss {
-        claim: "F3",
-        check: "browsing: elapsed with / without",
-        reason: "not established; suspected: what the host does beside its disk for 30 sites, 40 s, is assumed, and so is how many files a site has; \
-                 a host that is busy for twice as long would make the share larger",
-    },
 ];
 
 impl KnownMiss {

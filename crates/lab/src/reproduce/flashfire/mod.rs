@@ -257,12 +257,13 @@ fn with_means(values: &[f64], mean: f64, published: f64) -> Vec<f64> {
 /// F3: elapsed times.
 pub(super) fn elapsed(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let study = bench.fire()?;
-    let (mut checks, mut shown, mut figures) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut checks, mut shown, mut figures, mut shares) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for workload in Workload::ALL {
         let runs = PLATFORMS.map(|platform| study.of(platform, workload));
         let times = |at: usize| runs.map(|run| run[at].elapsed_s * f64::from(bench.shorter()));
         let (native, clustered) = (times(0), times(1));
         let share = geometric_mean(clustered) / geometric_mean(native);
+        shares.push(share);
         let what = format!("{}: elapsed with / without, geometric mean", workload.name());
         checks.push(Check::points(what, workload.published(), share, 0.10));
         let published = match workload {
@@ -292,6 +293,13 @@ pub(super) fn elapsed(bench: &Bench) -> Result<Outcome, ReproduceError> {
         );
         figures.push(Figure { caption, svg: chart.to_svg() });
     }
+    let chart = BarChart::new("Elapsed time with the buffer / without", Bars::Grouped)
+        .value_axis(Axis::linear("share", Unit::Percent).from(0.0))
+        .categories(Workload::ALL.map(Workload::name))
+        .series("here", shares)
+        .series("published", Workload::ALL.map(Workload::published).to_vec());
+    let caption = "Figs. 15 to 19 together: geometric means of the five drives.".into();
+    figures.insert(0, Figure { caption, svg: chart.to_svg() });
     checks.extend(shown);
     Ok(Outcome { checks, figures })
 }
