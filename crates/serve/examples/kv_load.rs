@@ -26,8 +26,9 @@ enum Mode {
 struct Settings {
     mode: Mode,
     keys: u64,
-    value_bytes: usize,
     pipeline: usize,
+    /// What follows the key of a set.
+    set_rest: Vec<u8>,
 }
 
 /// A request that has not been answered.
@@ -66,6 +67,8 @@ fn random(state: &mut u64) -> u64 {
 impl Connection {
     /// Has as many requests outstanding as there are to be.
     fn ask(&mut self, settings: &Settings, value: &mut [u8]) {
+        // They are sent together.
+        let now = Instant::now();
         while self.left > 0 && self.sent.len() < settings.pipeline {
             self.left -= 1;
             let key = match settings.mode {
@@ -80,20 +83,22 @@ impl Connection {
                 Mode::Get => false,
                 Mode::Mixed => random(&mut self.random).is_multiple_of(11),
             };
-            let name = format!("memtier-{key}");
+            let name = Name::of(key);
+            let name = name.bytes();
             if sets {
-                let head = format!("set {name} 0 0 {}\r\n", settings.value_bytes);
-                self.output.extend_from_slice(head.as_bytes());
-                value[..name.len()].copy_from_slice(name.as_bytes());
+                self.output.extend_from_slice(b"set ");
+                self.output.extend_from_slice(name);
+                self.output.extend_from_slice(&settings.set_rest);
+                value[..name.len()].copy_from_slice(name);
                 value[name.len()] = b' ';
                 self.output.extend_from_slice(value);
                 self.output.extend_from_slice(b"\r\n");
             } else {
                 self.output.extend_from_slice(b"get ");
-                self.output.extend_from_slice(name.as_bytes());
+                self.output.extend_from_slice(name);
                 self.output.extend_from_slice(b"\r\n");
             }
-            self.sent.push_back(Sent { at: Instant::now(), get: (!sets).then_some(key) });
+            self.sent.push_back(Sent { at: now, get: (!sets).then_some(key) });
         }
     }
 
@@ -108,7 +113,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes what has come; returns whether anything was answered.
+    /// Takes what has come.
     fn receive(
         &mut self,
         scratch: &mut [u8],
@@ -118,20 +123,69 @@ impl Connection {
         loop {
             match self.stream.read(scratch) {
                 Ok(0) => return Err("the server hung up".into()),
-                Ok(count) => self.input.extend_from_slice(&scratch[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Ok(count) => {
+                    self.take(&scratch[..count], counts, latency)?;
+                    // A stream that gave less than was asked for has no more.
+                    if count < scratch.len() {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
-        let mut at = 0;
+    }
+
+    /// Takes the whole answers off what has come, and keeps the rest.
+    fn take(
+        &mut self,
+        came: &[u8],
+        counts: &mut Counts,
+        latency: &mut Histogram<4>,
+    ) -> Result<(), Box<dyn Error>> {
+        let mut kept = std::mem::take(&mut self.input);
+        if !kept.is_empty() {
+            kept.extend_from_slice(came);
+        }
+        let input = if kept.is_empty() { came } else { &kept };
+        let (mut at, now) = (0, Instant::now());
         while let Some(sent) = self.sent.front() {
-            let Some(used) = answer(&self.input[at..], sent.get, counts)? else { break };
+            let Some(used) = answer(&input[at..], sent.get, counts)? else { break };
             at += used;
-            latency.record(sent.at.elapsed().as_nanos() as u64, 1);
+            latency.record(now.duration_since(sent.at).as_nanos() as u64, 1);
             self.sent.pop_front();
         }
-        self.input.drain(..at);
+        self.input = input[at..].to_vec();
         Ok(())
+    }
+}
+
+/// The name of a key.
+struct Name {
+    bytes: [u8; 28],
+    from: usize,
+}
+
+impl Name {
+    const PREFIX: &[u8] = b"memtier-";
+
+    fn of(mut key: u64) -> Name {
+        let mut name = Name { bytes: [0; 28], from: 28 };
+        loop {
+            name.from -= 1;
+            name.bytes[name.from] = b'0' + (key % 10) as u8;
+            key /= 10;
+            if key == 0 {
+                break;
+            }
+        }
+        name.from -= Name::PREFIX.len();
+        name.bytes[name.from..][..Name::PREFIX.len()].copy_from_slice(Name::PREFIX);
+        name
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..]
     }
 }
 
@@ -158,8 +212,10 @@ fn answer(input: &[u8], get: Option<u64>, counts: &mut Counts) -> Result<Option<
     if input.len() < all {
         return Ok(None);
     }
-    let name = format!("memtier-{key} ");
-    if !input[end..].starts_with(name.as_bytes()) || !input[..all].ends_with(b"\r\nEND\r\n") {
+    let name = Name::of(key);
+    let rest = input[end..].strip_prefix(name.bytes());
+    if rest.is_none_or(|rest| rest[0] != b' ') || !input[..all].ends_with(b"\r\nEND\r\n") {
+        let name = name.bytes().escape_ascii();
         return Err(format!("get {name}: another value: {}", input[end..end + 20].escape_ascii()).into());
     }
     (counts.gets, counts.hits) = (counts.gets + 1, counts.hits + 1);
@@ -181,7 +237,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("allowed: fill, get, set, mixed".into()),
     };
     let (keys, connections): (u64, u64) = (keys.parse()?, connections.parse()?);
-    let settings = Settings { mode, keys, value_bytes: value_bytes.parse()?, pipeline: pipeline.parse()? };
+    let value_bytes: usize = value_bytes.parse()?;
+    let set_rest = format!(" 0 0 {value_bytes}\r\n").into_bytes();
+    let settings = Settings { mode, keys, pipeline: pipeline.parse()?, set_rest };
     let requests: u64 = if mode == Mode::Fill { keys } else { requests.parse()? };
     let seed: u64 = rest.first().map_or(Ok(1), |seed| seed.parse())?;
     let mut poll = Poll::new()?;
@@ -202,7 +260,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             input: Vec::new(),
         });
     }
-    let mut value: Vec<u8> = (0..settings.value_bytes).map(|at| b'a' + (at % 26) as u8).collect();
+    let mut value: Vec<u8> = (0..value_bytes).map(|at| b'a' + (at % 26) as u8).collect();
     let (mut scratch, mut counts) = (vec![0; 256 << 10], Counts::default());
     let mut latency = Histogram::<4>::default();
     let mut events = Events::with_capacity(1024);

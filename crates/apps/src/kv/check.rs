@@ -46,6 +46,10 @@ impl Kv {
             }
             let class = &self.classes[usize::from(slab.class)];
             assert!(slab.tops.len() as u32 <= class.slots);
+            assert!(
+                slab.valid == 0 || class.slot_bytes <= self.longest_bytes,
+                "slab {number} has longer slots"
+            );
             assert_eq!(slab.state == State::Open, slab.state != State::Free && class.open == number);
             assert!(slab.state != State::Leaving || slab.readers > 0, "nobody reads it, and it stays");
             assert_eq!(slab.state == State::Free, self.vacant.contains(&number));

@@ -198,6 +198,7 @@ impl Kv {
     /// Every item is gone.
     pub(super) fn drop_all(&mut self) {
         self.index.clear();
+        self.longest_bytes = 0;
         self.classes.iter_mut().for_each(|class| class.statistics.items = 0);
         for number in 0..self.slabs.len() as u32 {
             let slab = &mut self.slabs[number as usize];

@@ -186,6 +186,14 @@ impl Index {
         (At { segment: number, entry: at as u32 }, found)
     }
 
+    /// Has the processor ask for the memory in which `hash` is looked for.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        let top = (hash >> 32) as u32;
+        let Segment { entries, homes, .. } = &self.segments[self.segment(top) as usize];
+        prefetch_index::prefetch_index(entries, Index::home(self.bits, *homes, top));
+    }
+
     #[inline]
     pub fn find(&self, hash: u64) -> Option<At> {
         let (at, found) = self.search(hash);

@@ -67,6 +67,8 @@ use watermarks::Watermarks;
 /// Bytes of value buffers that are kept, and the largest of them.
 const VALUES_BYTES_MAX: usize = 16 << 20;
 const VALUE_BYTES_MAX: usize = 64 << 10;
+/// How long a value is need not be known more exactly than this: looking it up would cost more.
+const SHORT_BYTES_MAX: u32 = 4 << 10;
 
 /// Work of the host's processor that is not done yet.
 #[derive(Clone, Debug)]
@@ -92,6 +94,8 @@ pub struct Kv {
     /// When a flush that was asked for is due; 0: none.
     flush_at_s: u32,
     classes: Vec<Class>,
+    /// The longest slot that has held an item since the cache was empty.
+    longest_bytes: u32,
     index: Index,
     slabs: Vec<SlabRecord>,
     vacant: Vec<u32>,
@@ -167,6 +171,7 @@ impl Kv {
             ticks: 0,
             flush_at_s: 0,
             classes: classes::classes(&config, shape.slab_bytes),
+            longest_bytes: 0,
             index: Index::new(items),
             slabs: vec![SlabRecord::default(); numbers as usize],
             vacant: (0..numbers).rev().collect(),
@@ -224,8 +229,18 @@ impl Kv {
         slot.saturating_sub(item::bytes_of(key_bytes, 0)).min(self.config.item_max_bytes as usize)
     }
 
-    /// The most bytes that the value of this key has now: as many as its slot.
+    /// Has the processor ask for the memory that a request for this key needs first.
+    #[inline]
+    pub fn prefetch(&self, key: &Key) {
+        self.index.prefetch(item::hash(self.config.seed, key.as_bytes()));
+    }
+
+    /// The most bytes that the value of this key has now: as many as its slot, or, where all slots are short, as the longest.
+    #[inline]
     pub fn value_bytes_max(&self, key: &Key) -> usize {
+        if self.longest_bytes <= SHORT_BYTES_MAX {
+            return self.longest_bytes as usize;
+        }
         let hash = item::hash(self.config.seed, key.as_bytes());
         let Some(at) = self.index.find(hash) else { return 0 };
         let slab = &self.slabs[self.index.get(at).place().slab as usize];

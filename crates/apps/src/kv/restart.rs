@@ -198,6 +198,7 @@ impl Kv {
             }
         }
         self.classes.iter_mut().for_each(|class| class.statistics.items = 0);
+        self.longest_bytes = 0;
     }
 
     /// Makes all snapshots unreadable, then runs.

@@ -190,7 +190,9 @@ impl Kv {
             }
             record.valid += 1;
             record.hot += u32::from(entry.hits() > 0);
-            self.classes[usize::from(record.class)].statistics.items += 1;
+            let class = &mut self.classes[usize::from(record.class)];
+            class.statistics.items += 1;
+            self.longest_bytes = self.longest_bytes.max(class.slot_bytes);
             if self.index.put(entry).is_some() {
                 return None;
             }

@@ -263,6 +263,7 @@ impl Kv {
         slab.lives_until(entry.expires_s);
         let class = &mut self.classes[usize::from(slab.class)];
         class.statistics.items += 1;
+        self.longest_bytes = self.longest_bytes.max(class.slot_bytes);
         if slab.tops.len() as u32 == class.slots && slab.state == State::Open {
             self.close(place.slab);
         }

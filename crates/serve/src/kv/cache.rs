@@ -22,6 +22,9 @@ pub trait Cache: Backend<Ask = Ask, Answer = Answer> {
     /// Takes back the buffer of an answer's value, or one of [`Cache::buffer`].
     fn give_back(&mut self, buffer: Vec<u8>);
 
+    /// A request for a key will come soon: has the processor ask for the memory that it needs first.
+    fn prefetch(&self, _key: &Key) {}
+
     /// The most bytes that the value of a key has now; requests that have not been submitted may change it.
     fn value_bytes_max(&self, key: &Key) -> usize;
 
@@ -186,6 +189,11 @@ impl Cache for DriveCache {
 
     fn give_back(&mut self, buffer: Vec<u8>) {
         self.system.kv_mut().give_back(buffer);
+    }
+
+    #[inline]
+    fn prefetch(&self, key: &Key) {
+        self.system.kv().prefetch(key);
     }
 
     #[inline]
