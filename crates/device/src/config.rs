@@ -1,7 +1,9 @@
 //! What the controller does between host and media, and what each step costs.
 
 use pellucid_flash::{Layout, Nanos};
-use pellucid_ftl::{CacheMap, ChunkConfig, Eviction, FtlConfig, NamelessConfig, ZoneConfig};
+use pellucid_ftl::{
+    CacheMap, Checkpoint, ChunkConfig, Eviction, FtlConfig, MapLog, NamelessConfig, ZoneConfig,
+};
 use pellucid_media::MediaConfig;
 use std::ops::Range;
 
@@ -277,11 +279,25 @@ pub struct CacheConfig {
     pub eviction: Eviction,
     /// What is durable when.
     pub guarantee: Guarantee,
+    /// Where full blocks say what they hold.
+    pub log: MapLog,
+    /// When the table is written.
+    pub checkpoint: Checkpoint,
 }
 
 impl CacheConfig {
     /// The most mapping units of an address space: the spare area has a bit for the state, and translation pages have numbers, too.
     pub const ADDRESS_UNITS_MAX: u64 = (1 << 31) - (1 << 26);
+
+    /// What translation is told of it.
+    pub fn map(&self, layout: &Layout) -> CacheMap {
+        CacheMap {
+            address_units: self.address_sectors.div_ceil(layout.sectors_per_unit.into()) as u32,
+            eviction: self.eviction,
+            log: self.log,
+            checkpoint: self.checkpoint,
+        }
+    }
 }
 
 impl Namespace {
@@ -363,8 +379,7 @@ impl DeviceConfig {
         };
         let mut ftl = FtlConfig { capacity_bytes, ..self.ftl.clone() };
         if let Some(cache) = self.cache_of(blocks) {
-            let address_units = cache.address_sectors.div_ceil(layout.sectors_per_unit.into()) as u32;
-            ftl.cache = Some(CacheMap { address_units, eviction: cache.eviction });
+            ftl.cache = Some(cache.map(layout));
             ftl.separation = cache.eviction.separation();
         }
         ftl

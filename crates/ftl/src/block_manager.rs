@@ -87,6 +87,8 @@ struct Cached {
 pub(crate) struct BlockKind {
     /// Superpages that the block takes.
     pub superpages: u32,
+    /// One more follows, with the list of its pages ([`crate::MapLog::LastPage`]).
+    pub listed: bool,
     /// It is one of the SLC cache.
     pub cache: bool,
     /// The most worn one is wanted.
@@ -132,13 +134,14 @@ pub(crate) struct BlockManager {
 
 impl BlockManager {
     /// All blocks free and unworn. `keep_buckets`: the victim policy needs closed blocks by valid count. `least_worn_first`: dynamic
-    /// wear levelling. Each die has an open block for each of `streams` streams.
+    /// wear levelling. Each die has an open block for each of `streams` streams. A block of data has `lists` superpages that take none.
     pub fn new(
         layout: &Layout,
         cache_blocks: u32,
         keep_buckets: bool,
         least_worn_first: bool,
         streams: usize,
+        lists: u32,
     ) -> BlockManager {
         let hot =
             Hot { valid: 0, previous: NIL, next: NIL, in_flight: 0, state: BlockState::Free, failed: false };
@@ -161,7 +164,7 @@ impl BlockManager {
             empty: vec![0; dies],
             giving: vec![0; dies],
             giving_units: (
-                layout.units_per_block - layout.units_per_superpage,
+                layout.units_per_block - (1 + lists) * layout.units_per_superpage,
                 layout.superpages_per_block.saturating_sub(1),
             ),
             bad: 0,

@@ -190,6 +190,30 @@ impl Eviction {
     }
 }
 
+/// Where a cache says which page each unit of a full block holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum MapLog {
+    /// In the spare area of each page. A mount reads all of them that it needs.
+    #[default]
+    SpareArea,
+    /// In the last superpage of the block too, which takes no data; a mount reads that alone. The spare areas serve for blocks that are not
+    /// full. (Paper "Getting Real", 3.3.2, where the firmware cannot use the spare area.)
+    LastPage,
+}
+
+/// When a cache writes its table to the media.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Checkpoint {
+    /// Page by page as it works, see [`Durability::Journal`].
+    #[default]
+    Rolling,
+    /// So, and all of it that has changed with each flush and when the drive has been idle for a while (the same paper, where this is the
+    /// host's idle and standby commands).
+    OnFlush,
+}
+
 /// Translation of a cache: a sparse address space, of which some pages are cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheMap {
@@ -197,6 +221,10 @@ pub struct CacheMap {
     pub address_units: u32,
     /// Which clean data are dropped.
     pub eviction: Eviction,
+    /// What full blocks say of their pages.
+    pub log: MapLog,
+    /// When the table is written.
+    pub checkpoint: Checkpoint,
 }
 
 /// A translation layer.
@@ -250,6 +278,17 @@ impl FtlConfig {
             Some(bytes) => bytes / u64::from(layout.unit_bytes),
             None => (f64::from(units) / (1.0 + self.over_provisioning)) as u64,
         }
+    }
+
+    /// Superpages of a block that list its pages, and take no data.
+    pub(crate) fn list_superpages(&self) -> u32 {
+        u32::from(self.cache.is_some_and(|cache| cache.log == MapLog::LastPage))
+    }
+
+    /// Whether the table is written with each flush.
+    pub(crate) fn checkpoints_on_flush(&self) -> bool {
+        self.durability != Durability::Volatile
+            && self.cache.is_some_and(|cache| cache.checkpoint == Checkpoint::OnFlush)
     }
 
     /// Blocks of each die that are the SLC cache.

@@ -35,8 +35,8 @@ mod zones;
 pub use chunk_refresh::ChunkMove;
 pub use chunks::{ChunkConfig, ChunkPlan, ChunkReset, Chunks, Management, WriteFailure};
 pub use config::{
-    CacheMap, Durability, Eviction, FtlConfig, HANDLES_MAX, Isolation, Map, MapKind, Placement, Separation,
-    SlcCache, Victim, WearLevelling,
+    CacheMap, Checkpoint, Durability, Eviction, FtlConfig, HANDLES_MAX, Isolation, Map, MapKind, MapLog,
+    Placement, Separation, SlcCache, Victim, WearLevelling,
 };
 pub use demand::{CachedTable, MAP_ENTRY_BYTES};
 pub use handles::{HandleEvent, Handles};

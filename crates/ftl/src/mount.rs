@@ -43,7 +43,7 @@ pub struct MountReport {
     pub header_reads: u64,
     /// Translation pages read.
     pub map_page_reads: u64,
-    /// Spare areas replayed.
+    /// Spare areas replayed, or lists of full blocks that stand for theirs.
     pub replay_reads: u64,
     /// The most reads that one die had to do; dies work in parallel.
     pub busiest_die_reads: u64,
@@ -303,10 +303,12 @@ impl PageMap {
         let is_cache = self.table.sparse().is_some();
         let lowest = watermarks.iter().copied().min().unwrap_or(0);
         for range in ranges.iter().filter(|r| !r.meta && r.last >= lowest) {
+            let list = self.unit_of_superpage(range.block, self.layout.superpages_per_block - 1, 0);
+            let count = self.replay_reads(range.superpages, source.spare(list).is_some());
+            reads[self.layout.die_of_block(range.block).0 as usize] += count;
+            report.replay_reads += count;
             for unit in 0..range.superpages * self.layout.units_per_superpage {
                 let ppa = self.layout.ppa(range.block, unit);
-                reads[self.layout.die_of(ppa).0 as usize] += 1;
-                report.replay_reads += 1;
                 let Some((mark, sequence)) = spare(source, ppa) else { continue };
                 let lpn = self.without_state(mark);
                 if lpn.0 >= self.user_units || sequence < watermarks[self.page_of(lpn) as usize] {
@@ -341,7 +343,8 @@ impl PageMap {
         for range in by_room {
             // Where all superpages are torn, the numbers they began with are not known to be below the next ones: programs
             // may have been cut off since the last mount without a single one that ended.
-            let partial = range.superpages < self.superpages_of(range.block)
+            let whole = self.superpages_of_kind(self.blocks.is_cache(range.block), range.meta);
+            let partial = range.superpages < whole
                 && range.first != u64::MAX
                 && next.saturating_sub(range.first) < BLOCK_SEQUENCES;
             let apart = self.config.isolation == Isolation::Persistent;

@@ -55,7 +55,7 @@ impl Gc {
     }
 
     fn is_short_of_room(&self, blocks: &BlockManager, die: DieId) -> bool {
-        let block = u64::from(self.layout.units_per_block);
+        let block = u64::from(self.superpages_of(Stream::Host) * self.layout.units_per_superpage);
         let mut room = u64::from(blocks.free_count(die)) * block + self.left_open(blocks, die);
         let mut emptying = false;
         for victim in self.outgoing(die).iter().filter(|victim| victim.back) {
@@ -76,7 +76,7 @@ impl Gc {
     fn left_open(&self, blocks: &BlockManager, die: DieId) -> u64 {
         let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
         let open = blocks.open_in(die).filter(|(place, _)| !others.contains(place));
-        let superpages: u32 = open.map(|(_, open)| self.layout.superpages_per_block - open.superpage).sum();
+        let superpages: u32 = open.map(|(_, open)| self.superpages_of(Stream::Host) - open.superpage).sum();
         u64::from(superpages) * u64::from(self.layout.units_per_superpage)
     }
 

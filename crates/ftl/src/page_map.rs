@@ -8,11 +8,12 @@
 //!   MapCache           what of it is in memory, with the map in flash         demand.rs, page_map/map_cache.rs
 //! ```
 //! `PageMap` routes between them and has what concerns all: where the next superpage goes (`page_map/place.rs`) and the programs that have
-//! not ended (`page_map/programs.rs`). Its calls are those of [`crate::translation`].
+//! not ended (`page_map/programs.rs`). What a cache writes of its table beside that: `page_map/lists.rs`. Its calls are those of [`crate::translation`].
 
 mod cache;
 mod collect;
 mod full;
+mod lists;
 mod map_cache;
 mod place;
 mod programs;
@@ -160,6 +161,8 @@ pub struct PageMap {
     promised: u32,
     /// Of a cache: emptied blocks whose clean pages are being evicted.
     evicting: Vec<BlockId>,
+    /// Of a cache: lists of full blocks to be written, and regions that have changed.
+    lists: lists::Lists,
     /// Of a cache: regions of marked pages that left with an emptied block, until it is erased.
     leaving: Vec<(BlockId, u32)>,
     pub(crate) table: MappingTable,
@@ -244,7 +247,8 @@ impl PageMap {
                 (user_units, MappingTable::of_cache(address, map_pages, layout.units, sparse), address)
             }
         };
-        let mut blocks = BlockManager::new(layout, cache, keep_buckets, dynamic, streams);
+        let lists = config.list_superpages();
+        let mut blocks = BlockManager::new(layout, cache, keep_buckets, dynamic, streams, lists);
         for &block in bad {
             blocks.retire(block);
         }
@@ -256,6 +260,7 @@ impl PageMap {
             promised: 0,
             evicting: Vec::new(),
             leaving: Vec::new(),
+            lists: lists::Lists::new(config, map_pages, layout),
             table,
             blocks,
             gc: Gc::new(config, layout),

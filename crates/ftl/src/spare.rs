@@ -53,7 +53,8 @@ impl FtlConfig {
         // The SLC cache holds nothing for good.
         let kept =
             u64::from(dies) * u64::from(working + self.cache_blocks()) + u64::from(self.common_blocks());
-        let least_full = layout.units_per_block - layout.units_per_superpage + 1;
+        let lists = self.list_superpages() * layout.units_per_superpage;
+        let least_full = layout.units_per_block - lists - layout.units_per_superpage + 1;
         u64::from(good_blocks).saturating_sub(kept) * u64::from(least_full)
     }
 

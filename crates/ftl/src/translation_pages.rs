@@ -239,14 +239,14 @@ impl PageMap {
         self.pages.writes.add(lpn.0 - self.user_units, cause);
     }
 
-    /// Host data were placed. Whether the rolling checkpoint is due: its next translation pages are wanted now.
+    /// Host data were placed. Whether the rolling checkpoint is due, whose next translation pages are wanted now, or the list of a block.
     #[inline]
     pub fn checkpoint(&mut self) -> bool {
         let due = self.sequence >= self.pages.due;
         if due {
             self.want_checkpoint();
         }
-        due
+        due || self.has_list()
     }
 
     fn want_checkpoint(&mut self) {
@@ -319,8 +319,26 @@ impl PageMap {
         {
             return Some(read);
         }
+        if self.has_list()
+            && let Some(list) = self.next_list()
+        {
+            return Some(list);
+        }
+        self.go_on_saving();
         // Seldom there is one.
         if self.pages.writes.count() == 0 { None } else { self.plan_map_pages() }
+    }
+
+    /// How many translation pages more may be on their way for a checkpoint of an idle drive.
+    pub(crate) fn map_pages_may_come(&self) -> usize {
+        SAVED_AT_ONCE.saturating_sub(self.pages.writes.count())
+    }
+
+    /// Wants the translation page of a region written, whose trims, if it has any, are left to the flush.
+    pub(crate) fn save_region(&mut self, region: u32) {
+        if self.pages.dirtied_at[region as usize] == 0 {
+            self.want_saved(region);
+        }
     }
 
     fn plan_map_pages(&mut self) -> Option<MapJob> {
@@ -363,6 +381,7 @@ impl PageMap {
             leaving.imaged = true;
         }
         out.clear();
+        self.region_imaged(page);
         self.pages.watermarks[page as usize].imaged = settled.watermark;
         out.extend_from_slice(&settled.watermark.to_le_bytes());
         out.extend_from_slice(&u64::from(page).to_le_bytes());
@@ -381,6 +400,9 @@ impl PageMap {
     /// What the spare area names, and the content, of a unit of a planned program of translation pages.
     pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
         let lpn = self.page_of_unit(id, position);
+        if lpn == Lpn::NONE {
+            return (lpn, self.list_image());
+        }
         let page = lpn.0 - self.user_units;
         let trimmed = self.pages.trimmed[page as usize];
         let mark = Lpn(lpn.0 + if trimmed { 0 } else { self.pages.count });

@@ -218,7 +218,7 @@ impl Gc {
             let superpages: u32 = victims().filter(same).map(|v| self.superpages_to_move(blocks, v)).sum();
             needed += match victim.stream {
                 Stream::Meta => self.blocks_for_map(blocks, die, superpages),
-                stream => self.blocks_for(superpages, self.superpages_left(blocks, die, stream)),
+                stream => self.blocks_for(superpages, self.superpages_left(blocks, die, stream), stream),
             };
         }
         // Alone, a victim needs no more than one block, and what fits into open blocks needs none.
@@ -229,17 +229,21 @@ impl Gc {
         let units = blocks.valid(victim.block).saturating_sub(victim.planned);
         // Each translation page may be written in a superpage of its own.
         let packed = if victim.stream == Stream::Meta { 1 } else { self.layout.units_per_superpage };
-        units.div_ceil(packed).min(self.layout.superpages_per_block)
+        units.div_ceil(packed).min(self.superpages_of(victim.stream))
     }
 
     fn superpages_left(&self, blocks: &BlockManager, die: DieId, stream: Stream) -> u32 {
-        blocks
-            .open_block(die, stream.place())
-            .map_or(0, |open| self.layout.superpages_per_block - open.superpage)
+        blocks.open_block(die, stream.place()).map_or(0, |open| self.superpages_of(stream) - open.superpage)
     }
 
-    fn blocks_for(&self, superpages: u32, left: u32) -> u32 {
-        superpages.saturating_sub(left).div_ceil(self.layout.superpages_per_block)
+    fn blocks_for(&self, superpages: u32, left: u32, stream: Stream) -> u32 {
+        superpages.saturating_sub(left).div_ceil(self.superpages_of(stream))
+    }
+
+    /// Superpages that a block of `stream` takes.
+    pub(crate) fn superpages_of(&self, stream: Stream) -> u32 {
+        let lists = if stream == Stream::Meta { 0 } else { self.config.list_superpages() };
+        self.layout.superpages_per_block - lists
     }
 
     /// Blocks of `die` that its translation pages need: they may go to any die that has one to spare.
@@ -248,7 +252,7 @@ impl Gc {
         let left = dies().map(|die| self.superpages_left(blocks, die, Stream::Meta)).sum();
         let others = dies().filter(|&other| other != die);
         let spare: u32 = others.map(|d| blocks.free_count(d).saturating_sub(self.reserve(d))).sum();
-        self.blocks_for(superpages, left).saturating_sub(spare)
+        self.blocks_for(superpages, left, Stream::Meta).saturating_sub(spare)
     }
 }
 

@@ -34,7 +34,8 @@ mod zones;
 pub use block_chunks::{BlockChunks, BlockChunksConfig, BlockChunksError};
 pub use block_layer::{BlockLayer, BlockLayerConfig, BlockLayerCounters, Elevator};
 pub use cache::{
-    CacheConfig, CacheCounters, CacheError, CacheManager, CacheMode, RecordWrites, Replacement, StoreIdentity,
+    CacheConfig, CacheCounters, CacheError, CacheManager, CacheMode, Flushes, RecordWrites, Replacement,
+    StoreIdentity,
 };
 pub use chunk_layers::chunk_layers;
 pub use cluster_buffer::{

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!  waiting ─► data (marked entries left) ─► trims (metadata that translation writes) ─► done, next flush
+//!                                        └► a cache that says so: with them what of its table has changed
 //! ```
 //! With [`Durability::Volatile`] a flush does nothing, as in the firmware that it models.
 
@@ -26,6 +27,8 @@ pub(crate) struct Flushes {
     trims: FlushPoint,
     /// Marked entries that are not programmed yet.
     entries_left: u32,
+    /// They have been, and the table of a cache may have joined what the flush waits for.
+    checkpointed: bool,
     failed: bool,
     pub(super) losses: Losses,
     /// The last marked entry is settled, and the flush has not gone on yet.
@@ -63,6 +66,7 @@ impl BlockNamespace {
         let Some(work) = self.flushes.waiting.pop_front() else { return };
         self.flushes.running = Some(work);
         self.flushes.trims = self.translation.flush_point();
+        self.flushes.checkpointed = false;
         self.flushes.failed = self.flushes.losses.concern(shared.works[work].promise());
         for entry in 0..self.buffer.count() {
             let record = &mut self.buffer[entry];
@@ -107,6 +111,10 @@ impl BlockNamespace {
         while let Some(work) = self.flushes.running {
             if self.flushes.entries_left > 0 {
                 return;
+            }
+            let is_first = !std::mem::replace(&mut self.flushes.checkpointed, true);
+            if is_first && self.is_cache() && self.translation.cache().begin_checkpoint() {
+                self.flushes.trims = self.translation.flush_point();
             }
             let saved = self.translation.flush_to(self.flushes.trims);
             self.write_map(shared);

@@ -1,16 +1,20 @@
-//! When the SLC cache is folded: once the drive has been idle for a while, until a command comes.
+//! What a drive does once it has been idle for a while, until a command comes: the SLC cache is folded, a cache writes its table.
 //!
 //! ```text
 //!  last command ends ─► idle ─── fold_after ───► Event::Idle ─► every die folds, block after block ─► nothing is cached
 //!                        │ a command: busy again              └─ a command: the blocks under way are folded to their end
+//!                        └── CHECKPOINT_AFTER ─► Event::Idle ─► translation pages of what has changed
 //! ```
 //! Invariant: at most one [`Event::Idle`] is to come.
 
 use super::BlockNamespace;
 use crate::events::Event;
 use crate::shared::Shared;
-use pellucid_flash::SimTime;
-use pellucid_ftl::Load;
+use pellucid_flash::{Nanos, SimTime};
+use pellucid_ftl::{Checkpoint, Load};
+
+/// Idle time after which a cache writes its table: the shortest standby timer that ATA has.
+const CHECKPOINT_AFTER: Nanos = Nanos::from_secs(5);
 
 /// Whether the drive is idle, and since when.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,7 +22,7 @@ pub(crate) struct Idle {
     since: Option<SimTime>,
     /// An event is to come.
     awaited: bool,
-    /// It has been for so long that the cache is folded.
+    /// It has been for so long that the SLC cache is folded.
     rested: bool,
 }
 
@@ -44,30 +48,47 @@ impl BlockNamespace {
         }
     }
 
-    /// No command is under way: folding may be due later.
+    /// How long an idle drive waits before it does something; `None`: it never does.
     #[inline]
-    pub(crate) fn fold_when_idle(&mut self, shared: &mut Shared) {
-        if self.idle.since.is_none() && self.config.ftl.slc_cache.is_some() {
+    fn waits_idle(&self) -> Option<Nanos> {
+        let ftl = &self.config.ftl;
+        let checkpoints = ftl.cache.is_some_and(|cache| cache.checkpoint == Checkpoint::OnFlush);
+        ftl.slc_cache.map(|cache| cache.fold_after).or(checkpoints.then_some(CHECKPOINT_AFTER))
+    }
+
+    /// No command is under way: there may be something to do later.
+    #[inline]
+    pub(crate) fn work_when_idle(&mut self, shared: &mut Shared) {
+        if self.idle.since.is_none()
+            && let Some(wait) = self.waits_idle()
+        {
             self.idle.since = Some(shared.now);
-            self.await_folding(shared, shared.now);
+            self.await_idleness(shared, shared.now, wait);
         }
     }
 
     /// The drive is idle since `since`.
-    fn await_folding(&mut self, shared: &mut Shared, since: SimTime) {
-        let Some(cache) = self.config.ftl.slc_cache else { return };
-        if !self.idle.awaited && self.translation.view().cache.full > 0 {
+    fn await_idleness(&mut self, shared: &mut Shared, since: SimTime, wait: Nanos) {
+        let has_work = match self.is_cache() {
+            true => self.translation.cache().has_changed(),
+            false => self.translation.view().cache.full > 0,
+        };
+        if !self.idle.awaited && has_work {
             self.idle.awaited = true;
-            shared.events.at(since + cache.fold_after, Event::Idle(self.number.into()));
+            shared.events.at(since + wait, Event::Idle(self.number.into()));
         }
     }
 
     /// The time of an idle drive has passed, unless commands have come meanwhile.
     pub(crate) fn idle_for_long(&mut self, shared: &mut Shared) {
         self.idle.awaited = false;
-        let (Some(since), Some(cache)) = (self.idle.since, self.config.ftl.slc_cache) else { return };
-        if shared.now < since + cache.fold_after {
-            return self.await_folding(shared, since);
+        let (Some(since), Some(wait)) = (self.idle.since, self.waits_idle()) else { return };
+        if shared.now < since + wait {
+            return self.await_idleness(shared, since, wait);
+        }
+        if self.is_cache() {
+            self.translation.cache().save_changed();
+            return self.write_map(shared);
         }
         self.idle.rested = true;
         self.pump_all(shared);

@@ -284,7 +284,7 @@ impl BlockNamespace {
         }
         if shared.active == 0 {
             self.collect_while_idle(shared);
-            self.fold_when_idle(shared);
+            self.work_when_idle(shared);
         }
         // What went on just now may have to be looked up, and nothing else under way.
         self.translation.has_map_work()

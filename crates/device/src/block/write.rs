@@ -501,7 +501,13 @@ impl BlockNamespace {
             let held = &self.buffer[*newer];
             !self.is_cache() || held.follows == entry || held.valid == shared.full
         };
-        match self.buffer.find(lpn).filter(takes_over) {
+        let newer = self.buffer.find(lpn).filter(takes_over);
+        if newer.is_none() && self.buffer[entry].flushing {
+            // What made the page absent stands for the data that the flush in progress waited for. (It found a newer entry, that the flush
+            // did not wait for.)
+            self.flush_waits_for_trims();
+        }
+        match newer {
             Some(newer) => {
                 // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
                 // page, and a fill brings zeros for those that it lacks.

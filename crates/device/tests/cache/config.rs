@@ -6,7 +6,8 @@ use pellucid_device::{
 };
 use pellucid_flash::{Geometry, Nanos, Rng};
 use pellucid_ftl::{
-    Durability, Eviction, FtlConfig, Isolation, Map, Placement, Separation, Victim, WearLevelling,
+    Checkpoint, Durability, Eviction, FtlConfig, Isolation, Map, MapLog, Placement, Separation, Victim,
+    WearLevelling,
 };
 use pellucid_media::{Cell, Faults, Keep, MediaConfig, StoreKind, Timing};
 
@@ -27,6 +28,8 @@ pub struct Shape {
     pub retain: bool,
     pub guarantee: Guarantee,
     pub eviction: Eviction,
+    pub log: MapLog,
+    pub checkpoint: Checkpoint,
     /// Blocks of the backing store that are used.
     pub span: u32,
     /// Of 100 writes, how many are dirty.
@@ -51,6 +54,8 @@ impl Shape {
             retain: true,
             guarantee: Guarantee::Flush,
             eviction: Eviction::SeUtil,
+            log: MapLog::SpareArea,
+            checkpoint: Checkpoint::Rolling,
             span: 400,
             dirty_share: 40,
             seed: 7,
@@ -83,10 +88,14 @@ impl Shape {
             retain: one_of(&[0, 1]) == 1,
             guarantee: if one_of(&[0, 1]) == 1 { Guarantee::WriteDirty } else { Guarantee::Flush },
             eviction: if one_of(&[0, 1]) == 1 { Eviction::SeUtil } else { Eviction::SeMerge },
+            log: MapLog::SpareArea,
+            checkpoint: Checkpoint::Rolling,
             span: one_of(&[500, 2_000, 6_000]),
             dirty_share: one_of(&[5, 40, 80]).into(),
             seed,
         };
+        shape.log = if one_of(&[0, 1]) == 1 { MapLog::LastPage } else { MapLog::SpareArea };
+        shape.checkpoint = if one_of(&[0, 1]) == 1 { Checkpoint::OnFlush } else { Checkpoint::Rolling };
         if seed % 4 == 3 {
             // As crowded as in `crowded`.
             (shape.unit_bytes, shape.channels, shape.over_provisioning) = (1024, 1, 9.0);
@@ -121,8 +130,13 @@ impl Shape {
 
 /// A cache of an address space of 1 GiB.
 pub fn config(shape: &Shape) -> DeviceConfig {
-    let cache =
-        CacheConfig { address_sectors: 1 << 21, eviction: shape.eviction, guarantee: shape.guarantee };
+    let cache = CacheConfig {
+        address_sectors: 1 << 21,
+        eviction: shape.eviction,
+        guarantee: shape.guarantee,
+        log: shape.log,
+        checkpoint: shape.checkpoint,
+    };
     DeviceConfig {
         media: MediaConfig {
             geometry: Geometry {

@@ -8,6 +8,7 @@
 mod commands;
 mod config;
 mod effect;
+mod log;
 mod swarm;
 
 use config::{Shape, config};

@@ -98,6 +98,8 @@ impl BlockManager {
             }
         };
         let last = superpage + 1 == kind.superpages;
+        // It is not closed before its list is on the media.
+        self.hot[block.0 as usize].in_flight += u16::from(last && kind.listed);
         self.open[at] = (!last).then_some(OpenBlock { block, superpage: superpage + 1 });
         self.planned(block, last);
         (self.layout.ppa(block, superpage * self.layout.units_per_superpage), block)

@@ -179,7 +179,7 @@ impl Nameless {
             ));
         }
         Ok(Nameless {
-            blocks: BlockManager::new(layout, 0, false, true, 1),
+            blocks: BlockManager::new(layout, 0, false, true, 1, 0),
             units: Units::new(layout),
             virtuals: Virtuals::new(virtual_units),
             virtual_units,
@@ -424,7 +424,8 @@ impl Nameless {
         let die = (0..dies).map(|i| DieId((self.next_die + i) % dies)).find(|&die| able(die))?;
         self.next_die = (die.0 + 1) % dies;
         let superpages = self.layout.superpages_per_block;
-        let kind = BlockKind { superpages, cache: false, most_worn: false, meta: false, owner: 0 };
+        let kind =
+            BlockKind { superpages, listed: false, cache: false, most_worn: false, meta: false, owner: 0 };
         self.pages -= 1;
         Some(self.blocks.take_superpage(die, 0, kind).0)
     }

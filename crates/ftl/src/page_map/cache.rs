@@ -22,16 +22,12 @@ use crate::translation::{CacheUse, Load, Stream};
 use pellucid_flash::{BlockId, DieId};
 
 impl PageMap {
-    /// Superpages that `block` takes.
+    /// Superpages that a block takes, of the SLC cache or not, for translation pages or not.
     #[inline]
-    pub(crate) fn superpages_of(&self, block: BlockId) -> u32 {
-        self.superpages_of_kind(self.blocks.is_cache(block))
-    }
-
-    #[inline]
-    pub(super) fn superpages_of_kind(&self, cached: bool) -> u32 {
+    pub(crate) fn superpages_of_kind(&self, cached: bool, meta: bool) -> u32 {
         match self.config.slc_cache {
             Some(cache) if cached => self.layout.superpages_per_block / cache.bits,
+            None if !meta => self.layout.superpages_per_block - self.config.list_superpages(),
             _ => self.layout.superpages_per_block,
         }
     }

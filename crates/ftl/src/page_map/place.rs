@@ -242,15 +242,20 @@ impl PageMap {
     /// The next superpage of the open block of `shared`, for data of `stream`.
     #[inline]
     pub(super) fn take_superpage(&mut self, die: DieId, stream: Stream, shared: Stream) -> (Ppa, BlockId) {
-        let cache = shared == Stream::Cached;
+        let (cache, meta) = (shared == Stream::Cached, shared == Stream::Meta);
         let kind = BlockKind {
-            superpages: self.superpages_of_kind(cache),
+            superpages: self.superpages_of_kind(cache, meta),
+            listed: !meta && self.config.list_superpages() > 0,
             cache,
             most_worn: stream == Stream::Worn,
-            meta: shared == Stream::Meta,
+            meta,
             owner: shared.owner(),
         };
-        self.blocks.take_superpage(die, shared.place(), kind)
+        let taken = self.blocks.take_superpage(die, shared.place(), kind);
+        if kind.listed {
+            self.note_full(taken.1);
+        }
+        taken
     }
 }
 

@@ -74,6 +74,14 @@ impl Programs {
         (ProgramId(id), &mut self.units[base..base + program.units as usize])
     }
 
+    /// Enters a program of these units; gives its id.
+    pub fn plan(&mut self, first: Ppa, sequence: u64, units: &[ProgramUnit]) -> ProgramId {
+        let program = Program { first, sequence, units: units.len() as u32, active: true, gc: false };
+        let (id, into) = self.enter(program);
+        into.copy_from_slice(units);
+        id
+    }
+
     /// The units of a program.
     #[inline]
     fn units(&self, id: ProgramId) -> &[ProgramUnit] {
@@ -185,6 +193,9 @@ impl PageMap {
             if ok {
                 self.entry_changed(lpn, gc.then_some(if old.is_some() { old } else { first }));
                 self.invalidate(old, Outdated::Replaced);
+                if lpn.0 < self.user_units && self.has_regions() {
+                    self.region_changed(self.page_of(lpn));
+                }
             } else {
                 self.undo(lpn, Ppa(first.0 + i), old);
             }

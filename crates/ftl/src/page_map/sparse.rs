@@ -147,6 +147,9 @@ impl PageMap {
     /// A dirty page becomes clean. `buffered`: its newest data have no place yet; then the copy on the media is needed as before.
     pub fn clean(&mut self, lpn: Lpn, buffered: bool) -> bool {
         let was_dirty = self.state_of(lpn) == CacheState::Dirty;
+        if was_dirty {
+            self.region_changed(self.page_of(lpn));
+        }
         if was_dirty && let Some(sparse) = self.table.sparse_mut() {
             sparse.set_state(lpn, CacheState::Clean);
             let ppa = sparse.get(lpn);
@@ -197,6 +200,7 @@ impl PageMap {
     fn drop_clean(&mut self, lpn: Lpn) {
         let old = self.copy_of(lpn);
         self.counters.evicted_units += 1;
+        self.region_changed(self.page_of(lpn));
         self.table.set(lpn, Ppa::NONE);
         if self.must_say(lpn, self.sequence) {
             self.pages.dirty(self.page_of(lpn), self.sequence);
@@ -267,6 +271,7 @@ impl PageMap {
     fn drop_of_block(&mut self, lpn: Lpn, block: BlockId, closed: u64) {
         self.counters.evicted_units += 1;
         let region = self.page_of(lpn);
+        self.region_changed(region);
         let was_marked = self.table.sparse().is_some_and(|sparse| sparse.is_marked(lpn));
         self.table.set(lpn, Ppa::NONE);
         if self.must_say(lpn, closed) {

@@ -9,7 +9,7 @@
 //! Records are written sector by sector, each sector by one write at a time; what comes meanwhile is in the next.
 
 use super::head::encode_records;
-use super::{Backend, CacheManager, Kind, Part, Purpose, RecordWrites, Side};
+use super::{Backend, CacheManager, Flushes, Kind, Part, Purpose, RecordWrites, Side};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Lba, Opcode, Status};
 use std::ops::Range;
@@ -120,7 +120,8 @@ impl CacheManager {
         commit.failed = None;
         std::mem::swap(&mut commit.waiting, &mut commit.ops);
         commit.phase = Phase::Flush;
-        if commit.ops.is_empty() && !std::mem::take(&mut commit.everything) {
+        let everything = std::mem::take(&mut commit.everything);
+        if commit.ops.is_empty() && !everything {
             return self.commit_records();
         }
         if let Backend::Block(slots) = &mut self.backend {
@@ -129,6 +130,15 @@ impl CacheManager {
         let changed = std::mem::take(&mut self.commit.changed);
         for (side, purpose) in [(Side::Flash, Purpose::FlushFlash), (Side::Backing, Purpose::FlushBacking)] {
             if !changed[usize::from(side == Side::Backing)] {
+                continue;
+            }
+            let reached = match self.config.flushes {
+                Flushes::Both => true,
+                Flushes::Flash => side == Side::Flash,
+                Flushes::None => false,
+            };
+            if !reached && !everything {
+                self.commit.changed[usize::from(side == Side::Backing)] = true;
                 continue;
             }
             if side == Side::Backing {

@@ -48,6 +48,20 @@ pub enum Replacement {
     Fifo,
 }
 
+/// Which drives a flush of the host reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Flushes {
+    /// Both: what is acknowledged behind it is durable.
+    #[default]
+    Both,
+    /// The flash alone: what went past it to the backing store may be lost with the power of that.
+    Flash,
+    /// None, as in FlashCache, which refuses barriers (`flashcache_map`, `-EOPNOTSUPP`), so that file systems go on without them. A power cut
+    /// loses what either drive has in its write cache.
+    None,
+}
+
 /// Which backing store a cache belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreIdentity {
@@ -90,6 +104,8 @@ pub struct CacheConfig {
     /// The backing store is flushed before what was copied to it counts as clean. `false`, as FlashCache: a power cut of the backing store
     /// loses cleaned blocks that it had in its write cache, flushed ones too.
     pub flush_cleaned: bool,
+    /// Which drives a flush reaches; a stop reaches both.
+    pub flushes: Flushes,
     /// The backing store.
     pub store: StoreIdentity,
     /// A number that no earlier cache on this flash had; a new cache is marked with it.
@@ -115,6 +131,7 @@ impl Default for CacheConfig {
             fallow: Nanos::from_secs(15 * 60),
             clean_blocks: 64,
             flush_cleaned: true,
+            flushes: Flushes::Both,
             store: StoreIdentity::default(),
             nonce: 1,
             format: false,

@@ -58,7 +58,7 @@ mod start;
 mod streams;
 mod write;
 
-pub use config::{CacheConfig, CacheError, CacheMode, RecordWrites, Replacement, StoreIdentity};
+pub use config::{CacheConfig, CacheError, CacheMode, Flushes, RecordWrites, Replacement, StoreIdentity};
 pub use counters::CacheCounters;
 
 use crate::{Layer, Machine};

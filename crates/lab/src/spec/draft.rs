@@ -18,7 +18,7 @@ use pellucid_device::{
 use pellucid_flash::{Geometry, Migration, Nanos};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
 use pellucid_host::{
-    BlockLayerConfig, CacheConfig, CacheMode, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy,
+    BlockLayerConfig, CacheConfig, CacheMode, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, Flushes,
     HostFtlConfig, JournalUse, NamelessFtlConfig, Replacement, ZoneChunksConfig,
 };
 use pellucid_media::{
@@ -233,6 +233,7 @@ take_word!(
     Placement,
     Records,
     Replacement,
+    Flushes,
     Separation,
     Space,
     Survives,

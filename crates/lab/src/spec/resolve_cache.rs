@@ -7,7 +7,7 @@ use super::schema::Fallback::{Flag, Whole, Word};
 use super::schema::{Kind, TIME, Values, count, keys, word};
 use super::value::Quantity;
 use pellucid_device::{Guarantee, Namespace};
-use pellucid_host::{CacheConfig, CacheMode, LayerConfig, RecordWrites, Replacement};
+use pellucid_host::{CacheConfig, CacheMode, Flushes, LayerConfig, RecordWrites, Replacement};
 use strum::{EnumString, VariantNames};
 
 const BLOCK: Kind = Kind::Unit(Quantity::Size, 512, 1 << 20);
@@ -54,6 +54,9 @@ keys! {
         "Cache on a block drive: which clean block of a set makes room (FlashCache: fifo)";
     "host.cache.flush_cleaned": Kind::Flag, Flag(true) => cache.flush_cleaned,
         "Cache: the backing store is flushed before what was written back counts as clean (FlashCache: false)";
+    "host.cache.flushes": word::<Flushes>(), Word("both") => cache.flushes,
+        "Cache: which drives a flush of the host reaches: both, the cache drive (flash), or none (FlashCache refuses barriers). What is not \
+         reached may lose acknowledged writes at a power cut";
 }
 
 /// The cache of the description: it is the only layer, and has a disk to stand before.

@@ -10,8 +10,8 @@ use super::value::Quantity;
 use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
 use pellucid_flash::{Layout, Vector};
 use pellucid_ftl::{
-    CacheMap, ChunkConfig, Eviction, FtlConfig, Management, Map, Nameless, NamelessConfig, Separation,
-    WriteFailure, ZoneConfig,
+    Checkpoint, ChunkConfig, Eviction, FtlConfig, Management, Map, MapLog, Nameless, NamelessConfig,
+    Separation, WriteFailure, ZoneConfig,
 };
 use pellucid_media::{MediaConfig, StoreKind};
 use std::ops::Range;
@@ -104,6 +104,14 @@ pub(crate) const CACHE: Fields = &[
     (
         "guarantee",
         "What a power cut leaves: flush (what a flush came after), write-dirty (dirty data and evictions at once); default flush",
+    ),
+    (
+        "log",
+        "Where full blocks say what they hold: spare-area, or last-page (their last superpage takes no data); default spare-area",
+    ),
+    (
+        "checkpoint",
+        "When the table is written: rolling, or on-flush (and after five idle seconds); default rolling",
     ),
 ];
 pub(crate) const NAMELESS: Fields = &[
@@ -217,6 +225,8 @@ fn cache(
         address_sectors: bytes / u64::from(layout.sector_bytes),
         eviction: table.word("eviction", Some(Eviction::SeUtil))?,
         guarantee: table.word("guarantee", Some(Guarantee::Flush))?,
+        log: table.word("log", Some(MapLog::SpareArea))?,
+        checkpoint: table.word("checkpoint", Some(Checkpoint::Rolling))?,
     };
     Ok(Namespace::Cache { blocks, cache })
 }
@@ -383,9 +393,7 @@ impl Translated {
     pub fn ftl(&self, drive: &DeviceConfig) -> FtlConfig {
         let mut ftl = drive.ftl.clone();
         if let Some(cache) = self.cache {
-            let per_unit = u64::from(self.layout.sectors_per_unit);
-            let address_units = (cache.address_sectors / per_unit) as u32;
-            ftl.cache = Some(CacheMap { address_units, eviction: cache.eviction });
+            ftl.cache = Some(cache.map(&self.layout));
             ftl.separation = cache.eviction.separation();
         }
         ftl

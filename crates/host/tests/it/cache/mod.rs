@@ -7,6 +7,8 @@ mod ssc;
 mod world;
 
 use crate::reference::Faults;
+use pellucid_flash::Opcode;
+use pellucid_host::{CacheConfig, CacheMode, Flushes};
 use world::{Crash, Crashing, World};
 
 /// More seeds than usual: `CACHE_SEEDS=1000` begins there.
@@ -68,5 +70,32 @@ fn lives_of_crashes_and_failing_drives() {
             world.crash(who);
         }
         assert!(world.failed > 0, "seed {seed}");
+    }
+}
+
+/// A flush reaches the drives that it is to reach.
+#[test]
+fn a_flush_reaches_the_drives_that_it_is_told_of() {
+    for (flushes, reached) in [(Flushes::Both, [1, 1]), (Flushes::Flash, [1, 0]), (Flushes::None, [0, 0])] {
+        let (config, flash, backing) = world::shape(1);
+        let sequential_bytes = 2 * u64::from(config.block_bytes);
+        let config = CacheConfig { flushes, mode: CacheMode::WriteBack, sequential_bytes, ..config };
+        let blocks = u64::from(config.block_bytes) / 512;
+        let mut world = World::on(config, flash, backing, 1);
+        // The second block continues the first, and so goes past the cache.
+        world.ask(Opcode::Write, 0, blocks, false);
+        world.drain();
+        world.ask(Opcode::Write, blocks, blocks, false);
+        world.drain();
+        let before = *world.host.layer.counters();
+        assert!(before.write_hits > 0 && before.write_arounds > 0, "{before:?}");
+        world.ask(Opcode::Flush, 0, 0, false);
+        world.drain();
+        let after = world.host.layer.counters();
+        let sent = [
+            after.flash_commands - before.flash_commands,
+            after.backing_commands[2] - before.backing_commands[2],
+        ];
+        assert_eq!(sent, reached, "{flushes:?}");
     }
 }
