@@ -1,15 +1,15 @@
 //! Segments in a directory: one file each.
 //!
 //! ```text
-//!   work/  lock      held by the process that uses it
-//!          boot      what is here may not be on the media: it counts until the machine is started again
-//!          *.seg     one for each segment
+//!   work/  graph.lock   held by the process that uses it
+//!          graph.boot   what is here may not be on the media: it counts until the machine is started again
+//!          *.seg        one for each segment
 //! ```
 //! What was done in a few seconds is not worth waiting for the disk, so nothing is synced before [`DURABLE_AFTER`]. A killed process loses
-//! nothing by that. After a power cut, `boot` names another start of the machine, and the directory counts as empty. Once everything is
-//! synced, `boot` is removed.
+//! nothing by that. After a power cut, `graph.boot` names another start of the machine, and the directory counts as empty. Once everything
+//! is synced, it is removed.
 //!
-//! Invariants: one process uses a directory at a time (`lock`); nothing in it that is no segment is touched; a plan that is found after a
+//! Invariants: one process uses a directory at a time (`graph.lock`); nothing in it that is no segment is touched; a plan that is found after a
 //! power cut has all its windows.
 
 use pellucid_apps::graph::store::{Segment, Store, StoreError, absent, short};
@@ -21,6 +21,11 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Names beside those of segments. None that a user's own file would have: a directory may have others' files, too.
+const LOCK: &str = "graph.lock";
+const BOOT: &str = "graph.boot";
+const NEW: &str = "new.seg";
 
 /// Files open at the same time.
 const OPEN_MAX: usize = 128;
@@ -52,7 +57,7 @@ impl FileStore {
             return Err(format!("{name} is no directory"));
         }
         std::fs::create_dir_all(directory).map_err(|error| format!("{name}: {error}"))?;
-        let path = directory.join("lock");
+        let path = directory.join(LOCK);
         let mut options = OpenOptions::new();
         let lock = options.create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -95,7 +100,7 @@ impl FileStore {
     }
 
     fn boot(&self) -> PathBuf {
-        self.directory.join("boot")
+        self.directory.join(BOOT)
     }
 
     /// Everything in the directory comes to be on the media.
@@ -114,8 +119,7 @@ impl FileStore {
 
     fn segments(&self) -> io::Result<Vec<PathBuf>> {
         let paths = std::fs::read_dir(&self.directory)?.map(|entry| entry.map(|entry| entry.path()));
-        let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");
-        paths.filter(|path| path.as_ref().map_or(true, is_segment)).collect()
+        paths.filter(|path| path.as_ref().map_or(true, |path| is_segment(path))).collect()
     }
 
     /// Bytes written and read so far.
@@ -128,7 +132,7 @@ impl FileStore {
         self.directory.join(format!("{segment}.seg"))
     }
 
-    /// Removes every segment; `with_directory`: the directory too, if nothing else is in it. The plan goes first: a process that is killed
+    /// Removes every segment; `with_directory`: the directory too, if nothing else is in it and it can be. The plan goes first: a process that is killed
     /// meanwhile leaves no plan without its windows.
     pub fn clear(&mut self, with_directory: bool) -> io::Result<()> {
         self.open.clear();
@@ -139,17 +143,15 @@ impl FileStore {
             std::fs::remove_file(path)?;
         }
         if with_directory {
-            for file in ["boot", "lock"].map(|name| self.directory.join(name)) {
+            for file in [BOOT, LOCK].map(|name| self.directory.join(name)) {
                 match std::fs::remove_file(file) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }
             }
             self.volatile = false;
-            match std::fs::remove_dir(&self.directory) {
-                Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => return Err(error),
-                _ => {}
-            }
+            // It may have others' files, or be where a disk is mounted.
+            let _ = std::fs::remove_dir(&self.directory);
         } else if !self.volatile {
             std::fs::write(self.boot(), start_of_machine())?;
             File::open(self.boot())?.sync_all()?;
@@ -186,6 +188,21 @@ impl FileStore {
         if self.open.remove(&segment).is_some() {
             self.order.retain(|&other| other != segment);
         }
+    }
+}
+
+/// Whether a file has the name of a segment: words and numbers with `-` between them.
+fn is_segment(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let Some(name) = name.strip_suffix(".seg") else { return false };
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let words: Vec<&str> = name.split('-').filter(|part| !is_number(part)).collect();
+    let numbers = name.split('-').count() - words.len();
+    match words[..] {
+        ["new" | "plan" | "state" | "degrees"] => numbers == 0,
+        ["run"] | ["run", "weights"] | ["values", "even" | "odd"] => numbers == 1,
+        ["offsets" | "others" | "weights"] => numbers == 2,
+        _ => false,
     }
 }
 
@@ -259,7 +276,7 @@ impl Store for FileStore {
 
     fn replace(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
         self.forget(segment);
-        let (path, new) = (self.path(segment), self.directory.join("new.seg"));
+        let (path, new) = (self.path(segment), self.directory.join(NEW));
         let written = (|| {
             File::create(&new)?.write_all(data)?;
             if self.synced.elapsed() >= DURABLE_AFTER {
@@ -274,6 +291,7 @@ impl Store for FileStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn directory(name: &str) -> PathBuf {
         let directory = std::env::temp_dir().join(format!("pellucid-graph-{}-{name}", std::process::id()));
@@ -290,13 +308,13 @@ mod tests {
         drop(store);
         // The same start of the machine: only the process was killed.
         assert_eq!(plan(&FileStore::open(&directory).unwrap()), Some(4));
-        std::fs::write(directory.join("boot"), "another start\n").unwrap();
+        std::fs::write(directory.join(BOOT), "another start\n").unwrap();
         assert_eq!(plan(&FileStore::open(&directory).unwrap()), None);
         let mut store = FileStore::open(&directory).unwrap();
         store.replace(Segment::Plan, b"plan").unwrap();
         store.sync().unwrap();
         drop(store);
-        assert!(!directory.join("boot").exists());
+        assert!(!directory.join(BOOT).exists());
         assert_eq!(plan(&FileStore::open(&directory).unwrap()), Some(4));
         std::fs::remove_dir_all(directory).unwrap();
     }
@@ -321,16 +339,33 @@ mod tests {
         store.replace(Segment::State, b"one").unwrap();
         store.replace(Segment::State, b"three").unwrap();
         drop(store);
-        std::fs::write(directory.join("mine.txt"), "not a segment").unwrap();
+        let mine =
+            ["boot", "lock", "run.seg", "others-1.seg", "values-1.seg", "old-run-1.seg", "1.seg", "mine.txt"];
+        for name in mine {
+            std::fs::write(directory.join(name), "not a segment").unwrap();
+        }
         let mut store = FileStore::open(&directory).unwrap();
         assert_eq!(store.bytes(Segment::State), Some(5));
         assert_eq!(store.bytes(Segment::Run(299)), Some(7));
         store.remove(Segment::State).unwrap();
         assert!(store.read(Segment::State, 0, &mut found).unwrap_err().to_string().contains("not there"));
+        let all = [
+            Segment::Run(1),
+            Segment::RunWeights(2),
+            Segment::Offsets(3, 4),
+            Segment::Others(5, 6),
+            Segment::Weights(7, 8),
+            Segment::Degrees,
+            Segment::Values(9, true),
+            Segment::Values(10, false),
+            Segment::State,
+            Segment::Plan,
+        ];
+        all.into_iter().for_each(|segment| store.create(segment).unwrap());
         store.clear(true).unwrap();
-        let left: Vec<_> =
-            std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["mine.txt"]);
+        let left = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: BTreeSet<_> = left.map(|name| name.into_string().unwrap()).collect();
+        assert_eq!(left, mine.map(String::from).into());
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -15,6 +15,7 @@ use pellucid_apps::graph::text::{EdgeError, EdgeFormat, EdgeReader};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use thiserror::Error;
 
 /// Why edges could not be read.
@@ -29,6 +30,9 @@ pub enum InputError {
     /// A table is not as it should be.
     #[error("{0}")]
     Table(String),
+    /// A reader of foreign bytes met some that it did not expect, and panicked. What it has read is not all.
+    #[error("it cannot be read to its end: it is damaged, or its reader is")]
+    Panic,
 }
 
 /// How edges are wanted.
@@ -56,6 +60,7 @@ struct Parsed {
 /// Edges that are read one part after the other.
 pub struct Input {
     parsers: Vec<Receiver<Result<Parsed, InputError>>>,
+    threads: Vec<JoinHandle<()>>,
     next: usize,
     /// Lines or records before the next piece, where a parser does not count them itself.
     lines: u64,
@@ -90,15 +95,15 @@ impl Input {
         let first = pieces.recut(first, format);
         // The entries of a matrix are counted: one parser has them all.
         let count = if format == EdgeFormat::MatrixMarket { 1 } else { threads };
-        let (mut senders, mut parsers) = (Vec::new(), Vec::new());
+        let (mut senders, mut parsers, mut handles) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..count {
             let (piece_sender, piece_receiver) = sync_channel(1);
             let (sender, receiver) = sync_channel(1);
-            std::thread::spawn(move || parse(format, wanted, &piece_receiver, &sender));
+            handles.push(std::thread::spawn(move || parse(format, wanted, &piece_receiver, &sender)));
             senders.push(piece_sender);
             parsers.push(receiver);
         }
-        std::thread::spawn(move || {
+        handles.push(std::thread::spawn(move || {
             let mut next = Ok(first);
             for sender in senders.iter().cycle() {
                 let last = next.as_ref().map_or(true, |piece: &Vec<u8>| piece.is_empty());
@@ -108,36 +113,41 @@ impl Input {
                 }
                 next = pieces.next();
             }
-        });
-        Ok(Input { parsers, next: 0, lines: 0, vertices: 0 })
+        }));
+        Ok(Input { parsers, threads: handles, next: 0, lines: 0, vertices: 0 })
     }
 
     /// Edges in the columns of a Parquet file.
-    pub fn table(file: File, columns: &[String], wanted: Wanted) -> Result<Input, InputError> {
-        let mut table = tables::Edges::new(file, columns, wanted)?;
+    pub fn table(file: File, columns: Vec<String>, wanted: Wanted) -> Input {
         let (sender, receiver) = sync_channel(1);
-        std::thread::spawn(move || {
+        // The first bytes too: damage may make any of them panic.
+        let thread = std::thread::spawn(move || {
             let mut edges = Edges::new(wanted.weighted);
-            loop {
+            let mut table = None;
+            let mut next = || {
                 edges.clear();
-                let parsed = match table.next(&mut edges) {
-                    Ok(false) => return,
-                    Ok(true) => Ok(Parsed { chunk: Chunk::new(&edges, wanted.shape), lines: 0, vertices: 0 }),
-                    Err(error) => Err(error),
+                let table = match &mut table {
+                    Some(table) => table,
+                    None => table.insert(tables::Edges::new(file.try_clone()?, &columns, wanted)?),
                 };
+                let more = table.next(&mut edges)?;
+                let parsed = || Parsed { chunk: Chunk::new(&edges, wanted.shape), lines: 0, vertices: 0 };
+                Ok(more.then(parsed))
+            };
+            while let Some(parsed) = next().transpose() {
                 let last = parsed.is_err();
                 if sender.send(parsed).is_err() || last {
                     return;
                 }
             }
         });
-        Ok(Input { parsers: vec![receiver], next: 0, lines: 0, vertices: 0 })
+        Input { parsers: vec![receiver], threads: vec![thread], next: 0, lines: 0, vertices: 0 }
     }
 
     /// The next edges; `None`: there are none.
     pub fn take(&mut self) -> Result<Option<Chunk>, InputError> {
         // A parser ends behind its last piece, so the first that has none is behind the last of all.
-        let Ok(parsed) = self.parsers[self.next].recv() else { return Ok(None) };
+        let Some(Ok(parsed)) = self.parsers.get(self.next).map(Receiver::recv) else { return self.end() };
         self.next = (self.next + 1) % self.parsers.len();
         match parsed {
             Ok(Parsed { chunk, lines, vertices }) => {
@@ -150,6 +160,14 @@ impl Input {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Nothing more comes: every thread ends, each as it should or not.
+    fn end(&mut self) -> Result<Option<Chunk>, InputError> {
+        // A parser that waits to give a chunk away does not wait any more.
+        self.parsers.clear();
+        let ended: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
+        if ended.iter().any(Result::is_err) { Err(InputError::Panic) } else { Ok(None) }
     }
 
     /// Vertices that the input says it has; 0 where it does not say.
@@ -279,6 +297,30 @@ mod tests {
                 }
             };
             assert!(error.contains("line 50001: \"x\""), "{error}");
+        }
+    }
+
+    /// Bytes of which the reader fails as it never should.
+    struct Broken(usize);
+    impl Read for Broken {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(1).expect("a bug of the reader");
+            into.fill(b'\n');
+            Ok(into.len())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_panics_is_no_end_of_the_edges() {
+        for threads in 1..4 {
+            let mut input = Input::bytes(Box::new(Broken(9)), None, wanted(threads)).unwrap();
+            let error = loop {
+                match input.take() {
+                    Ok(chunk) => assert!(chunk.is_some(), "the edges end where the reader panicked"),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, InputError::Panic), "{error}");
         }
     }
 

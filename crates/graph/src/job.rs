@@ -18,7 +18,7 @@ use pellucid_apps::graph::grid::{Grid, reopen};
 use pellucid_apps::graph::pagerank::{self, PageRank, PageRankConfig};
 use pellucid_apps::graph::prepare::{Asked, Intake, PrepareError, Shape, Share};
 use pellucid_apps::graph::store::{Memory, Segment, Store, StoreError};
-use pellucid_apps::graph::traverse::{self, Traverse, UNREACHED};
+use pellucid_apps::graph::traverse::{Distance, Traverse};
 use pellucid_apps::graph::triangles::{self, Triangles};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -61,7 +61,8 @@ impl Program {
         let (shape, vertex_bytes) = match self {
             Program::PageRank(_) => (Shape::All(Key::To), pagerank::VERTEX_BYTES),
             Program::Components => (Shape::All(Key::From), components::VERTEX_BYTES),
-            Program::Bfs(_) | Program::Sssp(_) => (Shape::All(Key::From), traverse::VERTEX_BYTES),
+            Program::Bfs(_) => (Shape::All(Key::From), u32::VERTEX_BYTES),
+            Program::Sssp(_) => (Shape::All(Key::From), f64::VERTEX_BYTES),
             Program::Triangles => (Shape::Simple, triangles::VERTEX_BYTES),
         };
         Asked {
@@ -198,7 +199,7 @@ impl Job {
         FileStore::open(&self.config.work).map_err(JobError::Work)
     }
 
-    /// Runs it; returns what it found, and the largest rows. `input` is opened only if the work directory does not have the graph.
+    /// Runs it; returns what it found, and the largest values of vertices, or the largest components by their smallest vertices. `input` is opened only if the work directory does not have the graph.
     pub fn run(
         mut self,
         input: impl FnOnce(Wanted) -> Result<Input, InputError>,
@@ -363,33 +364,21 @@ fn compute_in<S: Store>(
             let labels = components.finish();
             outcome.count =
                 Some((0..).zip(&labels).filter(|(vertex, label)| *vertex == **label).count() as u64);
-            for (vertex, label) in (0..).zip(labels) {
-                output.row(vertex, Row::Whole(label))?;
+            for (vertex, &label) in (0..).zip(&labels) {
+                output.write(vertex, Row::Whole(label))?;
+            }
+            for (vertex, size) in (0..).zip(components::sizes(labels)).filter(|&(_, size)| size > 0) {
+                output.rank(vertex, size.into());
             }
             Ok(())
         }
-        Program::Bfs(source) | Program::Sssp(source) => {
-            let (source_vertex, vertices) = (*source, grid.plan.vertices);
-            if source_vertex >= vertices {
-                return Err(JobError::Source { source_vertex, vertices });
-            }
-            let weighted = config.program.is_weighted();
-            let mut traverse = Traverse::new(grid, source_vertex, weighted, block_edges);
-            while let Some(share) = traverse.step(grid, store)? {
-                see(share, traverse.rounds())?;
-            }
-            outcome.iterations = traverse.rounds();
-            let distances = traverse.finish();
-            outcome.count = Some(distances.iter().filter(|&&distance| distance < UNREACHED).count() as u64);
-            for (vertex, distance) in (0..).zip(distances) {
-                let row = match (distance < UNREACHED, weighted) {
-                    (false, _) => Row::None,
-                    (true, true) => Row::Real(f64::from(distance)),
-                    (true, false) => Row::Whole(distance as u32),
-                };
-                output.row(vertex, row)?;
-            }
-            Ok(())
+        Program::Bfs(source) => {
+            let distances: Vec<u32> = distances(*source, grid, store, block_edges, see, outcome)?;
+            rows(&distances, Row::Whole, output)
+        }
+        Program::Sssp(source) => {
+            let distances: Vec<f64> = distances(*source, grid, store, block_edges, see, outcome)?;
+            rows(&distances, Row::Real, output)
         }
         Program::Triangles => {
             let mut triangles = Triangles::new();
@@ -400,6 +389,37 @@ fn compute_in<S: Store>(
             Ok(())
         }
     }
+}
+
+/// How far each vertex is from `source_vertex`.
+fn distances<D: Distance, S: Store>(
+    source_vertex: u32,
+    grid: &Grid,
+    store: &mut S,
+    block_edges: usize,
+    mut see: impl FnMut(Share, u32) -> Result<(), JobError>,
+    outcome: &mut Outcome,
+) -> Result<Vec<D>, JobError> {
+    let vertices = grid.plan.vertices;
+    if source_vertex >= vertices {
+        return Err(JobError::Source { source_vertex, vertices });
+    }
+    let mut traverse = Traverse::<D>::new(grid, source_vertex, block_edges);
+    while let Some(share) = traverse.step(grid, store)? {
+        see(share, traverse.rounds())?;
+    }
+    outcome.iterations = traverse.rounds();
+    let distances = traverse.finish();
+    outcome.count = Some(distances.iter().filter(|&&distance| distance < D::UNREACHED).count() as u64);
+    Ok(distances)
+}
+
+fn rows<D: Distance>(distances: &[D], row: impl Fn(D) -> Row, output: &mut Output) -> Result<(), JobError> {
+    for (vertex, &distance) in (0..).zip(distances) {
+        let reached = distance < D::UNREACHED;
+        output.row(vertex, if reached { row(distance) } else { Row::None })?;
+    }
+    Ok(())
 }
 
 /// A work directory that is made when the first segment is.

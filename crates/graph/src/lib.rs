@@ -17,7 +17,7 @@ mod threads;
 pub use files::FileStore;
 pub use input::{Input, InputError, Wanted};
 pub use job::{Config, Job, JobError, Outcome, Phase, Program, Storage};
-pub use output::{Output, OutputError, Row};
+pub use output::{Complete, Output, OutputError, Row, RowFormat, Target};
 pub use threads::Threads;
 
 /// Memory that a run takes beside what is counted: the code, the stacks of threads, and what the allocator keeps.

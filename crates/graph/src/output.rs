@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// What a vertex has.
@@ -28,7 +27,32 @@ pub enum OutputError {
     /// By the writer of the table.
     #[error("{0}")]
     Table(String),
+    /// By [`Target::complete`].
+    #[error(transparent)]
+    Complete(Box<dyn std::error::Error + Send + Sync>),
 }
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFormat {
+    /// Lines, with this between their two cells.
+    Text(char),
+    /// Parquet.
+    Table,
+}
+
+/// Where rows go.
+pub struct Target {
+    /// The file, which is empty.
+    pub file: File,
+    /// How they are written.
+    pub format: RowFormat,
+    /// Called once all rows are in the file: gives it its name. It is dropped if that does not come to pass.
+    pub complete: Complete,
+}
+
+/// What is done when all rows are written.
+pub type Complete = Box<dyn FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>>>;
 
 enum Sink {
     Nothing,
@@ -36,41 +60,10 @@ enum Sink {
     Table(Box<Writer>),
 }
 
-/// The file under its unfinished name, which is removed with this unless it got its own.
-struct Part {
-    part: PathBuf,
-    path: PathBuf,
-    complete: bool,
-}
-
-impl Part {
-    fn new(path: &Path) -> Part {
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        Part { part: PathBuf::from(part), path: path.to_path_buf(), complete: false }
-    }
-
-    fn finish(mut self, file: &File) -> io::Result<()> {
-        file.sync_all()?;
-        std::fs::rename(&self.part, &self.path)?;
-        self.complete = true;
-        Ok(())
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        if !self.complete {
-            // If it cannot be removed, its name says what it is.
-            let _ = std::fs::remove_file(&self.part);
-        }
-    }
-}
-
-/// Takes the rows of all vertices in order. The file has its name when it is complete; without [`Output::finish`] it is removed.
+/// Takes the rows of all vertices in order.
 pub struct Output {
     sink: Sink,
-    part: Option<Part>,
+    complete: Option<Complete>,
     wanted: usize,
     top: BinaryHeap<Reverse<Top>>,
 }
@@ -91,46 +84,49 @@ impl PartialOrd for Top {
 }
 
 impl Output {
-    /// Rows go to `path`, as its ending says: `parquet`, `csv`, or `tsv` and others with tabs. The `top` largest are kept.
+    /// Rows go to `target`, if there is one; their second column is `column`, of whole numbers if it is `whole`. The `top` largest are kept.
     /// `memory_bytes`: what rows on their way may take.
     pub fn new(
-        path: Option<&Path>,
-        column: &str,
-        whole: bool,
+        target: Option<Target>,
+        (column, whole): (&str, bool),
         top: usize,
         memory_bytes: u64,
     ) -> Result<Output, OutputError> {
-        let Some(path) = path else {
-            return Ok(Output { sink: Sink::Nothing, part: None, wanted: top, top: BinaryHeap::new() });
+        let Some(Target { file, format, complete }) = target else {
+            return Ok(Output { sink: Sink::Nothing, complete: None, wanted: top, top: BinaryHeap::new() });
         };
-        let part = Part::new(path);
-        let file = File::create(&part.part)?;
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
-        let sink = match ending {
-            "parquet" => Sink::Table(Box::new(Writer::new(file, column, whole, memory_bytes)?)),
-            _ => {
-                let between = if ending == "csv" { ',' } else { '\t' };
+        let sink = match format {
+            RowFormat::Table => Sink::Table(Box::new(Writer::new(file, column, whole, memory_bytes)?)),
+            RowFormat::Text(between) => {
                 let mut file = BufWriter::with_capacity(1 << 18, file);
                 writeln!(file, "vertex{between}{column}")?;
                 Sink::Text(file, between)
             }
         };
-        Ok(Output { sink, part: Some(part), wanted: top, top: BinaryHeap::new() })
+        Ok(Output { sink, complete: Some(complete), wanted: top, top: BinaryHeap::new() })
     }
 
-    /// The row of the next vertex.
+    /// The row of the next vertex, whose value may be among the largest.
     pub fn row(&mut self, vertex: u32, row: Row) -> Result<(), OutputError> {
-        if self.wanted > 0
-            && let Some(value) = value(row)
-        {
-            let own = Reverse(Top(value, vertex));
-            if self.top.len() < self.wanted {
-                self.top.push(own);
-            } else if self.top.peek().is_some_and(|least| own.0 > least.0) {
-                self.top.pop();
-                self.top.push(own);
-            }
+        if let Some(value) = value(row) {
+            self.rank(vertex, value);
         }
+        self.write(vertex, row)
+    }
+
+    /// A value that may be among the largest.
+    pub fn rank(&mut self, vertex: u32, value: f64) {
+        let own = Reverse(Top(value, vertex));
+        if self.top.len() < self.wanted {
+            self.top.push(own);
+        } else if self.top.peek().is_some_and(|least| own.0 > least.0) {
+            self.top.pop();
+            self.top.push(own);
+        }
+    }
+
+    /// The row of the next vertex, whose value is not among the largest, whatever it is.
+    pub fn write(&mut self, vertex: u32, row: Row) -> Result<(), OutputError> {
         match &mut self.sink {
             Sink::Nothing => {}
             Sink::Table(writer) => writer.row(vertex, row)?,
@@ -145,13 +141,13 @@ impl Output {
 
     /// All rows are there. Returns the largest, the largest first.
     pub fn finish(self) -> Result<Vec<(u32, f64)>, OutputError> {
-        let file = match self.sink {
-            Sink::Nothing => None,
-            Sink::Text(file, _) => Some(file.into_inner().map_err(|error| error.into_error())?),
-            Sink::Table(writer) => Some(writer.finish()?),
-        };
-        if let (Some(file), Some(part)) = (file, self.part) {
-            part.finish(&file)?;
+        match self.sink {
+            Sink::Nothing => {}
+            Sink::Text(mut file, _) => file.flush()?,
+            Sink::Table(writer) => writer.finish()?,
+        }
+        if let Some(complete) = self.complete {
+            complete().map_err(OutputError::Complete)?;
         }
         let top = self.top.into_sorted_vec();
         Ok(top.into_iter().map(|Reverse(Top(value, vertex))| (vertex, value)).collect())

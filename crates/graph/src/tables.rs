@@ -2,13 +2,13 @@
 
 use crate::input::{InputError, Wanted};
 use crate::output::{OutputError, Row};
-use parquet::basic::{Compression, Repetition, Type as Physical};
+use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{DataType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
+use parquet::schema::types::{ColumnDescriptor, Type};
 use pellucid_apps::graph::edges::{Edge, Edges as Found, VERTEX_MAX};
 use std::fs::File;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub struct Edges {
     file: SerializedFileReader<File>,
     /// Column numbers: from, to, weight.
     columns: Vec<usize>,
+    /// Whether each has a sign.
+    signed: Vec<bool>,
     /// Rows read at a time.
     batch: usize,
     group: usize,
@@ -57,19 +59,44 @@ impl Edges {
             };
             names.iter().map(find).collect::<Result<Vec<_>, _>>()?
         };
+        let mut signed = Vec::new();
         for &column in &columns {
             let described = schema.column(column);
             let (name, physical) = (described.name(), described.physical_type());
-            let number = matches!(physical, Physical::INT32 | Physical::INT64);
+            let sign = match physical {
+                Physical::INT32 | Physical::INT64 => is_signed(&described),
+                Physical::FLOAT | Physical::DOUBLE => Some(true),
+                _ => None,
+            };
             let weight = column == *columns.get(2).unwrap_or(&usize::MAX);
-            let allowed = number || weight && matches!(physical, Physical::FLOAT | Physical::DOUBLE);
-            if !allowed || described.max_rep_level() > 0 {
+            let allowed = weight || matches!(physical, Physical::INT32 | Physical::INT64);
+            let (Some(sign), true, 0) = (sign, allowed, described.max_rep_level()) else {
                 let what = if weight { "numbers" } else { "whole numbers" };
-                return Err(InputError::Table(format!("column {name} is {physical}; allowed: {what}")));
+                let kind = match described.converted_type() {
+                    ConvertedType::NONE => physical.to_string(),
+                    converted => converted.to_string(),
+                };
+                return Err(InputError::Table(format!("column {name} is {kind}; allowed: {what}")));
+            };
+            signed.push(sign);
+        }
+        for group in file.metadata().row_groups() {
+            for &column in &columns {
+                use Compression::{GZIP, SNAPPY, UNCOMPRESSED};
+                let compression = group.column(column).compression();
+                if !matches!(compression, UNCOMPRESSED | SNAPPY | GZIP(_)) {
+                    let name = group.column(column).column_descr().name();
+                    // Without its level.
+                    let debug = compression.to_string();
+                    let kind = debug.split('(').next().unwrap_or(&debug);
+                    return Err(InputError::Table(format!(
+                        "column {name} is compressed with {kind}; allowed: SNAPPY, GZIP, UNCOMPRESSED"
+                    )));
+                }
             }
         }
         let batch = rows_in(wanted.memory_bytes, ROWS_MAX);
-        Ok(Edges { file, columns, batch, group: 0, rows: 0, readers: Vec::new() })
+        Ok(Edges { file, columns, signed, batch, group: 0, rows: 0, readers: Vec::new() })
     }
 
     /// Reads the next rows; `false`: there are none.
@@ -87,7 +114,8 @@ impl Edges {
             let columns: Vec<Vec<f64>> = self
                 .readers
                 .iter_mut()
-                .map(|reader| read(reader, self.rows, self.batch))
+                .zip(&self.signed)
+                .map(|(reader, &signed)| read(reader, signed, self.rows, self.batch))
                 .collect::<Result<_, _>>()?;
             if columns[0].is_empty() {
                 self.readers.clear();
@@ -121,11 +149,31 @@ fn table(error: parquet::errors::ParquetError) -> InputError {
     InputError::Table(error.to_string())
 }
 
+/// Whether whole numbers have a sign; `None`: they stand for something else, as a date or a decimal.
+fn is_signed(column: &ColumnDescriptor) -> Option<bool> {
+    use ConvertedType::{INT_8, INT_16, INT_32, INT_64, NONE, UINT_8, UINT_16, UINT_32, UINT_64};
+    match (column.logical_type_ref(), column.converted_type()) {
+        (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),
+        (Some(_), _) => None,
+        (None, NONE | INT_8 | INT_16 | INT_32 | INT_64) => Some(true),
+        (None, UINT_8 | UINT_16 | UINT_32 | UINT_64) => Some(false),
+        _ => None,
+    }
+}
+
 /// The next values of a column. Numbers up to 2^53 are exact, and larger ones are no vertices.
-fn read(reader: &mut ColumnReader, rows: u64, batch: usize) -> Result<Vec<f64>, InputError> {
+fn read(reader: &mut ColumnReader, signed: bool, rows: u64, batch: usize) -> Result<Vec<f64>, InputError> {
     match reader {
-        ColumnReader::Int32ColumnReader(reader) => values(reader, rows, batch, f64::from),
-        ColumnReader::Int64ColumnReader(reader) => values(reader, rows, batch, |value| value as f64),
+        ColumnReader::Int32ColumnReader(reader) if signed => values(reader, rows, batch, f64::from),
+        ColumnReader::Int32ColumnReader(reader) => {
+            values(reader, rows, batch, |value| f64::from(value.cast_unsigned()))
+        }
+        ColumnReader::Int64ColumnReader(reader) if signed => {
+            values(reader, rows, batch, |value| value as f64)
+        }
+        ColumnReader::Int64ColumnReader(reader) => {
+            values(reader, rows, batch, |value| value.cast_unsigned() as f64)
+        }
         ColumnReader::FloatColumnReader(reader) => values(reader, rows, batch, f64::from),
         ColumnReader::DoubleColumnReader(reader) => values(reader, rows, batch, |value| value),
         _ => unreachable!("types were checked"),
@@ -220,12 +268,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Everything was written. The file is durable when it is synced.
-    pub fn finish(mut self) -> Result<File, OutputError> {
+    /// Everything was written.
+    pub fn finish(mut self) -> Result<(), OutputError> {
         if !self.vertices.is_empty() {
             self.flush()?;
         }
-        self.writer.into_inner().map_err(broken)
+        self.writer.into_inner().map(drop).map_err(broken)
     }
 }
 

@@ -57,6 +57,16 @@ impl Components {
     }
 }
 
+/// How many vertices each component has, at its smallest vertex, of what [`Components::finish`] gives; 0 at the others.
+pub fn sizes(mut labels: Vec<u32>) -> Vec<u32> {
+    for vertex in 0..labels.len() {
+        // The smallest vertex comes first, so its label is a size already.
+        let label = std::mem::take(&mut labels[vertex]) as usize;
+        labels[label] += 1;
+    }
+    labels
+}
+
 fn root(parents: &mut [u32], mut vertex: u32) -> u32 {
     while parents[vertex as usize] != vertex {
         let grand = parents[parents[vertex as usize] as usize];

@@ -43,6 +43,8 @@ pub struct PageRank {
     dangling: [f64; 2],
     change: f64,
     last_change: f64,
+    /// The change in the iteration before the last complete one.
+    earlier_change: f64,
     /// Checksum of the shares of this iteration in the store.
     sum: u32,
     buffers: Buffers,
@@ -60,7 +62,7 @@ struct Words {
 /// Bytes that it keeps for each vertex when all fit.
 pub const VERTEX_BYTES: u64 = 8;
 
-const STATE_BYTES: usize = 32;
+const STATE_BYTES: usize = 40;
 
 impl PageRank {
     /// Ready for the first iteration, or for the one after the last that the store has complete.
@@ -81,6 +83,7 @@ impl PageRank {
             dangling: [0.0; 2],
             change: f64::INFINITY,
             last_change: f64::INFINITY,
+            earlier_change: f64::INFINITY,
             sum: 0,
             buffers: Buffers::new(block_edges),
             sums: Vec::new(),
@@ -109,7 +112,8 @@ impl PageRank {
         self.last_change
     }
 
-    /// Finds the last complete iteration. `false`: there is none, or its shares are not those that were written.
+    /// Finds the last complete iteration. `false`: there is none, its shares are not those that were written, or what is asked now ends
+    /// before it: changes shrink, so one before the last that is large enough says that each was.
     fn resume<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<bool, StoreError> {
         if store.bytes(Segment::State) != Some(STATE_BYTES as u64) {
             return Ok(false);
@@ -131,12 +135,17 @@ impl PageRank {
             read_values(store, grid, interval, iteration % 2 == 1, &mut self.words.old)?;
             values = crc32c::crc32c_append(values, bytemuck::cast_slice(&self.words.old));
         }
-        if values.to_le_bytes() != body[24..] {
+        if values.to_le_bytes() != body[32..] {
+            return Ok(false);
+        }
+        let earlier_change = f64::from_le_bytes(long(24));
+        if iteration > self.config.iterations || earlier_change < self.config.tolerance {
             return Ok(false);
         }
         self.iteration = iteration;
         self.dangling[0] = f64::from_le_bytes(long(8));
         self.last_change = f64::from_le_bytes(long(16));
+        self.earlier_change = earlier_change;
         Ok(true)
     }
 
@@ -269,6 +278,7 @@ impl PageRank {
             self.shares.clear();
         }
         self.dangling = [self.dangling[1], 0.0];
+        self.earlier_change = self.last_change;
         (self.last_change, self.change) = (self.change, 0.0);
         self.iteration += 1;
         self.interval = 0;
@@ -276,6 +286,7 @@ impl PageRank {
             let mut record = u64::from(self.iteration).to_le_bytes().to_vec();
             record.extend(self.dangling[0].to_le_bytes());
             record.extend(self.last_change.to_le_bytes());
+            record.extend(self.earlier_change.to_le_bytes());
             record.extend(std::mem::take(&mut self.sum).to_le_bytes());
             let sum = crc32c::crc32c(&record);
             record.extend(sum.to_le_bytes());

@@ -1,6 +1,6 @@
 //! Programs against plain ones on small random graphs: in memory, and cut so that nothing fits.
 
-use super::components::Components;
+use super::components::{Components, sizes};
 use super::edges::{Edge, Edges, Key};
 use super::grid::Grid;
 use super::grid::reopen;
@@ -8,7 +8,7 @@ use super::pagerank::{PageRank, PageRankConfig};
 use super::prepare::{Asked, Chunk, Intake, PrepareError, Shape};
 use super::store::{Memory, Segment, Store};
 use super::text::{EdgeFormat, EdgeReader};
-use super::traverse::{Traverse, UNREACHED};
+use super::traverse::{Distance, Traverse};
 use super::triangles::Triangles;
 use super::workers::{Alone, Workers};
 use pellucid_flash::Rng;
@@ -155,6 +155,31 @@ fn a_store_that_was_left_between_two_steps_goes_on() {
 }
 
 #[test]
+fn what_was_computed_further_than_is_asked_is_computed_anew() {
+    let edges = random(2, 3000, 40_000);
+    let mut store = Memory::default();
+    let grid = prepare(&mut store, &asked(Shape::All(Key::To), MEMORIES[1]), &edges);
+    let fresh = store.clone();
+    ranks(&grid, &mut store, 6, &Alone);
+    assert!(ranks(&grid, &mut store.clone(), 3, &Alone) == ranks(&grid, &mut fresh.clone(), 3, &Alone));
+    let asked = |tolerance| PageRankConfig { damping: 0.85, iterations: 6, tolerance };
+    // What ends after some iterations, with their changes; then asked again of a store that has six.
+    let mut changes = Vec::new();
+    let mut rank = PageRank::new(&grid, &mut fresh.clone(), asked(0.0), 1024).unwrap();
+    let mut between = fresh.clone();
+    while rank.step(&grid, &mut between, &Alone).unwrap().is_some() {
+        if changes.len() < rank.iteration() as usize {
+            changes.push(rank.last_change());
+        }
+    }
+    assert!(changes.len() == 6 && changes.is_sorted_by(|one, next| one > next), "{changes:?}");
+    for (tolerance, kept) in [(changes[2] * 1.01, 0), (changes[4] / 1.01, 6), (changes[5] * 1.01, 6)] {
+        let began = PageRank::new(&grid, &mut store.clone(), asked(tolerance), 1024).unwrap();
+        assert_eq!(began.iteration(), kept, "{tolerance} of {changes:?}");
+    }
+}
+
+#[test]
 fn components_are_those_of_a_plain_program() {
     for seed in 0..20 {
         let edges = random(seed, 4000, 2500);
@@ -176,7 +201,10 @@ fn components_are_those_of_a_plain_program() {
             let grid = prepare(&mut store, &asked(Shape::All(Key::From), memory), &edges);
             let mut components = Components::new(&grid, 1024);
             while components.step(&grid, &mut store).unwrap().is_some() {}
-            assert!(components.finish() == expected, "seed {seed}, {memory} bytes");
+            let labels = components.finish();
+            assert!(labels == expected, "seed {seed}, {memory} bytes");
+            let counted = (0..).map(|vertex| labels.iter().filter(|&&label| label == vertex).count() as u32);
+            assert!(sizes(labels.clone()) == counted.take(vertices).collect::<Vec<_>>(), "seed {seed}");
         }
     }
 }
@@ -187,12 +215,13 @@ fn distances_are_those_of_a_plain_program() {
         let edges = random(seed, 3000, 9000);
         let vertices = edges.iter().map(|edge| edge.from.max(edge.to) + 1).max().unwrap() as usize;
         for weighted in [false, true] {
-            let mut expected = vec![UNREACHED; vertices];
+            let mut expected = vec![f64::INFINITY; vertices];
             expected[edges[0].from as usize] = 0.0;
             loop {
                 let before = expected.clone();
                 for edge in &edges {
-                    let through = expected[edge.from as usize] + if weighted { edge.weight } else { 1.0 };
+                    let weight = if weighted { f64::from(edge.weight) } else { 1.0 };
+                    let through = expected[edge.from as usize] + weight;
                     let known = &mut expected[edge.to as usize];
                     *known = known.min(through);
                 }
@@ -208,11 +237,39 @@ fn distances_are_those_of_a_plain_program() {
                 let sum: f64 = edges.iter().map(|edge| f64::from(edge.weight)).sum();
                 let mean = if weighted { (sum / edges.len() as f64) as f32 } else { 1.0 };
                 assert!((grid.plan.mean_weight - mean).abs() < 1e-6, "{}, not {mean}", grid.plan.mean_weight);
-                let mut traverse = Traverse::new(&grid, edges[0].from, weighted, 1024);
-                while traverse.step(&grid, &mut store).unwrap().is_some() {}
-                assert!(traverse.finish() == expected, "seed {seed}, weighted {weighted}, {memory} bytes");
+                let found = match weighted {
+                    true => distances::<f64>(&grid, &mut store, edges[0].from),
+                    false => {
+                        let found = distances::<u32>(&grid, &mut store, edges[0].from);
+                        let far =
+                            |&edges: &u32| if edges < u32::UNREACHED { edges.into() } else { f64::INFINITY };
+                        found.iter().map(far).collect()
+                    }
+                };
+                assert!(found == expected, "seed {seed}, weighted {weighted}, {memory} bytes");
             }
         }
+    }
+}
+
+fn distances<D: Distance>(grid: &Grid, store: &mut Memory, source: u32) -> Vec<D> {
+    let mut traverse = Traverse::new(grid, source, 1024);
+    while traverse.step(grid, store).unwrap().is_some() {}
+    traverse.finish()
+}
+
+#[test]
+fn sums_of_weights_are_exact_beyond_24_bits() {
+    // 2^24 + 1 is the first whole number that 32 bits do not have.
+    let weights = [16_777_216.0, 1.0, 1.0, f32::MAX, f32::MAX];
+    let edges = (0..).zip(weights).map(|(at, weight)| Edge { from: at, to: at + 1, weight });
+    for memory in [MEMORIES[0], MEMORIES[2]] {
+        let (mut store, mut asked) = (Memory::default(), asked(Shape::All(Key::From), memory));
+        asked.weighted = true;
+        let grid = prepare(&mut store, &asked, &edges.clone().collect::<Vec<_>>());
+        let found = distances::<f64>(&grid, &mut store, 0);
+        assert_eq!(found[..4], [0.0, 16_777_216.0, 16_777_217.0, 16_777_218.0]);
+        assert!(found[5] > f64::from(f32::MAX) && found[5] < f64::INFINITY, "{found:?}");
     }
 }
 
@@ -240,6 +297,21 @@ fn triangles_are_as_many_as_a_plain_program_finds() {
             assert_eq!(triangles.count(), expected, "seed {seed}, {memory} bytes");
         }
     }
+}
+
+#[test]
+fn a_graph_without_vertices_is_none() {
+    let mut store = Memory::default();
+    let grid = prepare(&mut store, &asked(Shape::All(Key::To), 1 << 20), &[]);
+    assert!(ranks(&grid, &mut store, 3, &Three).is_empty());
+    let grid = prepare(&mut store, &asked(Shape::All(Key::From), 1 << 20), &[]);
+    let mut components = Components::new(&grid, 1024);
+    while components.step(&grid, &mut store).unwrap().is_some() {}
+    assert!(components.finish().is_empty());
+    let grid = prepare(&mut store, &asked(Shape::Simple, 1 << 20), &[]);
+    let mut triangles = Triangles::new();
+    while triangles.step(&grid, &mut store, &Three).unwrap().is_some() {}
+    assert_eq!(triangles.count(), 0);
 }
 
 #[test]
@@ -303,10 +375,14 @@ fn a_wrong_line_is_named_and_what_is_allowed() {
         (EdgeFormat::Text, false, b"0 4294967295\n", "line 1: vertex 4294967295 is too large"),
         (EdgeFormat::Text, false, b"0 99999999999999999999999\n", "is too large"),
         (EdgeFormat::Text, false, b"-1 2\n", "\"-1\" is no vertex"),
+        // Ends of lines of one carriage return would hide all lines but the first.
+        (EdgeFormat::Text, false, b"0 1\r1 2\r2 3\r", "line 1: \"1\\r1\" is no vertex"),
+        (EdgeFormat::Text, false, b"0 1\n1 \0\n", "line 2: \"\\0\" is no vertex"),
         (EdgeFormat::Text, true, b"0 1 -3\n", "\"-3\" is no weight"),
         (EdgeFormat::Text, true, b"0 1 nan\n", "is no weight"),
         (EdgeFormat::Text, true, b"0 1 2 3\n", "more than three fields"),
         (EdgeFormat::Text, false, &[b'1'; 5000], "line 1: longer than 4096"),
+        (EdgeFormat::Text, false, &[&[b'1'; 5000], &b" 2\n"[..]].concat(), "line 1: longer than 4096"),
         (EdgeFormat::Binary, false, b"123456789abc", "record 2: 4 bytes, cut short"),
         (EdgeFormat::Binary, false, &[255; 8], "is too large"),
         (EdgeFormat::MatrixMarket, false, b"1 2\n", "line 1: no banner"),
@@ -328,6 +404,12 @@ fn a_wrong_line_is_named_and_what_is_allowed() {
             false,
             b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n",
             "1 entries before",
+        ),
+        (
+            EdgeFormat::MatrixMarket,
+            true,
+            b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2\n",
+            "line 3: \"1 2\": no value",
         ),
         (
             EdgeFormat::MatrixMarket,

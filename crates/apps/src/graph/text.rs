@@ -197,14 +197,16 @@ impl EdgeReader {
     }
 
     fn line(&mut self, line: &[u8], edges: &mut Edges) -> Result<(), EdgeError> {
-        self.number += 1;
         self.check_length(line.len())?;
+        self.number += 1;
         if self.format == EdgeFormat::MatrixMarket && self.matrix == Matrix::Banner {
             self.matrix = banner(line).map_err(|why| self.error(why))?;
             return Ok(());
         }
+        // An end of a line may be two bytes. A lone carriage return is none: it would hide the lines behind it.
+        let plain = line.strip_suffix(b"\r").unwrap_or(line);
         let mut fields =
-            line.split(|&byte| matches!(byte, b' ' | b'\t' | b',' | b'\r')).filter(|field| !field.is_empty());
+            plain.split(|&byte| matches!(byte, b' ' | b'\t' | b',')).filter(|field| !field.is_empty());
         let Some(first) = fields.next() else { return Ok(()) };
         if matches!(first[0], b'#' | b'%') {
             return Ok(());
@@ -222,6 +224,9 @@ impl EdgeReader {
             }
             (EdgeFormat::MatrixMarket, Matrix::Entries { pattern, both, vertices, left }) => {
                 let weight = if pattern { None } else { third };
+                if self.weighted && !pattern && weight.is_none() {
+                    return Err(self.error(format!("{:?}: no value; its banner promises one", text(line))));
+                }
                 let edge = self.edge(first, second, weight)?;
                 let inside = |vertex: u32| (1..=vertices).contains(&u64::from(vertex));
                 if !inside(edge.from) || !inside(edge.to) {

@@ -6,31 +6,75 @@
 //! ```
 //! In edges, each round is one distance. By weights, the limit rises by about the weight of one edge, so that few vertices are followed more
 //! than once. Of the edges on the store only those of near vertices are read, in the order of their places, with small gaps between them.
-//! Distances are the smallest sums whatever the order of rounds, but sums of weights are rounded to 32 bits edge by edge.
+//! Distances are the smallest sums whatever the order of rounds; sums of weights are rounded to 64 bits edge by edge.
 
 use super::grid::{Grid, Window};
 use super::prepare::Share;
 use super::store::{Store, StoreError, Work};
+use std::ops::Range;
 
-/// Bytes that it keeps for each vertex.
-pub const VERTEX_BYTES: u64 = 6;
+/// How far a vertex is.
+pub trait Distance: Copy + PartialOrd {
+    /// Bytes that a program with such distances keeps for each vertex.
+    const VERTEX_BYTES: u64;
+    /// The distance of the vertex at which it begins.
+    const START: Self;
+    /// What cannot be reached has this distance.
+    const UNREACHED: Self;
 
-/// What cannot be reached has this distance.
-pub const UNREACHED: f32 = f32::INFINITY;
+    /// With one edge more, of this weight.
+    fn and(self, weight: f32) -> Self;
+
+    /// The limit below which vertices are near when the nearest is at `self`.
+    fn limit(self, step: f32) -> Self;
+}
+
+/// In edges, whatever they weigh.
+impl Distance for u32 {
+    const VERTEX_BYTES: u64 = 6;
+    const START: u32 = 0;
+    const UNREACHED: u32 = u32::MAX;
+
+    #[inline]
+    fn and(self, _weight: f32) -> u32 {
+        self + 1
+    }
+
+    // Each round is one distance as it is.
+    fn limit(self, _step: f32) -> u32 {
+        u32::MAX
+    }
+}
+
+/// In the sum of weights.
+impl Distance for f64 {
+    const VERTEX_BYTES: u64 = 10;
+    const START: f64 = 0.0;
+    const UNREACHED: f64 = f64::INFINITY;
+
+    #[inline]
+    fn and(self, weight: f32) -> f64 {
+        self + f64::from(weight)
+    }
+
+    fn limit(self, step: f32) -> f64 {
+        // Where 64 bits cannot add a step, everything is near.
+        Some(self + f64::from(step)).filter(|&limit| limit > self).unwrap_or(f64::INFINITY)
+    }
+}
 
 /// Edges that are read although nobody asked for them, to join two reads.
 const GAP: u32 = 4096;
 
 /// Where it is.
 #[derive(Clone, Debug)]
-pub struct Traverse {
-    distances: Vec<f32>,
+pub struct Traverse<D> {
+    distances: Vec<D>,
     near: Marks,
     next: Marks,
     far: Marks,
-    weighted: bool,
     step: f32,
-    limit: f32,
+    limit: D,
     rounds: u32,
     block_edges: u32,
     offsets: Vec<u32>,
@@ -38,33 +82,40 @@ pub struct Traverse {
     window: Window,
 }
 
-/// Some vertices.
+/// Some vertices. Few that lie near each other take no longer than they are, as a long path has as many rounds as vertices.
 #[derive(Clone, Debug)]
 struct Marks {
     bits: Vec<u64>,
     count: u64,
+    /// The words that have all of them.
+    words: Range<usize>,
 }
 
 impl Marks {
     fn new(vertices: u32) -> Marks {
-        Marks { bits: vec![0; vertices.div_ceil(64) as usize], count: 0 }
+        Marks { bits: vec![0; vertices.div_ceil(64) as usize], count: 0, words: 0..0 }
     }
 
     #[inline]
     fn set(&mut self, vertex: u32) {
         let (word, bit) = (vertex as usize / 64, 1 << (vertex % 64));
+        self.words = match self.count {
+            0 => word..word + 1,
+            _ => self.words.start.min(word)..self.words.end.max(word + 1),
+        };
         self.count += u64::from(self.bits[word] & bit == 0);
         self.bits[word] |= bit;
     }
 
     fn clear(&mut self) {
-        self.bits.fill(0);
+        self.bits[std::mem::take(&mut self.words)].fill(0);
         self.count = 0;
     }
 
     /// Those below `end`, from `from` on; the first of them.
     fn first(&self, from: u32, end: u32) -> Option<u32> {
-        let mut at = from;
+        let first = |word: usize| u32::try_from(64 * word as u64).unwrap_or(u32::MAX);
+        let (mut at, end) = (from.max(first(self.words.start)), end.min(first(self.words.end)));
         while at < end {
             let word = self.bits[at as usize / 64] >> (at % 64);
             if word != 0 {
@@ -77,23 +128,22 @@ impl Marks {
     }
 }
 
-impl Traverse {
+impl<D: Distance> Traverse<D> {
     /// From vertex `source`, which the graph has.
-    pub fn new(grid: &Grid, source: u32, weighted: bool, block_edges: usize) -> Traverse {
+    pub fn new(grid: &Grid, source: u32, block_edges: usize) -> Traverse<D> {
         let (vertices, mean_weight) = (grid.plan.vertices, grid.plan.mean_weight);
-        let mut distances = vec![UNREACHED; vertices as usize];
-        distances[source as usize] = 0.0;
+        let mut distances = vec![D::UNREACHED; vertices as usize];
+        distances[source as usize] = D::START;
         let mut near = Marks::new(vertices);
         near.set(source);
-        let step = if weighted && mean_weight > 0.0 { mean_weight } else { 1.0 };
+        let step = if mean_weight > 0.0 { mean_weight } else { 1.0 };
         Traverse {
             distances,
             near,
             next: Marks::new(vertices),
             far: Marks::new(vertices),
-            weighted,
             step,
-            limit: step,
+            limit: D::START.limit(step),
             rounds: 0,
             block_edges: block_edges.clamp(1024, 1 << 28) as u32,
             offsets: Vec::new(),
@@ -128,21 +178,21 @@ impl Traverse {
     /// Nothing is near: the limit rises until something is. `false`: nothing is far either.
     fn raise(&mut self) -> bool {
         let end = self.distances.len() as u32;
-        let mut nearest = UNREACHED;
+        let mut nearest = D::UNREACHED;
         let mut at = 0;
         while let Some(vertex) = self.far.first(at, end) {
-            nearest = nearest.min(self.distances[vertex as usize]);
+            let distance = self.distances[vertex as usize];
+            nearest = if distance < nearest { distance } else { nearest };
             at = vertex + 1;
         }
         if self.far.count == 0 {
             return false;
         }
-        // Beyond what 32 bits can add a step to, everything is near.
-        let limit = nearest + self.step;
-        self.limit = if limit > nearest { limit } else { UNREACHED };
-        let far = std::mem::replace(&mut self.far, Marks::new(end));
+        self.limit = nearest.limit(self.step);
+        // `next` is empty between two rounds.
+        std::mem::swap(&mut self.far, &mut self.next);
         let mut at = 0;
-        while let Some(vertex) = far.first(at, end) {
+        while let Some(vertex) = self.next.first(at, end) {
             let near = self.distances[vertex as usize] < self.limit;
             if near {
                 self.near.set(vertex)
@@ -151,6 +201,7 @@ impl Traverse {
             }
             at = vertex + 1;
         }
+        self.next.clear();
         true
     }
 
@@ -214,19 +265,18 @@ impl Traverse {
     fn relax(&mut self, vertex: u32, others: &[u32], weights: &[f32]) {
         let distance = self.distances[vertex as usize];
         for (at, &other) in others.iter().enumerate() {
-            let weight = if self.weighted { weights.get(at).copied().unwrap_or(1.0) } else { 1.0 };
-            let through = distance + weight;
+            let through = distance.and(weights.get(at).copied().unwrap_or(1.0));
             let known = &mut self.distances[other as usize];
             if through < *known {
                 *known = through;
-                let near = through < self.limit || !self.weighted;
+                let near = through < self.limit;
                 if near { self.next.set(other) } else { self.far.set(other) }
             }
         }
     }
 
-    /// The distance of each vertex; [`UNREACHED`] where there is no way.
-    pub fn finish(self) -> Vec<f32> {
+    /// The distance of each vertex; [`Distance::UNREACHED`] where there is no way.
+    pub fn finish(self) -> Vec<D> {
         self.distances
     }
 }

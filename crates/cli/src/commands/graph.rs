@@ -10,16 +10,18 @@ use pellucid_apps::graph::prepare::PrepareError;
 use pellucid_apps::graph::text::EdgeFormat;
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_graph::{
-    Config, Input, InputError, Job, JobError, OWN_BYTES, Outcome, Output, Phase, Program, Storage, Wanted,
+    Config, Input, InputError, Job, JobError, OWN_BYTES, Outcome, Output, OutputError, Phase, Program,
+    RowFormat, Storage, Target, Wanted,
 };
 use pellucid_lab::experiment::peak_memory_bytes;
+use pellucid_lab::output::OutputFile;
 use pellucid_lab::report::format::{binary_bytes, bytes, count, percent, significant, span};
-use pellucid_lab::trace::decompressed;
+use pellucid_lab::trace::{decompressed_within, zstd_window_bytes};
 use pellucid_lab::workload::parse_bytes;
 use serde_json::json;
 use std::fs::File;
 use std::ops::ControlFlow;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -100,7 +102,7 @@ struct Common {
     /// Write the value of each vertex to this file: .parquet, .csv, or columns with tabs
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print the so many largest
+    /// Print the so many largest values, or components
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=10_000))]
     top: u32,
     /// Format of the edges: text, matrix-market, binary or parquet [default: what name and first bytes say]
@@ -142,7 +144,8 @@ impl Graph {
         if data.is_dir() {
             return Err(Failure::asked(about(&"is a directory; allowed: a file of edges")));
         }
-        let not_graph = beside_graph(&common.edges, format);
+        let window_bytes = window_bytes(&file, &common.edges, format);
+        let not_graph = beside_graph(format, window_bytes);
         let Some(graph_bytes) = memory_bytes.checked_sub(not_graph).filter(|&bytes| bytes >= MEMORY_MIN)
         else {
             let (had, least) = (&common.memory, binary_bytes((not_graph + MEMORY_MIN) as f64));
@@ -153,18 +156,16 @@ impl Graph {
             memory_bytes: graph_bytes,
             threads: common.threads.map_or_else(processors, |threads| threads as usize),
             storage,
-            work: common.work.clone().unwrap_or_else(|| beside(&common.edges)),
+            work: common.work.clone().unwrap_or_else(|| beside(&common.edges, data.is_file())),
             keep: common.keep,
             program: program.clone(),
         };
-        let open = |wanted| open(&common, file, format, wanted);
+        let open = |wanted| open(&common, file, format, window_bytes, wanted);
         let began = Instant::now();
-        let (column, whole) = program.column().unwrap_or(("count", true));
-        let rows = Output::new(common.out.as_deref(), column, whole, common.top as usize, graph_bytes / 8)
-            .map_err(|error| {
-                let path = common.out.as_deref().unwrap_or(Path::new("--out"));
-                Failure::asked(anyhow!("{}: {error}", path.display()))
-            })?;
+        let column = program.column().unwrap_or(("count", true));
+        let target = common.out.as_deref().map(|out| target(out, &common.edges)).transpose()?;
+        let rows = Output::new(target, column, common.top as usize, graph_bytes / 8)
+            .map_err(|error| failure(&common, not_graph, error.into()))?;
         interrupt::running("ending; asked again, the run goes on from what was prepared");
         let bar = Bar::new(global, Some(1));
         let mut look = |phase| {
@@ -191,18 +192,45 @@ impl Graph {
 
 /// Less for the graph is of no use: buffers would take all of it.
 const MEMORY_MIN: u64 = 1 << 20;
-/// Memory of decompression: zstd's window at the usual levels. And of a table: pages of its columns.
+/// zstd's window at the usual levels, and the memory that decompression takes beside and for it.
+const WINDOW_BYTES: u64 = 8 << 20;
 const ZSTD_BYTES: u64 = 12 << 20;
+/// Memory of a table: pages of its columns.
 const TABLE_BYTES: u64 = 8 << 20;
 
-/// Memory that is not for the graph.
-fn beside_graph(edges: &Path, format: Format) -> u64 {
-    let ending = edges.extension().and_then(|ending| ending.to_str());
-    match (format, ending) {
-        (Format::Table, _) => OWN_BYTES + TABLE_BYTES,
-        (_, Some("zst")) => OWN_BYTES + ZSTD_BYTES,
-        _ => OWN_BYTES,
+/// The largest window that a zstd frame of the edges may have: that of the first, or a usual one; 0: there are no frames.
+fn window_bytes(file: &File, edges: &Path, format: Format) -> u64 {
+    let mut first = [0; 18];
+    match format {
+        Format::Table => 0,
+        Format::Bytes(format) if is_plain(edges, format) => 0,
+        Format::Bytes(_) => match file.read_at(&mut first, 0) {
+            Ok(length) => match zstd_window_bytes(&first[..length]) {
+                Some(bytes) => bytes.max(WINDOW_BYTES),
+                // A frame to be skipped may come first.
+                None if first[1..4] == [0x2a, 0x4d, 0x18] || ending(edges) == "zst" => WINDOW_BYTES,
+                None => 0,
+            },
+            // A pipe does not say what will come.
+            Err(_) => WINDOW_BYTES,
+        },
     }
+}
+
+/// Memory that is not for the graph.
+fn beside_graph(format: Format, window_bytes: u64) -> u64 {
+    OWN_BYTES
+        + match (format, window_bytes) {
+            (Format::Table, _) => TABLE_BYTES,
+            (_, 0) => 0,
+            // Larger ones take up to a quarter more than they are: measured.
+            (_, bytes) => ZSTD_BYTES + (bytes - WINDOW_BYTES) / 4 * 5,
+        }
+}
+
+/// Any bytes may begin a binary list, those of a compressed file too.
+fn is_plain(edges: &Path, format: Option<EdgeFormat>) -> bool {
+    format == Some(EdgeFormat::Binary) && !matches!(ending(edges).as_str(), "gz" | "zst")
 }
 
 impl GraphCommand {
@@ -238,9 +266,8 @@ enum Format {
 
 impl Format {
     fn of(common: &Common) -> Format {
-        let ending = common.edges.extension().and_then(|ending| ending.to_str());
-        match (common.format.as_deref(), ending) {
-            (Some("parquet"), _) | (None, Some("parquet")) => Format::Table,
+        match (common.format.as_deref(), ending(&common.edges).as_str()) {
+            (Some("parquet"), _) | (None, "parquet") => Format::Table,
             (Some("binary"), _) => Format::Bytes(Some(EdgeFormat::Binary)),
             (Some("matrix-market"), _) => Format::Bytes(Some(EdgeFormat::MatrixMarket)),
             (Some(_), _) => Format::Bytes(Some(EdgeFormat::Text)),
@@ -249,15 +276,20 @@ impl Format {
     }
 }
 
-fn open(common: &Common, file: File, format: Format, wanted: Wanted) -> Result<Input, InputError> {
+fn open(
+    common: &Common,
+    file: File,
+    format: Format,
+    window_bytes: u64,
+    wanted: Wanted,
+) -> Result<Input, InputError> {
     match format {
-        Format::Table => Input::table(file, &common.columns, wanted),
+        Format::Table => Ok(Input::table(file, common.columns.clone(), wanted)),
         Format::Bytes(format) => {
-            let ending = common.edges.extension().and_then(|ending| ending.to_str());
-            // Any bytes may begin a binary list, those of a compressed file too.
-            let plain = format == Some(EdgeFormat::Binary) && !matches!(ending, Some("gz" | "zst"));
             let file = Box::new(file);
-            Ok(Input::bytes(if plain { file } else { decompressed(file)? }, format, wanted)?)
+            let plain = is_plain(&common.edges, format);
+            let bytes = if plain { file } else { decompressed_within(file, window_bytes)? };
+            Ok(Input::bytes(bytes, format, wanted)?)
         }
     }
 }
@@ -266,9 +298,38 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The work directory: beside the edges, so on a disk that holds as much already.
-fn beside(edges: &Path) -> PathBuf {
-    let mut path = edges.as_os_str().to_owned();
+/// The file of results, which takes its name when it is complete.
+fn target(out: &Path, edges: &Path) -> Result<Target, Failure> {
+    if let (Ok(out_name), Ok(edges_name)) = (out.canonicalize(), edges.canonicalize())
+        && out_name == edges_name
+    {
+        let out = out.display();
+        return Err(Failure::asked(anyhow!("--out {out}: has the edges; allowed: another file")));
+    }
+    let format = match ending(out).as_str() {
+        "parquet" => RowFormat::Table,
+        "csv" => RowFormat::Text(','),
+        other @ ("gz" | "zst" | "bz2" | "xz") => {
+            return Err(Failure::asked(anyhow!(
+                "--out {}: results are not compressed; allowed: .parquet, .csv, or another ending than .{other}",
+                out.display()
+            )));
+        }
+        _ => RowFormat::Text('\t'),
+    };
+    let mut begun = OutputFile::create(out)?;
+    let file = begun.writer()?;
+    Ok(Target { file, format, complete: Box::new(move || Ok(begun.commit()?)) })
+}
+
+/// What a file's name ends with, behind the last dot.
+fn ending(path: &Path) -> String {
+    path.extension().and_then(|ending| ending.to_str()).unwrap_or("").to_lowercase()
+}
+
+/// The work directory: beside the edges, so on a disk that holds as much already. What comes through a pipe lies nowhere.
+fn beside(edges: &Path, is_file: bool) -> PathBuf {
+    let mut path = if is_file { edges.as_os_str().to_owned() } else { "edges".into() };
     path.push(".work");
     PathBuf::from(path)
 }
@@ -288,9 +349,13 @@ fn origin(
         Program::Sssp(_) => "weights".into(),
         Program::Triangles => "triangles".into(),
     };
-    let path = common.edges.canonicalize().map_err(Failure::asked)?;
+    // A pipe has no name of its own, and is never the same again.
+    let (path, process) = match data.is_file() {
+        true => (common.edges.canonicalize().map_err(Failure::asked)?, 0),
+        false => (common.edges.clone(), std::process::id()),
+    };
     let told = format!(
-        "{}\n{} {} {}\n{program} {storage:?} {memory_bytes} {:?} {:?}",
+        "{} {process}\n{} {} {}\n{program} {storage:?} {memory_bytes} {:?} {:?}",
         path.display(),
         data.len(),
         data.mtime(),
@@ -320,13 +385,17 @@ fn failure(common: &Common, not_graph: u64, error: JobError) -> Failure {
         JobError::Interrupted => {
             Failure::stopped("interrupted; asked again, it goes on from what was prepared")
         }
-        JobError::Input(error @ InputError::Read(_)) => Failure::work(anyhow!("{edges}: {error}")),
+        JobError::Input(error @ (InputError::Read(_) | InputError::Panic)) => {
+            Failure::work(anyhow!("{edges}: {error}"))
+        }
         JobError::Input(error) => Failure::asked(anyhow!("{edges}: {error}")),
         JobError::Prepare(PrepareError::Store(error)) => Failure::work(anyhow!("{error}")),
         JobError::Prepare(PrepareError::Memory { what, needed, .. }) => {
             let least = binary_bytes((needed + not_graph) as f64);
             Failure::asked(anyhow!("{edges}: {what} need --memory {least} at least"))
         }
+        // It names the file itself.
+        JobError::Output(OutputError::Complete(error)) => Failure::work(anyhow!(error)),
         JobError::Output(error) => {
             let out = common.out.as_deref().unwrap_or(Path::new("--out"));
             Failure::work(anyhow!("{}: {error}", out.display()))
@@ -377,13 +446,20 @@ impl Told<'_> {
         let allowed = binary_bytes(self.memory_bytes as f64);
         text += &format!("memory    {allowed} allowed, {peak} taken; {place}\n");
         text += &format!("{}\n", self.found());
-        if let (Some((column, _)), false) = (self.program.column(), self.top.is_empty()) {
-            text += &format!("\n  {:>10}  {column}\n", "vertex");
-            for (vertex, value) in self.top {
-                text += &format!("  {vertex:>10}  {}\n", significant(*value));
+        if let (Some((column, whole)), false) = (self.program.column(), self.top.is_empty()) {
+            let (name, column) = self.names(column);
+            text += &format!("\n  {name:>10}  {column}\n");
+            for &(vertex, value) in self.top {
+                let value = if whole { count(value as u64) } else { significant(value) };
+                text += &format!("  {vertex:>10}  {value}\n");
             }
         }
         text
+    }
+
+    /// What is ranked, and by what: vertices by their values, or components by how many vertices they have.
+    fn names(&self, column: &'static str) -> (&'static str, &'static str) {
+        if *self.program == Program::Components { ("component", "vertices") } else { ("vertex", column) }
     }
 
     fn found(&self) -> String {
@@ -410,8 +486,9 @@ impl Told<'_> {
         let outcome = self.outcome;
         let [read, prepare, compute] = outcome.seconds;
         let (written, fetched) = outcome.moved_bytes;
+        let (name, column) = self.names("value");
         let top: Vec<_> =
-            self.top.iter().map(|(vertex, value)| json!({"vertex": vertex, "value": value})).collect();
+            self.top.iter().map(|(vertex, value)| json!({name: vertex, column: value})).collect();
         let value = json!({
             "program": self.name,
             "edges_file": self.common.edges,

@@ -23,7 +23,8 @@ fn every_program_gives_its_rows() {
     assert_eq!((told["vertices"].as_u64(), told["edges"].as_u64()), (Some(6), Some(5)));
     let ranks: Vec<f64> = values(&folder, "ranks.csv").iter().map(|rank| rank.parse().unwrap()).collect();
     assert!((ranks.iter().sum::<f64>() - 1.0).abs() < 1e-6 && ranks[2] > ranks[3], "{ranks:?}");
-    folder.run(&["graph", "components", "edges.txt", "--out", "parts.csv"]).answer();
+    let text = folder.run(&["graph", "components", "edges.txt", "--out", "parts.csv"]).answer();
+    assert!(text.contains("component  vertices\n           0  4\n           4  1\n"), "{text}");
     assert_eq!(values(&folder, "parts.csv"), ["0", "0", "0", "0", "4", "5"]);
     folder.run(&["graph", "bfs", "edges.txt", "--from", "1", "--out", "far.csv"]).answer();
     assert_eq!(values(&folder, "far.csv"), ["2", "0", "1", "2", "", ""]);
@@ -67,6 +68,25 @@ fn what_is_prepared_is_used_again_if_it_is_this_graph() {
 }
 
 #[test]
+fn others_files_are_left_alone() {
+    let folder = Folder::new();
+    folder.write("edges.txt", EDGES);
+    // Another run writes these results.
+    let part = std::fs::File::create(folder.path("ranks.csv.part")).unwrap();
+    part.lock().unwrap();
+    let held = folder.run(&["graph", "pagerank", "edges.txt", "--out", "ranks.csv"]);
+    assert!(held.status == 1 && held.stderr.contains("another program is writing it"), "{}", held.stderr);
+    assert!(folder.path("ranks.csv.part").exists());
+    // A work directory with files that are no segments, and where it cannot be removed.
+    let mine = ["lock", "boot", "mine.seg", "run.seg"];
+    mine.iter().for_each(|name| folder.write(name, "mine"));
+    folder.run(&["graph", "pagerank", "edges.txt", "--work", "."]).answer();
+    for name in mine {
+        assert_eq!(std::fs::read_to_string(folder.path(name)).unwrap(), "mine", "{name}");
+    }
+}
+
+#[test]
 fn mistakes_are_named() {
     let folder = Folder::new();
     folder.write("edges.txt", EDGES);
@@ -85,7 +105,10 @@ fn mistakes_are_named() {
         (&["pagerank", "edges.txt", "--memory", "lots"], "--memory lots"),
         (&["pagerank", "edges.txt", "--damping", "1.5"], "--damping 1.5; allowed: from 0 to below 1"),
         (&["pagerank", "edges.txt", "--format", "parquet"], "edges.txt"),
-        (&["pagerank", "edges.txt", "--out", "absent/ranks.csv"], "absent/ranks.csv: No such file"),
+        (&["pagerank", "edges.txt", "--out", "absent/ranks.csv"], "absent/ranks.csv: absent is no directory"),
+        (&["pagerank", "edges.txt", "--out", "folder"], "folder: a directory; allowed: a file"),
+        (&["pagerank", "edges.txt", "--out", "./edges.txt"], "--out ./edges.txt: has the edges"),
+        (&["pagerank", "edges.txt", "--out", "ranks.csv.gz"], "ranks.csv.gz: results are not compressed"),
         (&["triangles", "edges.txt", "--out", "count.csv"], "--out means nothing to triangles"),
         (&["pagerank", "edges.txt", "--columns", "a,b"], "allowed: with Parquet"),
     ] {
@@ -93,6 +116,14 @@ fn mistakes_are_named() {
         assert!(done.status == 2 && done.stderr.contains(said), "{words:?}: {} {}", done.status, done.stderr);
         assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
     }
+    // Without edges there is nothing to find, and nothing wrong.
+    folder.write("empty.txt", "# from to\n");
+    for program in ["pagerank", "components", "triangles"] {
+        let told = folder.run(&["graph", program, "empty.txt", "--json"]).json();
+        assert_eq!((told["vertices"].as_u64(), told["edges"].as_u64()), (Some(0), Some(0)), "{program}");
+    }
+    let refused = folder.run(&["graph", "bfs", "empty.txt", "--from", "0"]);
+    assert!(refused.status == 2 && refused.stderr.contains("vertex 0 is not in the graph, which has 0"));
     folder.write("far.txt", "0 4000000000\n");
     let done = folder.run(&["graph", "components", "far.txt", "--memory", "17MiB"]);
     assert!(

@@ -63,7 +63,7 @@ pub use error::{Position, Problem, TraceError, UnknownFormat, WriteError};
 pub use read_first::{SectorSet, read_first};
 pub use reader::{ReadStats, TraceReader};
 pub use shape::{AddressPolicy, ShapeStats, Shaped, Shaping};
-pub use source::decompressed;
+pub use source::{decompressed_within, zstd_window_bytes};
 pub use write::TraceWriter;
 
 /// What a record asks for.

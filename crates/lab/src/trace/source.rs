@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use ruzstd::decoding::{BlockDecodingStrategy, DEFAULT_MAX_WINDOW_SIZE, FrameDecoder};
 
 use super::error::Problem;
 
@@ -19,8 +19,9 @@ pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes from anywhere.
 pub type Input = Box<dyn Read + Send>;
 
-/// These bytes, decompressed as the first of them demand: gzip, zstd, or plain.
-pub fn decompressed(mut input: Input) -> io::Result<Input> {
+/// These bytes, decompressed as the first of them demand: gzip, zstd, or plain. A zstd frame with a window of more than so many bytes is an
+/// error.
+pub fn decompressed_within(mut input: Input, window_bytes_max: u64) -> io::Result<Input> {
     let mut magic = [0; 4];
     let mut length = 0;
     while length < magic.len() {
@@ -36,9 +37,28 @@ pub fn decompressed(mut input: Input) -> io::Result<Input> {
         // RFC 1952, 2.3.1.
         [0x1f, 0x8b, ..] => Box::new(GzipMembers::new(whole)),
         // RFC 8878, 3.1.1 and 3.1.2 (a skippable frame may come first).
-        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Box::new(ZstdFrames::new(whole)),
+        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
+            Box::new(ZstdFrames::new(whole, window_bytes_max))
+        }
         _ => Box::new(whole),
     })
+}
+
+/// The window of the zstd frame that begins with these bytes; `None`: none does. 18 bytes are enough.
+pub fn zstd_window_bytes(first: &[u8]) -> Option<u64> {
+    let rest = first.strip_prefix(&[0x28, 0xb5, 0x2f, 0xfd])?;
+    let (&descriptor, rest) = rest.split_first()?;
+    // RFC 8878, 3.1.1.1: a window, or the size of the content for one.
+    if descriptor & 0x20 == 0 {
+        let window = u64::from(*rest.first()?);
+        let base = 1 << (10 + (window >> 3));
+        return Some(base + base / 8 * (window & 7));
+    }
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let size = 1 << (descriptor >> 6);
+    let content = rest.get(dictionary..dictionary + size)?;
+    let content = content.iter().rev().fold(0, |sum, &byte| (sum << 8) | u64::from(byte));
+    Some(if size == 2 { content + 256 } else { content })
 }
 
 pub(super) struct Source {
@@ -54,7 +74,7 @@ pub(super) struct Source {
 impl Source {
     /// Looks at the first bytes of `input` and puts the right decompressor in front of it.
     pub(super) fn new(input: Input) -> io::Result<Source> {
-        let input = decompressed(input)?;
+        let input = decompressed_within(input, DEFAULT_MAX_WINDOW_SIZE)?;
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
         Ok(Source { input, buffer, held: 0..0, consumed_bytes: 0, failed: None })
     }
@@ -207,8 +227,10 @@ struct ZstdFrames<R> {
 }
 
 impl<R: Read> ZstdFrames<R> {
-    fn new(input: R) -> ZstdFrames<R> {
-        ZstdFrames { input: BufReader::new(input), decoder: FrameDecoder::new(), inside: false }
+    fn new(input: R, window_bytes_max: u64) -> ZstdFrames<R> {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(window_bytes_max);
+        ZstdFrames { input: BufReader::new(input), decoder, inside: false }
     }
 
     /// Enters the next frame, skipping those that hold no data; false at the end of the input.
@@ -224,6 +246,11 @@ impl<R: Read> ZstdFrames<R> {
                     if io::copy(&mut (&mut self.input).take(length), &mut io::sink())? < length {
                         return Err(ErrorKind::UnexpectedEof.into());
                     }
+                }
+                Err(FrameDecoderError::WindowSizeTooBig { requested, max }) => {
+                    let why =
+                        format!("zstd: a frame has a window of {requested} bytes; allowed: up to {max}");
+                    return Err(io::Error::new(ErrorKind::InvalidData, why));
                 }
                 Err(_) => return Err(damaged()),
             }

@@ -72,7 +72,7 @@ impl Preparing {
 }
 
 fn even(vertices: u32, count: u64) -> Vec<u32> {
-    let count = count.min(u64::from(vertices.max(1)));
+    let count = count.clamp(1, u64::from(vertices.max(1)));
     (0..=count).map(|at| (u64::from(vertices) * at / count) as u32).collect()
 }
 
