@@ -18,7 +18,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 PREFIX ?= /usr/local
 
 .PHONY: help run build install-lib test quick check test-tools test-fuzz build-tests test-clients client-tools long-run fs-trials fuzz advisories \
-    bench bench-small bench-curves prerequisites record-workloads clustering
+    bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
 	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
@@ -29,6 +29,7 @@ help:
 	@echo 'make long-run     half an hour of serving with faults, power cuts and kills; nothing flushed may be lost'
 	@echo 'make fs-trials    the mounted file system against fsx, pjdfstest, dbench, git, SQLite, kills and cuts at full length'
 	@echo 'make fuzz         the fuzz targets, FUZZ_SECONDS each (60); needs a nightly compiler'
+	@echo 'make build-pgo    the command, compiled twice, the second time with counts of a training run: simulates faster'
 	@echo 'make bench        requests per second and peak memory of the two benchmarks'
 	@echo 'make bench-small  small versions of them, compared with themselves (part of make test)'
 	@echo 'make bench-curves cost per request over capacity, outstanding requests and length of the run'
@@ -42,6 +43,10 @@ run: build
 
 build: prerequisites
 	cargo build --release --locked --bin pellucid
+
+# Twice the time of a build; needs `rustup component add llvm-tools`.
+build-pgo: prerequisites
+	python3 tools/pgo.py
 
 # DESTDIR as usual: what is written goes there, and says PREFIX all the same.
 install-lib: prerequisites

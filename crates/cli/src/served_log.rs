@@ -40,13 +40,7 @@ pub fn drives(core: &Core, from: &[String]) -> Vec<Event> {
 
 fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time) -> Event {
     let Namespace { ref name, sector_bytes, interface, keeps, .. } = *namespace;
-    let kind = match interface {
-        Interface::Block { .. } => "block",
-        Interface::Zoned(_) => "zoned",
-        Interface::OpenChannel(_) => "open-channel",
-        Interface::Cache(_) => "cache",
-        Interface::Nameless(_) => "nameless",
-    };
+    let kind = interface.name();
     let store = match device.map(|device| &device.config().media.store) {
         None if FileConfig::is_meant(from) => from.to_owned(),
         None => "remote".to_owned(),

@@ -13,7 +13,9 @@ use crate::direct::nameless::NamelessNamespace;
 use crate::direct::zone_buffer::ZoneNamespace;
 use crate::direct::zone_save::{SaveArea, save_bytes};
 use crate::shared::Shared;
-use pellucid_flash::{BlockId, ChunkGeometry, Command, Layout, Nanos, Status, Vector};
+use pellucid_flash::{
+    BlockId, ChunkGeometry, Command, Interface, Layout, Lba, Nanos, Notice, Status, Vector,
+};
 use pellucid_ftl::{Chunks, Management, Map, Mark, Separation, ZoneConfig};
 use pellucid_media::{Media, Outcome, StoreKind, Timing};
 
@@ -85,6 +87,35 @@ impl Namespace {
     #[inline]
     pub fn ended(&mut self, shared: &mut Shared, op: u32) {
         each!(self, n => n.ended(shared, op))
+    }
+
+    /// What hosts are told that it is.
+    pub fn interface(&self, shared: &Shared) -> Interface {
+        match self {
+            Namespace::Block(n) => match n.cache_geometry(&shared.layout) {
+                Some(geometry) => Interface::Cache(geometry),
+                None => Interface::Block {
+                    sectors: n.capacity_sectors(&shared.layout),
+                    handles: shared.config.ftl.handles,
+                },
+            },
+            Namespace::Chunks(n) => Interface::OpenChannel(*n.chunks.geometry()),
+            Namespace::Nameless(n) => Interface::Nameless(n.machine.geometry()),
+            Namespace::Zones(n) => Interface::Zoned(*n.zones.geometry()),
+        }
+    }
+
+    /// The next thing that it tells by itself; chunk notices go through [`Shared::notices`].
+    #[inline]
+    pub fn pop_notice(&mut self) -> Option<Notice> {
+        match self {
+            Namespace::Block(_) | Namespace::Chunks(_) => None,
+            Namespace::Nameless(n) => n.machine.next_move().map(|(old, new)| Notice::Moved { old, new }),
+            Namespace::Zones(n) => {
+                let zone = n.zones.pop_changed()?;
+                Some(Notice::ZoneChanged(Lba(u64::from(zone) * n.zones.geometry().zone_sectors)))
+            }
+        }
     }
 
     pub fn memory_bytes(&self) -> u64 {

@@ -129,7 +129,7 @@ impl Device {
     }
 
     /// Announces that a read from `lba` on will come at once; its map entry should have been [prefetched](Device::prefetch). Reads that
-    /// come together are all announced before the first is submitted, so that the processor waits for their memory at the same time.
+    /// come together are all prefetched before the first is submitted, so that the processor waits for their memory at the same time.
     #[inline]
     pub fn prefetch_read(&self, namespace: u16, lba: Lba) {
         let Some(block) = self.block(namespace) else { return };

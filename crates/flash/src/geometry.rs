@@ -155,7 +155,7 @@ impl Geometry {
             return refuse(
                 "blocks",
                 self.blocks.into(),
-                "allowed: at least 4 per plane, so that collection can work",
+                "allowed: at least 4 per plane, so that GC can work",
             );
         }
         if self.ways * self.dies > Geometry::WAYS_MAX {

@@ -40,6 +40,26 @@ impl Interface {
         }
     }
 
+    /// Placement handles; 1 where there is no placement.
+    #[inline]
+    pub fn handles(&self) -> u16 {
+        match self {
+            Interface::Block { handles, .. } => *handles,
+            _ => 1,
+        }
+    }
+
+    /// Sectors that a host can name; of chunks, those of the sparse address space.
+    pub fn address_sectors(&self) -> u64 {
+        match self {
+            Interface::Block { sectors, .. } => *sectors,
+            Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
+            Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
+            Interface::Cache(cache) => cache.address_sectors,
+            Interface::Nameless(nameless) => nameless.virtual_sectors,
+        }
+    }
+
     /// Sectors that can hold data.
     pub fn capacity_sectors(&self) -> u64 {
         match self {

@@ -249,9 +249,9 @@ pub struct FtlConfig {
     /// Whether host data take room in a die that collects only as fast as its GC makes it; else as fast as they come, and then
     /// none until a block is free. For the former `gc_low_blocks` should be 2 or more.
     pub gc_pacing: bool,
-    /// Relocations that one die keeps in flight.
+    /// GC copies that one die keeps in flight.
     pub gc_parallel: u32,
-    /// Whether relocation inside a die uses copyback (no channel transfer) where units and superpages allow it.
+    /// Whether GC copies inside a die use copyback (no channel transfer) where units and superpages allow it.
     pub copyback: bool,
     /// Wear levelling.
     pub wear: WearLevelling,

@@ -5,7 +5,7 @@
 //!                             +  of each victim: a whole block x the share of its valid units that have left it
 //!
 //!  host superpage      room - superpage                                              waits while there is too little room, or two
-//!  relocated units  room - units + units x block / valid when it was chosen    superpages are before the die already
+//!  GC copies           room - units + units x block / valid when it was chosen    superpages are before the die already
 //! ```
 //! Without it host data take a die's last blocks as fast as they come, and then none until whole victims have been collected. With
 //! it each unit that leaves a victim with `valid` units lets in `(block - valid) / valid` units of host data.

@@ -70,7 +70,7 @@ impl Stream {
     }
 
     #[inline]
-    pub(crate) const fn is_relocation(self) -> bool {
+    pub(crate) const fn is_gc_copy(self) -> bool {
         matches!(self, Stream::Gc | Stream::Worn | Stream::MetaMoved | Stream::PlacedGc(_))
     }
 }
@@ -128,7 +128,7 @@ pub struct FtlCounters {
     pub victims: [u64; Cause::COUNT],
     /// Valid units in all victims when they were chosen.
     pub victim_valid_units: u64,
-    /// Units that were relocated (programmed again elsewhere); of a cache, dirty ones.
+    /// Units that GC copied elsewhere; of a cache, dirty ones.
     pub relocated_units: u64,
     /// Clean units of a cache that were dropped to make space.
     pub evicted_units: u64,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   free ── take ──► used ── give (erased) ──► free          any ── retire ──► bad
-//!                      └── condemn ──► used until it is retired
+//!                      └── mark_failed ──► used until it is retired
 //! ```
 //! What an erase unit holds is its taker's business. Invariant: a block is in its die's free list if and only if it is free; a free list
 //! is in the order in which its blocks became free, the oldest last.
@@ -15,7 +15,7 @@ enum Use {
     Free,
     Used,
     /// Used, holds data, and is retired instead of erased.
-    Condemned,
+    Failed,
     Bad,
 }
 
@@ -160,15 +160,15 @@ impl Pool {
     }
 
     /// A used block takes no more data, and is retired when what it holds is not needed any more.
-    pub fn condemn(&mut self, block: BlockId) {
+    pub fn mark_failed(&mut self, block: BlockId) {
         let index = self.index(block);
-        assert!(matches!(self.uses[index], Use::Used | Use::Condemned), "block {} is not in use", block.0);
-        self.uses[index] = Use::Condemned;
+        assert!(matches!(self.uses[index], Use::Used | Use::Failed), "block {} is not in use", block.0);
+        self.uses[index] = Use::Failed;
     }
 
-    /// Whether [`Pool::condemn`] was told so.
-    pub fn is_condemned(&self, block: BlockId) -> bool {
-        self.uses[self.index(block)] == Use::Condemned
+    /// Whether [`Pool::mark_failed`] was told so.
+    pub fn is_failed(&self, block: BlockId) -> bool {
+        self.uses[self.index(block)] == Use::Failed
     }
 
     /// Complete erases of a block.

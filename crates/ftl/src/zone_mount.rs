@@ -168,7 +168,7 @@ pub(crate) fn find(
     mount.log.sort_by_key(|block| log_blocks[block]);
     for block in used {
         match (holding.contains_key(&block) || log_blocks.contains_key(&block), source.is_bad(block)) {
-            (true, true) => zones.pool.condemn(block),
+            (true, true) => zones.pool.mark_failed(block),
             (true, false) => {}
             (false, true) => {
                 zones.pool.retire(block);

@@ -410,7 +410,7 @@ impl Zones {
     /// A program in `block` failed, in a column of `zone` or in the log: nothing more is written there. The next
     /// [`Zones::place`] of each superpage that was planned there gives a place in another block.
     pub fn program_failed(&mut self, zone: u32, superpage: u32, block: BlockId) {
-        self.pool.condemn(block);
+        self.pool.mark_failed(block);
         let column = &mut self.zones[zone as usize].columns[(superpage % self.config.dies_per_zone) as usize];
         if column.extents.last().is_some_and(|last| last.block == block) {
             column.next_at = self.layout.superpages_per_block;
@@ -430,19 +430,19 @@ impl Zones {
         if !std::mem::replace(&mut record.reset_recommended, true) && !self.changed.contains(&zone) {
             self.changed.push(zone);
         }
-        if !lost || self.pool.is_condemned(block) {
+        if !lost || self.pool.is_failed(block) {
             return None;
         }
         if last {
             column.next_at = rows;
         }
-        self.pool.condemn(block);
+        self.pool.mark_failed(block);
         Some(block)
     }
 
     /// As [`Zones::program_failed`], in the log.
     pub fn log_failed(&mut self, block: BlockId) {
-        self.pool.condemn(block);
+        self.pool.mark_failed(block);
         if self.log.is_some_and(|(log, _)| log == block) {
             self.log = None;
         }
@@ -485,8 +485,8 @@ impl Zones {
     }
 
     /// Whether a block is not to be erased, but retired.
-    pub fn is_condemned(&self, block: BlockId) -> bool {
-        self.pool.is_condemned(block)
+    pub fn is_failed(&self, block: BlockId) -> bool {
+        self.pool.is_failed(block)
     }
 
     /// All blocks of a zone are erased.

@@ -23,7 +23,7 @@ pub fn chunk_layers(drive: &impl Drive, format: bool) -> Result<Vec<LayerConfig>
         Interface::Block { sectors, .. } => {
             Some(LayerConfig::BlockChunks(of_sectors(namespace, sectors, drive.image_bytes(), format)))
         }
-        Interface::OpenChannel(_) | Interface::Cache(_) | Interface::Nameless(_) => None,
+        _ => None,
     };
     interfaces().find_map(layer).map(|layer| vec![layer]).ok_or("it has no namespace")
 }

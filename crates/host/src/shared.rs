@@ -5,18 +5,18 @@
 //!                │                         │ host FTL      │ raw: the same chunks, counted from 0
 //!                └───────── drive ─────────┴───────────────┘
 //! ```
-//! How a target comes and goes is `place.rs`; what keeps the drive's own namespace out of its units is `fence.rs`.
+//! How a target comes and goes is `place.rs`; what keeps the drive's own namespace out of its units is `ownership.rs`.
 //!
 //! Invariants: a parallel unit has one owner, and only its owner's commands reach it: what the drive's own namespace is asked
 //! to do to a target's unit is refused whole, with nothing changed. The number of a target's namespace is not used again before
 //! nothing of it is under way. Tags of commands from above are below 2^40.
 
-mod fence;
+mod ownership;
 mod place;
 
 use crate::ftl::open_chunks;
 use crate::{ChunkView, HostFtl, HostFtlConfig, Layer, Machine, Target, TargetError, TargetKind, Targets};
-use fence::Fence;
+use ownership::Ownership;
 use pellucid_flash::{
     ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Notice, SimTime, Status,
 };
@@ -340,10 +340,10 @@ impl<D: Drive> Shared<D> {
         self.places.get_mut(at)?.as_mut()
     }
 
-    /// See [`Fence::trespasses`]; a command to another namespace of the drive does not.
-    fn trespasses(&self, command: &Command) -> u64 {
+    /// See [`Ownership::foreign`]; a command to another namespace of the drive does not.
+    fn foreign(&self, command: &Command) -> u64 {
         match command.namespace == self.namespace {
-            true => Fence { geometry: &self.geometry, targets: &self.targets }.trespasses(command),
+            true => Ownership { geometry: &self.geometry, targets: &self.targets }.foreign(command),
             false => 0,
         }
     }
@@ -481,7 +481,7 @@ impl<D: Drive> Drive for Shared<D> {
         if command.namespace >= self.drive.namespaces() {
             self.submit_to(command);
         } else {
-            match self.trespasses(&command) {
+            match self.foreign(&command) {
                 0 => {
                     self.own += 1;
                     self.drive.submit(now, command);

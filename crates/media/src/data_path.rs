@@ -335,7 +335,7 @@ impl DataPath {
     }
 }
 
-/// Writes the bytes of a mended chunk, which starts at `chunk_start` of the unit, into `out`, which starts at `start`.
+/// Writes the bytes of a corrected codeword, which starts at `chunk_start` of the unit, into `out`, which starts at `start`.
 fn mend(out: &mut [u8], start: usize, chunk: &[u8], chunk_start: usize) {
     let (low, high) = (chunk_start.max(start), (chunk_start + chunk.len()).min(start + out.len()));
     if low < high {

@@ -378,13 +378,13 @@ impl Media {
     }
 
     /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased.
-    pub fn condemn(&mut self, ppa: Ppa) {
+    pub fn mark_lost(&mut self, ppa: Ppa) {
         self.lost.insert(ppa.0);
     }
 
-    /// Whether [`Media::condemn`] gave up this unit.
+    /// Whether [`Media::mark_lost`] gave up this unit.
     #[inline]
-    pub fn is_condemned(&self, ppa: Ppa) -> bool {
+    pub fn is_lost(&self, ppa: Ppa) -> bool {
         !self.lost.is_empty() && self.lost.contains(&ppa.0)
     }
 

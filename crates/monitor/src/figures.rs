@@ -179,7 +179,7 @@ pub struct DriveFigures {
     pub translation_page_writes: BTreeMap<String, u64>,
     /// Mapping units that were moved.
     pub relocated_units: u64,
-    /// Relocations that stayed inside a die.
+    /// Units copied inside a die.
     pub copybacks: u64,
     /// Bits that error correction corrected.
     pub corrected_bits: u64,

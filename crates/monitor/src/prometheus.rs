@@ -188,7 +188,7 @@ fn by_cause(text: &mut Text, figures: &Figures) {
         d.relocated_units
     });
     let name = "pellucid_copybacks_total";
-    text.each(figures, (name, "counter", "Relocations that stayed inside a die."), |d| d.copybacks);
+    text.each(figures, (name, "counter", "Units copied inside a die."), |d| d.copybacks);
 }
 
 fn media(text: &mut Text, figures: &Figures) {

@@ -3,7 +3,7 @@
 //! ```text
 //!  submit ─► steps ─► engine: submission batch ─► prefetch, record, count ─► drive ─► pop: record ─► next step, or done
 //! ```
-//! Here stands the way of an operation. Beside it: which drives are taken ([`offer`]), operations that take several steps ([`steps`]),
+//! Here stands the path of an operation. Beside it: which drives are taken ([`offer`]), operations that take several steps ([`steps`]),
 //! what is shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]).
 //!
 //! Invariant: before a drive is changed by anything but an operation, all operations that wait go in ([`Core::submit_waiting`]). Planned

@@ -401,7 +401,7 @@ impl Served {
     ///
     /// # Errors
     /// Why it cannot be done, in a sentence. The next start then looks for what was written, as after a power cut.
-    pub(crate) fn begin_rest(&mut self) -> Result<(), String> {
+    pub(crate) fn quiesce(&mut self) -> Result<(), String> {
         self.resting = self.is_in_wall_time();
         match self.tower.stack_mut().filter(|_| self.resting) {
             Some(stack) => {
@@ -412,7 +412,7 @@ impl Served {
         }
     }
 
-    /// How what [`Served::begin_rest`] left under way has ended, told once; `None`: it has not.
+    /// How what [`Served::quiesce`] left under way has ended, told once; `None`: it has not.
     pub(crate) fn rested(&mut self) -> Option<Result<(), String>> {
         let stopped = self.tower.stack().is_none_or(|stack| stack.layer.is_stopped());
         let outcome = match self.tower.bottom() {

@@ -219,13 +219,7 @@ pub struct Namespace {
 impl Namespace {
     /// Placement handles; 1 where there is no placement.
     pub fn handles(&self) -> u16 {
-        match self.interface {
-            Interface::Block { handles, .. } => handles,
-            Interface::Zoned(_)
-            | Interface::OpenChannel(_)
-            | Interface::Cache(_)
-            | Interface::Nameless(_) => 1,
-        }
+        self.interface.handles()
     }
 
     /// Size in bytes.

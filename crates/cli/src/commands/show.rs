@@ -65,7 +65,7 @@ fn namespaces(config: &DeviceConfig, drive: &str) -> Result<String, Failure> {
             Interface::OpenChannel(geometry) => (interface.name(), chunks(&geometry)),
             Interface::Zoned(geometry) => (interface.name(), zones(&geometry)),
             Interface::Cache(geometry) => (interface.name(), cache(&geometry)),
-            Interface::Nameless(_) => (interface.name(), String::new()),
+            _ => (interface.name(), String::new()),
         };
         let capacity = capacity(interface.capacity_sectors(), sector_bytes);
         let served = match device.namespaces() {

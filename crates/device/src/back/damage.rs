@@ -14,6 +14,6 @@ impl Shared {
 
     /// Whether a read that failed `attempts` times is tried again.
     pub(crate) fn tries_again(&self, ppa: Ppa, attempts: u32) -> bool {
-        attempts < self.config.scheduler.read_retries && !self.media.is_condemned(ppa)
+        attempts < self.config.scheduler.read_retries && !self.media.is_lost(ppa)
     }
 }

@@ -27,7 +27,7 @@ impl BlockNamespace {
     /// The unit at `ppa` could not be read after every retry. It stays lost: a later attempt that happens to succeed would
     /// bring back data whose overwriting has been acknowledged, and then failed for want of the rest of the unit.
     pub(crate) fn unreadable(&mut self, shared: &mut Shared, ppa: Ppa) {
-        shared.media.condemn(ppa);
+        shared.media.mark_lost(ppa);
         let block = shared.layout.block_of(ppa);
         // What the store has lost says nothing about the flash.
         let emptied = match shared.media.was_damaged() {

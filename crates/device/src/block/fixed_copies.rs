@@ -133,7 +133,7 @@ impl BlockNamespace {
     /// Whether a unit that was read is still to be copied; else it is dropped.
     fn still_needed(&mut self, shared: &mut Shared, unit: u32) -> bool {
         let (moved, lpn) = (self.gc.copies[unit].moved, self.gc.copies[unit].lpn);
-        let given_up = shared.media.is_condemned(moved.from);
+        let given_up = shared.media.is_lost(moved.from);
         // Given up since it was read: no copy may bring it back.
         if given_up && self.translation.arrived(&moved, Some(lpn), Arrival::Unreadable) == Arrived::Lost {
             shared.counts(self.number).uncorrectable_reads += 1;

@@ -70,7 +70,7 @@ impl Gc {
             Isolation::Initial => 1,
             Isolation::Persistent => ftl.handles,
         };
-        let packer = SuperpagePacker::of_collection(apart, layout.units_per_superpage);
+        let packer = SuperpagePacker::of_gc(apart, layout.units_per_superpage);
         Gc {
             copies: Slab::default(),
             fixed: FixedCopies::default(),
@@ -211,7 +211,7 @@ impl BlockNamespace {
         let mut lpns = std::mem::take(&mut self.gc.lpns);
         lpns.clear();
         for moved in moves {
-            let mark = shared.media.page(moved.from).filter(|_| !shared.media.is_condemned(moved.from));
+            let mark = shared.media.page(moved.from).filter(|_| !shared.media.is_lost(moved.from));
             let lpn = mark.map(|mark| self.translation.named(mark));
             lpns.extend(lpn.filter(|&lpn| self.translation.is_current(moved.from, Some(lpn))));
         }
@@ -358,7 +358,7 @@ impl BlockNamespace {
         while lpns.len() < shared.layout.units_per_superpage as usize {
             let Some(copy) = self.gc.packer(die).get(queue, at) else { break };
             let GcCopy { lpn, moved: Move { from, .. }, .. } = self.gc.copies[copy];
-            if self.translation.is_current(from, Some(lpn)) && !shared.media.is_condemned(from) {
+            if self.translation.is_current(from, Some(lpn)) && !shared.media.is_lost(from) {
                 lpns.push(lpn);
                 at += 1;
             } else {

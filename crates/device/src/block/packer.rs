@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  unit of a stream ─► queue of that stream ─► a superpage's worth, or what there is if somebody waits ─► plan ─► one program
-//!       host data of a write, or relocated data of a die                        (one shot, all planes)
+//!       host data of a write, or GC copies of a die                        (one shot, all planes)
 //! ```
 //! What is programmed in one go is a superpage: the pages of a word line with one-shot programming, those of all planes with
 //! multi-plane operation, or a part of one page where units are smaller. Units of different streams do not share a superpage. The
@@ -59,8 +59,8 @@ impl SuperpagePacker {
         SuperpagePacker::new([Stream::Host, Stream::HostCold].into_iter().chain(placed), units_per_superpage)
     }
 
-    /// For relocated data; those of `handles` placement handles stay apart.
-    pub fn of_collection(handles: u16, units_per_superpage: u32) -> SuperpagePacker {
+    /// For GC copies; those of `handles` placement handles stay apart.
+    pub fn of_gc(handles: u16, units_per_superpage: u32) -> SuperpagePacker {
         let placed = (1..handles).map(Stream::PlacedGc);
         SuperpagePacker::new([Stream::Gc, Stream::Worn].into_iter().chain(placed), units_per_superpage)
     }
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_unit_that_leaves_is_not_waiting() {
-        let mut packer = SuperpagePacker::of_collection(1, 2);
+        let mut packer = SuperpagePacker::of_gc(1, 2);
         let queue = packer.pack(Stream::Worn, 1);
         packer.pack(Stream::Worn, 2);
         packer.unpack(1);
@@ -315,7 +315,7 @@ mod tests {
     /// Each queue once, and none if nothing waits.
     #[test]
     fn the_fullest_queue_comes_first() {
-        let mut packer = SuperpagePacker::of_collection(4, 8);
+        let mut packer = SuperpagePacker::of_gc(4, 8);
         assert_eq!(packer.fullest_first().count(), 0);
         packer.pack(Stream::Gc, 1);
         let worn = packer.pack(Stream::Worn, 2);

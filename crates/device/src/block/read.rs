@@ -1,4 +1,4 @@
-//! The way of a read, and of everything that needs a unit from the media.
+//! The read path, and that of everything that needs a unit from the media.
 //!
 //! ```text
 //!  slice ─► entry listed? ── all sectors here ─────────────────────────────► DMA to host ─► done

@@ -1,4 +1,4 @@
-//! The way of a write.
+//! The write path.
 //!
 //! ```text
 //!  slice ─► entry ─► DMA from host ─► dirty ──(write-back)──► acknowledged
@@ -360,7 +360,7 @@ impl BlockNamespace {
         }
         let op = shared.scheduler.ops.insert(op);
         shared.ask_issue(op);
-        // Room was used, so GC may be due. Relocation pumps by itself.
+        // Room was used, so GC may be due. GC pumps by itself.
         if matches!(cause, Cause::Host | Cause::Journal | Cause::Map) {
             self.pump(shared, plan.die);
         }

@@ -1,4 +1,4 @@
-//! Who waits on the way of a write, and for how long.
+//! Who waits on the write path, and for how long.
 //!
 //! ```text
 //!  entries in a partial superpage ── somebody waits for them, and nothing comes that could fill it ─► padded

@@ -142,7 +142,7 @@ impl ZoneNamespace {
     fn erase_next(&mut self, shared: &mut Shared, zone: u32) -> bool {
         loop {
             let Some(block) = self.zones.reset_next(zone) else { return false };
-            if self.zones.is_condemned(block) {
+            if self.zones.is_failed(block) {
                 self.zones.erased(block, false, 0);
                 shared.media.void(block);
                 continue;

@@ -333,11 +333,11 @@ impl ZoneNamespace {
 
     /// Erases a block that holds nothing any more, in no simulated time.
     fn erase_now(&mut self, block: BlockId, media: &mut Media) {
-        let condemned = self.zones.is_condemned(block);
-        if condemned {
+        let failed = self.zones.is_failed(block);
+        if failed {
             media.void(block);
         }
-        let ok = !condemned && erase_now(media, block);
+        let ok = !failed && erase_now(media, block);
         self.zones.erased(block, ok, media.erase_count(block));
     }
 

@@ -178,7 +178,7 @@ impl ZoneNamespace {
             }
             self.log.pop_front();
             self.log_first += 1;
-            if self.zones.is_condemned(oldest) {
+            if self.zones.is_failed(oldest) {
                 self.zones.erased(oldest, false, 0);
                 shared.media.void(oldest);
                 continue;

@@ -166,7 +166,7 @@ impl ZoneNamespace {
         lpn: Option<Lpn>,
         sectors: u32,
     ) -> Nanos {
-        if self.zones.is_condemned(shared.layout.block_of(first)) {
+        if self.zones.is_failed(shared.layout.block_of(first)) {
             self.slots[slot].skipped = true;
             return Nanos::ZERO;
         }

@@ -1,4 +1,4 @@
-//! The way of a command through the disk: queue, controller, link, cache or arm, and back.
+//! The path of a command through the disk: queue, controller, link, cache or arm, and back.
 
 use super::arm::{Operation, Task};
 use super::{Disk, Event};

@@ -1,4 +1,4 @@
-//! The way of every command: from its queue into slices, and from its last slice to the host.
+//! The path of every command: from its queue into slices, and from its last slice to the host.
 //!
 //! ```text
 //!  submit ─► refused? ─► visible ─► queue ─► fetch ─► (firmware) ─► start ─► cut ─► slices, each on a path of its own

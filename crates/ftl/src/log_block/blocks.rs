@@ -213,14 +213,14 @@ impl Blocks {
         if matches!(role, Role::Free | Role::Erasing | Role::Bad) || self.failed(block) {
             return false;
         }
-        self.pool.condemn(block);
+        self.pool.mark_failed(block);
         self.good[die] -= 1;
         self.returning[die] -= u32::from(role == Role::Leaving);
         true
     }
 
     pub fn failed(&self, block: BlockId) -> bool {
-        self.pool.is_condemned(block)
+        self.pool.is_failed(block)
     }
 
     /// Takes `block` out of use for good.

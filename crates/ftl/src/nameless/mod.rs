@@ -84,7 +84,7 @@ pub enum Taker {
     /// Virtual writes alone: a host may need them in order to acknowledge moves.
     Virtual,
     /// Copies of a victim.
-    Collection,
+    Gc,
 }
 
 /// Where a name leads.
@@ -433,7 +433,7 @@ impl Nameless {
     /// Whether there are pages for `taker`: a block's worth is kept for the copies of a victim, another for virtual writes.
     pub fn has_page(&self, taker: Taker) -> bool {
         let kept = match taker {
-            Taker::Collection => 0,
+            Taker::Gc => 0,
             Taker::Virtual => 1,
             Taker::Nameless => 2,
         };

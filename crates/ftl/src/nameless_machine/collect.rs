@@ -23,7 +23,7 @@ enum Phase {
 
 /// A victim on its way.
 #[derive(Clone, Debug)]
-pub(super) struct Collection {
+pub(super) struct Gc {
     victim: BlockId,
     phase: Phase,
     units: Vec<Ppa>,
@@ -35,22 +35,21 @@ pub(super) struct Collection {
 }
 
 impl NamelessMachine {
-    pub(super) fn continue_collection(&mut self) {
-        if self.collection.is_none() {
+    pub(super) fn continue_gc(&mut self) {
+        if self.gc.is_none() {
             let Some((victim, units)) = self.engine.next_victim() else { return };
             let images = vec![0; units.len() * self.image_bytes];
             let unread = vec![false; units.len()];
-            self.collection =
-                Some(Collection { victim, phase: Phase::Read, units, images, unread, next: 0, under_way: 0 });
+            self.gc = Some(Gc { victim, phase: Phase::Read, units, images, unread, next: 0, under_way: 0 });
         }
-        let Some(mut collection) = self.collection.take() else { return };
-        if collection.phase == Phase::Read {
-            self.read_victim(&mut collection);
-            if collection.under_way == 0 {
-                collection.next = 0;
-                let all = !collection.unread.contains(&true);
+        let Some(mut gc) = self.gc.take() else { return };
+        if gc.phase == Phase::Read {
+            self.read_victim(&mut gc);
+            if gc.under_way == 0 {
+                gc.next = 0;
+                let all = !gc.unread.contains(&true);
                 let erase_first = all && self.config.migration == Migration::Prototype;
-                collection.phase = if erase_first { Phase::Erase } else { Phase::Write };
+                gc.phase = if erase_first { Phase::Erase } else { Phase::Write };
                 if erase_first {
                     self.flushes.changed();
                     self.engine.take_out();
@@ -58,54 +57,49 @@ impl NamelessMachine {
                 self.moved = true;
             }
         }
-        if collection.phase == Phase::Write
-            && collection.under_way == 0
-            && collection.next == collection.units.len()
-        {
+        if gc.phase == Phase::Write && gc.under_way == 0 && gc.next == gc.units.len() {
             self.engine.victim_done();
             self.moved = true;
             return;
         }
-        self.collection = Some(collection);
+        self.gc = Some(gc);
     }
 
-    fn read_victim(&mut self, collection: &mut Collection) {
-        while collection.next < collection.units.len() && collection.under_way < READS {
+    fn read_victim(&mut self, gc: &mut Gc) {
+        while gc.next < gc.units.len() && gc.under_way < READS {
             let read = self.begin_read(None);
-            let end = collection.units.len().min(collection.next + Vector::ADDRESSES_MAX);
-            for at in collection.next..end {
-                self.add_to_read(read, collection.units[at], at as u32);
+            let end = gc.units.len().min(gc.next + Vector::ADDRESSES_MAX);
+            for at in gc.next..end {
+                self.add_to_read(read, gc.units[at], at as u32);
             }
-            (collection.next, collection.under_way) = (end, collection.under_way + 1);
+            (gc.next, gc.under_way) = (end, gc.under_way + 1);
             self.send_read(read, true);
         }
     }
 
     /// A unit of the victim was read; `None`: it could not be.
     pub(super) fn victim_read(&mut self, unit: u32, data: Option<&[u8]>) {
-        let collection = self.collection.as_mut().expect("a victim is being read");
+        let gc = self.gc.as_mut().expect("a victim is being read");
         match data {
-            Some(data) => {
-                collection.images[unit as usize * self.image_bytes..][..data.len()].copy_from_slice(data)
-            }
-            None => collection.unread[unit as usize] = true,
+            Some(data) => gc.images[unit as usize * self.image_bytes..][..data.len()].copy_from_slice(data),
+            None => gc.unread[unit as usize] = true,
         }
     }
 
     pub(super) fn victim_read_ended(&mut self) {
-        self.collection.as_mut().expect("a victim is being read").under_way -= 1;
+        self.gc.as_mut().expect("a victim is being read").under_way -= 1;
     }
 
     /// Whether units of the victim wait to be written; those that nobody wants any more are passed by.
     pub(super) fn has_copies(&mut self) -> bool {
-        let Some(collection) = self.collection.as_mut().filter(|c| c.phase == Phase::Write) else {
+        let Some(gc) = self.gc.as_mut().filter(|c| c.phase == Phase::Write) else {
             return false;
         };
-        while let Some(&unit) = collection.units.get(collection.next) {
-            if !collection.unread[collection.next] && self.engine.is_wanted(unit) {
+        while let Some(&unit) = gc.units.get(gc.next) {
+            if !gc.unread[gc.next] && self.engine.is_wanted(unit) {
                 return true;
             }
-            collection.next += 1;
+            gc.next += 1;
             self.moved = true;
         }
         false
@@ -114,26 +108,24 @@ impl NamelessMachine {
     /// The next units of the victim, as many as fit into a page.
     pub(super) fn take_copies(&mut self, contents: &mut Vec<Content>, data: &mut Vec<u8>) {
         while contents.len() < self.shape.layout.units_per_superpage as usize && self.has_copies() {
-            let collection = self.collection.as_mut().expect("it has copies");
-            contents.push(Content::Copy(collection.units[collection.next]));
-            data.extend_from_slice(
-                &collection.images[collection.next * self.image_bytes..][..self.image_bytes],
-            );
-            collection.next += 1;
+            let gc = self.gc.as_mut().expect("it has copies");
+            contents.push(Content::Copy(gc.units[gc.next]));
+            data.extend_from_slice(&gc.images[gc.next * self.image_bytes..][..self.image_bytes]);
+            gc.next += 1;
         }
-        self.collection.as_mut().expect("it has copies").under_way += 1;
+        self.gc.as_mut().expect("it has copies").under_way += 1;
     }
 
     /// A page of copies is on the media.
     pub(super) fn copies_ended(&mut self) {
-        self.collection.as_mut().expect("copies have a victim").under_way -= 1;
+        self.gc.as_mut().expect("copies have a victim").under_way -= 1;
     }
 
     /// The image of a sector that is off the media while its block is erased.
     pub(super) fn taken(&self, ppa: Ppa) -> &[u8] {
-        let collection = self.collection.as_ref().expect("what is taken has a victim");
-        let at = collection.units.binary_search(&ppa).expect("it is the victim's");
-        &collection.images[at * self.image_bytes..][..self.image_bytes]
+        let gc = self.gc.as_ref().expect("what is taken has a victim");
+        let at = gc.units.binary_search(&ppa).expect("it is the victim's");
+        &gc.images[at * self.image_bytes..][..self.image_bytes]
     }
 
     /// Erases what may be erased, unless it is being read.
@@ -161,10 +153,8 @@ impl NamelessMachine {
     /// A block is free or retired: if it is the victim, its units can be written now.
     fn victim_erased(&mut self, block: BlockId) {
         self.moved = true;
-        if let Some(collection) =
-            self.collection.as_mut().filter(|c| c.victim == block && c.phase == Phase::Erase)
-        {
-            collection.phase = Phase::Write;
+        if let Some(gc) = self.gc.as_mut().filter(|c| c.victim == block && c.phase == Phase::Erase) {
+            gc.phase = Phase::Write;
         }
     }
 }

@@ -96,7 +96,7 @@ pub struct NamelessMachine {
     requests: Slab<Request>,
     writes: write::Writes,
     reads: Slab<read::Read>,
-    collection: Option<collect::Collection>,
+    gc: Option<collect::Gc>,
     flushes: checkpoint::Flushes,
     starting: Option<Box<start::Start>>,
     /// Commands that came before the layer was ready.
@@ -144,7 +144,7 @@ impl NamelessMachine {
             saver,
             requests: Slab::default(),
             reads: Slab::default(),
-            collection: None,
+            gc: None,
             flushes: checkpoint::Flushes::default(),
             starting: Some(Box::default()),
             early: VecDeque::new(),
@@ -411,7 +411,7 @@ impl NamelessMachine {
                 self.continue_start();
                 continue;
             }
-            self.continue_collection();
+            self.continue_gc();
             self.fill();
             self.continue_checkpoint();
             self.erase();

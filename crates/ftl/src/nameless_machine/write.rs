@@ -13,7 +13,7 @@ enum Owner {
     Request(u32, u32),
     /// Copies of the victim.
     #[default]
-    Collection,
+    Gc,
 }
 
 /// The program of a page, from the time at which its data are known.
@@ -121,7 +121,7 @@ impl NamelessMachine {
     /// Gives pages to what waits for them: copies first, then writes in their order; virtual ones may pass nameless ones for which
     /// there is no space.
     pub(super) fn fill(&mut self) {
-        while let Some(page) = self.wants_copies().then(|| self.page(Taker::Collection)).flatten() {
+        while let Some(page) = self.wants_copies().then(|| self.page(Taker::Gc)).flatten() {
             let program = self.next_copies();
             self.program(program, page);
         }
@@ -150,7 +150,7 @@ impl NamelessMachine {
 
     /// Whether the write under way in `die` is one of copies.
     pub(super) fn writes_copies(&self, die: u32) -> bool {
-        self.writes.programs[self.writes.under_way[die as usize]].owner == Owner::Collection
+        self.writes.programs[self.writes.under_way[die as usize]].owner == Owner::Gc
     }
 
     fn wants_copies(&mut self) -> bool {
@@ -164,7 +164,7 @@ impl NamelessMachine {
         }
         let at = self.writes.programs.take();
         let mut program = std::mem::take(&mut self.writes.programs[at]);
-        program.owner = Owner::Collection;
+        program.owner = Owner::Gc;
         program.contents.clear();
         program.data.clear();
         self.take_copies(&mut program.contents, &mut program.data);
@@ -208,13 +208,13 @@ impl NamelessMachine {
             self.writes.programs[at] = program;
             match owner {
                 Owner::Request(..) => self.writes.waiting.push_front(at),
-                Owner::Collection => self.writes.again.push_back(at),
+                Owner::Gc => self.writes.again.push_back(at),
             }
             return;
         }
         match owner {
             Owner::Request(request, _) => self.part_ended(request, Status::Success, &completion.stages),
-            Owner::Collection => self.copies_ended(),
+            Owner::Gc => self.copies_ended(),
         }
     }
 

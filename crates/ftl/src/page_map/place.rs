@@ -76,7 +76,7 @@ impl PageMap {
     #[inline]
     pub(super) fn slot(&self, die: DieId, stream: Stream) -> Stream {
         let shared = self.config.shared(stream);
-        let last_resort = stream.is_relocation()
+        let last_resort = stream.is_gc_copy()
             && shared != Stream::Meta
             && self.open_block(die, shared).is_none()
             && self.blocks.free_count(die) == 0;
@@ -97,12 +97,12 @@ impl PageMap {
     }
 
     /// Whether `die` can take a superpage of `stream` now, and if so, whose open block it goes to. The last free block of a die is
-    /// kept for relocation; while it is in use by a shared open block, only GC may write there.
+    /// kept for GC copies; while it is in use by a shared open block, only GC may write there.
     #[inline]
     pub(crate) fn room(&self, die: DieId, stream: Stream) -> Option<Stream> {
         let free = self.blocks.free_count(die);
         let off = self.config.separation == Separation::Off;
-        // The most frequent answer of a full drive: what host data share with relocation has no free block behind it.
+        // The most frequent answer of a full drive: what host data share with GC copies has no free block behind it.
         if free == 0 && off && matches!(stream, Stream::Host | Stream::HostCold | Stream::Placed(_)) {
             return None;
         }
@@ -113,16 +113,16 @@ impl PageMap {
     /// Whether `die`, with `free` free blocks, can take a superpage of `stream` into the open block of `shared`.
     #[inline]
     fn takes(&self, die: DieId, stream: Stream, shared: Stream, free: u32) -> bool {
-        let relocation = stream.is_relocation();
-        if self.gc.outpaced(&self.blocks, die, shared) && !relocation && shared != Stream::Meta {
+        let gc_copy = stream.is_gc_copy();
+        if self.gc.outpaced(&self.blocks, die, shared) && !gc_copy && shared != Stream::Meta {
             return false;
         }
         let mixed =
             self.config.separation == Separation::Off && matches!(shared, Stream::Host | Stream::Placed(_));
         match self.open_block(die, shared) {
-            Some(_) if relocation || !mixed => true,
+            Some(_) if gc_copy || !mixed => true,
             Some(_) => free >= self.gc.reserve(die) + self.gc.cut_reserve && self.map_has_space(),
-            None if relocation => free > 0,
+            None if gc_copy => free > 0,
             None if shared == Stream::Meta => free > self.gc.reserve(die),
             None => {
                 free > self.gc.reserve(die) + self.gc.cut_reserve

@@ -140,7 +140,7 @@ impl PageMap {
         if near.is_some() {
             self.count_relocated(lpns.len() as u32);
         }
-        let (count, gc) = (lpns.len() as u32, stream.is_relocation());
+        let (count, gc) = (lpns.len() as u32, stream.is_gc_copy());
         let (id, units) = self.programs.enter(Program { first, sequence, units: count, active: true, gc });
         let mut gained = 0;
         for ((ppa, &lpn), unit) in (first.0..).zip(lpns).zip(units) {

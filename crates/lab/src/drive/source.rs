@@ -183,7 +183,12 @@ impl Jobs {
             left -= 1;
             let before = self.workers[at].ended;
             match self.next_of(at, now) {
-                Next::Now(request) => return Next::Now(request),
+                Next::Now(request) => {
+                    // Of one job that need not be asked again.
+                    let Worker { in_flight, job, .. } = &self.workers[at];
+                    self.full = count == 1 && *in_flight >= job.iodepth;
+                    return Next::Now(request);
+                }
                 Next::At(time) => soonest = Some(soonest.map_or(time, |s| s.min(time))),
                 Next::Blocked => blocked = true,
                 Next::Endless(job) => return Next::Endless(job),

@@ -389,7 +389,7 @@ fn health(report: &Report) -> Vec<Part> {
             ("victims collected", count(gc.victims)),
             ("victims chosen against the policy", count(gc.emergency_victims)),
             ("valid share of victims", optional(gc.victim_valid_share, |s| Unit::Percent.show(s))),
-            ("units relocated", count(gc.relocated_units)),
+            ("units moved", count(gc.relocated_units)),
             ("copybacks", count(report.write_amplification.copybacks)),
         ],
     )));

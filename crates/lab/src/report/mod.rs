@@ -375,7 +375,7 @@ pub struct WriteAmplification {
     pub programs: ByCause<u64>,
     /// Sense operations by cause, retries not counted.
     pub flash_reads: ByCause<u64>,
-    /// Relocations that stayed inside a die and did not cross the channel.
+    /// Units copied inside a die and did not cross the channel.
     pub copybacks: u64,
 }
 
@@ -521,7 +521,7 @@ pub struct MediaHealth {
     pub corrected_reads: u64,
     /// Reads that failed after every retry.
     pub uncorrectable_reads: u64,
-    /// Wrong bits that error correction mended.
+    /// Wrong bits that error correction corrected.
     pub corrected_bits: u64,
     /// Chunks that the decoder took for other data than were stored; uncorrectable all the same.
     pub miscorrected_chunks: u64,

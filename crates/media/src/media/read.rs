@@ -1,8 +1,8 @@
 //! Reading: what a unit holds, which of its bits are wrong this time, and whether the code mends them.
 //!
 //! ```text
-//!  read ─► content: never programmed, torn, condemned? ─► no good data
-//!             └─ programmed ─► data path: wrong bits of this attempt, mended or not ─► data, or zeros and the reason
+//!  read ─► content: never programmed, torn, lost? ─► no good data
+//!             └─ programmed ─► data path: wrong bits of this attempt, corrected or not ─► data, or zeros and the reason
 //! ```
 
 use super::{Content, Media, Place, ReadResult, unit_place};
@@ -42,10 +42,7 @@ impl Media {
         }
         self.damaged = false;
         let by_fault = self.faults.read_fails(at.block, at.superpage, attempt);
-        if by_fault
-            || self.is_condemned(ppa)
-            || (self.injected.is_some() && self.is_dead(self.die_of(at.block)))
-        {
+        if by_fault || self.is_lost(ppa) || (self.injected.is_some() && self.is_dead(self.die_of(at.block))) {
             out.fill(0);
             return ReadResult::Uncorrectable;
         }
@@ -186,11 +183,11 @@ impl Media {
         let found = path.decode(place, drawn, 0, &stored, &mut whole);
         let mut again = vec![0; stored.len()];
         path.store(place, &whole, &mut again);
-        let mended = !found.lost && self.store.is_what_was_stored(at.block, at.index, &again);
-        if mended {
+        let corrected = !found.lost && self.store.is_what_was_stored(at.block, at.index, &again);
+        if corrected {
             out.copy_from_slice(&whole[start..start + out.len()]);
         }
-        DrawnBits { lost: !mended, ..found }
+        DrawnBits { lost: !corrected, ..found }
     }
 
     /// What the error rate of a block's pages depends on, but for the page itself. Counts the read, and has a file keep the

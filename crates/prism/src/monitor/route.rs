@@ -1,4 +1,4 @@
-//! The way of a command: from an application's addresses to the drive's, and of its completion back.
+//! The path of a command: from an application's addresses to the drive's, and of its completion back.
 
 use super::{Commit, Monitor};
 use pellucid_flash::{

@@ -47,17 +47,6 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Host sectors of a namespace; of chunks, those of the sparse address space.
-pub(super) fn sectors_of(interface: &Interface) -> u64 {
-    match interface {
-        Interface::Block { sectors, .. } => *sectors,
-        Interface::Zoned(zones) => u64::from(zones.zones) * zones.zone_sectors,
-        Interface::OpenChannel(chunks) => chunks.address_space_sectors(),
-        Interface::Cache(cache) => cache.address_sectors,
-        Interface::Nameless(nameless) => nameless.virtual_sectors,
-    }
-}
-
 /// The namespaces of a drive. A drive that has one gives it its own name, and so it does that of a layer; of several others, each
 /// has its number behind that.
 fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
@@ -73,7 +62,7 @@ fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
             drive,
             number,
             interface,
-            sectors: sectors_of(&interface),
+            sectors: interface.address_sectors(),
             sector_bytes,
             unit_bytes,
             superpage_bytes,

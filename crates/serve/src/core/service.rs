@@ -143,7 +143,7 @@ impl Service for Core {
             return false;
         }
         if !std::mem::replace(&mut self.resting, true) {
-            self.begin_rest();
+            self.quiesce();
         }
         self.is_at_rest()
     }
@@ -164,9 +164,9 @@ impl Core {
     }
 
     /// Layers bring to their drives what lets their next start find everything, which [`Core::is_at_rest`] says has ended.
-    fn begin_rest(&mut self) {
+    fn quiesce(&mut self) {
         for drive in 0..self.names.len() {
-            if let Err(why) = self.engine.backends_mut()[drive].begin_rest() {
+            if let Err(why) = self.engine.backends_mut()[drive].quiesce() {
                 self.stop_failed(drive, why);
             }
         }

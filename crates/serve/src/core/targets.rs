@@ -384,7 +384,7 @@ impl TargetNamespace {
             drive,
             number,
             interface,
-            sectors: super::offer::sectors_of(&interface),
+            sectors: interface.address_sectors(),
             sector_bytes,
             unit_bytes,
             superpage_bytes,

@@ -12,7 +12,7 @@
 use super::open_channel::VectorRequest;
 use super::{TRANSFER_BYTES_MAX, cache, fdp, nameless, open_channel, zns};
 use crate::session::{Keeps, Operation, Port};
-use pellucid_flash::{CacheGeometry, ChunkGeometry, Lba, NamelessGeometry, Opcode, ZoneAction, ZoneGeometry};
+use pellucid_flash::{Interface, Lba, Opcode, ZoneAction};
 use pellucid_wire::nvme::cache::CacheOpcode;
 use pellucid_wire::nvme::nameless::NamelessOpcode;
 use pellucid_wire::nvme::zns::ReportFilter;
@@ -27,31 +27,15 @@ pub(super) struct Volume {
     pub sector_bytes: u32,
     /// What it has after a power cut.
     pub keeps: Keeps,
-    pub set: Set,
+    pub set: Interface,
 }
 
 impl Volume {
     /// Placement handles; 1 where there is no placement.
     #[inline]
     pub fn handles(&self) -> u16 {
-        match self.set {
-            Set::Block { handles } => handles,
-            Set::Zoned(_) | Set::Chunks(_) | Set::Cache(_) | Set::Nameless(_) => 1,
-        }
+        self.set.handles()
     }
-}
-
-/// The command set of a namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Set {
-    /// The NVM command set, with so many placement handles.
-    Block {
-        handles: u16,
-    },
-    Zoned(ZoneGeometry),
-    Chunks(ChunkGeometry),
-    Cache(CacheGeometry),
-    Nameless(NamelessGeometry),
 }
 
 /// What not every command set has.
@@ -183,8 +167,8 @@ pub(super) fn parse(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Optio
         // An opcode that no namespace has is unknown, whatever the namespace.
         let Ok((index, volume)) = volume_of(entry, volumes) else { return Err(no(Status::INVALID_OPCODE)) };
         return match &volume.set {
-            Set::Cache(geometry) => cache::parse(entry, index, volume, geometry),
-            Set::Nameless(geometry) => nameless::parse(entry, index, volume, geometry),
+            Interface::Cache(geometry) => cache::parse(entry, index, volume, geometry),
+            Interface::Nameless(geometry) => nameless::parse(entry, index, volume, geometry),
             _ => open_channel::parse(entry, index, volume),
         }
         .map(Some);
@@ -247,7 +231,7 @@ fn flush(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Request, Status>
 
 fn deallocate(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Request>, Status> {
     let (volume, on) = volume_of(entry, volumes)?;
-    if matches!(on.set, Set::Zoned(_) | Set::Cache(_)) {
+    if matches!(on.set, Interface::Zoned(_) | Interface::Cache(_)) {
         return Err(no(Status::INVALID_OPCODE));
     }
     if entry.cdw(11) & DsmRange::ATTRIBUTE_DEALLOCATE == 0 {
@@ -339,7 +323,7 @@ fn trim(
             .map(DsmRange::decode)
             .take(ranges.into())
     };
-    if let Set::Chunks(chunks) = &volume.set {
+    if let Interface::OpenChannel(chunks) = &volume.set {
         let ranges: Vec<DsmRange> = list().collect();
         return open_channel::reset_ranges(volume, chunks, &ranges, queue, token, port);
     }

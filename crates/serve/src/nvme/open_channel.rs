@@ -16,7 +16,7 @@
 //! the next command of the same queue is looked at. There is no metadata pointer over fabrics; MDTS counts sectors only (MEM). A
 //! read that fails for some addresses returns its data, and the error bitmap says which of them are good.
 
-use super::io::{Request, Set, Special, Volume, no};
+use super::io::{Request, Special, Volume, no};
 use super::subsystem::Subsystem;
 use crate::session::{Operation, Port};
 use pellucid_device::Feedback;
@@ -86,7 +86,7 @@ impl VectorRequest {
 
 /// Understands a command with an opcode that the NVM command set does not have.
 pub(super) fn parse(entry: &SubmissionEntry, index: usize, volume: &Volume) -> Result<Request, Status> {
-    let Set::Chunks(_) = volume.set else { return Err(no(Status::INVALID_OPCODE)) };
+    let Interface::OpenChannel(_) = volume.set else { return Err(no(Status::INVALID_OPCODE)) };
     let (vector, bytes, metadata) = if entry.opcode() == STAGE_OPCODE {
         let count = (entry.cdw(12) & 0x7F) + 1;
         let vector = VectorRequest {

@@ -1,10 +1,10 @@
 //! Zoned namespaces (NVMe Zoned Namespaces 1.1): Zone Management Send and Receive, Zone Append, and what Identify says.
 
 use super::controller::Controller;
-use super::io::{Request, Set, Special, Volume, no};
+use super::io::{Request, Special, Volume, no};
 use super::subsystem::Subsystem;
 use crate::session::{Operation, Port};
-use pellucid_flash::{Lba, Opcode, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState};
+use pellucid_flash::{Interface, Lba, Opcode, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState};
 use pellucid_wire::nvme::zns::{
     ReportFilter, ZoneAction as WireAction, ZoneManagementReceive, ZoneManagementSend, ZoneReportHeader,
     ZonedController, ZonedFormat, ZonedNamespace,
@@ -22,7 +22,7 @@ pub(super) fn parse(
     volumes: &[Volume],
 ) -> Result<Request, Status> {
     let volume = &volumes[index];
-    let Set::Zoned(zones) = volume.set else { return Err(no(Status::INVALID_OPCODE)) };
+    let Interface::Zoned(zones) = volume.set else { return Err(no(Status::INVALID_OPCODE)) };
     match opcode {
         NvmOpcode::ZoneManagementSend => {
             let send = ZoneManagementSend::parse(entry)?;
@@ -58,7 +58,7 @@ pub(super) fn parse(
             let range = entry.lba_range();
             let bytes = range.count.saturating_mul(volume.sector_bytes);
             let all = volumes.iter().filter_map(|volume| match volume.set {
-                Set::Zoned(zones) => Some(zones),
+                Interface::Zoned(zones) => Some(zones),
                 _ => None,
             });
             let most = 4096 << append_max_shift(all);

@@ -6,10 +6,9 @@
 use super::{Connection, Role};
 use crate::nvme::controller::{Controller, Kind};
 use crate::nvme::dhchap::Authentication;
-use crate::nvme::io::{Set, Volume};
+use crate::nvme::io::Volume;
 use crate::nvme::{IN_CAPSULE_BYTES_MAX, QUEUE_ENTRIES_MAX, Target, identify};
 use crate::session::{Close, Port};
-use pellucid_flash::Interface;
 use pellucid_wire::nvme::{
     Completion, Connect, ConnectData, ConnectReply, ConnectRequirements, DISCOVERY_NQN, DYNAMIC_CONTROLLER,
     STATIC_CONTROLLER_ANY, Status, SubmissionEntry, parse_nqn,
@@ -185,12 +184,6 @@ fn volume(number: usize, port: &Port<'_>) -> Volume {
         sectors: namespace.sectors,
         sector_bytes: namespace.sector_bytes,
         keeps: namespace.keeps,
-        set: match namespace.interface {
-            Interface::Block { handles, .. } => Set::Block { handles },
-            Interface::Zoned(zones) => Set::Zoned(zones),
-            Interface::OpenChannel(chunks) => Set::Chunks(chunks),
-            Interface::Cache(cache) => Set::Cache(cache),
-            Interface::Nameless(nameless) => Set::Nameless(nameless),
-        },
+        set: namespace.interface,
     }
 }

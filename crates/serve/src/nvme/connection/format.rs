@@ -2,10 +2,10 @@
 //! so after a power cut: resets are durable when they end, trims with the flush behind them.
 
 use super::{Connection, Role};
-use crate::nvme::io::{Set, Volume};
+use crate::nvme::io::Volume;
 use crate::nvme::slots::Work;
 use crate::session::{Operation, Port};
-use pellucid_flash::{ChunkGeometry, ChunkState, Lba, Opcode, ZoneAction};
+use pellucid_flash::{ChunkGeometry, ChunkState, Interface, Lba, Opcode, ZoneAction};
 use pellucid_wire::nvme::AdminOpcode;
 
 /// Sectors that are discarded in one operation.
@@ -49,7 +49,16 @@ impl Connection {
 /// The next operation of a namespace, of which everything before `next` has been discarded; `None`: there is nothing left.
 fn discard(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation> {
     match volume.set {
-        Set::Block { .. } | Set::Cache(_) | Set::Nameless(_) => {
+        Interface::Zoned(_) => {
+            let reset = Operation::new(Opcode::Zone(ZoneAction::ResetAll), Lba(0), 0, Vec::new());
+            (std::mem::replace(next, 1) == 0).then_some(reset)
+        }
+        Interface::OpenChannel(chunks) => {
+            let start = written_chunk(volume, &chunks, next, port)?;
+            Some(Operation::new(Opcode::Reset, start, 0, Vec::new()))
+        }
+        // Of sectors.
+        _ => {
             let left = volume.sectors.checked_sub(*next)?;
             let (start, sectors) = (*next, left.min(SECTORS));
             // One beyond the last says that the flush has been done, too.
@@ -58,14 +67,6 @@ fn discard(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation
                 0 => Operation::flush(),
                 _ => Operation::new(Opcode::Trim, Lba(start), sectors as u32, Vec::new()),
             })
-        }
-        Set::Zoned(_) => {
-            let reset = Operation::new(Opcode::Zone(ZoneAction::ResetAll), Lba(0), 0, Vec::new());
-            (std::mem::replace(next, 1) == 0).then_some(reset)
-        }
-        Set::Chunks(chunks) => {
-            let start = written_chunk(volume, &chunks, next, port)?;
-            Some(Operation::new(Opcode::Reset, start, 0, Vec::new()))
         }
     }
 }

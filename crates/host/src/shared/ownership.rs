@@ -1,19 +1,19 @@
 //! What the drive's own namespace may not reach: the parallel units that targets have.
 //!
-//! Invariant: a command that [`Fence::trespasses`] says nothing of reaches no unit of a target.
+//! Invariant: a command that [`Ownership::foreign`] says nothing of reaches no unit of a target.
 
 use crate::{Target, Targets};
 use pellucid_flash::{ChunkGeometry, Command, Lba, Opcode, Vector};
 
-/// The fence around the targets on one namespace.
-pub(super) struct Fence<'a> {
+/// Who owns the parallel units of one namespace.
+pub(super) struct Ownership<'a> {
     pub geometry: &'a ChunkGeometry,
     pub targets: &'a Targets,
 }
 
-impl Fence<'_> {
+impl Ownership<'_> {
     /// Addresses of a command to the shared namespace that are a target's, a bit for each of a list; 0: none.
-    pub fn trespasses(&self, command: &Command) -> u64 {
+    pub fn foreign(&self, command: &Command) -> u64 {
         let reaches = matches!(command.opcode, Opcode::Read | Opcode::Write | Opcode::Copy | Opcode::Reset);
         if !reaches || self.targets.list().is_empty() {
             return 0;
