@@ -4,7 +4,7 @@ use super::{remote_config, serve};
 use crate::common::config;
 use pellucid_device::{CacheConfig, Device, Guarantee, Namespace};
 use pellucid_flash::{CacheState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status};
-use pellucid_ftl::Eviction;
+use pellucid_ftl::{Checkpoint, Eviction, MapLog};
 use pellucid_media::StoreKind;
 use pellucid_serve::{Remote, Time};
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ fn cache() -> Device {
         address_sectors: 1 << 31,
         eviction: Eviction::SeUtil,
         guarantee: Guarantee::WriteDirty,
+        log: MapLog::SpareArea,
+        checkpoint: Checkpoint::Rolling,
     };
     config.namespaces = vec![Namespace::Cache { blocks: 0..config.media.geometry.blocks, cache }];
     Device::new(&config).expect("a good configuration")
