@@ -4,7 +4,8 @@
 //! is nameless, and when it has ended the old name is freed; the new name of what was moved takes the place of the old one, and the
 //! move is acknowledged at once.
 //!
-//! The names are in memory only: it is for measurements, and starts with an empty file on an empty namespace.
+//! The names are in memory only: it is for measurements, and starts with an empty file on an empty namespace. After a power cut they are
+//! gone, and what they named may be anything: every command fails until the file is made anew.
 
 use crate::{Layer, Machine};
 use pellucid_flash::slab::Slab;
@@ -59,6 +60,8 @@ pub struct NamelessFile {
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     moves: u64,
+    /// A power cut has taken the names.
+    lost: bool,
 }
 
 impl NamelessFile {
@@ -91,6 +94,7 @@ impl NamelessFile {
             down: VecDeque::new(),
             up: VecDeque::new(),
             moves: 0,
+            lost: false,
         })
     }
 
@@ -111,6 +115,10 @@ impl NamelessFile {
     }
 
     fn refuse(&self, command: &Command) -> Option<Status> {
+        if self.lost {
+            let is_read = command.opcode == Opcode::Read;
+            return Some(if is_read { Status::UnrecoveredRead } else { Status::WriteFault });
+        }
         let carries = match command.opcode {
             Opcode::Write => true,
             Opcode::Read => !command.data.is_empty(),
@@ -309,7 +317,9 @@ impl Machine for NamelessFile {
 
     fn notice(&mut self, now: SimTime, _namespace: u16, notice: Notice) {
         self.now = now;
-        if let Notice::Moved { old, new } = notice {
+        if let Notice::Moved { old, new } = notice
+            && !self.lost
+        {
             self.moves += 1;
             match self.sectors[old.0 as usize] {
                 // Its free is on its way, and may come too late for the old name.
@@ -340,7 +350,21 @@ impl Machine for NamelessFile {
         self.up.len()
     }
 
-    fn restart(&mut self, _now: SimTime) -> Result<(), String> {
+    fn restart(&mut self, now: SimTime) -> Result<(), String> {
+        self.now = now;
+        self.lost = true;
+        self.names.fill(NONE);
+        self.sectors.fill(NONE);
+        self.orphans.clear();
+        self.sent.clear();
+        self.down.clear();
+        let under_way = std::mem::take(&mut self.requests);
+        for Request { command, submitted, stages, .. } in under_way.iter() {
+            if let Some(command) = command {
+                let command = command.clone();
+                self.up.push_back(command.ended(Status::PowerLoss, *submitted, now, *stages));
+            }
+        }
         Err("the names of a nameless file are in the host's memory, which a power cut takes".into())
     }
 

@@ -180,3 +180,31 @@ fn one_request_of_the_block_layer_gets_one_page() {
     let after = tower.layers().find_map(AnyLayer::block_layer).expect("it is there").counters();
     assert_eq!((after.commands - before.commands, after.requests - before.requests), (4, 2));
 }
+
+/// The names were in the host's memory, and what they named may be anything now.
+#[test]
+fn after_a_power_cut_a_nameless_file_answers_errors_and_no_data_of_others() {
+    let drive = Reference::new(geometry(2, 2, 24, 32, 4), 3);
+    let image = drive.image_bytes();
+    let layers = [ftl(Migration::Acknowledged), block_layer(4), LayerConfig::NamelessFile(0)];
+    let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
+    let mut now = tower.stack().expect("layers").now();
+    for tag in 0..40 {
+        tower.submit(now, Command::new(tag, Opcode::Write, Lba(tag), 1, vec![tag as u8; image]));
+    }
+    assert!(wait(&mut tower, &mut now).iter().all(|ended| ended.status == Status::Success));
+    tower.submit(now, Command::new(100, Opcode::Write, Lba(3), 1, vec![9; image]));
+    tower.bottom_mut().power_cut();
+    assert!(tower.restart(now).is_err_and(|why| why.contains("names of a nameless file")));
+    let ended = wait(&mut tower, &mut now);
+    let ended: Vec<_> = ended.iter().map(|ended| (ended.tag, ended.status)).collect();
+    assert_eq!(ended, [(100, Status::PowerLoss)]);
+    for (tag, opcode, status) in
+        [(101, Opcode::Read, Status::UnrecoveredRead), (102, Opcode::Write, Status::WriteFault)]
+    {
+        tower.submit(now, Command::new(tag, opcode, Lba(5), 1, vec![7; image]));
+        let ended = wait(&mut tower, &mut now);
+        assert_eq!((ended[0].tag, ended[0].status), (tag, status));
+        assert!(opcode == Opcode::Write || ended[0].data.iter().all(|&byte| byte == 7), "no data");
+    }
+}
