@@ -171,13 +171,17 @@ impl Run {
 }
 
 fn promises_are_kept(map: &[&str]) {
-    let (mut failed, mut kept) = (0, 0);
+    promises_are_kept_with(map, &[]);
+}
+
+fn promises_are_kept_with(map: &[&str], others: &[&str]) -> u32 {
+    let (mut failed, mut kept, mut worn_out) = (0, 0, 0);
     for seed in 0..48 {
         let entries = if seed % 2 == 0 { "buffer.entries=8" } else { "buffer.entries=16" };
         let retries = if seed % 3 == 0 { "scheduler.read_retries=1" } else { "scheduler.read_retries=0" };
         // Few flushes end well where much fails, and little is lost where it does not.
         let read_fail = if seed % 4 == 1 { 0.01 } else { 0.1 };
-        let mut run = Run::new(&[map, &DRIVE, &[entries, retries]].concat(), seed);
+        let mut run = Run::new(&[map, &DRIVE, &[entries, retries], others].concat(), seed);
         for round in 0..12 {
             let faults = Faults { read_fail, ..Faults::default() };
             run.device.set_faults(faults).expect("a chance");
@@ -195,12 +199,21 @@ fn promises_are_kept(map: &[&str]) {
                     }
                 }
             }
+            worn_out += u32::from(run.device.is_read_only());
             run.cut();
         }
         (failed, kept) = (failed + run.failed, kept + run.kept);
     }
     // Both happened, so the test can fail.
     assert!(failed > 20 && kept > 200, "{map:?}: {failed} flushes failed, {kept} promised something");
+    worn_out
+}
+
+/// So few blocks that those given up, as they cannot be read, leave too little room.
+#[test]
+fn a_drive_that_becomes_read_only() {
+    let worn_out = promises_are_kept_with(PAGE, &["media.blocks=24", "ftl.over_provisioning=0.6"]);
+    assert!(worn_out > 10, "{worn_out} rounds ended read-only");
 }
 
 #[test]
