@@ -377,9 +377,12 @@ impl Media {
         self.segments.get(&ppa.0).map(|bytes| bytes.to_vec())
     }
 
-    /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased.
+    /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased, also those of a later process.
     pub fn mark_lost(&mut self, ppa: Ppa) {
-        self.lost.insert(ppa.0);
+        let at = self.place(ppa);
+        if self.lost.insert(ppa.0) && self.content(at) == Content::Programmed {
+            self.store.give_up(at.block, at.index);
+        }
     }
 
     /// Whether [`Media::mark_lost`] gave up this unit.

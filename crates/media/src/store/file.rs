@@ -381,9 +381,28 @@ impl FileStore {
         found
     }
 
+    /// Nobody may read the data of this unit again, by whatever process. Its checksum says so: it is the complement of that of the data.
+    pub(crate) fn give_up(&mut self, block: u32, index: u32) {
+        let sum = !crc32c::crc32c(&self.raw(block, index));
+        self.unit_is = NO_UNIT;
+        self.set_checksum(block, index, sum);
+        let (superpage, unit) =
+            (index / self.shape.units_per_superpage, index % self.shape.units_per_superpage);
+        let name = (block, superpage, self.states[block as usize].erase_count());
+        let place = self.record_at(block, superpage);
+        let buffer = self.buffer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // A record that is damaged stays so.
+        if self.backing.read(place, buffer).is_ok() && self.record.is_good(name, buffer) {
+            self.record.seal_again(name, unit, sum, buffer);
+            self.backing.write(place, buffer);
+        }
+    }
+
     fn judge(&mut self, block: u32, index: u32, sum: std::io::Result<u32>) -> Found {
         let why = match sum {
             Ok(sum) if sum == self.checksum(block, index) => return Found::Good,
+            // The file is as it should be.
+            Ok(sum) if sum == !self.checksum(block, index) => return Found::Damaged,
             Ok(_) => "its checksum is wrong".to_owned(),
             Err(error) => error.to_string(),
         };

@@ -430,6 +430,13 @@ impl Store {
         }
     }
 
+    /// Nobody may read the data of a unit again. What ends with the process need not remember it.
+    pub(crate) fn give_up(&mut self, block: u32, index: u32) {
+        if let Store::File(s) = self {
+            s.give_up(block, index);
+        }
+    }
+
     /// Whether more data can be taken.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {

@@ -7,7 +7,7 @@
 //!  20  CRC-32C of block, superpage, erases of the block (u32 each), and of this record with zeros here   u32
 //!  24  zeros                                                        u64
 //!  32  of each unit: logical page                                   u32
-//!      of each unit: CRC-32C of its stored data                     u32
+//!      of each unit: CRC-32C of its stored data; of one that was given up, its complement   u32
 //!      of each unit: the host's metadata
 //! ```
 //! All little-endian; the whole is padded to a multiple of 8 bytes. A record of another place, or from before an erase, has a wrong
@@ -79,6 +79,13 @@ impl RecordShape {
             }
             record[self.metadata_at..][..metadata.len()].copy_from_slice(metadata);
         }
+        let sum = sum(name, record);
+        record[SUM_AT..][..4].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// Gives a unit another checksum, in a record whose own is gone.
+    pub(crate) fn seal_again(self, name: Name, unit: u32, unit_sum: u32, record: &mut [u8]) {
+        record[self.sums_at + 4 * unit as usize..][..4].copy_from_slice(&unit_sum.to_le_bytes());
         let sum = sum(name, record);
         record[SUM_AT..][..4].copy_from_slice(&sum.to_le_bytes());
     }

@@ -53,6 +53,33 @@ fn an_image_keeps_what_was_made_and_what_was_done() {
     assert_eq!(read(&mut media, Ppa(2), 0), (GOOD, 12));
 }
 
+/// What a drive gave up as unreadable may be older than what its host was told; so no later process may read it either.
+#[test]
+fn a_unit_that_was_given_up_stays_so_and_so_do_its_copies() {
+    let file = TempPath::new("given-up");
+    let mut media = open(&file.config());
+    program(&mut media, 0, 0, 10, 1);
+    media.mark_lost(Ppa(1));
+    drop(media);
+    for _ in 0..2 {
+        let mut media = open(&file.config());
+        assert_eq!(read(&mut media, Ppa(0), 0), (GOOD, 10), "its neighbour is good");
+        assert_eq!(read(&mut media, Ppa(1), 0).0, pellucid_media::ReadResult::Uncorrectable);
+        assert_eq!(media.spare(Ppa(1)).map(|spare| spare.lpn.0), Some(11), "whose data it was is known");
+        assert!(media.store_notice().is_none(), "the file is as it should be");
+        // Found out again, in this process.
+        media.mark_lost(Ppa(1));
+    }
+    let mut media = open(&file.config());
+    let to = first(&media, 1, 0);
+    media.program_begin(to, 2).unwrap_or_else(|e| panic!("{e}"));
+    media.copy_unit(Ppa(1), to);
+    media.program_end(to);
+    assert_eq!(read(&mut media, to, 0).0, pellucid_media::ReadResult::Uncorrectable);
+    drop(media);
+    assert_eq!(read(&mut open(&file.config()), to, 0).0, pellucid_media::ReadResult::Uncorrectable);
+}
+
 #[test]
 fn other_files_are_refused_and_left_alone() {
     let file = TempPath::new("other");
