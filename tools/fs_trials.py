@@ -26,7 +26,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from served import ROOT, START_SECONDS, Skip, Unavailable, main, program, run
+from fire_clients import as_file
+from served import ROOT, START_SECONDS, Skip, Unavailable, main, program, run, served
 
 LONG = os.environ.get("FS_TRIALS") == "long"
 TOOLS = ROOT / ".tools"
@@ -42,13 +43,13 @@ def pick(short, long):
 class Mount:
     """A file system on an image file or a modelled drive, and the process that serves it."""
 
-    def __init__(self, pellucid, folder, size, options=(), drive=()):
+    def __init__(self, pellucid, folder, size, options=(), drive=(), image=None):
         self.pellucid, self.folder, self.options = str(pellucid), Path(folder), [str(word) for word in options]
         self.drive = [str(word) for word in drive]
-        self.image, self.path, self.log_path = self.folder / "image", self.folder / "mnt", self.folder / "log"
+        self.image, self.path, self.log_path = image or self.folder / "image", self.folder / "mnt", self.folder / "log"
         self.path.mkdir()
         self.process = None
-        done = self.ask("format", self.image, *(self.drive or ["--size", size]))
+        done = self.ask("format", self.image, *(self.drive or (["--size", size] if size else [])))
         assert done.returncode == 0, done.stderr
 
     def ask(self, *words, **more):
@@ -488,11 +489,14 @@ SETS = [word for set in ["media.channels=4", "media.ways=1", "media.blocks=48", 
 DRIVES = {
     "block": ["--drive", "cosmos-plus", *SETS],
     "function level": ["--drive", "memblaze", *SETS, "--set", 'drive.namespace=[{ interface = "open-channel" }]'],
+    "names": ["--drive", "memblaze", *SETS, "--set", 'drive.namespace=[{ interface = "nameless" }]', "--set", "media.sector_size=4KiB"],
+    # The FTL of names in the host.
+    "split": ["--drive", "jasmine-nameless", "--set", "media.blocks=48"],
 }
 
 
 def drives(pellucid):
-    """On modelled drives, on blocks and on flash: a stop, kills, a read-only mount, and refusals."""
+    """On modelled drives, on blocks, on flash and on names: a stop, kills, a read-only mount, and refusals."""
     turns, found = pick(3, 40), []
     for name, drive in DRIVES.items():
         with mounted(pellucid, options=["--time", "instant"], drive=drive) as mount:
@@ -528,13 +532,22 @@ def drives(pellucid):
     return f"{turns} kills each, {', '.join(found)}"
 
 
+def crashers(mount, told, seeds):
+    """Programs that write files and note what was promised; each has begun when this returns."""
+    before = told.read_text() if told.exists() else ""
+    loads = [subprocess.Popen(["python3", "-c", CRASHER, mount.path, told, str(seed)], stderr=subprocess.DEVNULL) for seed in seeds]
+    promises = lambda: told.exists() and told.read_text()[len(before):]
+    # A busy machine may take long until the first file is synced.
+    wait_for(lambda: (text := promises()) and all(f"synced {mount.path}/{seed}-" in text for seed in seeds), "nothing was synced")
+    return loads
+
+
 def killed(mount, turns):
     """Kills under load; the files that were promised and are there."""
     rng, told, files = random.Random(11), mount.folder / "told", 0
     for turn in range(turns):
-        loads = [subprocess.Popen(["python3", "-c", CRASHER, mount.path, told, str(turn * 10 + seed)], stderr=subprocess.DEVNULL)
-                 for seed in range(3)]
-        time.sleep(0.3 + rng.random())
+        loads = crashers(mount, told, [turn * 10 + seed for seed in range(3)])
+        time.sleep(0.1 + rng.random())
         mount.kill()
         for load in loads:
             load.kill()
@@ -551,7 +564,7 @@ def cuts(pellucid):
     rng, turns = random.Random(12), pick(4, 60)
     with mounted(pellucid, size="96MiB") as mount:
         told, folder, found = mount.folder / "told", mount.folder, 0
-        loads = [subprocess.Popen(["python3", "-c", CRASHER, mount.path, told, str(seed)], stderr=subprocess.DEVNULL) for seed in range(3)]
+        loads = crashers(mount, told, range(3))
         try:
             for turn in range(turns):
                 time.sleep(0.2 + rng.random())
@@ -627,29 +640,176 @@ while True:
 
 
 def sqlite(pellucid):
-    """SQLite is killed with the file system under it: no committed row is lost, and its own check finds nothing."""
-    rng, turns = random.Random(13), pick(3, 30)
-    rows = []
-    with mounted(pellucid, size="128MiB") as mount:
-        for mode in "delete", "wal":
-            path, told = mount.path / f"{mode}.db", mount.folder / f"told-{mode}"
-            for _ in range(turns):
-                before = told.stat().st_size if told.exists() else 0
-                load = subprocess.Popen(["python3", "-c", SQLITE, path, told, mode], stderr=subprocess.DEVNULL)
-                # A slow machine may take long until the first commit.
-                wait_for(lambda: told.exists() and told.stat().st_size > before, "no row was committed")
-                time.sleep(0.1 + rng.random())
+    """SQLite is killed with the file system under it, on a file, and on a drive that loses its power with the process: no committed row is lost,
+    and SQLite's own check finds nothing."""
+    turns, found = pick(3, 30), []
+    for name, drive in ("file", ()), ("drive", DRIVES["block"]):
+        with mounted(pellucid, size="128MiB", options=["--time", "instant"] if drive else (), drive=drive) as mount:
+            found += [f"{name} {mode} {committed(mount, mode, turns)}" for mode in ("delete", "wal")]
+    return f"{turns} kills each; rows committed: {', '.join(found)}"
+
+
+def committed(mount, mode, turns):
+    """Kills under transactions; the last row that was committed."""
+    path, told, rng = mount.path / f"{mode}.db", mount.folder / f"told-{mode}", random.Random(13)
+    for _ in range(turns):
+        before = told.stat().st_size if told.exists() else 0
+        load = subprocess.Popen(["python3", "-c", SQLITE, path, told, mode], stderr=subprocess.DEVNULL)
+        # A slow machine may take long until the first commit.
+        wait_for(lambda: told.exists() and told.stat().st_size > before, "no row was committed")
+        time.sleep(0.1 + rng.random())
+        mount.kill()
+        load.kill()
+        load.wait()
+        mount.check()
+        mount.start()
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            assert database.execute("pragma integrity_check").fetchone()[0] == "ok"
+            found = database.execute("select max(n), sum(square != n * n), max(n) - min(n) + 1 - count(*) from t").fetchone()
+            last = int(told.read_text().split()[-1])
+            assert found[0] in (last, last + 10) and found[1:] == (0, 0), f"{mode}: {last} was committed, {found} found"
+    return last
+
+
+def breaks(pellucid):
+    """A drive in service breaks under the mount. A die dies: what is lost is EIO for the files that had it, all others can be read, and new ones
+    written. Then nothing can be written any more: the mount becomes read-only, and so does the next one."""
+    # Of 16 dies the others hold what the drive has, so that it goes on.
+    sets = ["media.store=ram", "media.channels=4", "media.ways=4", "media.blocks=24", "media.pages=64", "ftl.over_provisioning=0.4"]
+    with served(["cosmos-plus"], sets, time_mode="instant", pellucid=pellucid) as server:
+        with as_file(server) as export, mounted_on(pellucid, export) as mount:
+            rng, contents = random.Random(17), {}
+            for number in range(200):
+                path = mount.path / f"file-{number}"
+                contents[path] = rng.randbytes(rng.randrange(1, 200_000))
+                path.write_bytes(contents[path])
+            mount.stop()
+            mount.start()
+            lost = set(readable(contents))
+            assert not lost, f"{len(lost)} files lost on a drive that works"
+            mount.stop()
+            mount.start()
+            ask(pellucid, "fault", "--control", server.control, "--kill-die", 1)
+            lost = set(readable(contents))
+            assert 0 < len(lost) < len(contents), f"{len(lost)} of {len(contents)} files lost with one of 16 dies"
+            new = {mount.path / f"new-{number}": rng.randbytes(50_000) for number in range(20)}
+            for path, content in new.items():
+                with path.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+            assert not set(readable(new)), "what is written after the failure can be read"
+            for path in lost:
+                path.unlink()
+            assert not set(readable({path: content for path, content in contents.items() if path not in lost}))
+            mount.stop()
+            mount.start()
+            assert not set(readable(new)), "the next mount recovers"
+            ask(pellucid, "fault", "--control", server.control, "--wear-out")
+            refused = becomes_read_only(mount)
+            assert not set(readable(new)), "a read-only drive can be read"
+            with contextlib.suppress(AssertionError):
+                # What could not be written is told.
+                mount.stop()
+            mount.start()
+            assert not set(readable(new)), "a read-only drive can be mounted and read"
+            assert becomes_read_only(mount) == 0, "a read-only drive takes writes"
+            with contextlib.suppress(AssertionError):
+                mount.stop()
+    return f"{len(lost)} of {len(contents)} files lost with a die; {refused} writes until read-only"
+
+
+def protected(pellucid):
+    """A block device that takes no writes is mounted read-only, and says so."""
+    with mounted(pellucid, size="32MiB") as mount:
+        (mount.path / "file").write_text("here")
+        mount.stop()
+        try:
+            device = run("losetup", "--find", "--show", "--read-only", mount.image).strip()
+        except AssertionError as why:
+            raise Unavailable(f"no loop device: {why}") from None
+        image, mount.image = mount.image, device
+        try:
+            mount.start()
+            assert "mounted read-only" in mount.log(), mount.log()
+            assert (mount.path / "file").read_text() == "here" and becomes_read_only(mount) == 0
+            mount.stop()
+        finally:
+            mount.image = image
+            run("losetup", "--detach", device)
+        mount.start()
+        (mount.path / "file").write_text("again")
+
+
+def readable(contents):
+    """Files that cannot be read, with EIO; all others have what they should have."""
+    for path, content in contents.items():
+        try:
+            assert path.read_bytes() == content, f"{path}: other data than were written"
+        except OSError as error:
+            assert error.errno == errno.EIO, error
+            yield path
+
+
+def becomes_read_only(mount):
+    """Writes until the file system takes no more."""
+    for number in range(2000):
+        try:
+            file = os.open(mount.path / f"late-{number}", os.O_CREAT | os.O_WRONLY)
+            try:
+                os.write(file, b"late" * 10_000)
+                os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            assert error.errno in (errno.EROFS, errno.EIO), error
+            try:
+                (mount.path / "directory").mkdir()
+            except OSError as again:
+                assert again.errno == errno.EROFS, again
+                return number
+    raise AssertionError("2,000 files were synced to a drive that takes no writes")
+
+
+def ask(pellucid, *words):
+    run(str(pellucid), *words)
+
+
+@contextlib.contextmanager
+def mounted_on(pellucid, export):
+    """A file system on something that is there already."""
+    with tempfile.TemporaryDirectory(prefix="pellucid-fs-") as folder:
+        os.chmod(folder, 0o755)
+        mount = Mount(pellucid, folder, None, drive=(), image=export)
+        try:
+            mount.start()
+            yield mount
+        finally:
+            if mount.process and mount.process.poll() is None:
                 mount.kill()
-                load.kill()
-                load.wait()
-                mount.start()
-                with contextlib.closing(sqlite3.connect(path)) as database:
-                    assert database.execute("pragma integrity_check").fetchone()[0] == "ok"
-                    found = database.execute("select max(n), sum(square != n * n), max(n) - min(n) + 1 - count(*) from t").fetchone()
-                    last = int(told.read_text().split()[-1])
-                    assert found[0] in (last, last + 10) and found[1:] == (0, 0), f"{mode}: {last} was committed, {found} found"
-            rows.append(last)
-    return f"{2 * turns} kills; rows committed: {rows}"
+            mount.detach()
+
+
+def builds(pellucid):
+    """A tree of C sources is built on the mount; each object file is the same as of a build elsewhere, byte for byte."""
+    compiler, make = program("gcc"), program("make")
+    crates = sorted(Path.home().glob(".cargo/registry/src/*/ring-*"))
+    if not crates:
+        raise Unavailable("no crate with C sources is here")
+    rules = "objects = $(patsubst %.c,%.o,$(wildcard crypto/*.c crypto/*/*.c third_party/*/*.c))\nall: $(objects)\n%.o: %.c\n\t@$(CC) -O1 -w -Iinclude -Ipregenerated -c $< -o $@\n"
+    with mounted(pellucid, size="1GiB") as mount, tempfile.TemporaryDirectory() as other:
+        built_here = []
+        for place in mount.path, Path(other):
+            shutil.copytree(crates[-1], place / "tree", symlinks=True)
+            (place / "tree" / "rules.mk").write_text(rules)
+            # What does not compile alone does not in either place.
+            subprocess.run([make, "-k", "-j", "4", "-f", "rules.mk", f"CC={compiler}"], cwd=place / "tree", capture_output=True, timeout=600)
+            built_here.append({path.relative_to(place): path.read_bytes() for path in (place / "tree").rglob("*.o")})
+        assert len(built_here[1]) > 10 and built_here[0] == built_here[1], [len(one) for one in built_here]
+        mount.stop()
+        mount.start()
+        assert all((mount.path / path).read_bytes() == content for path, content in built_here[1].items())
+    return f"{len(built_here[1])} object files"
 
 
 def refusals(pellucid):
@@ -718,4 +878,4 @@ def ends(pellucid):
 
 
 if __name__ == "__main__":
-    main("fs", __doc__, [refusals, ends, limits, pjdfstest, fsx, dbench, git, tree, many, full, kills, drives, cuts, sqlite])
+    main("fs", __doc__, [refusals, ends, limits, pjdfstest, fsx, dbench, git, tree, builds, many, full, kills, drives, cuts, sqlite, breaks, protected])

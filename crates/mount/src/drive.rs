@@ -45,13 +45,19 @@ struct Running<D> {
 }
 
 impl<D: Drive> ModelledDrive<D> {
-    /// Starts a drive whose media are in the file at `path`.
+    /// Starts a file system's place on a namespace of a drive that is at `now` and whose media are in the file at `path`.
     ///
     /// # Errors
     /// Why there can be no file system on it, in a sentence.
-    pub fn start(path: &Path, drive: D, pace: Pace) -> Result<ModelledDrive<D>, String> {
-        let volume = Volume::new(&drive, 0)?;
-        let stack = Stack::start(volume, drive, SimTime::ZERO)?;
+    pub fn start(
+        path: &Path,
+        drive: D,
+        namespace: u16,
+        now: SimTime,
+        pace: Pace,
+    ) -> Result<ModelledDrive<D>, String> {
+        let volume = Volume::new(&drive, namespace)?;
+        let stack = Stack::start(volume, drive, now)?;
         let start = stack.now();
         let running = Mutex::new(Running { stack, answers: BTreeMap::new() });
         let (moved, began) = (Condvar::new(), Instant::now());

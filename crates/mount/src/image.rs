@@ -1,18 +1,21 @@
 //! The file or block device that a file system lies on.
 
 use crate::carrier::{Begun, Carrier};
-use pellucid_apps::fs::{BLOCK_BYTES, Job, JobAnswer, JobError, JobOutcome};
+use pellucid_apps::fs::{BLOCK_BYTES, Blocks, Job, JobAnswer, JobError, JobOutcome};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, IoSlice, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long a mount that is ending may take until its image is free.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Blocks that the kernel takes at once (`IOV_MAX`).
+const PARTS_MAX: usize = 1024;
 
 /// Why an image cannot be used, in one sentence with its name.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,8 @@ pub struct Image {
     path: PathBuf,
     bytes: u64,
     device: bool,
+    /// It takes no writes.
+    read_only: bool,
     /// The kernel writes to a file for one thread at a time, and lets the others spin: here they sleep.
     writing: Mutex<()>,
 }
@@ -45,7 +50,7 @@ pub struct Image {
 /// What the image is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Reading and writing.
+    /// Reading and writing; only reading where it takes no writes.
     Change,
     /// Reading only; several may.
     Look,
@@ -67,15 +72,28 @@ impl Image {
         options.read(true).write(purpose != Purpose::Look);
         // What is there is looked at before it is replaced.
         options.create(matches!(purpose, Purpose::Make { bytes: Some(_) }));
-        let mut file = options.open(path).map_err(|error| match (error.kind(), purpose) {
-            (io::ErrorKind::NotFound, Purpose::Make { bytes: None }) => ImageError::Absent(path.to_owned()),
-            _ => about(error),
-        })?;
+        let mut file = match options.open(path) {
+            Ok(file) => file,
+            Err(error) => match (error.kind(), purpose) {
+                (io::ErrorKind::NotFound, Purpose::Make { bytes: None }) => {
+                    return Err(ImageError::Absent(path.to_owned()));
+                }
+                (io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem, Purpose::Change) => {
+                    return Image::open(path, Purpose::Look);
+                }
+                _ => return Err(about(error)),
+            },
+        };
+        let data = file.metadata().map_err(about)?;
+        let device = data.file_type().is_block_device();
+        if device && purpose == Purpose::Change && is_write_protected(&data) {
+            return Image::open(path, Purpose::Look);
+        }
         lock(&file, path, purpose == Purpose::Look)?;
-        let device = file.metadata().map_err(about)?.file_type().is_block_device();
         // A block device says 0 as its length, but can be sought to its end.
         let bytes = file.seek(SeekFrom::End(0)).map_err(about)?;
-        Ok(Image { file, path: path.to_owned(), bytes, device, writing: Mutex::new(()) })
+        let read_only = purpose == Purpose::Look;
+        Ok(Image { file, path: path.to_owned(), bytes, device, read_only, writing: Mutex::new(()) })
     }
 
     /// What its size becomes when it is made with this one. A block device keeps its own.
@@ -95,6 +113,11 @@ impl Image {
         Ok(data.iter().all(|byte| *byte == 0))
     }
 
+    /// Whether it takes no writes, or was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// Its size.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -110,7 +133,7 @@ impl Image {
             }
             Job::Write { block, data, .. } => {
                 let _turn = (!self.device).then(|| self.writing.lock());
-                self.file.write_all_at(&data, offset(block)).map(|()| Vec::new())
+                self.write(&data, offset(block)).map(|()| Vec::new())
             }
             Job::Flush { .. } => self.file.sync_data().map(|()| Vec::new()),
             Job::Discard { block, blocks, .. } => {
@@ -124,6 +147,23 @@ impl Image {
             Some(Errno::ROFS | Errno::PERM) => JobError::ReadOnly,
             _ => JobError::Failed,
         })
+    }
+
+    /// Writes blocks from where they are.
+    fn write(&self, blocks: &Blocks, mut offset: u64) -> io::Result<()> {
+        let mut parts: Vec<IoSlice> = blocks.iter().map(|block| IoSlice::new(block)).collect();
+        let mut left = &mut parts[..];
+        while !left.is_empty() {
+            let turn = left.len().min(PARTS_MAX);
+            let written = match rustix::io::pwritev(&self.file, &left[..turn], offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(Errno::INTR) => 0,
+                written => written?,
+            };
+            IoSlice::advance_slices(&mut left, written);
+            offset += written as u64;
+        }
+        Ok(())
     }
 
     /// Gives the room of a range back. That is no promise, so a failure is none.
@@ -148,6 +188,13 @@ impl Carrier for Image {
             Begun::UnderWay(_) => begun.failed(),
         }
     }
+}
+
+/// Whether a block device says that it takes no writes. It can be opened for them all the same.
+fn is_write_protected(device: &Metadata) -> bool {
+    let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
+    let says = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    says.is_ok_and(|says| says.trim() == "1")
 }
 
 /// Keeps everybody else out, for reading (`shared`) only those who write.

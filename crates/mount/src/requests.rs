@@ -14,8 +14,8 @@ use fuser::{
     Request, TimeOrNow, WriteFlags,
 };
 use pellucid_apps::fs::{
-    self, Attributes, BLOCK_BYTES, Caller, FallocateMode, FileKind, Ino, NAME_BYTES_MAX, RenameMode,
-    SetAttributes, Time, Whence, XattrMode,
+    self, Attributes, BLOCK_BYTES, Caller, FallocateMode, FileKind, Ino, NAME_BYTES_MAX, ReadData,
+    RenameMode, SetAttributes, Time, Whence, WriteData, XattrMode,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -73,7 +73,7 @@ macro_rules! answer {
 
 thread_local! {
     /// Data on their way to the kernel.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFERS: RefCell<(ReadData, Vec<u8>)> = RefCell::default();
 }
 
 /// Groups of a process beside its main one.
@@ -296,8 +296,9 @@ impl Filesystem for Requests {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        BUFFER.with_borrow_mut(|buffer| {
-            let read = self.volume.run(|fs| fs.read(now(), ino(node), offset, bytes as usize, buffer));
+        BUFFERS.with_borrow_mut(|(parts, buffer)| {
+            let read = self.volume.run(|fs| fs.read_data(now(), ino(node), offset, bytes as usize, parts));
+            parts.take(buffer);
             answer!(reply, read, _ => reply.data(buffer))
         })
     }
@@ -490,7 +491,8 @@ impl Requests {
             // Pieces end where blocks do.
             let length = PIECE_BYTES - (at % BLOCK_BYTES as u64) as usize;
             let piece = &data[done..data.len().min(done + length)];
-            match self.volume.run(|fs| fs.write(now(), caller, node, at, piece)) {
+            let prepared = WriteData::new(at, piece);
+            match self.volume.run(|fs| fs.write_data(now(), caller, node, &prepared)) {
                 Ok(()) => done += piece.len(),
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),

@@ -107,9 +107,10 @@ impl Target {
         Ok(target)
     }
 
-    /// Opens a file system for changes, or to be looked at.
+    /// Opens a file system for changes, or to be looked at; read-only, too, where the file or device takes no writes.
     pub fn open(path: &Path, options: MountOptions) -> Result<Target, TargetError> {
         let image = Image::open(path, if options.read_only { Purpose::Look } else { Purpose::Change })?;
+        let options = MountOptions { read_only: image.is_read_only(), ..options };
         let fs = Fs::mount(now(), image.bytes() / BLOCK_BYTES as u64, options);
         Target::mounted(fs, Arc::new(image))
     }

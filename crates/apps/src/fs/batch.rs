@@ -8,6 +8,7 @@
 //! A *commit* is one or several batches; the last one says so. Its entries, put together from all of its batches, are the changes of the
 //! tree since the commit before it. A commit counts when all of its batches and all that was numbered before them are whole.
 
+use super::block::{Blocks, SharedBlock, shared, shared_zeros};
 use super::key::{Fields, Key};
 use super::types::BLOCK_BYTES;
 
@@ -79,14 +80,12 @@ pub(super) struct Batch {
     sums: Vec<u32>,
     entries: Vec<u8>,
     last: bool,
-    /// Header and blocks.
-    bytes: Vec<u8>,
+    /// What follows the header.
+    blocks: Vec<SharedBlock>,
 }
 
 impl Batch {
-    pub fn new(seq: u64, address: u64, limit: u32, mut bytes: Vec<u8>) -> Batch {
-        bytes.clear();
-        bytes.resize(BLOCK_BYTES, 0);
+    pub fn new(seq: u64, address: u64, limit: u32) -> Batch {
         Batch {
             seq,
             address,
@@ -95,12 +94,13 @@ impl Batch {
             sums: Vec::new(),
             entries: Vec::new(),
             last: false,
-            bytes,
+            blocks: Vec::new(),
         }
     }
 
+    /// Blocks, with the header.
     pub fn blocks(&self) -> u32 {
-        (self.bytes.len() / BLOCK_BYTES) as u32
+        1 + self.blocks.len() as u32
     }
 
     /// Bytes of entries that the header has space for.
@@ -112,8 +112,13 @@ impl Batch {
         self.blocks() < self.limit && self.inline_space() >= RUN + 4
     }
 
-    /// Appends a block and gives its address and checksum.
-    pub fn push(&mut self, owner: Owner, data: &[u8; BLOCK_BYTES]) -> (u64, u32) {
+    /// Appends a copy of a block.
+    pub fn push_copy(&mut self, owner: Owner, data: &[u8; BLOCK_BYTES]) {
+        self.push(owner, shared(data), crc32c::crc32c(data));
+    }
+
+    /// Appends a block, of which the checksum is known, and gives its address.
+    pub fn push(&mut self, owner: Owner, data: SharedBlock, sum: u32) -> u64 {
         let address = self.address + u64::from(self.blocks());
         let goes_on = self.runs.last_mut().filter(|run| match (run.owner, owner) {
             (Owner::Data { ino, block }, Owner::Data { ino: of, block: next }) => {
@@ -126,10 +131,9 @@ impl Batch {
             Some(run) => run.count += 1,
             None => self.runs.push(Run { owner, count: 1 }),
         }
-        let sum = crc32c::crc32c(data);
         self.sums.push(sum);
-        self.bytes.extend_from_slice(data);
-        (address, sum)
+        self.blocks.push(data);
+        address
     }
 
     /// Puts entries into the header; there has to be space.
@@ -143,9 +147,8 @@ impl Batch {
     }
 
     /// The batch as it is written: so many blocks, of which the last may be there to fill up a page.
-    pub fn seal(mut self, identity: Identity, padded: u32) -> Vec<u8> {
+    pub fn seal(self, identity: Identity, padded: u32) -> Blocks {
         let blocks = self.blocks();
-        self.bytes.resize(padded as usize * BLOCK_BYTES, 0);
         let mut header = Vec::with_capacity(BLOCK_BYTES);
         header.extend_from_slice(&[0; 4]);
         header.extend_from_slice(&MAGIC.to_le_bytes());
@@ -167,8 +170,11 @@ impl Batch {
         header.resize(BLOCK_BYTES, 0);
         let crc = crc32c::crc32c(&header[4..]);
         header[..4].copy_from_slice(&crc.to_le_bytes());
-        self.bytes[..BLOCK_BYTES].copy_from_slice(&header);
-        self.bytes
+        let mut sealed = Vec::with_capacity(padded as usize);
+        sealed.extend(header.as_chunks().0.iter().map(shared));
+        sealed.extend(self.blocks);
+        sealed.resize_with(padded as usize, shared_zeros);
+        Blocks::new(sealed)
     }
 }
 

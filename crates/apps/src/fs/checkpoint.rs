@@ -217,7 +217,7 @@ impl Fs {
             };
             let address = batch.address + u64::from(batch.blocks());
             let block = self.tree.settle(dirty, address, batch.seq);
-            batch.push(Owner::Node { low: dirty.low, level: dirty.level }, block);
+            batch.push_copy(Owner::Node { low: dirty.low, level: dirty.level }, block);
             self.log.add_live(address, 1);
             self.counters.node_blocks += 1;
             open = Some(batch);

@@ -4,13 +4,13 @@
 //! commit writes it elsewhere, the next checkpoint frees the segment. Blocks whose write failed are moved in the same way.
 
 use super::batch::{Header, Owner};
+use super::block::SharedBlock;
 use super::jobs::JobError;
 use super::log::State;
 use super::mount::{CleanerPolicy, Phase};
-use super::types::{BLOCK_BYTES, Ino};
+use super::types::Ino;
 use super::{Fs, Stop};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// A step of what goes on in the background.
 type BackgroundStep = fn(&mut Fs) -> Result<(), Stop>;
@@ -272,14 +272,14 @@ impl Fs {
     }
 
     /// A batch could not be written: its blocks are kept in memory until they lie elsewhere, and its segment is written no more.
-    pub(super) fn write_failed(&mut self, address: u64, data: &Arc<Vec<u8>>, why: JobError) {
+    pub(super) fn write_failed(&mut self, address: u64, blocks: &[SharedBlock], why: JobError) {
         self.counters.write_failures += 1;
         if why == JobError::ReadOnly {
             return self.degrade();
         }
-        self.keep_blocks(address, data);
-        if let Some(header) = Header::decode(&data[..BLOCK_BYTES.min(data.len())], address, self.file_system)
-        {
+        self.keep_blocks(address, blocks);
+        let header = blocks.first().and_then(|first| Header::decode(&first[..], address, self.file_system));
+        if let Some(header) = header {
             self.cleaner.moving.extend(header.owners());
         }
         self.cleaner.rescues = true;

@@ -6,16 +6,13 @@
 
 use super::backend::Content;
 use super::batch::{Batch, Owner, put_entry};
-use super::jobs::{Job, JobError, JobId, block_of};
+use super::block::{Blocks, SharedBlock};
+use super::jobs::{Job, JobError, JobId};
 use super::key::{EXTENT_BLOCKS_MAX, Extent};
 use super::log::{Log, Stream};
 use super::types::{BLOCK_BYTES, Ino};
 use super::{Fs, Stop};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-
-/// Buffers that are kept.
-const BUFFERS_MAX: usize = 16;
 
 /// A write that waits or is under way.
 #[derive(Clone, Debug)]
@@ -23,7 +20,7 @@ struct Write {
     /// The batch's number; `None`: superblock or checkpoint.
     seq: Option<u64>,
     address: u64,
-    data: Arc<Vec<u8>>,
+    data: Blocks,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -39,12 +36,13 @@ pub(super) struct Commits {
     durable: u64,
     /// Only a checkpoint makes anything durable.
     pub hole: bool,
-    queue: VecDeque<(u64, u64, Arc<Vec<u8>>)>,
+    queue: VecDeque<(u64, u64, Blocks)>,
     under_way: BTreeMap<u64, Write>,
     /// The flush under way, and the batch through which it makes all durable.
     flush: Option<(u64, u64)>,
     pub bytes_under_way: usize,
-    buffers: Vec<Vec<u8>>,
+    /// Changed keys and values, while a commit puts them together.
+    entries: Vec<u8>,
 }
 
 impl Commits {
@@ -64,12 +62,6 @@ impl Commits {
 
     pub fn has_syncs(&self) -> bool {
         !self.syncs.is_empty()
-    }
-
-    pub fn reuse(&mut self, buffer: Vec<u8>) {
-        if self.buffers.len() < BUFFERS_MAX && buffer.capacity() > 0 {
-            self.buffers.push(buffer);
-        }
     }
 
     /// All changes up to this number are durable.
@@ -148,9 +140,8 @@ impl Fs {
             self.degrade();
             return Err(Stop::Room);
         };
-        let buffer = self.commits.buffers.pop().unwrap_or_default();
         self.log.seq += 1;
-        Ok(Batch::new(self.log.seq - 1, address, limit, buffer))
+        Ok(Batch::new(self.log.seq - 1, address, limit))
     }
 
     /// Takes the batch's blocks at the head.
@@ -171,9 +162,9 @@ impl Fs {
         for batch in batches {
             let (seq, address) = (batch.seq, batch.address);
             let padded = self.log.layout.padded(batch.blocks());
-            let bytes = batch.seal(self.identity(), padded);
-            self.commits.bytes_under_way += bytes.len();
-            self.commits.queue.push_back((seq, address, Arc::new(bytes)));
+            let blocks = batch.seal(self.identity(), padded);
+            self.commits.bytes_under_way += blocks.bytes();
+            self.commits.queue.push_back((seq, address, blocks));
         }
     }
 
@@ -261,7 +252,8 @@ impl Fs {
                 Some(batch) => batch,
                 None => self.new_batch(stream)?,
             };
-            let (address, sum) = batch.push(Owner::Data { ino: ino.0, block }, self.pages.data(at));
+            let (data, sum) = self.pages.with_sum(at);
+            let address = batch.push(Owner::Data { ino: ino.0, block }, data, sum);
             self.pages.settle(at, batch.seq);
             open = Some(batch);
             let goes_on = run.as_mut().filter(|run| {
@@ -297,7 +289,7 @@ impl Fs {
         let mut keys = std::mem::take(&mut self.changed);
         keys.sort_unstable();
         keys.dedup();
-        let mut entries = self.commits.buffers.pop().unwrap_or_default();
+        let mut entries = std::mem::take(&mut self.commits.entries);
         entries.clear();
         for &key in &keys {
             let place = self.present(|fs| fs.find(key));
@@ -320,12 +312,12 @@ impl Fs {
                 }
                 let mut block = [0; BLOCK_BYTES];
                 block[..piece.len()].copy_from_slice(piece);
-                batch.push(Owner::Entries, &block);
+                batch.push_copy(Owner::Entries, &block);
                 self.counters.record_blocks += 1;
             }
         }
         *open = Some(batch);
-        self.reuse(entries);
+        self.commits.entries = entries;
         Ok(())
     }
 
@@ -337,15 +329,15 @@ impl Fs {
     /// A write of superblock or checkpoint.
     pub(super) fn write_place(&mut self, address: u64, data: Vec<u8>) -> Job {
         let id = self.new_id();
-        let data = Arc::new(data);
-        self.commits.under_way.insert(id, Write { seq: None, address, data: Arc::clone(&data) });
+        let data = Blocks::copied(&data);
+        self.commits.under_way.insert(id, Write { seq: None, address, data: data.clone() });
         Job::Write { id: JobId(id), block: address, data, content: Content::Checkpoint }
     }
 
     pub(super) fn next_write(&mut self) -> Option<Job> {
         if let Some((seq, address, data)) = self.commits.queue.pop_front() {
             let id = self.new_id();
-            self.commits.under_way.insert(id, Write { seq: Some(seq), address, data: Arc::clone(&data) });
+            self.commits.under_way.insert(id, Write { seq: Some(seq), address, data: data.clone() });
             return Some(Job::Write { id: JobId(id), block: address, data, content: Content::Log });
         }
         self.next_place_write()
@@ -387,15 +379,10 @@ impl Fs {
         let Some(seq) = write.seq else {
             return self.place_written(write.address, outcome.is_ok());
         };
-        self.commits.bytes_under_way -= write.data.len();
-        self.log.queue(write.address, (write.data.len() / BLOCK_BYTES) as u64, false);
-        match outcome {
-            Ok(_) => {
-                if let Ok(buffer) = Arc::try_unwrap(write.data) {
-                    self.reuse(buffer);
-                }
-            }
-            Err(why) => self.write_failed(write.address, &write.data, why),
+        self.commits.bytes_under_way -= write.data.bytes();
+        self.log.queue(write.address, write.data.count() as u64, false);
+        if let Err(why) = outcome {
+            self.write_failed(write.address, write.data.shared(), why);
         }
         self.log.unwritten.remove(&seq);
     }
@@ -422,9 +409,9 @@ impl Fs {
     }
 
     /// Keeps the blocks of a batch that could not be written, and has them moved.
-    pub(super) fn keep_blocks(&mut self, address: u64, data: &[u8]) {
-        for (n, block) in data.chunks_exact(BLOCK_BYTES).enumerate() {
-            self.log.keep(address + n as u64, block_of(block));
+    pub(super) fn keep_blocks(&mut self, address: u64, blocks: &[SharedBlock]) {
+        for (n, block) in blocks.iter().enumerate() {
+            self.log.keep(address + n as u64, SharedBlock::clone(block));
         }
     }
 

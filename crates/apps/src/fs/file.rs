@@ -1,6 +1,7 @@
 //! Data of files: read, write, truncate, fallocate, seek.
 
 use super::attributes::clear_privileges;
+use super::block::{ReadData, WriteData};
 use super::extents::{Run, blocks_of};
 use super::key::{Extent, Inode, Key};
 use super::types::{
@@ -37,6 +38,21 @@ impl Fs {
         size: usize,
         out: &mut Vec<u8>,
     ) -> Result<Step<()>, Errno> {
+        let mut data = ReadData::default();
+        let done = self.read_data(now, ino, offset, size, &mut data);
+        data.take(out);
+        done
+    }
+
+    /// As [`Fs::read`], without a copy.
+    pub fn read_data(
+        &mut self,
+        now: Time,
+        ino: Ino,
+        offset: u64,
+        size: usize,
+        out: &mut ReadData,
+    ) -> Result<Step<()>, Errno> {
         self.begin(now);
         out.clear();
         let result = self.read_file(now, ino, offset, size, out);
@@ -49,7 +65,7 @@ impl Fs {
         ino: Ino,
         offset: u64,
         size: usize,
-        out: &mut Vec<u8>,
+        out: &mut ReadData,
     ) -> Result<(), Stop> {
         let mut inode = self.regular(ino)?;
         if offset >= inode.size {
@@ -63,7 +79,7 @@ impl Fs {
             let part = part(block, offset, end);
             if let Some(page) = self.pages.find(ino, block) {
                 if !missing {
-                    out.extend_from_slice(&self.pages.data(page)[part]);
+                    out.push(Some(self.pages.shared(page)), part);
                 }
                 continue;
             }
@@ -72,7 +88,7 @@ impl Fs {
             }
             let address = if run.address == 0 { 0 } else { run.address + (block - run_first) };
             if address == 0 {
-                out.resize(out.len() + part.len(), 0);
+                out.push(None, part);
             } else {
                 missing = true;
                 self.want_data(ino, block, address, ahead.min(run.end - 1))?;
@@ -100,19 +116,24 @@ impl Fs {
         offset: u64,
         data: &[u8],
     ) -> Result<Step<()>, Errno> {
-        self.begin(now);
-        let result = self.write_file(now, caller, ino, offset, data);
-        self.end(result)
+        self.write_data(now, caller, ino, &WriteData::new(offset, data))
     }
 
-    fn write_file(
+    /// As [`Fs::write`], of data that were prepared without the file system.
+    pub fn write_data(
         &mut self,
         now: Time,
         caller: &Caller,
         ino: Ino,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<(), Stop> {
+        data: &WriteData,
+    ) -> Result<Step<()>, Errno> {
+        self.begin(now);
+        let result = self.write_file(now, caller, ino, data);
+        self.end(result)
+    }
+
+    fn write_file(&mut self, now: Time, caller: &Caller, ino: Ino, written: &WriteData) -> Result<(), Stop> {
+        let (offset, data) = (written.offset, written.data);
         self.writable()?;
         self.finish_cut(ino)?;
         let mut inode = self.regular(ino)?;
@@ -129,18 +150,22 @@ impl Fs {
         self.room_for_write(new, last - first + 1)?;
 
         for block in first..=last {
-            let part = part(block, offset, end);
-            let from = (block * BLOCK + part.start as u64 - offset) as usize;
-            let page = self.pages.find(ino, block).unwrap_or_else(|| {
-                let replaced = (part.len() == BLOCK_BYTES).then(|| self.pages.spare());
-                self.pages.insert(ino, block, replaced)
-            });
+            let whole = written.whole(block);
+            let is_part = whole.is_none();
+            let page = match whole {
+                Some(whole) => self.pages.replace(ino, block, whole),
+                None => self.pages.find(ino, block).unwrap_or_else(|| self.pages.insert(ino, block, None)),
+            };
             self.pages.make_dirty(page, false);
             if self.fresh[(block - first) as usize] {
                 self.pages.make_delayed(page);
             }
-            let length = part.len();
-            self.pages.data_mut(page)[part].copy_from_slice(&data[from..from + length]);
+            if is_part {
+                let part = part(block, offset, end);
+                let from = (block * BLOCK + part.start as u64 - offset) as usize;
+                let length = part.len();
+                self.pages.data_mut(page)[part].copy_from_slice(&data[from..from + length]);
+            }
         }
         inode.blocks += new;
         inode.size = inode.size.max(end);

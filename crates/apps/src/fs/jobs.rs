@@ -1,12 +1,11 @@
 //! What the file system asks of its drive.
 
 use super::backend::Content;
-use super::node::Block;
+use super::block::{Blocks, block_of, shared};
 use super::tree::Miss;
 use super::types::{BLOCK_BYTES, Errno, Ino};
 use super::{Fs, Stop};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 /// Name of a job that has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,8 +29,8 @@ pub enum Job {
         id: JobId,
         /// First block of the drive.
         block: u64,
-        /// Whole blocks; on flash, whole pages. Drop it before [`Fs::ended`] is told, so that the buffer can be used again.
-        data: Arc<Vec<u8>>,
+        /// The blocks; on flash, whole pages.
+        data: Blocks,
         /// What it is.
         content: Content,
     },
@@ -59,8 +58,8 @@ pub enum Job {
     NamelessWrite {
         /// Its name.
         id: JobId,
-        /// Whole blocks.
-        data: Arc<Vec<u8>>,
+        /// The blocks.
+        data: Blocks,
     },
     /// Nobody needs what these names lead to. Names only.
     Free {
@@ -202,7 +201,7 @@ impl Fs {
             return Err(Errno::Io);
         }
         if let Some(block) = self.log.lost(miss.child.at) {
-            let right = self.tree.arrived(miss, block);
+            let right = self.tree.arrived(miss, block_of(&block));
             return if right { Ok(()) } else { Err(Errno::Io) };
         }
         if !self.log.is_block(miss.child.at) {
@@ -226,7 +225,7 @@ impl Fs {
             return Err(Errno::Io.into());
         }
         if let Some(data) = self.log.lost(address) {
-            self.pages.insert(ino, block, Some(data));
+            self.pages.insert(ino, block, Some((data, None)));
             return Ok(());
         }
         let fragile = self.reads.fragile.contains(&address);
@@ -298,7 +297,7 @@ impl Fs {
             self.reads.at.remove(&read.address);
         }
         if read.cancelled {
-            return self.reuse(outcome.unwrap_or_default());
+            return;
         }
         let whole = outcome.ok().filter(|data| data.len() == read.blocks as usize * BLOCK_BYTES);
         match (read.what, whole) {
@@ -306,26 +305,22 @@ impl Fs {
                 self.reads.raw.insert(read.address, data);
             }
             (ReadFor::Node(miss), Some(data)) => {
-                let right = self.tree.arrived(miss, block_of(&data));
-                if !right {
+                let block = data.first_chunk().map(block_of);
+                if !block.is_some_and(|block| self.tree.arrived(miss, block)) {
                     self.reads.bad.insert(read.address);
                 }
-                self.reuse(data);
             }
             (ReadFor::Data { ino, block, sums }, Some(data)) => {
-                for (n, bytes) in data.chunks_exact(BLOCK_BYTES).enumerate() {
+                for (n, bytes) in data.as_chunks().0.iter().enumerate() {
                     let sum = sums.get(n).copied().flatten();
                     if !self.still_lies(ino, block + n as u64, read.address + n as u64) {
                         // It was moved meanwhile: whoever asked looks there.
                     } else if sum.is_some_and(|sum| crc32c::crc32c(bytes) != sum) {
                         self.reads.bad.insert(read.address + n as u64);
                     } else if !self.pages.has(ino, block + n as u64) {
-                        let mut page = self.pages.spare();
-                        page.copy_from_slice(bytes);
-                        self.pages.insert(ino, block + n as u64, Some(page));
+                        self.pages.insert(ino, block + n as u64, Some((shared(bytes), sum)));
                     }
                 }
-                self.reuse(data);
             }
             (ReadFor::Data { ino, block, .. }, None)
                 if read.blocks == 1 && !self.still_lies(ino, block, read.address) => {}
@@ -337,11 +332,4 @@ impl Fs {
             }
         }
     }
-}
-
-/// A block of its own.
-pub(super) fn block_of(bytes: &[u8]) -> Block {
-    let mut block = super::node::zero_block();
-    block.copy_from_slice(&bytes[..BLOCK_BYTES]);
-    block
 }

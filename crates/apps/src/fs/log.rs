@@ -11,7 +11,7 @@
 //! On flash (`backend.rs`) free segments are the library's: `free` has those that it has handed out.
 
 use super::backend::{Backend, FlashShape, NamesShape};
-use super::node::Block;
+use super::block::SharedBlock;
 use super::types::BLOCK_BYTES;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -218,7 +218,7 @@ pub(super) struct Log {
     /// Batches that are not on the media yet.
     pub unwritten: BTreeSet<u64>,
     /// Blocks whose write failed, until they lie elsewhere.
-    lost: BTreeMap<u64, Block>,
+    lost: BTreeMap<u64, SharedBlock>,
 }
 
 impl Log {
@@ -501,11 +501,11 @@ impl Log {
     }
 
     /// Keeps a block whose write failed.
-    pub fn keep(&mut self, address: u64, block: Block) {
+    pub fn keep(&mut self, address: u64, block: SharedBlock) {
         self.lost.insert(address, block);
     }
 
-    pub fn lost(&self, address: u64) -> Option<Block> {
+    pub fn lost(&self, address: u64) -> Option<SharedBlock> {
         self.lost.get(&address).cloned()
     }
 

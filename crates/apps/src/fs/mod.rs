@@ -23,7 +23,7 @@
 //! | `names.rs`, `names/rename.rs`, `attributes.rs`, `file.rs`, `xattr.rs` | the operations |
 //! | `extents.rs`, `space.rs` | blocks of a file; how many there may be |
 //! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
-//! | `pages.rs` | data in memory |
+//! | `pages.rs`, `block.rs` | data in memory |
 //! | `backend.rs` | what it lies on: a block drive, the flash library, or nameless writes |
 //! | `nameless/` | data that the drive places, and moves |
 //! | `log.rs`, `batch.rs` | segments, and what is written to them |
@@ -36,6 +36,7 @@ mod attributes;
 mod audit;
 mod backend;
 mod batch;
+mod block;
 mod checkpoint;
 mod clean;
 mod commit;
@@ -59,6 +60,7 @@ mod xattr;
 
 pub use audit::{Audit, Finding};
 pub use backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
+pub use block::{Blocks, ReadData, WriteData};
 pub use jobs::{Job, JobError, JobId};
 pub use mount::{CleanerPolicy, FormatOptions, MountOptions};
 pub use types::*;
@@ -406,11 +408,6 @@ impl Fs {
         Identity { file_system: self.file_system, epoch: self.log.epoch }
     }
 
-    /// Keeps a buffer for the next batch.
-    fn reuse(&mut self, buffer: Vec<u8>) {
-        self.commits.reuse(buffer);
-    }
-
     /// All changes so far: [`Fs::is_synced`] says when they are durable. Take jobs until then.
     pub fn sync(&mut self) -> SyncPoint {
         let point = SyncPoint(self.changes);
@@ -455,7 +452,7 @@ impl Fs {
         self.next_write().or_else(|| self.next_flush()).or_else(|| self.next_poll())
     }
 
-    /// A job ended: with the data that were read, with the buffer of a write, or with an error.
+    /// A job ended: with the data that were read, without any, or with an error.
     pub fn ended(&mut self, now: Time, id: JobId, outcome: Result<Vec<u8>, JobError>) {
         self.now = now;
         if self.library.keeps == Some(id.0) {

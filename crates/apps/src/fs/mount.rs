@@ -1,4 +1,6 @@
 //! Format, mount, unmount.
+//!
+//! Where metadata cannot be read that the mount has to change, or to free something, it is read-only: what can be read is given, the rest is EIO.
 
 use super::backend::{Backend, Content, FlashShape, FoundSegment, Library, NamesShape};
 use super::batch::{Header, Identity, Owner, take_entry};
@@ -521,14 +523,20 @@ impl Fs {
             MountStep::Apply { mut entries } => {
                 while let Some((key, value)) = entries.front() {
                     match self.apply(*key, value.as_deref()) {
-                        Ok(()) => entries.pop_front(),
+                        Ok(()) => {
+                            entries.pop_front();
+                        }
                         Err(Stop::Miss(miss)) if self.want_node(miss).is_ok() => {
                             let goes_on = key.kind() != Some(Kind::Moved) && self.tree.find(*key).is_ok();
                             mounting.step = MountStep::Apply { entries };
                             return Ok(Some((mounting, goes_on)));
                         }
-                        Err(_) => return Err("its metadata cannot be read".to_string()),
-                    };
+                        Err(_) => {
+                            // What it belongs to cannot be read, and is EIO. Nothing may be built on that.
+                            self.options.read_only = true;
+                            entries.pop_front();
+                        }
+                    }
                 }
                 self.changed.clear();
                 MountStep::Orphans { from: Key::new(0, Kind::Orphan, 0) }
@@ -542,7 +550,10 @@ impl Fs {
                             mounting.step = MountStep::Orphans { from };
                             return Ok(Some((mounting, self.orphan_from(from).is_ok())));
                         }
-                        Err(_) => return Err("its metadata cannot be read".to_string()),
+                        Err(_) => {
+                            self.options.read_only = true;
+                            break;
+                        }
                     }
                 }
                 if !self.has_names() {
@@ -558,7 +569,10 @@ impl Fs {
                         mounting.step = MountStep::Owners { from };
                         return Ok(Some((mounting, self.owner_from(from).is_ok())));
                     }
-                    Err(_) => return Err("its metadata cannot be read".to_string()),
+                    Err(_) => {
+                        self.options.read_only = true;
+                        return Ok(None);
+                    }
                 }
             },
         };

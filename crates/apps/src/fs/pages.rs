@@ -2,16 +2,19 @@
 //!
 //! A page is clean (it is on the media, or on its way there) or dirty. Clean pages that no write needs are forgotten when memory is short.
 
-use super::node::{Block, zero_block};
-use super::types::Ino;
+use super::block::{SharedBlock, shared_zeros};
+use super::types::{BLOCK_BYTES, Ino};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     pub ino: Ino,
     pub block: u64,
     /// `None`: the frame is vacant.
-    data: Option<Block>,
+    data: Option<SharedBlock>,
+    /// The checksum of the data, where it is known.
+    sum: Option<u32>,
     pub dirty: bool,
     /// The cleaner made it dirty: its data are old.
     pub moved: bool,
@@ -40,7 +43,6 @@ pub(super) struct Pages {
     dirty: usize,
     delayed: u64,
     hand: usize,
-    spare: Vec<Block>,
 }
 
 impl Pages {
@@ -85,41 +87,53 @@ impl Pages {
         &self.frames[at as usize]
     }
 
-    #[inline]
-    pub fn data(&self, at: u32) -> &Block {
+    /// The data, to be shared with a reader.
+    pub fn shared(&self, at: u32) -> SharedBlock {
         match &self.frames[at as usize].data {
-            Some(data) => data,
+            Some(data) => Arc::clone(data),
             None => unreachable!("a page that is found has data"),
         }
+    }
+
+    /// The data, to be shared with a write, and their checksum.
+    pub fn with_sum(&mut self, at: u32) -> (SharedBlock, u32) {
+        let page = &mut self.frames[at as usize];
+        let Some(data) = &page.data else { unreachable!("a page that is found has data") };
+        let sum = *page.sum.get_or_insert_with(|| crc32c::crc32c(&data[..]));
+        (Arc::clone(data), sum)
     }
 
     /// The data, to be changed: [`Pages::make_dirty`] comes first.
-    pub fn data_mut(&mut self, at: u32) -> &mut Block {
-        match &mut self.frames[at as usize].data {
-            Some(data) => data,
+    pub fn data_mut(&mut self, at: u32) -> &mut [u8; BLOCK_BYTES] {
+        let page = &mut self.frames[at as usize];
+        page.sum = None;
+        match &mut page.data {
+            Some(data) => Arc::make_mut(data),
             None => unreachable!("a page that is found has data"),
         }
     }
 
-    /// A block with anything in it.
-    pub fn spare(&mut self) -> Block {
-        self.spare.pop().unwrap_or_else(zero_block)
+    /// The page of a block, new if there was none, with other data.
+    pub fn replace(&mut self, ino: Ino, block: u64, (data, sum): (SharedBlock, u32)) -> u32 {
+        match self.find(ino, block) {
+            Some(at) => {
+                let page = &mut self.frames[at as usize];
+                (page.data, page.sum) = (Some(data), Some(sum));
+                at
+            }
+            None => self.insert(ino, block, Some((data, Some(sum)))),
+        }
     }
 
-    /// A new clean page of zeros or of what was read.
-    pub fn insert(&mut self, ino: Ino, block: u64, data: Option<Block>) -> u32 {
-        let data = data.unwrap_or_else(|| match self.spare.pop() {
-            Some(mut spare) => {
-                spare.fill(0);
-                spare
-            }
-            None => zero_block(),
-        });
+    /// A new clean page of zeros or of what was read, with its checksum if that is known.
+    pub fn insert(&mut self, ino: Ino, block: u64, data: Option<(SharedBlock, Option<u32>)>) -> u32 {
+        let (data, sum) = data.unwrap_or_else(|| (shared_zeros(), None));
         let listed = self.vacant.last().is_some_and(|&at| self.frames[at as usize].listed);
         let page = Page {
             ino,
             block,
             data: Some(data),
+            sum,
             dirty: false,
             moved: false,
             delayed: false,
@@ -193,11 +207,7 @@ impl Pages {
 
     fn vacate(&mut self, at: u32) -> bool {
         let page = &mut self.frames[at as usize];
-        if let Some(data) = page.data.take()
-            && self.spare.len() < 256
-        {
-            self.spare.push(data);
-        }
+        page.data = None;
         let delayed = std::mem::take(&mut page.delayed);
         self.dirty -= usize::from(std::mem::take(&mut page.dirty));
         self.delayed -= u64::from(delayed);

@@ -203,9 +203,7 @@ impl BlockVolume {
             Job::Read { block, blocks, .. } => {
                 (Opcode::Read, block, blocks, vec![0; blocks as usize * BLOCK_BYTES])
             }
-            Job::Write { block, data, .. } => {
-                (Opcode::Write, block, (data.len() / BLOCK_BYTES) as u32, data.to_vec())
-            }
+            Job::Write { block, data, .. } => (Opcode::Write, block, data.count() as u32, data.to_vec()),
             Job::Flush { .. } => (Opcode::Flush, 0, 0, Vec::new()),
             Job::Discard { block, blocks, .. } => (Opcode::Trim, block, blocks, Vec::new()),
             _ => {

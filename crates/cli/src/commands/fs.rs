@@ -6,8 +6,10 @@ use crate::failure::Failure;
 use crate::subject::Subject;
 use crate::{interrupt, output};
 use anyhow::anyhow;
-use pellucid_apps::fs::{Audit, BLOCK_BYTES, MountOptions, StatFs};
+use pellucid_apps::fs::{Audit, BLOCK_BYTES, FsState, MountOptions, StatFs};
 use pellucid_device::Device;
+use pellucid_flash::SimTime;
+use pellucid_host::{Layer, LayerConfig, Tower};
 use pellucid_lab::report::format::{binary_bytes, count, percent};
 use pellucid_lab::workload::parse_bytes;
 use pellucid_mount::{
@@ -108,8 +110,13 @@ impl Mount {
         };
         let Open { target, drive } =
             self.ground.open(options, self.time.unwrap_or(Pace::Paced(1.0)), global)?;
+        let read_only = target.fs.state() == FsState::ReadOnly;
+        if read_only && !self.read_only {
+            let why = "takes no writes, or not all metadata can be read: it is mounted read-only";
+            output::warn(global, [format!("{}: {why}", self.ground.target.display())]);
+        }
         let options = MountedOptions {
-            read_only: self.read_only,
+            read_only,
             others: self.allow_other,
             threads: self.threads.map(|threads| threads as usize),
         };
@@ -169,12 +176,12 @@ struct Ground {
     /// File or block device; with --drive the file of its media
     target: PathBuf,
     /// A preset or a description in TOML: a modelled drive in this process, whose media are in TARGET. On an open-channel namespace segments are
-    /// flash blocks
+    /// flash blocks, on a nameless one the drive places the data, or the FTL of nameless writes in front of it (jasmine-nameless)
     #[arg(long, value_name = "DRIVE")]
     drive: Option<String>,
 }
 
-type Modelled = ModelledDrive<Device>;
+type Modelled = ModelledDrive<Tower<Device>>;
 
 /// A file system, and the modelled drive that it lies on, if it does.
 struct Open {
@@ -195,12 +202,11 @@ impl Ground {
         let mut global = global.clone();
         global.sets.push(format!("media.store=file:{}", self.target.display()));
         let subject = Subject::open_to_serve(called, &global)?;
-        if !subject.spec.host.is_empty() {
-            return Err(Failure::asked(anyhow!(
-                "--drive {called}: has layers of a host; allowed: a drive alone"
-            )));
-        }
-        let drive = ModelledDrive::start(&self.target, subject.device()?, pace).map_err(refuse)?;
+        let layers = below(called, &subject.spec.host)?;
+        let tower = Tower::build(subject.device()?, &layers, SimTime::ZERO).map_err(refuse)?;
+        let (namespace, began) =
+            tower.stack().map_or((0, SimTime::ZERO), |stack| (stack.namespace(), stack.now()));
+        let drive = ModelledDrive::start(&self.target, tower, namespace, began, pace).map_err(refuse)?;
         Ok(Some(Arc::new(drive)))
     }
 
@@ -240,6 +246,8 @@ impl Ground {
             return Err(Failure::asked(anyhow!("{}: {error}", self.target.display())));
         }
         let drive = self.drive(pace, global)?;
+        let read_only = options.read_only || drive.as_ref().is_some_and(|drive| drive.act(takes_no_writes));
+        let options = MountOptions { read_only, ..options };
         let opened = match &drive {
             Some(drive) => Target::open_drive(Arc::clone(drive), options),
             None => Target::open(&self.target, options),
@@ -254,9 +262,31 @@ impl Ground {
     }
 }
 
-/// Brings what a modelled drive holds to its file.
+/// The layers of a host between a drive and a file system: the FTL of nameless writes, where a description has one. A file system stands in
+/// the place of the nameless file, with or without a block layer, that is described above it.
+fn below(called: &str, layers: &[LayerConfig]) -> Result<Vec<LayerConfig>, Failure> {
+    let of_names = layers.iter().any(|l| matches!(l, LayerConfig::NamelessFile(_)));
+    if !layers.is_empty() && !of_names {
+        let message = "has layers of a host; allowed: a drive alone, or one of nameless writes";
+        return Err(Failure::asked(anyhow!("--drive {called}: {message}")));
+    }
+    let ftl = layers.iter().filter(|l| matches!(l, LayerConfig::NamelessFtl(_)));
+    Ok(ftl.map(LayerConfig::in_real_time).collect())
+}
+
+fn takes_no_writes(tower: &mut Tower<Device>) -> bool {
+    tower.bottom().is_read_only() || tower.layers().any(Layer::is_read_only)
+}
+
+/// Brings what a modelled drive holds, and what stands on it, to its file.
 fn put_away(drive: Option<&Modelled>) -> Result<(), Failure> {
-    drive.map_or(Ok(()), |drive| drive.act(Device::sync)).map_err(Failure::work)
+    let Some(drive) = drive else { return Ok(()) };
+    let stop = |tower: &mut Tower<Device>| {
+        // What takes no writes has nothing to put away.
+        if takes_no_writes(tower) { Ok(()) } else { tower.stop() }
+    };
+    let stopped = drive.act(|tower| stop(tower).map(|()| tower.bottom_mut().sync()));
+    stopped.map_err(|why| Failure::work(anyhow!(why)))?.map_err(Failure::work)
 }
 
 fn parse_pace(text: &str) -> Result<Pace, String> {

@@ -68,11 +68,13 @@ const BLOCK: &[&str] = &[
     "media.pages=64",
 ];
 const FLASH: &[&str] = &["--set", "drive.namespace=[{ interface = \"open-channel\" }]"];
+const NAMES: &[&str] =
+    &["--set", "drive.namespace=[{ interface = \"nameless\" }]", "--set", "media.sector_size=4KiB"];
 
 #[test]
 fn a_modelled_drive_keeps_its_file_system_in_its_media() {
     let folder = Folder::new();
-    for (media, more) in [("block.media", &[][..]), ("flash.media", FLASH)] {
+    for (media, more) in [("block.media", &[][..]), ("flash.media", FLASH), ("names.media", NAMES)] {
         let run = |words: &[&str]| folder.run(&[&["fs"], words, BLOCK, more].concat());
         let told = run(&["format", media, "--json"]).json();
         let again = run(&["stat", media, "--json"]).json();

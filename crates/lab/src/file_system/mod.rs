@@ -228,9 +228,8 @@ impl FileServer {
     fn cost_of(&self, job: &Job) -> Nanos {
         let blocks = match job {
             Job::Read { blocks, .. } => u64::from(*blocks),
-            Job::Write { data, .. } => (data.len() / BLOCK_BYTES) as u64,
+            Job::Write { data, .. } | Job::NamelessWrite { data, .. } => data.count() as u64,
             Job::Flush { .. } if self.stack.layer.function_counters().is_none() => 0,
-            Job::NamelessWrite { data, .. } => (data.len() / BLOCK_BYTES) as u64,
             _ => return Nanos::ZERO,
         };
         let host = &self.config.host;

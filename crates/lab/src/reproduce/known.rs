@@ -42,14 +42,6 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
         reason: "each commit waits for a flush of the disk in both systems; nothing is collected in 100 s",
     },
     KnownMiss {
-        claim: "N1",
-        check: "4 GB, nameless",
-        reason: "inode tables, which mke2fs writes, are most of the virtual map, and our table of blocks has 53 bytes for each; the paper says \
-                 neither what its file system had nor what its FTL kept",
-    },
-    KnownMiss { claim: "N1", check: "16 GB, nameless", reason: "as with 4 GB" },
-    KnownMiss { claim: "N1", check: "48 GB, nameless", reason: "as with 4 GB" },
-    KnownMiss {
         claim: "N2",
         check: "sequential write, nameless / baseline",
         reason: "requests of the split FTL are whole flash pages, and those of the baseline are not; with requests of 32 KB the baseline is as fast",

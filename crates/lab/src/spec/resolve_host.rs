@@ -158,7 +158,9 @@ pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>,
     let has = |layer| draft.layers.contains(&layer);
     let number = usize::from(draft.nameless.namespace);
     let nameless = matches!(draft.drive.namespaces.get(number), Some(Namespace::Nameless { .. }));
-    if has(Layer::NamelessFile) != (has(Layer::NamelessFtl) || nameless) {
+    // A nameless namespace may be alone: a file system on it needs no file, nor does a host over NVMe.
+    let is_file = has(Layer::NamelessFile);
+    if (is_file && !has(Layer::NamelessFtl) && !nameless) || (has(Layer::NamelessFtl) && !is_file) {
         let allowed = "nameless-file and nameless-ftl together, or neither; nameless-file alone above a nameless namespace";
         return Err(values.refuse("host.layers", allowed));
     }

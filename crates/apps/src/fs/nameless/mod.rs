@@ -19,6 +19,7 @@
 mod moves;
 mod owners;
 
+use super::block::Blocks;
 use super::jobs::{Job, JobError, JobId};
 use super::key::{Extent, Key};
 use super::mount::Phase;
@@ -26,7 +27,6 @@ use super::types::{BLOCK_BYTES, Ino, Time};
 use super::{Fs, Stop};
 use owners::{Owner, Owners};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 /// Blocks of one nameless write, at most.
 const WRITE_BLOCKS: usize = 64;
@@ -362,13 +362,13 @@ impl Fs {
     }
 
     fn next_nameless_write(&mut self) -> Option<Job> {
-        let (mut owners, mut data) = (Vec::new(), Vec::new());
+        let (mut owners, mut blocks) = (Vec::new(), Vec::new());
         while owners.len() < WRITE_BLOCKS
             && let Some((ino, block)) = self.nameless.queue.pop_front()
         {
             // Others were dropped meanwhile.
             if let Some(at) = self.pages.find(ino, block).filter(|&at| self.pages.page(at).dirty) {
-                data.extend_from_slice(&self.pages.data(at)[..]);
+                blocks.push(self.pages.with_sum(at).0);
                 owners.push((ino, block));
             }
         }
@@ -379,7 +379,7 @@ impl Fs {
         self.counters.data_blocks += owners.len() as u64;
         let id = self.new_id();
         self.nameless.writes.insert(id, owners);
-        Some(Job::NamelessWrite { id: JobId(id), data: Arc::new(data) })
+        Some(Job::NamelessWrite { id: JobId(id), data: Blocks::new(blocks) })
     }
 
     /// Old names whose move is recorded durably, and of which nothing is being read.
@@ -462,7 +462,7 @@ impl Fs {
                 match page {
                     Some(page) => {
                         if self.data_checksums {
-                            sums.push(crc32c::crc32c(&self.pages.data(page)[..]));
+                            sums.push(self.pages.with_sum(page).1);
                         }
                         self.pages.settle(page, 0);
                     }

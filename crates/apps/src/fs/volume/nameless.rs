@@ -56,7 +56,6 @@ impl NamelessVolume {
 
     pub(super) fn submit(&mut self, job: Job) {
         let id = job.id();
-        let blocks_of = |data: &[u8]| (data.len() / BLOCK_BYTES) as u32;
         let whole = |opcode, at, blocks, data| Command::new(0, opcode, Lba(at), blocks, data);
         let command = match job {
             Job::Read { block, blocks, .. } => {
@@ -66,9 +65,9 @@ impl NamelessVolume {
                     None => whole(Opcode::Read, block, blocks, data),
                 }
             }
-            Job::Write { block, data, .. } => whole(Opcode::Write, block, blocks_of(&data), data.to_vec()),
+            Job::Write { block, data, .. } => whole(Opcode::Write, block, data.count() as u32, data.to_vec()),
             Job::NamelessWrite { data, .. } => {
-                let blocks = blocks_of(&data);
+                let blocks = data.count() as u32;
                 let vector = (blocks > 1).then(Box::default);
                 Command { vector, ..whole(Opcode::NamelessWrite, 0, blocks, data.to_vec()) }
             }

@@ -348,3 +348,46 @@ fn permissions_are_those_of_a_kernel() {
     assert_eq!(remove(&mut m, &other), Err(Errno::NotPermitted));
     assert_eq!(remove(&mut m, &owner), Ok(()));
 }
+
+/// The newest copy of a node of the tree is not to be read, and the log behind the checkpoint changes what is in it.
+#[test]
+fn a_mount_that_cannot_read_all_metadata_is_read_only() {
+    let mut mounted = Mounted::new(4096, 32, 1 << 20);
+    let inos: Vec<Ino> =
+        (0..2000).map(|n| mounted.create(Ino::ROOT, &format!("file-{n}")).unwrap().ino).collect();
+    inos.iter().for_each(|&ino| mounted.write(ino, 0, b"before").unwrap());
+    mounted.remount();
+    inos.iter().for_each(|&ino| mounted.write(ino, 0, b"behind").unwrap());
+    mounted.disk.sync(&mut mounted.fs, NOW).unwrap().unwrap();
+    let checkpoint = mounted.fs.view().checkpoint;
+    // Nodes name their kind in their first bytes.
+    let is_leaf = |block: &[u8; 4096]| block[4..7] == [0x46, 0x50, 0];
+    let leaves: Vec<u64> = (64..4096).filter(|&at| is_leaf(&mounted.disk.read(at))).collect();
+    let (mut read_only, mut lost_most) = (0, 0);
+    for leaf in leaves {
+        let mut disk = mounted.disk.clone();
+        disk.broken_reads.insert(leaf);
+        let mut fs = Fs::mount(NOW, disk.blocks, MountOptions::default());
+        while fs.state() == FsState::Mounting {
+            assert!(disk.step(&mut fs, NOW).unwrap() || fs.state() != FsState::Mounting);
+        }
+        if fs.state() == FsState::Ready {
+            continue;
+        }
+        assert_eq!(fs.state(), FsState::ReadOnly, "leaf at {leaf}, checkpoint {checkpoint}");
+        read_only += 1;
+        let mut lost = 0;
+        for &ino in &inos {
+            let mut out = Vec::new();
+            match disk.until(&mut fs, NOW, |fs| fs.read(NOW, ino, 0, 10, &mut out)).unwrap() {
+                Ok(()) => assert!(out == b"behind" || out == b"before"),
+                Err(errno) => {
+                    assert_eq!(errno, Errno::Io);
+                    lost += 1;
+                }
+            }
+        }
+        lost_most = lost_most.max(lost);
+    }
+    assert!(read_only > 0 && lost_most < inos.len() / 2, "{read_only} read-only, {lost_most} lost at most");
+}
