@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`pellucid cache` keeps what it promises: it is killed, stopped and detached in a loop under load, while the checker of durability.py follows.
 
-  tools/cache_promises.py                     both modes, a file as cache drive
+  tools/cache_promises.py                     both modes, a file as cache drive; write-back on a modelled solid-state cache
   tools/cache_promises.py --stops 30 --seed 7
 
 After each start every block is read: what was flushed or forced is there, as a whole, and what was once read anew never changes back. At the
@@ -22,13 +22,19 @@ from served import PELLUCID
 BLOCK_BYTES = 4096
 BLOCKS = 3000
 BACKING_BYTES = 48 << 20
+# Smaller than the blocks that are written, so that blocks leave.
+FILE = ["file:{directory}/flash.img,size=6MiB"]
+SSC = ["jasmine-ssc", "--set", "media.store=file", "--set", "media.path={directory}/flash.img", "--set", "media.channels=1", "--set", "media.ways=2",
+       "--set", "media.blocks=32", "--set", "media.pages=8", "--set", "ftl.over_provisioning=0.55", "--time", "instant"]
+RUNS = {"file": (FILE, "write-back"), "file-through": (FILE, "write-through"), "solid-state": (SSC, "write-back")}
 
 
 class Cache:
     """A cache in service."""
 
-    def __init__(self, directory: str, mode: str):
+    def __init__(self, directory: str, drive: list[str], mode: str):
         self.directory, self.mode = directory, mode
+        self.drive = [word.format(directory=directory) for word in drive]
         self.socket, self.control = f"{directory}/nbd", f"{directory}/control"
         self.backing = f"{directory}/disk.img"
         with open(self.backing, "wb") as file:
@@ -39,7 +45,7 @@ class Cache:
         for path in (self.socket, self.control):
             if os.path.exists(path):
                 os.unlink(path)
-        command = [PELLUCID, "cache", "--backing", self.backing, "--drive", f"file:{self.directory}/flash.img,size=6MiB", "--mode", self.mode,
+        command = [PELLUCID, "cache", "--backing", self.backing, "--drive", *self.drive, "--mode", self.mode,
                    "--nbd", f"unix:{self.socket}", "--control", self.control, "--dirty", "30", "--sequential-kib", "64", "--fallow", "1"]
         self.log = open(f"{self.directory}/log", "ab")
         self.process = subprocess.Popen([str(word) for word in command], stderr=self.log)
@@ -57,10 +63,10 @@ class Cache:
             raise Lost(f"SIGTERM: status {code}: {open(self.log.name).read()[-600:]}")
 
 
-def run(mode: str, stops: int, seed: int) -> str:
-    rng = random.Random(f"{seed}/{mode}")
+def run(name: str, stops: int, seed: int) -> str:
+    rng = random.Random(f"{seed}/{name}")
     with tempfile.TemporaryDirectory(prefix="cache-") as directory:
-        cache = Cache(directory, mode)
+        cache = Cache(directory, *RUNS[name])
         cache.start()
         checker = Checker(connector(cache.socket), rng.getrandbits(32), 0, BLOCKS, BLOCK_BYTES)
         checker.open()
@@ -92,7 +98,7 @@ def run(mode: str, stops: int, seed: int) -> str:
                 block = checker.blocks[number]
                 checker.version_of(number, backing.read(BLOCK_BYTES), block.acknowledged)
         count = checker.count
-        return f"{mode}: {stops} stops, {count['verified']} blocks verified, {count['undone']} unflushed ones undone, " \
+        return f"{name}: {stops} stops, {count['verified']} blocks verified, {count['undone']} unflushed ones undone, " \
                f"{count['writes']} writes, {count['flushes']} flushes"
 
 
@@ -101,11 +107,11 @@ def main() -> int:
     parser.add_argument("--stops", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    for mode in ("write-back", "write-through"):
+    for name in RUNS:
         try:
-            print(run(mode, options.stops, options.seed), flush=True)
+            print(run(name, options.stops, options.seed), flush=True)
         except Lost as lost:
-            print(f"{mode}, --seed {options.seed}: {lost}", file=sys.stderr)
+            print(f"{name}, --seed {options.seed}: {lost}", file=sys.stderr)
             return 1
     return 0
 

@@ -18,6 +18,7 @@
 use crate::core::Core;
 use crate::event::{By, Event};
 use crate::plan::PlanError;
+use pellucid_device::Device;
 use pellucid_flash::DieId;
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
@@ -189,7 +190,9 @@ impl Action {
             Action::Chances(chances) => set_chances(drive, chances, core),
             Action::Damage(fault) => {
                 core.inject(drive, fault)?;
-                Ok(Outcome::Damage { read_only: core.is_read_only(drive) })
+                // A cache on the drive goes on without it.
+                let below = core.device(drive).is_some_and(Device::is_read_only);
+                Ok(Outcome::Damage { read_only: below || core.is_read_only(drive) })
             }
         }
     }

@@ -28,12 +28,23 @@ use pellucid_flash::{
     ChunkInfo, Command, Completion, Drive, Figure, Interface, Layout, Lba, Lpn, Notice, SimTime,
 };
 use pellucid_ftl::{Durability, MountReport};
-use pellucid_host::{CacheConfig, CacheManager, Layer, LayerConfig, Machine, Pair, Shared, Tower};
+use pellucid_host::{
+    AnyLayer, CacheConfig, CacheManager, Layer, LayerConfig, Machine, Pair, Shared, Stack, Tower,
+};
 use pellucid_media::{Fault, StoreError};
 use std::sync::Arc;
 
 /// Events that a modelled cache drive may run ahead before others have their turn.
 const EVENTS_MAX: u32 = 4096;
+
+/// Why there is no cache, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCache {
+    /// What was asked for cannot be.
+    Refused(String),
+    /// A drive does not do what it should.
+    Failed(String),
+}
 
 /// A drive in service.
 pub struct Served {
@@ -67,23 +78,36 @@ impl Served {
     /// fast as can be.
     ///
     /// # Errors
-    /// Why there can be no cache, in a sentence.
+    /// Why there can be no cache.
     pub fn cached(
         flash: Bottom,
         backing: FileDrive,
         config: CacheConfig,
         instant: bool,
-    ) -> Result<Served, String> {
+    ) -> Result<Served, NoCache> {
         let now = flash.now();
         let is_modelled = !flash.is_in_wall_time();
         let config = CacheConfig { backing: flash.namespaces(), ..config };
-        let pair = Pair::new(flash, backing, now)?;
+        let pair = Pair::new(flash, backing, now).map_err(NoCache::Refused)?;
         let mut bottom = Bottom::Cached(Box::new(pair));
-        let mut waiter = Waiter::new(&mut bottom, Pace::Real).map_err(|error| error.to_string())?;
-        let wait = |bottom: &mut Bottom, next: Option<SimTime>| waiter.wait(bottom, next);
-        let tower = Tower::build_by(bottom, &[LayerConfig::Cache(config)], now, wait)?;
-        let ahead = tower.stack().map_or(0, |stack| stack.now().0);
-        Ok(Served { ahead_ns: is_modelled.then_some(ahead), instant, ..Served::new(tower) })
+        let waiter = Waiter::new(&mut bottom, Pace::Real);
+        let mut waiter = waiter.map_err(|error| NoCache::Failed(error.to_string()))?;
+        let (of_flash, of_backing) = (bottom.interface(config.flash), bottom.interface(config.backing));
+        let layer = CacheManager::new(&config, of_flash, of_backing, bottom.image_bytes());
+        let layer = layer.map_err(|error| NoCache::Refused(error.to_string()))?;
+        let mut stack = Stack::new(AnyLayer::Cache(layer), Tower::Drive(bottom), now);
+        let has_begun = |layer: &AnyLayer| layer.is_ready() || layer.failure().is_some();
+        let done = stack.run_until(has_begun, |tower, next| waiter.wait(tower.bottom_mut(), next));
+        let is_refused = stack.layer.cache().is_some_and(CacheManager::is_refused);
+        match stack.layer.failure() {
+            Some(sentence) if is_refused => return Err(NoCache::Refused(sentence)),
+            Some(sentence) => return Err(NoCache::Failed(sentence)),
+            None if !done => return Err(NoCache::Failed("a drive does not answer".into())),
+            None => {}
+        }
+        let ahead = stack.now().0;
+        let served = Served::new(Tower::Stack(Box::new(stack)));
+        Ok(Served { ahead_ns: is_modelled.then_some(ahead), instant, ..served })
     }
 
     /// The cache, if it is one.

@@ -14,7 +14,7 @@ use pellucid_ftl::Durability;
 use pellucid_host::{CacheConfig, CacheMode, StoreIdentity};
 use pellucid_media::StoreKind;
 use pellucid_serve::control::Request;
-use pellucid_serve::{Bottom, FileConfig, FileDrive, Served, Time};
+use pellucid_serve::{Bottom, FileConfig, FileDrive, NoCache, Served, Time};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -136,9 +136,11 @@ impl Cache {
             ..CacheConfig::default()
         };
         let instant = self.serving.time() == Time::Instant;
-        let drive = Served::cached(flash, backing, config, instant);
-        let drive =
-            drive.map_err(|why| Failure::asked(anyhow!("{} before {}: {why}", self.drive, self.backing)))?;
+        let about = format!("{} before {}", self.drive, self.backing);
+        let drive = Served::cached(flash, backing, config, instant).map_err(|why| match why {
+            NoCache::Refused(why) => Failure::asked(anyhow!("{about}: {why}")),
+            NoCache::Failed(why) => Failure::work(anyhow!("{about}: {why}")),
+        })?;
         let from = format!("{} before {}", self.drive, file.path.display());
         Ok(Opened { name: file.drive_name(), drive, registry: None, unprepared: false, from })
     }

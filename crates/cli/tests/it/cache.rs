@@ -42,6 +42,23 @@ impl Client {
         assert_eq!(reply[..8], *b"\x67\x44\x66\x98\0\0\0\0", "no error");
     }
 
+    /// Whether a write of a block is taken.
+    fn takes(&mut self, offset: u64) -> bool {
+        self.send(1, offset, BLOCK, &[9; BLOCK]);
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).unwrap();
+        reply[4..8] == [0; 4]
+    }
+
+    /// An answer to a read, whatever it says.
+    fn answered_read(&mut self, length: usize) {
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).unwrap();
+        if reply[4..8] == [0; 4] {
+            self.0.read_exact(&mut vec![0; length]).unwrap();
+        }
+    }
+
     fn write(&mut self, offset: u64, byte: u8) {
         self.ask(1, offset, BLOCK, &[byte; BLOCK]);
     }
@@ -80,13 +97,14 @@ fn store(folder: &Folder, name: &str, bytes: u64) {
     File::create(folder.path(name)).unwrap().set_len(bytes).unwrap();
 }
 
-/// Starts a cache on `drive`, with options behind it.
+/// Starts a cache on `drive`, with options behind it. A refused write to a file is an error and no signal.
 fn start(folder: &Folder, drive: &str) -> Serving {
     for name in ["nbd", "control"] {
         let _ = std::fs::remove_file(folder.path(name));
     }
-    let script =
-        format!("exec \"$0\" cache --backing disk.img --drive {drive} --nbd unix:nbd --control control");
+    let script = format!(
+        "trap '' XFSZ; exec \"$0\" cache --backing disk.img --drive {drive} --nbd unix:nbd --control control"
+    );
     let serving = Serving::new(folder, &script);
     eventually("the cache listens", || folder.path("control").exists());
     serving
@@ -171,6 +189,112 @@ fn a_solid_state_cache_keeps_it_too() {
         "jasmine-ssc --set media.store=file --set media.path=media.img --set media.blocks=64 --set ftl.over_provisioning=0.3",
         |_| (),
     );
+}
+
+/// A worn-out cache drive under a manager that starts again: what it holds is read and written back, new data are refused.
+#[test]
+fn a_cache_drive_that_takes_no_writes_is_read_and_written_back() {
+    let ssc = "jasmine-ssc --set media.store=file --set media.path=media.img --set media.blocks=64 --set ftl.over_provisioning=0.3";
+    for drive in ["kept.toml", ssc] {
+        let folder = folder_with_model();
+        let mut serving = start(&folder, drive);
+        let mut client = Client::new(&folder);
+        client.write(8192, 1);
+        client.write(0, 2);
+        client.flush();
+        let answer = folder.run(&["fault", "--control", "control", "--wear-out"]).answer();
+        assert!(answer.contains("\"read_only\": true"), "{drive}: {answer}");
+        folder.run(&["power-cut", "--control", "control"]).answer();
+        let mut client = Client::new(&folder);
+        assert_eq!((client.read(8192), client.read(0), client.read(4096)), (1, 2, 0), "{drive}");
+        assert!(!client.takes(4096), "{drive}: new data are refused");
+        let done = folder.run(&["detach", "--control", "control"]);
+        assert_eq!(done.status, 1, "{drive}: {}", done.stderr);
+        assert!(
+            done.stderr.contains("everything is written back, but the cache drive takes no writes"),
+            "{}",
+            done.stderr
+        );
+        assert_eq!((stored(&folder, 8192), stored(&folder, 0)), (1, 2), "{drive}: written back");
+        assert_eq!((client.read(8192), client.read(0)), (1, 2), "{drive}");
+        drop(client);
+        serving.end("TERM");
+    }
+}
+
+/// A backing store that runs full while blocks are written back: they stay dirty, and go there when there is room again.
+#[test]
+fn a_backing_store_that_runs_full_is_told_and_nothing_is_lost() {
+    let folder = folder();
+    let far = 3 << 20;
+    let mut serving = start(&folder, "file:flash.img,size=2MiB");
+    serving.limit_files(Some(2 << 20));
+    let mut client = Client::new(&folder);
+    client.write(0, 1);
+    client.write(far, 2);
+    client.flush();
+    let done = folder.run(&["detach", "--control", "control"]);
+    assert_eq!(done.status, 1, "{}", done.stderr);
+    assert!(
+        done.stderr.contains("a dirty block cannot be written back") && done.stderr.contains("dirty still"),
+        "{}",
+        done.stderr
+    );
+    let log = std::fs::read_to_string(folder.path("log")).unwrap();
+    assert!(log.contains("event=file-failed"), "{log}");
+    assert_eq!((client.read(0), client.read(far), stored(&folder, far)), (1, 2, 0), "it is dirty still");
+    drop(client);
+    assert_eq!(serving.end("KILL"), None);
+
+    let mut serving = start(&folder, "file:flash.img,size=2MiB");
+    assert_eq!(Client::new(&folder).read(far), 2);
+    folder.run(&["detach", "--control", "control"]).answer();
+    assert_eq!((stored(&folder, 0), stored(&folder, far)), (1, 2));
+    assert_eq!(serving.end("TERM"), Some(0));
+}
+
+/// With write-through the client of a full backing store learns of it at once.
+#[test]
+fn a_full_backing_store_refuses_writes_that_go_through() {
+    let folder = folder();
+    let mut serving = start(&folder, "file:flash.img,size=2MiB --mode write-through");
+    serving.limit_files(Some(2 << 20));
+    let mut client = Client::new(&folder);
+    assert!(client.takes(0) && !client.takes(3 << 20));
+    assert_eq!((client.read(0), client.read(3 << 20)), (9, 0), "nothing that was refused is read");
+    drop(client);
+    assert_eq!(serving.end("TERM"), Some(0));
+}
+
+/// The disk of the cache drive's media file runs full: the client learns of it, and the process ends when it is asked to, and says so.
+#[test]
+fn a_full_disk_below_the_cache_drive_does_not_hold_up_the_end() {
+    let ssc = "jasmine-ssc --set media.store=file --set media.path=media.img --set media.blocks=64 --set ftl.over_provisioning=0.3";
+    for drive in ["kept.toml", ssc] {
+        let folder = folder_with_model();
+        let drive = &format!("{drive} --time instant");
+        let mut serving = start(&folder, drive);
+        let mut client = Client::new(&folder);
+        client.write(0, 1);
+        client.flush();
+        // Beyond the log's own size.
+        serving.limit_files(Some(1 << 20));
+        let mut refused = 0;
+        for round in 0..4 {
+            for block in 1..STORE_BYTES / BLOCK as u64 {
+                refused += u32::from(!client.takes(block * BLOCK as u64));
+                client.send(0, (block - 1) * BLOCK as u64, 2 * BLOCK, &[]);
+                client.answered_read(2 * BLOCK);
+            }
+            assert!(round == 0 || refused > 0, "{drive}: the disk is full");
+        }
+        drop(client);
+        assert_eq!(serving.end("TERM"), Some(1), "{drive}");
+        let log = std::fs::read_to_string(folder.path("log")).unwrap();
+        assert!(log.contains("event=store-refused") && log.contains("\nerror: "), "{drive}: {log}");
+        let _serving = start(&folder, drive);
+        assert_eq!(Client::new(&folder).read(0), 1, "{drive}: what was flushed before is there");
+    }
 }
 
 /// A stop of a large cache with little in it writes little, and not everything at once.

@@ -160,6 +160,15 @@ impl Serving {
         assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
     }
 
+    /// What it writes to a file behind this byte is refused from now on, as on a full disk; `None`: nothing is.
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let limit = bytes.map_or("unlimited".into(), |bytes| bytes.to_string());
+        let pid = self.0.id().to_string();
+        let set =
+            Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={limit}:unlimited")]).status();
+        assert!(set.is_ok_and(|status| status.success()), "prlimit --fsize={limit}");
+    }
+
     /// Sends it a signal and waits for its end. `None`: the signal ended it.
     pub fn end(&mut self, name: &str) -> Option<i32> {
         self.signal(name);

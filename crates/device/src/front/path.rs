@@ -119,7 +119,8 @@ impl Shared {
     /// A command that promises that what was written lasts ends well only if it does.
     fn promise(&mut self, work: u32) {
         let Work { command, status, .. } = &self.works[work];
-        let asks = matches!(command.opcode, Opcode::Read | Opcode::PhysicalRead | Opcode::Report);
+        let asks =
+            matches!(command.opcode, Opcode::Read | Opcode::PhysicalRead | Opcode::Report | Opcode::Exists);
         if *status != Status::Success || asks {
             return;
         }

@@ -98,6 +98,7 @@ impl CacheManager {
             start: Start::default(),
             ending: Ending::default(),
             degraded: false,
+            read_only: false,
             dirtying: 0,
             counters: CacheCounters::default(),
             down: VecDeque::new(),

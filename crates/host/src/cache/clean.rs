@@ -46,6 +46,8 @@ pub(super) struct Cleaner {
     paused: Option<SimTime>,
     /// A run has failed since the last one that was cleaned: blocks are tried one by one.
     troubled: bool,
+    /// Blocks that the flash did not give since then.
+    unreadable: u64,
     /// Writes that wait until blocks were cleaned.
     pub parked: Vec<(Part, Vec<u8>)>,
 }
@@ -103,12 +105,16 @@ impl CacheManager {
         if count > self.cleaner.limits[0] && self.cleaner.target.is_none() {
             self.cleaner.target = Some(self.cleaner.limits[1]);
         }
-        if count > 0 && self.cleaner.paused.is_none() && self.start.is_running() && !self.ending.is_stopping()
-        {
+        let goes_on = self.start.is_running() && !self.ending.is_stopping();
+        if count > 0 && self.cleaner.paused.is_none() && goes_on {
             self.begin_runs();
         }
         if !self.cleaner.copied.is_empty() && !self.cleaner.is_flushing {
             self.flush_copies();
+        }
+        // Nothing will make space: what is dirty belongs to those who wait, say.
+        if !self.cleaner.parked.is_empty() && self.parts.in_use() == 0 && self.cleaner.paused.is_none() {
+            self.unpark(false);
         }
     }
 
@@ -133,7 +139,7 @@ impl CacheManager {
     /// What is to be cleaned now: a range, and how many dirty blocks may stay.
     fn wanted_clean(&mut self) -> Option<(Range<u64>, u64)> {
         let all = 0..self.blocks;
-        if self.ending.is_draining() || !self.cleaner.parked.is_empty() {
+        if self.ending.is_draining() || self.read_only || !self.cleaner.parked.is_empty() {
             return Some((all, 0));
         }
         match self.cleaner.target {
@@ -248,7 +254,11 @@ impl CacheManager {
     pub(super) fn clean_goes_on(&mut self, op: u32) {
         let Op { step, status, .. } = self.ops[op];
         match step {
-            Step::Data | Step::Backing if status.is_some() => {
+            Step::Data if status.is_some() => {
+                self.cleaner.copying -= 1;
+                self.run_unreadable(op);
+            }
+            Step::Backing if status.is_some() => {
                 self.cleaner.copying -= 1;
                 self.run_failed(op);
             }
@@ -266,9 +276,8 @@ impl CacheManager {
             }
             Step::Backing => {
                 self.cleaner.copying -= 1;
-                self.cleaner.troubled = false;
                 self.mark_clean(op);
-                self.unpark(true);
+                self.some_cleaned();
             }
             _ if status.is_some() => self.run_failed(op),
             _ => self.run_ends(op),
@@ -286,10 +295,36 @@ impl CacheManager {
     /// Its blocks stay dirty.
     fn run_failed(&mut self, op: u32) {
         self.run_ends(op);
+        self.give_up(
+            "a dirty block cannot be written back: the backing store or the cache drive answers with errors",
+        );
+    }
+
+    /// The flash does not give all of its blocks: each is tried by itself, and what cannot be read is passed over while others can.
+    fn run_unreadable(&mut self, op: u32) {
+        let (first, count) = (self.ops[op].first, self.ops[op].end - self.ops[op].first);
+        self.run_ends(op);
         self.cleaner.troubled = true;
+        match count {
+            1 => self.cleaner.unreadable += 1,
+            _ => self.cleaner.cursor = first,
+        }
+        if self.cleaner.unreadable >= self.dirty.count() {
+            self.give_up("dirty blocks cannot be read from the cache drive; all others are written back");
+        }
+    }
+
+    /// Nothing is tried for a while.
+    fn give_up(&mut self, why: &'static str) {
+        (self.cleaner.troubled, self.cleaner.unreadable) = (true, 0);
         self.cleaner.paused = Some(self.now + PAUSE);
-        self.ending.cannot_clean();
+        self.ending.cannot_clean(why);
         self.unpark(false);
+    }
+
+    fn some_cleaned(&mut self) {
+        (self.cleaner.troubled, self.cleaner.unreadable) = (false, 0);
+        self.unpark(true);
     }
 
     /// One flush for all runs that the backing store has: not while more are on their way than wait for it.
@@ -316,8 +351,7 @@ impl CacheManager {
         }
         self.cleaner.flushing = runs;
         if status == Status::Success {
-            self.cleaner.troubled = false;
-            self.unpark(true);
+            self.some_cleaned();
         }
     }
 
@@ -326,6 +360,10 @@ impl CacheManager {
         let Op { first, end, touched, .. } = self.ops[op];
         self.ops[op].step = Step::Mark;
         let is_touched = |block: u64| touched >> (block - first) & 1 == 1;
+        if self.read_only {
+            (first..end).for_each(|block| self.is_written_back(block));
+            return self.run_ends(op);
+        }
         if let Backend::Block(_) = &self.backend {
             (first..end).filter(|&block| !is_touched(block)).for_each(|block| self.is_clean(block));
             self.commit.want_records();

@@ -129,7 +129,8 @@ impl CacheManager {
         }
         let changed = std::mem::take(&mut self.commit.changed);
         for (side, purpose) in [(Side::Flash, Purpose::FlushFlash), (Side::Backing, Purpose::FlushBacking)] {
-            if !changed[usize::from(side == Side::Backing)] {
+            let is_frozen = self.read_only && side == Side::Flash;
+            if !changed[usize::from(side == Side::Backing)] || is_frozen {
                 continue;
             }
             let reached = match self.config.flushes {

@@ -111,6 +111,7 @@ impl CacheManager {
                 self.degraded.into(),
             )
             .gauge(),
+            count("read_only", "1: the flash took no writes at the start.", self.read_only.into()).gauge(),
             count(
                 "detached",
                 "1: everything was written back, and the cache is out of use.",

@@ -11,6 +11,14 @@ use super::start::{DEPTH, RUN_SECTORS};
 use super::{Backend, CacheManager};
 use pellucid_flash::Status;
 
+/// Why a cache is not detached whose flash takes no writes.
+const NOT_TOLD: &str = "everything is written back, but the cache drive takes no writes and cannot be told so; use the backing store without \
+                        it, and never start a cache with both again";
+
+/// Why a cache is not detached whose records cannot all be read.
+const SOME_LOST: &str = "what is known to be dirty is written back; records of the cache cannot be read, so what only they called dirty is lost; \
+                         use the backing store without the cache, or make a new one (--format)";
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     /// In use.
@@ -68,12 +76,10 @@ impl Ending {
     }
 
     /// Some dirty block could not be cleaned.
-    pub fn cannot_clean(&mut self) {
+    pub fn cannot_clean(&mut self, why: &'static str) {
         if self.phase == Phase::Draining {
             self.phase = Phase::None;
-            self.failed = Some(
-                "a dirty block cannot be written back: the backing store or the cache drive answers with errors",
-            );
+            self.failed = Some(why);
         }
     }
 }
@@ -98,11 +104,14 @@ impl CacheManager {
         match self.ending.phase {
             Phase::Detached => Some(Ok(())),
             Phase::Draining | Phase::Detaching => None,
-            _ => self
-                .ending
-                .failed
-                .map(|why| Err(format!("{why}; {} blocks are dirty still", self.dirty.count()))),
+            _ => self.ending.failed.map(|why| Err(self.with_what_is_dirty(why))),
         }
+    }
+
+    fn with_what_is_dirty(&self, why: &str) -> String {
+        let Some(first) = self.dirty.next(0) else { return why.to_owned() };
+        let at = first * self.block_sectors * u64::from(self.config.sector_bytes);
+        format!("{why}; {} blocks are dirty still, the first at byte {at}", self.dirty.count())
     }
 
     pub(super) fn begin_stop(&mut self) {
@@ -137,6 +146,9 @@ impl CacheManager {
                 self.pump_commit();
             }
             Phase::Committing if self.commit.is_idle() => self.record_all(),
+            Phase::Draining if self.dirty.count() == 0 && self.unreadable_records() > 0 => {
+                self.ending.cannot_clean(SOME_LOST);
+            }
             Phase::Draining if self.dirty.count() == 0 && self.dirtying == 0 && self.cleaner.is_idle() => {
                 self.ending.phase = Phase::Detaching;
                 match self.keeps_content() {
@@ -150,9 +162,7 @@ impl CacheManager {
 
     /// Everything is on the drives: the records of all slots follow.
     fn record_all(&mut self) {
-        if self.commit.has_failed() {
-            self.ending.broken = true;
-        }
+        self.ending.broken |= self.commit.has_failed() || self.read_only;
         // From now on commands wait.
         self.is_closed();
         self.ending.phase = Phase::Recording;
@@ -210,11 +220,12 @@ impl CacheManager {
             }
             (Phase::Detaching, Life::Detached) if done => {
                 self.ending.phase = Phase::Detached;
+                self.read_only = false;
                 self.cleaner.rest();
             }
             (Phase::Detaching, _) => {
                 self.ending.phase = Phase::None;
-                self.ending.failed = Some("the head of the cache cannot be written");
+                self.ending.failed = Some(NOT_TOLD);
             }
             _ => {}
         }

@@ -41,6 +41,9 @@
 //! the flash does not take is written to the backing store, unless it is dirty there: then the write fails, because of rule 1. What the backing store
 //! refuses is an error of the command; blocks that cannot be cleaned stay dirty, and cleaning is tried again later. What the flash cannot say
 //! counts as dirty. All this is counted ([`Machine::figures`]).
+//!
+//! A known cache whose flash takes no write at the start is *read only* (`read_only.rs`): what it holds is read and written back, and new data
+//! are refused.
 
 mod block_map;
 mod build;
@@ -53,9 +56,11 @@ mod head;
 mod locks;
 mod ops;
 mod read;
+mod read_only;
 mod slots;
 mod start;
 mod streams;
+mod whose;
 mod write;
 
 pub use config::{CacheConfig, CacheError, CacheMode, Flushes, RecordWrites, Replacement, StoreIdentity};
@@ -114,6 +119,8 @@ pub struct CacheManager {
     ending: Ending,
     /// The flash takes no more.
     degraded: bool,
+    /// It took no write at the start.
+    read_only: bool,
     /// Writes to the flash that make blocks dirty and have not ended.
     dirtying: u32,
     counters: CacheCounters,
@@ -298,11 +305,21 @@ impl Layer for CacheManager {
         Interface::Block { sectors: self.sectors, handles: 1 }
     }
 
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     fn start_figures(&self) -> Vec<Figure> {
         let found = self.start.found();
         vec![
             Figure::count("found_clean_blocks", "Clean blocks that the last start found.", found.0),
             Figure::count("found_dirty_blocks", "Dirty blocks that the last start found.", found.1),
+            Figure::count("read_only", "1: the cache takes no writes.", self.read_only.into()),
+            Figure::count(
+                "unreadable_records",
+                "Sectors of records that could not be read: what they called dirty is lost.",
+                self.unreadable_records(),
+            ),
         ]
     }
 }

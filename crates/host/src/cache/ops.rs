@@ -161,6 +161,7 @@ impl CacheManager {
         let command = command.as_ref().expect("a command under way");
         let hold = match kind {
             Kind::Flush => return self.commit.wait(op),
+            Kind::Write | Kind::Trim if self.read_only => return self.end(op, Status::ReadOnly),
             Kind::Read => Hold::Read,
             Kind::Write => Hold::Write,
             Kind::Trim | Kind::Clean => Hold::Whole,

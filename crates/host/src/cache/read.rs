@@ -20,7 +20,7 @@ impl CacheManager {
         }
         match &self.backend {
             Backend::Block(_) => self.read_slots(op, lba, end),
-            Backend::Ssc(_) if self.ops[op].bypass => self.read_known(op, lba, end),
+            Backend::Ssc(_) if self.ops[op].bypass || self.read_only => self.read_known(op, lba, end),
             Backend::Ssc(_) => {
                 // What lies behind the last block is never cached.
                 let cached = end.min(self.blocks * self.block_sectors);
@@ -102,6 +102,10 @@ impl CacheManager {
     }
 
     fn read_backing(&mut self, op: u32, lba: u64, end: u64) {
+        if self.is_doubtful(lba, end) {
+            self.counters.flash_read_errors += 1;
+            return self.fail(op, Status::UnrecoveredRead);
+        }
         // Whole blocks, where the cache is to have them.
         let (from, to) = match self.may_fill(op) {
             true => {
@@ -244,7 +248,8 @@ impl CacheManager {
         if status != Status::Success || states.len() as u64 != self.blocks_of(part) {
             self.counters.flash_read_errors += 1;
             self.give_back(states);
-            return self.read_known(part.op, from, end);
+            // Each by itself, so that nothing has to be asked again.
+            return self.read_each(part);
         }
         let first = part.lba / self.block_sectors;
         let mut at = from;

@@ -138,6 +138,8 @@ pub(super) struct Slots {
     pub stale: Vec<u32>,
     /// Of each sector of records: the flash may hold records of this cache there.
     written: Vec<bool>,
+    /// Sectors of records that cannot be read: no more is known of what they called dirty.
+    unreadable: Vec<u32>,
 }
 
 impl Slots {
@@ -152,6 +154,7 @@ impl Slots {
             fresh: Vec::new(),
             stale: Vec::new(),
             written: vec![false; layout.record_sectors as usize],
+            unreadable: Vec::new(),
             layout,
             replacement,
         }
@@ -280,6 +283,13 @@ impl Slots {
         }
     }
 
+    /// The same where no record can be written: that on the flash calls it dirty still.
+    pub fn written_back(&mut self, block: u64) {
+        if let Some(slot) = self.find(block) {
+            self.set_state(slot, CLEAN);
+        }
+    }
+
     /// A block is not cached any more.
     pub fn forget(&mut self, block: u64) {
         if let Some(slot) = self.keyed(block) {
@@ -395,6 +405,27 @@ impl Slots {
         self.set_state(slot, state);
         self.flags[slot as usize] |= if is_dirty { SAFE | RECORDED } else { 0 };
         Some((block, is_dirty))
+    }
+
+    /// A sector of records cannot be read.
+    pub fn doubt(&mut self, sector: u32) {
+        self.unreadable.push(sector);
+    }
+
+    /// How many sectors of records could not be read.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable.len() as u64
+    }
+
+    /// Whether a block may be dirty in a slot whose record could not be read.
+    pub fn is_doubtful(&self, block: u64) -> bool {
+        let (set, _) = self.place(block);
+        let of_set = set * self.layout.set_blocks..(set + 1) * self.layout.set_blocks;
+        let meets = |&sector: &u32| {
+            let slots = self.layout.slots_of(sector);
+            slots.start < of_set.end && of_set.start < slots.end
+        };
+        self.unreadable.iter().any(meets) && self.find(block).is_none()
     }
 
     /// Whether a record says that its slot is dirty.

@@ -4,12 +4,13 @@
 //!  flushes ─► head ─┬─ another store, size or shape ─► refused, nothing written
 //!                   ├─ blank, detached, or format ─► new: a solid-state cache is emptied ───────┐
 //!                   └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
+//!                                                                       the flash takes no writes ─► running, read only
 //! ```
 //! Both drives are flushed first: what is read from them must not be undone by a later loss of power. (A manager that starts again because
 //! the flash lost its power knows what the backing store has.) After a crash only dirty blocks count (rule 5 of the [module above](super)); a solid-state cache with durable commands keeps clean ones.
 //! Where the drives keep stamps instead of data there is no head; a solid-state cache is asked for its dirty blocks all the same.
 
-use super::head::{HEAD_BYTES, Head, Life, decode_records};
+use super::head::{Head, Life, decode_records};
 use super::slots::Slots;
 use super::{Backend, CacheManager, Part, Purpose, Side};
 use pellucid_flash::slab::NIL;
@@ -25,7 +26,7 @@ const STATES: u64 = 1 << 16;
 const DIRTY_STATES: u64 = 1 << 12;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     #[default]
     Flush,
     Head,
@@ -38,17 +39,18 @@ enum Phase {
     /// The head says what is going on.
     Opening,
     Running,
-    Failed(String),
+    /// With the sentence that says why, and whether a drive is the reason, or what was asked for.
+    Failed(String, bool),
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
-    phase: Phase,
-    head: Head,
+    pub phase: Phase,
+    pub head: Head,
     /// What the head said.
-    was: Life,
+    pub was: Life,
     /// There is no cache of this store yet.
-    fresh: bool,
+    pub fresh: bool,
     /// The next record sector, or block.
     next: u64,
     under_way: u32,
@@ -68,9 +70,13 @@ impl Start {
 
     pub fn failure(&self) -> Option<String> {
         match &self.phase {
-            Phase::Failed(sentence) => Some(sentence.clone()),
+            Phase::Failed(sentence, _) => Some(sentence.clone()),
             _ => None,
         }
+    }
+
+    pub fn is_refused(&self) -> bool {
+        matches!(self.phase, Phase::Failed(_, false))
     }
 
     pub fn has_waiting(&self) -> bool {
@@ -128,9 +134,7 @@ impl CacheManager {
             return self.look_for_dirty();
         }
         self.start.phase = Phase::Head;
-        let (lba, sectors) = self.head_place();
-        let data = self.buffer(sectors.into());
-        self.send_start(Opcode::Read, lba.0, sectors, data);
+        self.read_head(self.head_place());
     }
 
     pub(super) fn wait_for_start(&mut self, op: u32) {
@@ -138,25 +142,24 @@ impl CacheManager {
         self.reopen();
     }
 
-    fn send_start(&mut self, opcode: Opcode, lba: u64, sectors: u32, data: Vec<u8>) {
+    pub(super) fn send_start(&mut self, opcode: Opcode, lba: u64, sectors: u32, data: Vec<u8>) {
         self.start.under_way += 1;
         let part = Part { op: NIL, purpose: Purpose::Start, lba, sectors, ..Part::default() };
         self.send(Side::Flash, part, Command::new(0, opcode, Lba(lba), sectors, data));
     }
 
-    /// Where the head lies: a solid-state cache has it in its last block.
-    fn head_place(&self) -> (Lba, u32) {
-        match &self.backend {
-            Backend::Block(_) => (Lba(0), HEAD_BYTES.div_ceil(self.config.sector_bytes as usize) as u32),
-            Backend::Ssc(geometry) => {
-                let unit = u64::from(geometry.unit_sectors);
-                (Lba((geometry.address_sectors / unit - 1) * unit), geometry.unit_sectors)
-            }
-        }
+    /// A drive does not do what it should.
+    pub(super) fn fail_start(&mut self, sentence: impl Into<String>) {
+        self.fail_start_by(sentence.into(), true);
     }
 
-    fn fail_start(&mut self, sentence: impl Into<String>) {
-        self.start.phase = Phase::Failed(sentence.into());
+    /// It is not what was asked for.
+    pub(super) fn refuse_start(&mut self, sentence: impl Into<String>) {
+        self.fail_start_by(sentence.into(), false);
+    }
+
+    fn fail_start_by(&mut self, sentence: String, by_drive: bool) {
+        self.start.phase = Phase::Failed(sentence, by_drive);
         while let Some(op) = self.start.waiting.pop_front() {
             self.end(op, Status::ReadOnly);
         }
@@ -166,7 +169,7 @@ impl CacheManager {
         self.start.under_way -= 1;
         match self.start.phase {
             Phase::Flush => self.drives_flushed(status),
-            Phase::Head => self.head_read(status, &data),
+            Phase::Head => self.head_read(part, status, &data),
             Phase::Records => self.records_read(part, status, &data),
             Phase::Dirty => self.dirty_found(part, status, result, &data),
             Phase::Sweep => self.states_swept(part, status, &data),
@@ -175,95 +178,9 @@ impl CacheManager {
         self.give_back(data);
     }
 
-    // ---- whose it is
-
-    fn head_read(&mut self, status: Status, data: &[u8]) {
-        let head = match status {
-            Status::Success => Head::decode(data),
-            Status::Absent => None,
-            _ if self.config.format => None,
-            _ => return self.fail_start("the head of the cache cannot be read from the cache drive"),
-        };
-        let is_blank = status == Status::Absent || data.iter().all(|&byte| byte == 0);
-        let head = match head {
-            Some(head) if self.config.format || head.life == Life::Detached => {
-                return self.begin_new(Some(head.epoch));
-            }
-            None if self.config.format || is_blank => return self.begin_new(None),
-            None => {
-                return self.fail_start(
-                    "the cache drive holds something else than a cache; allowed: a blank one, or --format, which loses what it holds",
-                );
-            }
-            Some(head) => head,
-        };
-        match self.mismatch(&head) {
-            Some(sentence) => self.fail_start(sentence),
-            None => self.begin_known(head),
-        }
-    }
-
-    /// Why a cache is not the one of this store.
-    fn mismatch(&self, head: &Head) -> Option<String> {
-        const INSTEAD: &str = "or --format, which loses what is not written back";
-        let own = &self.start.head;
-        let bytes = |sectors: u64| sectors * u64::from(self.config.sector_bytes);
-        if head.store != own.store {
-            return Some(format!(
-                "the cache on the cache drive belongs to another backing store ({}); allowed: that one, {INSTEAD}",
-                head.name
-            ));
-        }
-        if head.store_sectors != own.store_sectors {
-            return Some(format!(
-                "the backing store has {} bytes, and had {} when the cache was made; allowed: the same size (detach before it is changed), \
-                 {INSTEAD}",
-                bytes(own.store_sectors),
-                bytes(head.store_sectors)
-            ));
-        }
-        if head.block_bytes != own.block_bytes {
-            return Some(format!(
-                "the cache was made with blocks of {} bytes, not of {}; allowed: the same, {INSTEAD}",
-                head.block_bytes, own.block_bytes
-            ));
-        }
-        (head.layout != own.layout).then(|| {
-            format!("the cache was made on a cache drive of another size, with other sets, or by a version that did not align its blocks; allowed: \
-                 the same (detach with that version), {INSTEAD}")
-        })
-    }
-
-    fn begin_new(&mut self, before: Option<u64>) {
-        self.start.fresh = true;
-        if before == Some(self.start.head.epoch) {
-            self.start.head.epoch = self.start.head.epoch.wrapping_add(1);
-        }
-        match &self.backend {
-            Backend::Block(_) => self.write_head(Life::Open),
-            // First whether there is something that must not be lost.
-            Backend::Ssc(_) if !self.config.format && before.is_none() => self.look_for_dirty(),
-            Backend::Ssc(_) => self.sweep(),
-        }
-    }
-
-    fn begin_known(&mut self, head: Head) {
-        (self.start.head.epoch, self.start.was) = (head.epoch, head.life);
-        match &self.backend {
-            Backend::Block(_) => {
-                self.start.phase = Phase::Records;
-                self.read_records();
-            }
-            Backend::Ssc(_) if head.life == Life::Closed || self.config.durable_commands => {
-                self.look_for_dirty()
-            }
-            Backend::Ssc(_) => self.sweep(),
-        }
-    }
-
     // ---- block backend
 
-    fn read_records(&mut self) {
+    pub(super) fn read_records(&mut self) {
         let Backend::Block(slots) = &self.backend else { return };
         let all = slots.layout.record_sectors;
         while self.start.under_way < DEPTH && self.start.next < u64::from(all) {
@@ -275,26 +192,45 @@ impl CacheManager {
             let data = self.buffer(sectors.into());
             self.send_start(Opcode::Read, lba, sectors, data);
         }
-        if self.start.under_way == 0 && self.start.phase == Phase::Records {
-            self.write_head(Life::Open);
+        if self.start.under_way > 0 {
+            return;
+        }
+        match self.unreadable_records() {
+            0 => self.write_head(Life::Open),
+            _ => {
+                self.read_only = true;
+                self.running();
+            }
         }
     }
 
     fn records_read(&mut self, part: Part, status: Status, data: &[u8]) {
-        if status != Status::Success {
-            return self.fail_start(
-                "the records of the cache cannot be read from the cache drive; what is dirty is not known",
-            );
-        }
         let Backend::Block(slots) = &mut self.backend else { return };
         let first = (part.lba - slots.layout.record_lba(0)) as u32;
+        match status {
+            Status::Success => {}
+            _ if part.sectors == 1 => {
+                slots.doubt(first);
+                return self.read_records();
+            }
+            // Which of them.
+            _ => {
+                for lba in part.lba..part.lba + u64::from(part.sectors) {
+                    let data = self.buffer(1);
+                    self.send_start(Opcode::Read, lba, 1, data);
+                }
+                return;
+            }
+        }
         let (clean_counts, epoch) = (self.start.was == Life::Closed, self.start.head.epoch);
         let mut good = true;
         for (sector, image) in (first..).zip(data.chunks_exact(self.image_bytes)) {
             let slots_of = slots.layout.slots_of(sector);
             let Some(records) = decode_records(image, epoch, sector) else {
-                // Never written with this epoch, or torn: a drive writes a sector as a whole.
-                good &= image[..4] != *b"PLCR" || decode_any(image);
+                // Never written with this epoch, or damaged: a drive writes a sector as a whole.
+                if image[..4] == *b"PLCR" && !decode_any(image) {
+                    slots.doubt(sector);
+                }
                 continue;
             };
             slots.is_written(sector);
@@ -323,7 +259,7 @@ impl CacheManager {
     // ---- solid-state cache
 
     /// Asks for the next dirty block, and for the states from there on.
-    fn look_for_dirty(&mut self) {
+    pub(super) fn look_for_dirty(&mut self) {
         self.start.phase = Phase::Dirty;
         let mut data = self.buffer(0);
         data.clear();
@@ -335,14 +271,14 @@ impl CacheManager {
             return self.fail_start("the cache drive does not tell what is dirty");
         }
         let unit = self.block_sectors;
-        let head = self.head_place().0.0;
+        let head = self.heads_from();
         if part.sectors == 0 {
             let next = result;
             if next == CacheGeometry::NO_DIRTY || next >= head {
                 return self.all_dirty_found();
             }
             if self.start.fresh {
-                return self.fail_start(
+                return self.refuse_start(
                     "the cache drive holds dirty blocks and no head; allowed: an empty one, or --format, which loses what it holds",
                 );
             }
@@ -381,7 +317,7 @@ impl CacheManager {
         }
     }
 
-    fn sweep(&mut self) {
+    pub(super) fn sweep(&mut self) {
         self.start.phase = Phase::Sweep;
         self.start.next = 0;
         self.start.found = (0, 0);
@@ -390,7 +326,7 @@ impl CacheManager {
 
     fn sweep_on(&mut self) {
         let unit = self.block_sectors;
-        let head = self.head_place().0.0;
+        let head = self.heads_from();
         // Nobody reads what lies behind the store, and clean blocks make room there; a format drops dirty ones, too.
         let end = match self.keeps_content() && !self.config.format {
             true => head.min(self.blocks * unit),
@@ -405,7 +341,7 @@ impl CacheManager {
         if self.start.under_way > 0 {
             return;
         }
-        match self.keeps_content() {
+        match self.keeps_content() && !self.read_only {
             true => self.write_head(Life::Open),
             false => self.running(),
         }
@@ -435,7 +371,7 @@ impl CacheManager {
         let mut at = 0;
         while at < goes.len() {
             let length = goes[at..].iter().take_while(|&&other| other == goes[at]).count();
-            if goes[at] {
+            if goes[at] && !self.read_only {
                 self.start.under_way += 1;
                 let (lba, sectors) = ((first + at as u64) * unit, (length as u64 * unit) as u32);
                 let part = Part { op: NIL, purpose: Purpose::Sweep, lba, sectors, ..Part::default() };
@@ -449,7 +385,7 @@ impl CacheManager {
 
     pub(super) fn swept(&mut self, status: Status) {
         self.start.under_way -= 1;
-        if status != Status::Success {
+        if status != Status::Success && !self.begins_read_only() {
             return self.fail_start("the cache drive does not evict what it holds");
         }
         if self.start.under_way == 0 && self.start.phase == Phase::Sweep {
@@ -457,47 +393,12 @@ impl CacheManager {
         }
     }
 
-    // ---- the head
+    // ---- running
 
-    pub(super) fn write_head(&mut self, life: Life) {
-        if self.start.phase != Phase::Running {
-            self.start.phase = Phase::Opening;
-        }
-        self.start.head.life = life;
-        let (lba, sectors) = self.head_place();
-        let bytes = sectors as usize * self.image_bytes;
-        let data = match self.keeps_content() {
-            true => self.start.head.encode(bytes),
-            false => vec![0; bytes],
-        };
-        let part = Part { op: NIL, purpose: Purpose::Head, lba: lba.0, sectors, ..Part::default() };
-        let is_block = matches!(self.backend, Backend::Block(_));
-        let opcode = if is_block { Opcode::Write } else { Opcode::WriteDirty };
-        let command = Command::new(0, opcode, lba, sectors, data);
-        self.send(Side::Flash, part, Command { fua: is_block, ..command });
-    }
-
-    pub(super) fn head_written(&mut self, part: Part, status: Status, data: Vec<u8>) {
-        self.give_back(data);
-        let is_ssc = matches!(self.backend, Backend::Ssc(_));
-        if status == Status::Success && part.sectors > 0 && is_ssc {
-            // It is on the media behind a flush.
-            let part = Part { sectors: 0, ..part };
-            return self.send(Side::Flash, part, Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
-        }
-        match self.start.phase {
-            Phase::Opening if self.start.head.life != Life::Open => {
-                self.ending_written(self.start.head.life, status)
-            }
-            Phase::Opening if status == Status::Success => self.running(),
-            Phase::Opening => self.fail_start("the head of the cache cannot be written to the cache drive"),
-            _ => self.ending_written(self.start.head.life, status),
-        }
-    }
-
-    fn running(&mut self) {
+    pub(super) fn running(&mut self) {
         self.start.phase = Phase::Running;
-        if self.dirty.count() > 0 {
+        self.start.fresh = false;
+        if self.dirty.count() > 0 && !self.read_only {
             self.cleaner.dirtied(self.now, self.config.fallow);
         }
         while let Some(op) = self.start.waiting.pop_front() {
@@ -508,7 +409,7 @@ impl CacheManager {
     /// Opens a cache again that was closed.
     pub(super) fn open_again(&mut self) {
         self.start.phase = Phase::Opening;
-        match self.keeps_content() {
+        match self.keeps_content() && !self.read_only {
             true => self.write_head(Life::Open),
             false => self.running(),
         }

@@ -27,7 +27,7 @@ enum Way {
 impl CacheManager {
     /// Whether new data go to the backing store, and nothing is filled.
     pub(super) fn takes_nothing_new(&self) -> bool {
-        self.degraded || self.ending.is_draining() || self.is_detached()
+        self.degraded || self.read_only || self.ending.is_draining() || self.is_detached()
     }
 
     pub(super) fn begin_write(&mut self, op: u32) {

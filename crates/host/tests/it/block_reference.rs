@@ -51,6 +51,17 @@ impl BlockReference {
         cached.map_or(&self.media[lba as usize], |(_, data)| data)
     }
 
+    /// A sector that begins like this.
+    pub fn find(&self, begin: &[u8]) -> Option<u64> {
+        (0..self.media.len() as u64).find(|&lba| self.sector(lba).starts_with(begin))
+    }
+
+    /// One bit of a byte of a sector is another.
+    pub fn flip(&mut self, lba: u64, byte: usize) {
+        self.cache.retain(|(at, _)| *at != lba);
+        self.media[lba as usize][byte] ^= 1;
+    }
+
     pub fn harm(&mut self, lba: u64) {
         self.media[lba as usize].fill(0xA5);
     }

@@ -124,6 +124,10 @@ fn rows(reports: &[Report]) -> Vec<Row> {
     rows.extend(reads_by_mapping(reports));
     rows.extend(jobs(reports));
     rows.extend([
+        row("cache read misses".into(), share, &|r| {
+            let (hits, misses) = (r.cache("read_hits")?, r.cache("read_misses")?);
+            (hits + misses > 0.0).then(|| misses / (hits + misses))
+        }),
         row("write amplification".into(), significant, &|r| r.write_amplification.total),
         row("blocks erased".into(), whole, &|r| Some(r.gc.erased_blocks.total() as f64)),
         row("valid in victims".into(), share, &|r| r.gc.victim_valid_share),
@@ -133,7 +137,10 @@ fn rows(reports: &[Report]) -> Vec<Row> {
         row("dies busy".into(), share, &|r| r.utilisation.mean_die()),
         row("firmware busy".into(), share, &|r| r.utilisation.firmware),
         row("drive memory".into(), bytes, &|r| Some(r.drive.memory_bytes as f64)),
-        row("host memory".into(), bytes, &|r| r.host_layer.as_ref().map(|h| h.memory_bytes as f64)),
+        row("host memory".into(), bytes, &|r| {
+            let layer = r.host_layer.as_ref().map(|h| h.memory_bytes as f64);
+            layer.or_else(|| r.cache("memory_bytes"))
+        }),
         row("host processor".into(), share, &|r| r.host_layer.as_ref().map(|h| h.cpu_share)),
     ]);
     rows

@@ -630,6 +630,12 @@ impl Report {
         Requests { requests: self.requests, directions: self.directions.clone(), reads: self.reads.clone() }
     }
 
+    /// A figure of the cache in front of a backing store; `None`: there is no cache.
+    pub(super) fn cache(&self, figure: &str) -> Option<f64> {
+        let cache = self.parts.iter().find(|part| part.part == "cache");
+        cache.and_then(|part| part.get(figure)).map(|value| value as f64)
+    }
+
     /// The report as JSON text. Without `with_wall`, [`HostCost`] is left out and equal runs give equal
     /// bytes.
     pub fn to_json(&self, with_wall: bool) -> String {

@@ -249,6 +249,26 @@ fn drives_stand_side_by_side_with_ratios_to_the_first() {
     assert_eq!(render_compare(&[]), "");
 }
 
+#[test]
+fn caches_stand_side_by_side_with_their_misses() {
+    let figure = |(name, value): (&str, u64)| PartFigure { name: name.into(), value };
+    let cached = |hits, misses| {
+        let figures =
+            [("read_hits", hits), ("read_misses", misses), ("memory_bytes", 2048)].map(figure).to_vec();
+        Report { parts: vec![PartFigures { part: "cache".into(), figures }], ..report() }
+    };
+    let text = render_compare(&[cached(75, 25), cached(50, 50), idle()]);
+    let row = |label: &str| text.lines().find(|line| line.starts_with(label)).map(str::to_string);
+    let misses = row("cache read misses").unwrap();
+    assert!(
+        misses.contains("25.0 %") && misses.contains("x 2.0") && misses.trim_end().ends_with('-'),
+        "{text}"
+    );
+    assert!(row("host memory").unwrap().contains("2"), "{text}");
+    let text = render_compare(&[report(), idle()]);
+    assert!(!text.contains("cache read misses"), "no drive has a cache: {text}");
+}
+
 /// A report of two jobs one after the other, of which the second did nothing that counts.
 fn of_two_jobs() -> Report {
     let whole = report();

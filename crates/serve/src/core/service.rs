@@ -135,8 +135,7 @@ impl Service for Core {
     fn is_put_away(&mut self) -> bool {
         while let Some(Done { route: Route { connection, token }, answer, .. }) = Core::pop(self) {
             if connection == ConnectionId(0) && answer.status != Status::Success {
-                let drive = self.namespaces[token as usize].name.clone();
-                self.hub.events.push(Event::FlushFailed { drive, status: answer.status });
+                self.last_flush_failed(token as usize, answer.status);
             }
         }
         if self.outstanding() > 0 || self.is_changing() {
@@ -183,6 +182,17 @@ impl Core {
             }
         }
         all
+    }
+
+    /// A drive that takes no writes said so when it began to.
+    fn last_flush_failed(&mut self, namespace: usize, status: Status) {
+        let drive = self.namespaces[namespace].name.clone();
+        if !(status == Status::ReadOnly && self.is_read_only(namespace)) {
+            self.unstopped.push(format!(
+                "{drive}: what was not flushed before may be lost, its last flush failed ({status:?})"
+            ));
+        }
+        self.hub.events.push(Event::FlushFailed { drive, status });
     }
 
     fn stop_failed(&mut self, drive: usize, why: String) {

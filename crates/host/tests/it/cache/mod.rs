@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "where a test that fails was")]
 
+mod read_only;
 mod ssc;
 mod world;
 
@@ -12,12 +13,12 @@ use pellucid_host::{CacheConfig, CacheMode, Flushes};
 use world::{Crash, Crashing, World};
 
 /// More seeds than usual: `CACHE_SEEDS=1000` begins there.
-fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
+pub fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let first: Option<u64> = option_env!("CACHE_SEEDS").and_then(|first| first.parse().ok());
     first.map_or(usual.clone(), |first| first..first + 10 * (usual.end - usual.start))
 }
 
-fn exercise<F: Crashing>(world: &mut World<F>, steps: u32) {
+pub fn exercise<F: Crashing>(world: &mut World<F>, steps: u32) {
     for _ in 0..steps {
         while world.outstanding() < 8 && world.rng.chance(0.7) {
             world.submit();

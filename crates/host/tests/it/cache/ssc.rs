@@ -30,6 +30,8 @@ pub struct Ssc {
     serial: u64,
     rng: Rng,
     pub faults: Faults,
+    /// It does not tell what it holds.
+    pub mute: bool,
     now: SimTime,
     done: VecDeque<Completion>,
     /// Blocks that were evicted silently.
@@ -49,6 +51,7 @@ impl Ssc {
             serial: 0,
             rng: Rng::stream(seed, "ssc"),
             faults: Faults::default(),
+            mute: false,
             now: SimTime::ZERO,
             done: VecDeque::new(),
             evicted: 0,
@@ -164,6 +167,7 @@ impl Ssc {
             Opcode::WriteClean => (self.write(&command, false), 0),
             Opcode::WriteDirty => (self.write(&command, true), 0),
             Opcode::Evict | Opcode::Clean => self.change(&command),
+            Opcode::Exists if self.mute => (Status::WriteFault, 0),
             Opcode::Exists => {
                 let state = |block: u64| match self.now_there.get(&block) {
                     None => CacheState::Absent,

@@ -10,7 +10,9 @@ use crate::reference::Faults;
 use pellucid_flash::{
     CacheGeometry, Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status,
 };
-use pellucid_host::{CacheConfig, CacheManager, CacheMode, Pair, RecordWrites, Stack, StoreIdentity};
+use pellucid_host::{
+    CacheConfig, CacheManager, CacheMode, Machine, Pair, RecordWrites, Stack, StoreIdentity,
+};
 use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;
@@ -195,6 +197,22 @@ impl World<Flash> {
         let (config, flash, backing) = shape(seed);
         World::on(config, flash, backing, seed)
     }
+
+    /// What is known, with the backing store alone, behind a new cache.
+    pub fn without_its_cache(&self) -> World<Flash> {
+        let mut backing = self.host.drive.second.clone();
+        backing.abandon();
+        let host = start(&self.config, Flash::Block(BlockReference::new(4096, 1)), backing, self.now);
+        World {
+            now: host.now(),
+            host,
+            config: self.config.clone(),
+            sectors: self.sectors.clone(),
+            asked: BTreeMap::new(),
+            rng: self.rng.clone(),
+            ..*self
+        }
+    }
 }
 
 fn image(version: u64, lba: u64) -> Vec<u8> {
@@ -369,12 +387,17 @@ impl<F: Crashing> World<F> {
         }
     }
 
-    /// Somebody crashes, and everything is looked at.
+    /// Somebody crashes, and everything is looked at. A start that fails is tried again with the drives as they are.
     pub fn crash(&mut self, who: Crash) {
+        self.crash_with(who, Faults::default());
+        self.check();
+    }
+
+    /// Somebody crashes; meanwhile the flash fails like this.
+    pub fn crash_with(&mut self, who: Crash, of_start: Faults) {
         self.crashes += 1;
         let faults = *self.host.drive.first.faults();
-        // A start that fails is tried again with the drives as they are.
-        *self.host.drive.first.faults() = Faults::default();
+        *self.host.drive.first.faults() = of_start;
         let of_backing = std::mem::take(&mut self.host.drive.second.faults);
         if who == Crash::Flash {
             self.host.drive.first.cut();
@@ -403,12 +426,33 @@ impl<F: Crashing> World<F> {
         }
         *self.host.drive.first.faults() = faults;
         self.host.drive.second.faults = of_backing;
-        self.check();
+    }
+
+    /// Writes everything back; how that ends.
+    pub fn detach(&mut self) -> Result<(), String> {
+        self.host.layer.detach();
+        let now = self.now;
+        Machine::advance(&mut self.host.layer, now);
+        self.host.act_on_drive(now, |_| ());
+        loop {
+            if let Some(outcome) = self.host.layer.detached() {
+                return outcome;
+            }
+            assert!(self.step(), "a detach ends");
+        }
     }
 
     /// Reads everything, twice.
     pub fn check(&mut self) {
+        let failed = self.failed;
+        self.check_what_can_be_read();
+        assert_eq!(self.failed, failed, "everything can be read");
+    }
+
+    /// The same where some sectors end with errors; how many reads did.
+    pub fn check_what_can_be_read(&mut self) -> u64 {
         self.drain();
+        let before = self.failed;
         let faults = *self.host.drive.first.faults();
         *self.host.drive.first.faults() = Faults::default();
         let of_backing = std::mem::take(&mut self.host.drive.second.faults);
@@ -420,11 +464,10 @@ impl<F: Crashing> World<F> {
                 self.ask(Opcode::Read, lba, sectors, false);
                 lba += sectors;
             }
-            let failed = self.failed;
             self.drain();
-            assert_eq!(self.failed, failed, "everything can be read");
         }
         *self.host.drive.first.faults() = faults;
         self.host.drive.second.faults = of_backing;
+        self.failed - before
     }
 }

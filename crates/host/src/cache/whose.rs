@@ -1,0 +1,195 @@
+//! Whose the cache on the flash is: its head, and the copy of it.
+//!
+//! The copy is written first and is on the media before the head is: so it is never older, and stands for a head that cannot be read.
+
+use super::head::{HEAD_BYTES, Head, Life};
+use super::start::Phase;
+use super::{Backend, CacheManager, Part, Purpose, Side};
+use pellucid_flash::slab::NIL;
+use pellucid_flash::{Command, Lba, Opcode, Status};
+
+/// Block backend: the copy where no sector is left behind the slots, among those that are the head's.
+const COPY_SECTOR: u64 = 4;
+const UNREADABLE: &str = "the head of the cache cannot be read from the cache drive, nor can its copy";
+
+impl CacheManager {
+    /// Where the head lies: a solid-state cache has it in its last block.
+    pub(super) fn head_place(&self) -> Lba {
+        match &self.backend {
+            Backend::Block(_) => Lba(0),
+            Backend::Ssc(geometry) => {
+                let unit = u64::from(geometry.unit_sectors);
+                Lba((geometry.address_sectors / unit - 1) * unit)
+            }
+        }
+    }
+
+    /// Where its copy lies, if there is room for one: far from the head, as neighbours are lost together. A solid-state cache has it in the
+    /// last block but one.
+    fn copy_place(&self) -> Option<Lba> {
+        match &self.backend {
+            Backend::Block(slots) => {
+                let behind_slots = slots.layout.slot_lba(slots.layout.slots());
+                let last = self.flash_sectors - u64::from(self.head_sectors());
+                Some(Lba(if last >= behind_slots { last } else { COPY_SECTOR }))
+            }
+            Backend::Ssc(geometry) => {
+                let unit = u64::from(geometry.unit_sectors);
+                let copy = self.head_place().0 - unit;
+                (copy >= self.sectors).then_some(Lba(copy))
+            }
+        }
+    }
+
+    /// Solid-state cache: from here on there is nothing but the head and its copy.
+    pub(super) fn heads_from(&self) -> u64 {
+        self.copy_place().unwrap_or_else(|| self.head_place()).0
+    }
+
+    fn head_sectors(&self) -> u32 {
+        match &self.backend {
+            Backend::Block(_) => HEAD_BYTES.div_ceil(self.config.sector_bytes as usize) as u32,
+            Backend::Ssc(geometry) => geometry.unit_sectors,
+        }
+    }
+
+    pub(super) fn read_head(&mut self, lba: Lba) {
+        let sectors = self.head_sectors();
+        let data = self.buffer(sectors.into());
+        self.send_start(Opcode::Read, lba.0, sectors, data);
+    }
+
+    pub(super) fn head_read(&mut self, part: Part, status: Status, data: &[u8]) {
+        let is_copy = part.lba != self.head_place().0;
+        let head = match status {
+            Status::Success => Head::decode(data),
+            Status::Absent => None,
+            _ if self.config.format => None,
+            _ if !is_copy && let Some(copy) = self.copy_place() => return self.read_head(copy),
+            _ => return self.fail_start(UNREADABLE),
+        };
+        if is_copy && head.is_none() && !self.config.format {
+            return self.fail_start(UNREADABLE);
+        }
+        let is_blank = status == Status::Absent || data.iter().all(|&byte| byte == 0);
+        let head = match head {
+            Some(head) if self.config.format || head.life == Life::Detached => {
+                return self.begin_new(Some(head.epoch));
+            }
+            None if self.config.format || is_blank => return self.begin_new(None),
+            None => {
+                return self.refuse_start(
+                    "the cache drive holds something else than a cache; allowed: a blank one, or --format, which loses what it holds",
+                );
+            }
+            Some(head) => head,
+        };
+        match self.mismatch(&head) {
+            Some(sentence) => self.refuse_start(sentence),
+            None => self.begin_known(head),
+        }
+    }
+
+    /// Why a cache is not the one of this store.
+    fn mismatch(&self, head: &Head) -> Option<String> {
+        const INSTEAD: &str = "or --format, which loses what is not written back";
+        let own = &self.start.head;
+        let bytes = |sectors: u64| sectors * u64::from(self.config.sector_bytes);
+        if head.store != own.store {
+            return Some(format!(
+                "the cache on the cache drive belongs to another backing store ({}); allowed: that one, {INSTEAD}",
+                head.name
+            ));
+        }
+        if head.store_sectors != own.store_sectors {
+            return Some(format!(
+                "the backing store has {} bytes, and had {} when the cache was made; allowed: the same size (detach before it is changed), \
+                 {INSTEAD}",
+                bytes(own.store_sectors),
+                bytes(head.store_sectors)
+            ));
+        }
+        if head.block_bytes != own.block_bytes {
+            return Some(format!(
+                "the cache was made with blocks of {} bytes, not of {}; allowed: the same, {INSTEAD}",
+                head.block_bytes, own.block_bytes
+            ));
+        }
+        (head.layout != own.layout).then(|| {
+            format!("the cache was made on a cache drive of another size, with other sets, or by a version that did not align its blocks; allowed: \
+                 the same (detach with that version), {INSTEAD}")
+        })
+    }
+
+    fn begin_new(&mut self, before: Option<u64>) {
+        self.start.fresh = true;
+        if before == Some(self.start.head.epoch) {
+            self.start.head.epoch = self.start.head.epoch.wrapping_add(1);
+        }
+        match &self.backend {
+            Backend::Block(_) => self.write_head(Life::Open),
+            // First whether there is something that must not be lost.
+            Backend::Ssc(_) if !self.config.format && before.is_none() => self.look_for_dirty(),
+            Backend::Ssc(_) => self.sweep(),
+        }
+    }
+
+    fn begin_known(&mut self, head: Head) {
+        (self.start.head.epoch, self.start.was) = (head.epoch, head.life);
+        match &self.backend {
+            Backend::Block(_) => {
+                self.start.phase = Phase::Records;
+                self.read_records();
+            }
+            Backend::Ssc(_) if head.life == Life::Closed || self.config.durable_commands => {
+                self.look_for_dirty()
+            }
+            Backend::Ssc(_) => self.sweep(),
+        }
+    }
+
+    /// Writes copy and head, one behind the other.
+    pub(super) fn write_head(&mut self, life: Life) {
+        if self.start.phase != Phase::Running {
+            self.start.phase = Phase::Opening;
+        }
+        self.start.head.life = life;
+        let first = self.copy_place().unwrap_or_else(|| self.head_place());
+        self.send_head(first);
+    }
+
+    fn send_head(&mut self, lba: Lba) {
+        let sectors = self.head_sectors();
+        let bytes = sectors as usize * self.image_bytes;
+        let data = match self.keeps_content() {
+            true => self.start.head.encode(bytes),
+            false => vec![0; bytes],
+        };
+        let part = Part { op: NIL, purpose: Purpose::Head, lba: lba.0, sectors, ..Part::default() };
+        let is_block = matches!(self.backend, Backend::Block(_));
+        let opcode = if is_block { Opcode::Write } else { Opcode::WriteDirty };
+        let command = Command::new(0, opcode, lba, sectors, data);
+        self.send(Side::Flash, part, Command { fua: is_block, ..command });
+    }
+
+    pub(super) fn head_written(&mut self, part: Part, status: Status, data: Vec<u8>) {
+        self.give_back(data);
+        let is_ssc = matches!(self.backend, Backend::Ssc(_));
+        if status == Status::Success && part.sectors > 0 && is_ssc {
+            // It is on the media behind a flush.
+            let part = Part { sectors: 0, ..part };
+            return self.send(Side::Flash, part, Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
+        }
+        if status == Status::Success && part.lba != self.head_place().0 {
+            return self.send_head(self.head_place());
+        }
+        let life = self.start.head.life;
+        if self.start.phase != Phase::Opening || life != Life::Open {
+            self.ending_written(life, status);
+        } else if status == Status::Success || self.begins_read_only() {
+            self.running();
+        } else {
+            self.fail_start("the head of the cache cannot be written to the cache drive");
+        }
+    }
+}

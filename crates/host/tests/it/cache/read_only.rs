@@ -1,0 +1,177 @@
+//! A cache whose flash has failed in part: what can be read of it is read and written back, nothing stale is read, and it is said what is lost.
+
+use super::world::{self, Crash, Crashing, Flash, World};
+use super::{exercise, seeds};
+use crate::reference::Faults;
+use pellucid_flash::{Nanos, Opcode};
+use pellucid_host::{CacheConfig, CacheMode, Layer};
+
+/// A flash that takes no write. That of the reference evicts and flushes what it likes.
+fn no_writes(world: &World<Flash>) -> Faults {
+    let is_ssc = matches!(world.host.drive.first, Flash::Ssc(_));
+    Faults { write: 1.0, reset: f64::from(u8::from(is_ssc)), read: 0.0 }
+}
+
+#[test]
+fn a_cache_whose_flash_takes_no_writes_is_read_and_written_back() {
+    let mut dirty = 0;
+    for seed in seeds(300..360) {
+        let mut world = World::new(seed);
+        exercise(&mut world, 300);
+        let frozen = no_writes(&world);
+        world.crash_with(Crash::ALL[seed as usize % 3], frozen);
+        assert!(world.host.layer.is_read_only(), "seed {seed}");
+        *world.host.drive.first.faults() = frozen;
+        dirty += world.host.layer.dirty_blocks();
+        world.check();
+        let failed = world.failed;
+        world.ask(Opcode::Write, 0, 1, false);
+        world.ask(Opcode::Trim, 0, 1, false);
+        world.ask(Opcode::Flush, 0, 0, false);
+        world.drain();
+        assert_eq!(world.failed - failed, 2, "seed {seed}: new data are refused, a flush is not");
+
+        let outcome = world.detach().expect_err("the flash cannot be told");
+        assert!(outcome.starts_with("everything is written back, but the cache drive"), "{outcome}");
+        assert_eq!(world.host.layer.dirty_blocks(), 0, "seed {seed}");
+        world.check();
+        world.without_its_cache().check();
+        // The flash as it was, over which what it holds comes back.
+        *world.host.drive.first.faults() = Faults::default();
+        world.crash(Crash::ALL[(seed + 1) as usize % 3]);
+        assert!(!world.host.layer.is_read_only(), "seed {seed}");
+        exercise(&mut world, 100);
+        world.crash(Crash::All);
+    }
+    assert!(dirty > 100, "{dirty} blocks were dirty");
+}
+
+#[test]
+fn a_flash_that_takes_writes_again_is_detached() {
+    for seed in seeds(400..420) {
+        let mut world = World::new(seed);
+        exercise(&mut world, 200);
+        let frozen = no_writes(&world);
+        world.crash_with(Crash::Host, frozen);
+        *world.host.drive.first.faults() = Faults::default();
+        assert_eq!(world.detach(), Ok(()), "seed {seed}");
+        exercise(&mut world, 100);
+        world.without_its_cache().check();
+        world.check();
+    }
+}
+
+/// A block counts as dirty that was neither written nor surely evicted, and the cache drive does not even tell whether it has it.
+#[test]
+fn every_command_ends_where_the_flash_answers_with_errors_only() {
+    let mut failed = 0;
+    for seed in (501..540).step_by(2) {
+        let (config, flash, backing) = world::shape(seed);
+        // No timer but that behind a failure.
+        let config = CacheConfig { fallow: Nanos::ZERO, ..config };
+        let mut world = World::on(config, flash, backing, seed);
+        exercise(&mut world, 200);
+        world.drain();
+        *world.host.drive.first.faults() = Faults { write: 1.0, reset: 1.0, read: 0.0 };
+        let Flash::Ssc(ssc) = &mut world.host.drive.first else {
+            panic!("seed {seed}: no solid-state cache")
+        };
+        ssc.mute = true;
+        exercise(&mut world, 300);
+        let mut steps = 0;
+        while world.outstanding() > 0 {
+            steps += 1;
+            assert!(world.step(), "seed {seed}: {} commands were forgotten", world.outstanding());
+            assert!(steps < 10_000, "seed {seed}: {} commands do not end", world.outstanding());
+        }
+        failed += world.failed;
+    }
+    assert!(failed > 1000, "{failed} commands failed");
+}
+
+/// A cache on a block drive with no faults, three of whose blocks are dirty and flushed, with one sector of each.
+fn three_dirty_blocks() -> World<Flash> {
+    let (config, flash, backing) = world::shape(4);
+    let config = CacheConfig { mode: CacheMode::WriteBack, sequential_bytes: 0, dirty_percent: 90, ..config };
+    let blocks = u64::from(config.block_bytes) / 512;
+    let mut world = World::on(config, flash, backing, 4);
+    for block in [1, 5, 9] {
+        world.ask(Opcode::Write, block * blocks, blocks, false);
+        world.drain();
+    }
+    world.ask(Opcode::Flush, 0, 0, false);
+    world.drain();
+    assert_eq!(world.host.layer.dirty_blocks(), 3);
+    world
+}
+
+fn flash(world: &mut World<Flash>) -> &mut crate::block_reference::BlockReference {
+    match &mut world.host.drive.first {
+        Flash::Block(flash) => flash,
+        Flash::Ssc(_) => unreachable!("a block drive"),
+    }
+}
+
+/// What can be read is written back all the same, at once.
+#[test]
+fn a_dirty_block_that_cannot_be_read_is_told() {
+    let mut world = three_dirty_blocks();
+    let second = 5 * u64::from(world.config.block_bytes) / 512;
+    // Every sector that is written has a version of its own.
+    let version = u64::from(world.config.block_bytes) / 512 + 1;
+    let image = [version.to_le_bytes(), second.to_le_bytes()].concat();
+    let bad = flash(&mut world).find(&image);
+    assert!(bad.is_some(), "the second write is on the flash");
+    flash(&mut world).bad = bad;
+    let outcome = world.detach().expect_err("a block is lost");
+    let sentence = format!("; 1 blocks are dirty still, the first at byte {}", second * 512);
+    assert!(
+        outcome.contains("cannot be read from the cache drive") && outcome.ends_with(&sentence),
+        "{outcome}"
+    );
+    assert!(world.check_what_can_be_read() > 0);
+    flash(&mut world).bad = None;
+    assert_eq!(world.detach(), Ok(()));
+    world.check();
+}
+
+#[test]
+fn a_head_that_cannot_be_read_has_a_copy() {
+    for crash in [Crash::Host, Crash::All] {
+        let mut world = three_dirty_blocks();
+        flash(&mut world).bad = Some(0);
+        world.crash_with(crash, Faults::default());
+        assert!(world.host.layer.is_read_only(), "it cannot be written either");
+        assert_eq!(world.host.layer.dirty_blocks(), 3);
+        world.check();
+        world.detach().expect_err("nor be told");
+        world.without_its_cache().check();
+    }
+}
+
+/// Blocks that they may have called dirty are not read: the backing store has older data.
+#[test]
+fn records_that_cannot_be_read_are_told_and_nothing_stale_is_read() {
+    let mut world = three_dirty_blocks();
+    flash(&mut world).bad = Some(8);
+    world.crash_with(Crash::Host, Faults::default());
+    assert!(world.host.layer.is_read_only());
+    assert!(world.check_what_can_be_read() > 0, "not everything can be read");
+    let outcome = world.detach().expect_err("what was dirty is not known");
+    assert!(outcome.contains("records of the cache cannot be read"), "{outcome}");
+    flash(&mut world).bad = None;
+    world.crash(Crash::Host);
+    assert_eq!(world.host.layer.dirty_blocks(), 3, "nothing was written meanwhile");
+}
+
+/// One whose checksum is wrong counts as one that cannot be read.
+#[test]
+fn damaged_records_are_told_and_nothing_stale_is_read() {
+    let mut world = three_dirty_blocks();
+    flash(&mut world).flip(8, 40);
+    world.crash_with(Crash::Host, Faults::default());
+    assert!(world.host.layer.is_read_only());
+    assert!(world.check_what_can_be_read() > 0, "not everything can be read");
+    flash(&mut world).flip(8, 40);
+    world.crash(Crash::Host);
+}
