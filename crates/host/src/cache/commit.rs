@@ -177,7 +177,9 @@ impl CacheManager {
     /// The drives have what was written: now the records.
     fn commit_records(&mut self) {
         self.commit.phase = Phase::Records;
-        if let Backend::Block(slots) = &mut self.backend {
+        if let Backend::Block(slots) = &mut self.backend
+            && !self.read_only
+        {
             slots.end_flush(&mut self.commit.slots, self.commit.failed.is_none());
             let stale = slots.stale.drain(..);
             let sectors =

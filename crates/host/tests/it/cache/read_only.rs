@@ -36,6 +36,16 @@ fn a_cache_whose_flash_takes_no_writes_is_read_and_written_back() {
         assert_eq!(world.host.layer.dirty_blocks(), 0, "seed {seed}");
         world.check();
         world.without_its_cache().check();
+        // Copies that cannot be read are in the backing store, too; no record is written of that.
+        let failed = world.failed;
+        *world.host.drive.first.faults() = Faults { read: 1.0, ..frozen };
+        for lba in 0..20 {
+            world.ask(Opcode::Read, lba, 1, false);
+        }
+        world.drain();
+        world.ask(Opcode::Flush, 0, 0, false);
+        world.drain();
+        assert_eq!(world.failed, failed, "seed {seed}");
         // The flash as it was, over which what it holds comes back.
         *world.host.drive.first.faults() = Faults::default();
         world.crash(Crash::ALL[(seed + 1) as usize % 3]);
