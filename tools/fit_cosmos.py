@@ -45,37 +45,30 @@ PARAMETERS = {
     "host.dma_request": ("ns", 1000, 0, 10000),
     "scheduler.drain": ("ns", 2000, 0, 20000),
     "firmware.fetch.fixed": ("ns", 500, 100, 8000),
-    "firmware.dma.cycles": ("", 100, 0, 4000),
     "firmware.issue.cycles": ("", 100, 0, 3000),
     "firmware.register.fixed": ("ns", 30, 20, 400),
-    "firmware.status.cycles": ("", 60, 0, 3000),
     "firmware.complete.cycles": ("", 300, 0, 4000),
     "firmware.visit.cycles": ("", 40, 10, 800),
     # Section 7.1: hundreds of ns.
     "firmware.poll.fixed": ("ns", 100, 100, 999),
-    "firmware.word.fixed": ("ns", 80, 20, 900),
-    # Others on the buses to memory, as drain_spread.
-    "scheduler.fill_spread": ("share", 0.05, 0.0, 0.3),
-    "firmware.spread": ("share", 0.05, 0.0, 0.5),
     # Section 6.4: a deviation up to tens of us, as a standard deviation (1 / sqrt 3 of a spread) below 100 us of 1,388 us, the mean write
-    # (MLC): of the mean of a device, and of one operation.
+    # (MLC), of the mean of a device.
     "media.timing.die_spread": ("share", 0.01, 0.0, 0.12),
-    "media.timing.op_spread": ("share", 0.01, 0.0, 0.12),
 }
 
 
+# One number of cycles to hand over a DMA, to issue, and for an end that was found.
+ISSUE, AS_ISSUE = "firmware.issue.cycles", ("firmware.dma.cycles", "firmware.status.cycles")
+
 # Section 7.1: the processor and the central interconnect follow the processor's clock, the other buses do not. An access is taken to
 # be as many cycles on each bus that it crosses (Table 6), so this part of it, at 1 GHz, is cycles of the processor. A
-# register: buses 7 (333 MHz), 9 and 10 or 11 (100 MHz). A word in memory: buses 6 (1 GHz) and 0 (533 MHz).
+# register: buses 7 (333 MHz), 9 and 10 or 11 (100 MHz).
 REGISTER = (1 / 333 + 1 / 100) / (1 / 333 + 2 / 100)
-MEMORY = (1 / 1000) / (1 / 1000 + 1 / 533)
 # Cost: that part, and the cycles beside the accesses.
-WORD, ARRIVAL = "firmware.word", "firmware.arrival"
 ACCESSES = {
     "firmware.fetch": (REGISTER, 700),
     "firmware.poll": (REGISTER, 0),
     "firmware.register": (REGISTER, 0),
-    WORD: (MEMORY, 0),
 }
 
 
@@ -88,12 +81,10 @@ def settings(values):
             cycles = round(value * share)
             yield f"{cost}.cycles", str(cycles + beside)
             yield key, text_of(key, value - cycles)
-            if cost == WORD:
-                # Error information is a word like any other.
-                yield f"{ARRIVAL}.cycles", str(cycles)
-                yield f"{ARRIVAL}.fixed", text_of(key, value - cycles)
         else:
             yield key, text_of(key, value)
+            if key == ISSUE:
+                yield from ((other, text_of(key, value)) for other in AS_ISSUE)
 
 
 def text_of(key, value):

@@ -203,8 +203,6 @@ pub struct Scheduler {
     pub drain_ns: Nanos,
     /// Each is drawn uniformly from `1 +- drain_spread` of it; 0 to 1.
     pub drain_spread: f64,
-    /// The time for which a program's data cross their channel is drawn uniformly from `1 +- fill_spread` of it; 0 to 1.
-    pub fill_spread: f64,
     /// Rate of the interconnect between the memory and all channels, in each direction, in bytes per second; 0: no limit.
     pub interconnect_bytes_per_second: u64,
     /// Latency of ECC decoding after a read transfer; does not occupy the channel.

@@ -165,8 +165,6 @@ pub(crate) struct Scheduler {
     drain: Nanos,
     drain_spread: f64,
     drain_rng: Rng,
-    fill_spread: f64,
-    fill_rng: Rng,
     decode: Nanos,
     interconnect: Option<Interconnect>,
     solvers: Option<solver::Solvers>,
@@ -266,8 +264,6 @@ impl Scheduler {
             drain: config.drain_ns,
             drain_spread: config.drain_spread,
             drain_rng: Rng::stream(seed, "scheduler.drain"),
-            fill_spread: config.fill_spread,
-            fill_rng: Rng::stream(seed, "scheduler.fill"),
             decode: config.decode_ns,
             interconnect: Interconnect::new(config.interconnect_bytes_per_second, layout.unit_bytes),
             solvers: config.solver.map(|solver| {
@@ -551,7 +547,7 @@ impl Scheduler {
         }
         for c in &mut self.channels {
             (c.busy, c.until) = (c.worked(now), now);
-            c.die = None;
+            (c.die, c.asks) = (None, false);
             c.queue.clear();
             c.wants.fill(0);
             c.seen = poll::Ways::default();

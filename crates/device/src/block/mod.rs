@@ -22,6 +22,7 @@ mod packer;
 pub(crate) mod placement;
 pub(crate) mod precondition;
 mod read;
+mod starved;
 mod write;
 mod write_waits;
 

@@ -60,8 +60,9 @@ pub(crate) struct Writes {
     pub behind_go_on: bool,
     /// No die could take data at the last try.
     pub stalled: bool,
-    /// Stages of programs that made entries clean while slices waited for entries, not yet shared out among these. An entry
-    /// goes to who has waited longest, not to whom it was written out for, so their times do not match one by one.
+    /// Stages of programs that made entries clean while slices waited for entries, not yet shared out among these. Where an
+    /// entry goes to the slice that has waited longest, not to the one that it was written out for, their times do not match one
+    /// by one.
     pub cleaning: StageTimes,
     /// Units and sequence number of every planned program, by program.
     units: Vec<SuperpageUnit>,
@@ -117,6 +118,7 @@ impl BlockNamespace {
                 delivered: false,
                 route: Route::Page,
                 place: Place::None,
+                evicts: NIL,
                 mark: shared.now,
                 stages,
                 next: NIL,
@@ -221,16 +223,6 @@ impl BlockNamespace {
     fn dispatch_above(&mut self, shared: &mut Shared, share: f64) {
         let limit = (share * f64::from(self.buffer.write_limit())) as u32;
         while self.buffer.dirty_idle() > limit {
-            let Some(entry) = self.buffer.oldest_dirty() else { return };
-            self.dispatch(shared, entry);
-        }
-    }
-
-    /// Slices wait for entries: dispatches dirty ones until enough are in programs. Those that only wait for a superpage do
-    /// not count, so a superpage that can be filled is not padded.
-    pub(crate) fn dispatch_for_space(&mut self, shared: &mut Shared) {
-        let wanted = self.starved_count.next_multiple_of(shared.layout.units_per_superpage);
-        while self.writes.programming() + self.writes.filling < wanted {
             let Some(entry) = self.buffer.oldest_dirty() else { return };
             self.dispatch(shared, entry);
         }
@@ -477,7 +469,7 @@ impl BlockNamespace {
         self.unpin(entry);
         if self.starved[0].is_empty() {
             self.writes.cleaning = StageTimes::default();
-        } else {
+        } else if !self.let_evictor_lead(shared, entry, stages) {
             self.writes.cleaning.add_all(stages);
         }
         self.release(shared, entry);

@@ -161,6 +161,7 @@ impl Shared {
             delivered: false,
             route,
             place,
+            evicts: NIL,
             mark: self.now,
             stages,
             next: NIL,

@@ -184,6 +184,8 @@ pub(crate) struct Slice {
     pub delivered: bool,
     pub route: Route,
     pub place: Place,
+    /// The buffer entry that leaves for it, while it waits for one.
+    pub evicts: u32,
     pub mark: SimTime,
     pub stages: StageTimes,
     pub next: u32,
@@ -212,6 +214,7 @@ impl Default for Slice {
             delivered: false,
             route: Route::Page,
             place: Place::None,
+            evicts: NIL,
             mark: SimTime::ZERO,
             stages: StageTimes::default(),
             next: NIL,

@@ -254,7 +254,6 @@ pub fn config(shape: &Shape) -> DeviceConfig {
             queue: 0,
             drain_ns: Nanos::ZERO,
             drain_spread: 0.0,
-            fill_spread: 0.0,
             interconnect_bytes_per_second: 0,
             decode_ns: Nanos::from_us(1),
             solver: None,

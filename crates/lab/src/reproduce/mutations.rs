@@ -54,8 +54,8 @@ static MUTATIONS: &[Mutation] = &[
     mutation(
         "C2",
         "MLC read, 8 channels / 1 channel",
-        "a controller that takes as many control words as it has ways: a quick loop fills it with transfers, and one channel stands still",
-        &["scheduler.queue=8"],
+        "an interconnect between memory and channels that eight of them fill",
+        &["scheduler.interconnect_rate=1GB/s"],
         Size { shorter: 4, drive: &[] },
     ),
     mutation(

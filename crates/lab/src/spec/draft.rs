@@ -517,7 +517,6 @@ fn blank_scheduler() -> Scheduler {
         queue: 0,
         drain_ns: Nanos::ZERO,
         drain_spread: 0.0,
-        fill_spread: 0.0,
         interconnect_bytes_per_second: 0,
         decode_ns: Nanos::ZERO,
         solver: None,

@@ -150,8 +150,6 @@ keys! {
         "Channel time after a read transfer, until the data path has drained";
     "drive.scheduler.drain_spread": SHARE, Real(0.0) => drive.scheduler.drain_spread,
         "Spread of that drain time, a factor of 1 +- this";
-    "drive.scheduler.fill_spread": SHARE, Real(0.0) => drive.scheduler.fill_spread,
-        "Spread of the channel time of a program's data, a factor of 1 +- this";
     "drive.scheduler.interconnect_rate": LINK, Whole(0) => drive.scheduler.interconnect_bytes_per_second,
         "Rate of the interconnect between memory and all channels, in each direction; 0: no limit";
     "drive.scheduler.decode": TIME, Whole(0) => drive.scheduler.decode_ns,

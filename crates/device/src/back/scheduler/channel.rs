@@ -26,8 +26,10 @@ pub(super) struct Channel {
     pub(super) busy: Nanos,
     /// ... which is this.
     pub(super) until: SimTime,
-    /// Dies whose control words the controller holds beside the one that it carries out.
-    pub(super) queue: VecDeque<u32>,
+    /// Polled: what the transfer under way is for is a status check.
+    pub(super) asks: bool,
+    /// Dies whose control words the controller holds beside the one that it carries out, and whether these are status checks.
+    pub(super) queue: VecDeque<(u32, bool)>,
     pub(super) seen: poll::Ways,
     /// Polled: the first class of which this look has issued nothing.
     pub(super) issued: usize,
@@ -64,8 +66,7 @@ impl Scheduler {
         c.wants[class] |= 1 << bit;
         if !self.polled {
             self.kick_channel(now, channel, events);
-        } else if what != Phase::Status {
-            // For its status a way is asked in the order of the array's operations.
+        } else {
             self.put_last(die);
         }
     }
@@ -143,9 +144,6 @@ impl Scheduler {
             (_, OpKind::Program) => {
                 let setup = if op.pages == 0 { self.command } else { Nanos::ZERO };
                 let mut data = self.part_transfer(op.sectors, self.program_transfer(op.pages));
-                if self.fill_spread > 0.0 {
-                    data = data.scaled(self.fill_rng.factor(self.fill_spread));
-                }
                 if let Some(interconnect) = &mut self.interconnect {
                     let units = self.superpage_units.div_ceil(self.superpage_pages);
                     data = interconnect.carry(now + setup, Towards::Flash, units, data);
@@ -189,6 +187,10 @@ impl Scheduler {
     pub fn channel_done(&mut self, now: SimTime, channel: u32, events: &mut Events) {
         let die = self.channels[channel as usize].die.take().expect("a channel event without a transfer");
         self.active.1 -= 1;
+        if std::mem::take(&mut self.channels[channel as usize].asks) {
+            self.asked(now, die);
+            return self.next_word(now, channel, events);
+        }
         let d = &mut self.dies[die as usize];
         let op = d.current;
         self.ops[op].book(Stage::Transfer, now);
@@ -200,13 +202,13 @@ impl Scheduler {
             Phase::Command => {
                 d.phase = Phase::Array;
                 self.steps.push(Step::Array(op));
+                if self.polled {
+                    self.array_works(die);
+                }
             }
             Phase::Status => {
                 d.phase = Phase::Held;
-                match self.polled {
-                    true => self.reported(die),
-                    false => self.steps.push(Step::ArrayDone(op)),
-                }
+                self.steps.push(Step::ArrayDone(op));
             }
             _ if self.polled => {
                 d.phase = Phase::Held;

@@ -10,8 +10,17 @@
 //! its end is sensed, so a die whose work is done stays idle for as long as the loop is elsewhere. There is a list for each
 //! class of Table 2, first in, first out. A look issues at most one operation of each class: to the public firmware, the way
 //! that it has just moved to another list is the last one of its own. The controller carries out control words in the order
-//! in which it got them; it takes more while it works, as many as its queue has room for (section 3.2), so that a channel
-//! need not stand still until the loop comes by again; but none while the data of a program go to their die.
+//! in which it got them; its register says that it is busy only while its queue (section 3.2) is full.
+//!
+//! A way's own register says that it is ready as long as its array does not work: also while its command still waits in the
+//! controller. A status check may therefore come too early. Its word is read once the way is ready again, says that nothing has
+//! ended, and the way is asked once more (public firmware and controller).
+//!
+//! ```text
+//!  command issued ─► checking ──ready──► check issued ─► reporting ──word set──► sensed
+//!                       ▲                                    │
+//!                       └────────── the check was early ─────┘
+//! ```
 //!
 //! Time is booked as Cosmos+ section 6.4 measures it. Until it is issued an operation waits in the reservation station
 //! (firmware); from there to the sensed end it is the storage controller's, but for the processor's own work on it. A read has
@@ -19,7 +28,7 @@
 
 use super::channel::Channel;
 use super::{OpKind, Phase, Scheduler, Step};
-use crate::events::Events;
+use crate::events::{Event, Events};
 use pellucid_flash::{Nanos, SimTime, Stage};
 
 /// The ways of one channel, a bit each.
@@ -29,12 +38,16 @@ pub(super) struct Ways {
     fresh: u64,
     /// Data and command are with the controller or the array works: asked for its status once it is ready.
     checking: u64,
-    /// A status check or a transfer was issued: its word or flag is read until it is set.
+    /// A status check or a transfer was issued: its word or flag is read, while the way is ready, until it is set.
     reporting: u64,
-    /// The array has ended, says the register.
-    ready: u64,
+    /// The array works: the way is not ready, says the register. It is ready while its command waits in the controller.
+    busy: u64,
+    /// The array has ended.
+    ended: u64,
     /// The word or flag is set.
     reported: u64,
+    /// The status check came before the array had ended.
+    early: u64,
     /// Seen by the last look and not handled yet.
     sensed: u64,
 }
@@ -61,14 +74,51 @@ impl Scheduler {
         ways.fresh |= bit;
     }
 
+    /// The array of `die` begins to work.
+    pub(super) fn array_works(&mut self, die: u32) {
+        let (ways, bit) = self.ways(die);
+        ways.busy |= bit;
+    }
+
+    /// It has ended.
     pub(super) fn ready(&mut self, die: u32) {
         let (ways, bit) = self.ways(die);
-        ways.ready |= bit;
+        ways.busy &= !bit;
+        ways.ended |= bit;
     }
 
     pub(super) fn reported(&mut self, die: u32) {
         let (ways, bit) = self.ways(die);
         ways.reported |= bit;
+    }
+
+    /// The controller asks `die` for its status.
+    fn ask(&mut self, now: SimTime, die: u32, events: &mut Events) {
+        let d = &self.dies[die as usize];
+        let (op, channel) = (d.current, d.channel);
+        let (ways, bit) = self.ways(die);
+        if ways.ended & bit != 0 {
+            self.ops[op].book(Stage::WaitChannel, now);
+        }
+        let status = self.status;
+        let c = &mut self.channels[channel as usize];
+        (c.die, c.asks) = (Some(die), true);
+        c.busy += status;
+        c.until = now + status;
+        self.active.1 += 1;
+        events.at(now + status, Event::Channel(channel));
+    }
+
+    /// The status of `die` is in its word.
+    pub(super) fn asked(&mut self, now: SimTime, die: u32) {
+        let op = self.dies[die as usize].current;
+        let (ways, bit) = self.ways(die);
+        ways.reported |= bit;
+        if ways.ended & bit == 0 {
+            ways.early |= bit;
+        } else {
+            self.ops[op].book(Stage::Transfer, now);
+        }
     }
 
     /// Whether any operation is in the reservation station.
@@ -80,7 +130,11 @@ impl Scheduler {
     pub fn nothing_new(&self) -> bool {
         self.channels.iter().all(|c| {
             let ways = &c.seen;
-            (ways.fresh | ways.ready | ways.reported | ways.sensed) == 0
+            let asked = match self.status {
+                Nanos::ZERO => ways.checking & ways.ended,
+                _ => ways.checking & !ways.busy & !c.wants[self.classes[0]],
+            };
+            (ways.fresh | asked | (ways.reported & !ways.busy) | ways.sensed) == 0
                 && (!self.accepts(c) || c.wants.iter().all(|&w| w == 0))
         })
     }
@@ -92,23 +146,22 @@ impl Scheduler {
 
     /// What a look at `channel` goes through. Registers: ready/busy if a word or flag is awaited; the controller's own state
     /// if any way is not idle and not awaiting one; and if the controller takes more, ready/busy again for the ways that may
-    /// be asked for their status. Words: those that are awaited. Ways: those of the lists that are gone through from end to
+    /// be asked for their status. Words: those that are awaited, of ways that are ready. Ways: those of the lists that are gone through from end to
     /// end, idle ones (for further operations in the reservation station), those that await a word, and those that may be
     /// asked; so the scheduler's work grows with the ways (sections 3.3.3 and 6.4).
     pub fn reads_of_look(&self, channel: u32) -> LookReads {
         let c = &self.channels[channel as usize];
         let wanted = c.wants.iter().fold(0, |all, &wants| all | wants);
-        let asked = c.seen.checking | c.wants[self.classes[0]];
+        let asked = c.seen.checking;
         let active = (c.seen.checking | c.seen.fresh | wanted) != 0;
         let asked = if self.accepts(c) { asked } else { 0 };
         let registers = [c.seen.reporting != 0, active, asked != 0];
         let ways = (self.dies.len() / self.channels.len()) as u32;
         let idle = ways - (c.seen.reporting | c.seen.checking | wanted).count_ones();
-        let words = c.seen.reporting.count_ones();
         LookReads {
             registers: registers.map(u32::from).iter().sum(),
-            words,
-            ways: idle + words + asked.count_ones(),
+            words: (c.seen.reporting & !c.seen.busy).count_ones(),
+            ways: idle + c.seen.reporting.count_ones() + asked.count_ones(),
         }
     }
 
@@ -119,18 +172,24 @@ impl Scheduler {
         for bit in bits(ways.fresh) {
             self.list(now, first + bit, events);
         }
-        let checked = if self.status == Nanos::ZERO { 0 } else { ways.ready };
-        for bit in bits(checked) {
-            self.want(now, first + bit, Phase::Status, events);
-        }
-        let sensed = ways.reported | (ways.ready & !checked);
+        let class = self.classes[0];
+        let unchecked = self.status == Nanos::ZERO;
         let c = &mut self.channels[channel as usize];
         c.issued = 0;
         let ways = &mut c.seen;
-        (ways.fresh, ways.ready, ways.reported) = (0, 0, 0);
-        ways.checking &= !(sensed | checked);
-        ways.reporting &= !sensed;
+        ways.fresh = 0;
+        // Of a way that is not ready the word is not read.
+        let reported = ways.reported & !ways.busy;
+        let early = reported & ways.early;
+        let sensed = if unchecked { ways.checking & ways.ended } else { 0 } | (reported & !early);
+        ways.reported &= !reported;
+        ways.early &= !early;
+        ways.reporting &= !reported;
+        ways.checking = (ways.checking & !sensed) | early;
         ways.sensed |= sensed;
+        if !unchecked {
+            c.wants[class] = (c.wants[class] & !ways.checking) | (ways.checking & !ways.busy);
+        }
     }
 
     /// The operation at the head of the queue of `die` waits to be issued from now on.
@@ -181,8 +240,8 @@ impl Scheduler {
         }
     }
 
-    /// If the controller of `channel` is free: the die whose operation the processor begins to issue. One look issues at most
-    /// one of each class, that which has been in its list for longest.
+    /// If the controller of `channel` takes another control word: the die whose operation or status check the processor begins to
+    /// issue. One look issues at most one of each class, that which has been in its list for longest.
     pub fn next_issue(&mut self, now: SimTime, channel: u32) -> Option<u32> {
         let c = &self.channels[channel as usize];
         if !self.accepts(c) {
@@ -195,19 +254,22 @@ impl Scheduler {
         c.issued = class + 1;
         c.wants[class] &= !(1 << bit);
         let die = channel * (self.dies.len() / self.channels.len()) as u32 + bit;
-        let d = &self.dies[die as usize];
-        let stage = if d.wanted == Phase::Status { Stage::WaitChannel } else { Stage::WaitWay };
-        self.ops[d.current].book(stage, now);
+        if !self.is_checked(die) {
+            let op = self.dies[die as usize].current;
+            self.ops[op].book(Stage::WaitWay, now);
+        }
         Some(die)
     }
 
-    /// Whether the controller of a channel takes another control word. Beside a program it takes none until its data are in the
-    /// die: nothing else than its being free tells the firmware that they are, while read data report by a flag.
+    /// Whether the controller of a channel takes another control word.
     fn accepts(&self, channel: &Channel) -> bool {
-        let Some(die) = channel.die else { return true };
+        channel.die.is_none() || channel.queue.len() < self.queue
+    }
+
+    /// Whether what is issued for `die` is a status check.
+    fn is_checked(&self, die: u32) -> bool {
         let d = &self.dies[die as usize];
-        let takes_data = d.wanted == Phase::Command && self.ops[d.current].kind == OpKind::Program;
-        !takes_data && channel.queue.len() < self.queue
+        self.channels[d.channel as usize].seen.checking >> d.bit & 1 != 0
     }
 
     /// Of `ways` of a channel, the one that has been in its list for longest.
@@ -228,8 +290,8 @@ impl Scheduler {
     pub fn registers(&self, die: u32) -> u32 {
         let d = &self.dies[die as usize];
         match (d.wanted, self.ops[d.current].kind) {
+            _ if self.is_checked(die) => 3,
             (Phase::Transfer, _) => 7,
-            (Phase::Status, _) => 3,
             (_, OpKind::Program) => 5,
             (_, OpKind::Read | OpKind::Erase | OpKind::Copyback) => 3,
         }
@@ -237,30 +299,41 @@ impl Scheduler {
 
     /// The processor has issued the operation of `die`; gives its channel.
     pub fn issue(&mut self, now: SimTime, die: u32, events: &mut Events) -> u32 {
+        let checked = self.is_checked(die);
         let d = &self.dies[die as usize];
         let (op, wanted, channel) = (d.current, d.wanted, d.channel);
-        // A status check is part of how the end is sensed.
-        let stage = if wanted == Phase::Status { Stage::WaitChannel } else { Stage::Firmware };
-        self.ops[op].book(stage, now);
+        if !checked {
+            self.ops[op].book(Stage::Firmware, now);
+        }
         let (ways, bit) = self.ways(die);
+        ways.checking &= !bit;
         match wanted {
-            Phase::Command => ways.checking |= bit,
+            Phase::Command if !checked => {
+                ways.checking |= bit;
+                ways.ended &= !bit;
+            }
             _ => ways.reporting |= bit,
         }
         self.put_last(die);
-        match self.channels[channel as usize].die {
-            Some(_) => self.channels[channel as usize].queue.push_back(die),
-            None => self.occupy(now, die, events),
+        let c = &mut self.channels[channel as usize];
+        match (c.die, checked) {
+            (Some(_), _) => c.queue.push_back((die, checked)),
+            (None, true) => self.ask(now, die, events),
+            (None, false) => self.occupy(now, die, events),
         }
         channel
     }
 
     /// The controller of `channel` has carried out a control word: it turns to the next one that it holds.
     pub(super) fn next_word(&mut self, now: SimTime, channel: u32, events: &mut Events) {
-        if let Some(die) = self.channels[channel as usize].queue.pop_front() {
-            let op = self.dies[die as usize].current;
-            self.ops[op].book(Stage::WaitChannel, now);
-            self.occupy(now, die, events);
+        match self.channels[channel as usize].queue.pop_front() {
+            Some((die, true)) => self.ask(now, die, events),
+            Some((die, false)) => {
+                let op = self.dies[die as usize].current;
+                self.ops[op].book(Stage::WaitChannel, now);
+                self.occupy(now, die, events);
+            }
+            None => {}
         }
     }
 }
