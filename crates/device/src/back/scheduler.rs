@@ -445,6 +445,9 @@ impl Scheduler {
             }
             Phase::Suspending => {
                 d.suspended = d.current;
+                if self.polled {
+                    self.set_aside(die);
+                }
                 self.vacate(now, die);
                 self.kick_die(now, die, events);
             }

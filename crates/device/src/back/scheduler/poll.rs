@@ -38,6 +38,14 @@ pub(super) struct Ways {
     fresh: u64,
     /// Data and command are with the controller or the array works: asked for its status once it is ready.
     checking: u64,
+    /// Of those the ones that the last look found ready: their status check waits to be issued.
+    asks: u64,
+    /// Whose status check the processor issues now.
+    asked: u64,
+    /// A status check is with the controller.
+    inquired: u64,
+    /// What it asks about was suspended meanwhile: nothing follows from it.
+    stale: u64,
     /// A status check or a transfer was issued: its word or flag is read, while the way is ready, until it is set.
     reporting: u64,
     /// The array works: the way is not ready, says the register. It is ready while its command waits in the controller.
@@ -74,6 +82,30 @@ impl Scheduler {
         ways.fresh |= bit;
     }
 
+    /// The operation of `die` is suspended: nothing that is known of it holds for the next one.
+    pub(super) fn set_aside(&mut self, die: u32) {
+        let (ways, bit) = self.ways(die);
+        for mask in [
+            &mut ways.checking,
+            &mut ways.asks,
+            &mut ways.reporting,
+            &mut ways.busy,
+            &mut ways.ended,
+            &mut ways.reported,
+            &mut ways.early,
+        ] {
+            *mask &= !bit;
+        }
+        ways.stale |= ways.inquired & bit;
+    }
+
+    /// The suspended operation of `die` goes on.
+    pub(super) fn goes_on(&mut self, die: u32) {
+        let (ways, bit) = self.ways(die);
+        ways.checking |= bit;
+        ways.busy |= bit;
+    }
+
     /// The array of `die` begins to work.
     pub(super) fn array_works(&mut self, die: u32) {
         let (ways, bit) = self.ways(die);
@@ -97,7 +129,7 @@ impl Scheduler {
         let d = &self.dies[die as usize];
         let (op, channel) = (d.current, d.channel);
         let (ways, bit) = self.ways(die);
-        if ways.ended & bit != 0 {
+        if ways.ended & !ways.stale & bit != 0 {
             self.ops[op].book(Stage::WaitChannel, now);
         }
         let status = self.status;
@@ -113,6 +145,11 @@ impl Scheduler {
     pub(super) fn asked(&mut self, now: SimTime, die: u32) {
         let op = self.dies[die as usize].current;
         let (ways, bit) = self.ways(die);
+        ways.inquired &= !bit;
+        if ways.stale & bit != 0 {
+            ways.stale &= !bit;
+            return;
+        }
         ways.reported |= bit;
         if ways.ended & bit == 0 {
             ways.early |= bit;
@@ -132,10 +169,10 @@ impl Scheduler {
             let ways = &c.seen;
             let asked = match self.status {
                 Nanos::ZERO => ways.checking & ways.ended,
-                _ => ways.checking & !ways.busy & !c.wants[self.classes[0]],
+                _ => ways.checking & !ways.busy & !ways.inquired & !ways.asks,
             };
             (ways.fresh | asked | (ways.reported & !ways.busy) | ways.sensed) == 0
-                && (!self.accepts(c) || c.wants.iter().all(|&w| w == 0))
+                && (!self.accepts(c) || (ways.asks == 0 && c.wants.iter().all(|&w| w == 0)))
         })
     }
 
@@ -172,7 +209,6 @@ impl Scheduler {
         for bit in bits(ways.fresh) {
             self.list(now, first + bit, events);
         }
-        let class = self.classes[0];
         let unchecked = self.status == Nanos::ZERO;
         let c = &mut self.channels[channel as usize];
         c.issued = 0;
@@ -188,7 +224,7 @@ impl Scheduler {
         ways.checking = (ways.checking & !sensed) | early;
         ways.sensed |= sensed;
         if !unchecked {
-            c.wants[class] = (c.wants[class] & !ways.checking) | (ways.checking & !ways.busy);
+            ways.asks = ways.checking & !ways.busy & !ways.inquired;
         }
     }
 
@@ -247,14 +283,19 @@ impl Scheduler {
         if !self.accepts(c) {
             return None;
         }
+        let (asks, first_class) = (c.seen.asks, self.classes[0]);
         let left = c.wants.iter().enumerate().skip(c.issued);
-        let (class, wants) = left.map(|(class, &wants)| (class, wants)).find(|&(_, wants)| wants != 0)?;
+        let of_class = |(class, &wants)| (class, if class == first_class { wants | asks } else { wants });
+        let (class, wants) = left.map(of_class).find(|&(_, wants)| wants != 0)?;
         let bit = self.first_listed(channel, wants)?;
+        let die = channel * (self.dies.len() / self.channels.len()) as u32 + bit;
         let c = &mut self.channels[channel as usize];
         c.issued = class + 1;
-        c.wants[class] &= !(1 << bit);
-        let die = channel * (self.dies.len() / self.channels.len()) as u32 + bit;
-        if !self.is_checked(die) {
+        if c.wants[class] & (1 << bit) == 0 {
+            c.seen.asks &= !(1 << bit);
+            c.seen.asked |= 1 << bit;
+        } else {
+            c.wants[class] &= !(1 << bit);
             let op = self.dies[die as usize].current;
             self.ops[op].book(Stage::WaitWay, now);
         }
@@ -269,7 +310,7 @@ impl Scheduler {
     /// Whether what is issued for `die` is a status check.
     fn is_checked(&self, die: u32) -> bool {
         let d = &self.dies[die as usize];
-        self.channels[d.channel as usize].seen.checking >> d.bit & 1 != 0
+        self.channels[d.channel as usize].seen.asked >> d.bit & 1 != 0
     }
 
     /// Of `ways` of a channel, the one that has been in its list for longest.
@@ -302,17 +343,21 @@ impl Scheduler {
         let checked = self.is_checked(die);
         let d = &self.dies[die as usize];
         let (op, wanted, channel) = (d.current, d.wanted, d.channel);
-        if !checked {
+        if checked {
+            self.inquire(die);
+        } else {
             self.ops[op].book(Stage::Firmware, now);
-        }
-        let (ways, bit) = self.ways(die);
-        ways.checking &= !bit;
-        match wanted {
-            Phase::Command if !checked => {
-                ways.checking |= bit;
-                ways.ended &= !bit;
+            let first = self.ops[op].pages == 0;
+            let (ways, bit) = self.ways(die);
+            match wanted {
+                // The data of one page follow those of the other.
+                Phase::Command if !first => {}
+                Phase::Command => {
+                    ways.checking |= bit;
+                    ways.ended &= !bit;
+                }
+                _ => ways.reporting |= bit,
             }
-            _ => ways.reporting |= bit,
         }
         self.put_last(die);
         let c = &mut self.channels[channel as usize];
@@ -322,6 +367,19 @@ impl Scheduler {
             (None, false) => self.occupy(now, die, events),
         }
         channel
+    }
+
+    /// A status check of `die` is issued, unless its operation was suspended meanwhile: then the check is of no use.
+    fn inquire(&mut self, die: u32) {
+        let (ways, bit) = self.ways(die);
+        ways.asked &= !bit;
+        ways.inquired |= bit;
+        if ways.checking & bit == 0 {
+            ways.stale |= bit;
+        } else {
+            ways.checking &= !bit;
+            ways.reporting |= bit;
+        }
     }
 
     /// The controller of `channel` has carried out a control word: it turns to the next one that it holds.

@@ -86,5 +86,8 @@ impl Scheduler {
         self.ops[d.current].book(Stage::WaitWay, now);
         events.at(d.array_ends, Event::Die(die));
         self.begin_work(now, die);
+        if self.polled {
+            self.goes_on(die);
+        }
     }
 }
