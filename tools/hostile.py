@@ -157,7 +157,7 @@ def work_together(serving, witness) -> int:
 
 
 def no_descriptors(pellucid):
-    """More peers than the server may have open files: it goes on, and who waited is served when others leave."""
+    """More peers than the server may have open files: it goes on, and waiting peers are served when others leave."""
     many_descriptors()
     with server(pellucid) as serving:
         resource.prlimit(serving.process.pid, resource.RLIMIT_NOFILE, (64, 64))
@@ -176,7 +176,7 @@ def no_descriptors(pellucid):
 
 
 def slow_and_silent(pellucid):
-    """Slow loris: a thousand that say nothing, stop half-way, or drip byte by byte are shown the door in time."""
+    """Slow loris: a thousand that say nothing, stop half-way, or drip byte by byte are disconnected in time."""
     many_descriptors()
     with server(pellucid, "--connections", str(CROWD + 10)) as serving:
         witness = Witness(serving)
@@ -208,7 +208,7 @@ def slow_and_silent(pellucid):
 
 def half_received(pellucid):
     """Payloads of which the last bytes never come, of more than all may hold together: memory stays within the bound, an honest
-    client is served meanwhile, one with large writes has its turn, and those who send nothing have to leave."""
+    client is served meanwhile, one with large writes has its turn, and peers that send nothing have to leave."""
     with server(pellucid) as serving:
         witness, before = Witness(serving), resident_bytes(serving)
         writers = []
@@ -262,7 +262,7 @@ def drain(stream):
 
 
 def endless_options(pellucid):
-    """Who goes on choosing options has to choose an export in the same time as others, and keeps nobody waiting."""
+    """A peer that goes on choosing options has to choose an export in the same time as others, and keeps no other waiting."""
     with server(pellucid) as serving:
         witness = Witness(serving)
         flood = dial(serving.nbd_port)

@@ -201,7 +201,7 @@ def gomemcache(pellucid):
 
 
 def tls(pellucid):
-    """Only who speaks TLS is served; values of all sizes come back through it, and a client that does not read costs nobody anything."""
+    """Only clients that speak TLS are served; values of all sizes come back through it, and a client that does not read costs nobody anything."""
     found = program("openssl")
     with tempfile.TemporaryDirectory() as directory:
         words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",

@@ -60,7 +60,7 @@ class Client:
             raise Disconnected(str(why)) from why
 
     def receive(self):
-        """Waits for the next reply and hands it to whoever asked."""
+        """Waits for the next reply and hands it to its caller."""
         magic, error, cookie = struct.unpack(">IIQ", self.exactly(REPLY_BYTES))
         assert magic == 0x67446698, hex(magic)
         answered, length = self.pending.pop(cookie)

@@ -62,7 +62,7 @@ class BlockWork:
         promised = SEND_FLUSH | SEND_FUA
         assert flags & promised in (0, promised), f"NBD: flags {flags:#x}"
         self.keeps = flags & promised == promised
-        # Who asks over NVMe is told that there is no cache, and does not flush.
+        # An NVMe host is told that there is no cache, and does not flush.
         self.checker.through = server.ask(do="status")["drives"][0]["keeps"] == "acknowledged"
 
     def work(self):
@@ -650,7 +650,7 @@ def keep(case: Case, stops: int, rng, pellucid) -> str:
 
 
 def forgetful(pellucid) -> str:
-    """Who asks for a volatile drive is promised nothing, and is told so everywhere."""
+    """A volatile drive promises nothing, and says so everywhere."""
     for preset, key in (("cosmos-plus", "drive.ftl.durability"), ("open-channel", "host.ftl.durability")):
         for store in ("file", "ram"):
             case = Case("volatile", preset, [*SMALL, f"{key}=volatile"], BlockWork, store)

@@ -80,7 +80,7 @@ def block_map(pellucid):
 
 
 def size_after_restart(pellucid):
-    """The protocol announces a size when an export is chosen: a drive that came back larger says so to who connects."""
+    """The protocol announces a size when an export is chosen: a drive that came back larger says so to new connections."""
     with tempfile.TemporaryDirectory() as directory:
         sizes = []
         for blocks in (32, 64):
@@ -211,7 +211,7 @@ def certificates(directory):
 
 
 def tls(pellucid):
-    """Only who speaks TLS is served, with data intact; with --tls-verify-peer only who has a certificate too."""
+    """Only clients that speak TLS are served, with data intact; with --tls-verify-peer only those that have a certificate too."""
     with tempfile.TemporaryDirectory() as scratch:
         keys, strangers = Path(scratch, "keys"), Path(scratch, "strangers")
         certificates(keys)
@@ -245,7 +245,7 @@ def tls(pellucid):
                         continue
                     raise AssertionError("served without TLS, or without a certificate")
                 if verify:
-                    assert "TLS: " in server.log(), "the log says who was turned away and why"
+                    assert "TLS: " in server.log(), "the log says which peer was turned away and why"
 
 
 CHUNKS = ROOT / "tools/guest/open-channel.toml"

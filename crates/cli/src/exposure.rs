@@ -1,4 +1,4 @@
-//! Who can reach a server: one rule for everything that listens.
+//! Exposure: one rule for every server that listens on an address.
 //!
 //! An address that other machines can reach is opened only to peers who prove who they are, or where `--open` says that anybody may.
 
@@ -10,7 +10,7 @@ use pellucid_serve::Address;
 pub fn check(protocol: &str, address: &Address, proof: &str) -> Result<(), Failure> {
     match address {
         Address::Tcp(tcp) if !tcp.ip().to_canonical().is_loopback() => Err(Failure::asked(anyhow!(
-            "{protocol} {address}: other machines can reach this address, and whoever does can read and change the drive; \
+            "{protocol} {address}: other machines can reach this address, and could read and change the drive; \
              allowed: 127.0.0.1, [::1], any address with {proof}, or with --open, which lets everybody in"
         ))),
         Address::Tcp(_) | Address::Unix(_) => Ok(()),

@@ -27,7 +27,7 @@ pub struct MonitorOptions {
     /// Show the figures of the drives here: a web page, /metrics for Prometheus, /snapshot.json; HOST:PORT or PORT (on 127.0.0.1)
     #[arg(long, value_name = "ADDR")]
     monitor: Option<Listen>,
-    /// Listen also on addresses that other machines can reach, and let everybody in who comes
+    /// Listen also on addresses that other machines can reach, and let everybody in
     #[arg(long, alias = "monitor-open")]
     pub open: bool,
 }
@@ -133,7 +133,7 @@ impl Watcher {
     }
 }
 
-/// What the run's own thread does for those who watch.
+/// What the run's own thread does for observers.
 impl Onlooker for &mut Watcher {
     fn watches(&self) -> bool {
         self.board.is_some()

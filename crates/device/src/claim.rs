@@ -1,15 +1,13 @@
 //! What must stay as it is while the media do: from it follows which sector a stored unit is.
 //!
-//! A store that outlives the process keeps these words, and a drive that is described otherwise is refused. With another capacity map
-//! segments would be taken for data of the host, and not be found: what was trimmed would come back.
+//! A store that outlives the process keeps these words, and a drive that is described otherwise is refused. With another capacity
+//! translation pages would be taken for data of the host, and not be found: trimmed data would come back.
 
 use crate::config::{DeviceConfig, Namespace};
 use pellucid_flash::{FNV_BASIS, Layout, fnv1a};
 use pellucid_ftl::{Durability, Management, Map};
 
 const DURABILITY: &str = "ftl.durability (1: volatile, 2: journal)";
-const DURABILITY_AND_MAP: &str =
-    "ftl.durability (1: volatile, 2: journal; 10 more with ftl.map = bast, 20 more with fast)";
 
 /// The words of a complete description, with what to call them. 0 stands for what there is not.
 pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u64); 3] {
@@ -24,11 +22,9 @@ pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u
         (true, Durability::Journal { .. }) => 2,
     };
     // Log blocks and a page map would take the spare areas of each other for something else. With log blocks the name tells it.
-    let (kept, durability) = match config.ftl.map {
-        _ if !mapped => (kept, DURABILITY),
-        Map::Page | Map::Demand { .. } => (kept, DURABILITY),
-        Map::Bast { .. } => (kept + 10, DURABILITY_AND_MAP),
-        Map::Fast { .. } => (kept + 20, DURABILITY_AND_MAP),
+    let (kept, durability) = match config.ftl.map.format() {
+        format if !mapped || format == 0 => (kept, DURABILITY),
+        format => (kept + format, Map::CLAIM),
     };
     let shapes = config.namespaces.iter().flat_map(shape).flat_map(u32::to_le_bytes);
     [

@@ -16,7 +16,7 @@ pub enum Arbitration {
     Weighted(Vec<u32>),
 }
 
-/// Who posts the completion of a read or of a write that need not be programmed first.
+/// What posts the completion of a read, or of a write that need not be programmed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Completes {
@@ -54,7 +54,7 @@ pub struct HostInterface {
     pub dma_request_ns: Nanos,
     /// Time to post a completion to the host.
     pub complete_ns: Nanos,
-    /// Who posts it.
+    /// What posts it.
     pub completes: Completes,
 }
 
@@ -186,8 +186,8 @@ pub struct Scheduler {
     pub suspend_gap_ns: Nanos,
     /// How often an operation is suspended at most; reads that come then wait for its end. `None`: without limit.
     pub suspensions_max: Option<u32>,
-    /// Whether data cross a channel page by page, so that between two pages of a program or of a collecting read somebody
-    /// of a better class goes first; else in one go. Not under a firmware loop.
+    /// Whether data cross a channel page by page, so that between two pages of a program or of a GC read an
+    /// operation of a better class goes first; else in one go. Not under a firmware loop.
     pub page_transfers: bool,
     /// How often a failed read is tried again.
     pub read_retries: u32,
@@ -320,11 +320,11 @@ pub struct Feedback {
     pub copyback: bool,
     /// Data corrected with high effort are reported with the read (HECC).
     pub high_ecc: bool,
-    /// ... with very high effort (VHECC).
+    /// Data corrected with very high effort are reported with the read (VHECC).
     pub very_high_ecc: bool,
     /// Corrected bits in a mapping unit from which on the effort is high; a retry always is.
     pub high_ecc_bits: u32,
-    /// ... from which on it is very high; a second retry always is.
+    /// Corrected bits in a mapping unit from which on the effort is very high; a second retry always is.
     pub very_high_ecc_bits: u32,
     /// The most and the least worn chunk of a parallel unit differ by so many erases: a notice. 0: never.
     pub wear_gap: u32,

@@ -92,7 +92,7 @@ impl Device {
     }
 
     /// Whether the media's store refuses a command: nothing changes while its file does not take what is written, and data need
-    /// room. Who asks has the file try again.
+    /// room. Asking makes the file try again.
     fn refuse_for_store(&mut self, command: &Command) -> Option<Status> {
         let Device { shared, namespaces } = self;
         let asks =

@@ -1,4 +1,4 @@
-//! The namespaces of a drive: who owns which blocks, and what each is made of.
+//! The namespaces of a drive: which blocks each owns, and what each is made of.
 //!
 //! Every namespace has the same blocks of every die, so all of them share all channels and dies. To the translation of a block
 //! namespace the blocks of others are bad ones; to the others they do not exist.
@@ -399,7 +399,7 @@ pub(crate) fn erase_now(media: &mut Media, block: BlockId) -> bool {
     media.erase_end(block) == Outcome::Ok
 }
 
-/// Typical and longest times of a geometry; the rest of it is filled in by who makes the chunks.
+/// Typical and longest times of a geometry; the maker of the chunks fills in the rest.
 fn times(timing: &Timing, layout: &Layout, write_optimal_superpages: u32) -> ChunkGeometry {
     let range = |times: &[Nanos], count: u32| {
         let sum: u64 = times.iter().map(|t| t.0).sum();

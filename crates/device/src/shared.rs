@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     counters: Vec<Counters>,
     /// Of no namespace.
     pub common: Counters,
-    /// On while somebody watches; nothing in the drive reads them.
+    /// On while the drive is watched; nothing in the drive reads them.
     pub probes: Option<Box<Probes>>,
     pub completions: VecDeque<Completion>,
     /// What hosts have not been told yet, with the namespace.
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Of a drive at rest. The description is complete and has been checked.
+    /// State of a drive at rest. The description is complete and has been checked.
     pub fn new(config: DeviceConfig, media: Media) -> Shared {
         let layout = media.layout().clone();
         Shared {
@@ -132,8 +132,8 @@ impl Shared {
         self.works[self.slices[slice].work].command.namespace
     }
 
-    /// Asks the firmware for a task; `true`: it costs nothing, and whoever asks does it at once. Which task it is is known
-    /// wherever this is called, so that firmware that costs nothing is a call of what the task stands for.
+    /// Asks the firmware for a task. `true`: the task costs nothing, and the caller does it at once. Every caller knows its task at
+    /// compile time, so firmware that costs nothing becomes a direct call.
     #[inline(always)]
     pub fn grants(&mut self, task: Task) -> bool {
         let free = self.firmware.is_free();

@@ -29,7 +29,7 @@ pub enum Opcode {
     Write,
     /// Make every write acknowledged before this command durable.
     Flush,
-    /// Forget sectors: they read as zeros (deterministic) until written again.
+    /// Discard sectors: they read as zeros (deterministic) until written again.
     Trim,
     /// Write zeros without transferring them.
     WriteZeroes,

@@ -1,4 +1,4 @@
-//! Figures: named counters with units, for whoever prints them without knowing what they mean.
+//! Figures: named counters with units, printed by code that does not know what they mean.
 //!
 //! A layer names what it counts; reports, the monitor and the server print names, units and values. So a new layer changes none of
 //! the three.

@@ -13,7 +13,7 @@
 //! | `Report` | what each name is called now |
 //! | `Flush` | makes everything acknowledged before it durable, frees and acknowledgements too |
 //!
-//! The namespace moves sectors to collect garbage. Virtual ones it moves by itself; of others it tells ([`Notice::Moved`](crate::Notice)).
+//! GC of the namespace moves sectors. It moves virtual ones silently; of others it tells the host ([`Notice::Moved`](crate::Notice)).
 //!
 //! The promises, with [`Migration::Acknowledged`]:
 //!

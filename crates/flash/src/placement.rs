@@ -4,7 +4,7 @@
 //!  write with handle h ──► the reclaim unit that h refers to ──┬─ written to its end ──► h refers to the next unit
 //!                                                              └─ update ─────────────► (this one stays partly written)
 //! ```
-//! A reclaim unit is what the drive erases as a whole, so data that are forgotten together belong into one unit.
+//! A reclaim unit is what the drive erases as a whole, so data that are discarded together belong into one unit.
 
 use crate::SimTime;
 

@@ -1,5 +1,5 @@
 //! Blocks: which are free, open, full, being emptied or bad, how many valid units each holds, and in which order the
-//! closed ones of a die would be collected.
+//! closed ones of a die would become victims.
 //!
 //! ```text
 //!          take            last superpage planned        all programs ended         (of the SLC cache: Cached)
@@ -78,7 +78,7 @@ pub(crate) struct OpenBlock {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cached {
     blocks: u32,
-    /// Of these, those that hold nothing valid.
+    /// Blocks that hold nothing valid.
     empty: u32,
 }
 
@@ -213,7 +213,7 @@ impl BlockManager {
         self.cold[block.0 as usize].meta
     }
 
-    /// Whose data it takes from now on: translation pages, or those of a placement handle (0 for all that have none of their own).
+    /// The owner of the data that it takes from now on: translation pages, or a placement handle (0 for all that have none of their own).
     pub fn set_kind(&mut self, block: BlockId, meta: bool, owner: u16) {
         let cold = &mut self.cold[block.0 as usize];
         (cold.meta, cold.owner) = (meta, owner);

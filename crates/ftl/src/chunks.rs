@@ -24,7 +24,7 @@ use pellucid_flash::{
 };
 use std::ops::Range;
 
-/// Who manages the media (Fig. 1 of the LightNVM extended abstract).
+/// Whether host or drive manages the media (Fig. 1 of the LightNVM extended abstract).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Management {
     /// The host: a chunk is the erase unit of its number, for good or bad.
@@ -445,7 +445,7 @@ impl Chunks {
         (!self.chunks[number as usize].broken).then_some(self.sequence)
     }
 
-    /// Who manages the media.
+    /// Whether host or drive manages the media.
     pub fn management(&self) -> Management {
         self.config.management
     }

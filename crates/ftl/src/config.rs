@@ -123,8 +123,8 @@ pub struct SlcCache {
 pub enum Durability {
     /// Nothing: flush does nothing and a drive is empty after power loss (Cosmos+ GreedyFTL 3.0.0).
     Volatile,
-    /// The map is rebuilt from the spare areas; segments of it are journalled so that TRIM survives and mounting need not
-    /// read every page. A segment is rewritten after about `checkpoint_every` programs have passed since its last copy.
+    /// The map is rebuilt from the spare areas. Translation pages are journalled so that TRIM survives and mounting need not read every
+    /// page; each is rewritten after about `checkpoint_every` programs have passed since its last copy.
     Journal {
         /// Programs between two rounds of a full checkpoint; 0: a quarter of the drive's superpages.
         checkpoint_every: u64,
@@ -161,6 +161,33 @@ pub enum Map {
 }
 
 impl Map {
+    /// Number of what it writes to spare areas: a file of media is refused where the number of its drive has changed, as maps with
+    /// different ones would take each other's spare areas for something else. [`Map::CLAIM`] has it in words.
+    pub fn format(self) -> u64 {
+        match self {
+            Map::Page | Map::Demand { .. } => 0,
+            Map::Bast { .. } => 10,
+            Map::Fast { .. } => 20,
+        }
+    }
+
+    /// Durability and [`Map::format`] as one number, in words.
+    pub const CLAIM: &str =
+        "ftl.durability (1: volatile, 2: journal; 10 more with ftl.map = bast, 20 more with fast)";
+
+    /// In a line, over units of `unit_kib` with GC by `victim`.
+    pub fn summary(self, unit_kib: f64, victim: Victim) -> String {
+        match self {
+            Map::Page => format!("page map of {unit_kib} KiB units, {victim}"),
+            Map::Demand { cache_bytes } => format!(
+                "page map of {unit_kib} KiB units in flash, {} KiB of it cached, {victim}",
+                cache_bytes as f64 / 1024.0
+            ),
+            Map::Bast { log_blocks } => format!("BAST with {log_blocks} log blocks in each die"),
+            Map::Fast { log_blocks } => format!("FAST with {log_blocks} log blocks in each die"),
+        }
+    }
+
     /// Log blocks of each die, where there are any.
     pub fn log_blocks(self) -> Option<u32> {
         match self {
@@ -246,7 +273,7 @@ pub struct FtlConfig {
     pub gc_low_blocks: u32,
     /// Background GC (while the drive is idle) goes on until a die has this many free blocks; `gc_low_blocks` or less: off.
     pub gc_high_blocks: u32,
-    /// Whether host data take room in a die that collects only as fast as its GC makes it; else as fast as they come, and then
+    /// Whether host data use up the free space of a die under GC only as fast as its GC frees it; else as fast as they come, and then
     /// none until a block is free. For the former `gc_low_blocks` should be 2 or more.
     pub gc_pacing: bool,
     /// GC copies that one die keeps in flight.

@@ -18,7 +18,7 @@ impl FtlCounters {
         let FtlCounters {
             victims,
             victim_valid_units,
-            relocated_units,
+            copied_units,
             evicted_units,
             grown_bad,
             emergency_victims,
@@ -31,7 +31,7 @@ impl FtlCounters {
         lists(&mut self.victims, victims, f);
         for (own, other) in [
             (&mut self.victim_valid_units, victim_valid_units),
-            (&mut self.relocated_units, relocated_units),
+            (&mut self.copied_units, copied_units),
             (&mut self.evicted_units, evicted_units),
             (&mut self.grown_bad, grown_bad),
             (&mut self.emergency_victims, emergency_victims),

@@ -1,6 +1,6 @@
 //! Garbage collection (GC): which copies leave a die's victims, and which blocks are erased.
 //!
-//! A die collects by itself, into itself: a victim's valid units are moved one by one and programmed elsewhere in the die. When the
+//! GC of a die works by itself, into the same die: a victim's valid units are moved one by one and programmed elsewhere in the die. When the
 //! last copy has ended, the block can be erased. A block with an unreadable unit stays where it is (its readable data leave; reads of
 //! the rest keep failing honestly) and is retired if the host ever overwrites what was lost.
 //!
@@ -58,7 +58,7 @@ struct DieGc {
     current: Option<Current>,
     /// Victims that data leave, or that wait for their erase.
     outgoing: Vec<Outgoing>,
-    /// The policy's choice, while it waits for room.
+    /// The policy's choice, while it waits for space.
     candidate: Option<BlockId>,
     /// Host data were turned away until GC has gone on.
     waited_for: bool,
@@ -66,7 +66,7 @@ struct DieGc {
     retiring: Vec<BlockId>,
     /// Closed blocks that are to be written anew elsewhere.
     refreshing: Vec<BlockId>,
-    /// Of these, the victims that are not erased yet.
+    /// Victims of a refresh that are not erased yet.
     refreshed: Vec<BlockId>,
     /// Victims that have been read to their end and hold a valid unit again.
     again: Vec<BlockId>,
@@ -82,9 +82,9 @@ pub(crate) struct Outgoing {
     pub block: BlockId,
     /// Valid units when it was chosen.
     pub valid: u32,
-    /// Of its valid units, those whose programs elsewhere are planned, or that cannot be moved.
+    /// Valid units whose programs elsewhere are planned, or that cannot be copied.
     pub planned: u32,
-    /// Whose open block takes them.
+    /// The stream whose open block takes them.
     pub stream: Stream,
     /// It will come back as a free block.
     pub back: bool,
@@ -258,7 +258,7 @@ impl Gc {
 
 /// Which victim, and which of its units.
 impl Gc {
-    /// Whether `die` should collect: in the foreground when few blocks are free, in the background until `gc_high_blocks` are.
+    /// Whether `die` should begin GC: in the foreground when few blocks are free, in the background until `gc_high_blocks` are.
     pub(crate) fn wants_space(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
         let coming = blocks.free_count(die) + self.coming_back(die);
         let map = self.config.common_blocks();
@@ -387,7 +387,7 @@ impl Gc {
         }
     }
 
-    /// Whose open block takes what leaves `block`.
+    /// The stream whose open block takes the copies out of `block`.
     pub(crate) fn shared_stream(&self, blocks: &BlockManager, block: BlockId, cause: Cause) -> Stream {
         match blocks.is_meta(block) {
             true => Stream::Meta,

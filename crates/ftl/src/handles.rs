@@ -2,7 +2,7 @@
 //!
 //! A handle has an open block in every die, and data that carry it go to no other block. Its reclaim unit is as much as one block
 //! of every die holds. Dies fill at their own pace, so near its end a unit's data may stand beside the first of the next one; each
-//! block is erased by itself when all of it is forgotten.
+//! block is erased by itself when all of it is invalid.
 //!
 //! Invariant: `written < unit` for every handle. With one handle nothing is counted.
 
@@ -11,7 +11,7 @@ use crate::translation::Stream;
 use crate::{Isolation, Separation};
 use pellucid_flash::{DieId, Layout, Lpn, PlacementEventKind};
 
-/// Events that nobody has asked for; further ones are dropped.
+/// Events that the host has not asked for; further ones are dropped.
 const EVENTS_MAX: usize = 4096;
 
 /// Something that happened, without its time: translation has no clock.

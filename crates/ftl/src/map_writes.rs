@@ -33,7 +33,7 @@ pub(crate) enum Content {
     Coming,
 }
 
-/// GC waits for what it asks for, a flush may; nobody waits for what left the cached table.
+/// GC waits for what it asks for, a flush may; nothing waits for what left the cached table.
 fn urgency(cause: Cause) -> u32 {
     match cause {
         Cause::Map => 0,
@@ -70,7 +70,7 @@ impl MapWrites {
         wanted().count() < per_superpage as usize && wanted().all(|w| w.cause != Cause::Journal)
     }
 
-    /// Whether what waits for its program is less than a superpage that nobody waits for, and no superpage's worth has come since the last
+    /// Whether what waits for its program is less than a superpage that nothing waits for, and no superpage's worth has come since the last
     /// program. (What comes may be of pages that are wanted already.)
     pub fn gathers(&self, per_superpage: u32) -> bool {
         let wanted = || self.writes.iter().filter(|w| !w.planned);
@@ -131,7 +131,7 @@ impl MapWrites {
         let running = |page| self.writes.iter().any(|w| w.page == page && w.planned);
         let ready = |write: &MapWrite| !write.planned && write.content == Content::Here;
         let may = |at: &usize| ready(&self.writes[*at]) && !running(self.writes[*at].page);
-        // What nobody waits for comes last: erases may wait for the others.
+        // What nothing waits for comes last: erases may wait for the others.
         let idle = |at: &usize| self.writes[*at].cause == Cause::Map;
         let awaited = (0..self.writes.len()).filter(|at| may(at) && !idle(at));
         let rest = (0..self.writes.len()).filter(|at| may(at) && idle(at));

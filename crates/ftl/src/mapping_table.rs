@@ -21,7 +21,7 @@ const LARGE_BYTES_MIN: usize = 4 << 20;
 pub(crate) struct MappingTable {
     /// All pages; of a cache, translation pages only.
     l2p: L2p,
-    /// Of a cache: its pages, and how many there are of them in its address space.
+    /// Pages of a cache, and their number in its address space.
     sparse: Option<(u32, Box<SparseTable>)>,
     /// One bit for each unit of the media.
     valid: Vec<u64>,

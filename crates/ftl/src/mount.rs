@@ -1,15 +1,15 @@
 //! Mount: the map rebuilt from what the media hold.
 //!
 //! 1. *headers*: the first and the last programmed superpage of every block (its range of sequence numbers);
-//! 2. *segments*: the newest copy of every translation page, from the blocks that hold them;
+//! 2. *translation pages*: the newest copy of each, from the blocks that hold them;
 //! 3. *replay*: the spare areas of the blocks that were written at or after the lowest watermark, newest copy wins;
 //! 4. *blocks*: valid units counted, partly written blocks opened again behind their last superpage.
 //!
-//! A segment entry is trusted if its block was begun before the segment's watermark; otherwise the block was erased since, and
-//! the page has a newer copy (found by the replay) or was trimmed.
+//! An entry of a translation page is trusted if its block was begun before the translation page's watermark; otherwise the block was
+//! erased since, and the page has a newer copy (found by the replay) or was trimmed.
 //!
-//! Of a segment that cannot be read its mark says whether pages of it were trimmed. If so, what was programmed after it counts; what is
-//! older is lost ([`Ppa::LOST`]), and the segment is written anew with that.
+//! The spare area of a translation page says whether any of its pages were trimmed. If so, and it cannot be read, copies programmed after
+//! it count; older ones are lost ([`Ppa::LOST`]), and the translation page is written anew with that.
 
 use crate::block_manager::OpenBlock;
 use crate::page_map::{Found, PageMap, SetupError, split_sequence};
@@ -62,11 +62,11 @@ pub(crate) const BLOCK_SEQUENCES: u64 = 1 << 31;
 
 /// What the newest copies of the translation pages say.
 struct Loaded {
-    /// Of each segment; 0: all that is found counts.
+    /// Of each translation page; 0: all that is found counts.
     watermarks: Vec<u64>,
-    /// Segments with trimmed pages that cannot be read, and the sequence numbers with which they were written.
+    /// Translation pages with trimmed pages that cannot be read, and the sequence numbers with which they were written.
     unreadable: Vec<(u32, u64)>,
-    /// Of a cache: what they say.
+    /// What they say (cache).
     found: Vec<Found>,
 }
 
@@ -157,10 +157,10 @@ impl PageMap {
         let sequence = ranges.iter().map(|r| r.last).max().unwrap_or(0) + SEQUENCE_GAP;
         map.set_sequence(sequence);
         if keep {
-            let mut segments = map.load_map_pages(&ranges, source, &mut report, &mut reads);
-            map.replay(&ranges, &mut segments, source, &mut report, &mut reads);
-            report.lost_units = map.restore_copies(segments.found);
-            report.lost_units += map.give_up_doubtful(&segments.unreadable, source);
+            let mut loaded = map.load_map_pages(&ranges, source, &mut report, &mut reads);
+            map.replay(&ranges, &mut loaded, source, &mut report, &mut reads);
+            report.lost_units = map.restore_copies(loaded.found);
+            report.lost_units += map.give_up_doubtful(&loaded.unreadable, source);
         }
         map.restore_blocks(&ranges, sequence);
         map.restore_handles();
@@ -172,8 +172,8 @@ impl PageMap {
         Ok((map, report))
     }
 
-    /// Each cut tears the superpages that are being programmed, so that what was kept free for a victim need not hold all of it. Who cuts
-    /// power once may do so again before that is made good: another block a die is kept free from then on, if there is room.
+    /// Each cut tears the superpages that are being programmed, so the block kept free for a victim may no longer hold all of it. Power may
+    /// be cut again before GC has repaired that, so from then on each die keeps one more block free, if it has one.
     fn expect_power_cuts(&mut self) {
         let good = self.layout.blocks - self.blocks.bad_count();
         let most =
@@ -191,7 +191,7 @@ impl PageMap {
         // Torn and failed superpages have no readable spare area; their neighbours bound the range.
         let first = (0..superpages).find_map(|s| readable(&s));
         let last = (0..superpages).rev().find_map(|s| readable(&s));
-        // A description with fewer handles than the media were written with: those blocks belong to nobody in particular.
+        // A description with fewer handles than the media were written with: those blocks belong to no handle.
         let owner = first.map_or(0, |(_, stored)| split_sequence(stored).1);
         let owner = if owner < self.config.handles { owner } else { 0 };
         let meta =
@@ -230,27 +230,27 @@ impl PageMap {
         }
         let first_of: std::collections::BTreeMap<BlockId, u64> =
             ranges.iter().map(|r| (r.block, r.first)).collect();
-        // A volatile drive writes no segments; then everything is replayed.
+        // A volatile drive writes no translation pages; then everything is replayed.
         let count = match self.table.sparse() {
             None => self.user_units.div_ceil(self.pages.entries),
             Some(sparse) => sparse.regions(),
         };
         let mut watermarks = vec![0; count as usize];
         let (mut unreadable, mut found) = (Vec::new(), Vec::new());
-        for (segment, &(ppa, written, mark)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
+        for (page, &(ppa, written, mark)) in newest.iter().enumerate().filter(|(_, n)| n.0.is_some()) {
             report.map_page_reads += 1;
-            self.table.set(self.map_page_lpn(segment as u32), ppa);
-            let trimmed = mark == self.map_page_lpn(segment as u32);
+            self.table.set(self.map_page_lpn(page as u32), ppa);
+            let trimmed = mark == self.map_page_lpn(page as u32);
             if trimmed {
-                self.pages.set_trimmed(segment as u32);
+                self.pages.set_trimmed(page as u32);
             }
             let bytes = source.map_page(ppa);
-            let Some((watermark, entries)) = bytes.and_then(|b| parse(&b, segment as u32)) else {
-                unreadable.extend(trimmed.then_some((segment as u32, written)));
+            let Some((watermark, entries)) = bytes.and_then(|b| parse(&b, page as u32)) else {
+                unreadable.extend(trimmed.then_some((page as u32, written)));
                 continue;
             };
-            watermarks[segment] = watermark;
-            self.pages.set_watermark(segment as u32, watermark);
+            watermarks[page] = watermark;
+            self.pages.set_watermark(page as u32, watermark);
             let layout = self.layout.clone();
             let begun = |ppa| first_of.get(&layout.block_of(ppa));
             let counts = |ppa| ppa == Ppa::LOST || begun(ppa).is_some_and(|&first| first < watermark);
@@ -258,7 +258,7 @@ impl PageMap {
                 found.extend(self.found_in_region(&entries, counts));
                 continue;
             }
-            let first_lpn = segment as u32 * self.pages.entries;
+            let first_lpn = page as u32 * self.pages.entries;
             for (lpn, entry) in (first_lpn..self.user_units).zip(entries).filter(|&(_, e)| e != 0) {
                 let ppa = Ppa(entry - 1);
                 if counts(ppa) {
@@ -269,16 +269,16 @@ impl PageMap {
         Loaded { watermarks, unreadable, found }
     }
 
-    /// Pages of unreadable segments: a copy that is older than its segment may have been trimmed before that was written, or not. It is
-    /// not erased before the new segment says that the page is lost. How many there are.
+    /// Gives up pages of unreadable translation pages: a copy older than its translation page may have been trimmed before that was written,
+    /// or not. It is not erased before the new translation page says that the page is lost. Returns how many there are.
     fn give_up_doubtful(&mut self, unreadable: &[(u32, u64)], source: &impl MountSource) -> u64 {
         let mut lost = 0;
-        for &(segment, written) in unreadable {
-            self.pages.dirty(segment, self.sequence);
-            let first = segment * self.pages.entries;
+        for &(page, written) in unreadable {
+            self.pages.dirty(page, self.sequence);
+            let first = page * self.pages.entries;
             let lpns: Vec<Lpn> = match self.table.sparse() {
                 None => (first..(first + self.pages.entries).min(self.user_units)).map(Lpn).collect(),
-                Some(sparse) => sparse.of_region(segment).map(|slot| slot.lpn()).collect(),
+                Some(sparse) => sparse.of_region(page).map(|slot| slot.lpn()).collect(),
             };
             for lpn in lpns {
                 let known = self.copy_of(lpn);
@@ -337,10 +337,10 @@ impl PageMap {
             self.table.set_valid(ppa);
             valid[self.layout.block_of(ppa).0 as usize] += 1;
         }
-        // The block with the most room goes to GC, which must be able to finish what the power cut interrupted.
-        let mut by_room: Vec<&BlockRange> = ranges.iter().collect();
-        by_room.sort_by_key(|r| r.superpages);
-        for range in by_room {
+        // The block with the most free superpages goes to GC, which must be able to finish what the power cut interrupted.
+        let mut emptiest: Vec<&BlockRange> = ranges.iter().collect();
+        emptiest.sort_by_key(|r| r.superpages);
+        for range in emptiest {
             // Where all superpages are torn, the numbers they began with are not known to be below the next ones: programs
             // may have been cut off since the last mount without a single one that ended.
             let whole = self.superpages_of_kind(self.blocks.is_cache(range.block), range.meta);

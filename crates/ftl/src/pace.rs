@@ -1,22 +1,22 @@
-//! Pacing: where a die collects, host data take its room no faster than GC makes it.
+//! Pacing: while a die is under GC, host data use up its free space no faster than GC frees it.
 //!
 //! ```text
-//!  room of a die, in units =  its free blocks, whole  +  what is left of its open blocks
-//!                             +  of each victim: a whole block x the share of its valid units that have left it
+//!  space of a die, in units =  its free blocks, whole  +  what is left of its open blocks
+//!                              +  of each victim: a whole block x the share of its valid units that have left it
 //!
-//!  host superpage      room - superpage                                              waits while there is too little room, or two
-//!  GC copies           room - units + units x block / valid when it was chosen    superpages are before the die already
+//!  host superpage      space - superpage                                             waits while there is too little space, or two
+//!  GC copies           space - units + units x block / valid when it was chosen   superpages are before the die already
 //! ```
-//! Without it host data take a die's last blocks as fast as they come, and then none until whole victims have been collected. With
-//! it each unit that leaves a victim with `valid` units lets in `(block - valid) / valid` units of host data.
+//! Without it host data take a die's last blocks as fast as they come, and then none until GC has emptied whole victims. With
+//! it each unit that leaves a victim with `valid` units admits `(block - valid) / valid` units of host data.
 //!
-//! Enough are three blocks of room: one at most is left in the open block of GC (if it has one of its own; else two
+//! Three blocks of space are enough: one at most is left in the open block of GC (if it has one of its own; else two
 //! are enough), and less than one in the victim. So two are free when the open block of the host is full, of which it may take
-//! one. That much there is only if GC begins early enough, with `gc_low` of 2 or more; with 1 waits are shorter, not gone.
-//! Nor are they where translation pages, wear levelling or a second stream of the host take a block: its room is missed until
-//! GC has made it again, while other dies go on.
+//! one. There is that much only if GC begins early enough, with `gc_low` of 2 or more; with 1 waits are shorter, not gone.
+//! Nor are they where translation pages, wear levelling or a second stream of the host take a block: its space is missing until
+//! GC has freed it again, while other dies go on.
 //!
-//! Room is a level and no account of credits, so nothing is owed after a failure, a trim or a power cut.
+//! Space is a level and no account of credits, so nothing is owed after a failure, a trim or a power cut.
 //!
 //! Invariants: a die keeps host superpages waiting only while a victim of its own is being emptied or erased, for which no host data are
 //! needed, or for programs of its own; so the wait ends. What was turned away hears of it ([`crate::Translation::take_released`]).
@@ -40,11 +40,11 @@ impl Gc {
     // Apart, so that a drive that is not paced has nothing of it in its way.
     #[inline(never)]
     fn waits(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
-        self.collects(blocks, die)
-            && (self.has_turns(blocks, die, shared) || self.is_short_of_room(blocks, die))
+        self.is_under_gc(blocks, die)
+            && (self.has_turns(blocks, die, shared) || self.is_short_of_space(blocks, die))
     }
 
-    fn collects(&self, blocks: &BlockManager, die: DieId) -> bool {
+    fn is_under_gc(&self, blocks: &BlockManager, die: DieId) -> bool {
         blocks.free_count(die) <= self.config.gc_low_blocks && self.coming_back(die) > 0
     }
 
@@ -54,19 +54,19 @@ impl Gc {
         open.is_some_and(|open| blocks.in_flight(open.block) >= TURNS)
     }
 
-    fn is_short_of_room(&self, blocks: &BlockManager, die: DieId) -> bool {
+    fn is_short_of_space(&self, blocks: &BlockManager, die: DieId) -> bool {
         let block = u64::from(self.superpages_of(Stream::Host) * self.layout.units_per_superpage);
-        let mut room = u64::from(blocks.free_count(die)) * block + self.left_open(blocks, die);
+        let mut space = u64::from(blocks.free_count(die)) * block + self.left_open(blocks, die);
         let mut emptying = false;
         for victim in self.outgoing(die).iter().filter(|victim| victim.back) {
             let valid = u64::from(blocks.valid(victim.block));
             emptying |= valid > 0;
-            room += block - (block * valid).checked_div(victim.valid.into()).unwrap_or(0);
+            space += block - (block * valid).checked_div(victim.valid.into()).unwrap_or(0);
         }
-        emptying && room < self.blocks_enough() * block
+        emptying && space < self.blocks_enough() * block
     }
 
-    /// Blocks of room with which the host need not stop. Below `gc_low + 1` of them a die surely collects.
+    /// Blocks of space with which the host need not stop. Below `gc_low + 1` of them a die is surely under GC.
     fn blocks_enough(&self) -> u64 {
         let shared = self.config.separation == Separation::Off;
         (u64::from(self.config.gc_low_blocks) + 1).min(if shared { 2 } else { 3 })
@@ -80,11 +80,11 @@ impl Gc {
         u64::from(superpages) * u64::from(self.layout.units_per_superpage)
     }
 
-    /// `die` had no room for host data. While it collects this may change without a block coming free.
+    /// `die` had no space for host data. While it is under GC this may change without a block coming free.
     #[inline]
     pub(crate) fn turned_away(&mut self, blocks: &BlockManager, die: DieId) {
         if self.config.gc_pacing {
-            self.set_waited_for(die, self.collects(blocks, die));
+            self.set_waited_for(die, self.is_under_gc(blocks, die));
         }
     }
 

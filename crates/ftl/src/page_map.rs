@@ -86,7 +86,7 @@ pub(crate) const fn split_sequence(stored: u64) -> (u64, u16) {
 /// Why translation cannot be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// The user capacity leaves too little room to work.
+    /// The user capacity leaves too little space to work.
     #[error(
         "over_provisioning: {physical_units} mapping units on good blocks cannot serve {user_units} user units; \
          at least {needed_units} more are needed for open blocks and GC"
@@ -129,7 +129,7 @@ pub struct FtlCounters {
     /// Valid units in all victims when they were chosen.
     pub victim_valid_units: u64,
     /// Units that GC copied elsewhere; of a cache, dirty ones.
-    pub relocated_units: u64,
+    pub copied_units: u64,
     /// Clean units of a cache that were dropped to make space.
     pub evicted_units: u64,
     /// Blocks retired after the factory.
@@ -157,13 +157,13 @@ pub struct PageMap {
     pub(crate) user_units: u32,
     /// Pages of the host that the media hold at most: all, or those of a cache.
     held: u32,
-    /// Of a cache: dirty pages whose writes were admitted and have not brought their data.
+    /// Dirty pages whose writes were admitted and have not brought their data (cache).
     promised: u32,
-    /// Of a cache: emptied blocks whose clean pages are being evicted.
+    /// Emptied blocks whose clean pages are being evicted (cache).
     evicting: Vec<BlockId>,
-    /// Of a cache: lists of full blocks to be written, and regions that have changed.
+    /// Lists of full blocks to be written, and regions that have changed (cache).
     lists: lists::Lists,
-    /// Of a cache: regions of marked pages that left with an emptied block, until it is erased.
+    /// Regions of marked pages that left with an emptied block, until it is erased (cache).
     leaving: Vec<(BlockId, u32)>,
     pub(crate) table: MappingTable,
     pub(crate) blocks: BlockManager,
@@ -177,7 +177,7 @@ pub struct PageMap {
     programs: Programs,
     /// Copies that became invalid and were not taken.
     outdated: Vec<(Ppa, Outdated)>,
-    /// Somebody takes them.
+    /// The caller takes them.
     names_outdated: bool,
     temperature: Option<Temperature>,
     pub(crate) rng: Rng,
@@ -395,7 +395,7 @@ impl PageMap {
         if self.outdated.is_empty() { None } else { Some(self.outdated.drain(..)) }
     }
 
-    /// Forgets `lpn`. Its old copy is invalid at once, but its block is not erased before the trim is on the media: a power
+    /// Discards `lpn`. Its old copy is invalid at once, but its block is not erased before the trim is on the media: a power
     /// cut must not bring back a copy that is older still.
     pub fn trim(&mut self, lpn: Lpn) {
         let old = self.copy_of(lpn);

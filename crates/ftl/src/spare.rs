@@ -3,11 +3,11 @@
 //! ```text
 //!  good blocks = a free one of each die + open ones of each die + one for a translation page + those for the data
 //! ```
-//! When host data find no room, every block is free, open or closed, and GC has to find a closed one that gives more than it
+//! When host data find no space, every block is free, open or closed, and GC has to find a closed one that gives more than it
 //! takes. What a block holds moves in whole superpages, so a closed block that gives nothing holds more than all its superpages but one do.
-//! Where there are too few data to fill all closed blocks so far, one of them can be collected.
+//! Where there are too few data to fill all closed blocks so far, GC can empty one of them.
 //!
-//! The kind of data that finds no room has no open block in any die, so that each die may keep a second free one all the same: it does
+//! The kind of data that finds no space has no open block in any die, so that each die may keep a second free one all the same: it does
 //! so once power has been cut ([`PageMap::mount`](crate::PageMap::mount)).
 
 use crate::config::{Durability, FtlConfig, Isolation, Separation};

@@ -8,7 +8,7 @@
 //!                           └─ modulo slots ───► first slot; then the next ones, round the region
 //! ```
 //! Invariants: between a page's first slot and its own no slot is vacant; a slot that has neither a place on the media nor a pin is
-//! vacant; a clean copy is nobody's valid unit, a dirty one always is (the map's valid bits).
+//! vacant; a clean copy is never a valid unit, a dirty one always is (the map's valid bits).
 //!
 //! A *pin* is a write that was admitted and whose data are not on their way to the media yet: the page keeps its slot.
 //!
@@ -228,7 +228,7 @@ impl SparseTable {
         }
     }
 
-    /// A slot that nobody needs any more becomes vacant, and those behind it move up, so that no probe is cut short.
+    /// A slot that is no longer needed becomes vacant, and those behind it move up, so that no probe is cut short.
     fn vacate_unused(&mut self, at: usize) {
         if self.slots[at].is_needed() {
             return;
@@ -277,7 +277,7 @@ impl SparseTable {
 
     /// Whether `lpn` may become dirty: a mount would find a slot for each page of its region that it finds dirty.
     pub fn takes_mark(&self, lpn: Lpn) -> bool {
-        self.is_marked(lpn) || self.marks.as_ref().is_none_or(|marks| marks.has_room(self.region(lpn)))
+        self.is_marked(lpn) || self.marks.as_ref().is_none_or(|marks| marks.has_space(self.region(lpn)))
     }
 
     /// A mount may find `lpn` dirty, which has a slot, from now on.
@@ -345,7 +345,7 @@ impl SparseTable {
         for slot in self.iter() {
             let at = self.find(slot.lpn()).map(|at| self.slots[at].lpn());
             assert_eq!(at, Some(slot.lpn()), "a page is not found in its region");
-            assert!(slot.is_needed(), "a slot that nobody needs: {slot:?}");
+            assert!(slot.is_needed(), "a slot that is not needed: {slot:?}");
             used += 1;
             states[slot.state() as usize] += 1;
             if slot.ppa().is_some() {

@@ -131,7 +131,7 @@ pub struct CopyId(pub u32);
 /// How the read of a [`Move`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// `is_current` said that nobody needs it.
+    /// `is_current` said that it is not needed.
     Outdated,
     /// Its data are at hand.
     Read,
@@ -146,7 +146,7 @@ pub enum Arrived {
     Keep(Lpn),
     /// It was metadata, which translation writes anew by itself: see `next_map_job`.
     Metadata,
-    /// Nobody needs it any more.
+    /// It is no longer needed.
     Drop,
     /// Data of the host are lost.
     Lost,
@@ -161,7 +161,7 @@ pub enum Reclaim {
     Retire(BlockId),
     /// Empty blocks wait until trims are on the media: go on with `next_map_job`. Nothing more to erase now.
     AwaitsTrims,
-    /// Of a cache: it holds clean units. Report which pages they are ([`Translation::evicted`]); it is erased after that.
+    /// It holds clean units of a cache. Report which pages they are ([`Translation::evicted`]); it is erased after that.
     Evict(BlockId),
 }
 
@@ -346,7 +346,7 @@ impl Translation {
         each!(self, it => it.stream(lpn, handle))
     }
 
-    /// Plans the program of `lpns`, at most a superpage's worth ([`Lpn::NONE`]: a unit that nobody needs any more), now that their data
+    /// Plans the program of `lpns`, at most a superpage's worth ([`Lpn::NONE`]: a unit that is no longer needed), now that their data
     /// are at hand. The map points to the new copies at once. `near`: these are GC copies of that die. A merge that is not placed is
     /// given again by [`Translation::next_gc`], if it still has to be copied.
     #[inline]
@@ -366,7 +366,7 @@ impl Translation {
         each!(self, it => it.checkpoint())
     }
 
-    /// Forgets a page.
+    /// Discards a page.
     pub fn trim(&mut self, lpn: Lpn) {
         each!(self, it => it.trim(lpn));
     }
@@ -381,7 +381,7 @@ impl Translation {
         });
     }
 
-    /// Copies that nobody needs any more since the last call, if there are any; none, unless [`Caller::takes_outdated`].
+    /// Copies that became unneeded since the last call, if there are any; none, unless [`Caller::takes_outdated`].
     #[inline]
     pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
         each!(self, it => it.take_outdated())

@@ -52,7 +52,7 @@ pub(crate) struct TranslationPages {
     watermarks: Vec<Watermarks>,
     /// Sequence number at the last trim that is not on the media yet; 0: none.
     dirtied_at: Vec<u64>,
-    /// Of these, those that nobody has asked for yet, in the order of their first trims.
+    /// Of these, those that were not asked for yet, in the order of their first trims.
     dirty: VecDeque<u32>,
     /// Trims so far. Each has a number, from 1.
     trims: u64,
@@ -67,7 +67,7 @@ pub(crate) struct TranslationPages {
     pub reading: u32,
 }
 
-/// A translation page that somebody wants written, with its trims of that moment. Those that come while it waits are for its next write,
+/// A translation page that is wanted on the media, with its trims of that moment. Those that come while it waits are for its next write,
 /// so that a stream of them does not keep it waiting.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
@@ -310,7 +310,7 @@ impl PageMap {
         self.pages.writes.any_wanted()
     }
 
-    /// The next read of a translation page, or program of them: a superpage of those that are wanted; less only if somebody waits, or no more
+    /// The next read of a translation page, or program of them: a superpage of those that are wanted; less only if a caller waits, or no more
     /// come.
     #[inline]
     pub fn next_map_job(&mut self) -> Option<MapJob> {

@@ -7,12 +7,12 @@
 //!                           └─ no, and none will ─► emergency: the fewest valid units, whatever the policy says; counted
 //! ```
 //! A victim takes at most one block of its GC stream and gives one back. So a die can carry out any choice, a full block too, if
-//! one free block is there when the victim is chosen and nobody else takes it:
+//! one free block is there when the victim is chosen and nothing else takes it:
 //!
 //! - host data and translation pages leave one free block in each die, and one for each victim under way ([`Gc::reserve`]);
 //! - a further victim is chosen only when it fits beside those under way;
-//! - a block with a failed program gives nothing back, so it is emptied when a second block is free, or when the die has nothing
-//!   else to collect. While it waits, host data leave two.
+//! - a block with a failed program gives nothing back, so it is emptied when a second block is free, or when the die has no
+//!   other victim. While it waits, host data leave two.
 //!
 //! The emergency is left for dies that have lost their reserve: a program of a GC stream failed, the power was cut in the
 //! middle of a victim, or translation pages that erases wait for had no other place.
@@ -79,8 +79,8 @@ impl Gc {
             }
         }
         while let Some(block) = self.next_refresh(die) {
-            // It may have been collected since it was found to need it. That it frees no space is no reason: what nobody
-            // overwrites needs it most.
+            // GC may have emptied it since it was found to need a refresh. That a refresh frees no space is no reason against it: data
+            // that nobody overwrites need it most.
             if blocks.state(block) != BlockState::Closed {
                 self.drop_refresh(die, block);
             } else if self.fits(blocks, die, block, Cause::Refresh, 0) {

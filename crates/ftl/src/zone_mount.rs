@@ -74,7 +74,7 @@ pub struct ZoneMount {
     /// Blocks to erase first.
     pub erase: Vec<BlockId>,
     /// Blocks that are bad and cannot be erased: what they hold must not be found by a later mount.
-    pub void: Vec<BlockId>,
+    pub invalidate: Vec<BlockId>,
     /// Superpages to take into the buffer; the full ones must be programmed, the last of a zone logged again.
     pub staged: Vec<Staged>,
     /// Zones that are read-only or offline, which must be logged again.
@@ -172,7 +172,7 @@ pub(crate) fn find(
             (true, false) => {}
             (false, true) => {
                 zones.pool.retire(block);
-                mount.void.push(block);
+                mount.invalidate.push(block);
             }
             (false, false) => mount.erase.push(block),
         }

@@ -99,7 +99,7 @@ pub struct Zones {
     log_die: u32,
     /// Free blocks that no zone takes, so that a protected buffer has somewhere to go.
     reserve: u32,
-    /// Zones that the media let down, or that should be reset, in that order, until somebody is told.
+    /// Zones that the media let down, or that should be reset, in that order, until the host is told.
     changed: Vec<u32>,
 }
 

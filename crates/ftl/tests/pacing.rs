@@ -1,5 +1,5 @@
 //! `gc_pacing` against media that only remember: host superpages are turned away in a die only for a while, in which GC moves
-//! no more than their share; whoever waits hears of it; nothing is lost.
+//! no more than their share; waiting callers are told; nothing is lost.
 
 use crate::common;
 use pellucid_flash::{DieId, Lpn, Rng};

@@ -102,7 +102,7 @@ impl World {
     }
 }
 
-/// Pages of the first segment, and one of the second.
+/// Pages of the first translation page, and one of the second.
 const TRIMMED: Lpn = Lpn(0);
 const KEPT: Lpn = Lpn(1);
 const LATER: Lpn = Lpn(2);
@@ -114,20 +114,20 @@ fn what_an_unreadable_segment_may_have_trimmed_is_lost() {
     let mut world = World::new();
     world.write(&[TRIMMED, KEPT, LATER, ELSEWHERE]);
     world.map.trim(TRIMMED);
-    let segments = world.flush();
+    let written = world.flush();
     world.write(&[LATER]);
     let places = [LATER, ELSEWHERE].map(|lpn| place_of(&world.map, lpn));
     assert_eq!(world.mount(), 0);
     assert_eq!(place_of(&world.map, TRIMMED), Ppa::NONE);
     assert!(place_of(&world.map, KEPT).is_some());
 
-    world.unreadable.extend(segments);
+    world.unreadable.extend(written);
     assert_eq!(world.mount(), 2, "trimmed, or not: nobody knows");
     let seen = |world: &World| [TRIMMED, KEPT, UNWRITTEN].map(|lpn| place_of(&world.map, lpn));
     assert_eq!(seen(&world), [Ppa::LOST, Ppa::LOST, Ppa::NONE]);
     assert_eq!([LATER, ELSEWHERE].map(|lpn| place_of(&world.map, lpn)), places);
 
-    // The new segment says that they are lost, whatever becomes of their copies.
+    // The new translation page says that they are lost, whatever becomes of their copies.
     assert_eq!(world.flush().len(), 1);
     for &mut (ref mut lpn, _) in world.spares.values_mut().filter(|spare| [TRIMMED, KEPT].contains(&spare.0))
     {
@@ -146,7 +146,7 @@ fn what_an_unreadable_segment_may_have_trimmed_is_lost() {
     world.map.check();
 }
 
-/// Segments that know of no trim say so outside of what they hold: without them nothing is lost.
+/// Translation pages that know of no trim say so outside of what they hold: without them nothing is lost.
 #[test]
 fn an_unreadable_segment_without_trims_costs_nothing() {
     let mut world = World::new();

@@ -41,7 +41,7 @@ pub struct FileStore {
     _lock: File,
     open: BTreeMap<Segment, (File, u64)>,
     order: VecDeque<Segment>,
-    /// Since when everything in the directory is on the media, or nobody waits for it.
+    /// Since when everything in the directory is on the media, or nothing waits for it.
     synced: Instant,
     /// Whether there is `boot`.
     volatile: bool,
@@ -261,7 +261,7 @@ impl Store for FileStore {
 
     fn will_read(&mut self, segment: Segment, at: u64, bytes: u64) {
         if let Ok((file, _)) = self.file(segment) {
-            // Advice: whoever does not take it reads later.
+            // Advice only: a system that ignores it reads later.
             let _ = fadvise(&*file, at, NonZeroU64::new(bytes), Advice::WillNeed);
         }
     }

@@ -208,7 +208,7 @@ fn parse(
         }
     }
     if counts {
-        // Nobody waits for it where the run was given up.
+        // Nothing waits for it where the run was given up.
         let _ = chunks.send(turn(&mut reader, None));
     }
 }
@@ -253,7 +253,7 @@ impl Pieces {
         }
     }
 
-    /// The first piece was cut before anybody knew the format.
+    /// The first piece was cut before the format was known.
     fn recut(&mut self, mut piece: Vec<u8>, format: EdgeFormat) -> Vec<u8> {
         self.format = format;
         piece.append(&mut self.rest);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_far_behind_is_named_whoever_parses_it() {
+    fn a_wrong_line_far_behind_is_named_with_any_number_of_threads() {
         let good: String = (0..50_000).map(|at| format!("{at} {}\n", at / 3)).collect();
         let text: &'static [u8] = format!("{good}7 x\n{good}").leak().as_bytes();
         for threads in 1..5 {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_same_edges_whoever_parses_them() {
+    fn batches_are_the_same_edges_with_any_number_of_threads() {
         let text: &'static [u8] =
             (0..50_000).map(|at| format!("{} {at}\n", at % 77)).collect::<String>().leak().as_bytes();
         let binary: &'static [u8] = (0..100_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>().leak();

@@ -79,7 +79,7 @@ impl Program {
     }
 }
 
-/// Who moves edges between the disk and memory.
+/// What moves edges between the disk and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// The engine, in windows.
@@ -97,7 +97,7 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Threads that compute.
     pub threads: usize,
-    /// Who moves edges.
+    /// What moves edges.
     pub storage: Storage,
     /// Where what does not fit lies meanwhile.
     pub work: PathBuf,
@@ -133,7 +133,7 @@ pub enum JobError {
         /// How many there are.
         vertices: u32,
     },
-    /// Somebody wanted it to end.
+    /// The caller ended it.
     #[error("interrupted")]
     Interrupted,
 }
@@ -174,7 +174,7 @@ pub struct Outcome {
     pub moved_bytes: (u64, u64),
 }
 
-/// Somebody who looks on, and may end it.
+/// Called at each phase; may end the run.
 type Look<'a> = &'a mut dyn FnMut(Phase) -> ControlFlow<()>;
 
 /// A run.
@@ -209,7 +209,7 @@ impl Job {
         let result = self.work(input, &mut output, look);
         let result = result.and_then(|outcome| Ok((outcome, output.finish()?)));
         match &mut self.store {
-            // What is prepared stays for whoever asks again.
+            // What is prepared stays for the next run.
             Some(store) if result.is_err() => {
                 let prepared = store.bytes(Segment::Plan).is_some();
                 if !prepared {
@@ -277,7 +277,7 @@ impl Job {
             memory_bytes: self.config.memory_bytes / 8,
         })?;
         let mut intake = Intake::new(asked);
-        // Nobody knows how many edges come: so the directory is there from the first that would not fit.
+        // The number of edges is not known before: so the directory is there from the first that would not fit.
         let mut store = Late { config: &self.config, store: &mut self.store };
         while let Some(chunk) = input.take()? {
             intake.see(input.vertices());

@@ -1,6 +1,6 @@
 //! The honest baseline: edges mapped into memory, and the system decides what stays there. PageRank only.
 //!
-//! The files are those of one window, so what is compared is who moves the data, not how they lie.
+//! The files are those of one window, so the comparison is between ways to move the data, not between layouts.
 
 use crate::FileStore;
 use crate::threads::Threads;

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Two drives as one. Clone it to fork the future of both.
 #[derive(Clone, Debug)]
 pub struct Pair<A, B> {
-    /// The first drive. Nobody else submits to it.
+    /// The first drive. No other caller submits to it.
     pub first: A,
     /// The second drive, as the first.
     pub second: B,

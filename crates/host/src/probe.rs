@@ -2,7 +2,7 @@
 //!
 //! Every request writes what was read from its place before, so nothing is changed. Requests go to places in random order. Those of one
 //! size are measured in two ways: aligned to their size, and shifted by half of it; in turn and several times, because a drive that
-//! collects garbage, or others that use the machine, make some measurements slow.
+//! runs GC, or other programs on the machine, make some measurements slow.
 //!
 //! ```text
 //!   size of an erase unit or a multiple: aligned, whole units are replaced

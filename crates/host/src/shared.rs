@@ -22,11 +22,10 @@ use pellucid_flash::{
 };
 use place::{Place, Stage, Work};
 use std::collections::VecDeque;
-use std::fmt;
 
 pub use place::{TargetEvent, TargetState};
 
-/// Whose a command to the drive is stands in these bits of its tag: 0 for the drive's own namespaces, else the target's place + 1.
+/// These bits of a tag hold the owner of a command to the drive: 0 for the drive's own namespaces, else the target's place + 1.
 const OWNER_SHIFT: u32 = 40;
 const OWNER_MASK: u64 = 0xFFFF << OWNER_SHIFT;
 
@@ -34,60 +33,43 @@ const OWNER_MASK: u64 = 0xFFFF << OWNER_SHIFT;
 const TARGETS_MAX: usize = 1024;
 
 /// Why a target cannot be made or removed now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SharedError {
     /// The drive has no open-channel namespace.
+    #[error("no open-channel namespace; targets need parallel units")]
     NoChunks,
     /// The target is refused.
-    Target(TargetError),
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// Its host FTL cannot work there.
+    #[error("{0}")]
     Layer(String),
     /// Commands to the drive's own open-channel namespace are under way, perhaps to these parallel units.
+    #[error(
+        "{0} commands to the drive's own open-channel namespace are under way, perhaps to these units; try again"
+    )]
     Busy(usize),
     /// The target starts or stops.
+    #[error("{0}: starts or stops; wait for it")]
     Changing(String),
     /// The drive allows too few open chunks.
+    #[error(
+        "the drive allows {allows} open chunks; its block targets need up to {needs}: {each} in each unit"
+    )]
     OpenChunks {
         /// What it allows.
         allows: u32,
         /// What its block targets need.
         needs: u32,
-        /// ... in each parallel unit.
+        /// What they need in each parallel unit.
         each: u32,
     },
-}
-
-impl fmt::Display for SharedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SharedError::NoChunks => f.write_str("no open-channel namespace; targets need parallel units"),
-            SharedError::Target(error) => error.fmt(f),
-            SharedError::Layer(sentence) => f.write_str(sentence),
-            SharedError::Busy(commands) => write!(
-                f,
-                "{commands} commands to the drive's own open-channel namespace are under way, perhaps to these units; try again"
-            ),
-            SharedError::Changing(name) => write!(f, "{name}: starts or stops; wait for it"),
-            SharedError::OpenChunks { allows, needs, each } => write!(
-                f,
-                "the drive allows {allows} open chunks; its block targets need up to {needs}: {each} in each unit"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SharedError {}
-
-impl From<TargetError> for SharedError {
-    fn from(error: TargetError) -> SharedError {
-        SharedError::Target(error)
-    }
 }
 
 /// A drive and its targets: a drive with a namespace more for each of them.
 #[derive(Clone, Debug)]
 pub struct Shared<D> {
-    /// The drive. Nobody else submits to it.
+    /// The drive. No other caller submits to it.
     pub drive: D,
     /// The namespace that the targets share, and its shape.
     namespace: u16,
@@ -156,7 +138,7 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// Whether a target starts or stops: then there is something to be done although nobody waits for a command.
+    /// Whether a target starts or stops: then there is something to be done although no command is under way.
     pub fn is_changing(&self) -> bool {
         self.places.iter().flatten().any(|place| place.stage != Stage::Ready)
     }

@@ -17,7 +17,7 @@ use pellucid_flash::slab::Slab;
 use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime, Status, Tag};
 use std::collections::VecDeque;
 
-/// Notices that wait for whoever stands above; when there are more, the oldest are lost.
+/// Notices that wait for the caller above; when there are more, the oldest are lost.
 const NOTICES_MAX: usize = 4096;
 
 /// A machine on a drive. Clone it to fork the future of both.
@@ -25,7 +25,7 @@ const NOTICES_MAX: usize = 4096;
 pub struct Stack<M, D> {
     /// What stands above.
     pub layer: M,
-    /// What stands below. Nobody else submits to it.
+    /// What stands below. No other caller submits to it.
     pub drive: D,
     now: SimTime,
     /// Asks without an answer that was taken.
@@ -256,7 +256,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         self.passing.completed.push_back((self.taken + self.layer.answered() as u64, ended));
     }
 
-    /// Gives a notice of the drive to whom it concerns; says whether there was one.
+    /// Gives a notice of the drive to the layer or the caller that it concerns; says whether there was one.
     #[inline]
     fn take_notice(&mut self) -> bool {
         let Some((namespace, notice)) = self.drive.pop_notice() else { return false };

@@ -55,7 +55,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target with a uuid that is made of all that says who it is: made again, it finds what it left on its units.
+    /// A target with a uuid made of everything that identifies it: made again, it finds what it left on its units.
     pub fn new(name: String, kind: TargetKind, units: Range<u32>) -> Target {
         let text = format!("{name}/{}/{units:?}", kind.name());
         let uuid = text.bytes().fold(0x6c62_272e_07bb_0142, |hash: u64, byte| {
@@ -76,13 +76,16 @@ impl Target {
 }
 
 /// Why a target cannot be made or removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The name is empty, or has other characters than letters, digits, `-`, `_` and `.`.
+    #[error("target name {0:?}: allowed: letters, digits, '-', '_' and '.', at least one")]
     Name(String),
     /// There is a target of this name.
+    #[error("{0}: there is a target of this name; remove it first")]
     Exists(String),
     /// There is none.
+    #[error("{name}: no such target; there are {}", names(.known))]
     Missing {
         /// The name.
         name: String,
@@ -90,6 +93,7 @@ pub enum TargetError {
         known: Vec<String>,
     },
     /// The range is empty or lies beyond the drive.
+    #[error("units {}: not in the drive; allowed: a range within 0-{}", span(.units), .all - 1)]
     Range {
         /// The range.
         units: Range<u32>,
@@ -97,12 +101,23 @@ pub enum TargetError {
         all: u32,
     },
     /// The range overlaps that of another target.
+    #[error(
+        "units {}: overlap those of target {}, which has {}; targets share no parallel unit",
+        span(.units), .other.name, span(&.other.units)
+    )]
     Overlap {
         /// The range.
         units: Range<u32>,
-        /// Whose units it would take.
+        /// The target whose units it would take.
         other: Target,
     },
+}
+
+fn names(known: &[String]) -> String {
+    match known {
+        [] => "none".into(),
+        known => known.join(", "),
+    }
 }
 
 fn span(units: &Range<u32>) -> String {
@@ -112,35 +127,6 @@ fn span(units: &Range<u32>) -> String {
         _ => format!("{}-{}", units.start, units.end - 1),
     }
 }
-
-impl std::fmt::Display for TargetError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            TargetError::Name(name) => {
-                write!(f, "target name {name:?}: allowed: letters, digits, '-', '_' and '.', at least one")
-            }
-            TargetError::Exists(name) => write!(f, "{name}: there is a target of this name; remove it first"),
-            TargetError::Missing { name, known } if known.is_empty() => {
-                write!(f, "{name}: no such target; there are none")
-            }
-            TargetError::Missing { name, known } => {
-                write!(f, "{name}: no such target; there are {}", known.join(", "))
-            }
-            TargetError::Range { units, all } => {
-                write!(f, "units {}: not in the drive; allowed: a range within 0-{}", span(units), all - 1)
-            }
-            TargetError::Overlap { units, other } => write!(
-                f,
-                "units {}: overlap those of target {}, which has {}; targets share no parallel unit",
-                span(units),
-                other.name,
-                span(&other.units)
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TargetError {}
 
 /// The targets of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ fn start(config: &HostFtlConfig, device: Device) -> Stack<HostFtl, Device> {
     let stack = Stack::start(layer, device, now).unwrap_or_else(|e| panic!("{e}"));
     let cost = stack.layer.mount_cost();
     println!(
-        "start: {:.3} s simulated, {:.3} s real; {} reads of {} sectors; {} segments, {} sectors replayed, {} mapped; \
+        "start: {:.3} s simulated, {:.3} s real; {} reads of {} sectors; {} translation pages, {} sectors replayed, {} mapped; \
          peak memory {:.2} GB",
         cost.time.as_secs_f64(),
         began.elapsed().as_secs_f64(),

@@ -284,7 +284,7 @@ fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, Experi
     }
 }
 
-/// The drive of a description as a run needs it: without stamps if nobody looks at them. (Layers of the host note things of their
+/// The drive of a description as a run needs it: without stamps if nothing looks at them. (Layers of the host note things of their
 /// own on the media.)
 fn config(spec: &Spec) -> DeviceConfig {
     let mut config = spec.drive.clone();

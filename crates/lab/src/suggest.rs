@@ -1,4 +1,4 @@
-//! What somebody who mistyped something probably meant.
+//! The known word nearest to a mistyped one.
 
 /// The candidate most like `word`, if any is like it at all: at most a third of its letters differ.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -31,7 +31,7 @@ fn at_work(device: &mut Device, share: f64, seed: u64) -> f64 {
         }
     }
     let host = device.counters().programmed_sectors[Cause::Host as usize] / u64::from(unit);
-    1.0 + device.ftl_counters().relocated_units as f64 / host as f64
+    1.0 + device.ftl_counters().copied_units as f64 / host as f64
 }
 
 /// A die whose programs take many units.

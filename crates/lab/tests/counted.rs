@@ -10,7 +10,7 @@ use pellucid_lab::swarm::{TINY, tiny};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// About four wrong bits in every chunk of the code.
+/// About four wrong bits in every codeword.
 const ERRING: [&str; 4] = [
     "media.spare_size=2048",
     "media.bit_errors.enabled=true",
@@ -55,7 +55,7 @@ fn senses_are_counted_without_their_retries() {
     assert_eq!((after.reads[host] - before.reads[host], after.read_retries), (40, 3));
 }
 
-/// The probes see every chunk of the code, so they know what there was to mend.
+/// The probes see every codeword, so they count all bits that were corrected.
 #[test]
 fn bits_are_counted_in_all_units_of_a_sense() {
     for namespace in ["open-channel", "zoned"] {
@@ -100,7 +100,7 @@ fn chunks_and_zones_have_free_blocks_and_a_capacity() {
 }
 
 #[test]
-fn blocks_that_go_bad_are_counted_whoever_uses_them() {
+fn blocks_that_go_bad_are_counted_in_every_kind_of_namespace() {
     let reset = Opcode::Zone(ZoneAction::Reset);
     for (namespace, fault, opcode) in [
         ("'open-channel'\nmanagement = 'shared'\nspare_blocks = 2", "program_fail=0.5", Opcode::Reset),
@@ -222,7 +222,7 @@ fn the_time_series_has_all_that_was_programmed() {
     assert_eq!(sum(&series.host_written_bytes), all.host_written_bytes);
 }
 
-/// Data on a shelf grow older, whoever has written them.
+/// Data on a shelf age, under layers and in files as in a bare drive.
 #[test]
 fn data_lie_on_the_shelf_under_layers_and_in_files_too() {
     let layers = "[[drive.namespace]]\ninterface = 'open-channel'\n\
@@ -283,7 +283,7 @@ fn data_in_a_file_do_not_grow_younger() {
     let store = format!("media.store=file:{}", file.0.display());
     let made =
         || Device::new(&tiny(&owned(&[&ERRING[..], &["buffer.retain=false", &store]].concat()))).unwrap();
-    let bits_mended = |device: &mut Device, opcode, at: SimTime| {
+    let bits_corrected = |device: &mut Device, opcode, at: SimTime| {
         let before = device.counters().corrected_bits;
         let command = Command::new(0, opcode, Lba(0), 4, vec![7; 4096]);
         device.submit(device.now().max(at), Command { fua: opcode == Opcode::Write, ..command });
@@ -293,12 +293,12 @@ fn data_in_a_file_do_not_grow_younger() {
         device.counters().corrected_bits - before
     };
     let mut device = made();
-    bits_mended(&mut device, Opcode::Write, SimTime::ZERO);
-    let fresh = bits_mended(&mut device, Opcode::Read, SimTime::ZERO);
-    let old = bits_mended(&mut device, Opcode::Read, SimTime(400 * 86_400_000_000_000));
+    bits_corrected(&mut device, Opcode::Write, SimTime::ZERO);
+    let fresh = bits_corrected(&mut device, Opcode::Read, SimTime::ZERO);
+    let old = bits_corrected(&mut device, Opcode::Read, SimTime(400 * 86_400_000_000_000));
     assert!(old > 2 * fresh && fresh > 0, "{fresh} {old}");
     drop(device);
-    let reopened = bits_mended(&mut made(), Opcode::Read, SimTime::ZERO);
+    let reopened = bits_corrected(&mut made(), Opcode::Read, SimTime::ZERO);
     assert!(reopened > 2 * fresh, "{fresh} {old} {reopened}");
 }
 

@@ -244,7 +244,7 @@ fn a_block_that_is_nearly_lost_is_written_anew() {
     }
 }
 
-/// Every chunk that is read stands in the histogram with its wrong bits; of what was mended it says how.
+/// Every codeword that is read stands in the histogram with its wrong bits, corrected ones too.
 #[test]
 fn chunks_are_counted_by_their_wrong_bits() {
     for data in ["drawn", "real", "checked"] {
@@ -314,7 +314,7 @@ fn without_segment(device: &Device, units: std::ops::Range<u32>) -> Device {
     let mut said = 0u64.to_le_bytes().to_vec();
     said.extend(units.flat_map(|unit| entry(unit).to_le_bytes()));
     let at: Vec<usize> = (0..bytes.len() - said.len()).filter(|&at| bytes[at..].starts_with(&said)).collect();
-    assert!(!at.is_empty(), "no such segment");
+    assert!(!at.is_empty(), "no such translation page");
     at.into_iter().for_each(|at| bytes[at] ^= 1);
     let media =
         pellucid_media::Media::import(&device.config().media, &mut &bytes[..]).expect("the same shape");
@@ -331,7 +331,11 @@ fn a_map_segment_that_cannot_be_read_brings_back_no_trimmed_data() {
     let mut device = without_segment(&device, 0..9);
     let seen = |device: &mut Device| [0, 1, 50, 150].map(|unit| read(device, unit));
     let lost = Err(Status::UnrecoveredRead);
-    assert_eq!(seen(&mut device), [lost, lost, Ok(7), Ok(0)], "what is newer than the segment counts");
+    assert_eq!(
+        seen(&mut device),
+        [lost, lost, Ok(7), Ok(0)],
+        "what is newer than the translation page counts"
+    );
     assert!(
         [(0, true), (50, true), (150, false)]
             .iter()
@@ -364,7 +368,7 @@ fn a_map_segment_that_cannot_be_read_brings_back_no_trimmed_data() {
 
 /// What a translation page says is in memory: one that GC cannot read is written anew, and takes no block with it.
 #[test]
-fn map_segments_that_cannot_be_read_cost_nothing() {
+fn translation_pages_that_cannot_be_read_cost_nothing() {
     let superpage = |at: usize| {
         let (die, block, superpage) = (at / 384, at / 16 % 24, at % 16);
         format!("{{ kind = \"read-fail\", die = {die}, block = {block}, superpage = {superpage} }}")
@@ -379,11 +383,11 @@ fn map_segments_that_cannot_be_read_cost_nothing() {
             assert_eq!(ask(&mut device, opcode, unit, data).status, Status::Success);
         }
     };
-    // A segment has 252 pages of 1,024 bytes. One is written again and again; the others are moved.
-    (0..10).for_each(|segment| come_and_go(63 * segment));
+    // A translation page has 252 pages of 1,024 bytes. One is written again and again; the others are moved.
+    (0..10).for_each(|page| come_and_go(63 * page));
     (0..2000).for_each(|_| come_and_go(0));
     rest(&mut device);
-    assert!(device.counters().read_retries > 0, "no segment was looked at");
+    assert!(device.counters().read_retries > 0, "no translation page was read");
     assert_eq!((device.counters().uncorrectable_reads, device.bad_blocks()), (0, (0, 0)));
     device.check();
 }

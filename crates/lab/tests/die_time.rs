@@ -26,7 +26,7 @@ fn collect(sets: &[&str]) -> (u64, u64) {
         device.submit(device.now(), Command::new(0, Opcode::Write, lba, 1, data));
         settle(&mut device);
     }
-    (device.counters().reads[Cause::Gc as usize], device.ftl_counters().relocated_units)
+    (device.counters().reads[Cause::Gc as usize], device.ftl_counters().copied_units)
 }
 
 #[test]

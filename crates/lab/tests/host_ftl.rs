@@ -103,7 +103,7 @@ fn what_a_zone_log_writes_is_what_the_drive_programs() {
             vec![pellucid_lab::experiment::parse_job("rw=randrw,bs=512,iodepth=8,number_ios=9000", "test")];
         let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
         let (device, report) = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}"));
-        assert!(report.gc.relocated_units > 1000, "{:?}", report.gc);
+        assert!(report.gc.copied_units > 1000, "{:?}", report.gc);
         let counters = device.counters();
         // Whole batches are whole superpages: nothing goes by the staging log.
         assert_eq!(counters.programs[pellucid_flash::Cause::Journal as usize], 0);
@@ -244,7 +244,7 @@ fn a_drive_that_holds_sectors_back_is_served_from_the_buffer() {
 const SHORT: [(&str, &str); 4] = [
     ("a zone of four batches", "layers = [\"zone-log\"]\n"),
     ("the same apart", "layers = [\"zone-log\"]\n[host.ftl]\nseparation = \"collected\"\n"),
-    ("small sectors, many segments", "layers = [\"host-ftl\"]\n"),
+    ("small sectors, many translation pages", "layers = [\"host-ftl\"]\n"),
     ("the same without trims", "layers = [\"host-ftl\"]\n[host.ftl]\ndurability = \"volatile\"\n"),
 ];
 

@@ -94,16 +94,16 @@ fn writes_go_on_while_blocks_are_collected() {
 
 /// GC of a block of translation pages, each of which was written alone, brings them together again.
 #[test]
-fn segments_that_collection_finds_leave_in_whole_superpages() {
+fn translation_pages_that_gc_finds_leave_in_whole_superpages() {
     let sets = ["ftl.victim=fifo", "media.pages=48", "precondition.fill=0", "precondition.overwrite=0"];
     let mut device = drive(&sets);
-    // Segments that nobody changes again, then others again and again. All data are trimmed in the order in which they were written, so that
+    // Translation pages that nobody changes again, then others again and again. All data are trimmed in the order in which they were written, so that
     // their blocks are empty when it is their turn.
-    const PER_SEGMENT: u64 = 1020;
-    let cold = (0..32).map(|segment| segment * PER_SEGMENT);
+    const PER_PAGE: u64 = 1020;
+    let cold = (0..32).map(|page| page * PER_PAGE);
     // A few once more: a block that gives nothing back is no victim.
-    let cold = cold.chain((0..4).map(|segment| segment * PER_SEGMENT + 1));
-    let hot = (0..3000).map(|number| (40 + number % 24) * PER_SEGMENT + number / 24 * 8);
+    let cold = cold.chain((0..4).map(|page| page * PER_PAGE + 1));
+    let hot = (0..3000).map(|number| (40 + number % 24) * PER_PAGE + number / 24 * 8);
     let pages: Vec<u64> = cold.chain(hot).collect();
     for (tag, &lba) in pages.iter().enumerate() {
         let data = vec![0; device.image_bytes()];
@@ -120,14 +120,13 @@ fn segments_that_collection_finds_leave_in_whole_superpages() {
     let of = |counts: &[u64]| (counts[Cause::Gc as usize], counts[Cause::Journal as usize]);
     let ((moved, alone), (moving, _)) = (of(&counters.programmed_sectors), of(&counters.programs));
     // Host data that is not trimmed yet is moved too, nearly always in whole superpages.
-    let data = device.ftl_counters().relocated_units;
-    let (segments, of_data) =
-        (moved - data, data.div_ceil(u64::from(device.layout().units_per_superpage) / 2));
-    assert!(alone == 3036 && segments >= 28, "{counters:?}");
-    let of_segments = moving.saturating_sub(of_data);
+    let data = device.ftl_counters().copied_units;
+    let (pages, of_data) = (moved - data, data.div_ceil(u64::from(device.layout().units_per_superpage) / 2));
+    assert!(alone == 3036 && pages >= 28, "{counters:?}");
+    let of_pages = moving.saturating_sub(of_data);
     assert!(
-        of_segments * 4 <= segments,
-        "{segments} segments and {data} units of data were moved in {moving} programs"
+        of_pages * 4 <= pages,
+        "{pages} translation pages and {data} units of data were copied in {moving} programs"
     );
 }
 

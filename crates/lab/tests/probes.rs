@@ -101,7 +101,7 @@ fn a_power_cut_takes_nothing_off_the_counters() {
         assert_eq!(device.bad_blocks(), bad, "drive {i}");
         let after = (device.channel_busy().to_vec(), device.die_busy().to_vec(), device.link_busy());
         assert_eq!(after, busy, "drive {i}");
-        moved += decided.relocated_units;
+        moved += decided.copied_units;
     }
     assert!(moved > 0, "no drive has collected anything");
 }

@@ -1,4 +1,4 @@
-//! Whoever waits for data to be on the media comes to an end, however the drive is kept busy meanwhile.
+//! A command that waits for data to reach the media ends, however busy the drive is kept meanwhile.
 
 use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Opcode, SimTime, Status};

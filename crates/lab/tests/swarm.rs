@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Seeds that have found bugs, in drives of their time; they always run. 31757: host data took the last block while that of map
-/// segments was all but full, so that erases waited for ever for a segment. 212: look-ups that padding
+/// translation pages was all but full, so that erases waited for ever for a translation page. 212: look-ups that padding
 /// made were all that was left to do, and nobody read their translation pages.
 const REGRESSIONS: [u64; 21] = [
     212, 727, 1416, 1497, 1639, 1642, 1670, 2215, 2626, 3023, 3190, 3264, 3493, 3830, 3928, 8872, 8916, 9859,

@@ -40,9 +40,9 @@ pub struct Timing {
     /// Erase time.
     pub erase_ns: Nanos,
     /// Spread of real dies: each die's array times are scaled by a fixed factor of `1 +- die_spread`; the dies'
-    /// factors are spaced evenly, in random order ...
+    /// factors are spaced evenly, in random order. 0 means none.
     pub die_spread: f64,
-    /// ... and each single operation's by one from `1 +- op_spread`. 0 means none.
+    /// Spread of operations: each single operation's array time is scaled by a factor from `1 +- op_spread`. 0 means none.
     pub op_spread: f64,
     /// Beside that, each operation's time deviates by up to so much either way, uniformly, whatever its length. At most the
     /// shortest of the times above.

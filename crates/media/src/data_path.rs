@@ -100,11 +100,11 @@ pub(crate) struct UnitPlace {
 /// What a read finds wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Wrong bits in chunks that can be corrected.
+    /// Wrong bits in codewords that can be corrected.
     pub bits: u32,
-    /// Of these, in the worst chunk.
+    /// Wrong bits in the worst codeword.
     pub worst: u32,
-    /// Some chunk has more than can be corrected.
+    /// Some codeword has more than can be corrected.
     pub lost: bool,
 }
 
@@ -248,8 +248,8 @@ impl DataPath {
         }
     }
 
-    /// Decodes a stored unit, with the bits flipped that were drawn last (`drawn` says what they were), and writes what the
-    /// decoder mends to `out`, which holds the unit's bytes from `start` on as they were stored.
+    /// Decodes a stored unit, with the bits flipped that were drawn last (`drawn` says what they were), and writes the codewords that the
+    /// decoder corrects to `out`, which holds the unit's bytes from `start` on as they were stored.
     pub fn decode(
         &mut self,
         at: UnitPlace,
@@ -280,7 +280,7 @@ impl DataPath {
                 Ok(bits) if wrong <= self.code.strength() as u32 => {
                     found.bits += bits;
                     found.worst = found.worst.max(bits);
-                    mend(out, start, read, i * chunk_bytes);
+                    put_corrected(out, start, read, i * chunk_bytes);
                 }
                 // More wrong bits than can be corrected, and yet a code word: not the one that was stored.
                 Ok(_) => {
@@ -336,7 +336,7 @@ impl DataPath {
 }
 
 /// Writes the bytes of a corrected codeword, which starts at `chunk_start` of the unit, into `out`, which starts at `start`.
-fn mend(out: &mut [u8], start: usize, chunk: &[u8], chunk_start: usize) {
+fn put_corrected(out: &mut [u8], start: usize, chunk: &[u8], chunk_start: usize) {
     let (low, high) = (chunk_start.max(start), (chunk_start + chunk.len()).min(start + out.len()));
     if low < high {
         out[low - start..high - start].copy_from_slice(&chunk[low - chunk_start..high - chunk_start]);

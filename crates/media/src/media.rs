@@ -6,10 +6,11 @@
 //! - A page that is torn, failed, half erased or never programmed is never returned as good data.
 //! - A refused operation changes nothing and draws no random number.
 //!
-//! The media do not queue: who may work when is the scheduler's business.
+//! The media do not queue: the scheduler decides which operation may run when.
 
 mod read;
 mod snapshot;
+mod stored;
 mod write;
 
 pub use snapshot::SnapshotError;
@@ -21,7 +22,7 @@ use crate::faults::{self, FaultPlan};
 use crate::injected::{self, Fault, Injected};
 use crate::integrity;
 use crate::state::{BlockState, Flag};
-use crate::store::{Extent, Remains, Store, StoreNotice, StoreShape, UNREADABLE};
+use crate::store::{Store, StoreShape, UNREADABLE};
 use crate::times::{self, Times};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime, Split};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,9 +47,9 @@ pub enum Health {
     GrownBad,
 }
 
-/// How far ahead what a block holds is brought near: so many logical pages fill a cache line.
+/// How many units ahead a block's content is prefetched: so many logical pages fill a cache line.
 const UNITS_AHEAD: u32 = 16;
-/// Of longer units nothing is brought near so early: each takes more cache than a GC has use for.
+/// Longer units are not prefetched so early: each takes more cache than GC has use for.
 const STAMPS_BYTES_MAX: usize = 16;
 
 /// What a read finds.
@@ -58,7 +59,7 @@ pub enum ReadResult {
     Ok {
         /// Bits that error correction repaired.
         corrected_bits: u32,
-        /// Of these, in the worst chunk: the distance to losing the data.
+        /// Corrected bits in the worst codeword: the distance to losing the data.
         worst_chunk_bits: u32,
     },
     /// Nothing usable: torn, failed, half erased, in operation, or more bit errors than can be corrected.
@@ -220,7 +221,7 @@ impl Media {
         }
     }
 
-    /// Chunks of the code that were read, retries again, by the wrong bits that the model found in them. The last place is for
+    /// Codewords that were read, retries again, by the wrong bits that the model found in them. The last place is for
     /// more than the code corrects. Empty without the bit-error model.
     pub fn chunks_by_wrong_bits(&self) -> &[u64] {
         self.data_path.as_ref().filter(|path| path.errs()).map_or(&[], |path| &path.chunks_by_wrong_bits)
@@ -392,7 +393,7 @@ impl Media {
     }
 
     /// What the spare area of a unit holds; `None` when it is erased, torn, failed or in operation. Read faults do not apply:
-    /// who needs to know whether the data are readable calls [`Media::read`].
+    /// callers that need to know whether the data are readable call [`Media::read`].
     #[inline]
     pub fn spare(&self, ppa: Ppa) -> Option<Spare> {
         let at = self.place(ppa);
@@ -418,7 +419,7 @@ impl Media {
             .then(|| self.shape.meta.lpn(self.store.meta(at.block), at.index))
     }
 
-    /// As [`Media::page`], for who goes through a block unit by unit: what is to come soon is brought near.
+    /// As [`Media::page`], for callers that go through a block unit by unit: prefetches what comes next.
     #[inline]
     pub fn page_in_turn(&self, ppa: Ppa) -> Option<Lpn> {
         let at = self.place(ppa);
@@ -464,112 +465,6 @@ impl Media {
             self.store.set_state(block.0, state.with(Flag::GrownBad));
             self.retired += 1;
         }
-    }
-
-    /// Says for which drive the media are: numbers of it, with their names, that must not change while the media are kept, because
-    /// what is stored means something else to a drive with other ones. 0 says nothing.
-    ///
-    /// # Errors
-    /// With a file store whose image is of a drive with other numbers, or when they cannot be written. The image is as it was.
-    pub fn claim(&mut self, words: [(&'static str, u64); 3]) -> Result<(), StoreError> {
-        self.store.claim(words)
-    }
-
-    /// Takes away a file that was made just now, of media that nobody can use; one that was there before stays.
-    pub fn discard(&mut self) {
-        self.store.discard();
-    }
-
-    /// Length of the save area: bytes that a drive keeps beside its flash, as one with capacitors keeps its buffer. They hold zeros
-    /// at first. With a file store they survive the process however it ends; copies of media have their own.
-    pub fn save_bytes(&self) -> usize {
-        self.shape.save_bytes
-    }
-
-    /// Bytes of the save area from `at` on.
-    ///
-    /// # Panics
-    /// When they reach beyond it.
-    pub fn save_read(&self, at: usize, out: &mut [u8]) {
-        self.store.save_read(at, out);
-    }
-
-    /// Puts bytes into the save area. Once this has returned, they are there when the process is killed.
-    ///
-    /// # Errors
-    /// When the file cannot take them, as with a full disk; what lay there is then undefined.
-    ///
-    /// # Panics
-    /// When they reach beyond the area.
-    pub fn save_write(&mut self, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
-        self.store.save_write(at, bytes)
-    }
-
-    /// Whether the store takes more data: its file takes what is written, or its memory has not reached its bound. Hosts should be
-    /// refused writes meanwhile; those under way are taken in any case.
-    #[inline]
-    pub fn has_room(&self) -> bool {
-        self.store.has_room()
-    }
-
-    /// Whether the file does not take what is written. It is then as a power cut at that moment would have left it, and nothing
-    /// that was done since may be promised to anybody.
-    #[inline]
-    pub fn holds_back(&self) -> bool {
-        self.store.holds_back()
-    }
-
-    /// Has the file take what it did not take before, if it does now.
-    pub fn try_again(&mut self) {
-        self.store.try_again();
-    }
-
-    /// What a flush promises is to hold: with [`crate::SyncTo::Machine`] waits for the disk.
-    ///
-    /// # Errors
-    /// When the file does not take what was written.
-    pub fn promise(&mut self) -> Result<(), StoreError> {
-        self.store.flushed()
-    }
-
-    /// The next thing to be told about the store.
-    pub fn store_notice(&mut self) -> Option<StoreNotice> {
-        self.store.notice()
-    }
-
-    /// What the store can come to take.
-    pub fn extent(&self) -> Extent {
-        self.store.extent()
-    }
-
-    /// Reads that found what is stored damaged.
-    pub fn damaged_reads(&self) -> u64 {
-        self.damaged_reads
-    }
-
-    /// Whether the last read failed because the store has lost what was in it: the flash is as good as before.
-    pub fn was_damaged(&self) -> bool {
-        self.damaged
-    }
-
-    /// Whether [`Media::forget`] saves memory.
-    pub fn forgets(&self) -> bool {
-        self.store.forgets() && !self.sees_patterns
-    }
-
-    /// Nobody needs the data of this unit any more, although its block is not erased yet: `remains` says why, and what is found there
-    /// since. The spare area stays.
-    #[inline]
-    pub fn forget(&mut self, ppa: Ppa, remains: Remains) {
-        let at = self.place(ppa);
-        if self.content(at) == Content::Programmed && self.forgets() {
-            self.store.forget(at.block, at.index, remains);
-        }
-    }
-
-    /// With a file store, writes everything to the disk.
-    pub fn sync(&mut self) -> Result<(), StoreError> {
-        self.store.sync()
     }
 
     /// Bytes of memory allocated for states, spare areas and data. A file store keeps the data in its file.

@@ -4,7 +4,7 @@
 //!  reader: look ──► asked = true, wake ──► waits (not for long)
 //!  engine: wanted? ──► publish(view): swap, asked = false ──► reader has it; others share it while it is fresh
 //! ```
-//! Invariants: the engine takes no snapshot that nobody asked for, and never waits: the lock is held for the swap of a
+//! Invariants: the engine takes a snapshot only when a reader asks, and never waits: the lock is held for the swap of a
 //! pointer only, by everyone. One view serves all readers that come within its freshness, so many readers cost as much as one.
 
 use pellucid_device::Snapshot;
@@ -107,17 +107,17 @@ impl Board {
         let _ = self.shared.wake.set(Box::new(wake));
     }
 
-    /// Whether somebody asks. One load; for every turn of the engine.
+    /// Whether a reader asks. One load; for every turn of the engine.
     #[inline]
     pub fn wanted(&self) -> bool {
         self.shared.asked.load(Ordering::Acquire)
     }
 
-    /// Hands a view to all who wait.
+    /// Hands a view to all waiting readers.
     pub fn publish(&self, view: View) {
         let view = Arc::new(view);
         let mut latest = self.shared.latest();
-        // Under the lock, so that a reader who asks behind it is not forgotten.
+        // Under the lock, so that a reader that asks behind it is not forgotten.
         self.shared.asked.store(false, Ordering::Release);
         let old = latest.replace((Instant::now(), view));
         drop(latest);
@@ -190,7 +190,7 @@ mod tests {
         board.publish(view(7));
         assert!(!board.wanted());
         assert_eq!(reader.join().unwrap(), Some(Duration::from_secs(7)));
-        // Fresh: nobody is asked again.
+        // Fresh: the engine is not asked again.
         assert_eq!(board.look(LONG, LONG).unwrap().wall.as_secs(), 7);
         assert!(!board.wanted());
     }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_board_keeps_its_last_view_and_wakes_who_waits() {
+    fn a_closed_board_keeps_its_last_view_and_wakes_waiting_readers() {
         let board = Board::default();
         let (asks, asked) = mpsc::channel();
         board.wake_with(move || asks.send(()).unwrap());

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version of the form. Raised when a key changes its meaning or goes away.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Everything at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -177,8 +177,9 @@ pub struct DriveFigures {
     /// Translation pages programmed, by why.
     #[serde(default)]
     pub translation_page_writes: BTreeMap<String, u64>,
-    /// Mapping units that were moved.
-    pub relocated_units: u64,
+    /// Valid mapping units that were copied, by GC and its kin.
+    #[serde(alias = "relocated_units")]
+    pub copied_units: u64,
     /// Units copied inside a die.
     pub copybacks: u64,
     /// Bits that error correction corrected.
@@ -189,7 +190,7 @@ pub struct DriveFigures {
     pub read_retries: u64,
     /// Reads that failed after every retry.
     pub uncorrectable_reads: u64,
-    /// Chunks of the code that were read, by the wrong bits in them; the last place is for more than the code corrects. Empty
+    /// Codewords that were read, by the wrong bits in them; the last place is for more than the code corrects. Empty
     /// without the bit-error model.
     #[serde(default)]
     pub chunks_by_wrong_bits: Vec<u64>,
@@ -433,7 +434,7 @@ impl DriveFigures {
             map_hits: snapshot.ftl.map.hits,
             translation_page_reads: by_map_reason(&snapshot.ftl.map.reads),
             translation_page_writes: by_map_reason(&snapshot.ftl.map.writes),
-            relocated_units: snapshot.ftl.relocated_units,
+            copied_units: snapshot.ftl.copied_units,
             copybacks: counters.copybacks,
             corrected_bits: counters.corrected_bits,
             corrected_reads: counters.corrected_reads,

@@ -76,7 +76,7 @@ impl FromStr for Listen {
 pub enum MonitorError {
     /// An address that other machines may reach, without being told so.
     #[error(
-        "monitor {address}: other machines can reach this address, and whoever does sees the figures; allowed: \
+        "monitor {address}: other machines can reach this address, and see the figures; allowed: \
                  127.0.0.1, [::1], or any address with --open"
     )]
     NotLoopback {
@@ -172,7 +172,7 @@ impl Answer {
 
 /// One connection: one request, one answer, within its time.
 struct Client {
-    /// Given back before the stream ends, so that whoever has an answer finds a place for the next request.
+    /// Given back before the stream ends, so that a client that has its answer finds a place for its next request.
     _place: Place,
     stream: TcpStream,
     until: Instant,

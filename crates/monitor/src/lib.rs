@@ -3,7 +3,7 @@
 //! ```text
 //!  engine thread                       side band                readers' threads
 //!  Device::snapshot ─► View ─► Board (asked? ─► one swap) ─► Figures ─┬─► JSON         (control socket, page)
-//!     only when somebody asked                                        ├─► Prometheus   (/metrics)
+//!     only when a reader asked                                        ├─► Prometheus   (/metrics)
 //!                                                                     └─► terminal     (the command's)
 //! ```
 //! As on the Cosmos+ board (section 4), the figures leave by a channel of their own: a reader never stands in the way of the

@@ -17,7 +17,7 @@ pub trait Carrier: Send + Sync {
 
 /// A job that was begun.
 pub enum Begun {
-    /// Whoever waits for it carries it out.
+    /// The waiting thread carries it out.
     Job(Job),
     /// It is under way.
     UnderWay(JobId),

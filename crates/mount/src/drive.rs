@@ -1,9 +1,9 @@
 //! A modelled drive in this process, under a file system.
 //!
 //! ```text
-//!   threads with jobs ─► begin: asked in order ─► end: whoever waits lets the drive's time pass ─► answers, for others too
+//!   threads with jobs ─► begin: asked in order ─► end: a waiting thread lets the drive's time pass ─► answers, for others too
 //! ```
-//! Instant: its time is simulated, and goes on while somebody waits. Paced: it is wall time since the drive was opened; what it does by itself
+//! Instant: its time is simulated, and goes on while a thread waits. Paced: it is wall time since the drive was opened; what it does by itself
 //! between two jobs is done when the next one comes.
 
 use crate::carrier::{Begun, Carrier};

@@ -29,12 +29,12 @@ pub enum ImageError {
     /// It is not there, and no size is given to make it with.
     #[error("{}: is not there; allowed: a file or block device that is there, or --size SIZE, which makes a file", .0.display())]
     Absent(PathBuf),
-    /// Somebody has it.
+    /// Another process has it.
     #[error("{}: in use by another mount or command", .0.display())]
     InUse(PathBuf),
 }
 
-/// An open image, which nobody else opens meanwhile.
+/// An open image, which no other process opens meanwhile.
 #[derive(Debug)]
 pub struct Image {
     file: File,
@@ -197,7 +197,7 @@ fn is_write_protected(device: &Metadata) -> bool {
     says.is_ok_and(|says| says.trim() == "1")
 }
 
-/// Keeps everybody else out, for reading (`shared`) only those who write.
+/// Locks all other processes out; for reading (`shared`) only those that write.
 fn lock(file: &File, path: &Path, shared: bool) -> Result<(), ImageError> {
     let patient_until = Instant::now() + LOCK_PATIENCE;
     loop {

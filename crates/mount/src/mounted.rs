@@ -153,7 +153,7 @@ impl Ender {
         let mut unmounter = self.unmounter.lock().unwrap_or_else(PoisonError::into_inner);
         if unmounter.unmount().is_err() {
             let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::DETACH);
-            // Nobody listens once the mount has ended by itself.
+            // Nothing listens once the mount has ended by itself.
             let _ = self.ends.send(End::Detached);
         }
     }

@@ -1,6 +1,6 @@
 //! Requests of the kernel, each carried out by the thread that has read it.
 //!
-//! The kernel is told to remember all that it learns, because nobody else changes this file system: names, names that are not there,
+//! The kernel is told to remember all that it learns, because nothing else changes this file system: names, names that are not there,
 //! attributes, listings, data. Files are not opened and closed here (the kernel does without both once an `open` was answered with
 //! ENOSYS): how long a file is needed is told by the number of answers that named it and the `forget` that take them back.
 //! The kernel checks permissions (`default_permissions`), with all groups of the caller; the file system checks them again.
@@ -29,12 +29,12 @@ use std::time::{Duration, SystemTime};
 const KEEP: Duration = Duration::from_secs(24 * 3600);
 /// Largest write that the kernel sends; it allows no more pages in one request.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// Requests that the kernel sends ahead of anybody waiting for them.
+/// Requests that the kernel sends before a process waits for them.
 const BACKGROUND_REQUESTS: u16 = 64;
 /// Numbers of files are never given twice, so they need no generation.
 const GENERATION: Generation = Generation(0);
 const NO_HANDLE: FileHandle = FileHandle(0);
-/// Somebody who is not the superuser.
+/// A caller that is not the superuser.
 const NOBODY: Caller<'static> = Caller { uid: u32::MAX, gid: u32::MAX, groups: &[] };
 
 /// Flags of `fallocate(2)`.

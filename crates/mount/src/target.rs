@@ -23,7 +23,7 @@ pub enum TargetError {
     /// What is on it, or shall be, is not fit.
     #[error("{}: {}", .0.display(), .1)]
     Unfit(PathBuf, String),
-    /// There is something on it that nobody asked to replace.
+    /// There is something on it that the user did not ask to replace.
     #[error("{}: is not empty; allowed: a file or device without data, or --force, which replaces what is on it", .0.display())]
     NotEmpty(PathBuf),
     /// An operation failed.
@@ -31,7 +31,7 @@ pub enum TargetError {
     Failed(PathBuf, #[source] Errno),
 }
 
-/// A file system that was opened, and where it lies. Nobody else asks it anything.
+/// A file system that was opened, and where it lies. It has no other caller.
 pub struct Target {
     /// The file system.
     pub fs: Fs,

@@ -5,7 +5,7 @@
 //!                                       └──► Wait ─► a job ─► begun ─► unlock ─► Carrier ─► lock ─► Fs ─► again
 //!   keeper (one thread) ───────────────────► jobs of commits and the cleaner, when they are due
 //! ```
-//! Whoever waits works: a request that needs blocks which are not in memory carries out jobs itself, in its own thread, until it can go on.
+//! A waiting request works: one that needs blocks which are not in memory carries out jobs itself, in its own thread, until it can go on.
 
 use crate::carrier::Carrier;
 use crate::convert::now;
@@ -168,7 +168,7 @@ impl Volume {
 
     /// Carries out what is due by itself, commits and cleaning, until [`Volume::end`].
     pub fn keep(&self) {
-        // It fails when another thread panicked, which everybody else is told.
+        // It fails when another thread panicked, which all others are told.
         let _ = self.keep_on();
     }
 

@@ -64,7 +64,7 @@ fn bottom(uri: &str) -> Result<Bottom, Failure> {
         return Ok(FileDrive::open(&config).map_err(|error| unreachable(&error))?.into());
     }
     let (name, own) = uri.split_once(',').unwrap_or((uri, ""));
-    // A library that keeps no data is of no use; whoever wants a file says so.
+    // A library that keeps no data is of no use, so the default is memory; callers that want a file say so.
     let sets = ["drive.media.store=ram"].into_iter().chain(own.split(',').filter(|set| !set.is_empty()));
     let sets: Vec<String> = sets.map(String::from).collect();
     let spec = spec::load_to_serve(name, &sets).map_err(Failure::invalid)?;

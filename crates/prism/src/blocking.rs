@@ -1,4 +1,4 @@
-//! The library as plain calls that return when they are done: what C, examples and whoever has one thread of control use.
+//! The library as plain calls that return when they are done: for C, for examples, for any program with one thread of control.
 //!
 //! ```text
 //!   Flash ─► open_raw, open_function, open_policy ─► page_read, flash_write, ...      each runs the drive until its answer is there
@@ -52,7 +52,7 @@ pub struct FunctionId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyId(pub u32);
 
-/// Virtual time passes at once: the `wait` of whoever has all the time of a simulated drive.
+/// A `wait` that lets virtual time pass at once: for simulated drives.
 pub fn at_once<D>(_drive: &mut D, next: Option<SimTime>) -> Option<SimTime> {
     next
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   raw       pages and blocks        function  blocks mapped, erased, levelled       policy  sectors, in any order
 //!   ───────────────────────── one open-channel namespace for each application ─────────────────────────
-//!                                     flash monitor: who has which LUN
+//!                                     flash monitor: which application has which LUN
 //!   ───────────────────────────────────────── Drive ─────────────────────────────────────────
 //!                an open-channel drive, or chunks made of zones or of a plain block drive
 //! ```
@@ -12,7 +12,7 @@
 //! I/O over a [`Drive`](pellucid_flash::Drive), so all of them run in virtual time, behind a socket, and blocking
 //! ([`blocking::Flash`]).
 //!
-//! | level | who maps pages | who collects | who levels wear |
+//! | level | pages are mapped by | GC is done by | wear is levelled by |
 //! |---|---|---|---|
 //! | [`Raw`] | application | application | application |
 //! | [`Function`] | application | application decides, library erases | library, asked |

@@ -42,11 +42,11 @@ pub enum Action {
 /// Chances that operations of the media fail; `None`: as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Chances {
-    /// Of a program.
+    /// Chance of a program.
     pub program: Option<f64>,
-    /// Of an erase.
+    /// Chance of an erase.
     pub erase: Option<f64>,
-    /// Of an attempt to read.
+    /// Chance of an attempt to read.
     pub read: Option<f64>,
 }
 

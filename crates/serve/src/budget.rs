@@ -10,7 +10,7 @@
 //!   together, half of the whole, so medium ones never wait for large ones whose data do not come, or whose answers are not taken.
 //! - Within a class those that do not fit queue up, first come, first served. A large request that only waits for the whole has its
 //!   bytes set aside, so that medium ones cannot overtake it for ever.
-//! - Up to [`OWN_BYTES`] are everybody's own, as long as the connection has nothing in the drives and nothing to be sent: with them it is
+//! - Up to [`OWN_BYTES`] are each connection's own, as long as the connection has nothing in the drives and nothing to be sent: with them it is
 //!   served whatever others hold. So all connections hold no more than `TOTAL_BYTES_MAX`, and twice `OWN_BYTES` each.
 //! - Answers whose length is known before they are asked for are held within a [share](share_of) of what is free: a connection that takes
 //!   none fills its share, which is the smaller the more of them there are.

@@ -198,8 +198,7 @@ impl Core {
 
     /// The same, to be damaged between two operations; or why not.
     pub(crate) fn device_here(&mut self, namespace: usize) -> Result<&mut Device, String> {
-        const REMOTE: &str =
-            "the drive is remote, or a file; allowed: a modelled drive, or to ask whoever serves it";
+        const REMOTE: &str = "the drive is remote, or a file; allowed: a modelled drive, or the control socket of the remote drive's server";
         let drive = self.namespaces[namespace].drive;
         self.engine.backends_mut()[drive].device_mut().ok_or_else(|| REMOTE.to_owned())
     }
@@ -283,7 +282,7 @@ impl Core {
         self.enter_batch(true);
     }
 
-    /// Gives the drives the submission batch: those whose turn it is; `all`: everybody.
+    /// Gives the drives the submission batch: those whose turn it is; `all`: all of them.
     fn enter_batch(&mut self, all: bool) {
         if !self.engine.has_waiting() {
             return;

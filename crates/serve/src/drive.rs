@@ -8,7 +8,7 @@
 //!   FileDrive                       wall time
 //!   cache ─► cache drive, FileDrive wall time; a modelled cache drive keeps its own in step, or ahead where time is instant
 //! ```
-//! Invariants: what is told of a namespace is told by whoever offers it: its layer, or the drive. The time of a remote drive and of a file
+//! Invariants: a namespace is described by what offers it: its layer, or the drive. The time of a remote drive and of a file
 //! is wall time, and what stands on it goes on in its turns only.
 
 mod bottom;
@@ -51,7 +51,7 @@ pub struct Served {
     tower: Tower<Bottom>,
     /// The layer on a remote drive is being stopped.
     resting: bool,
-    /// Of a cache on a modelled drive: so much its time is ahead of wall time; `None`: its time is wall time.
+    /// How far the time of a cache on a modelled drive is ahead of wall time; `None`: its time is wall time.
     ahead_ns: Option<u64>,
     /// Its modelled drive is not waited for.
     instant: bool,
@@ -285,7 +285,7 @@ impl Served {
         self.tower.image_bytes()
     }
 
-    /// Of a namespace: bytes of a sector, of what is best written at once at least (the mapping unit), and at best (a superpage).
+    /// Sizes of a namespace in bytes: a sector, the least that is best written at once (the mapping unit), and the best (a superpage).
     pub(crate) fn sizes(&self, namespace: u16) -> [u32; 3] {
         let Some(layout) = self.device().map(Device::layout) else {
             return [self.tower.image_bytes() as u32; 3];
@@ -398,7 +398,7 @@ impl Served {
     pub(crate) fn power_cut(&mut self) -> Result<MountReport, String> {
         let Some(device) = self.device_mut() else {
             return Err(match self.remote() {
-                Some(_) => "the drive is remote: whoever serves it can cut its power".into(),
+                Some(_) => "the drive is remote: only its own server can cut its power".into(),
                 None => "the drive is a file: only a modelled one can lose its power".into(),
             });
         };
@@ -486,7 +486,7 @@ impl Served {
         }
     }
 
-    /// Lets a modelled cache drive do what somebody waits for, whatever time that takes it.
+    /// Lets a modelled cache drive do what a command waits for, whatever time that takes it.
     fn run_ahead(&mut self, wall: SimTime) {
         for _ in 0..EVENTS_MAX {
             let awaited = self.tower.outstanding() > 0;

@@ -204,7 +204,7 @@ impl<M: Backend> Engine<M> {
         !self.submissions.is_empty()
     }
 
-    /// Chooses those whose turn it is to go in (`all`: everybody), behind those that were chosen before.
+    /// Chooses those whose turn it is to go in (`all`: all of them), behind those that were chosen before.
     #[inline]
     pub(crate) fn choose(&mut self, all: bool) {
         if self.submissions.is_empty() {
@@ -287,7 +287,7 @@ impl<M: Backend> Engine<M> {
         }
     }
 
-    /// Instant: runs a little of what the backends do by themselves while nobody waits. Returns whether there is more.
+    /// Instant: runs a little of what the backends do by themselves while no request waits. Returns whether there is more.
     pub fn run_background(&mut self) -> bool {
         if self.pacer.time != Time::Instant {
             return false;

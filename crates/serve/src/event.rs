@@ -5,6 +5,8 @@
 //! ```
 //! A word has no blank and no quote. A text is quoted as Rust quotes it. Other forms are made of [`Event::fields`].
 
+mod fields;
+
 use crate::engine::Time;
 use crate::session::{ConnectionId, Keeps};
 use pellucid_flash::{Figure, Status};
@@ -94,19 +96,19 @@ pub enum Event {
         /// What it says.
         error: String,
     },
-    /// It gives connections again.
+    /// Connections can be accepted again.
     AcceptingAgain {
         /// Of which protocol.
         protocol: &'static str,
     },
-    /// A peer was not let in.
+    /// A peer was turned away.
     TurnedAway {
         /// Which.
         peer: String,
         /// Why.
         why: String,
     },
-    /// A peer was let in.
+    /// A peer was admitted.
     Connected {
         /// Its connection.
         connection: ConnectionId,
@@ -119,7 +121,7 @@ pub enum Event {
     Closed {
         /// Which.
         connection: ConnectionId,
-        /// Whose.
+        /// The peer's address.
         peer: String,
         /// Why.
         why: String,
@@ -354,212 +356,6 @@ impl Value {
 
 /// The names and values of an event, in order.
 pub type Fields = Vec<(&'static str, Value)>;
-
-fn word(name: &'static str, value: impl Display) -> (&'static str, Value) {
-    (name, Value::Word(value.to_string()))
-}
-
-fn text(name: &'static str, value: impl Display) -> (&'static str, Value) {
-    (name, Value::Text(value.to_string()))
-}
-
-const KEEPS_NOTHING: &str = "durability = volatile: hosts are told of no flush and no forced writes; \
-                             a power cut and a restart may undo whatever was written";
-const AS_MEDIA_ARE: &str =
-    "a drive in service starts as its media are; an image by pellucid age, served instead, is preconditioned";
-
-impl Event {
-    /// The word for it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Event::Drive(_) => "drive",
-            Event::NotPreconditioned { .. } => "not-preconditioned",
-            Event::Reachable { .. } => "reachable",
-            Event::Store { .. } => "store",
-            Event::StoreNotice { notice: StoreNotice::Damaged { .. }, .. } => "store-damaged",
-            Event::StoreNotice { notice: StoreNotice::Refused { .. }, .. } => "store-refused",
-            Event::StoreNotice { notice: StoreNotice::CutOff { .. }, .. } => "store-cut-off",
-            Event::StoreNotice { notice: StoreNotice::Recovered { .. }, .. } => "store-recovered",
-            Event::StoreNotice { notice: StoreNotice::Blank { .. }, .. } => "store-blank",
-            Event::StoreNotice { notice: StoreNotice::Exposed { .. }, .. } => "store-exposed",
-            Event::Mounted { .. } | Event::LayerMounted { .. } => "mounted",
-            Event::CacheStarted { .. } => "cache-started",
-            Event::MountFailed { .. } => "mount-failed",
-            Event::PromisesNothing { .. } => "promises-nothing",
-            Event::Listening { .. } => "listening",
-            Event::AcceptFailed { .. } => "accept-failed",
-            Event::AcceptingAgain { .. } => "accepting-again",
-            Event::TurnedAway { .. } => "turned-away",
-            Event::Connected { .. } => "connected",
-            Event::Closed { .. } => "closed",
-            Event::NotLogged { .. } => "not-logged",
-            Event::Attached { .. } => "attached",
-            Event::Detached { .. } => "detached",
-            Event::UblkFailed { step: UblkStep::Start { .. }, .. } => "ublk-start-failed",
-            Event::UblkFailed { step: UblkStep::Stop, .. } => "ublk-stop-failed",
-            Event::UblkFailed { step: UblkStep::Delete { .. }, .. } => "ublk-delete-failed",
-            Event::TargetReady { .. } => "target-ready",
-            Event::TargetGone { .. } => "target-gone",
-            Event::Fault { .. } => "fault",
-            Event::PowerCut { .. } => "power-cut",
-            Event::RemoteLost { .. } => "remote-lost",
-            Event::RemoteAway { .. } => "remote-away",
-            Event::RemoteBack { .. } => "remote-back",
-            Event::RemoteGone { .. } => "remote-gone",
-            Event::FileFailed { .. } => "file-failed",
-            Event::RecordFailed { .. } => "record-failed",
-            Event::Stopping { .. } => "stopping",
-            Event::FlushFailed { .. } => "flush-failed",
-            Event::StopFailed { .. } => "stop-failed",
-            Event::CacheDetached { .. } => "cache-detached",
-            Event::Stopped => "stopped",
-        }
-    }
-
-    /// What belongs to it.
-    pub fn fields(&self) -> Fields {
-        match self {
-            Event::Drive(facts) => facts.fields(),
-            Event::NotPreconditioned { drive } => vec![text("drive", drive), text("why", AS_MEDIA_ARE)],
-            Event::Reachable { drive, protocol, how } => vec![
-                text("drive", drive),
-                word("protocol", protocol),
-                match how {
-                    Reach::Uri(uri) => text("uri", uri),
-                    Reach::Command(command) => text("command", command),
-                },
-            ],
-            Event::Store { drive, extent: Extent { memory_max, reserved, file_max } } => {
-                let mut fields = vec![text("drive", drive), word("memory_max_bytes", memory_max)];
-                if *file_max > 0 {
-                    fields.push(word("file_max_bytes", file_max));
-                    fields.push(word("file_reserved_bytes", reserved));
-                }
-                fields
-            }
-            Event::StoreNotice { drive, notice } => vec![text("drive", drive), text("why", notice)],
-            Event::Mounted { drive, report } => {
-                let mut fields = mounted(drive, report);
-                fields.push(word("headers", report.header_reads));
-                fields
-            }
-            Event::LayerMounted { drive, figures } => {
-                let figures = figures.iter().map(|figure| word(figure.name, figure.value));
-                std::iter::once(text("drive", drive)).chain(figures).collect()
-            }
-            Event::CacheDetached { drive } => vec![text("drive", drive)],
-            Event::MountFailed { drive, why } | Event::StopFailed { drive, why } => {
-                vec![text("drive", drive), text("why", why)]
-            }
-            Event::PromisesNothing { namespace } => {
-                vec![text("namespace", namespace), text("why", KEEPS_NOTHING)]
-            }
-            Event::Listening { protocol, address, uri } => {
-                let mut fields = vec![word("protocol", protocol), text("address", address)];
-                fields.extend(uri.as_ref().map(|uri| text("uri", uri)));
-                fields
-            }
-            Event::AcceptFailed { protocol, error } => vec![word("protocol", protocol), text("error", error)],
-            Event::AcceptingAgain { protocol } => vec![word("protocol", protocol)],
-            Event::TurnedAway { peer, why } => vec![text("peer", peer), text("why", why)],
-            Event::Connected { connection, protocol, peer } => {
-                vec![word("connection", connection), word("protocol", protocol), text("peer", peer)]
-            }
-            Event::CacheStarted { cache, items } => vec![text("cache", cache), word("items", items)],
-            Event::NotLogged { events } => vec![word("events", events)],
-            Event::Closed { connection, peer, why } => {
-                vec![word("connection", connection), text("peer", peer), text("why", why)]
-            }
-            Event::Attached { by, drive } | Event::Detached { by, drive } => match by {
-                User::Connection(connection) => vec![word("connection", connection), text("drive", drive)],
-                User::Device(device) => vec![text("drive", drive), text("device", device)],
-            },
-            Event::UblkFailed { step, error } => match step {
-                UblkStep::Start { drive } | UblkStep::Delete { drive } => {
-                    vec![text("drive", drive), text("error", error)]
-                }
-                UblkStep::Stop => vec![text("error", error)],
-            },
-            Event::TargetReady { target, error } | Event::TargetGone { target, error } => {
-                let mut fields = vec![text("target", target)];
-                fields.extend(error.as_ref().map(|error| text("error", error)));
-                fields
-            }
-            Event::Fault { drive, fault, by, read_only, error } => {
-                let mut fields = vec![text("drive", drive)];
-                fields.extend(by.fields(fault));
-                fields.extend(read_only.map(|read_only| word("read_only", read_only)));
-                fields.extend(error.as_ref().map(|error| text("error", error)));
-                fields
-            }
-            Event::PowerCut { drive, commands_lost, by } => {
-                let mut fields = vec![text("drive", drive), word("commands_lost", commands_lost)];
-                fields.extend(by.fields("power-cut"));
-                fields
-            }
-            Event::RemoteLost { remote, why, outstanding } => {
-                vec![text("remote", remote), text("why", why), word("outstanding", outstanding)]
-            }
-            Event::RemoteAway { remote, why, again_ms } => {
-                vec![text("remote", remote), text("why", why), word("again_ms", again_ms)]
-            }
-            Event::RemoteBack { remote, in_doubt, failed } => {
-                vec![text("remote", remote), word("in_doubt", in_doubt), word("failed", failed)]
-            }
-            Event::RemoteGone { remote, why } => vec![text("remote", remote), text("why", why)],
-            Event::FileFailed { file, why } => vec![text("file", file), text("why", why)],
-            Event::RecordFailed { why } => vec![text("why", why)],
-            Event::Stopping { reason, connections } => {
-                vec![word("reason", reason), word("connections", connections)]
-            }
-            Event::FlushFailed { drive, status } => {
-                vec![text("drive", drive), word("status", format_args!("{status:?}"))]
-            }
-            Event::Stopped => Vec::new(),
-        }
-    }
-}
-
-fn mounted(drive: &str, report: &MountReport) -> Fields {
-    vec![
-        text("drive", drive),
-        word("segments", report.map_page_reads),
-        word("replayed", report.replay_reads),
-        word("mapped", report.mapped_units),
-        word("lost", report.lost_units),
-    ]
-}
-
-impl By {
-    /// What was done, and by whom.
-    fn fields(&self, fault: &str) -> Fields {
-        match self {
-            By::Control(connection) => vec![text("fault", fault), word("connection", connection)],
-            By::Plan { text: plan, operations } => vec![text("fault", plan), word("operations", operations)],
-            By::Owner => Vec::new(),
-        }
-    }
-}
-
-impl DriveFacts {
-    fn fields(&self) -> Fields {
-        let time = match self.time {
-            Time::Instant => "instant".to_owned(),
-            Time::Paced { dilation: 1.0 } => "paced".to_owned(),
-            Time::Paced { dilation } => format!("x{dilation}"),
-        };
-        vec![
-            text("drive", &self.name),
-            text("from", &self.from),
-            word("kind", self.kind),
-            word("capacity_bytes", self.capacity_bytes),
-            word("sector_bytes", self.sector_bytes),
-            text("store", &self.store),
-            word("keeps", self.keeps.name()),
-            word("time_mode", time),
-        ]
-    }
-}
 
 impl Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

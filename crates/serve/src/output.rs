@@ -39,7 +39,7 @@ pub struct Output {
     behind: Vec<u8>,
     /// Data added since the last of `behind` took their places.
     ahead_bytes: usize,
-    /// Of all these together.
+    /// Bytes of all these together.
     bytes: usize,
 }
 

@@ -27,7 +27,7 @@ impl<W: Write> FioTrace<W> {
             failed: None,
             untold: true,
         };
-        // At once: what cannot be written at all is known before anybody is served.
+        // At once: a record that cannot be written at all is known before any client is served.
         let begun = writeln!(trace.out, "fio version 3 iolog").and_then(|()| trace.out.flush());
         trace.failed = begun.err();
         trace

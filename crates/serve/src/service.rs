@@ -69,7 +69,7 @@ pub trait Service {
     /// From now on the figures are shown on `board` when asked for.
     fn show_on(&mut self, board: Board);
 
-    /// Shows everything as it is now, if somebody asks.
+    /// Shows everything as it is now, if a reader asks.
     fn show(&self);
 
     /// Called in every turn, to go on with what is neither a request nor an answer and to tell the log what has happened.
@@ -97,7 +97,7 @@ pub trait Service {
     /// Lets the faults happen whose time has come.
     fn strike(&mut self, _now_ns: u64) {}
 
-    /// The server stops: nobody waits for modelled time.
+    /// The server stops: no operation waits for modelled time.
     fn stop(&mut self) {
         self.hub_mut().stopping = true;
         self.engine_mut().stop_pacing();

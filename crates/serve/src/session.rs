@@ -42,7 +42,7 @@ impl ConnectionId {
         ConnectionId(number << crate::server::SLOT_BITS)
     }
 
-    /// Of what is no connection: attachment number `at`. Connections have a serial number above 0.
+    /// The id of attachment number `at`, which is no connection. Connections have a serial number above 0.
     pub(crate) fn of_attachment(at: usize) -> ConnectionId {
         ConnectionId(at as u64 + 1)
     }
@@ -212,7 +212,7 @@ pub struct Namespace {
     pub keeps: Keeps,
     /// It is a target of this name on some of the drive's parallel units.
     pub target: Option<String>,
-    /// It is not there yet, or not any more: nobody may begin to use it.
+    /// It is not there yet, or not any more: no connection may begin to use it.
     pub gone: bool,
 }
 
@@ -292,7 +292,7 @@ impl<'a, S: Service> Port<'a, S> {
 
     /// Whether the connection may hold an answer of so many bytes, beside those that it holds. If not, it is congested until it may. One
     /// that holds nothing always may; the others have the [share](share_of) of what is free, so a peer that takes no answers
-    /// fills its own share and nobody else's.
+    /// fills its own share and no other's.
     #[inline]
     pub fn has_room(&mut self, bytes: usize) -> bool {
         let fits = self.fits(bytes);

@@ -93,7 +93,7 @@ impl Listener {
             Address::Unix(path) => {
                 remove_stale(path);
                 let listener = Listener::Unix(UnixListener::bind(path)?, path.clone());
-                // For its owner only: whoever can connect can write to the drive, or break it.
+                // For its owner only: a client that can connect can write to the drive, or break it.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
                 Ok(listener)
             }
@@ -117,7 +117,7 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 keep_alive(&stream)?;
                 let local = stream.local_addr()?;
-                // A socket for both families sees hosts of IPv4 at ::ffff:A.B.C.D, where they themselves find nobody.
+                // A socket for both families sees hosts of IPv4 at ::ffff:A.B.C.D, where they themselves can connect to nothing.
                 let local = SocketAddr::new(local.ip().to_canonical(), local.port());
                 Ok((Stream::Tcp(stream), Ends { peer: peer.to_string(), local: Some(local) }))
             }

@@ -4,7 +4,7 @@
 //! |-------------------|-----------------------------------------------------------|
 //! | `server-cert.pem` | the server's certificate, then those that it was signed by |
 //! | `server-key.pem`  | its key                                                   |
-//! | `ca-cert.pem`     | who signs the certificates of clients, if they need one   |
+//! | `ca-cert.pem`     | the signer of clients' certificates, if they need one     |
 
 mod layer;
 mod records;
@@ -50,7 +50,7 @@ pub struct TlsConfig(pub(crate) Arc<ServerConfig>);
 
 impl TlsConfig {
     /// Reads the files of `directory`; with `verify_clients`, only clients with a certificate signed by `ca-cert.pem` are
-    /// let in.
+    /// admitted.
     ///
     /// # Errors
     /// Files that are missing, that hold something else, or that do not go together.

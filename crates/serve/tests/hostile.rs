@@ -189,8 +189,8 @@ fn a_peer_that_never_reads_is_bounded_and_alone() {
     settles(&served, "bytes_held", 0);
 }
 
-/// Peers that never read, so many that together they hold all that there is for answers: the others get one at a time then, and room
-/// again after a while, without those who took nothing.
+/// Peers that never read, so many that together they hold all that there is for answers: the others get one at a time then, and
+/// their share again once the peers that took nothing are gone.
 #[test]
 fn peers_that_never_read_do_not_keep_the_room_of_others() {
     let served = served("deaf-crowd");
@@ -227,7 +227,7 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
         );
         held < TOTAL_BYTES_MAX / 4 * 3
     });
-    // Not more of them are sent away than are in the way, and nobody who takes his answers.
+    // No more of them are sent away than are in the way, and no peer that takes its answers.
     let left = number(&served.control(r#"{"do":"status"}"#), "connections") as usize;
     assert!((3 + deaf.len() / 2..3 + deaf.len()).contains(&left), "{left} connections");
     for _ in 0..20 {
@@ -235,7 +235,7 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
     }
 }
 
-/// Strangers that begin large writes and send no more of them, as many as find budget and more who wait for it: small and medium requests
+/// Strangers that begin large writes and send no more of them, as many as find budget and more that wait for it: small and medium requests
 /// of others are done meanwhile, without anybody having been sent away for them.
 #[test]
 fn large_writes_that_stop_half_way_hold_up_no_smaller_requests() {

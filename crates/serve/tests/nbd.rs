@@ -200,8 +200,8 @@ impl Readers {
 }
 
 /// While a server polls, busy connections are not in its event queue. More of them than are read from directly, answers that no socket
-/// holds, and pauses long enough to go to sleep in and short enough not to: nothing is forgotten. Who was would be found by the
-/// server's tick only; so would be who waits for a machine that has much else to do, but at a server that does not poll, too.
+/// holds, and pauses long enough to go to sleep in and short enough not to: no connection is forgotten. Only the server's tick would
+/// find a forgotten one. On a busy machine the tick may find a waiting one too, but then also at a server that does not poll.
 #[test]
 fn connections_that_are_busy_now_and_idle_then_lose_nothing() {
     const TICK: Duration = Duration::from_millis(100);

@@ -131,7 +131,7 @@ fn block_status_of_much_lets_others_have_their_turn() {
     assert_eq!(alone.receive(&status), 0);
     let hole = Extent { length_bytes: UNITS as u32 * 512, flags: allocation::HOLE | allocation::ZERO };
     assert_eq!(alone.extents(), vec![vec![hole]; 3], "the beginning of what was asked for");
-    // A client asks again for the rest, and those who ask for little are answered together.
+    // A client asks again for the rest, and requests for little are answered together.
     let rest = request(Command::BlockStatus, UNITS * 512, 8192);
     assert_eq!(alone.receive(&rest.repeat(20)), 0);
     let expected = vec![Extent { length_bytes: 4096, ..hole }, Extent { length_bytes: 4096, flags: 0 }];

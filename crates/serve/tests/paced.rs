@@ -187,8 +187,8 @@ fn a_recording_is_a_trace_of_fio() {
     );
 }
 
-/// What is under way when the server is told to stop is answered, and flushed, without waiting for its time: whoever stops it has
-/// little patience, and kills it then.
+/// Operations under way when the server is told to stop are answered and flushed at once, without waiting for their time: service
+/// managers kill a server that takes long to stop.
 #[test]
 fn a_server_that_stops_waits_for_no_modelled_time() {
     // A program takes 200 s.

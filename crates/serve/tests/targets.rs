@@ -275,7 +275,7 @@ fn discovery_tells_of_targets_as_they_come_and_go() {
         offered()
             .ends_with(&format!("several subsystems; allowed: HOST:PORT/NQN with one of {NQN}, {NQN}.log"))
     );
-    // Who looked is still known until the server has seen the end of its connections.
+    // The host that looked counts as connected until the server has seen the end of its connections.
     server.wait_until_free("log");
     assert_eq!(server.remove("log")["ok"], true);
     assert_eq!(offered(), NQN);

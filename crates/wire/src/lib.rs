@@ -1,6 +1,6 @@
 //! Wire formats of the protocols that real hosts and clients speak: NVMe structures, NVMe/TCP, NBD, and memcached's.
 //!
-//! Codecs only: bytes in, typed messages out, and back. No sockets, clocks, threads or global state; whoever owns
+//! Codecs only: bytes in, typed messages out, and back. No sockets, clocks, threads or global state; the owner of
 //! the connection feeds bytes and sends what the encoders return. Decoders take bytes in any fragmentation, hold at
 //! most one header (or one bounded NBD option) and hand payloads out as slices of the caller's own input.
 //!

@@ -90,7 +90,7 @@ struct Piece {
 /// Segments on a drive. The drive has to keep data.
 #[derive(Clone, Debug)]
 pub struct DriveStore<D> {
-    /// The drive. Nobody else submits to it.
+    /// The drive. No other caller submits to it.
     pub drive: D,
     config: DriveStoreConfig,
     sector_bytes: u64,
@@ -378,7 +378,7 @@ impl<D: Drive> Store for DriveStore<D> {
     fn remove(&mut self, segment: Segment) -> Result<(), StoreError> {
         self.forget(segment);
         let Some(held) = self.segments.remove(&segment) else { return Ok(()) };
-        // Whoever gets these extents next writes behind what was written here, and behind the trims.
+        // The next owner of these extents writes behind what was written here, and behind the trims.
         self.rest();
         let sectors = (self.config.extent_bytes / self.sector_bytes) as u32;
         for extent in held.extents {

@@ -32,7 +32,7 @@ pub struct Plan {
     pub intervals: Vec<u32>,
     /// Where the chunks of other ends begin, and the number of vertices.
     pub chunks: Vec<u32>,
-    /// What it was made of, for whoever resumes: a fingerprint of the input and of what was asked.
+    /// Fingerprint of the input and of what was asked: a resumed run checks it.
     pub origin: u64,
 }
 

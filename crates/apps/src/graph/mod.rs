@@ -6,7 +6,7 @@
 //!             (text)         └──────(prepare)──────┘ └ Store: segments on files, on a drive, in memory
 //! ```
 //! The edges of a graph lie in windows ([`grid`]) that are written once and then streamed; what changes are values of vertices, which
-//! are written anew for each iteration. Programs go on step by step, so that whoever runs them can show how far they are, stop between two steps,
+//! are written anew for each iteration. Programs go on step by step, so that the caller can show how far they are, stop between two steps,
 //! and start again from the store. A graph that fits into memory never touches the store.
 //!
 //! After GraphChi's parallel sliding windows (as the flash library's paper has them, section VI-C): a shard is the row of windows of one

@@ -104,7 +104,7 @@ fn ranks(grid: &Grid, store: &mut Memory, iterations: u32, workers: &impl Worker
 }
 
 #[test]
-fn ranks_are_those_of_a_plain_program_whatever_fits_and_whoever_computes() {
+fn ranks_are_those_of_a_plain_program_whatever_fits_and_with_any_workers() {
     let edges = random(1, 5000, 60_000);
     let vertices = edges.iter().map(|edge| edge.from.max(edge.to) + 1).max().unwrap();
     let expected = plain_ranks(&edges, vertices, 6);
@@ -121,7 +121,7 @@ fn ranks_are_those_of_a_plain_program_whatever_fits_and_whoever_computes() {
         for (found, expected) in found.iter().zip(&expected) {
             assert!((found - expected).abs() < 1e-6 * expected.max(1e-4), "{found} for {expected}");
         }
-        // Bit for bit, whatever fits, and whoever computes.
+        // Bit for bit the same, whatever fits into memory and however many threads compute.
         let alone = prepare(&mut Memory::default(), &asked(Shape::All(Key::To), 1 << 30), &edges);
         let alone = ranks(&alone, &mut Memory::default(), 6, &Alone);
         if grid.plan.chunk_count() == 1 {

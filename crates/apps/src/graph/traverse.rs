@@ -63,7 +63,7 @@ impl Distance for f64 {
     }
 }
 
-/// Edges that are read although nobody asked for them, to join two reads.
+/// Edges that are read though not asked for, to join two reads.
 const GAP: u32 = 4096;
 
 /// Where it is.
@@ -157,7 +157,7 @@ impl<D: Distance> Traverse<D> {
         self.rounds
     }
 
-    /// Does the next round; `None`: all distances are there. How many rounds there are, nobody knows before.
+    /// Does the next round; `None`: all distances are there. The number of rounds is not known before.
     pub fn step<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<Option<Share>, StoreError> {
         if self.near.count == 0 && !self.raise() {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! Who computes: one processor here, threads where there are some.
+//! The workers that compute: one processor here, threads where there are some.
 
-/// Runs independent pieces of one computation. What a piece computes does not depend on who runs it, nor on how many there are.
+/// Runs independent tasks of one computation. A task's result depends neither on the worker that runs it, nor on their number.
 pub trait Workers {
     /// How many pieces run at the same time.
     fn count(&self) -> usize;

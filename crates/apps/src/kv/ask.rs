@@ -250,7 +250,7 @@ pub struct Item {
     pub stale: bool,
     /// The caller is the one that has to fill it anew.
     pub won: bool,
-    /// Somebody else was told to fill it anew.
+    /// Another client was told to fill it anew.
     pub taken: bool,
 }
 

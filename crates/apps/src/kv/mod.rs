@@ -113,7 +113,7 @@ pub struct Kv {
     held: VecDeque<Ask>,
     reads: Slab<Read>,
     evictions: Vec<Eviction>,
-    /// Slabs that leave as soon as nobody reads them.
+    /// Slabs that leave as soon as no request reads them.
     leaving: u32,
     /// The last slab that was closed had slots left, for want of write buffers.
     closed_early: bool,

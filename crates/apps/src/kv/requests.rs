@@ -43,7 +43,7 @@ pub(super) struct Found<'a> {
     pub slot: &'a [u8],
 }
 
-/// Keys with a request that takes several steps, and who waits behind it. Few at any time.
+/// Keys with a request that takes several steps, and the requests that wait behind it. Few at any time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Locks {
     hashes: Vec<u64>,

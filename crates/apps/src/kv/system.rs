@@ -171,7 +171,7 @@ impl<D: Drive> System<D> {
         }
     }
 
-    /// The same, to exchange data with a drive whose time is wall time. Nobody else submits to it.
+    /// The same, to exchange data with a drive whose time is wall time. No other caller submits to it.
     pub fn drive_mut(&mut self) -> &mut D {
         match self {
             System::Plain(stack) => &mut stack.drive,

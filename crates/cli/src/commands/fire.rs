@@ -93,7 +93,7 @@ impl Fire {
         if wants_journal && !global.quiet {
             let offered = drive.interfaces().first().map_or(0, |(_, offered)| offered.capacity_sectors());
             let bytes = |sectors: u64| sectors * u64::from(file.sector_bytes);
-            // Nobody who cannot be told misses more than this.
+            // A closed standard error loses this line and nothing else.
             let _ = writeln!(
                 std::io::stderr(),
                 "{device}: {} bytes are served of {}; the journal has the rest",
@@ -154,7 +154,7 @@ fn file_config(device: &str) -> Result<FileConfig, Failure> {
 
 /// A journal may have what was flushed and is nowhere else: without it the device would be served as it was before.
 fn refuse_forgotten_journal(device: &str, file: &FileConfig) -> Result<(), Failure> {
-    // What cannot be read is found by those who open the device.
+    // A device that cannot be read is refused when it is opened to be served.
     let Ok(mut opened) = std::fs::File::open(&file.path) else { return Ok(()) };
     let bytes = u64::from(file.sector_bytes);
     let sectors = opened.seek(SeekFrom::End(0)).unwrap_or(0) / bytes;
@@ -217,7 +217,7 @@ fn tell(global: &Global) -> impl FnMut(ProbePoint) {
     let tells = !global.quiet && std::io::stderr().is_terminal();
     move |point| {
         if tells {
-            // Who cannot be told misses nothing but this.
+            // A closed standard error loses this line and nothing else.
             let _ = writeln!(std::io::stderr(), "{} ...", format::binary_bytes(point.bytes as f64));
         }
     }

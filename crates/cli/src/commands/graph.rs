@@ -58,8 +58,8 @@ enum GraphCommand {
         /// Probability that the walk follows an edge
         #[arg(long, value_name = "D", default_value_t = 0.85)]
         damping: f64,
-        /// Who moves edges: windows, the engine; mmap, the system, as a baseline
-        #[arg(long, value_name = "WHO", default_value = "windows", value_parser = ["windows", "mmap"])]
+        /// What moves edges: windows, the engine; mmap, the system, as a baseline
+        #[arg(long, value_name = "HOW", default_value = "windows", value_parser = ["windows", "mmap"])]
         storage: String,
     },
     /// Which vertices hang together, whatever the direction of edges

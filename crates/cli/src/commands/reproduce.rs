@@ -86,7 +86,7 @@ impl Reproduce {
             let outcome = claim.run(&bench).map_err(failure)?;
             bar.clear();
             if !global.json {
-                // Who asks for some claims wants to see them whole.
+                // A run of chosen claims shows them whole.
                 let details = render_details(&outcome, !self.claims.is_empty());
                 // Not before there is a row: what is refused prints nothing.
                 let head = if outcomes.is_empty() { render_rows_head() } else { String::new() };

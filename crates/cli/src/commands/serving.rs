@@ -37,7 +37,7 @@ pub struct Serving {
     /// Serve NBD here: HOST:PORT, PORT (on 127.0.0.1), or unix:PATH; may be given several times
     #[arg(long, value_name = "ADDR")]
     nbd: Vec<Address>,
-    /// Serve NBD to those only who go over to TLS; DIR holds server-cert.pem and server-key.pem
+    /// Serve NBD only to clients that switch to TLS; DIR holds server-cert.pem and server-key.pem
     #[arg(long, value_name = "DIR", requires = "nbd")]
     tls: Option<PathBuf>,
     /// Let only NBD clients in that show a certificate signed by ca-cert.pem in the directory of --tls
@@ -60,7 +60,7 @@ pub struct Serving {
     #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
     dhchap: Vec<(String, PathBuf)>,
     /// Refuse smaller Diffie-Hellman groups than this, with --dhchap and --remote-dhchap: null, or ffdhe with 2048, 3072, 4096, 6144 or
-    /// 8192 bits. Of those that a host offers the smallest is used; with null whoever listens can try secrets at leisure
+    /// 8192 bits. Of those that a host offers the smallest is used; with null an eavesdropper can try secrets offline
     /// [default: null]
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     dhchap_group: Option<DhGroup>,

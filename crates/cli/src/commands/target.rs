@@ -51,7 +51,7 @@ enum Action {
         #[arg(long, default_value = "block", value_parser = kind)]
         kind: TargetKind,
     },
-    /// Show the drive's parallel units and who has them
+    /// Show the drive's parallel units and which target has them
     List {
         /// A description in TOML, or an image; with --control a served drive
         drive: String,

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
-/// Gives the terminal back if the view has it; for who ends the process.
+/// Gives the terminal back if the view has it; called before the process ends.
 pub fn leave() {
     if SHOWN.swap(false, Ordering::AcqRel) {
         ratatui::restore();

@@ -36,7 +36,7 @@ fn an_unknown_drive_or_key_is_named_with_a_suggestion() {
     );
 }
 
-/// A drive that cannot be: the key, its value and what is allowed, whoever finds it out.
+/// A drive that cannot be: the key, its value and what is allowed, whichever check finds it.
 #[test]
 fn impossible_drives_are_refused_by_key_and_value() {
     let folder = Folder::with_drive();

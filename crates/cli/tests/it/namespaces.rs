@@ -44,7 +44,7 @@ fn each_namespace_is_preconditioned_worked_on_and_reported_by_itself() {
         "/write_amplification/programmed_bytes_total",
         "/write_amplification/programs/gc",
         "/gc/victims",
-        "/gc/relocated_units",
+        "/gc/copied_units",
         "/gc/erased_blocks/gc",
     ] {
         assert_eq!(sum(&report, pointer), number(report.pointer(pointer).unwrap()), "{pointer}");
@@ -53,7 +53,7 @@ fn each_namespace_is_preconditioned_worked_on_and_reported_by_itself() {
     // Both were overwritten until they were steady: writes to either cost GC from the first one on.
     for namespace in [first, second] {
         assert!(namespace["write_amplification"]["total"].as_f64().unwrap() > 1.0, "{namespace}");
-        assert!(number(&namespace["gc"]["relocated_units"]) > 0, "{namespace}");
+        assert!(number(&namespace["gc"]["copied_units"]) > 0, "{namespace}");
     }
     assert_eq!(repeatable(run(&both)), repeatable(report.clone()), "two equal runs");
     // Reads of the second namespace find what preconditioning wrote there, and are verified.

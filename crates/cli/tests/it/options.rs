@@ -20,7 +20,7 @@ fn options(folder: &Folder, command: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_command_refuses_the_options_of_others_and_names_who_has_them() {
+fn a_command_refuses_the_options_of_others_and_names_their_commands() {
     let folder = Folder::new();
     let each: BTreeMap<&str, BTreeSet<String>> =
         COMMANDS.iter().map(|&command| (command, options(&folder, command))).collect();

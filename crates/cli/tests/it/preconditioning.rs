@@ -191,7 +191,7 @@ fn jobs_have_rows_and_names_of_their_own() {
     assert!(compared.contains("\nload: write IOPS") && compared.contains("\njob2: read mean"), "{compared}");
 }
 
-/// Whoever completes a command, firmware or controller, all sectors without data are counted.
+/// All sectors without data are counted, whether firmware or controller completes the command.
 #[test]
 fn every_preset_counts_all_reads_without_data() {
     let folder = Folder::new();

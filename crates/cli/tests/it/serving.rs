@@ -50,7 +50,7 @@ fn a_served_drive_that_promises_nothing_says_so() {
 }
 
 /// Addresses that others reach are refused for every protocol alike, before anything is opened, unless peers prove who they are or
-/// `--open` says that anybody may come.
+/// `--open` admits everybody.
 #[test]
 fn addresses_that_others_reach_want_proof_or_open() {
     let folder = Folder::with_drive();

@@ -328,8 +328,8 @@ fn faults_are_asked_for_as_they_were_told() {
     }
 }
 
-/// Each line of the log is an event in the format asked for, whoever writes it. What a description asks for and a server does not
-/// do is one.
+/// Each line of the log is an event in the format asked for, whichever part writes it. A key of a description that a server ignores
+/// is one.
 #[test]
 fn all_that_a_server_says_is_in_the_format_asked_for() {
     use std::io::{BufRead, BufReader};

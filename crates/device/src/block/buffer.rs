@@ -36,9 +36,9 @@ pub(crate) enum Phase {
 pub(crate) enum Content {
     /// Data of its page, as far as they are valid.
     Data,
-    /// The last fill left none, because nobody would see them.
+    /// The last fill left none, because no read could see them.
     Hollow,
-    /// Zeros that nobody wrote: its page has no place on the media, and will get none from here.
+    /// Zeros that no command wrote: its page has no place on the media, and will get none from here.
     Unmapped,
 }
 
@@ -72,11 +72,11 @@ pub(crate) struct Entry {
     pub listed: bool,
     /// The flush in progress waits for it.
     pub flushing: bool,
-    /// Trimmed while packed: nobody needs the data.
+    /// Trimmed while packed: its data are not needed.
     pub dropped: bool,
-    /// Of a cache: its page keeps its slot of the table for it.
+    /// Its page keeps its slot of the table for it (cache).
     pub pinned: bool,
-    /// Of a cache: its newest data are dirty. An eviction while it is programmed changes nothing of it: what the power brings back is what was.
+    /// Its newest data are dirty (cache). An eviction while it is programmed does not change this: a power cut brings the old state back.
     pub is_state_dirty: bool,
     /// First in, first out: the entry of its page whose program it came behind, of which it has nothing.
     pub follows: u32,
@@ -163,7 +163,7 @@ impl Entry {
         self.users > self.readers || self.mapping || self.phase != Phase::Resting
     }
 
-    /// Whether somebody waits until the sectors of `mask` are on the media, so that a write must not take them along any more: by
+    /// Whether a command waits until the sectors of `mask` are on the media, so that a write must not take them along any more: by
     /// writes that never pause they would be kept from there.
     #[inline]
     pub fn is_awaited(&self, mask: u64) -> bool {

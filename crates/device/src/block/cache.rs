@@ -159,7 +159,7 @@ impl BlockNamespace {
         }
     }
 
-    /// The data of an entry are on the media, or nobody needs them there any more.
+    /// The data of an entry are on the media, or no longer needed there.
     pub(super) fn unpin(&mut self, entry: u32) {
         if std::mem::take(&mut self.buffer[entry].pinned) {
             self.translation.cache().unpin(self.buffer[entry].lpn);

@@ -1,4 +1,4 @@
-//! Copies that nobody needs any more give their memory back, where data are in memory; their blocks are erased much later.
+//! Copies that are no longer needed give their memory back, where data are in memory; their blocks are erased much later.
 //!
 //! A copy is dead when its successor is on the media, or its page was trimmed. A read that was sent to it before may still come for its
 //! data, so it waits until all of these have ended. Reads belong to the epoch in which they began:
@@ -41,7 +41,7 @@ impl Discards {
 }
 
 impl BlockNamespace {
-    /// Forgets the copies that nobody can ask for any more.
+    /// Discards the copies that no read can ask for any more.
     #[inline]
     pub(crate) fn forget_outdated(&mut self, shared: &mut Shared) {
         if self.note_outdated(shared) {

@@ -51,7 +51,7 @@ impl FixedCopies {
         self.sources.sort_unstable();
     }
 
-    /// Nobody needs this unit of a copy any more.
+    /// This unit of a copy is no longer needed.
     pub fn drop_source(&mut self, id: CopyId, unit: u32) {
         self.of(id).units.iter_mut().filter(|held| **held == Some(unit)).for_each(|held| *held = None);
     }

@@ -225,10 +225,10 @@ impl BlockNamespace {
         if let Some(entry) = found {
             self.buffer.busy(entry);
             if self.buffer[entry].phase == Phase::Programming {
-                // Programmed all the same: who waits for it is promised that it, or the trim, survives a power cut.
+                // Programmed all the same: commands that wait for it are promised that it, or the trim, survives a power cut.
                 self.buffer.unlist(entry);
             } else if !self.buffer[entry].acknowledge.is_empty() {
-                // Somebody waits until his data are on the media. They are followed there by zeros.
+                // A command waits until its data are on the media. They are followed there by zeros.
                 return self.zero_awaited(shared, entry);
             } else if self.buffer[entry].phase == Phase::Packed {
                 self.buffer.unlist(entry);

@@ -398,7 +398,7 @@ impl BlockNamespace {
             self.gc.copies[copy].moved.cause = Cause::Retirement;
             self.gc.packer(DieId(die)).pack(to, copy);
         }
-        // A guest from another die: its own die may go on.
+        // A copy from another die: its own die may go on.
         if DieId(die) != programmed_in {
             self.pump(shared, DieId(die));
         }

@@ -5,7 +5,7 @@
 //!              │  ▲                    │
 //!           flush └── fill ◄── read ◄──┴── GC: read, packed, programmed elsewhere, erased          flush, gc
 //! ```
-//! Its files are the ways that requests take. Each changes the namespace and what all namespaces share
+//! Each request path has its own file. Each changes the namespace and what all namespaces share
 //! ([`crate::shared::Shared`]), and nothing else.
 
 pub(crate) mod buffer;
@@ -91,7 +91,7 @@ enum Purpose {
     Program(ProgramId),
     /// This translation page is read.
     Map(MapPage),
-    /// Of a cache: the names of the pages of this block are read.
+    /// The names of the pages of this block are read (cache).
     Names(BlockId),
     Erase,
 }

@@ -1,7 +1,7 @@
 //! The superpage packer: makes one flash operation of the units that are programmed together (Cosmos+ section 7.4).
 //!
 //! ```text
-//!  unit of a stream ─► queue of that stream ─► a superpage's worth, or what there is if somebody waits ─► plan ─► one program
+//!  unit of a stream ─► queue of that stream ─► a superpage's worth, or what there is if a command waits ─► plan ─► one program
 //!       host data of a write, or GC copies of a die                        (one shot, all planes)
 //! ```
 //! What is programmed in one go is a superpage: the pages of a word line with one-shot programming, those of all planes with
@@ -25,7 +25,7 @@ pub(crate) struct SuperpagePacker {
     queues: Vec<Queue>,
     superpage: usize,
     waiting: usize,
-    /// The queue of each stream of log blocks, as far as they have come, or none; and queues that nobody has.
+    /// The queue of each stream of log blocks, as far as they have come, or none; and queues that no stream has.
     logs: Vec<Option<u32>>,
     idle: Vec<u32>,
     /// Queues of log blocks that found no space.
@@ -38,7 +38,7 @@ pub(crate) struct SuperpagePacker {
 struct Queue {
     stream: Stream,
     units: VecDeque<u32>,
-    /// Of a log block: it found no space, and is not tried again before some came.
+    /// It found no space, and is not tried again before some came (log blocks).
     stalled: bool,
 }
 
@@ -78,7 +78,7 @@ impl SuperpagePacker {
         }
     }
 
-    /// The queue of a stream of log blocks; it takes one that nobody has.
+    /// The queue of a stream of log blocks; it takes one that no stream has.
     fn queue_of_log(&mut self, log: u32) -> usize {
         let at = log as usize;
         if self.logs.len() <= at {
@@ -179,7 +179,7 @@ impl SuperpagePacker {
         0..self.queues.len()
     }
 
-    /// Whose units are in a queue.
+    /// The owner of the units in a queue.
     #[inline]
     pub fn stream(&self, queue: usize) -> Stream {
         self.queues[queue].stream

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  fill_unit ─► superpage full ─► place ─┬─► program ─► GC of its die: moves are gathered by stream ─► superpage full ─► program
-//!                                        └─ no space: what is gathered is padded, every die collects ─► again
+//!                                        └─ no space: what is gathered is padded, GC in every die ─► again
 //!  fill_end ─► padded
 //! ```
 //! GC copies that fill no superpage wait for the next victim, as at work.
@@ -91,7 +91,7 @@ impl Gathered {
 }
 
 impl Filler {
-    /// Of a block namespace.
+    /// A filler of a block namespace.
     pub fn new(namespace: u16) -> Filler {
         Filler { namespace, ..Filler::default() }
     }
@@ -243,7 +243,7 @@ impl BlockNamespace {
         Ok(())
     }
 
-    /// There is no space for host data: nothing is gathered any longer, and every die collects.
+    /// There is no space for host data: nothing is gathered any longer, and GC works in every die.
     fn make_space(&mut self, shared: &mut Shared) -> Result<(), NoRoom> {
         let mut went_on = self.translation.take_released();
         for die in (0..shared.layout.dies).map(DieId) {

@@ -63,7 +63,7 @@ impl BlockNamespace {
         self.read_only || self.line(false) == 0 || !self.buffer.writes_are_full()
     }
 
-    /// Entries became vacant or clean: those who wait get them.
+    /// Entries became vacant or clean: waiting slices get them.
     pub(crate) fn feed_starved(&mut self, shared: &mut Shared) {
         while !self.starved[1].is_empty() && self.make_vacancy() {
             let slice = self.starved[1].pop(&mut shared.slices).expect("not empty");
@@ -76,7 +76,7 @@ impl BlockNamespace {
             self.place(shared, slice, true);
         }
         if self.starved[0].is_empty() {
-            // What is left of the programs' time is nobody's wait.
+            // What is left of the programs' time is no slice's wait.
             self.writes.cleaning = Default::default();
         } else {
             self.dispatch_for_space(shared);

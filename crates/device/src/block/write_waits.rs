@@ -1,13 +1,13 @@
-//! Who waits on the write path, and for how long.
+//! What waits on the write path, and for how long.
 //!
 //! ```text
-//!  entries in a partial superpage ── somebody waits for them, and nothing comes that could fill it ─► padded
+//!  entries in a partial superpage ── a command waits for them, and nothing comes that could fill it ─► padded
 //!                              └─ so much has come that did not fill it ────────────────────────► padded
-//!  a write over sectors that somebody waits for ── their program is planned ─► an entry of its own
-//!  a superpage that found no room ── a block was erased, or GC went on ─► planned
+//!  a write over sectors that a command waits for ── their program is planned ─► an entry of its own
+//!  a superpage that found no space ─ a block was erased, or GC went on ─► planned
 //! ```
-//! Somebody waits: a flush, a forced write (FUA), any write with write-through, a write behind an entry that takes no more. Neither of the first two waits is for what comes later,
-//! so writes that never pause keep none of them up.
+//! A command waits: a flush, a forced write (FUA), any write with write-through, a write behind an entry that takes no more. The first two
+//! waits are bounded: later writes cannot extend them.
 
 use super::BlockNamespace;
 use super::buffer::Phase;
@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use pellucid_flash::Lpn;
 
 impl BlockNamespace {
-    /// A write waits until sectors that somebody waits for have gone.
+    /// A write waits until sectors that another command waits for have left.
     pub(crate) fn fall_behind(&mut self, shared: &mut Shared, slice: u32) {
         // As one that waits for an entry, it adds nothing to a superpage.
         self.writes.inbound -= 1;
@@ -52,7 +52,7 @@ impl BlockNamespace {
         true
     }
 
-    /// Pads partial superpages if somebody waits and nothing is on its way to fill them.
+    /// Pads partial superpages if a command waits and nothing is on its way to fill them.
     #[inline]
     pub(crate) fn pad_if_awaited(&mut self, shared: &mut Shared) {
         if self.writes.packer.waiting() == 0 || self.more_comes() {
@@ -62,7 +62,7 @@ impl BlockNamespace {
         if self.starved_count > 0 && self.writes.programming() == 0 {
             self.dispatch_for_space(shared);
         }
-        // Those who wait for an entry get one when a program ends, if any is running.
+        // Slices that wait for an entry get one when a program ends, if any is running.
         let starved =
             self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
         let awaited =

@@ -2,7 +2,7 @@
 //! in the background, and what could not be read is not trusted again. (A host of class a is told, and does it itself.)
 //!
 //! ```text
-//!  a read had to mend more than `refresh_above` ─► waiting
+//!  a read corrected more than `refresh_above` bits ─► waiting
 //!    ─► superpage read ─► programmed elsewhere ─► the next one ... ─► the chunk lies there now ─► old block erased ─► notice
 //!             │              └─ failed: block retired ─┐
 //!             └─ unreadable, or a reset waits ─────────┴─► given up ─► copy erased ─► the reset
@@ -224,7 +224,7 @@ impl ChunkNamespace {
         if !ok {
             (job.given_up, job.retired) = (true, true);
             shared.retire_block(block);
-            shared.media.void(block);
+            shared.media.invalidate(block);
         }
         self.refresh_superpage(shared);
     }

@@ -37,11 +37,11 @@ use pellucid_media::ReadResult;
 /// What a read found.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
-    /// Bits that were corrected ...
+    /// Bits that were corrected.
     corrected: u32,
-    /// ... the most of them in a mapping unit ...
+    /// Most of them in one mapping unit.
     most: u32,
-    /// ... in a chunk of the code.
+    /// Most of them in one codeword.
     worst: u32,
     /// Sectors that could not be read, as bits of the command's addresses; the last stands for all beyond.
     failed: u64,

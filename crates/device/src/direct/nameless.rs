@@ -310,7 +310,7 @@ impl Mounting<'_> {
                 self.chunks.reset_end(chunk, ok, self.media.erase_count(block))
             }
             Ok(ChunkReset::Retired { block, status }) => {
-                self.media.void(block);
+                self.media.invalidate(block);
                 status
             }
             Ok(ChunkReset::Later) => unreachable!("chunks that the host manages are not refreshed"),

@@ -144,7 +144,7 @@ impl ZoneNamespace {
             let Some(block) = self.zones.reset_next(zone) else { return false };
             if self.zones.is_failed(block) {
                 self.zones.erased(block, false, 0);
-                shared.media.void(block);
+                shared.media.invalidate(block);
                 continue;
             }
             self.runs[zone as usize].erases += 1;
@@ -181,7 +181,7 @@ impl ZoneNamespace {
             self.reap_log(shared);
             self.feed_stage(shared);
             if awaited {
-                // Nobody can miss what is forgotten.
+                // No read can miss what is discarded.
                 self.flush_part(shared);
             }
         }

@@ -18,14 +18,14 @@
 //! Invariants: a zone has at most one superpage that is being filled, its last; a slot is vacant only when neither its program
 //! nor a log program of it is under way; blocks of the log are erased in the order in which they were written.
 
-use crate::block::mount::Source;
+mod mount;
+
 use crate::direct::zone_save::SaveArea;
 use crate::losses::Losses;
-use crate::namespaces::erase_now;
 use pellucid_flash::slab::{List, NIL, Slab};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa, SimTime, Status, ZoneState};
-use pellucid_ftl::{LOG, Mark, MountSource, SavedSuperpage, StagedIn, ZoneConfig, Zones};
-use pellucid_media::{Media, Outcome, ReadResult};
+use pellucid_ftl::{LOG, Mark, Zones};
+use pellucid_media::{Media, Outcome};
 use std::collections::VecDeque;
 
 /// A superpage in the buffer.
@@ -162,151 +162,6 @@ pub(crate) struct ZoneFlush {
 }
 
 impl ZoneNamespace {
-    /// What the media hold. What the log has is taken over and logged anew, in no simulated time; what no block is left for stays where
-    /// it is. What was `saved` is taken over too, and stays saved until it is on the media.
-    pub fn mount(
-        number: u16,
-        config: &ZoneConfig,
-        layout: &Layout,
-        media: &mut Media,
-        saved: Option<(SaveArea, Vec<SavedSuperpage>)>,
-    ) -> ZoneNamespace {
-        let (save, saved) = saved.map_or((None, Vec::new()), |(area, saved)| (Some(area), saved));
-        let source = Source { media, blocks: config.blocks.clone(), blocks_per_die: layout.blocks_per_die };
-        let mark = |ppa| {
-            source.spare(ppa)?;
-            let mut bytes = [0; Mark::BYTES];
-            media.metadata(ppa, 0, &mut bytes);
-            Some(Mark::decode(&bytes))
-        };
-        let (zones, found) = Zones::mount(config, layout, &source, mark, &saved);
-        let stride = zones.superpage_sectors() as usize * media.image_bytes();
-        let runs = vec![IDLE; zones.geometry().zones as usize];
-        let mut space = ZoneNamespace {
-            number,
-            zones,
-            protected: config.protected,
-            save,
-            slots: Slab::default(),
-            images: Vec::new(),
-            stride,
-            vacancies: config.stage_superpages.into(),
-            starved: List::default(),
-            runs,
-            log: found.log.iter().copied().collect(),
-            log_first: 1,
-            log_erasing: false,
-            flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0, losses: Losses::default() },
-            spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
-        };
-        for &zone in &found.logged {
-            space.runs[zone as usize].logged_last = found.log.len() as u64;
-        }
-        for &block in &found.void {
-            media.void(block);
-        }
-        for &block in &found.erase {
-            space.erase_now(block, media);
-        }
-        // What belongs to nothing that is here would come to belong to what is written next.
-        for SavedSuperpage { place, .. } in saved {
-            if !found.staged.iter().any(|staged| staged.from == StagedIn::Save(place)) {
-                space.forget_saved(place, media);
-            }
-        }
-        for staged in found.staged {
-            let slot = space.take(staged.zone, staged.superpage);
-            space.slots[slot].arrived = staged.sectors;
-            let (readable, logged_in) = match staged.from {
-                StagedIn::Log(first) => {
-                    (space.read_log(slot, first, media, layout), Some(layout.block_of(first)))
-                }
-                StagedIn::Save(place) => (space.read_saved(slot, place, media), None),
-            };
-            if !readable {
-                space.lose_staged(slot, logged_in);
-                continue;
-            }
-            let whole = staged.sectors == space.zones.superpage_sectors();
-            if whole {
-                space.slots[slot].epoch = staged.epoch;
-                let sequence = staged.sequence.unwrap_or_else(|| space.zones.next_sequence());
-                if space.program_now(slot, sequence, media, layout) {
-                    space.vacate(slot, media);
-                    continue;
-                }
-                space.strand(slot);
-            } else {
-                space.runs[staged.zone as usize].tail = slot;
-            }
-            if let Some(block) = logged_in
-                && !space.log_now(slot, media, layout)
-            {
-                space.stays_logged(slot, block);
-            }
-        }
-        let failed = (0..space.zones.geometry().zones).filter(|&zone| {
-            let known = found.verdicts.iter().any(|verdict| verdict.zone == zone);
-            !known && matches!(space.zones.state(zone), ZoneState::ReadOnly | ZoneState::Offline)
-        });
-        let failed: Vec<_> = failed.map(|zone| (zone, space.zones.state(zone), None)).collect();
-        let verdicts = found.verdicts.into_iter().map(|v| (v.zone, v.state, Some(v.block)));
-        for (zone, state, logged_in) in verdicts.chain(failed) {
-            // What the log says already it goes on saying.
-            let slot = match logged_in {
-                Some(_) => space.verdict(zone, state),
-                None => {
-                    let Some(slot) = space.pronounce(zone, state) else { continue };
-                    slot
-                }
-            };
-            match logged_in {
-                _ if space.log_now(slot, media, layout) => {}
-                Some(block) => space.stays_logged(slot, block),
-                None => space.slots[slot].wants_log = true,
-            }
-        }
-        for block in found.log {
-            let needed = |s| space.slots[s].logged > 0 && space.slots[s].logged_in == block;
-            if space.live().any(needed) {
-                break;
-            }
-            space.log.pop_front();
-            space.log_first += 1;
-            space.erase_now(block, media);
-        }
-        // There may be room now.
-        let waiting: Vec<u32> = space.live().filter(|&s| space.slots[s].wants_log).collect();
-        for slot in waiting {
-            space.slots[slot].wants_log = !space.log_now(slot, media, layout);
-        }
-        space.zones.reserve(config.reserve(layout.superpages_per_block));
-        space
-    }
-
-    /// Reads what the log has of a slot's superpage; `false`: it cannot be read.
-    fn read_log(&mut self, slot: u32, first: Ppa, media: &mut Media, layout: &Layout) -> bool {
-        let unit = self.stride / layout.units_per_superpage as usize;
-        let mut readable = true;
-        for (i, images) in self.images_mut(slot).chunks_exact_mut(unit).enumerate() {
-            // Mounting has time for more retries than a host.
-            let unit = Ppa(first.0 + i as u32);
-            readable &=
-                (0..100).any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
-        }
-        readable
-    }
-
-    /// Reads what was saved of a slot's superpage, which stays saved; `false`: it is damaged.
-    fn read_saved(&mut self, slot: u32, place: u32, media: &Media) -> bool {
-        let area = self.save.take().expect("something was saved");
-        let whole = area.load(place, self.images_mut(slot), media);
-        self.save = Some(area);
-        let record = &mut self.slots[slot];
-        (record.saved_in, record.saved) = (Some(place), record.arrived);
-        whole
-    }
-
     fn forget_saved(&mut self, place: u32, media: &mut Media) {
         self.save.as_mut().expect("something was saved").clear(place, media);
     }
@@ -329,32 +184,6 @@ impl ZoneNamespace {
             run.hole = run.hole.min(superpage);
         }
         ok
-    }
-
-    /// Erases a block that holds nothing any more, in no simulated time.
-    fn erase_now(&mut self, block: BlockId, media: &mut Media) {
-        let failed = self.zones.is_failed(block);
-        if failed {
-            media.void(block);
-        }
-        let ok = !failed && erase_now(media, block);
-        self.zones.erased(block, ok, media.erase_count(block));
-    }
-
-    /// What the log, or the save area, has of a superpage cannot be read: nothing may follow it, and nobody is given anything else for it.
-    fn lose_staged(&mut self, slot: u32, logged_in: Option<BlockId>) {
-        self.slots[slot].lost = true;
-        self.zones.fail(self.slots[slot].zone);
-        self.strand(slot);
-        if let Some(block) = logged_in {
-            self.stays_logged(slot, block);
-        }
-    }
-
-    /// There is no room to log a slot anew: what the log has of it, all that is here, stays in `block`.
-    fn stays_logged(&mut self, slot: u32, block: BlockId) {
-        let record = &mut self.slots[slot];
-        (record.logged, record.logged_in) = (record.arrived, block);
     }
 
     /// A slot for a superpage of which nothing is here yet.
@@ -519,29 +348,7 @@ impl ZoneNamespace {
         media.put_metadata(first, &self.spare);
     }
 
-    /// Programs a slot in no simulated time, with the number that it has had; `false`: there is no room.
-    fn program_now(&mut self, slot: u32, sequence: u64, media: &mut Media, layout: &Layout) -> bool {
-        let Slot { zone, superpage, arrived, .. } = self.slots[slot];
-        let mark = self.mark(slot, arrived);
-        while let Some(first) = self.zones.place(zone, superpage) {
-            let block = layout.block_of(first);
-            // No superpage of a block may be older than its first.
-            let sequence = if layout.superpage_of(first) == 0 {
-                sequence
-            } else {
-                sequence.max(media.begun_with(block))
-            };
-            if self.write_now(slot, (Lpn(zone), sequence), mark, first, media, layout) {
-                return true;
-            }
-            media.retire(block);
-            self.zones.program_failed(zone, superpage, block);
-        }
-        self.zones.fail(zone);
-        false
-    }
-
-    /// Logs a slot in no simulated time; `false`: there is no room.
+    /// Logs a slot in no simulated time; `false`: there is no space.
     pub fn log_now(&mut self, slot: u32, media: &mut Media, layout: &Layout) -> bool {
         let arrived = self.slots[slot].arrived;
         while let Some((first, fresh)) = self.zones.log_place(true) {

@@ -161,7 +161,7 @@ impl ZoneNamespace {
         }
     }
 
-    /// Erases the oldest blocks of the log that nobody needs, one after the other.
+    /// Erases the oldest blocks of the log that are not needed, one after the other.
     pub(crate) fn reap_log(&mut self, shared: &mut Shared) {
         loop {
             // On another die a younger block, with the tombstone of what an older one holds, would perhaps be erased before it.
@@ -180,7 +180,7 @@ impl ZoneNamespace {
             self.log_first += 1;
             if self.zones.is_failed(oldest) {
                 self.zones.erased(oldest, false, 0);
-                shared.media.void(oldest);
+                shared.media.invalidate(oldest);
                 continue;
             }
             self.log_erasing = true;

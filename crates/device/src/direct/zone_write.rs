@@ -67,7 +67,7 @@ impl ZoneNamespace {
         self.ask_dma(shared, slice);
     }
 
-    /// A slot became vacant: those who wait go on in their order.
+    /// A slot became vacant: waiting writes go on in their order.
     pub(crate) fn feed_stage(&mut self, shared: &mut Shared) {
         loop {
             if self.starved.is_empty() || self.is_full() {

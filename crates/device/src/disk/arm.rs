@@ -175,7 +175,7 @@ impl Disk {
         }
     }
 
-    /// Reads before cached writes, unless somebody waits for these; of each kind the nearest in time.
+    /// Reads before cached writes, unless a command waits for these; of each kind the nearest in time.
     fn choose(&self) -> Option<Choice> {
         let command = self.nearest_command();
         if let Some((_, Chosen::Command(at))) = command {

@@ -78,7 +78,7 @@ impl FirmwareModule {
 }
 
 impl Task {
-    /// Whose work it is.
+    /// The module that does it.
     pub fn module(self) -> FirmwareModule {
         match self {
             Task::Fetch(_) => FirmwareModule::Fetch,
@@ -96,9 +96,9 @@ impl Task {
 pub(crate) struct Firmware {
     pub waiting: VecDeque<Task>,
     running: bool,
-    /// The step under way counts to its end ...
+    /// Busy time of each module, counting the current step up to its end.
     busy: [Nanos; FirmwareModule::COUNT],
-    /// ... which is this.
+    /// Module and end of the current step.
     step: (FirmwareModule, SimTime),
     costs: [Nanos; 7],
     free: bool,
@@ -147,7 +147,7 @@ impl Firmware {
         }]
     }
 
-    /// Whether every task takes no time, so that nobody need ask.
+    /// Whether every task takes no time, so that callers need not ask.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.free

@@ -37,7 +37,7 @@ pub(crate) struct Work {
     pub fetched: bool,
     pub stages: StageTimes,
     pub command: Command,
-    /// Of a flush: see [`Promise::settled`].
+    /// See [`Promise::settled`] (flush).
     pub settled: SimTime,
 }
 

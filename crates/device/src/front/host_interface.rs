@@ -130,7 +130,7 @@ impl HostInterface {
         Some(command)
     }
 
-    /// Whether a transfer takes no time, so that nobody need ask.
+    /// Whether a transfer takes no time, so that callers need not ask.
     #[inline]
     pub fn link_is_free(&self) -> bool {
         self.link_is_free

@@ -1,4 +1,4 @@
-//! Probes: what a drive notes about every command, operation and erase while somebody watches.
+//! Probes: what a drive notes about every command, operation and erase while it is watched.
 //!
 //! ```text
 //!  finish ──► command      by kind, and by stage            Device::snapshot ──► Snapshot (plain data)
@@ -6,7 +6,7 @@
 //!  erase ───► erased       blocks by erase count              └ a copy of the probes, when they are on
 //!  clock ───► elapsed      time with n ways, channels, commands
 //! ```
-//! Off by default: a drive that nobody watches has no probes and pays one comparison per event. On, everything lands in tables
+//! Off by default: a drive that is not watched has no probes and pays one comparison per event. On, everything lands in tables
 //! of fixed size; only that of blocks by erase count grows and shrinks, with the erase counts that blocks have.
 //!
 //! Time with an unchanged number of commands reaches its histogram when that number changes, and with a snapshot.
@@ -311,7 +311,7 @@ impl Shared {
             .map(|b| self.media.erase_count(b))
     }
 
-    /// A mount has erased and retired blocks, of which nobody was told one by one.
+    /// A mount has erased and retired blocks without telling the probes of each.
     pub(crate) fn tap_mount(&mut self) {
         if let Some(mut probes) = self.probes.take() {
             probes.count_wear(self.erase_counts());

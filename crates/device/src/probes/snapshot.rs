@@ -34,7 +34,7 @@ pub struct Snapshot {
     pub counters: Counters,
     /// What translation decided.
     pub ftl: FtlCounters,
-    /// Chunks of the code by wrong bits when they were read; see [`crate::Device::chunks_by_wrong_bits`].
+    /// Codewords by wrong bits when they were read; see [`crate::Device::chunks_by_wrong_bits`].
     pub chunks_by_wrong_bits: Vec<u64>,
     /// Channels of the drive, each with as many ways.
     pub channels: Vec<ChannelView>,

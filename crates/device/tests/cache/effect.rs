@@ -43,7 +43,7 @@ fn cost(config: &DeviceConfig, opcode: Opcode, span: u64, count: u64) -> Cost {
 
 fn sums(drive: &Device) -> (u64, u64, u64) {
     let ftl = drive.ftl_counters();
-    (drive.counters().erases[Cause::Gc as usize], ftl.relocated_units, ftl.evicted_units)
+    (drive.counters().erases[Cause::Gc as usize], ftl.copied_units, ftl.evicted_units)
 }
 
 fn shape() -> Shape {

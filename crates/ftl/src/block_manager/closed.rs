@@ -20,7 +20,7 @@ impl BlockManager {
         self.may_be_victim(block) && self.frees_space(block)
     }
 
-    /// Closed blocks of `die` that free space when they are emptied. With none, no policy can make room.
+    /// Closed blocks of `die` that free space when they are emptied. With none, no policy can free space.
     #[inline]
     pub fn giving(&self, die: DieId) -> u32 {
         self.giving[die.0 as usize]

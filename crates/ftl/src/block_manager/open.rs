@@ -85,14 +85,14 @@ impl BlockManager {
         self.close_early(block, sequence);
     }
 
-    /// The next superpage of the block that is open at a place of `die`; a free one is opened if none is. There must be room.
+    /// The next superpage of the block that is open at a place of `die`; a free one is opened if none is. There must be space.
     #[inline]
     pub fn take_superpage(&mut self, die: DieId, place: usize, kind: BlockKind) -> (Ppa, BlockId) {
         let at = die.0 as usize * self.streams + place;
         let OpenBlock { block, superpage } = match self.open[at] {
             Some(open) => open,
             None => {
-                let block = self.take(die, kind.cache, kind.most_worn).expect("there is room");
+                let block = self.take(die, kind.cache, kind.most_worn).expect("there is space");
                 self.set_kind(block, kind.meta, kind.owner);
                 OpenBlock { block, superpage: 0 }
             }

@@ -82,7 +82,7 @@ pub(super) struct JournalSizes {
 }
 
 impl JournalSizes {
-    /// For dies of so many logical blocks. At least one block is free to be written on, and half of the others' room suffices for all
+    /// For dies of so many logical blocks. At least one block is free to be written on, and half of the others' space suffices for all
     /// trim pages.
     pub fn new(layout: &Layout, logical_blocks: u32) -> JournalSizes {
         let covers = (layout.unit_bytes - HEADER_BYTES as u32) * STATES_PER_BYTE;
@@ -140,7 +140,7 @@ impl Journal {
 }
 
 impl LogBlock {
-    /// Forgets a page. Its old copy is invalid at once, but its block is not erased before the trim is on the media.
+    /// Discards a page. Its old copy is invalid at once, but its block is not erased before the trim is on the media.
     pub fn trim(&mut self, lpn: Lpn) {
         let old = self.map.get(lpn);
         if old != Ppa::NONE {
@@ -219,7 +219,7 @@ impl LogBlock {
         Some(MapJob::Program { plan, units, cause, by_cause })
     }
 
-    /// Trim pages for the next program: of a block that is given up, or with trims that somebody waits for.
+    /// Trim pages for the next program: of a block that is given up, or with trims that a flush waits for.
     fn choose_batch(&mut self, die: DieId) -> Option<Cause> {
         let save_to = self.save_to;
         let per_superpage = self.layout.units_per_superpage as usize;

@@ -400,7 +400,7 @@ impl LogBlock {
         Some(self.lpn(merge.lbn, first + at as u32))
     }
 
-    /// The copy of `lpn` at `source` cannot be read: the page is lost, until it is written again. Whether anybody needs it.
+    /// The copy of `lpn` at `source` cannot be read: the page is lost, until it is written again. Returns whether it is needed.
     fn source_lost(&mut self, die: DieId, lpn: Lpn, source: Ppa) -> bool {
         let (_, at) = self.lbn(lpn);
         self.dies[die.0 as usize].from[at as usize] = Ppa::NONE;
@@ -460,7 +460,7 @@ impl LogBlock {
         let counters = &mut self.counters.merges[kind as usize];
         counters.copied_units += copied;
         counters.padded_units += u64::from(per_superpage) - copied;
-        self.counters.relocated_units += copied;
+        self.counters.copied_units += copied;
         if kind != MergeKind::Full {
             self.log_grew(die, target, lpns);
         }

@@ -14,7 +14,7 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `mod.rs` | logical blocks, data and log blocks, the room that a drive needs |
+//! | `mod.rs` | logical blocks, data and log blocks, the space that a drive needs |
 //! | `bast.rs`, `fast.rs` | the policies: which log block takes a write, which one is merged away |
 //! | `merge.rs` | evacuations and merges |
 //! | `programs.rs` | programs under way, what they replace, and failures |
@@ -74,7 +74,7 @@ struct Log {
     owner: Option<u32>,
     /// The next superpage.
     next: u32,
-    /// It takes more, as far as it has room.
+    /// It takes more, as far as it has space.
     open: bool,
     /// Every page that it holds lies at its place.
     in_place: bool,
@@ -136,7 +136,7 @@ pub struct LogBlock {
     map_jobs: bool,
     /// Space may have come for host writes.
     released: bool,
-    /// Copies that became invalid and were not taken, if somebody takes them.
+    /// Copies that became invalid and were not taken, if the caller takes them.
     outdated: Vec<(Ppa, Outdated)>,
     names_outdated: bool,
     /// The one that every drive has: log blocks keep nothing apart.

@@ -221,7 +221,7 @@ impl LogBlock {
         }
     }
 
-    /// Tells that nobody needs the copy at `ppa`.
+    /// Tells that the copy at `ppa` is not needed.
     pub(super) fn outdate(&mut self, ppa: Ppa, why: Outdated) {
         if self.names_outdated {
             self.outdated.push((ppa, why));

@@ -90,7 +90,7 @@ impl NamelessMachine {
         self.gc.as_mut().expect("a victim is being read").under_way -= 1;
     }
 
-    /// Whether units of the victim wait to be written; those that nobody wants any more are passed by.
+    /// Whether units of the victim wait to be written; those that are no longer wanted are passed by.
     pub(super) fn has_copies(&mut self) -> bool {
         let Some(gc) = self.gc.as_mut().filter(|c| c.phase == Phase::Write) else {
             return false;

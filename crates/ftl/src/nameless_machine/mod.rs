@@ -54,7 +54,7 @@ impl Request {
     }
 }
 
-/// Whose a completion is: the upper bits of a tag.
+/// Owner of a completion: the upper bits of a tag.
 const TAG_SHIFT: u32 = 56;
 const TAG_WRITE: u64 = 1 << TAG_SHIFT;
 const TAG_READ: u64 = 2 << TAG_SHIFT;
@@ -366,7 +366,7 @@ impl NamelessMachine {
         }
     }
 
-    /// Takes the engine's moves. What was moved before its write has ended has the new name alone: nobody knows the old one.
+    /// Takes the engine's moves. What was moved before its write has ended has the new name alone: the host does not know the old one.
     fn take_moves(&mut self) {
         while let Some((old, new)) = self.engine.next_move() {
             let under_way = self.requests.iter_mut().filter(|request| request.command.is_some());
@@ -446,7 +446,7 @@ impl NamelessMachine {
         self.settle();
     }
 
-    /// Writes that wait for an acknowledgement end with [`Status::CapacityExceeded`]: whoever should acknowledge cannot be heard.
+    /// Ends writes that wait for an acknowledgement with [`Status::CapacityExceeded`]: the host that should acknowledge cannot be heard.
     pub fn give_up_waiting(&mut self) {
         self.drop_waiting();
         self.settle();
@@ -531,7 +531,7 @@ impl NamelessMachine {
         self.up.push_back(completion);
     }
 
-    /// The newest checkpoint, where the drive keeps stamps instead of data: whoever makes a new machine for it hands it on.
+    /// The newest checkpoint, where the drive keeps stamps instead of data: the caller hands it to the next machine for the drive.
     pub fn take_kept(&mut self) -> Option<Vec<u8>> {
         self.saver.take_kept()
     }

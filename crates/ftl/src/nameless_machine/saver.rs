@@ -7,7 +7,7 @@
 //! ```text
 //!   page:  0 magic  8 number  16 page u32  20 pages u32 (with the seal)  24 payload bytes u32  28 checksum u32 (of all else)   payload
 //! ```
-//! The seal tells a checkpoint that a power cut left unfinished, which nobody was told of, from one that was finished and
+//! The seal tells a checkpoint that a power cut left unfinished, which the host was not told of, from one that was finished and
 //! has a page that cannot be read. After the first the one before it is the state. After the second it is not: blocks that it
 //! needs may be erased, and names in them may be others'.
 

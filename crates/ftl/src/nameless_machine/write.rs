@@ -6,10 +6,10 @@ use pellucid_flash::slab::{NIL, Slab};
 use pellucid_flash::{Command, Completion, Lpn, NamelessGeometry, Opcode, Ppa, Status};
 use std::collections::VecDeque;
 
-/// Whose page it is.
+/// Owner of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Owner {
-    /// Of a request: its number, and the sector of its command that comes first.
+    /// A request: its number, and the first sector of its command.
     Request(u32, u32),
     /// Copies of the victim.
     #[default]

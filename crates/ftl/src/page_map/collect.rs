@@ -51,7 +51,7 @@ impl PageMap {
         let to = gc.next_moves(&mut parts, die, load)?;
         // The die moves whole superpages.
         let is_whole = self.gc.moves().len() as u32 == self.layout.units_per_superpage;
-        let inside = self.config.copyback && is_whole && to != Stream::Meta && self.room(die, to).is_some();
+        let inside = self.config.copyback && is_whole && to != Stream::Meta && self.space(die, to).is_some();
         let moves = self.gc.moves();
         moves.iter_mut().for_each(|moved| moved.inside = inside);
         Some(GcJob::Move(moves))
@@ -108,8 +108,8 @@ impl PageMap {
     }
 
     /// GC copies were placed; for callers that do not say so to [`PageMap::place`].
-    pub fn count_relocated(&mut self, units: u32) {
-        self.counters.relocated_units += u64::from(units);
+    pub fn count_copied(&mut self, units: u32) {
+        self.counters.copied_units += u64::from(units);
     }
 
     /// The next block that holds nothing valid any more, and no copy that only an unsaved trim made invalid.

@@ -1,10 +1,10 @@
-//! Dies that were found to have no room for host data, so that they are passed by until that can have changed.
+//! Dies that were found to have no space for host data, so that they are passed by until that can have changed.
 //!
-//! A drive that collects has room in few dies at a time: each has its open block full until an erase gives it another one, and
-//! the next write would ask all of them again. Room comes back only with a block that is taken, erased or retired somewhere, with
+//! A drive under GC has space in few dies at a time: each has its open block full until an erase gives it another one, and
+//! the next write would ask all of them again. Space comes back only with a block that is taken, erased or retired somewhere, with
 //! a die that is given up, or where GC that paces host data has gone on; then everything is forgotten.
 
-/// Places in the order of placement without room.
+/// Places in the order of placement without space.
 #[derive(Clone, Debug)]
 pub(super) struct FullDies {
     words: Vec<u64>,
@@ -34,7 +34,7 @@ impl FullDies {
         }
     }
 
-    /// The die at `place` of the order has no room.
+    /// The die at `place` of the order has no space.
     #[inline]
     pub fn note(&mut self, place: usize) {
         self.words[place / 64] |= 1 << (place % 64);
@@ -45,7 +45,7 @@ impl FullDies {
         self.words[place / 64] >> (place % 64) & 1 == 1
     }
 
-    /// The first place that may have room, from `from` on and round the end; `None`: none has.
+    /// The first place that may have space, from `from` on and round the end; `None`: none has.
     #[inline]
     pub fn next_unknown(&self, from: usize) -> Option<usize> {
         self.unknown_in(from, self.count).or_else(|| self.unknown_in(0, from))

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 pub(super) struct Lists {
     /// Full blocks without their list.
     due: VecDeque<BlockId>,
-    /// Regions whose newest translation page lacks something; none where nobody asks.
+    /// Regions whose newest translation page lacks something; none where the caller does not ask.
     changed: Vec<bool>,
     /// The next region that an idle drive looks at.
     saving: Option<u32>,
@@ -98,7 +98,7 @@ impl PageMap {
 
 /// Checkpoints.
 impl PageMap {
-    /// Whether somebody asks which regions have changed.
+    /// Whether the caller asks which regions have changed.
     #[inline]
     pub(super) fn has_regions(&self) -> bool {
         !self.lists.changed.is_empty()

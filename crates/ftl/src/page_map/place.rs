@@ -3,7 +3,7 @@
 //! ```text
 //!  stream ─► shared with others? ─► die: the next in the order of placement that can take it ─► its open block, or a free one
 //! ```
-//! Invariant: the last free blocks of a die are kept for what GC and translation pages need, so that room can always be made.
+//! Invariant: the last free blocks of a die are kept for what GC and translation pages need, so that space can always be made.
 
 use super::PageMap;
 use super::full::FullDies;
@@ -53,7 +53,7 @@ impl Order {
 }
 
 impl FtlConfig {
-    /// Whose open blocks `stream` uses.
+    /// The stream whose open blocks `stream` uses.
     pub(crate) fn shared(&self, stream: Stream) -> Stream {
         match (self.separation, stream) {
             (Separation::Off, Stream::Gc | Stream::HostCold) => Stream::Host,
@@ -71,7 +71,7 @@ impl PageMap {
         self.blocks.open_block(die, stream.place())
     }
 
-    /// Whose open block in `die` data of `stream` go to. GC copies without a block of their own go to the host's when
+    /// The stream whose open block in `die` takes data of `stream`. GC copies without a block of their own go to the host's when
     /// no block is free, as GC must come to an end.
     #[inline]
     pub(super) fn slot(&self, die: DieId, stream: Stream) -> Stream {
@@ -99,7 +99,7 @@ impl PageMap {
     /// Whether `die` can take a superpage of `stream` now, and if so, whose open block it goes to. The last free block of a die is
     /// kept for GC copies; while it is in use by a shared open block, only GC may write there.
     #[inline]
-    pub(crate) fn room(&self, die: DieId, stream: Stream) -> Option<Stream> {
+    pub(crate) fn space(&self, die: DieId, stream: Stream) -> Option<Stream> {
         let free = self.blocks.free_count(die);
         let off = self.config.separation == Separation::Off;
         // The most frequent answer of a full drive: what host data share with GC copies has no free block behind it.
@@ -131,8 +131,8 @@ impl PageMap {
         }
     }
 
-    /// Whether a translation page finds room without what the dies need to collect. Erases may wait for one, so that host data
-    /// must not use up the open block of GC before.
+    /// Whether a translation page finds space beyond the GC reserve of the dies. Erases may wait for one, so host data must not use up the
+    /// open block of GC before.
     fn map_has_space(&self) -> bool {
         self.config.durability == Durability::Volatile
             || self.blocks.free_total() > self.blocks.live_dies()
@@ -143,56 +143,50 @@ impl PageMap {
             })
     }
 
-    /// Superpages that an open block of translation pages must have left to count as room: the erases that give the next block back wait for
-    /// segments themselves.
+    /// Superpages that an open block of translation pages must have left to count as free space: the erases that free the next block wait
+    /// for translation pages themselves.
     fn meta_superpages(&self) -> u32 {
         (self.layout.superpages_per_block / 4).max(1)
     }
 
-    /// As [`PageMap::room`], for data that another die's full blocks have to leave, without touching what this one needs to
-    /// collect.
-    fn guest_room(&self, die: DieId, stream: Stream) -> Option<Stream> {
+    /// As [`PageMap::space`], for copies out of another die's full blocks: the GC reserve of `die` stays whole.
+    fn space_beyond_reserve(&self, die: DieId, stream: Stream) -> Option<Stream> {
         let shared = self.slot(die, stream);
         let open = self.open_block(die, shared).is_some();
         (self.blocks.free_count(die) >= self.gc.reserve(die) + u32::from(!open)).then_some(shared)
     }
 
-    /// Where data go that have to leave the full blocks of another die.
-    pub(super) fn choose_die_for_guest(&mut self, stream: Stream) -> Option<(DieId, Stream)> {
+    /// Where copies out of the full blocks of another die go.
+    pub(super) fn choose_die_for_foreign(&mut self, stream: Stream) -> Option<(DieId, Stream)> {
         let last = |map: &PageMap, die: DieId| {
             let shared = map.slot(die, stream);
             let open = map.open_block(die, shared).is_some();
             (map.blocks.free_count(die) > u32::from(!open)).then_some(shared)
         };
-        self.choose_die(|map, die| map.guest_room(die, stream)).or_else(|| self.choose_die(last))
+        self.choose_die(|map, die| map.space_beyond_reserve(die, stream)).or_else(|| self.choose_die(last))
     }
 
     /// Where translation pages go that garbage GC waits for: they leave each die its reserve, if they can.
     pub(super) fn choose_die_for_map(&mut self) -> Option<(DieId, Stream)> {
         let unclaimed = |map: &PageMap, die: DieId| {
             let claimed = map.gc.outgoing(die).len() as u32;
-            map.room(die, Stream::MetaMoved).filter(|_| map.blocks.free_count(die) > claimed)
+            map.space(die, Stream::MetaMoved).filter(|_| map.blocks.free_count(die) > claimed)
         };
-        self.choose_die(|map, die| map.room(die, Stream::Meta))
+        self.choose_die(|map, die| map.space(die, Stream::Meta))
             .or_else(|| self.choose_die(unclaimed))
-            .or_else(|| self.choose_die(|map, die| map.room(die, Stream::MetaMoved)))
+            .or_else(|| self.choose_die(|map, die| map.space(die, Stream::MetaMoved)))
     }
 
-    /// Whether GC copies of `stream` can go to `die` now.
-    pub fn has_room(&self, die: DieId, stream: Stream) -> bool {
-        self.room(die, stream).is_some()
-    }
-
-    /// The next die in the order of placement that has room, and what `room` says of it.
+    /// The next die in the order of placement that has space, and what `space` says of it.
     #[inline]
     pub(super) fn choose_die(
         &mut self,
-        room: impl Fn(&PageMap, DieId) -> Option<Stream>,
+        space: impl Fn(&PageMap, DieId) -> Option<Stream>,
     ) -> Option<(DieId, Stream)> {
         self.shuffle();
         for _ in 0..self.placement.count() {
             let die = self.placement.next();
-            if let Some(shared) = room(self, die) {
+            if let Some(shared) = space(self, die) {
                 return Some((die, shared));
             }
             self.gc.turned_away(&self.blocks, die);
@@ -200,14 +194,14 @@ impl PageMap {
         None
     }
 
-    /// As [`PageMap::choose_die`], for [`Stream::Host`]: dies without room are not asked again before they may have some.
+    /// As [`PageMap::choose_die`], for [`Stream::Host`]: dies without space are not asked again before they may have some.
     #[inline]
     pub(super) fn choose_die_for_host(&mut self) -> Option<(DieId, Stream)> {
         self.placement.full.bring_to((self.blocks.changes(), self.blocks.live_dies()));
         self.shuffle();
         while let Some(at) = self.placement.full.next_unknown(self.placement.cursor) {
             let die = self.placement.dies[at];
-            if let Some(shared) = self.room(die, Stream::Host) {
+            if let Some(shared) = self.space(die, Stream::Host) {
                 self.placement.go_on_behind(at);
                 return Some((die, shared));
             }
@@ -224,15 +218,15 @@ impl PageMap {
         }
     }
 
-    /// Panics where a die has room that is said to have none.
+    /// Panics where a die has space that is said to have none.
     pub(super) fn check_full(&self) {
         let Order { dies, full, .. } = &self.placement;
         if full.is_of((self.blocks.changes(), self.blocks.live_dies())) {
             for (at, &die) in dies.iter().enumerate().filter(|&(at, _)| full.knows(at)) {
                 assert_eq!(
-                    self.room(die, Stream::Host),
+                    self.space(die, Stream::Host),
                     None,
-                    "die {}, at {at} of the order, has room",
+                    "die {}, at {at} of the order, has space",
                     die.0
                 );
             }

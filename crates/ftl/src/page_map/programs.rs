@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  place ─► map: new copy ─► program_ended ─┬─ ok ─────► old copies invalid
-//!           old copy stays valid            └─ failed ─► map: old copy (or whoever came after has it to replace)
+//!           old copy stays valid            └─ failed ─► map: old copy (or the newer copy replaces it)
 //! ```
 //! Invariants: a copy is invalidated, and its block erased, only when its successor's program has ended well; following `old` from an unfinished
 //! copy leads to one that is on the media, or to none.
@@ -120,15 +120,15 @@ impl PageMap {
         if self.config.placement == Placement::Address {
             self.placement.turn_to(lpns[0]);
         }
-        let own = near.and_then(|die| Some((die, self.room(die, stream)?)));
+        let own = near.and_then(|die| Some((die, self.space(die, stream)?)));
         let (die, shared) = match own {
             Some(own) => own,
-            None if near.is_some() => self.choose_die_for_guest(stream)?,
+            None if near.is_some() => self.choose_die_for_foreign(stream)?,
             None if stream == Stream::MetaMoved => self.choose_die_for_map()?,
             None => match self.place_in_cache(stream, lpns.len()) {
                 Some(cached) => cached,
                 None if stream == Stream::Host => self.choose_die_for_host()?,
-                None => self.choose_die(|map, die| map.room(die, stream))?,
+                None => self.choose_die(|map, die| map.space(die, stream))?,
             },
         };
         let (first, block) = self.take_superpage(die, stream, shared);
@@ -138,7 +138,7 @@ impl PageMap {
             self.handles.wrote(stream);
         }
         if near.is_some() {
-            self.count_relocated(lpns.len() as u32);
+            self.count_copied(lpns.len() as u32);
         }
         let (count, gc) = (lpns.len() as u32, stream.is_gc_copy());
         let (id, units) = self.programs.enter(Program { first, sequence, units: count, active: true, gc });
@@ -224,7 +224,7 @@ impl PageMap {
         self.blocks.forgive(block);
     }
 
-    /// The copy at `failed` does not exist: whoever replaced it replaces `old` instead.
+    /// The copy at `failed` does not exist: its successor replaces `old` instead.
     fn undo(&mut self, lpn: Lpn, failed: Ppa, old: Ppa) {
         if self.copy_of(lpn) == failed {
             self.table.set(lpn, old);
@@ -240,7 +240,7 @@ impl PageMap {
             drop(active);
             match successor {
                 Some((id, at)) => self.programs.units[id * self.programs.superpage + at].old = old,
-                // Trimmed, or overwritten by a program that has ended: then nobody needs the old copy either. (Until the
+                // Trimmed, or overwritten by a program that has ended: then the old copy is not needed either. (Until the
                 // trim is on the media the old copy is what a power cut brings back.)
                 None => {
                     let trimmed = self.copy_of(lpn) == Ppa::NONE;

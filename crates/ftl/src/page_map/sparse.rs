@@ -160,7 +160,7 @@ impl PageMap {
         was_dirty
     }
 
-    /// The copy at `ppa` stays where it is, and nobody minds when it goes.
+    /// The copy at `ppa` stays where it is, and may go at any time.
     fn not_needed(&mut self, ppa: Ppa) {
         self.table.set_invalid(ppa);
         let block = self.layout.block_of(ppa);

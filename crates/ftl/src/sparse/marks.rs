@@ -44,12 +44,12 @@ impl Marks {
     }
 
     /// Whether one more page of `region` may become dirty.
-    pub(super) fn has_room(&self, region: u32) -> bool {
+    pub(super) fn has_space(&self, region: u32) -> bool {
         let Region { marked, departed, erasing, .. } = self.regions[region as usize];
         marked + departed + erasing < self.slots
     }
 
-    /// Whether writing the translation page of `region` makes room.
+    /// Whether writing the translation page of `region` frees entries.
     pub fn any_departed(&self, region: u32) -> bool {
         self.regions[region as usize].departed > 0
     }

@@ -75,7 +75,7 @@ enum Purpose {
 struct Part {
     op: u32,
     purpose: Purpose,
-    /// Of a run: what is wanted.
+    /// What is wanted of a run.
     wants: Vec<Want>,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Start {
     under_way: u32,
     /// Sectors of tables: `None` where there is none, an error where it cannot be read.
     found: Vec<Option<Result<Header, ()>>>,
-    /// Of these, as they are, those that are not full.
+    /// Chunks in it that are not full, as they are.
     partial: BTreeMap<u64, Vec<u8>>,
 }
 

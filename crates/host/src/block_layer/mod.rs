@@ -24,15 +24,16 @@
 //!
 //! Invariants: every command is answered once; no more than `depth` commands are with the drive.
 
+mod machine;
 mod queue;
 
 pub use queue::Elevator;
 
-use crate::{CpuCosts, Layer, Machine, Steps};
+use crate::{CpuCosts, Steps};
 use pellucid_flash::slab::{List, Slab};
 use pellucid_flash::{
-    Command, Completion, Figure, Interface, Lba, NamelessGeometry, Nanos, Notice, Opcode, SimTime, Stage,
-    StageTimes, Status, Vector,
+    Command, Completion, Interface, Lba, NamelessGeometry, Nanos, Notice, Opcode, SimTime, Stage, StageTimes,
+    Status, Vector,
 };
 use queue::{Kind, Part, Queue};
 use std::collections::VecDeque;
@@ -133,7 +134,7 @@ pub struct BlockLayer {
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     buffers: Vec<Vec<u8>>,
-    /// Of a nameless namespace: where the next write would lie if all writes lay side by side, in the order in which they came.
+    /// Where the next write of a nameless namespace would lie if all writes lay side by side, in order of arrival.
     log: Option<u64>,
     #[expect(clippy::vec_box, reason = "the box is what commands carry")]
     vectors: Vec<Box<Vector>>,
@@ -303,12 +304,12 @@ impl BlockLayer {
             let Some(request) = self.urgent.pop_front().or_else(|| queued(self)) else { break };
             self.with_drive += 1;
             self.take_step(self.config.cpu.command_ns, Step::Send(request));
-            self.let_in();
+            self.admit();
         }
     }
 
     /// Commands that wait in front of the queue enter it as far as it has space.
-    fn let_in(&mut self) {
+    fn admit(&mut self) {
         while self.queue.len < self.config.requests as usize {
             let Some(part) = self.outside.pop(&mut self.parts) else { return };
             self.outside_len -= 1;
@@ -349,7 +350,7 @@ impl BlockLayer {
         self.down.push_back(command);
     }
 
-    /// Of a write to a nameless namespace: the virtual address of each sector, or none.
+    /// The virtual address of each sector of a write to a nameless namespace, or none.
     fn addresses(&mut self, parts: List) -> Option<Box<Vector>> {
         let first = self.origins[self.parts[parts.first()?].origin].command();
         if self.log.is_none() || !matches!(first.opcode, Opcode::Write | Opcode::NamelessWrite) {
@@ -462,135 +463,6 @@ impl BlockLayer {
             self.plugged_until = None;
             self.dispatch();
         }
-    }
-}
-
-impl Machine for BlockLayer {
-    type Ask = Command;
-    type Answer = Completion;
-
-    fn namespaces(&self) -> &[u16] {
-        std::slice::from_ref(&self.config.namespace)
-    }
-
-    fn submit(&mut self, now: SimTime, command: Command) {
-        self.now = now;
-        self.live += 1;
-        if Kind::of(&command).is_some() {
-            self.counters.commands += 1;
-            self.counters.command_sectors += u64::from(command.sectors);
-        }
-        let origin = Origin { command: Some(command), submitted: now, ..Origin::default() };
-        let origin = self.origins.insert(origin);
-        self.take_step(self.config.cpu.submit_ns, Step::Enter(origin));
-    }
-
-    fn complete(&mut self, now: SimTime, completion: &mut Completion) {
-        self.now = now;
-        let request = completion.tag as u32;
-        if self.ended.len() <= request as usize {
-            self.ended.resize(request as usize + 1, None);
-        }
-        self.ended[request as usize] = Some(completion.take());
-        self.take_step(self.config.cpu.completion_ns, Step::Done(request));
-    }
-
-    fn notice(&mut self, _now: SimTime, _namespace: u16, notice: Notice) {
-        self.notices.push_back(notice);
-    }
-
-    fn advance(&mut self, now: SimTime) {
-        while let Some((at, step)) = self.steps.due(now) {
-            self.now = at;
-            self.run(step);
-        }
-        self.now = now;
-        self.unplug_if_due(now);
-    }
-
-    fn next_event(&self) -> Option<SimTime> {
-        self.steps.next_event().into_iter().chain(self.plugged_until).min()
-    }
-
-    fn next_command(&mut self) -> Option<Command> {
-        self.down.pop_front()
-    }
-
-    fn pop(&mut self) -> Option<Completion> {
-        self.up.pop_front()
-    }
-
-    fn answered(&self) -> usize {
-        self.up.len()
-    }
-
-    fn stop(&mut self, now: SimTime) {
-        self.now = now;
-        self.plugged_until = None;
-        self.dispatch();
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.live == 0
-    }
-
-    fn restart(&mut self, now: SimTime) -> Result<(), String> {
-        self.now = now;
-        self.queue.clear();
-        self.urgent.clear();
-        (self.outside, self.outside_len) = (List::EMPTY, 0);
-        self.ended.clear();
-        self.notices.clear();
-        self.down.clear();
-        (self.with_drive, self.plugged_until) = (0, None);
-        while self.steps.due(SimTime(u64::MAX)).is_some() {}
-        for origin in self.origins.iter_mut() {
-            let Some(command) = origin.command.take() else { continue };
-            let mut stages = StageTimes::default();
-            stages.add(Stage::Host, now.since(origin.submitted));
-            self.up.push_back(command.ended(Status::PowerLoss, origin.submitted, now, stages));
-        }
-        self.origins.clear();
-        self.parts.clear();
-        self.live = 0;
-        Ok(())
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        let BlockLayerCounters { commands, command_sectors, requests, request_sectors, split } =
-            self.counters;
-        vec![
-            Figure::count(
-                "block_layer_commands",
-                "Commands with data that came to the block layer.",
-                commands,
-            ),
-            Figure::count("block_layer_command_sectors", "Their sectors.", command_sectors),
-            Figure::count("block_layer_requests", "Requests with data that it gave the drive.", requests),
-            Figure::count("block_layer_request_sectors", "Their sectors.", request_sectors),
-            Figure::count(
-                "block_layer_split",
-                "Merged requests that failed and were sent again in parts.",
-                split,
-            ),
-            Figure::count("block_layer_waiting", "Requests that wait.", self.queue.len as u64).gauge(),
-            Figure::count(
-                "block_layer_outside",
-                "Commands that wait in front of the queue.",
-                self.outside_len as u64,
-            )
-            .gauge(),
-        ]
-    }
-}
-
-impl Layer for BlockLayer {
-    fn interface(&self) -> Interface {
-        self.interface
-    }
-
-    fn pop_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Of a command that may be merged: reads, writes, and a cache's two kinds of writes, but none that is forced (FUA) or a vector.
+    /// Kind of a command that may be merged: reads, writes, and a cache's two kinds of writes, but none that is forced (FUA) or a vector.
     pub fn of(command: &Command) -> Option<Kind> {
         let data = matches!(
             command.opcode,

@@ -38,7 +38,7 @@ enum Phase {
 }
 
 impl ClusterBuffer {
-    /// When something has to be evicted though nobody asks for it.
+    /// When something has to be evicted though no command asks for it.
     #[inline]
     pub(super) fn due(&self) -> Option<SimTime> {
         if self.table.held() == 0 || self.evictions.iter().all(Option::is_some) {

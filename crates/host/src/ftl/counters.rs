@@ -9,7 +9,7 @@ pub struct HostCounters {
     pub written_sectors: u64,
     /// Sectors that the application read.
     pub read_sectors: u64,
-    /// Of these, sectors that the write buffer had.
+    /// Sectors of these that the write buffer had.
     pub buffer_read_hits: u64,
     /// Sectors written to the drive, by cause; `Journal` counts starts and ends of lines and translation pages.
     pub programmed_sectors: [u64; Cause::COUNT],

@@ -4,7 +4,7 @@
 //!  forced write, flush ─► point in the ring ─► everything before it is on the media ─┬─► forced write done
 //!                                                                                    └─► flush: trims are on the media ─► done
 //! ```
-//! The points rise, so that those who wait stand in one line. Translation pages are programmed in superpages of their own.
+//! The points only rise, so waiting flushes form one queue. Translation pages are programmed in superpages of their own.
 
 use super::HostFtl;
 use super::write::Content;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 /// Flushes and forced writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flushes {
-    /// Who waits until the ring is on the media up to a point.
+    /// Flushes that wait until the ring is on the media up to a point.
     awaiting: VecDeque<(u64, u32)>,
     /// Flushes whose data are on the media, each with the trims that it waits for.
     trims: VecDeque<(FlushPoint, u32)>,
@@ -24,7 +24,7 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    /// Whether somebody waits.
+    /// Whether a flush waits.
     pub fn is_waiting(&self) -> bool {
         !self.awaiting.is_empty() || !self.trims.is_empty()
     }
@@ -72,7 +72,7 @@ impl HostFtl {
         }
         while self.ring.kept < self.ring.sync {
             let lpn = self.ring.entry(self.ring.kept).lpn;
-            // Nobody reads a version that a newer one has replaced.
+            // No command reads a version that a newer one has replaced.
             if self.ring.find(lpn) == Some(self.ring.kept)
                 && let Located::At(place) = self.ftl.peek(lpn)
                 && !self.lines.is_readable(place)
@@ -102,7 +102,7 @@ impl HostFtl {
         self.write_map();
     }
 
-    /// Whether somebody waits for the media, or translation pages do.
+    /// Whether a command waits for the media, or translation pages do.
     pub(super) fn is_awaited(&self) -> bool {
         self.flushes.is_waiting() || self.ftl.wants_map_job()
     }

@@ -4,7 +4,7 @@
 //!  engine: next_gc ─► a vector read of many ─► out-of-band data say whose each is ─► ring ─► superpage
 //!  line empty ─► reset of its chunks, when nothing reads from it any more ─► free
 //! ```
-//! The ring has a place for every sector that is being read: GC never waits for room that only it could make.
+//! The ring has a place for every sector that is being read: GC never waits for space that only GC could free.
 
 use super::HostFtl;
 use super::meta;
@@ -126,7 +126,7 @@ impl HostFtl {
             match self.ftl.arrived(moved, named, arrival) {
                 Arrived::Keep(lpn) => {
                     let image = &data[i * self.image_bytes..(i + 1) * self.image_bytes];
-                    self.ring.push(lpn, Origin::Collected(from), image);
+                    self.ring.push(lpn, Origin::GcCopy(from), image);
                 }
                 Arrived::Metadata => of_map = true,
                 Arrived::Drop => {}

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!            unit 0     unit 1     unit 2
-//!   row 0   [ start ]  [ data 0 ] [ data 1 ]      start: who this line is, written before anything else in it
+//!   row 0   [ start ]  [ data 0 ] [ data 1 ]      start: identity of this line, written before anything else in it
 //!   row 1   [ data 2 ] [ data 3 ] [ data 4 ]      end:   the logical page of every sector, written after all data
 //!   row 2   [ data 5 ] [ data 6 ] [  end   ]
 //! ```
@@ -169,7 +169,7 @@ impl Lines {
             return Err(refuse("host.ftl.write_units", config.write_units.into(), allowed.into()));
         }
         if geometry.cached_sectors > 0 && config.separation != Separation::Off {
-            // Collected data come seldom: what the drive holds back of their open line would fill the ring, and nothing be written
+            // GC copies come seldom: what the drive holds back of their open line would fill the ring, and nothing could be written
             // behind it.
             let allowed = "0 with host.ftl.separation = \"gc-copies\": what is held back of two open lines would fill the buffer";
             return Err(refuse("drive.namespace.cached", geometry.cached_sectors.into(), allowed.into()));

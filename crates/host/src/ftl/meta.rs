@@ -51,7 +51,7 @@ pub(crate) struct Header {
     pub first: u64,
     /// Sequence number of its last superpage.
     pub last: u64,
-    /// Of a start: there are translation pages.
+    /// There are translation pages (in the start of a line).
     pub journal: bool,
 }
 

@@ -9,7 +9,7 @@
 //! for each parallel unit. The ways have files of their own: `write`, `read`, `gc`, `flush`, `units`, `recover`, `stop`.
 //!
 //! What holds at every moment: a sector acknowledged after a flush, or written with force unit access, is on the media, or a
-//! newer version of it is; the line that holds it says who it is; nothing that could be the newest copy is reset.
+//! newer version of it is; the line that holds it identifies itself; nothing that could be the newest copy is reset.
 
 mod config;
 mod counters;
@@ -79,7 +79,7 @@ enum Task {
     Ended(Completion),
 }
 
-/// Whose a completion is: the upper bits of a tag.
+/// Owner of a completion: the upper bits of a tag.
 const TAG_SHIFT: u32 = 56;
 const TAG_UNIT: u64 = 1 << TAG_SHIFT;
 const TAG_READ: u64 = 2 << TAG_SHIFT;
@@ -311,7 +311,7 @@ impl HostFtl {
         (self.read_only && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
     }
 
-    /// Gives the processor something that takes effect after `cost`. Who has something that costs nothing does it instead.
+    /// Queues `task` on the host's processor; it runs after `cost`. Callers run a task that costs nothing themselves.
     fn after(&mut self, cost: Nanos, task: Task) {
         if let Some(task) = self.steps.give(self.now, cost, task) {
             self.run(task);
@@ -403,7 +403,7 @@ impl HostFtl {
             self.fill();
             self.continue_flush();
             self.continue_stop();
-            // GC may find another victim when it is asked again; and who gives up must have seen everything.
+            // GC may find another victim when it is asked again; and the FTL may give up only when it has seen everything.
             self.moved |= self.passed && (self.gc.unfinished || self.outstanding == 0);
             if !self.moved && self.outstanding == 0 {
                 self.give_up();
@@ -411,7 +411,7 @@ impl HostFtl {
         }
     }
 
-    /// Nothing is under way and somebody waits: there is no room left and none can be made, or the drive takes nothing. What is in the ring stays there
+    /// Nothing is under way and a command waits: no space is left and GC can free none, or the drive takes nothing. What is in the ring stays there
     /// and can be read.
     fn give_up(&mut self) {
         if self.waiting.is_empty() && !self.is_awaited() {
@@ -437,7 +437,7 @@ impl Machine for HostFtl {
 
     fn submit(&mut self, now: SimTime, command: Command) {
         self.advance(now);
-        // Who goes on has not stopped.
+        // A host that goes on has not stopped.
         self.moved |= self.stop.take().is_some();
         if command.opcode != Opcode::Read {
             self.try_again();
@@ -553,7 +553,7 @@ impl Layer for HostFtl {
     }
 
     fn holds(&self, lba: Lba) -> bool {
-        // Until the map is there, nobody knows.
+        // Unknown until the map is there.
         if self.starting.is_some() || self.failure.is_some() {
             return true;
         }

@@ -19,7 +19,7 @@ pub(crate) struct RateLimiter {
 
 impl RateLimiter {
     /// For a buffer of `buffer` sectors. With `reserve` free lines or fewer the application gets nothing, with `high` it gets
-    /// everything; who gets any gets a write of `superpage` sectors at least.
+    /// everything; a share above nothing is `superpage` sectors at least.
     pub fn new(reserve: u32, high: u32, buffer: u32, superpage: u32) -> RateLimiter {
         let share = |free: u32| {
             let above = u64::from(free.saturating_sub(reserve));

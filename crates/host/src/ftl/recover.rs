@@ -9,8 +9,8 @@
 //! The engine's mount pulls what it needs to know. It is run against what is known already; what it asks for and is not known
 //! is noted, read from the drive, and the mount run again: first with the range of each line (the head of its end), then with
 //! the translation pages, then with the logical pages of the lines that were written since. For a line without a valid end they come
-//! from the index that a clean stop has left in it ([`super::stop`]), or from the out-of-band data of its sectors. So what a start
-//! after a clean stop reads are the segments, a few sectors of each line, and what ends and index take.
+//! from the index that a clean stop has left in it ([`super::stop`]), or from the out-of-band data of its sectors. So a start
+//! after a clean stop reads the translation pages, a few sectors of each line, its ends and the index.
 
 mod lost;
 mod needs;
@@ -48,7 +48,7 @@ impl MountCost {
         let MountCost { reads, sectors, padded_superpages, time, report, .. } = *self;
         let found = |name, help, value| Figure::count(name, help, value).gauge();
         vec![
-            found("segments", "Translation pages read.", report.map_page_reads),
+            found("translation_pages", "Translation pages read.", report.map_page_reads),
             found("replayed", "Superpages whose owners were read.", report.replay_reads),
             found("mapped", "Sectors that hold data.", report.mapped_units),
             found("lost", "Sectors whose newest copy cannot be known.", report.lost_units),
@@ -92,7 +92,7 @@ pub(crate) struct Start {
     silent: BTreeSet<u64>,
     /// Lines put together from what their chunks say.
     rebuilt: BTreeSet<u32>,
-    /// Of these, lines that were scanned without their first chunk, which is offline.
+    /// Rebuilt lines that were scanned without their first chunk, which is offline.
     blind: BTreeSet<u32>,
     /// Used superpages of the engine in each found line.
     used: BTreeMap<u32, u32>,
@@ -103,7 +103,7 @@ pub(crate) struct Start {
     /// Lines without an end that a clean stop has left an index in.
     indexed: BTreeSet<u32>,
     known: BTreeMap<u32, Known>,
-    segments: BTreeMap<u32, Vec<u8>>,
+    map_pages: BTreeMap<u32, Vec<u8>>,
     /// Reads under way or to come, by tag.
     needs: Vec<Need>,
     next: usize,

@@ -10,7 +10,7 @@
 //! [`Kind`] has its own. `sync`: everything before is on the media. `safe`: so is everything of the application before it, or (with one
 //! kind) as `sync`; a flush waits for it, as the victim still has what GC moves. `kept`: everything before can be read from the media too; it lags behind `sync` where a drive gives a sector
 //! only when more has been written behind it (`mw_cunits`). `map`: everything before can only be read from the media; it follows `kept` when room is needed. The
-//! *flush point* is how far somebody waits.
+//! *flush point* is how far a command waits.
 //!
 //! The index has a chain for each hash of a page: from the newest version to older ones. As versions leave the ring in the order in
 //! which they came, what stands behind the first one that has left has left too; so nothing is ever taken out of a chain.
@@ -25,11 +25,11 @@ use pellucid_flash::{Lpn, Ppa, copy_images};
 pub(crate) enum Origin {
     /// The application.
     User,
-    /// Collection, from this unit.
-    Collected(Ppa),
+    /// A GC copy, from this unit.
+    GcCopy(Ppa),
 }
 
-/// Whose lines a sector is written to: 0, the application's, which GC shares unless it has its own, 1.
+/// Owner of the lines that a sector is written to: 0, the application, whose lines GC shares unless it has its own, 1.
 pub(crate) type Kind = usize;
 
 /// What has not been submitted of one kind.
@@ -77,7 +77,7 @@ pub(crate) struct Ring {
     pub mem: u64,
     /// By kind.
     pub queues: [Queue; 2],
-    /// Collected data have lines of their own.
+    /// GC copies have lines of their own.
     apart: bool,
     pub sync: u64,
     pub safe: u64,
@@ -263,8 +263,8 @@ impl Ring {
         self.entry_mut(at).progress = Progress::Written;
     }
 
-    /// The write of the sector at `at` failed. `true`: it must be written again; `false`: a newer version stands for it, and is
-    /// waited for by who waited for this one.
+    /// The write of the sector at `at` failed. `true`: it must be written again; `false`: a newer version stands for it, and the
+    /// commands that waited for this one wait for that.
     pub fn failed(&mut self, at: u64) -> bool {
         let Entry { lpn, origin, .. } = *self.entry(at);
         if origin != Origin::User {
@@ -278,7 +278,7 @@ impl Ring {
                 }
                 false
             }
-            // If it was trimmed it is written and trimmed again: somebody may have been promised that nothing older comes back.
+            // If it was trimmed it is written and trimmed again: a host may have been promised that nothing older comes back.
             _ => true,
         }
     }
@@ -296,7 +296,7 @@ impl Ring {
     #[inline]
     pub fn settle(&mut self) -> bool {
         let before = (self.sync, self.safe);
-        // What nobody needs counts as stored before it leaves its queue.
+        // What is not needed counts as stored before it leaves its queue.
         let submit = self.submit();
         while self.sync < submit && self.is_stored(self.sync) {
             let kind = usize::from(self.entry(self.sync).origin != Origin::User);

@@ -59,8 +59,9 @@ fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
 
 /// So many sectors of data leave a victim line, wherever they lie, when the free lines are down to the reserve.
 ///
-/// What a line holds moves in whole superpages, so that only one with a superpage's worth of stale sectors gives more than it takes; of map
-/// segments, each in a superpage of its own, only one with fewer of them than superpages. Where a line has few superpages that is much.
+/// What a line holds moves in whole superpages, so that only one with a superpage's worth of stale sectors gives more than it takes.
+/// Translation pages have a superpage each, so a line of them gives more only if it has fewer of them than superpages. Where a line has
+/// few superpages that is much.
 fn most_user_units(config: &HostFtlConfig, lines: &Lines, ftl: &PageMap, reserve: u32) -> u64 {
     let layout = lines.layout();
     let journal = u32::from(config.durability != Durability::Volatile);

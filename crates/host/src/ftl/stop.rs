@@ -3,23 +3,23 @@
 //! ```text
 //!  stop ─► the ring is on the media ─► every translation page is written once more ─► index of the line that is open ─► stopped
 //! ```
-//! No mark says "clean", so none can be stale. A segment carries its watermark: every program with a lower number is in it.
+//! No mark says "clean", so none can be stale. A translation page carries its watermark: every program with a lower number is in it.
 //! After a stop no line of data was written above the lowest watermark, so a start looks at none. Whatever is written
-//! later has higher numbers and is replayed; a segment that cannot be read has no watermark, and everything is replayed. A stop
+//! later has higher numbers and is replayed; a translation page that cannot be read has no watermark, and everything is replayed. A stop
 //! that a power cut ends leaves what a cut at that moment leaves.
 //!
-//! The next start has to know where the segments are. Lines that are full say so in their end. The one that is still open gets an
-//! *index* behind the last segment: an end of what is there so far. It counts as long as nothing was written behind it; else, or if it
-//! cannot be read, the start asks every sector of the line whose it is.
+//! The next start has to know where the translation pages are. Lines that are full say so in their end. The one that is still open gets an
+//! *index* behind the last translation page: an end of what is there so far. It counts as long as nothing was written behind it. Without
+//! one that counts and can be read, the start asks every sector of the line which page it holds.
 //!
-//! With a volatile contract there are no segments: a stop brings the data to the media, and the next start reads the lines' ends.
+//! With a volatile contract there are no translation pages: a stop brings the data to the media, and the next start reads the lines' ends.
 
 use super::line::End;
 use super::{HostFtl, meta};
 use pellucid_flash::DieId;
 use pellucid_ftl::Stream;
 
-/// Free lines that segments need: one to open, and one that GC keeps.
+/// Free lines that translation pages need: one to open, and one that GC keeps.
 const FREE_MIN: u32 = 2;
 
 /// How far a stop is.
@@ -43,8 +43,8 @@ impl HostFtl {
         self.try_again();
     }
 
-    /// Whether GC rests. What it moved while segments are written would have to be replayed; where segments need the
-    /// room it does so all the same.
+    /// Whether GC rests while a stop writes translation pages: a start would have to replay its copies. It works all the same where
+    /// translation pages need the space.
     pub(super) fn rests(&self) -> bool {
         self.stop.is_some() && self.ftl.free_blocks() > FREE_MIN
     }
@@ -84,7 +84,7 @@ impl HostFtl {
         }
     }
 
-    /// Writes the index of the line that segments go to, or fills the line if there is no room for that: then it gets its end.
+    /// Writes the index of the line that translation pages go to. If the index does not fit, it fills the line, which then gets its end.
     fn write_index(&mut self) {
         let Some((line, superpages)) = self.ftl.open_superpage(DieId(0), Stream::Meta) else { return };
         let record = &self.lines[line];

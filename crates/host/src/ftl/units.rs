@@ -345,7 +345,7 @@ impl HostFtl {
                 let record = &mut self.lines[line];
                 record.opened = true;
                 if !ok {
-                    // Nobody could find out whose the chunks are: nothing may be written to any of them.
+                    // No start could find out which line has the chunks: nothing may be written to any of them.
                     record.closed = true;
                 }
                 for unit in 0..units {

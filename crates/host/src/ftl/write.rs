@@ -4,7 +4,7 @@
 //!  waiting ─► admit (ring has room, rate limiter agrees) ─► acknowledged, unless forced
 //!                │
 //!  ring.submit ─►│ a superpage's worth ─► engine plans ─► queue of its parallel unit ─► program_ended ─► ring.sync
-//!                └ less, and somebody waits: padded           failed: planned again, or a newer version stands for it
+//!                └ less, and a command waits: padded          failed: planned again, or a newer version stands for it
 //! ```
 //! Where GC copies have lines of their own, so has each kind its superpages.
 //! Superpages are planned strictly in the engine's order, and the next one only when the last could be sent. So while its parallel
@@ -18,8 +18,8 @@ use pellucid_ftl::{Plan, ProgramId, Stream};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// So many sectors of the ring before it is planned, the map entry of a sector is brought near: enough for the way to memory, and
-/// few enough to be kept until then.
+/// The map entry of a sector is prefetched so many sectors of the ring before it is planned: enough to hide the latency of memory, and few
+/// enough for the cache to keep it until then.
 const LOOK_AHEAD: u64 = 4;
 
 /// What stands at one place of a superpage.
@@ -166,7 +166,7 @@ impl HostFtl {
             && (waiting >= self.lines.superpage_sectors || self.must_pad(kind))
     }
 
-    /// Whether somebody waits for sectors that do not fill a superpage, and nothing is coming that would.
+    /// Whether a command waits for sectors that do not fill a superpage, and nothing is coming that would.
     fn must_pad(&self, kind: Kind) -> bool {
         let (point, Queue { next, count }) = (self.ring.flush_point, self.ring.queues[kind]);
         let before = (count > 0 && next < point) || self.programs.again[kind].iter().any(|&at| at < point);
@@ -247,7 +247,7 @@ impl HostFtl {
         self.programs.positions = positions;
         self.programs.lpns = lpns;
         if planned {
-            self.bring_next_near();
+            self.prefetch_next();
             // What was dropped is stored; what was planned changes nothing yet, where there is one kind and nothing is held back.
             if dropped || kinds > 1 || self.lines.held_rows > 0 {
                 self.synced();
@@ -256,9 +256,9 @@ impl HostFtl {
         planned
     }
 
-    /// Sectors wait in the ring for long. Before their turn comes, their entries of the map are brought near again.
+    /// Prefetches the map entries of the next sectors again: sectors wait in the ring so long that the cache has lost them.
     #[inline]
-    fn bring_next_near(&self) {
+    fn prefetch_next(&self) {
         let superpage = u64::from(self.lines.superpage_sectors);
         let from = self.ring.submit() + LOOK_AHEAD.max(superpage);
         for at in from..(from + superpage).min(self.ring.mem) {
@@ -266,10 +266,10 @@ impl HostFtl {
         }
     }
 
-    /// Adds the sector at `at` of the ring to a superpage, unless nobody needs it.
+    /// Adds the sector at `at` of the ring to a superpage, unless it is not needed.
     fn gather(&mut self, at: u64, positions: &mut Vec<u64>, lpns: &mut Vec<Lpn>) {
         let entry = self.ring.entry(at);
-        if let Origin::Collected(from) = entry.origin
+        if let Origin::GcCopy(from) = entry.origin
             && (!self.ftl.is_current(from, Some(entry.lpn)) || self.ring.find(entry.lpn) != Some(at))
         {
             // Overwritten meanwhile: the newer version's write makes the copy in the victim invalid.
@@ -285,8 +285,8 @@ impl HostFtl {
         let cause = match origin {
             _ if again => Cause::Retirement,
             Origin::User => Cause::Host,
-            Origin::Collected(_) => {
-                self.ftl.count_relocated(1);
+            Origin::GcCopy(_) => {
+                self.ftl.count_copied(1);
                 Cause::Gc
             }
         };

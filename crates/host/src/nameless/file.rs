@@ -38,7 +38,7 @@ enum Purpose {
     Whole(u32),
     /// So many sectors of a read, from this one on; how often it was tried.
     Piece(u32, u32, u32),
-    /// Nobody waits for it: old names go.
+    /// No command waits for it: old names go.
     #[default]
     Upkeep,
 }

@@ -5,7 +5,7 @@
 use crate::{Target, Targets};
 use pellucid_flash::{ChunkGeometry, Command, Lba, Opcode, Vector};
 
-/// Who owns the parallel units of one namespace.
+/// The owners of the parallel units of one namespace.
 pub(super) struct Ownership<'a> {
     pub geometry: &'a ChunkGeometry,
     pub targets: &'a Targets,

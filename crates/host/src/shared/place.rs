@@ -69,7 +69,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// How far it is, for who asks.
+    /// How far it is.
     pub fn state(&self) -> TargetState {
         match self.stage {
             Stage::Starting => TargetState::Starting,

@@ -1,13 +1,13 @@
 //! The drive's limit on active zones: a write that would make one too many active waits until another is full, finished or reset.
 //!
-//! Who stands above keeps to few lines at a time, so that this is rare: only lines that have failed, and wait to be finished, come
-//! on top. If nothing is under way that could make room the write fails, and is written elsewhere.
+//! The layer above keeps to few lines at a time, so this is rare: only lines that have failed, and wait to be finished, come
+//! on top. If nothing is under way that could end an active zone, the write fails, and is written elsewhere.
 
 use super::{Purpose, ZoneChunks};
 use pellucid_flash::{Nanos, Opcode, SimTime, Status, ZoneInfo, ZoneState};
 use std::collections::VecDeque;
 
-/// Time for who stands above to ask for what makes room, after the last command to the drive has ended.
+/// Time for the layer above to finish or reset a zone, after the last command to the drive has ended.
 const PATIENCE: Nanos = Nanos(1_000);
 
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ impl ZoneChunks {
         self.watch_held();
     }
 
-    /// Nobody waits for ever.
+    /// No write waits for ever.
     fn watch_held(&mut self) {
         let stuck = !self.active.held.is_empty() && self.under_way == 0;
         self.active.gives_up = stuck.then(|| self.now + PATIENCE);

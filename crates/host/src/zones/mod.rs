@@ -11,7 +11,7 @@
 //! are out-of-band data and vectors; a trailer in each batch stands for the first, several reads for the second.
 //!
 //! What holds: a write is acknowledged when it is on the media (force unit access), whatever buffer the drive has; a batch counts if
-//! its trailer can be read, or the next one, which repeats it. A zone's writes are in order because who stands above has one write at a
+//! its trailer can be read, or the next one, which repeats it. A zone's writes are in order because the layer above has one write at a
 //! time in each parallel unit. Nothing is known here of what zones hold but which are active ([`active`]), what the next trailer is to
 //! repeat, and, where the drive keeps stamps instead of data, their out-of-band data, as they could not come back.
 
@@ -70,7 +70,7 @@ enum Purpose {
 struct Part {
     op: u32,
     purpose: Purpose,
-    /// Of a run: the first sector, and what is wanted.
+    /// The first sector of a run, and what is wanted.
     first: u64,
     wants: Vec<Want>,
 }
@@ -91,7 +91,7 @@ pub struct ZoneChunksCounters {
     pub trailer_sectors: u64,
     /// Sectors written behind torn batches.
     pub padded_sectors: u64,
-    /// Sectors read that nobody asked for, between others: trailers among them.
+    /// Sectors read that no command asked for, between others: trailers among them.
     pub gap_sectors: u64,
 }
 
@@ -500,7 +500,7 @@ impl Machine for ZoneChunks {
             Figure::count("commands", "Commands sent to the drive.", commands),
             Figure::bytes("trailer_bytes", "Bytes of trailers written.", sectors(trailer_sectors)),
             Figure::bytes("padded_bytes", "Bytes written behind torn batches.", sectors(padded_sectors)),
-            Figure::bytes("gap_bytes", "Bytes read that nobody asked for.", sectors(gap_sectors)),
+            Figure::bytes("gap_bytes", "Bytes read that no command asked for.", sectors(gap_sectors)),
             Figure::bytes("memory_bytes", "Bytes of host memory for records.", self.memory_bytes()).gauge(),
         ]
     }

@@ -13,7 +13,7 @@ use pellucid_flash::{ZoneInfo, ZoneState};
 
 /// Lines that may be partly written at a time: of data and of the map, each with one before it that is being finished.
 const LINES_ACTIVE: u32 = 4;
-/// Sectors of a batch, if nobody says: 256 KiB of the usual sectors.
+/// Sectors of a batch by default: 256 KiB of the usual sectors.
 const BATCH_SECTORS: u32 = 64;
 
 /// Zones as chunks.
@@ -21,7 +21,7 @@ const BATCH_SECTORS: u32 = 64;
 pub struct ZoneChunksConfig {
     /// The zoned namespace of the drive.
     pub namespace: u16,
-    /// Zones that are written side by side: parallel units, to who stands above.
+    /// Zones that are written side by side: parallel units, to the layer above.
     pub width: u32,
     /// Sectors of a batch, its trailer among them: a divisor of a zone's capacity. 0: the largest that is no more than 64.
     pub batch_sectors: u32,

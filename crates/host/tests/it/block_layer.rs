@@ -254,7 +254,7 @@ fn neighbours_become_one_command() {
     assert!(bench.now() >= SimTime(config().plug_ns.0), "it waited for more");
 }
 
-/// Who fails alone is told so; the others are not.
+/// A command that fails alone is told so; the others are not.
 #[test]
 fn a_merged_request_that_fails_is_sent_again_in_parts() {
     let faults = Faults { read: 1.0, ..Faults::default() };

@@ -95,7 +95,7 @@ impl BlockReference {
         self.done.clear();
     }
 
-    /// Whoever sent what is under way is no more: any sectors of it are written; the cache stays.
+    /// The host that sent the commands under way is gone: any of their sectors are written; the cache stays.
     pub fn abandon(&mut self) {
         let cached = std::mem::take(&mut self.cache);
         let media = self.media.clone();

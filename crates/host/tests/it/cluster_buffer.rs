@@ -685,15 +685,15 @@ fn a_journal_is_found_by_either_head() {
     }
     let mut drive = host.drive.clone();
     drive.harm(last);
-    let mut mended = start(&config, &drive).expect("the other one is there").drive;
-    mended.harm(other);
-    start(&config, &mended).expect("the first one was written again");
-    mended.bad = Some(last);
-    let why = start(&make, &mended).expect_err("neither is there");
+    let mut repaired = start(&config, &drive).expect("the other one is there").drive;
+    repaired.harm(other);
+    start(&config, &repaired).expect("the first one was written again");
+    repaired.bad = Some(last);
+    let why = start(&make, &repaired).expect_err("neither is there");
     assert!(why.contains("cannot be read"), "{why}");
-    mended.bad = None;
-    mended.harm(last);
-    let why = start(&config, &mended).expect_err("neither is there");
+    repaired.bad = None;
+    repaired.harm(last);
+    let why = start(&config, &repaired).expect_err("neither is there");
     assert!(why.contains("has no journal"), "{why}");
 }
 

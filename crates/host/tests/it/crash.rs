@@ -56,7 +56,7 @@ fn also_from_the_first_command_on() {
 
 #[test]
 fn also_with_failing_writes() {
-    // 37 cuts the power while a line is reset whose first segment has lost its chunk.
+    // 37 cuts the power while a line is reset whose first translation page has lost its chunk.
     for seed in (20..24).chain([37]) {
         cut_everywhere(seed, Faults { write: 0.003, reset: 0.002, read: 0.0 }, 500, 100);
     }
@@ -135,7 +135,7 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
         world.step();
     }
     world.drain();
-    let before = world.host.layer.ftl_counters().relocated_units;
+    let before = world.host.layer.ftl_counters().copied_units;
     world.host.begin_stop();
     while !world.host.layer.is_stopped() {
         let mut cut = world.clone();
@@ -146,7 +146,7 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
         assert!(world.step(), "seed {seed}: the stop goes on");
     }
     world.stopped();
-    let moved = world.host.layer.ftl_counters().relocated_units - before;
+    let moved = world.host.layer.ftl_counters().copied_units - before;
     let failed = world.host.layer.counters().write_failures;
     world.start_stepwise(&config, |mut cut| {
         cut.crash(&config);
@@ -156,9 +156,9 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
     assert!(clean.report.map_page_reads > 0, "seed {seed}: {clean:?}");
     // A line that a write has failed in has holes.
     assert!(clean.padded_superpages == 0 || failed > 0, "seed {seed}: {clean:?}");
-    // Only where segments found no room otherwise, GC moved something meanwhile.
+    // GC copied something meanwhile only where translation pages found no free line otherwise.
     assert!(clean.report.replay_reads == 0 || moved > 0, "seed {seed}: {clean:?}");
-    // What is written after the next start is found again, whatever the segments say.
+    // What is written after the next start is found again, whatever the translation pages say.
     for _ in 0..60 {
         world.submit();
         world.step();
@@ -173,11 +173,11 @@ fn a_clean_stop_replays_nothing_and_can_be_cut_at_any_event() {
     assert!(clean >= 6, "{clean} of 8 starts replayed nothing");
 }
 
-/// After a clean stop a start reads the segments, and of each line a little: its start, its first and last superpage or the head of its
-/// end, and two records at most, one of them the index. It does not ask every sector of the lines with segments whose it is,
+/// After a clean stop a start reads the translation pages, and of each line a little: its start, its first and last superpage or the head of its
+/// end, and two records at most, one of them the index. It does not ask every sector of the lines with translation pages whose it is,
 /// as it must after a cut; also not in a line that several lives have written on.
 #[test]
-fn a_start_after_a_clean_stop_reads_little_but_the_segments() {
+fn a_start_after_a_clean_stop_reads_little_but_the_translation_pages() {
     let (superpage, rows, lines) = (4, 96, 12);
     let geometry = geometry(1, 2, lines + 2, rows * superpage, superpage);
     let config = HostFtlConfig {
@@ -216,7 +216,7 @@ fn a_clean_stop_with_failing_writes() {
     }
 }
 
-/// What is on the drive is taken as it was made, or not at all: segments of the map have their pages behind the host's, so that with
+/// What is on the drive is taken as it was made, or not at all: translation pages of the map have their pages behind the host's, so that with
 /// another capacity they are not found, nor without a journal, and what was trimmed comes back; with other units lines are elsewhere.
 #[test]
 fn a_start_with_other_settings_is_refused() {

@@ -305,13 +305,13 @@ fn segments_that_cannot_be_read_cost_nothing() {
         world.stopped();
         world.restart(&config);
     }
-    assert!(retried > 0, "no segment was looked at");
+    assert!(retried > 0, "no translation page was read");
 }
 
-/// A start that cannot read translation pages takes no page for what it was before a trim; not at later starts either, when other segments
+/// A start that cannot read translation pages takes no page for what it was before a trim; not at later starts either, when other translation pages
 /// have been written.
 #[test]
-fn trims_in_segments_that_a_start_cannot_read_stay() {
+fn trims_in_translation_pages_that_a_start_cannot_read_stay() {
     let (mut lost, mut again) = (0, 0);
     for seed in 500..512 {
         let durability = Durability::Journal { checkpoint_every: 4 };
@@ -331,7 +331,11 @@ fn trims_in_segments_that_a_start_cannot_read_stay() {
         world.compare();
         world.host.stop().expect("room for the map");
         world.stopped();
-        assert_eq!(world.restart(&config).report.lost_units, 0, "seed {seed}: the new segments can be read");
+        assert_eq!(
+            world.restart(&config).report.lost_units,
+            0,
+            "seed {seed}: the new translation pages can be read"
+        );
         again += world.lost - before;
     }
     assert!(lost > 0 && again > 0, "{lost} sectors, {again} reads");

@@ -7,7 +7,7 @@ use pellucid_flash::Rng;
 
 /// Random overwriting goes on until write amplification over a whole pass changes by less than this share.
 pub const STEADY_SHARE: f64 = 0.01;
-/// ... and for no more passes than this.
+/// Most passes of random overwriting.
 pub const STEADY_PASSES_MAX: u32 = 20;
 
 /// What preconditioning did to a namespace.

@@ -172,7 +172,7 @@ impl Overwrites for Writer<'_> {
     }
 
     fn moved(&self) -> u64 {
-        self.stack.host().map_or(0, |host| host.ftl.relocated_units)
+        self.stack.host().map_or(0, |host| host.ftl.copied_units)
     }
 
     fn namespace(&self) -> u16 {

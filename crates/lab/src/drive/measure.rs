@@ -30,7 +30,7 @@ pub struct Measured {
     pub simulated: Nanos,
     /// What the drive counted meanwhile.
     pub counters: Counters,
-    /// Chunks of the code by wrong bits, meanwhile.
+    /// Codewords by wrong bits, meanwhile.
     pub chunks_by_wrong_bits: Vec<u64>,
     /// What translation decided meanwhile.
     pub ftl: FtlCounters,
@@ -338,7 +338,7 @@ fn gc_summary(ftl: &FtlCounters, counters: &Counters, block_units: u32) -> GcSum
         emergency_victims: ftl.emergency_victims,
         victim_valid_share: (victims > 0)
             .then(|| ftl.victim_valid_units as f64 / (victims as f64 * f64::from(block_units))),
-        relocated_units: ftl.relocated_units,
+        copied_units: ftl.copied_units,
     }
 }
 
@@ -385,10 +385,9 @@ struct Translated {
     slc_cache: Option<SlcCache>,
 }
 
-/// Of these block namespaces, which counted so much.
+/// What reports say of the translation of these block namespaces, which counted so much.
 fn translated(device: &Device, namespaces: &[u16], ftl: &FtlCounters, counters: &Counters) -> Translated {
-    let map = device.config().ftl.map;
-    let merges = matches!(map, Map::Bast { .. } | Map::Fast { .. });
+    let merges = device.config().ftl.map.log_blocks().is_some();
     Translated {
         map_cache: map_cache(device, namespaces, &ftl.map),
         merges: merges.then(|| Merges::new(&ftl.merges)),
@@ -521,15 +520,7 @@ pub fn summary(device: &Device) -> String {
             let bytes = layout.with_blocks_per_die(cache.blocks).media_bytes() / u64::from(cache.bits);
             format!(", SLC cache of {} MiB", bytes >> 20)
         });
-        let map = match config.ftl.map {
-            Map::Page => format!("page map of {unit} KiB units, {victim}"),
-            Map::Demand { cache_bytes } => format!(
-                "page map of {unit} KiB units in flash, {} KiB of it cached, {victim}",
-                cache_bytes as f64 / 1024.0
-            ),
-            Map::Bast { log_blocks } => format!("BAST with {log_blocks} log blocks in each die"),
-            Map::Fast { log_blocks } => format!("FAST with {log_blocks} log blocks in each die"),
-        };
+        let map = config.ftl.map.summary(unit, victim);
         format!("{several}{map}, {:.1} % over-provisioning{cache}", spare * 100.0)
     } else {
         "no map in the drive".to_string()
@@ -571,7 +562,7 @@ mod tests {
         assert!((bytes - 1.0).abs() < 0.01, "{bytes}: the drive's counters begin when those of the host do");
         let busy = |report: &Report| report.utilisation.mean_die().unwrap();
         assert!((busy(&warm) / busy(&plain) - 1.0).abs() < 0.1, "{} and {}", busy(&warm), busy(&plain));
-        let collected = warm.gc.relocated_units as f64 / plain.gc.relocated_units as f64;
+        let collected = warm.gc.copied_units as f64 / plain.gc.copied_units as f64;
         assert!((0.7..1.4).contains(&collected), "{collected}");
         assert!(warm.series.write.bytes.iter().sum::<u64>() == warm.directions.write.bytes);
     }

@@ -140,7 +140,7 @@ impl Overwrites for Writer<'_, '_> {
     }
 
     fn moved(&self) -> u64 {
-        self.device.ftl_counters_of(self.namespace.number).relocated_units
+        self.device.ftl_counters_of(self.namespace.number).copied_units
     }
 
     fn namespace(&self) -> u16 {

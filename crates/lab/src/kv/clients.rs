@@ -138,7 +138,7 @@ pub struct Clients {
     config: ClientsConfig,
     database: Option<Database>,
     clients: Vec<Client>,
-    /// Clients that act by themselves: when, in which order, who.
+    /// Clients that act by themselves: when, in which order, which client.
     due: BinaryHeap<Reverse<(SimTime, u64, u32)>>,
     made: u64,
     now: SimTime,

@@ -1,4 +1,4 @@
-//! Key-value work in virtual time: whom a cache serves, what they ask, and what stands behind it.
+//! Key-value work in virtual time: the clients of a cache, their requests, and the store behind it.
 //!
 //! ```text
 //!   requests               clients (closed loop)          cache                    database

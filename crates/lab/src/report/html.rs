@@ -386,10 +386,10 @@ fn health(report: &Report) -> Vec<Part> {
             ("erase count, least to most", format!("{} to {}", wear.erases.min, wear.erases.max)),
             ("erase count, mean", significant(wear.erases.mean)),
             ("erase count, deviation", significant(wear.erases.stddev)),
-            ("victims collected", count(gc.victims)),
+            ("victims", count(gc.victims)),
             ("victims chosen against the policy", count(gc.emergency_victims)),
             ("valid share of victims", optional(gc.victim_valid_share, |s| Unit::Percent.show(s))),
-            ("units moved", count(gc.relocated_units)),
+            ("units copied", count(gc.copied_units)),
             ("copybacks", count(report.write_amplification.copybacks)),
         ],
     )));

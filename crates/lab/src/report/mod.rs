@@ -25,6 +25,8 @@ mod sample;
 mod series;
 mod tables;
 mod text;
+mod translation;
+mod wear;
 
 pub use compare::render_compare;
 pub(crate) use html::Shell;
@@ -37,12 +39,13 @@ pub use replay::Replay;
 pub use series::{FlowSeries, Sample, Series, TimeSeries};
 pub use tables::{ByCause, ByStage, key};
 pub use text::render_text;
+pub use translation::{MapCache, MapPages, Merges, MergesOfKind, SlcCache};
+pub use wear::{EraseCounts, Wear, WearHistogram};
 
 use crate::files::FilesReport;
 use crate::output;
 use pellucid_device::FirmwareModule;
-use pellucid_flash::{Cause, MapReason};
-use pellucid_ftl::{MergeCounters, MergeKind};
+use pellucid_flash::Cause;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -147,104 +150,6 @@ impl PartFigures {
     pub fn get(&self, name: &str) -> Option<u64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }
-}
-
-/// What the cached mapping table of a map in flash did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct MapCache {
-    /// Entries that fit.
-    pub entries: u64,
-    /// Entries that were looked up for reads and writes.
-    pub lookups: u64,
-    /// Those that were cached, as a share of `lookups`; absent without any.
-    pub hit_ratio: Option<f64>,
-    /// Translation pages read because an entry was not cached.
-    pub lookup_reads: u64,
-    /// Translation pages read to be merged with what is newer, by why they were written.
-    pub merge_reads: MapPages,
-    /// Translation pages programmed.
-    pub writes: MapPages,
-}
-
-/// Translation pages by why they were written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MapPages {
-    /// A dirty entry left the table.
-    pub eviction: u64,
-    /// GC moved pages whose entries were not cached, or the translation page itself.
-    pub gc: u64,
-    /// A flush or a checkpoint.
-    pub flush: u64,
-}
-
-impl MapPages {
-    /// Of counts by [`MapReason`].
-    pub fn new(counts: &[u64; MapReason::COUNT]) -> MapPages {
-        let of = |reason: MapReason| counts[reason as usize];
-        MapPages { eviction: of(MapReason::Eviction), gc: of(MapReason::Gc), flush: of(MapReason::Flush) }
-    }
-
-    /// The counts with their names.
-    pub fn named(&self) -> [(&'static str, u64); 3] {
-        [("eviction", self.eviction), ("GC", self.gc), ("flush", self.flush)]
-    }
-}
-
-/// Merges of log blocks with data blocks, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Merges {
-    /// A log block became the data block.
-    pub switch: MergesOfKind,
-    /// The rest was copied behind what a log block held, which then became the data block.
-    pub partial: MergesOfKind,
-    /// Everything was copied to a free block.
-    pub full: MergesOfKind,
-}
-
-/// Merges of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MergesOfKind {
-    /// Merges that have ended.
-    pub merges: u64,
-    /// Units copied.
-    pub copied_units: u64,
-    /// Units that were programmed empty, as superpages are programmed in order.
-    pub padded_units: u64,
-    /// Blocks given up and erased.
-    pub erases: u64,
-}
-
-impl Merges {
-    /// Of counts by [`MergeKind`].
-    pub fn new(counts: &[MergeCounters; MergeKind::COUNT]) -> Merges {
-        let of = |kind: MergeKind| {
-            let MergeCounters { merges, copied_units, padded_units, erases } = counts[kind as usize];
-            MergesOfKind { merges, copied_units, padded_units, erases }
-        };
-        Merges { switch: of(MergeKind::Switch), partial: of(MergeKind::Partial), full: of(MergeKind::Full) }
-    }
-
-    /// The kinds with their names.
-    pub fn named(&self) -> [(&'static str, MergesOfKind); MergeKind::COUNT] {
-        [("switch", self.switch), ("partial", self.partial), ("full", self.full)]
-    }
-}
-
-/// What went through the SLC cache, and past it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct SlcCache {
-    /// What hosts wrote and was programmed there first.
-    pub host_bytes: u64,
-    /// What hosts wrote and was programmed elsewhere at once, as the cache was full.
-    pub direct_bytes: u64,
-    /// What was moved from there to blocks of all bits.
-    pub folded_bytes: u64,
-    /// Blocks of the cache that were emptied and erased.
-    pub folded_blocks: u64,
-    /// Blocks of the cache.
-    pub blocks: u64,
-    /// Those that were not free at the end.
-    pub used_blocks: u64,
 }
 
 /// What was done for one namespace of several, as the drive counts it.
@@ -400,7 +305,7 @@ impl WriteAmplification {
     }
 }
 
-/// Garbage collection and its kin.
+/// Garbage collection and its kin: wear levelling, retirement, refresh and folding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct GcSummary {
     /// Victim blocks chosen to be moved and erased, those still under way at the end included.
@@ -411,92 +316,8 @@ pub struct GcSummary {
     pub emergency_victims: u64,
     /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without collections.
     pub victim_valid_share: Option<f64>,
-    /// Mapping units moved by GC, wear levelling and retirement.
-    pub relocated_units: u64,
-}
-
-/// Blocks and their erase counts at the end of the run. Bad blocks are not part of the erase counts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Wear {
-    /// Erase units of the drive, good and bad.
-    pub blocks: u64,
-    /// Erased blocks ready for new data.
-    pub free_blocks: u64,
-    /// Blocks bad from the factory.
-    pub bad_blocks_factory: u64,
-    /// Blocks retired since.
-    pub bad_blocks_grown: u64,
-    /// Writes are refused: no block can be freed for new data.
-    pub read_only: bool,
-    /// Erase counts of good blocks since the drive was made, ageing included.
-    pub erases: EraseCounts,
-    /// Good blocks by erase count, in at most 64 bins of equal width.
-    pub histogram: WearHistogram,
-}
-
-/// The spread of erase counts over good blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct EraseCounts {
-    /// Sum.
-    pub total: u64,
-    /// Smallest.
-    pub min: u32,
-    /// Mean.
-    pub mean: f64,
-    /// Largest.
-    pub max: u32,
-    /// Standard deviation over all good blocks (population).
-    pub stddev: f64,
-}
-
-/// Good blocks by erase count.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct WearHistogram {
-    /// Smallest erase count of each bin.
-    pub from_erases: Vec<u32>,
-    /// Erase counts that each bin spans.
-    pub bin_erases: u32,
-    /// Good blocks in each bin.
-    pub blocks: Vec<u64>,
-}
-
-impl EraseCounts {
-    /// The spread of the erase counts of all good blocks.
-    pub fn of(counts: &[u32]) -> EraseCounts {
-        let n = counts.len().max(1) as f64;
-        let total: u64 = counts.iter().map(|&c| u64::from(c)).sum();
-        let mean = total as f64 / n;
-        let variance = counts.iter().map(|&c| (f64::from(c) - mean).powi(2)).sum::<f64>() / n;
-        EraseCounts {
-            total,
-            min: counts.iter().copied().min().unwrap_or(0),
-            mean,
-            max: counts.iter().copied().max().unwrap_or(0),
-            stddev: variance.sqrt(),
-        }
-    }
-}
-
-impl WearHistogram {
-    const BINS: u32 = 64;
-
-    /// The histogram of the erase counts of all good blocks, from the smallest to the largest.
-    pub fn of(counts: &[u32]) -> WearHistogram {
-        let (Some(&min), Some(&max)) = (counts.iter().min(), counts.iter().max()) else {
-            return WearHistogram::default();
-        };
-        let width = (max - min) / WearHistogram::BINS + 1;
-        let bins = (max - min) / width + 1;
-        let mut blocks = vec![0; bins as usize];
-        for count in counts {
-            blocks[((count - min) / width) as usize] += 1;
-        }
-        WearHistogram {
-            from_erases: (0..bins).map(|bin| min + bin * width).collect(),
-            bin_erases: width,
-            blocks,
-        }
-    }
+    /// Valid mapping units copied by GC, wear levelling, retirement, refresh and folding.
+    pub copied_units: u64,
 }
 
 /// What finding the data again after power-on took.
@@ -527,7 +348,7 @@ pub struct MediaHealth {
     pub miscorrected_chunks: u64,
     /// Read attempts that found what the store keeps damaged.
     pub damaged_reads: u64,
-    /// Chunks of the code that were read, retries again, by the wrong bits in them; the last place is for more than the code
+    /// Codewords that were read, retries again, by the wrong bits in them; the last place is for more than the code
     /// corrects. Empty without the bit-error model.
     pub chunks_by_wrong_bits: Vec<u64>,
     /// Blocks that were written anew because too many bits had to be corrected.

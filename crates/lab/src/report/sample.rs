@@ -159,7 +159,7 @@ pub(crate) fn report() -> Report {
             emergency_victims: 0,
             erased_blocks: causes([(Cause::Gc, 1_190), (Cause::WearLevel, 14)]),
             victim_valid_share: Some(0.348),
-            relocated_units: 106_000,
+            copied_units: 106_000,
         },
         wear: Wear {
             blocks: 8_192,

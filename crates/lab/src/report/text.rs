@@ -189,8 +189,8 @@ fn gc(report: &Report) -> Vec<String> {
         return Vec::new();
     };
     let mut items = vec![
-        format!("{} blocks collected, {} valid   ", count(gc.victims), percent(valid)),
-        format!("{} units moved   ", count(gc.relocated_units)),
+        format!("{} victim blocks, {} valid   ", count(gc.victims), percent(valid)),
+        format!("{} units copied   ", count(gc.copied_units)),
         format!("{} copybacks", count(report.write_amplification.copybacks)),
     ];
     if gc.emergency_victims > 0 {
@@ -207,7 +207,7 @@ fn one_namespace(namespace: &NamespaceResult) -> Vec<String> {
     }
     if let Some(gc) = namespace.gc.filter(|gc| gc.victims > 0) {
         let valid = optional(gc.victim_valid_share, percent);
-        items.push(format!("{} blocks collected, {valid} valid   ", count(gc.victims)));
+        items.push(format!("{} victim blocks, {valid} valid   ", count(gc.victims)));
     }
     items.push(format!("{} free blocks", count(namespace.free_blocks)));
     if namespace.read_only {

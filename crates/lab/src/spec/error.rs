@@ -86,7 +86,7 @@ pub enum SpecError {
         /// What is allowed.
         allowed: String,
     },
-    /// A key without a default that nobody gave.
+    /// A key without a default that was not given.
     Missing {
         /// The file or preset being read.
         name: String,

@@ -53,7 +53,7 @@ keys! {
     "drive.host.complete": TIME, Whole(0) => drive.host.complete_ns,
         "Time to post a completion";
     "drive.host.completes": word::<Completes>(), Word("firmware") => drive.host.completes,
-        "Who completes a command: the firmware, or the controller with the last DMA";
+        "What completes a command: the firmware, or the controller with the last DMA";
     "drive.firmware.model": word::<FirmwareModel>(), Word("tasks") => drive.firmware.model,
         "Tasks in order of arrival, or one polling loop";
     "drive.firmware.clock_mhz": count(1), Whole(1000) => drive.firmware.clock_mhz,

@@ -101,7 +101,7 @@ pub struct Precondition {
 }
 
 impl Precondition {
-    /// Bytes that are written where `filled` are filled; `None`: nobody knows before.
+    /// Bytes that are written where `filled` are filled; `None`: not known before.
     pub(crate) fn written_bytes(&self, filled: u64) -> Option<u64> {
         match self.overwrite {
             Overwrite::Capacities(times) => Some(filled + (filled as f64 * times) as u64),

@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Words(&'static [&'static str]),
 }
 
-/// What a key has when nobody gives it a value.
+/// The value of a key that is not given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fallback {
     /// It must be given.

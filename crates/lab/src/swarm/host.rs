@@ -127,7 +127,7 @@ pub fn host_drive(seed: u64) -> Option<HostDrive> {
     let spec = spec::from_str(&text, "swarm", &[]).unwrap_or_else(|e| panic!("{e} in {text}"));
     let [LayerConfig::HostFtl(config)] = &spec.host[..] else { unreachable!("the text has a host FTL") };
     let mut config = config.clone();
-    // From a segment after every few writes to hardly any.
+    // From a translation page after every few writes to hardly any.
     let checkpoint_every = [0, 8, 100, 100_000][Rng::stream(seed, "host checkpoints").below(4) as usize];
     config.durability = Durability::Journal { checkpoint_every };
     let device = Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e} in {text}"));

@@ -22,17 +22,25 @@ pub enum Position {
 }
 
 /// What is wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The file could not be opened, read or decompressed.
-    Io(io::Error),
+    #[error("cannot read: {0}")]
+    Io(#[from] io::Error),
     /// No format fits the first line (an excerpt; empty when the trace has no line).
+    #[error("{}, one of: {}", excerpt(.0), list(&Format::ALL))]
     Unrecognised(String),
     /// No key-value format fits the first line (an excerpt; empty when the trace has no line).
+    #[error(
+        "no key-value trace has a first line like {0:?}; allowed: twitter \
+         (timestamp,key,key size,value size,client id,operation,TTL), or cachelib (a header with key, op and size)"
+    )]
     UnrecognisedKeys(String),
     /// Several formats fit the first lines.
+    #[error("the first lines fit several formats, with different meanings; name the one, of: {}", list(.0))]
     Ambiguous(Vec<Format>),
     /// A field does not hold what it should.
+    #[error("{field} is {value:?}; expected {expected}")]
     Field {
         /// The field's name in the format's layout.
         field: &'static str,
@@ -42,6 +50,7 @@ pub enum Problem {
         expected: &'static str,
     },
     /// The line ends too early.
+    #[error("the line ends before {field}; expected {layout}")]
     Missing {
         /// The first field that is not there.
         field: &'static str,
@@ -49,6 +58,7 @@ pub enum Problem {
         layout: &'static str,
     },
     /// The line goes on after its last field.
+    #[error("the line goes on with {value:?} after its last field; expected {layout}")]
     Excess {
         /// What follows.
         value: String,
@@ -56,11 +66,16 @@ pub enum Problem {
         layout: &'static str,
     },
     /// A line longer than this.
+    #[error("the line is too long; expected at most {limit_bytes} bytes")]
     LongLine {
         /// The longest allowed.
         limit_bytes: usize,
     },
     /// The request ends beyond byte 2^64.
+    #[error(
+        "the request (offset {offset} x {offset_unit_bytes} B, length {length} x {length_unit_bytes} B) \
+         is out of range; expected an end below byte 2^64"
+    )]
     Extent {
         /// Address in the format's unit.
         offset: u64,
@@ -72,6 +87,7 @@ pub enum Problem {
         length_unit_bytes: u64,
     },
     /// The record comes 2^64 ns (584 years) or more after the first one.
+    #[error("the time {ticks} x {tick_ns} ns is too late; expected less than 2^64 ns after the first record")]
     TooLate {
         /// Its time in the format's unit.
         ticks: u64,
@@ -79,6 +95,7 @@ pub enum Problem {
         tick_ns: u64,
     },
     /// The trace ends inside a binary record.
+    #[error("the trace ends inside a record; expected {expected_bytes} bytes, found {found_bytes}")]
     Truncated {
         /// Bytes that the record should have.
         expected_bytes: usize,
@@ -86,6 +103,10 @@ pub enum Problem {
         found_bytes: usize,
     },
     /// The request lies beyond the end of the drive, and [`super::AddressPolicy::Refuse`] was chosen.
+    #[error(
+        "the request (offset {offset_bytes} B, length {length_bytes} B) ends beyond the drive's \
+         {capacity_bytes} B; allowed: a larger drive, or folded or compacted addresses"
+    )]
     Beyond {
         /// First byte of the request.
         offset_bytes: u64,
@@ -95,6 +116,7 @@ pub enum Problem {
         capacity_bytes: u64,
     },
     /// No record is of the stream that was asked for.
+    #[error("stream {stream} is not in the trace; allowed: {}", streams(.found))]
     NoStream {
         /// That stream.
         stream: u32,
@@ -102,6 +124,10 @@ pub enum Problem {
         found: BTreeSet<u32>,
     },
     /// The distinct extents of the trace do not fit into the drive ([`super::AddressPolicy::Compact`]).
+    #[error(
+        "the extents of {extent_bytes} B that the trace touches exceed the drive's {capacity_bytes} B; \
+         allowed: a larger drive, fewer records, or folded addresses"
+    )]
     Full {
         /// The drive's capacity.
         capacity_bytes: u64,
@@ -109,6 +135,7 @@ pub enum Problem {
         extent_bytes: u64,
     },
     /// A time that the scale moves beyond the end of simulated time.
+    #[error("the time {at_ns} ns x {factor} is too late; expected less than 2^62 ns after the first record")]
     Scaled {
         /// Since the first record, as in the trace.
         at_ns: u64,
@@ -116,6 +143,7 @@ pub enum Problem {
         factor: f64,
     },
     /// An option is not usable.
+    #[error("{key} is {value}; allowed: {allowed}")]
     Setting {
         /// The option's name.
         key: &'static str,
@@ -126,93 +154,23 @@ pub enum Problem {
     },
 }
 
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Problem {
-        Problem::Io(error)
+fn list(formats: &[Format]) -> String {
+    formats.iter().map(Format::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn excerpt(line: &str) -> String {
+    match line {
+        "" => "no line from which to recognise the format; name it".into(),
+        line => format!("no known format has a first line like {line:?}; name the format"),
     }
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::Io(error) => write!(f, "cannot read: {error}"),
-            Problem::Unrecognised(line) if line.is_empty() => {
-                write!(f, "no line from which to recognise the format; name it, one of: ")?;
-                list(f, &Format::ALL)
-            }
-            Problem::Unrecognised(line) => {
-                write!(f, "no known format has a first line like {line:?}; name the format, one of: ")?;
-                list(f, &Format::ALL)
-            }
-            Problem::UnrecognisedKeys(line) => write!(
-                f,
-                "no key-value trace has a first line like {line:?}; allowed: twitter \
-                 (timestamp,key,key size,value size,client id,operation,TTL), or cachelib (a header with key, op and size)"
-            ),
-            Problem::Ambiguous(formats) => {
-                write!(
-                    f,
-                    "the first lines fit several formats, with different meanings; name the one, of: "
-                )?;
-                list(f, formats)
-            }
-            Problem::Field { field, value, expected } => {
-                write!(f, "{field} is {value:?}; expected {expected}")
-            }
-            Problem::Missing { field, layout } => {
-                write!(f, "the line ends before {field}; expected {layout}")
-            }
-            Problem::Excess { value, layout } => {
-                write!(f, "the line goes on with {value:?} after its last field; expected {layout}")
-            }
-            Problem::LongLine { limit_bytes } => {
-                write!(f, "the line is too long; expected at most {limit_bytes} bytes")
-            }
-            Problem::Extent { offset, offset_unit_bytes, length, length_unit_bytes } => write!(
-                f,
-                "the request (offset {offset} x {offset_unit_bytes} B, length {length} x {length_unit_bytes} B) \
-                 is out of range; expected an end below byte 2^64"
-            ),
-            Problem::TooLate { ticks, tick_ns } => write!(
-                f,
-                "the time {ticks} x {tick_ns} ns is too late; expected less than 2^64 ns after the first record"
-            ),
-            Problem::Scaled { at_ns, factor } => write!(
-                f,
-                "the time {at_ns} ns x {factor} is too late; expected less than 2^62 ns after the first record"
-            ),
-            Problem::Truncated { expected_bytes, found_bytes } => write!(
-                f,
-                "the trace ends inside a record; expected {expected_bytes} bytes, found {found_bytes}"
-            ),
-            Problem::Beyond { offset_bytes, length_bytes, capacity_bytes } => write!(
-                f,
-                "the request (offset {offset_bytes} B, length {length_bytes} B) ends beyond the drive's \
-                 {capacity_bytes} B; allowed: a larger drive, or folded or compacted addresses"
-            ),
-            Problem::NoStream { stream, found } => {
-                let named: Vec<String> = found.iter().take(STREAMS_NAMED).map(u32::to_string).collect();
-                write!(f, "stream {stream} is not in the trace; allowed: {}", named.join(", "))?;
-                match found.len().saturating_sub(STREAMS_NAMED) {
-                    0 => Ok(()),
-                    more => write!(f, ", and {more} more"),
-                }
-            }
-            Problem::Full { capacity_bytes, extent_bytes } => write!(
-                f,
-                "the extents of {extent_bytes} B that the trace touches exceed the drive's {capacity_bytes} B; \
-                 allowed: a larger drive, fewer records, or folded addresses"
-            ),
-            Problem::Setting { key, value, allowed } => write!(f, "{key} is {value}; allowed: {allowed}"),
-        }
+fn streams(found: &BTreeSet<u32>) -> String {
+    let named: Vec<String> = found.iter().take(STREAMS_NAMED).map(u32::to_string).collect();
+    match found.len().saturating_sub(STREAMS_NAMED) {
+        0 => named.join(", "),
+        more => format!("{}, and {more} more", named.join(", ")),
     }
-}
-
-fn list(f: &mut fmt::Formatter<'_>, formats: &[Format]) -> fmt::Result {
-    for (i, format) in formats.iter().enumerate() {
-        write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
-    }
-    Ok(())
 }
 
 #[derive(Debug)]
@@ -258,6 +216,7 @@ impl fmt::Display for TraceError {
     }
 }
 
+// By hand: the source is the I/O error inside the problem, as the message has the problem's own words already.
 impl Error for TraceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0.problem {
@@ -269,16 +228,10 @@ impl Error for TraceError {
 
 /// A format name that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown trace format {name:?}; allowed: {}", list(&Format::ALL))]
 pub struct UnknownFormat {
     /// The name.
     pub name: String,
-}
-
-impl fmt::Display for UnknownFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown trace format {:?}; allowed: ", self.name)?;
-        list(f, &Format::ALL)
-    }
 }
 
 /// Why a trace could not be written on.

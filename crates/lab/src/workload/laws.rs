@@ -6,8 +6,8 @@
 //! ```
 //! Invariant: access shares of a zoned law sum to 100, and so do sizes in percent.
 
-use super::keys::{Parsed, allowed, block_bytes, fill_shares, optional_share, percent};
 use super::units::Amount;
+use super::values::{Parsed, allowed, block_bytes, fill_shares, optional_share, percent};
 use super::{Distribution, Zone};
 
 /// Laws for read,write,trim; a part may leave out `zoned:` when the part before it is zoned.

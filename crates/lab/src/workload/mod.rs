@@ -79,6 +79,7 @@ mod pace;
 mod permute;
 mod placement;
 mod units;
+mod values;
 mod written;
 
 pub(crate) use distribution::Sampler;
@@ -255,7 +256,7 @@ pub struct Think {
     pub blocks: u32,
 }
 
-/// Whose defaults a job has, see the module's documentation.
+/// The tool whose defaults a job has; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// fio's own.

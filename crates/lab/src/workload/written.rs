@@ -3,7 +3,7 @@
 /// Places of a job and its keys. No part of what the job does: two jobs are equal wherever they were written.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
-    /// The job's own, where keys that nobody gave are blamed on it; empty: unknown.
+    /// The job's own, where keys that were not given are blamed on it; empty: unknown.
     job: String,
     keys: Vec<(&'static str, String)>,
     /// Keys that were given and change nothing, each with the reason.

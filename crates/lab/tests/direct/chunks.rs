@@ -31,7 +31,7 @@ struct ChunkHost {
     reads: bool,
 }
 
-/// About four wrong bits in every chunk of the code, which mends twenty; beyond eight the drive refreshes what is its own.
+/// About four wrong bits in every codeword, of which twenty can be corrected; beyond eight the drive refreshes its own blocks.
 const ERRING: [&str; 7] = [
     "drive.media.spare_size=1024",
     "drive.media.bit_errors.enabled=true",
@@ -58,7 +58,7 @@ impl ChunkHost {
         }
     }
 
-    /// On media that err, but never beyond what is mended.
+    /// On media with bit errors, but never more than can be corrected.
     fn erring(namespace: &str, seed: u64) -> ChunkHost {
         let mut host = ChunkHost { reads: true, faults: false, ..ChunkHost::new(namespace, &ERRING, seed) };
         // Few, so that they get full.
@@ -268,9 +268,9 @@ fn chunks_agree_with_their_host_while_refreshes_fail() {
     assert!(given_up > 0, "some refresh must have ended early");
 }
 
-/// Who writes data anew that are nearly lost: class c the drive, class a the host, who is told.
+/// Data that are nearly lost are refreshed: in class c by the drive, in class a by the host, which is told.
 #[test]
-fn the_one_who_manages_the_media_refreshes_them() {
+fn the_manager_of_the_media_refreshes_them() {
     for (namespace, refreshed) in [(SHARED, 1), (CHUNKS, 0)] {
         let mut bench = Bench::new(&format!("{namespace}high_ecc_bits = 1\n"), &ERRING);
         let lba = bench.lba(0, 1, 1, 0);
@@ -301,7 +301,7 @@ fn the_one_who_manages_the_media_refreshes_them() {
 /// A sector is lost: a shared drive retires the block with the next reset and goes on in another one; to a host of class a the
 /// drive says so, and does nothing.
 #[test]
-fn a_block_that_lost_data_is_retired_by_who_manages_it() {
+fn a_block_that_lost_data_is_retired_by_its_manager() {
     for (namespace, retired) in [(SHARED, 1), (CHUNKS, 0)] {
         let fault = "drive.media.faults.list=[{kind=\"read-fail\",die=0,block=0,superpage=3}]";
         let mut bench = Bench::new(namespace, &[fault]);

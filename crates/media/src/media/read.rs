@@ -1,4 +1,4 @@
-//! Reading: what a unit holds, which of its bits are wrong this time, and whether the code mends them.
+//! Reading: what a unit holds, which of its bits are wrong this time, and whether the code corrects them.
 //!
 //! ```text
 //!  read ─► content: never programmed, torn, lost? ─► no good data
@@ -164,8 +164,8 @@ impl Media {
         ReadResult::Ok { corrected_bits: found.bits, worst_chunk_bits: found.worst }
     }
 
-    /// Decodes what is stored of a unit, whose bytes from `start` on are in `out`, for mending. `good`: it is what was stored; else the
-    /// code may mend it, and what comes out must be just that.
+    /// Decodes what is stored of a unit, and corrects `out`, which holds its bytes from `start` on. `good`: these are what was stored; else
+    /// the code may correct them, and the result must be just that.
     fn decode_unit(
         &self,
         path: &mut DataPath,

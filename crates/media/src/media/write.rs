@@ -185,7 +185,7 @@ impl Media {
     ///
     /// # Panics
     /// When the block is good; a good one can be erased.
-    pub fn void(&mut self, block: BlockId) {
+    pub fn invalidate(&mut self, block: BlockId) {
         let state = self.store.state(block.0);
         assert!(state.health() != Health::Good, "block {} is good", block.0);
         let full = state.without(Flag::Programming).with(Flag::HalfErased);
@@ -268,7 +268,7 @@ impl Media {
         worn && !self.times.is_slc(self.layout.split.blocks_per_die.remainder(block))
     }
 
-    /// Fills the units of the begun superpage of `at` that nobody gave; `missing` is the first of them.
+    /// Fills the units of the begun superpage of `at` that the caller did not give; `missing` is the first of them.
     fn pad(&mut self, at: Place, missing: u32) {
         let shape = self.shape.meta;
         let mut next = Some(missing);

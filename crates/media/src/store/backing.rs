@@ -6,7 +6,7 @@
 //! ```
 //! Invariant: the file is at any moment what it was after some write, all those before it being in it and none of those behind it.
 //! So from the first refused write on the file stays as a power cut at that moment would leave it, while reads find the newest
-//! bytes. What is held back is in memory; whoever uses the store takes no more writes meanwhile, so it is no more than what was
+//! bytes. What is held back is in memory; the drive takes no more writes meanwhile, so it is no more than what was
 //! under way.
 
 #![allow(

@@ -127,7 +127,7 @@ impl Header {
         length >= 8 && backing.read(0, &mut begin).is_ok() && begin == *Header::UNFINISHED
     }
 
-    /// Of a new image.
+    /// The header of a new image.
     pub fn new(config: &MediaConfig) -> Header {
         Header {
             geometry: geometry_words(&config.geometry).map(|(_, word)| word),

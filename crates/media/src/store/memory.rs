@@ -202,7 +202,7 @@ impl MemoryStore {
         self.data.is_some()
     }
 
-    /// Nobody needs the data of this unit any more.
+    /// The data of this unit are no longer needed.
     #[inline]
     pub(crate) fn forget(&mut self, block: u32, index: u32, remains: Remains) {
         let slot = match remains {

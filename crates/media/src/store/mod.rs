@@ -38,9 +38,9 @@ pub(crate) struct StoreShape {
     pub(crate) units_per_superpage: u32,
     pub(crate) meta: MetaShape,
     pub(crate) image_bytes: usize,
-    /// What is given of a unit's data ...
+    /// Bytes that a caller gives of a unit's data.
     pub(crate) unit_image_bytes: usize,
-    /// ... and what is kept, of data and parity; 0 without stamps.
+    /// Bytes that are kept of it, data and parity; 0 without stamps.
     pub(crate) unit_stored_bytes: usize,
     /// The host's part of the spare area, per sector and per unit.
     pub(crate) metadata_bytes: usize,
@@ -96,7 +96,7 @@ pub(crate) enum Found {
     Zeros,
 }
 
-/// What is left of a unit whose data nobody needs any more, until its block is erased. A mount may come back to it: where a successor cannot
+/// What is left of a unit whose data are no longer needed, until its block is erased. A mount may come back to it: where a successor cannot
 /// be read, or a trim was undone by a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
@@ -415,7 +415,7 @@ impl Store {
         matches!(self, Store::Memory(s) if s.keeps_data())
     }
 
-    /// Nobody will read the data of a unit again: their memory may serve others.
+    /// The data of a unit will not be read again: their memory may serve others.
     #[inline]
     pub(crate) fn forget(&mut self, block: u32, index: u32, remains: Remains) {
         if let Store::Memory(s) = self {
@@ -430,7 +430,7 @@ impl Store {
         }
     }
 
-    /// Nobody may read the data of a unit again. What ends with the process need not remember it.
+    /// The data of a unit may not be read again. A store that ends with the process need not remember it.
     pub(crate) fn give_up(&mut self, block: u32, index: u32) {
         if let Store::File(s) = self {
             s.give_up(block, index);

@@ -99,7 +99,7 @@ fn parts_of_a_unit_are_decoded_like_the_whole() {
     assert!(corrected > 200, "{corrected}");
 }
 
-/// What errs errs again; a retry mends a part of it, and what it leaves was wrong before.
+/// Wrong bits are wrong again at the next read; a retry corrects some of them, and the rest were wrong before.
 #[test]
 fn a_second_read_finds_what_the_first_found() {
     let mut media = filled(&guarded(EccData::Real, 20.0));
@@ -250,8 +250,8 @@ fn the_file_holds_scrambled_code_words_and_checked_reads_find_damage_to_it() {
     std::fs::write(image.path(), &file).unwrap();
     let mut media = open(&config(EccData::Checked, 0.0));
     let mut data = vec![0; 1024];
-    let mended = ReadResult::Ok { corrected_bits: 3, worst_chunk_bits: 3 };
-    assert_eq!((media.read(Ppa(0), 0, &mut data, 0), data == whole), (mended, true));
+    let corrected = ReadResult::Ok { corrected_bits: 3, worst_chunk_bits: 3 };
+    assert_eq!((media.read(Ppa(0), 0, &mut data, 0), data == whole), (corrected, true));
     assert_eq!(media.read(Ppa(1), 0, &mut data, 0), ReadResult::Uncorrectable);
     assert_eq!(media.read(Ppa(2), 0, &mut data, 0), GOOD);
 }

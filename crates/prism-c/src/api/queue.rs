@@ -76,7 +76,7 @@ pub unsafe extern "C" fn prism_poll(
             let Some(done) = session.poll(ended < least) else { break };
             let Done { keep: Kept { token, destination }, at, status, data } = done;
             if status == PrismStatus::Ok && !destination.is_null() {
-                // SAFETY: as many bytes as were asked for, where whoever submitted it said that they may be stored.
+                // SAFETY: as many bytes as were asked for, where the submitting caller said that they may be stored.
                 unsafe { destination.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
             }
             session.put_back(data);

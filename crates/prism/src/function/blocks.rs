@@ -243,7 +243,7 @@ impl Blocks {
         self.luns[lun].open.take_if(|(open, _)| *open == block);
     }
 
-    /// What a block held is of no use to anybody any more.
+    /// A block's content is no longer of use.
     pub fn begin_anew(&mut self, block: u32) {
         let block = &mut self[block];
         (block.written, block.taken, block.content, block.copy) = (0, 0, 0, 0);

@@ -9,7 +9,7 @@
 
 use pellucid_flash::Vector;
 
-/// Makes a checksum of zeros wrong, so that blank out-of-band data are nobody's.
+/// Makes a checksum of zeros wrong, so that blank out-of-band data belong to no application.
 const SALT: u32 = 0x5072_6973;
 
 /// Out-of-band data of one sector.
@@ -35,7 +35,7 @@ impl Oob {
         bytes
     }
 
-    /// `None`: nobody's, or damaged.
+    /// `None`: of no application, or damaged.
     pub fn decode(bytes: &[u8]) -> Option<Oob> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         (word(12)? == crc32c::crc32c(&bytes[..12]) ^ SALT).then_some(())?;

@@ -72,7 +72,7 @@ struct Op {
     /// The ask's.
     tag: Tag,
     block: u32,
-    /// Of a write that waits.
+    /// The command of a write that waits.
     command: Option<Command>,
 }
 

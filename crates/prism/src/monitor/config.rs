@@ -1,4 +1,4 @@
-//! What a flash monitor is told, and what it answers to who asks for flash.
+//! Configuration of a flash monitor, and its answers to applications that ask for flash.
 
 use super::records;
 use crate::SsdGeometry;
@@ -104,7 +104,7 @@ pub struct Statistics {
 /// A LUN of the drive, as far as wear is concerned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LunWear {
-    /// Whose it is.
+    /// The application that has it.
     pub owner: Option<AppId>,
     /// Erases of a block, on average.
     pub average_erases: f64,
@@ -138,7 +138,7 @@ pub enum MonitorError {
         /// Pages of a block.
         has: u32,
     },
-    /// There are data of somebody else.
+    /// There are data of another owner.
     #[error(
         "no state of a flash monitor, and {blocks} blocks hold something else; allowed: blank media, or format"
     )]
@@ -213,7 +213,7 @@ pub enum MonitorError {
     NoAnswer,
     /// The blocks for the state are gone.
     #[error(
-        "the flash monitor cannot write down who has which LUN: every block that it keeps for that has failed; allowed: reading what is there"
+        "the flash monitor cannot record which application has which LUN: every block that it keeps for that has failed; allowed: reading what is there"
     )]
     NoState,
 }

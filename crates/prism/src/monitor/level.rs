@@ -53,7 +53,7 @@ pub(super) struct Leveller {
     due: Option<u32>,
     step: Step,
     block: u32,
-    /// By side: what the drive says of the block, and the chunk of the other LUN that takes it, if somebody has it.
+    /// By side: what the drive says of the block, and the chunk of the other LUN that takes it, if an application has it.
     infos: [ChunkInfo; 2],
     targets: [Option<u32>; 2],
     /// By side: application and its number of the block.

@@ -42,7 +42,7 @@ pub(super) struct Op {
     left: u32,
     /// A report from above; a reset that has ended, while its bad blocks are replaced.
     ended: Option<Completion>,
-    /// Of a report: its first chunk.
+    /// The first chunk of a report.
     first: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What the monitor has to remember: who has which LUN, which block of a LUN is which, what is bad, and a swap that is under way.
+//! The monitor's durable state: which application has which LUN, which block of a LUN is which, bad blocks, and a swap that is under way.
 //!
 //! A LUN shows its first so many good blocks; the others are spares. While two LUNs change places, `moved` says of each block of theirs
 //! whether it has: it then lies in the other LUN, in the block that this one shows at the same place. Invariants ([`State::check`]): the
@@ -22,7 +22,7 @@ pub(super) struct Lun {
     pub erases: u64,
 }
 
-/// Who has which LUNs.
+/// An application and its LUNs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Application {
     pub name: String,
@@ -54,7 +54,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Who has a LUN, and as which of its.
+    /// The application that has a LUN, and the LUN's number in it.
     pub fn owner(&self, lun: u32) -> Option<(u16, u32)> {
         let mut owners = (0..).zip(&self.applications).filter_map(|(id, app)| Some((id, app.as_ref()?)));
         owners.find_map(|(id, app)| Some((id, app.luns.iter().position(|&has| has == lun)? as u32)))

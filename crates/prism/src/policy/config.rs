@@ -38,7 +38,7 @@ impl Gc {
 /// A policy level as it is described.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicyConfig {
-    /// Whether a start erases everything, whoever wrote it.
+    /// Whether a start erases everything, whatever wrote it.
     pub format: bool,
     /// The host FTL of page-mapped ranges: write buffer, spare chunks, costs. What a range says itself, and where it lies, does not count.
     pub host_ftl: HostFtlConfig,

@@ -79,7 +79,7 @@ struct Served {
     commands: u32,
 }
 
-/// Whose a command of the drive is: that of the range with this number, under its own tag, or the record's.
+/// Owner of a command to the drive: the range with this number, under its own tag, or the record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Route {
     range: Option<u32>,
@@ -103,7 +103,7 @@ pub struct Policy {
     routes: Slab<Route>,
     up: VecDeque<Completion>,
     failure: Option<String>,
-    /// Ranges may have commands that nobody has asked for yet.
+    /// Ranges may have commands that were not asked for yet.
     unsent: bool,
 }
 

@@ -232,7 +232,7 @@ impl Record {
         infos.iter().filter(holds).map(|info| info.start).filter(|lba| !homes.contains(lba)).collect()
     }
 
-    /// Of these chunks those on rows that no range has.
+    /// Those of these chunks that lie on rows of no range.
     fn nobodys(&self, mut chunks: Vec<Lba>) -> Vec<Lba> {
         let row = |lba: &Lba| self.space.chunks.address(*lba).map(|address| address.chunk);
         chunks.retain(|lba| {

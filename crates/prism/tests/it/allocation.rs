@@ -1,4 +1,4 @@
-//! Who gets which LUNs, and what an application cannot reach.
+//! Which LUNs an application gets, and what it cannot reach.
 
 use crate::reference::{Reference, geometry};
 use pellucid_flash::{

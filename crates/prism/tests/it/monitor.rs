@@ -516,7 +516,7 @@ fn an_allocation_is_whole_or_not_there_at_every_cut() {
         let mut world = World::usual(seed, Faults::default(), 0);
         world.work(200, |_| {});
         world.settle();
-        // Its LUNs hold data of somebody who has gone.
+        // Its LUNs hold data of an application that is gone.
         world.allocate("gone", 1);
         world.hot = Some("gone".into());
         world.work(100, |_| {});

@@ -17,7 +17,7 @@ impl Core {
                 self.watch();
                 serde_json::to_value(self.figures()).map(Some).map_err(|error| error.to_string())
             }
-            // Whoever owns the server stops it.
+            // The server's owner stops it.
             Request::Stop => Ok(Some(json!({}))),
             Request::Break { drive, action } => {
                 let drive = self.namespace_named(drive.as_deref())?;

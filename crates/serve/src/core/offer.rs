@@ -6,46 +6,34 @@ use crate::drive::Served;
 use crate::engine::Time;
 use crate::session::Namespace;
 use pellucid_flash::Interface;
-use std::fmt;
 
 /// Why drives cannot be served.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// There is no drive.
+    #[error("drives: none given; allowed: at least 1")]
     NoDrive,
     /// The drive keeps stamps instead of data.
+    #[error(
+        "{name}: drive.media.store = \"none\" keeps no data, so a host would read garbage; allowed: \"ram\", \"file\""
+    )]
     Stamps {
         /// The drive.
         name: String,
     },
     /// Two drives have one name.
+    #[error("{name}: two drives of this name; names must differ")]
     SameName {
         /// The name.
         name: String,
     },
     /// A dilation that is not a number above 0.
+    #[error("dilation {value}; allowed: a number above 0")]
     Dilation {
         /// The value.
         value: String,
     },
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::NoDrive => f.write_str("drives: none given; allowed: at least 1"),
-            Refusal::Stamps { name } => write!(
-                f,
-                "{name}: drive.media.store = \"none\" keeps no data, so a host would read garbage; allowed: \"ram\", \
-                 \"file\""
-            ),
-            Refusal::SameName { name } => write!(f, "{name}: two drives of this name; names must differ"),
-            Refusal::Dilation { value } => write!(f, "dilation {value}; allowed: a number above 0"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// The namespaces of a drive. A drive that has one gives it its own name, and so it does that of a layer; of several others, each
 /// has its number behind that.

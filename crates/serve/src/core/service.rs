@@ -116,7 +116,7 @@ impl Service for Core {
         Core::strike(self, None, now_ns);
     }
 
-    /// Nobody waits for remote drives that are away, either.
+    /// No operation waits for remote drives that are away, either.
     fn stop(&mut self) {
         self.hub.stopping = true;
         self.engine.stop_pacing();

@@ -5,7 +5,7 @@
 //!  ... forced, or zeros to be kept        the same ─► flush
 //!  read, forced, behind a volatile cache  flush ─► read
 //! ```
-//! - A drive looks at every mapping unit of a range at once and serves nobody meanwhile, so long ranges are cut.
+//! - A drive looks at every mapping unit of a range at once and serves nothing else meanwhile, so long ranges are cut.
 //! - A discard is made durable by the map alone, so a forced one is followed by a flush. Zeros are data: where every acknowledged write
 //!   survives a power cut, they do, too.
 //! - A forced read returns what is on the media, so what is in a volatile cache goes there first.
@@ -29,7 +29,7 @@ const UNITS_MAX: u64 = 1 << 15;
 pub(super) struct Steps {
     /// By tag.
     rests: Vec<Option<Rest>>,
-    /// Of these, how many there are.
+    /// Their number.
     count: usize,
 }
 

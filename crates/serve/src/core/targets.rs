@@ -1,7 +1,7 @@
 //! Targets on ranges of a drive's parallel units, made and taken away while it is served.
 //!
 //! ```text
-//!  create ─► reserved (nobody sees it) ─► ready: an NBD export (block) and an NVMe subsystem of its own ─► remove ─► nobody sees it
+//!  create ─► reserved (hidden) ─► ready: an NBD export (block) and an NVMe subsystem of its own ─► remove ─► hidden
 //!            └─ the start fails ─► gone                                                             drained ─► gone
 //! ```
 //! Invariants: a target that a connection holds is not taken away; a namespace number is not used again while a connection
@@ -185,7 +185,7 @@ impl Core {
         self.namespaces.iter().position(|n| n.drive == drive && n.number == number)
     }
 
-    /// Begins to make a target and gives it a namespace that nobody sees yet.
+    /// Begins to make a target and gives it a namespace that is still hidden.
     fn reserve(&mut self, drive: usize, target: Target, settings: &HostFtlConfig) -> Result<usize, String> {
         let name = format!("{}.{}", self.names[drive], target.name);
         if self.namespaces.iter().any(|n| !n.gone && n.name == name) {
@@ -296,7 +296,7 @@ impl Core {
         }
     }
 
-    /// A drive's parallel units and who has them.
+    /// A drive's parallel units and their owners.
     pub(crate) fn targets(&self, drive: usize) -> Result<Value, String> {
         let geometry = match self.engine.backends()[drive].shared() {
             Some(shared) => Some(*shared.geometry()),

@@ -43,7 +43,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// For this drive, which nobody else waits for.
+    /// For this drive, which nothing else waits for.
     ///
     /// # Errors
     /// When the system has nothing to wait for its sockets with.

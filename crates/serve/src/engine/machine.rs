@@ -6,7 +6,7 @@ use pellucid_host::{Machine, Stack};
 
 /// An answer that says which ask it is for, and when it was given.
 pub trait Reply {
-    /// The name that the ask was given by whoever asked.
+    /// The name that the caller gave the ask.
     fn tag(&self) -> u32;
     /// When it was answered.
     fn at(&self) -> SimTime;

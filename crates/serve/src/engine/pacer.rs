@@ -277,7 +277,7 @@ mod tests {
         (0..10).for_each(|_| ask_again(&mut pacer, 50_000, 1));
         assert_eq!(pacer.lead_ns, learnt, "what was under way says nothing of the way");
         (0..10).for_each(|_| ask_again(&mut pacer, 10 * WAY_NS_MAX, 0));
-        assert_eq!(pacer.lead_ns, learnt, "nor does who was doing something else");
+        assert_eq!(pacer.lead_ns, learnt, "nor does a client that was doing something else");
         (0..1000).for_each(|_| ask_again(&mut pacer, 0, 0));
         assert!(pacer.lead_ns < FIRST_NS, "{}", pacer.lead_ns);
         pacer.set_lead(Lead::Fixed(first));

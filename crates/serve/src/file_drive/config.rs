@@ -67,7 +67,7 @@ impl FileConfig {
         text.starts_with(SCHEME)
     }
 
-    /// What a drive on this file is called where nobody says so.
+    /// The default name of a drive on this file.
     pub fn drive_name(&self) -> String {
         let stem = self.path.file_stem().map_or_else(|| "file".into(), |stem| stem.to_string_lossy());
         let good = |c: char| if c.is_alphanumeric() || " ._-()".contains(c) { c } else { '_' };

@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 1 << 18;
 /// What direct I/O wants of an address in memory.
 const ALIGNMENT: usize = 4096;
 
-/// An open file that nobody else has.
+/// An open file that no other process has.
 pub(super) struct Medium {
     file: File,
     path: PathBuf,

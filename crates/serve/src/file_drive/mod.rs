@@ -6,7 +6,7 @@
 //! ```
 //! It has one block namespace, and its time is wall time. A write is acknowledged when the system has it; a flush, or a forced write, when
 //! the disk has it. What the system answers becomes a status: a full disk is a [`Status::WriteFault`] and may pass. After a flush that
-//! failed nobody knows what of the writes before it is on the disk, and no later flush would tell, so it takes no writes any more; a file
+//! failed it is unknown which writes before it are on the disk, and no later flush would tell, so it takes no writes any more; a file
 //! that was made shorter, or a device that is gone, answers errors only. Each is said once ([`FileDrive::take_sentences`]).
 
 mod config;
@@ -148,7 +148,7 @@ impl Drive for FileDrive {
         self.taken = taken;
     }
 
-    /// What the threads do is not foreseen: whoever owns the drive waits ([`FileDrive::wait`]), or is woken.
+    /// The threads' completions cannot be foreseen: the drive's owner waits ([`FileDrive::wait`]), or is woken.
     fn next_event(&self) -> Option<SimTime> {
         (!self.completions.is_empty()).then_some(self.now)
     }

@@ -1,7 +1,7 @@
-//! Threads that wait for the file, so that nobody else does.
+//! Threads that wait for the file, so that the serving thread does not.
 //!
 //! ```text
-//!  submit ─► queue ─► thread ─► ended ─► take, by whoever owns the drive
+//!  submit ─► queue ─► thread ─► ended ─► take, by the drive's owner
 //! ```
 //! Nothing is allocated for an operation once the queues have grown to the depth that is used.
 
@@ -184,7 +184,7 @@ impl Shared {
     fn end(&self, ended: Ended) {
         let mut outcome = lock(&self.outcome);
         outcome.ended.push_back(ended);
-        // Whoever was woken takes all of them.
+        // The woken owner takes all of them.
         if outcome.ended.len() == 1 {
             let waker = outcome.waker.clone();
             drop(outcome);

@@ -126,7 +126,7 @@ impl DriveCache {
     }
 }
 
-/// Lets time pass for whoever waits: from event to event where the drive is modelled, else as the wall clock.
+/// Lets time pass for a waiting caller: from event to event where the drive is modelled, else as the wall clock.
 fn waiting(
     bottom: &mut Bottom,
     now: SimTime,

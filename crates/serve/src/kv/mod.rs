@@ -288,7 +288,7 @@ impl<C: Cache> Service for KvService<C> {
                 self.cache_mut().watch();
                 serde_json::to_value(Figures::from(&self.view())).map(Some).map_err(|error| error.to_string())
             }
-            // Whoever owns the server stops it.
+            // The server's owner stops it.
             Request::Stop => Ok(Some(json!({}))),
             Request::Break { drive: Some(drive), .. } if drive != self.name => {
                 Err(format!("drive: {drive}; allowed: {}", self.name))

@@ -79,7 +79,7 @@ impl NbdSession {
     }
 
     fn start_tls(&mut self, input: &[u8]) -> Result<(), Close> {
-        // What was sent ahead of the answer could have been put there by somebody else.
+        // What was sent ahead of the answer could have been put there by an attacker.
         if !input.is_empty() {
             return Err(Close::Refused("TLS: data in the clear behind STARTTLS".into()));
         }

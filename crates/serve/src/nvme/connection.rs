@@ -83,12 +83,12 @@ pub struct Connection {
     sq_head: u16,
     flow_control: bool,
     volumes: Vec<Volume>,
-    /// Whose they are.
+    /// The subsystem that they belong to.
     subsystem: usize,
     gate: Rc<Gate>,
     /// `None`: the host need not prove who it is.
     authentication: Option<Box<Authentication>>,
-    /// Who the host has proved to be, as soon as it has; `None`: in the clear anybody may connect.
+    /// The identity that the host has proved, once it has; `None`: in the clear any host may connect.
     peer: Option<Rc<OnceCell<Peer>>>,
     /// Commands came since the last tick.
     active: bool,
@@ -133,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// The same through TLS: it may be used by `peer`, who is known when the first byte comes.
+    /// The same through TLS: only `peer` may use it, which is known when the first byte arrives.
     #[cfg(feature = "tls-psk")]
     pub(super) fn secured(target: &SharedTarget, local: SocketAddr, peer: Rc<OnceCell<Peer>>) -> Connection {
         Connection { peer: Some(peer), ..Connection::new(target, local) }

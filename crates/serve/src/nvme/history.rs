@@ -35,7 +35,7 @@ pub(super) struct History {
     power_cuts_seen: u64,
 }
 
-/// Who the log says it belongs to.
+/// The controller that the log says it belongs to.
 pub(super) struct Owner<'a> {
     pub nqn: &'a str,
     pub serial: &'a str,

@@ -234,7 +234,7 @@ pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<
         power_cycles: 1,
         ..SmartLog::default()
     };
-    // Of a remote drive, whoever serves it tells.
+    // The log of a remote drive is with its own server.
     for device in drives(subsystem, port) {
         let counters = device.counters();
         let units = |sectors: u64| {

@@ -6,8 +6,8 @@
 //!  Connection (one queue) ──┘   (shared, one thread)     └─ Controller: CC/CSTS, features, events, errors, keep-alive
 //! ```
 //! [`Connection`] is a [`crate::session::Session`]: it demultiplexes PDUs and moves data. What a command means stands in `io` (the path that is
-//! taken a million times a second and touches no shared state), `admin`, `identify`, `logs`, `features` and `discovery`, who
-//! may use a queue in `dhchap`; what goes over the network in the clear or not, in `tls`.
+//! taken a million times a second and touches no shared state), `admin`, `identify`, `logs`, `features` and `discovery`. `dhchap`
+//! decides which hosts may use a queue; `tls` decides what goes over the network in the clear.
 //!
 //! Invariants: a controller lives exactly as long as its admin connection; the I/O path allocates nothing in steady state;
 //! no byte of a peer makes the target panic, and none makes it hold more than the bounds below.
@@ -108,7 +108,7 @@ impl Target {
         })))
     }
 
-    /// Gives each target that there is now a subsystem of its own, which admits whom its drive's subsystem admits. The subsystem of
+    /// Gives each target that there is now a subsystem of its own, which admits the hosts that its drive's subsystem admits. The subsystem of
     /// one that is gone has no controller any more, because a target that is used is not taken away.
     fn follow_targets(&mut self, port: &Port<'_>) {
         if self.followed == port.target_changes() {

@@ -1,4 +1,4 @@
-//! Subsystems: what is offered, under which names, to whom, and what they remember as long as the server runs.
+//! Subsystems: what is offered, under which names, to which hosts, and what they remember as long as the server runs.
 //!
 //! Invariant: a namespace has the same identifiers (NGUID, UUID) after every restart: they are made from the name and the serial number of
 //! its subsystem, and that ([`serial_number`]) from what is the drive's own.
@@ -86,7 +86,7 @@ pub(super) struct Subsystem {
     pub config: SubsystemConfig,
     /// It is that of a target of this name on parallel units of a drive.
     pub target: Option<String>,
-    /// The target is gone; nobody may connect.
+    /// The target is gone; no host may connect.
     pub gone: bool,
     /// What happened, for the persistent event log.
     pub history: History,

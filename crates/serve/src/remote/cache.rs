@@ -1,7 +1,7 @@
 //! A cache namespace: its commands in NVMe.
 //!
 //! Nothing tells what a cache had acknowledged, and lost, while it was away. So a cache whose connection is lost is lost for good, and
-//! whoever uses it starts anew, as after a power cut.
+//! its cache manager starts anew, as after a power cut.
 
 use super::command::Work;
 use super::connect::Link;

@@ -204,7 +204,7 @@ impl Remote {
         }
     }
 
-    /// Sends parts of those who wait, as many as the queues take.
+    /// Sends parts of waiting commands, as many as the queues take.
     pub(super) fn start_waiting(&mut self) {
         while let (State::Up(link), Some(&at)) = (&mut self.state, self.waiting.front()) {
             // A list of addresses is a command of its own.

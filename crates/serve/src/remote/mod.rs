@@ -224,7 +224,7 @@ impl Remote {
 
     fn exchange(&mut self) {
         let State::Up(link) = &mut self.state else { return };
-        // Nobody waits for its sockets: they are tried.
+        // Nothing waits for its sockets: they are tried.
         if self.reactor.is_none() {
             link.io.iter_mut().chain([&mut link.admin]).for_each(|queue| queue.ready());
         }
@@ -292,7 +292,7 @@ impl Remote {
         let config = Arc::clone(&self.config);
         let waker = self.reactor.as_ref().map(|reactor| Arc::clone(&reactor.waker));
         let connect = move || {
-            // Nobody listens any more when the server has stopped meanwhile.
+            // The server may have stopped meanwhile; then nothing receives it.
             let _ = tell.send(config.connect());
             if let Some(waker) = waker {
                 let _ = waker.wake();
@@ -430,7 +430,7 @@ impl Drive for Remote {
             return Some(self.now);
         }
         match &self.state {
-            // What the layer did about the last answers: nobody else would send it.
+            // What the layer did about the last answers: nothing else would send it.
             State::Up(link) if link.must_send() => Some(self.now),
             State::Up(link) => {
                 let owes = link.outstanding() > 0;

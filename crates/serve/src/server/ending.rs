@@ -3,7 +3,7 @@
 //! ```text
 //!  serving ─ stop ─► draining ─ no connection is left ─► put away (drives: flushed ─► layers at rest) ─► durable
 //! ```
-//! Invariant: a service is put away only when nobody can submit to it any more.
+//! Invariant: a service is put away only when no connection can submit to it any more.
 
 use super::{ServeError, Server};
 use crate::attachment::Attached;

@@ -6,11 +6,11 @@
 //!                            touched: in the list of those to be sent on and looked after
 //! ```
 //! While the server polls, connections that were busy when they were last read from are read from directly. Those on Unix sockets are
-//! *hot* then: they are not in the system's event queue, and are read from in every turn. Their clients wake nobody when they send or take.
+//! *hot* then: they are not in the system's event queue, and are read from in every turn. Their clients wake no thread when they send or take.
 //! (Over TCP, where the kernel's own work between two ends is most of it, one request at a time became slower by it.)
 //!
 //! Invariants: a connection is in `readers` exactly while `queued`, and in `touched` exactly while `touched` is set; a slot is
-//! given to another connection only with another serial, so what was meant for one that is gone finds nobody.
+//! given to another connection only with another serial, so what was meant for one that is gone reaches no other.
 
 use crate::connection::Connection;
 use crate::service::Service;

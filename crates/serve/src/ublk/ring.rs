@@ -37,7 +37,7 @@ pub(super) enum QueueEvent {
     Returned,
     /// The device can be opened, or not.
     Started(io::Result<()>),
-    /// The device is gone for those who open.
+    /// The device can no longer be opened.
     Stopped(io::Result<()>),
 }
 
@@ -73,7 +73,7 @@ impl Requests {
 impl Drop for Requests {
     #[allow(unsafe_code, reason = "giving a mapping back")]
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of this length, which nobody refers to: `read` copies.
+        // SAFETY: our own mapping, of this length, which nothing refers to: `read` copies.
         let _ = unsafe { munmap(self.at.as_ptr(), self.bytes) };
     }
 }

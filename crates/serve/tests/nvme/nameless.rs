@@ -115,7 +115,7 @@ fn a_host_and_a_server_come_back_and_every_name_resolves() {
         host.follow(&moves);
         host.look();
     }
-    // It goes away without acknowledging, and is told again; the event comes to who waits for it.
+    // It goes away without acknowledging, and is told again; the event comes to the request that waits for it.
     let missed = host.churn();
     host.attach(&served);
     let event = host.admin.send(SubmissionEntry::new(0x0C, 0, 0), &[]);

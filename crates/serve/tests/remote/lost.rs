@@ -102,8 +102,8 @@ fn a_cut_connection_to_a_zoned_drive_loses_nothing() {
     host.stop();
 }
 
-/// Whether a reset was carried out is not known to who never heard of its end. Until the chunk is written again the drive owes nothing
-/// of what it held.
+/// A host that never heard of a reset's end does not know whether it was carried out. Until the chunk is written again the drive owes
+/// nothing of what it held.
 #[test]
 fn a_reset_whose_end_was_not_heard_is_no_loss() {
     let drive = serve("remote-reset", 0, Time::Paced { dilation: 1.0 }, || {

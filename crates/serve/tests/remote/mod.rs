@@ -301,7 +301,7 @@ fn mounted(running: &Running) -> [u64; 2] {
     running.wait_for("event=mounted", 1);
     let log = running.log.lock().expect("a log");
     let line = log.iter().find(|line| line.contains("event=mounted")).expect("just seen");
-    ["segments=", "replayed="].map(|key| {
+    ["translation_pages=", "replayed="].map(|key| {
         let word = line.split(' ').find_map(|word| word.strip_prefix(key));
         word.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {key} in {line:?}"))
     })
@@ -327,8 +327,8 @@ fn a_served_layer_stops_so_that_its_next_start_replays_nothing_and_survives_a_ki
         first.stop();
 
         let second = served(&file);
-        let [segments, replayed] = mounted(&second);
-        assert!(segments > 0 && replayed == 0, "{name}: {segments} segments, {replayed} replayed");
+        let [pages, replayed] = mounted(&second);
+        assert!(pages > 0 && replayed == 0, "{name}: {pages} translation pages, {replayed} replayed");
         let mut client = second.client();
         model.check(&mut client);
         for _ in 0..200 {
@@ -357,8 +357,8 @@ fn a_layer_on_a_remote_drive_stops_with_data_that_nobody_flushed() {
     let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(6));
     for round in 0..2 {
         let host = host("remote-stop-host", drive.nvme, false);
-        let [segments, replayed] = mounted(&host);
-        assert!(round == 0 || (segments > 0 && replayed == 0), "{segments} segments, {replayed} replayed");
+        let [pages, replayed] = mounted(&host);
+        assert!(round == 0 || (pages > 0 && replayed == 0), "{pages} translation pages, {replayed} replayed");
         let mut client = host.client();
         model.check(&mut client);
         for _ in 0..300 {

@@ -127,7 +127,7 @@ pub enum NbdError {
     /// A length above its limit.
     #[error("{what}: {length_bytes} bytes announced, at most {max_bytes} allowed")]
     TooLong {
-        /// Of what.
+        /// The thing of that length.
         what: &'static str,
         /// What was announced.
         length_bytes: u64,

@@ -65,7 +65,7 @@ impl Connect {
 }
 
 wire_struct! {
-    /// Data of Connect (Base 6.3): who connects to what. The names are read with [`super::parse_nqn`].
+    /// Data of Connect (Base 6.3): which host connects to which subsystem. The names are read with [`super::parse_nqn`].
     pub struct ConnectData: 1024 {
         /// Host identifier.
         0 => host_id: [u8; 16],

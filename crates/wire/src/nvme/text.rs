@@ -45,7 +45,7 @@ pub fn nqn(name: &str) -> Option<[u8; 256]> {
 /// The name in a 256-byte field.
 ///
 /// # Errors
-/// What makes the field no name. Whoever receives it answers with Connect Invalid Parameters.
+/// Why the field is no name. The receiver answers with Connect Invalid Parameters.
 pub fn parse_nqn(field: &[u8; 256]) -> Result<&str, NqnError> {
     let end = field[..=NQN_BYTES_MAX].iter().position(|&byte| byte == 0).ok_or(NqnError::Unterminated)?;
     if end == 0 {

@@ -367,7 +367,7 @@ impl Decoder {
             return Err(Fatal { status: FatalStatus::HeaderDigest, information });
         }
         if header.len() == 24 {
-            // Whoever tracks transfers may find this header wrong later.
+            // The tracker of transfers may find this header wrong later.
             self.keep(header);
         }
         let pdu = pdu::parse(shape.kind, header, shape.data_bytes).inspect_err(|_| self.keep(header))?;

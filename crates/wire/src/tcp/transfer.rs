@@ -32,7 +32,7 @@ impl WriteTransfer {
     /// Takes the header of the next H2CData; whole data of it are taken as received. Returns whether it is the last.
     ///
     /// # Errors
-    /// The status for a TermReq: an unknown tag or command (whoever looks the transfer up by tag uses
+    /// The status for a TermReq: an unknown tag or command (callers that look the transfer up by tag use
     /// [`Self::unknown_tag`]), a gap or step back, data past the range, LAST too early or missing.
     #[inline]
     pub fn accept(&mut self, data: &DataHeader) -> Result<bool, Fatal> {

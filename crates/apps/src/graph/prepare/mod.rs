@@ -64,7 +64,7 @@ pub struct Asked {
     pub chunked: bool,
     /// Vertices there are at least.
     pub vertices: u32,
-    /// Whether everything is one window in the store, for whoever maps it into memory.
+    /// Whether everything is one window in the store, as a caller that maps it into memory needs it.
     pub mapped: bool,
     /// See [`Plan::origin`].
     pub origin: u64,

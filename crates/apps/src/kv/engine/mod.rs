@@ -1,8 +1,8 @@
 //! Storage engines: where slabs lie, how they get there, and what becomes of their places.
 //!
 //! A slab is written as a whole, read in runs of sectors, and released as a whole; an engine does nothing else. It hands out commands and
-//! tells by [`Event`]s what has become of them. What differs between engines is who maps a slab to flash blocks, who erases, and
-//! therefore how much flash has to stay free.
+//! tells by [`Event`]s what has become of them. Engines differ in where slabs are mapped to flash blocks, in what erases, and
+//! therefore in how much flash has to stay free.
 
 mod access;
 mod blocks;

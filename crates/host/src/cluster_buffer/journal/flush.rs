@@ -250,7 +250,7 @@ impl ClusterBuffer {
         if hurried {
             journal.costs.drained(took);
         }
-        // What leaves in idle time costs nobody anything.
+        // What leaves in idle time delays no command.
         if journal.left(cluster) && !hurried && self.last_ask >= began {
             journal.costs.retired(took);
         }

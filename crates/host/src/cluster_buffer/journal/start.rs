@@ -25,7 +25,7 @@ enum Stage {
     /// A head is read.
     Head(usize),
     /// The first one is written again.
-    Mend,
+    Repair,
     /// The ring is searched from this unit on, as far as it has been read.
     Search(u32),
     Read,
@@ -105,13 +105,13 @@ impl ClusterBuffer {
             self.journal.as_mut().expect("it starts").start.unread = true;
             return self.read_head(1);
         }
-        if failed && stage != Stage::Mend {
+        if failed && stage != Stage::Repair {
             let verb = if completion.opcode == Opcode::Read { "read" } else { "written" };
             return self.fail_start(format!("the journal at the end of the device cannot be {verb}"));
         }
         match stage {
             Stage::Head(which) => self.head_read(which, &completion.data),
-            Stage::Mend => self.begin_search(),
+            Stage::Repair => self.begin_search(),
             Stage::Search(unit) => self.search(unit, completion.data),
             Stage::Read => self.copy_read(completion.data),
             Stage::Write => self.copy_next(),
@@ -156,7 +156,7 @@ impl ClusterBuffer {
                 journal.id = head.id;
                 match which {
                     0 => self.begin_search(),
-                    _ => self.write_head(Stage::Mend, 0),
+                    _ => self.write_head(Stage::Repair, 0),
                 }
             }
             Some(head) => {

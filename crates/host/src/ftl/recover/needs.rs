@@ -49,7 +49,7 @@ pub(super) enum Need {
     /// Out-of-band data of a line, from this unit of the engine on.
     Scan(u32, u32),
     /// Translation pages: so many units from the first.
-    Segments(u32, u32),
+    MapPages(u32, u32),
 }
 
 /// What the engine's mount is told.
@@ -95,7 +95,7 @@ impl MountSource for Source<'_> {
             {
                 Some(*last)
             }
-            // As long as segments are missing, nobody knows what has to be replayed: data are asked for when all else is known.
+            // Missing translation pages leave open what has to be replayed: data are asked for when all else is known.
             Known::Range([(first, _), _])
                 if (*first == Lpn::NONE || first.0 < self.user_units)
                     && !self.missing.borrow().is_empty() =>
@@ -131,11 +131,11 @@ impl MountSource for Source<'_> {
     }
 
     fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
-        let found = self.start.segments.get(&ppa.0);
-        // As long as pages of lines are missing, nobody knows whether this copy of it is the newest, or even there.
-        let known = self.missing.borrow().iter().all(|need| matches!(need, Need::Segments(..)));
+        let found = self.start.map_pages.get(&ppa.0);
+        // As long as pages of lines are missing, this copy may not be the newest, or not be there.
+        let known = self.missing.borrow().iter().all(|need| matches!(need, Need::MapPages(..)));
         if found.is_none() && known {
-            self.miss(Need::Segments(ppa.0, 1));
+            self.miss(Need::MapPages(ppa.0, 1));
         }
         found.filter(|bytes| !bytes.is_empty()).cloned()
     }
@@ -170,7 +170,7 @@ impl HostFtl {
             Need::Reveal(lba, rows) => {
                 let (sectors, at) = (rows * self.lines.superpage_sectors, start.chunks[&lba.0].write_pointer);
                 let data = vec![0; sectors as usize * self.image_bytes];
-                // Nobody's sectors: they carry no signature.
+                // Sectors of no line: they carry no signature.
                 let metadata = vec![0; sectors as usize * meta::OOB_BYTES];
                 let vector = Some(Box::new(Vector { metadata, ..Vector::default() }));
                 let lba = Lba(lba.0 + u64::from(at));
@@ -188,7 +188,7 @@ impl HostFtl {
                 let (_, lba) = self.lines.place(BlockId(line), first + from / superpage + 1);
                 read(Lba(lba.0 + u64::from(from % superpage)), self.piece(from))
             }
-            Need::Segments(first, count) => {
+            Need::MapPages(first, count) => {
                 let data = vec![0; count as usize * self.image_bytes];
                 self.vector_read(first..first + count, data, false)
             }
@@ -369,13 +369,13 @@ impl HostFtl {
                     }
                 }
             }
-            Need::Segments(first, count) => {
+            Need::MapPages(first, count) => {
                 let image = self.image_bytes;
                 for i in 0..count {
                     let good = ok || (completion.result != 0 && completion.result >> i & 1 == 0);
                     let place = i as usize * image..(i as usize + 1) * image;
                     let bytes = completion.data.get(place).filter(|_| good).unwrap_or_default();
-                    start.segments.insert(first + i, bytes.to_vec());
+                    start.map_pages.insert(first + i, bytes.to_vec());
                 }
             }
             Need::Edges(line) => {
@@ -449,8 +449,8 @@ impl HostFtl {
                 }
                 Need::Scan(line, _) => self.scan(start, line),
                 // Neighbours in a superpage are read together.
-                Need::Segments(unit, _) => match start.needs.last_mut() {
-                    Some(Need::Segments(first, count))
+                Need::MapPages(unit, _) => match start.needs.last_mut() {
+                    Some(Need::MapPages(first, count))
                         if *first + *count == unit
                             && *count < Vector::ADDRESSES_MAX as u32
                             && *first / self.lines.superpage_sectors
@@ -458,7 +458,7 @@ impl HostFtl {
                     {
                         *count += 1;
                     }
-                    _ => start.needs.push(Need::Segments(unit, 1)),
+                    _ => start.needs.push(Need::MapPages(unit, 1)),
                 },
                 other => start.needs.push(other),
             }

@@ -88,7 +88,7 @@ impl Drive for Flash {
 
 pub type Host<F> = Stack<CacheManager, Pair<F, BlockReference>>;
 
-/// Who crashes.
+/// What crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// The program; drives keep what they have.
@@ -387,7 +387,7 @@ impl<F: Crashing> World<F> {
         }
     }
 
-    /// Somebody crashes, and everything is looked at. A start that fails is tried again with the drives as they are.
+    /// Crashes one part, and checks everything. A start that fails is tried again with the drives as they are.
     pub fn crash(&mut self, who: Crash) {
         self.crash_with(who, Faults::default());
         self.check();

@@ -1,4 +1,4 @@
-//! Wear, and flash that fails, below chunks: who deals with it and who is told.
+//! Wear, and flash that fails, below chunks: whether host or drive deals with it, and what the host is told.
 
 use super::{CHUNK, HOST, NEXT, SUPERPAGE, fill};
 use crate::conformance::Bench;

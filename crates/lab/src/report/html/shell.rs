@@ -1,4 +1,7 @@
-//! What every page has: the head with the styles inside, and the foot.
+//! What every page of reports has: the head with the styles inside, and the foot.
+//!
+//! The monitor's live page (`monitor/src/page.html`) is a fixed file with a script. `monitor` and `lab` may not know each other, and the two
+//! would share five lines.
 
 use crate::report::plot::{self, escape};
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 //! ```text
 //!   report ─► of every chunk in use the out-of-band data of its first page and of its last ones ─► whose, and how far it can be read
 //!               └─ none of them can be read: those before, until one can ─┘
-//!   all known ─► pieces of each block, the newest first; what they cover, and what is nobody's, is erased ─► ready
+//!   all known ─► pieces of each block, the newest first; what they cover, and what has no owner, is erased ─► ready
 //! ```
 //! Out-of-band data, little endian: 0 logical block u32, 4 signature of the range u32, 8 number of the piece u64.
 

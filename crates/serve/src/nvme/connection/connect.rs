@@ -40,7 +40,7 @@ impl Connection {
             Err(refused) => refused,
         };
         if !status.is_success() {
-            // The answer is still sent; the log shows who was turned away.
+            // The answer is still sent; the log shows which host was turned away.
             let me = port.connection();
             port.close(me, Close::Refused(format!("Connect of {}: {status}", names(data))));
         }
@@ -67,7 +67,7 @@ impl Connection {
             return invalid(ConnectReply::invalid_in_data(512));
         };
         if let Some(peer) = &self.peer {
-            // Whoever proved to be one host, to one subsystem, is no other to another.
+            // A proof is for one host and one subsystem; a peer cannot use it as another host, or with another subsystem.
             let peer = peer.get().ok_or((Status::CONNECT_INVALID_HOST.do_not_retry(), 0))?;
             if peer.host != host_nqn {
                 return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));
@@ -170,7 +170,7 @@ impl Connection {
     }
 }
 
-/// Who wants to connect to what, for the log.
+/// Host and subsystem of a Connect command, for the log.
 fn names(data: &[u8]) -> String {
     let Some(data) = data.first_chunk().map(ConnectData::decode) else { return "nobody".to_owned() };
     let host = parse_nqn(&data.host_nqn).unwrap_or("(no name)");

@@ -244,7 +244,7 @@ impl Connection {
 }
 
 /// Whether a vector read that did not end well has data all the same: of the other addresses, or of all. One that was refused has not
-/// touched its buffer, which holds what somebody else once read or wrote.
+/// touched its buffer, which holds what another connection once read or wrote.
 fn gives_part(ended: &Ended) -> bool {
     match ended.status {
         DriveStatus::HighEcc => true,

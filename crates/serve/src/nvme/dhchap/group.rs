@@ -1,10 +1,10 @@
-//! Diffie-Hellman over the finite fields of RFC 7919: what makes a response worthless to who has listened.
+//! Diffie-Hellman over the finite fields of RFC 7919: makes a response worthless to an eavesdropper.
 //!
 //! ```text
 //!   x by chance ─► g^x ─► the other side        the other side's g^y ─► checked ─► (g^y)^x, as long as the modulus
 //! ```
 //! Invariants: what depends on an exponent takes the same time for all exponents of a group; a public value of the other side
-//! that would make the result known to everybody (0, 1, p - 1 or above) is refused.
+//! that would make the result predictable (0, 1, p - 1 or above) is refused.
 
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd, Resize};

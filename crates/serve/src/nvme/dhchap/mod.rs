@@ -5,7 +5,7 @@
 //!   file ─► secret: HostSecrets ─► transaction: Authentication, one for each queue ◄─► connection/authentication
 //!                              └─► host: authenticate, of a host of ours ◄─► remote/connect        group: for both
 //! ```
-//! With the null group the exchange does not protect against someone who listens and tries passwords later (secrets should be
+//! With the null group the exchange does not protect against an eavesdropper that tries passwords later (secrets should be
 //! random, as `nvme gen-dhchap-key` makes them). With none does it protect the data that follow.
 //!
 //! Invariant: no secret, key or response is ever shown, neither in an error nor by `Debug`.
@@ -24,15 +24,15 @@ use pellucid_wire::nvme::auth::AuthHash;
 use ring::{digest, hmac};
 use secret::Secret;
 
-/// Who speaks to whom, and in which transaction: what a response depends on, beside key and challenge.
+/// Both ends, and the transaction: what a response depends on, beside key and challenge.
 #[derive(Clone, Copy, Debug)]
 struct Context<'a> {
     hash: AuthHash,
     transaction: u16,
     sequence: u32,
-    /// Who responds.
+    /// The responder.
     from: &'a str,
-    /// Who challenged.
+    /// The challenger.
     to: &'a str,
 }
 

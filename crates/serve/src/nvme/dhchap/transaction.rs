@@ -78,7 +78,7 @@ pub(in crate::nvme) struct Authentication {
     /// C1, in the first bytes.
     challenge: [u8; DHCHAP_VALUE_BYTES_MAX],
     group: DhGroup,
-    /// Of this transaction; none with the null group.
+    /// The Diffie-Hellman value of this transaction; none with the null group.
     pair: Option<KeyPair>,
     /// The response to C2.
     answer: Option<hmac::Tag>,

@@ -201,7 +201,7 @@ fn a_drive_that_takes_no_writes_any_more_says_so() {
     }
 }
 
-/// Who keeps nothing has nothing to flush, and says so; chunks and protected zones are durable when they are acknowledged.
+/// A drive that keeps nothing has nothing to flush, and says so; chunks and protected zones are durable when they are acknowledged.
 #[test]
 fn a_drive_announces_what_it_keeps() {
     let volatile = || {
@@ -234,8 +234,8 @@ fn a_drive_announces_what_it_keeps() {
     }
 }
 
-/// A trim that had ended when the power was cut is undone by the cut. Who is told only then must not take it for done: the flush behind
-/// it would be taken for one that covers it.
+/// A trim that had ended when the power was cut is undone by the cut. A client that is told only then must not take it for done: it
+/// would take the flush behind it for one that covers it.
 #[test]
 fn what_nobody_was_told_before_a_power_cut_ends_with_it() {
     let drive = Device::new(&common::config(StoreKind::Ram)).expect("a good configuration");

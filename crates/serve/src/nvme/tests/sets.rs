@@ -340,7 +340,7 @@ fn out_of_band_data_travel_behind_their_sectors() {
     assert!(found[..BLOCK] == blocks[..BLOCK] && found[2 * BLOCK..] == blocks[BLOCK..2 * BLOCK]);
 }
 
-/// Whoever manages the media, the host or the drive: a sector that is lost is an event, and the log says which.
+/// A lost sector is an event, and the log says which, whether the host or the drive manages the media.
 #[test]
 fn a_host_is_told_of_chunks_that_it_did_not_ask_about() {
     const ASYNC_EVENT_REQUEST: u8 = 0x0C;

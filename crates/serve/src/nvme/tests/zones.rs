@@ -233,7 +233,7 @@ fn limits_are_kept_and_reads_are_zeros_behind_the_pointer() {
     assert!(over.is(Status::ZONE_BOUNDARY) || over.is(Status::ZONE_INVALID_WRITE), "{over:?}");
 }
 
-/// The media let a zone down: an event for who asked for it, once, and a list that is read once.
+/// The media let a zone down: one event for the host that asked for it, and a list that is read once.
 #[test]
 fn a_host_is_told_of_zones_that_fail() {
     let mut zoned = zoned();

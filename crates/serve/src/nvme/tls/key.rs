@@ -141,7 +141,7 @@ impl TlsKey {
         Some(BASE64_STANDARD.encode(tag.as_ref()))
     }
 
-    /// The key of the handshake for an identity. `None`: it is not this key's, or too long to be anybody's (version 0: 255 bytes).
+    /// The key of the handshake for an identity. `None`: it is not this key's, or too long for any key (version 0: 255 bytes).
     pub fn for_identity(&self, identity: &Identity<'_>) -> Option<Vec<u8>> {
         if self.identity(identity.version, identity.host, identity.subsystem)? != identity.text {
             return None;
@@ -155,7 +155,7 @@ impl TlsKey {
     }
 }
 
-/// What a host says it is, and to whom it speaks.
+/// The host's claimed identity, and the subsystem that it speaks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity<'a> {
     text: &'a str,
@@ -186,7 +186,7 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// Who has proved to know a key, and for which subsystem: nothing else may be connected to.
+/// A host that has proved to know a key, and the subsystem that the key is for: it may connect to no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Name of the host.
@@ -232,7 +232,7 @@ impl TlsKeys {
         self.0.contains_key(host)
     }
 
-    /// Whose an identity is, with the key of the handshake.
+    /// The owner of an identity, with the key of the handshake.
     pub fn find(&self, identity: &[u8]) -> Option<(Peer, Vec<u8>)> {
         let identity = Identity::parse(identity)?;
         let key = self.0.get(identity.host)?.for_identity(&identity)?;

@@ -1,5 +1,5 @@
-//! TLS 1.3 under NVMe/TCP, with a key that host and drive share beforehand (TCP transport 3.6): no certificate, and whoever does not
-//! know the key gets no further than the first message.
+//! TLS 1.3 under NVMe/TCP, with a key that host and drive share beforehand (TCP transport 3.6): no certificate, and a peer that does
+//! not know the key gets no further than the first message.
 //!
 //! ```text
 //!   configured key ─ transform, name of the host ─► retained key ─ identity ─► TLS key ─► handshake ─► SecuredConnection

@@ -6,7 +6,7 @@
 //! ```
 //! What its maintained binding has of keys that are shared beforehand is for SHA-256: keys for SHA-384 are refused when the server starts.
 //!
-//! Invariants: `Pipe::input` is empty between two calls unless the connection has failed; who the host is, is known before its
+//! Invariants: `Pipe::input` is empty between two calls unless the connection has failed; the host's identity is known before its
 //! first byte of plain text is handed on.
 
 use super::key::{KeyHash, Peer, TlsKeys};
@@ -38,7 +38,7 @@ const SHOWN_MAX: usize = 512;
 enum Claim {
     /// A key of this host was taken; whether the host knows it shows the end of the handshake.
     Known(Peer),
-    /// Nobody here is called like this.
+    /// No key has this identity.
     Unknown(String),
 }
 
@@ -73,7 +73,7 @@ impl TlsOffer {
         make().map_err(|error| format!("OpenSSL: {error}"))
     }
 
-    /// A connection from its beginning; `peer` is set when the host has proved who it is.
+    /// A new connection; `peer` is set when the host has proved who it is.
     pub(super) fn begin(&self, peer: Rc<OnceCell<Peer>>) -> Result<Records, Close> {
         let mut ssl = Ssl::new(&self.context).map_err(refused)?;
         ssl.set_accept_state();
@@ -137,7 +137,7 @@ impl Records {
         }
     }
 
-    /// Remembers who the host is as soon as that is proved.
+    /// Remembers the host's identity as soon as it is proved.
     fn note_peer(&mut self) {
         if self.peer.get().is_none()
             && self.stream.ssl().is_init_finished()

@@ -1,0 +1,227 @@
+//! A zoned namespace made from what the media hold, in no simulated time.
+//!
+//! ```text
+//!  blocks of no use erased ─► superpages of log and save area: full ones programmed, the last of a zone logged again
+//!    ─► verdicts ─► blocks of the log that hold nothing any more erased ─► what found no space logged ─► ready
+//! ```
+//! Invariant: what the log or the save area has is erased only when the media, or a newer block of the log, have it; so a power cut during
+//! a mount changes nothing.
+
+use super::{IDLE, Slot, ZoneFlush, ZoneNamespace};
+use crate::block::mount::Source;
+use crate::direct::zone_save::SaveArea;
+use crate::losses::Losses;
+use crate::namespaces::erase_now;
+use pellucid_flash::slab::{List, NIL, Slab};
+use pellucid_flash::{BlockId, Layout, Lpn, Ppa, ZoneState};
+use pellucid_ftl::{Mark, MountSource, SavedSuperpage, Staged, StagedIn, Verdict, ZoneConfig, Zones};
+use pellucid_media::{Media, ReadResult};
+use std::collections::VecDeque;
+
+impl ZoneNamespace {
+    /// What the media hold. What the log has is taken over and logged anew, in no simulated time; what no block is left for stays where
+    /// it is. What was `saved` is taken over too, and stays saved until it is on the media.
+    pub fn mount(
+        number: u16,
+        config: &ZoneConfig,
+        layout: &Layout,
+        media: &mut Media,
+        saved: Option<(SaveArea, Vec<SavedSuperpage>)>,
+    ) -> ZoneNamespace {
+        let (save, saved) = saved.map_or((None, Vec::new()), |(area, saved)| (Some(area), saved));
+        let source = Source { media, blocks: config.blocks.clone(), blocks_per_die: layout.blocks_per_die };
+        let mark = |ppa| {
+            source.spare(ppa)?;
+            let mut bytes = [0; Mark::BYTES];
+            media.metadata(ppa, 0, &mut bytes);
+            Some(Mark::decode(&bytes))
+        };
+        let (zones, found) = Zones::mount(config, layout, &source, mark, &saved);
+        let stride = zones.superpage_sectors() as usize * media.image_bytes();
+        let runs = vec![IDLE; zones.geometry().zones as usize];
+        let mut namespace = ZoneNamespace {
+            number,
+            zones,
+            protected: config.protected,
+            save,
+            slots: Slab::default(),
+            images: Vec::new(),
+            stride,
+            vacancies: config.stage_superpages.into(),
+            starved: List::default(),
+            runs,
+            log: found.log.iter().copied().collect(),
+            log_first: 1,
+            log_erasing: false,
+            flush: ZoneFlush { waiting: VecDeque::new(), running: NIL, left: 0, losses: Losses::default() },
+            spare: vec![0; layout.sectors_per_unit as usize * media.metadata_bytes()],
+        };
+        for &zone in &found.logged {
+            namespace.runs[zone as usize].logged_last = found.log.len() as u64;
+        }
+        for &block in &found.invalidate {
+            media.invalidate(block);
+        }
+        for &block in &found.erase {
+            namespace.erase_now(block, media);
+        }
+        // What belongs to nothing that is here would come to belong to what is written next.
+        for SavedSuperpage { place, .. } in saved {
+            if !found.staged.iter().any(|staged| staged.from == StagedIn::Save(place)) {
+                namespace.forget_saved(place, media);
+            }
+        }
+        for staged in found.staged {
+            namespace.take_staged(staged, media, layout);
+        }
+        namespace.restore_verdicts(found.verdicts, media, layout);
+        namespace.shorten_log(found.log, media);
+        // There may be space now.
+        let waiting: Vec<u32> = namespace.live().filter(|&s| namespace.slots[s].wants_log).collect();
+        for slot in waiting {
+            namespace.slots[slot].wants_log = !namespace.log_now(slot, media, layout);
+        }
+        namespace.zones.reserve(config.reserve(layout.superpages_per_block));
+        namespace
+    }
+
+    /// Takes a superpage of the log or the save area into the buffer. A full one is programmed; the last of a zone is logged again.
+    fn take_staged(&mut self, staged: Staged, media: &mut Media, layout: &Layout) {
+        let slot = self.take(staged.zone, staged.superpage);
+        self.slots[slot].arrived = staged.sectors;
+        let (readable, logged_in) = match staged.from {
+            StagedIn::Log(first) => (self.read_log(slot, first, media, layout), Some(layout.block_of(first))),
+            StagedIn::Save(place) => (self.read_saved(slot, place, media), None),
+        };
+        if !readable {
+            self.lose_staged(slot, logged_in);
+            return;
+        }
+        let whole = staged.sectors == self.zones.superpage_sectors();
+        if whole {
+            self.slots[slot].epoch = staged.epoch;
+            let sequence = staged.sequence.unwrap_or_else(|| self.zones.next_sequence());
+            if self.program_now(slot, sequence, media, layout) {
+                self.vacate(slot, media);
+                return;
+            }
+            self.strand(slot);
+        } else {
+            self.runs[staged.zone as usize].tail = slot;
+        }
+        if let Some(block) = logged_in
+            && !self.log_now(slot, media, layout)
+        {
+            self.stays_logged(slot, block);
+        }
+    }
+
+    /// Verdicts that the log has stay there, or are logged again; zones that the mount found let down get one.
+    fn restore_verdicts(&mut self, known: Vec<Verdict>, media: &mut Media, layout: &Layout) {
+        let failed = (0..self.zones.geometry().zones).filter(|&zone| {
+            let told = known.iter().any(|verdict| verdict.zone == zone);
+            !told && matches!(self.zones.state(zone), ZoneState::ReadOnly | ZoneState::Offline)
+        });
+        let failed: Vec<_> = failed.map(|zone| (zone, self.zones.state(zone), None)).collect();
+        let verdicts = known.into_iter().map(|v| (v.zone, v.state, Some(v.block)));
+        for (zone, state, logged_in) in verdicts.chain(failed) {
+            // What the log says already it goes on saying.
+            let slot = match logged_in {
+                Some(_) => self.verdict(zone, state),
+                None => {
+                    let Some(slot) = self.pronounce(zone, state) else { continue };
+                    slot
+                }
+            };
+            match logged_in {
+                _ if self.log_now(slot, media, layout) => {}
+                Some(block) => self.stays_logged(slot, block),
+                None => self.slots[slot].wants_log = true,
+            }
+        }
+    }
+
+    /// Erases the oldest blocks of the log that hold nothing any more that is nowhere else.
+    fn shorten_log(&mut self, log: Vec<BlockId>, media: &mut Media) {
+        for block in log {
+            let needed = |s| self.slots[s].logged > 0 && self.slots[s].logged_in == block;
+            if self.live().any(needed) {
+                break;
+            }
+            self.log.pop_front();
+            self.log_first += 1;
+            self.erase_now(block, media);
+        }
+    }
+
+    /// Reads what the log has of a slot's superpage; `false`: it cannot be read.
+    fn read_log(&mut self, slot: u32, first: Ppa, media: &mut Media, layout: &Layout) -> bool {
+        let unit = self.stride / layout.units_per_superpage as usize;
+        let mut readable = true;
+        for (i, images) in self.images_mut(slot).chunks_exact_mut(unit).enumerate() {
+            // Mounting has time for more retries than a host.
+            let unit = Ppa(first.0 + i as u32);
+            readable &=
+                (0..100).any(|attempt| matches!(media.read(unit, 0, images, attempt), ReadResult::Ok { .. }));
+        }
+        readable
+    }
+
+    /// Reads what was saved of a slot's superpage, which stays saved; `false`: it is damaged.
+    fn read_saved(&mut self, slot: u32, place: u32, media: &Media) -> bool {
+        let area = self.save.take().expect("something was saved");
+        let whole = area.load(place, self.images_mut(slot), media);
+        self.save = Some(area);
+        let record = &mut self.slots[slot];
+        (record.saved_in, record.saved) = (Some(place), record.arrived);
+        whole
+    }
+
+    /// Erases a block that holds nothing any more, in no simulated time.
+    fn erase_now(&mut self, block: BlockId, media: &mut Media) {
+        let failed = self.zones.is_failed(block);
+        if failed {
+            media.invalidate(block);
+        }
+        let ok = !failed && erase_now(media, block);
+        self.zones.erased(block, ok, media.erase_count(block));
+    }
+
+    /// What the log, or the save area, has of a superpage cannot be read: nothing may follow it, and no read is given anything else for it.
+    fn lose_staged(&mut self, slot: u32, logged_in: Option<BlockId>) {
+        self.slots[slot].lost = true;
+        self.zones.fail(self.slots[slot].zone);
+        self.strand(slot);
+        if let Some(block) = logged_in {
+            self.stays_logged(slot, block);
+        }
+    }
+
+    /// There is no space to log a slot anew: what the log has of it, all that is here, stays in `block`.
+    fn stays_logged(&mut self, slot: u32, block: BlockId) {
+        let record = &mut self.slots[slot];
+        (record.logged, record.logged_in) = (record.arrived, block);
+    }
+
+    /// Programs a slot in no simulated time, with the number that it has had; `false`: there is no space.
+    fn program_now(&mut self, slot: u32, sequence: u64, media: &mut Media, layout: &Layout) -> bool {
+        let Slot { zone, superpage, arrived, .. } = self.slots[slot];
+        let mark = self.mark(slot, arrived);
+        while let Some(first) = self.zones.place(zone, superpage) {
+            let block = layout.block_of(first);
+            // No superpage of a block may be older than its first.
+            let sequence = if layout.superpage_of(first) == 0 {
+                sequence
+            } else {
+                sequence.max(media.begun_with(block))
+            };
+            if self.write_now(slot, (Lpn(zone), sequence), mark, first, media, layout) {
+                return true;
+            }
+            media.retire(block);
+            self.zones.program_failed(zone, superpage, block);
+        }
+        self.zones.fail(zone);
+        false
+    }
+}
