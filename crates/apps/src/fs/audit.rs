@@ -282,7 +282,7 @@ impl Fs {
                 Some(header) => (number, next + self.log.layout.padded(header.blocks)),
                 None => {
                     audit.found(format!(
-                        "the header in block {address} is damaged or cannot be read: nobody knows whose blocks follow it in segment \
+                        "the header in block {address} is damaged or cannot be read: the owners of the blocks behind it are unknown in segment \
                          {number}, which is never free again"
                     ));
                     (number + 1, 0)

@@ -86,7 +86,7 @@ impl FlashShape {
 pub struct FoundSegment {
     /// Its number.
     pub segment: u32,
-    /// What was written to it; `None`: nobody knows.
+    /// What was written to it; `None`: unknown.
     pub content: Option<Content>,
     /// Blocks of 4 KiB written, the last of them perhaps torn.
     pub blocks: u32,
@@ -199,7 +199,7 @@ impl Fs {
             self.log.elsewhere = 0;
             return;
         };
-        // While only a checkpoint makes anything durable, nobody looks for what is written before it.
+        // While only a checkpoint makes anything durable, no mount looks for what is written before it.
         let at_once = self.commits.hole && !self.checkpointing.is_built();
         self.log.allocated(segment, at_once);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   header   crc32c, magic, file system, epoch, sequence number, address, blocks, flags, lengths
-//!            runs: whose blocks follow    sums: their checksums    entries: changed keys and values
+//!            runs: owners of the blocks   sums: their checksums    entries: changed keys and values
 //!   blocks   data of files, nodes of the tree, or more entries
 //! ```
 //! A *commit* is one or several batches; the last one says so. Its entries, put together from all of its batches, are the changes of the
@@ -223,7 +223,7 @@ impl Header {
         })
     }
 
-    /// Whose the blocks are, with their addresses.
+    /// The owners of the blocks, with their addresses.
     pub fn owners(&self) -> impl Iterator<Item = (u64, Owner)> {
         let owners = self.runs.iter().flat_map(|run| {
             (0..u64::from(run.count)).map(|n| match run.owner {

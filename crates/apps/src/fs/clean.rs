@@ -1,6 +1,6 @@
 //! The cleaner, and what goes on in the background.
 //!
-//! A victim's headers say whose its blocks were; the tree says which of these live. A block that lives is brought and made dirty: the next
+//! A victim's headers name the owners of its blocks; the tree says which of these live. A live block is read and made dirty: the next
 //! commit writes it elsewhere, the next checkpoint frees the segment. Blocks whose write failed are moved in the same way.
 
 use super::batch::{Header, Owner};
@@ -206,7 +206,7 @@ impl Fs {
                 self.cleaner.victim = Some(Victim { next, ..victim });
             }
             None => {
-                // Without its headers nobody knows whose blocks these are: the segment stays as it is.
+                // Without its headers the owners of the blocks are unknown: the segment stays as it is.
                 self.log.retire(victim.segment);
                 self.cleaner.victim = None;
             }

@@ -140,7 +140,7 @@ impl Fs {
         if let Some(place) = self.find(Key::inode(ino))? {
             let mut inode = Inode::decode(self.tree.value(place)).ok_or(Errno::Io)?;
             let dropped = self.drop_pages(ino, 0, u64::MAX);
-            // A step that waits for room must not write anything itself: it would use up what the cleaner frees for it.
+            // A step that waits for space must not write anything itself: it would use up what the cleaner frees for it.
             if dropped > 0 {
                 inode.blocks -= dropped;
                 self.put_inode(ino, &inode);

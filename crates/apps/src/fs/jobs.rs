@@ -61,7 +61,7 @@ pub enum Job {
         /// The blocks.
         data: Blocks,
     },
-    /// Nobody needs what these names lead to. Names only.
+    /// The data of these names are no longer needed. Names only.
     Free {
         /// Its name.
         id: JobId,
@@ -132,7 +132,7 @@ pub(super) enum ReadFor {
         block: u64,
         sums: Vec<Option<u32>>,
     },
-    /// Anything else; the data are kept for whoever asked.
+    /// Anything else; the data are kept for the operation that asked.
     Raw,
 }
 
@@ -141,7 +141,7 @@ pub(super) struct Reading {
     pub address: u64,
     pub blocks: u32,
     pub what: ReadFor,
-    /// Nobody wants the data any more.
+    /// The data are no longer wanted.
     pub cancelled: bool,
 }
 
@@ -161,7 +161,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// Whether a read of a block is under way, even one whose data nobody wants.
+    /// Whether a read of a block is under way, even one whose data are no longer wanted.
     pub fn overlaps(&self, address: u64) -> bool {
         self.under_way.values().any(|r| (r.address..r.address + u64::from(r.blocks)).contains(&address))
     }
@@ -182,7 +182,7 @@ impl Reads {
 
 impl Fs {
     fn want(&mut self, address: u64, blocks: u32, what: ReadFor) {
-        // A read of the same block whose data nobody wants goes on under its own name only.
+        // A read of the same block whose data are no longer wanted goes on under its own name only.
         let id = self.new_id();
         self.log.queue(address, blocks.into(), true);
         self.reads.at.insert(address, id);
@@ -269,7 +269,7 @@ impl Fs {
         None
     }
 
-    /// What was read or is being read for nobody in particular is not wanted any more.
+    /// Data that were read ahead, or are being read so, are no longer wanted.
     pub(super) fn forget_raw(&mut self) {
         self.reads.raw.clear();
         for read in self.reads.under_way.values_mut() {
@@ -314,7 +314,7 @@ impl Fs {
                 for (n, bytes) in data.as_chunks().0.iter().enumerate() {
                     let sum = sums.get(n).copied().flatten();
                     if !self.still_lies(ino, block + n as u64, read.address + n as u64) {
-                        // It was moved meanwhile: whoever asked looks there.
+                        // It was moved meanwhile: the operation that asked looks there.
                     } else if sum.is_some_and(|sum| crc32c::crc32c(bytes) != sum) {
                         self.reads.bad.insert(read.address + n as u64);
                     } else if !self.pages.has(ino, block + n as u64) {

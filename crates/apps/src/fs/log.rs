@@ -181,7 +181,7 @@ pub(super) struct Segment {
     pub state: State,
 }
 
-/// Who writes: new data, or what the cleaner moves.
+/// Source of a write: new data, or what the cleaner moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     New = 0,
@@ -361,7 +361,7 @@ impl Log {
         self.heads[at].is_some_and(|head| head.next + 2 <= self.layout.segment_blocks)
     }
 
-    /// Of the open segments of a stream that whose channel has the shortest queue; of equals the next in turn.
+    /// The open segment of a stream whose channel has the shortest queue; of equals the next in turn.
     fn shortest(&self, first: usize) -> Option<usize> {
         let lanes = self.heads.len() / 2;
         let in_turn = (0..lanes).map(|n| first + (self.turn + n) % lanes).filter(|&at| self.has_space(at));

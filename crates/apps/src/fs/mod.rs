@@ -13,7 +13,7 @@
 //! - a segment is written anew only after a checkpoint that needs nothing of it;
 //! - space is promised when an operation is accepted: `ENOSPC` comes then or never.
 //!
-//! **Nothing waits.** An operation ends with [`Step::Done`], or with [`Step::Wait`] when blocks are missing in memory or there is no room:
+//! **Nothing waits.** An operation ends with [`Step::Done`], or with [`Step::Wait`] when blocks are missing in memory or there is no space:
 //! then nothing has changed; the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::ended`]) and calls the same operation
 //! again. Time is an argument. `Fs` is plain data: a clone forks its future.
 //!

@@ -137,7 +137,7 @@ enum MountStep {
     Orphans {
         from: Key,
     },
-    /// Reads whose the names are.
+    /// Reads the owners of the names.
     Owners {
         from: Key,
     },
@@ -593,7 +593,7 @@ impl Fs {
         Ok(Some(key))
     }
 
-    /// Notes whose the names of the next extent are.
+    /// Notes the owner of the names of the next extent.
     fn owner_from(&mut self, from: Key) -> Result<Option<Key>, Stop> {
         let Some((key, place)) = self.seek(from)? else { return Ok(None) };
         if key.kind() == Some(Kind::Extent)

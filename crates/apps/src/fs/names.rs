@@ -160,7 +160,7 @@ impl Fs {
         self.make(now, caller, parent, name, NewFile { kind, mode, rdev, target: &[], held: false })
     }
 
-    /// Makes a regular file and holds it, as [`Fs::open`] does. Whoever made it may use it as it was opened, whatever its mode says.
+    /// Makes a regular file and holds it, as [`Fs::open`] does. Its maker may use it as it was opened, whatever its mode says.
     pub fn create(
         &mut self,
         now: Time,

@@ -1,7 +1,5 @@
 //! What callers see: numbers of files, times, attributes, errors, steps.
 
-use std::fmt;
-
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;
 /// Longest name of an entry, and of an extended attribute.
@@ -271,7 +269,7 @@ pub struct StatFs {
 pub enum Step<T> {
     /// Done.
     Done(T),
-    /// Nothing has changed. The operation needs blocks that are not in memory, or room: carry out jobs, then call it again.
+    /// Nothing has changed. The operation needs blocks that are not in memory, or space: carry out jobs, then call it again.
     Wait,
 }
 
@@ -292,17 +290,13 @@ pub struct SyncPoint(pub(super) u64);
 macro_rules! errnos {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
         /// Why an operation failed, as Linux counts.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Errno { $($(#[$doc])* $name = $code,)* }
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+        pub enum Errno { $($(#[$doc])* #[error($text)] $name = $code,)* }
 
         impl Errno {
             /// The number.
             pub const fn code(self) -> i32 {
                 self as i32
-            }
-
-            const fn text(self) -> &'static str {
-                match self { $(Errno::$name => $text,)* }
             }
         }
     };
@@ -352,11 +346,3 @@ errnos! {
     /// EOPNOTSUPP
     NotSupported = 95, "not supported";
 }
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
-}
-
-impl std::error::Error for Errno {}

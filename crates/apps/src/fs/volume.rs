@@ -153,7 +153,7 @@ impl Volume {
         }
     }
 
-    /// Whether no flash block has data from before. Of a block drive nobody knows.
+    /// Whether no flash block has data from before. Unknown of a block drive.
     pub fn is_empty(&self) -> bool {
         match self {
             Volume::Block(_) | Volume::Nameless(_) => false,

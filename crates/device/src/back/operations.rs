@@ -1,5 +1,4 @@
-//! Flash operations, whoever asked for them: their way into the queue of their die, and what the media say of their beginning
-//! and end.
+//! Flash operations of every origin: their path into the queue of their die, and what the media say of their beginning and end.
 
 use crate::back::scheduler::OpKind;
 use crate::config::DieOrder;

@@ -489,7 +489,7 @@ impl Scheduler {
         d.working -= u32::from(worked);
     }
 
-    /// What has only waited for the channel so far makes room for a read that goes ahead, and is next again.
+    /// An operation that has only waited for the channel so far gives way to a read that goes ahead, and is next again.
     fn step_aside(&mut self, now: SimTime, die: u32) {
         let d = &self.dies[die as usize];
         let die = if self.dies[d.first as usize].whole { d.first } else { die };

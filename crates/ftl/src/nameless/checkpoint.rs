@@ -95,7 +95,7 @@ struct Block {
 }
 
 impl Nameless {
-    /// Begins a checkpoint: the state as it is now. Blocks that nobody needs now may be erased when it is
+    /// Begins a checkpoint: the state as it is now. Blocks that are not needed now may be erased when it is
     /// [saved](Nameless::checkpoint_saved).
     pub fn checkpoint(&mut self) -> Vec<u8> {
         self.covering = self.emptied.len();
@@ -234,7 +234,7 @@ impl Nameless {
         }
     }
 
-    /// What follows from all that was read: the map and the moves agree with what lives, and what nobody needs is erased.
+    /// What follows from all that was read: the map and the moves agree with what lives, and what is not needed is erased.
     fn tie(&mut self) {
         let gone: Vec<Lpn> = self
             .virtuals

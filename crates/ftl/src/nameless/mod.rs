@@ -34,7 +34,7 @@ pub struct NamelessConfig {
     pub over_provisioning: f64,
     /// Share of the units that can live that is the virtual address space.
     pub virtual_share: f64,
-    /// Garbage is collected while no more blocks are free; 0: a 256th of them, but as many as a die each takes, and four more.
+    /// GC runs while no more blocks are free; 0: a 256th of them, but as many as a die each takes, and four more.
     pub gc_low: u32,
     /// What becomes of the old copy of a unit that is moved.
     pub migration: Migration,
@@ -174,7 +174,7 @@ impl Nameless {
         let virtual_units = (f64::from(living) * config.virtual_share) as u32;
         if virtual_units == 0 || virtual_units >= living {
             return Err(format!(
-                "{} chunks of {} sectors leave no room for names and virtual sectors; allowed: more chunks, or less spare space",
+                "{} chunks of {} sectors leave no space for names and virtual sectors; allowed: more chunks, or less spare space",
                 layout.blocks, layout.units_per_block
             ));
         }
@@ -265,7 +265,7 @@ impl Nameless {
 
 /// Names and virtual addresses.
 impl Nameless {
-    /// Room for `units` more nameless ones, which are then on their way; `false`: there is none.
+    /// Space for `units` more nameless ones, which are then on their way; `false`: there is none.
     pub fn promise(&mut self, units: u32) -> bool {
         let fits =
             u64::from(self.named) + u64::from(self.promised) + u64::from(units) <= self.capacity.into();
@@ -395,7 +395,7 @@ impl Nameless {
         }
     }
 
-    /// A block that nobody needs waits for a checkpoint.
+    /// A block that is not needed waits for a checkpoint.
     fn note_if_empty(&mut self, block: BlockId) {
         let state = self.blocks.state(block);
         let settled = matches!(state, BlockState::Closed | BlockState::Victim);
@@ -568,7 +568,7 @@ impl Nameless {
         found.min_by_key(|&block| (self.blocks.valid(block), self.blocks.erases(block), block))
     }
 
-    /// Whether the live units of `block` may be moved now: they were not moved lately, and there is room.
+    /// Whether the live units of `block` may be moved now: they were not moved lately, and there is space.
     fn may_move(&self, block: BlockId) -> bool {
         let valid = self.blocks.valid(block);
         let pages = valid.div_ceil(self.layout.units_per_superpage);

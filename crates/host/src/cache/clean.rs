@@ -3,7 +3,7 @@
 //! ```text
 //!  run of dirty blocks ─► read from the flash ─► written to the backing store ─► flush, for several runs ─► clean
 //! ```
-//! Blocks are cleaned while more are dirty than the threshold allows, where a region was not written for long, where somebody waits for space,
+//! Blocks are cleaned while more are dirty than the threshold allows, where a region was not written for long, where a command waits for space,
 //! and all of them when the cache is detached. A block that is written while its copy is on its way stays dirty.
 //!
 //! Runs are taken from a cursor on, so the backing store sees ascending addresses. What cannot be cleaned stays dirty, and is tried again
@@ -63,7 +63,7 @@ impl Cleaner {
         self.limits[0]
     }
 
-    /// Somebody found no space.
+    /// A command found no space.
     pub fn press(&mut self, dirty: u64) {
         let target = (dirty - dirty / 8).saturating_sub(1).min(self.limits[1]);
         self.target = Some(self.target.map_or(target, |before| before.min(target)));

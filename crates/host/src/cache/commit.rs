@@ -86,7 +86,7 @@ impl Commit {
         self.failed.is_some()
     }
 
-    /// Nothing is under way and nobody waits.
+    /// Nothing is under way and nothing waits.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Idle && self.waiting.is_empty() && !self.wanted && !self.everything
     }
@@ -103,7 +103,7 @@ pub(super) struct Records {
     failed: Vec<u32>,
 }
 
-/// Whoever waits for a sector is the commit.
+/// In place of an op: the commit itself waits for a sector.
 const COMMIT: u32 = NIL;
 
 impl CacheManager {
@@ -261,7 +261,7 @@ impl CacheManager {
             }
             self.records.queued.swap_remove(at);
             self.records.writing.push((sector, who));
-            // Those who wait for the same sector share its write.
+            // Ops that wait for the same sector share its write.
             let mut other = at;
             while other < self.records.queued.len() {
                 if self.records.queued[other].0 == sector {

@@ -213,7 +213,7 @@ impl CacheManager {
             (Phase::Closing, Life::Closed) => {
                 self.ending.phase = Phase::Stopped;
                 self.ending.broken |= !done;
-                // Somebody came meanwhile.
+                // Another op came meanwhile.
                 if self.start.has_waiting() {
                     self.reopen();
                 }

@@ -1,4 +1,4 @@
-//! Who is at which blocks: ranges that requests hold, and requests that wait for theirs.
+//! Locks on blocks: ranges that requests hold, and requests that wait for theirs.
 //!
 //! | holds \ comes | `Read` | `Write` | `Clean` | `Whole` |
 //! |---|---|---|---|---|
@@ -8,7 +8,7 @@
 //! | `Mark`: copied blocks become clean | both | waits | not now | waits |
 //! | `Whole` | waits | waits | not now | waits |
 //!
-//! Those who wait are let in in their order: nobody overtakes one that waits for an overlapping range, unless both may be there together.
+//! Waiting requests are admitted in order: none overtakes one that waits for an overlapping range, unless both may hold it together.
 //! Cleaning never waits; it takes something else.
 
 use std::collections::VecDeque;
@@ -77,7 +77,7 @@ impl Locks {
         free
     }
 
-    /// Whether nobody who holds, or is among the first `before` of those who wait, keeps `wanted` out.
+    /// Whether no holder, and none of the first `before` waiting requests, keeps `wanted` out.
     #[inline]
     fn is_free(&self, wanted: &Held, before: usize) -> bool {
         let keeps_out =
@@ -86,7 +86,7 @@ impl Locks {
         !self.held.iter().any(keeps_out) && !self.waiting.iter().take(before).any(keeps_out)
     }
 
-    /// `op` becomes a writer, if it is alone at its blocks and nobody waits for them.
+    /// `op` becomes a writer, if it alone holds its blocks and no request waits for them.
     pub fn upgrade(&mut self, op: u32) -> bool {
         let Some(at) = self.held.iter().position(|held| held.op == op) else { return false };
         let Held { first, end, .. } = self.held[at];
@@ -104,7 +104,7 @@ impl Locks {
         held.expect("it cleans").hold = Hold::Mark;
     }
 
-    /// `op` is done; those who can be let in now are put into `granted`.
+    /// `op` is done; requests that can be admitted now are put into `granted`.
     #[inline]
     pub fn release(&mut self, op: u32, granted: &mut VecDeque<u32>) {
         let Some(at) = self.held.iter().position(|held| held.op == op) else { return };
@@ -122,19 +122,19 @@ impl Locks {
         }
     }
 
-    /// Whether somebody is at this block, or waits for it.
+    /// Whether a request holds this block, or waits for it.
     pub fn is_taken(&self, block: u64) -> bool {
         let at = |held: &Held| held.overlaps(block, block + 1);
         self.held.iter().any(at) || self.waiting.iter().any(at)
     }
 
-    /// Those who copy blocks of this range to the backing store.
+    /// Requests that copy blocks of this range to the backing store.
     pub fn cleaning(&self, first: u64, end: u64) -> impl Iterator<Item = Held> {
         let cleans = move |held: &&Held| held.hold == Hold::Clean && held.overlaps(first, end);
         self.held.iter().filter(cleans).copied()
     }
 
-    /// Nobody is anywhere.
+    /// Nothing is held.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.waiting.is_empty()
     }

@@ -28,7 +28,7 @@
 //!    after a stop in order, and a start after a crash drops them.
 //! 6. **Trimmed dirty blocks** are dropped when the trim is durable on the backing store: before, what an older flush promised would be
 //!    gone with the power.
-//! 7. **Nobody reads while versions differ**: a write, a fill and a trim have their blocks for themselves (`locks.rs`).
+//! 7. **No read while versions differ**: a write, a fill and a trim have their blocks for themselves (`locks.rs`).
 //!
 //! | crash of | what is there afterwards |
 //! |---|---|

@@ -2,7 +2,7 @@
 //!
 //! The block backend knows what it has. A solid-state cache is asked: a read that finds nothing ends with `Absent`, and where some blocks
 //! may be there, their states are asked for. A sequential stream reads only dirty blocks from a solid-state cache.
-//! A fill happens only where the read is alone at its blocks, so nobody can write between the read of the backing store and the fill.
+//! A fill happens only where the read is alone at its blocks, so no write comes between the read of the backing store and the fill.
 
 use super::{Backend, CacheManager, Op, Part, Purpose, Side, Step};
 use pellucid_flash::slab::NIL;
@@ -181,7 +181,7 @@ impl CacheManager {
             self.counters.flash_read_errors += 1;
         }
         if self.dirty.any(block, blocks) && (status != Status::Absent || blocks == 1) {
-            // Nobody else has it. Of several blocks each is tried alone.
+            // No other has it. Of several blocks each is tried alone.
             if blocks == 1 {
                 let status = if status == Status::Absent { Status::UnrecoveredRead } else { status };
                 return self.fail(op, status);

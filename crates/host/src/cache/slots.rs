@@ -267,7 +267,7 @@ impl Slots {
         let flags = &mut self.flags[slot as usize];
         *flags |= USED;
         if safe {
-            // Whoever says so has the record written.
+            // The caller has the record written.
             *flags |= SAFE;
         } else if *flags & (SAFE | LISTED) == 0 {
             *flags |= LISTED;
@@ -387,7 +387,7 @@ impl Slots {
             return;
         }
         *flags &= !CLEARING;
-        // Somebody may be writing to it: its key stays until another block needs the slot.
+        // A request may be writing to it: its key stays until another block needs the slot.
         if !written {
             *flags |= RECORDED;
             self.stale.push(slot);

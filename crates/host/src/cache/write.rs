@@ -188,7 +188,7 @@ impl CacheManager {
         self.fail(part.op, status);
     }
 
-    /// Blocks were cleaned, or could not be: those who wait for it try again, or give up.
+    /// Blocks were cleaned, or could not be: requests that wait for it try again, or give up.
     pub(super) fn unpark(&mut self, cleaned: bool) {
         let mut parked = std::mem::take(&mut self.cleaner.parked);
         for (part, data) in parked.drain(..) {

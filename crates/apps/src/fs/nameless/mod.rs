@@ -14,7 +14,7 @@
 //!   acknowledged while the drive makes nameless writes wait;
 //! - a mount asks the drive what all names are called now, and frees what no file has.
 //!
-//! Whose a name is (`owners.rs`) is known in memory only: a mount reads all extents.
+//! The owner of a name (`owners.rs`) is known in memory only: a mount reads all extents.
 
 mod moves;
 mod owners;
@@ -39,7 +39,7 @@ const FAILURES_MAX: u32 = 16;
 #[derive(Clone, Copy, Debug)]
 struct Dropped {
     name: u64,
-    /// Whose it is in what is durable.
+    /// Its owner in what is durable.
     owner: Option<Owner>,
     /// The batch that has to be durable first; `None`: the next commit's.
     seq: Option<u64>,
@@ -76,7 +76,7 @@ pub(super) struct Nameless {
     queue: VecDeque<Owner>,
     /// Nameless writes under way.
     writes: BTreeMap<u64, Vec<Owner>>,
-    /// Writes that have ended: whose the blocks are, and their names.
+    /// Writes that have ended: the owners of the blocks, and their names.
     written: VecDeque<(Vec<Owner>, Vec<u64>)>,
     failures: u32,
     /// Pages of a commit are being named.
@@ -467,7 +467,7 @@ impl Fs {
                         self.pages.settle(page, 0);
                     }
                     None => {
-                        // It was dropped while it was being written: nobody has ever known the name.
+                        // It was dropped while it was being written: no extent ever had the name.
                         self.nameless.to_free.push(name + (at - first));
                         self.settle_named((ino, start, at), name + (start - first), &sums);
                         sums.clear();

@@ -36,7 +36,7 @@ impl Fs {
         if self.nameless.moves.is_empty() || self.nameless.reconciled != Reconciled::Done {
             return Ok(());
         }
-        // The drive keeps old names until the next mount, where nobody waits; writing more would have it move more.
+        // The drive keeps old names until the next mount, where nothing waits; writing more would make it move more.
         if matches!(self.phase, Phase::Unmounting) && !self.nameless.naming {
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl Fs {
     /// What every name of the drive is called now: what was moved is, and what no file has is freed.
     pub(super) fn take_report(&mut self, report: Result<Vec<u64>, JobError>) {
         self.nameless.reconciled = Reconciled::Done;
-        // Without it nothing is freed that nobody has.
+        // Without it nothing is freed that no extent has.
         let Ok(report) = report else { return };
         // It says all that was told before.
         self.nameless.moves.clear();

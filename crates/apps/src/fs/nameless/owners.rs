@@ -1,4 +1,4 @@
-//! Whose each name is: runs of names that belong to runs of blocks of a file.
+//! The owner of each name: runs of names that belong to runs of blocks of a file.
 
 use crate::fs::types::Ino;
 use std::collections::BTreeMap;

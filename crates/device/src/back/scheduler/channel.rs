@@ -22,9 +22,9 @@ pub(super) struct Channel {
     pub(super) die: Option<u32>,
     pub(super) wants: [u64; CLASSES],
     pub(super) last: [u32; CLASSES],
-    /// Of all transfers, the one under way to its end ...
+    /// Total transfer time, counting the current transfer up to its end.
     pub(super) busy: Nanos,
-    /// ... which is this.
+    /// End of the current transfer.
     pub(super) until: SimTime,
     /// Polled: what the transfer under way is for is a status check.
     pub(super) asks: bool,

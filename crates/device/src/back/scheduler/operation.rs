@@ -1,4 +1,4 @@
-//! One flash operation: what it does, for whom, and where its time went.
+//! One flash operation: what it does, for which owner, and where its time went.
 
 use pellucid_flash::slab::{Linked, NIL};
 use pellucid_flash::{Cause, Ppa, SimTime, Stage, StageTimes};
@@ -13,7 +13,7 @@ pub(crate) enum OpKind {
     Copyback,
 }
 
-/// Whose an operation is, and what for. The scheduler does not look inside.
+/// Owner of an operation, and its purpose. The scheduler does not look inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The namespace, which is told of its beginning and end.

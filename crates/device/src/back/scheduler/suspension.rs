@@ -1,4 +1,4 @@
-//! A program or erase that makes room for host reads, and goes on behind them.
+//! A program or erase that gives way to host reads, and goes on behind them.
 //!
 //! ```text
 //!            a host read waits                        no host read waits
