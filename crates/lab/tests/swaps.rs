@@ -46,7 +46,7 @@ fn another_priority_table_lets_dies_idle() {
     let published = run(&["media.ways=4"], &reads);
     let transfers_first = run(&["media.ways=4", "scheduler.priorities.read_transfer=0"], &reads);
     let ratio = read_rate(&transfers_first) / read_rate(&published);
-    assert!(ratio < 0.95, "transfers first give {ratio:.3} of the throughput");
+    assert!(ratio < 0.98, "transfers first give {ratio:.3} of the throughput");
 }
 
 /// The queues of the first eight commands that end, when both queues are full and the controller works on one at a time.
