@@ -137,10 +137,11 @@ impl Layout {
         }
     }
 
-    /// Blocks that only the cleaner may take, so that it cleans several segments for each checkpoint, which frees them.
+    /// Blocks that only the cleaner may take, so that it cleans several segments for each checkpoint, which frees them. A checkpoint
+    /// lists at most [`RESERVE_MAX`] segments to write to next, and most of those are for others.
     pub fn for_cleaner(&self) -> u64 {
-        let segments = u64::from((self.capacity / 64).max(3));
-        segments * u64::from(self.segment_blocks)
+        let segments = (self.capacity / 64).clamp(3, RESERVE_MAX as u32 / 4);
+        u64::from(segments) * u64::from(self.segment_blocks)
     }
 
     /// Blocks of a batch at most, with its header, where it is not the segment that ends it.
@@ -524,5 +525,20 @@ fn for_each_segment(layout: &Layout, mut address: u64, mut count: u64, mut each:
         let blocks = count.min(layout.address(segment + 1, 0) - address);
         each(segment, blocks as u32);
         (address, count) = (address + blocks, count - blocks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is kept for the cleaner has to be among what a checkpoint lists, or a large file system waits for it for ever.
+    #[test]
+    fn the_cleaner_leaves_space_to_others_however_large_the_volume() {
+        for blocks in (12..38).map(|bits| 1_u64 << bits) {
+            let layout = Layout::new(blocks, 256);
+            let listed = RESERVE_MAX as u64 * u64::from(layout.segment_blocks);
+            assert!(layout.for_cleaner() <= listed / 2, "{blocks} blocks");
+        }
     }
 }
