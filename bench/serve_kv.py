@@ -73,8 +73,8 @@ def peers(directory, log) -> list:
     found.append(Peer("memcached, RAM", [*common, "-m", "3000"], log))
     if "ext_path" in subprocess.run([memcached, "-h"], capture_output=True, text=True).stdout:
         extstore = f"ext_path={directory}/extstore:3G,ext_item_age=0,ext_threads=1"
-        # Less memory has no place for the headers of all items: gets would miss, and be quick.
-        found.append(Peer("memcached, extstore", [*common, "-m", "512", "-o", extstore], log))
+        # With less memory it drops items while it is filled: gets would miss, and be quick.
+        found.append(Peer("memcached, extstore", [*common, "-m", "1024", "-o", extstore], log))
     return found
 
 
