@@ -183,9 +183,9 @@ impl Scheduler {
 
     /// What a look at `channel` goes through. Registers: ready/busy if a word or flag is awaited; the controller's own state
     /// if any way is not idle and not awaiting one; and if the controller takes more, ready/busy again for the ways that may
-    /// be asked for their status. Words: those that are awaited, of ways that are ready. Ways: those of the lists that are gone through from end to
-    /// end, idle ones (for further operations in the reservation station), those that await a word, and those that may be
-    /// asked; so the scheduler's work grows with the ways (sections 3.3.3 and 6.4).
+    /// be asked for their status. Words: those that are awaited, of ways that are ready. Ways: those of the lists that are gone
+    /// through from end to end, idle ones (for further operations in the reservation station), those that await a word, and those
+    /// that may be asked; so the scheduler's work grows with the ways (sections 3.3.3 and 6.4).
     pub fn reads_of_look(&self, channel: u32) -> LookReads {
         let c = &self.channels[channel as usize];
         let wanted = c.wants.iter().fold(0, |all, &wants| all | wants);
