@@ -17,6 +17,9 @@ pub(super) struct Request {
     pub cas: u32,
     /// A get: what is known of the item without reading it.
     pub item: Item,
+    /// The item that was read, from its slot on, while the request waits for a buffer; else empty. Were it read again each time, a drive that
+    /// answers reads at once would leave no time for the write that frees a buffer.
+    pub slot: Vec<u8>,
 }
 
 /// How far a request came.
@@ -171,9 +174,11 @@ impl Kv {
 
     /// Goes on with a request that waited. `false`: it waits for a buffer still.
     fn resume(&mut self, request: u32, found: Option<Found>, first: bool) -> bool {
-        let hash = self.requests[request].hash;
+        let Request { hash, place, cas, .. } = self.requests[request];
         let mut ask = std::mem::take(&mut self.requests[request].ask);
-        let flow = self.attempt(&mut ask, hash, found);
+        let mut kept = std::mem::take(&mut self.requests[request].slot);
+        let before = (!kept.is_empty()).then_some(Found { place, cas, slot: &kept });
+        let flow = self.attempt(&mut ask, hash, found.or(before));
         if let Flow::Done(outcome) = flow {
             let locked = !matches!(ask.what, What::Get(_) | What::FlushAll { .. });
             self.answer(ask.tag, outcome);
@@ -184,7 +189,15 @@ impl Kv {
             return true;
         }
         let waits = matches!(flow, Flow::Wait);
-        self.requests[request].ask = ask;
+        if let (true, Some(found)) = (waits, found) {
+            kept.clear();
+            kept.extend_from_slice(found.slot);
+        }
+        let record = &mut self.requests[request];
+        record.ask = ask;
+        if waits {
+            record.slot = kept;
+        }
         self.suspend(request, flow, first);
         !waits
     }

@@ -176,6 +176,9 @@ fn amplification(report: &Report) -> Vec<String> {
         Some(format!("{} {}  ", cause.name(), significant(ratio)))
     });
     let mut items: Vec<String> = terms.collect();
+    if items.is_empty() {
+        return vec!["nowhere yet: nothing was programmed".into()];
+    }
     for item in items.iter_mut().skip(1) {
         item.insert_str(0, "+  ");
     }
