@@ -11,58 +11,58 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a mount that is ending may take until its image is free.
+/// How long to wait for the lock of an image whose last mount is still ending.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Blocks that the kernel takes at once (`IOV_MAX`).
+/// Most blocks in one `pwritev` (the kernel's `IOV_MAX`).
 const PARTS_MAX: usize = 1024;
 
-/// Why an image cannot be used, in one sentence with its name.
+/// An image that cannot be used: one sentence that begins with its path.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// It cannot be opened, made or read.
+    /// An I/O error while it was opened, created or read.
     #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, #[source] io::Error),
     /// It is neither a file nor a block device.
     #[error("{}: is neither a file nor a block device; allowed: one of them", .0.display())]
     Kind(PathBuf),
-    /// It is not there, and no size is given to make it with.
+    /// It does not exist, and no size was given to create it.
     #[error("{}: is not there; allowed: a file or block device that is there, or --size SIZE, which makes a file", .0.display())]
     Absent(PathBuf),
-    /// Another process has it.
+    /// Another process has locked it.
     #[error("{}: in use by another mount or command", .0.display())]
     InUse(PathBuf),
 }
 
-/// An open image, which no other process opens meanwhile.
+/// An open image. Its file is locked against other processes.
 #[derive(Debug)]
 pub struct Image {
     file: File,
     path: PathBuf,
     bytes: u64,
     device: bool,
-    /// It takes no writes.
+    /// It accepts no writes.
     read_only: bool,
-    /// The kernel writes to a file for one thread at a time, and lets the others spin: here they sleep.
+    /// Held during a write to a file. The kernel lets one thread at a time write to a file and the others spin; here they sleep.
     writing: Mutex<()>,
 }
 
-/// What the image is opened for.
+/// The use that an image is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Reading and writing; only reading where it takes no writes.
+    /// Reading and writing; reading only if the image accepts no writes.
     Change,
-    /// Reading only; several may.
+    /// Reading only; the lock is shared.
     Look,
-    /// A file system shall be made on it; with a size, a file is made if it is not there.
+    /// Formatting. With a size, a missing file is created.
     Make {
-        /// Bytes; none: those it has.
+        /// New size in bytes; `None` keeps the present size.
         bytes: Option<u64>,
     },
 }
 
 impl Image {
-    /// Opens or makes an image.
+    /// Opens or creates an image.
     pub fn open(path: &Path, purpose: Purpose) -> Result<Image, ImageError> {
         let about = |error| ImageError::Io(path.to_owned(), error);
         if path.metadata().is_ok_and(|data| !data.is_file() && !data.file_type().is_block_device()) {
@@ -90,40 +90,40 @@ impl Image {
             return Image::open(path, Purpose::Look);
         }
         lock(&file, path, purpose == Purpose::Look)?;
-        // A block device says 0 as its length, but can be sought to its end.
+        // The metadata of a block device give length 0; seeking to its end gives the size.
         let bytes = file.seek(SeekFrom::End(0)).map_err(about)?;
         let read_only = purpose == Purpose::Look;
         Ok(Image { file, path: path.to_owned(), bytes, device, read_only, writing: Mutex::new(()) })
     }
 
-    /// What its size becomes when it is made with this one. A block device keeps its own.
+    /// Size in bytes after formatting with `wanted`. A block device keeps its size.
     pub(crate) fn bytes_for(&self, wanted: Option<u64>) -> u64 {
         wanted.filter(|_| !self.device).unwrap_or(self.bytes)
     }
 
-    /// Makes a file longer or shorter.
+    /// Sets the length of a file; does nothing to a block device.
     pub(crate) fn resize(&self, bytes: u64) -> io::Result<()> {
         if self.device || bytes == self.bytes { Ok(()) } else { self.file.set_len(bytes) }
     }
 
-    /// Whether there is nothing but zeros at its beginning.
+    /// Whether its first `bytes` are all zero.
     pub(crate) fn is_empty(&self, bytes: u64) -> io::Result<bool> {
         let mut data = vec![0; bytes.min(self.bytes) as usize];
         self.file.read_exact_at(&mut data, 0)?;
         Ok(data.iter().all(|byte| *byte == 0))
     }
 
-    /// Whether it takes no writes, or was opened for reading only.
+    /// Whether it accepts no writes or was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Its size.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Carries out a job; the data that were read, where it reads.
+    /// Carries out a job. Returns the data of a read, nothing for other jobs.
     fn carry_out(&self, job: Job) -> Result<Vec<u8>, JobError> {
         let offset = |block: u64| block * BLOCK_BYTES as u64;
         let done = match job {
@@ -140,7 +140,7 @@ impl Image {
                 self.discard(offset(block), offset(blocks.into()));
                 Ok(Vec::new())
             }
-            // Of flash, or of names.
+            // Jobs of the flash library and of nameless writes.
             _ => return Err(JobError::Failed),
         };
         done.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -149,7 +149,7 @@ impl Image {
         })
     }
 
-    /// Writes blocks from where they are.
+    /// Writes blocks without copying them together first.
     fn write(&self, blocks: &Blocks, mut offset: u64) -> io::Result<()> {
         let mut parts: Vec<IoSlice> = blocks.iter().map(|block| IoSlice::new(block)).collect();
         let mut left = &mut parts[..];
@@ -166,7 +166,7 @@ impl Image {
         Ok(())
     }
 
-    /// Gives the room of a range back. That is no promise, so a failure is none.
+    /// Punches a hole. A discard is advisory, so errors are ignored.
     fn discard(&self, offset: u64, bytes: u64) {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let _ = rustix::fs::fallocate(&self.file, how, offset, bytes);
@@ -190,14 +190,14 @@ impl Carrier for Image {
     }
 }
 
-/// Whether a block device says that it takes no writes. It can be opened for them all the same.
+/// Whether the kernel reports a block device as read-only. Opening it for writing succeeds all the same.
 fn is_write_protected(device: &Metadata) -> bool {
     let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
     let says = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
     says.is_ok_and(|says| says.trim() == "1")
 }
 
-/// Locks all other processes out; for reading (`shared`) only those that write.
+/// Locks the image; with `shared` other readers may lock it, too.
 fn lock(file: &File, path: &Path, shared: bool) -> Result<(), ImageError> {
     let patient_until = Instant::now() + LOCK_PATIENCE;
     loop {

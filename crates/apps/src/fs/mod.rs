@@ -27,7 +27,8 @@
 //! | `backend.rs` | what it lies on: a block drive, the flash library, or nameless writes |
 //! | `nameless/` | data that the drive places, and moves |
 //! | `log.rs`, `batch.rs` | segments, and what is written to them |
-//! | `superblock.rs`, `commit.rs`, `checkpoint.rs`, `mount.rs` | what makes it durable, and finds it again |
+//! | `format.rs`, `superblock.rs`, `commit.rs`, `checkpoint.rs` | how it is made, and what makes it durable |
+//! | `mount.rs`, `replay.rs` | what finds it again |
 //! | `clean.rs` | the cleaner |
 //! | `volume.rs` | jobs as commands of a drive, or calls of the flash library |
 //! | `audit.rs` | a walk over everything that finds damage |
@@ -42,6 +43,7 @@ mod clean;
 mod commit;
 mod extents;
 mod file;
+mod format;
 mod jobs;
 mod key;
 mod log;
@@ -50,6 +52,7 @@ mod nameless;
 mod names;
 mod node;
 mod pages;
+mod replay;
 mod space;
 mod superblock;
 mod table;
@@ -61,8 +64,9 @@ mod xattr;
 pub use audit::{Audit, Finding};
 pub use backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
 pub use block::{Blocks, ReadData, WriteData};
+pub use format::FormatOptions;
 pub use jobs::{Job, JobError, JobId};
-pub use mount::{CleanerPolicy, FormatOptions, MountOptions};
+pub use mount::{CleanerPolicy, MountOptions};
 pub use types::*;
 pub use volume::{BlockVolume, FlashVolume, JobAnswer, JobOutcome, NamelessVolume, Volume};
 

@@ -1,22 +1,19 @@
-//! Format, mount, unmount.
+//! Mount and unmount.
 //!
 //! Where metadata cannot be read that the mount has to change, or to free something, it is read-only: what can be read is given, the rest is EIO.
 
-use super::backend::{Backend, Content, FlashShape, FoundSegment, Library, NamesShape};
-use super::batch::{Header, Identity, Owner, take_entry};
-use super::checkpoint::{Checkpointing, Picture};
-use super::clean::Cleaner;
+use super::backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
+use super::checkpoint::Picture;
 use super::commit::Commits;
-use super::jobs::Reads;
-use super::key::{Extent, Fields, Inode, Key, Kind};
-use super::log::{Head, Layout, Log, SEGMENTS_MIN, State};
-use super::nameless::Nameless;
-use super::pages::Pages;
-use super::superblock::{read_superblock, superblock};
+use super::format::SEGMENT_BLOCKS;
+use super::key::{Extent, Inode, Key, Kind};
+use super::log::{Layout, Log};
+use super::replay::Found;
+use super::superblock::read_superblock;
 use super::tree::Tree;
-use super::types::{BLOCK_BYTES, FileKind, Ino, Time};
+use super::types::{BLOCK_BYTES, Ino, Time};
 use super::{Fs, FsCounters, FsState, Stop};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// Least memory.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
@@ -29,21 +26,6 @@ pub enum CleanerPolicy {
     CostBenefit,
     /// The one in which least lives.
     Greedy,
-}
-
-/// How a file system is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FormatOptions {
-    /// What it lies on.
-    pub backend: Backend,
-    /// Blocks of the drive, 4 KiB each. On flash: of the flash blocks that can be handed out.
-    pub blocks: u64,
-    /// Blocks of a segment; 0: 1 MiB, or more on a large drive. On flash a segment is a flash block.
-    pub segment_blocks: u32,
-    /// Every data block has a checksum, too.
-    pub data_checksums: bool,
-    /// A number that no other file system has: a random one.
-    pub id: u64,
 }
 
 /// How a file system is mounted.
@@ -143,165 +125,7 @@ enum MountStep {
     },
 }
 
-/// A whole batch behind the checkpoint.
-#[derive(Clone, Debug)]
-struct Found {
-    seq: u64,
-    segment: u32,
-    end: u32,
-    last: bool,
-    /// It has nothing but nodes of a checkpoint, which no commit needs.
-    is_nodes: bool,
-    entries: Vec<u8>,
-}
-
-/// Least blocks of a segment.
-pub(super) const SEGMENT_BLOCKS_MIN: u32 = 8;
-const SEGMENT_BLOCKS: u32 = 256;
-
-impl FormatOptions {
-    fn layout(&self) -> Result<Layout, String> {
-        if let Backend::Function(shape) = self.backend {
-            return self.layout_on_flash(shape);
-        }
-        let mut segment_blocks = self.segment_blocks;
-        if segment_blocks == 0 {
-            segment_blocks = SEGMENT_BLOCKS;
-            while self.blocks / u64::from(segment_blocks) > super::log::SEGMENTS_MAX {
-                segment_blocks *= 2;
-            }
-            while segment_blocks > 32 && self.blocks / u64::from(segment_blocks) < 4 * SEGMENTS_MIN {
-                segment_blocks /= 2;
-            }
-        }
-        if segment_blocks < SEGMENT_BLOCKS_MIN {
-            return Err(format!(
-                "segments of {segment_blocks} blocks are too small; {SEGMENT_BLOCKS_MIN} is the least"
-            ));
-        }
-        let layout = Layout { backend: self.backend, ..Layout::new(self.blocks, segment_blocks) };
-        if u64::from(layout.segments) < SEGMENTS_MIN {
-            let least = (SEGMENTS_MIN + 2) * u64::from(segment_blocks) * BLOCK_BYTES as u64;
-            return Err(format!(
-                "{} KiB are too small for a file system with segments of {} KiB; {} KiB is the least",
-                self.blocks * 4,
-                segment_blocks * 4,
-                least / 1024
-            ));
-        }
-        Ok(layout)
-    }
-
-    fn layout_on_flash(&self, shape: FlashShape) -> Result<Layout, String> {
-        let FlashShape { segment_blocks, .. } = shape;
-        if segment_blocks < SEGMENT_BLOCKS_MIN.max(4 * shape.page_blocks) {
-            return Err(format!(
-                "flash blocks of {} KiB are too small; {} KiB and four pages is the least",
-                segment_blocks * 4,
-                SEGMENT_BLOCKS_MIN * 4
-            ));
-        }
-        if u64::from(shape.flash_blocks()) > super::log::SEGMENTS_MAX {
-            let most = super::log::SEGMENTS_MAX;
-            return Err(format!("{} flash blocks are too many; {most} is the most", shape.flash_blocks()));
-        }
-        let free = (self.blocks / u64::from(segment_blocks)) as u32;
-        let layout = Layout::on_flash(shape, free.min(shape.flash_blocks()));
-        if u64::from(layout.capacity) < SEGMENTS_MIN + u64::from(layout.spare()) {
-            return Err(format!(
-                "{free} flash blocks are too few for a file system; {} is the least",
-                SEGMENTS_MIN + u64::from(layout.spare())
-            ));
-        }
-        if layout.place_blocks > segment_blocks {
-            return Err(format!(
-                "a checkpoint of {} KiB does not fit into a flash block of {} KiB",
-                layout.place_blocks * 4,
-                segment_blocks * 4
-            ));
-        }
-        Ok(layout)
-    }
-}
-
 impl Fs {
-    fn new(options: MountOptions, layout: Layout, phase: Phase) -> Fs {
-        Fs {
-            options,
-            phase,
-            file_system: 0,
-            data_checksums: false,
-            now: Time(0),
-            tree: Tree::new(0),
-            pages: Pages::default(),
-            log: Log::new(layout),
-            reads: Reads::default(),
-            commits: Commits::default(),
-            checkpointing: Checkpointing::default(),
-            library: Library::default(),
-            nameless: Nameless::default(),
-            cleaner: Cleaner::default(),
-            done: false,
-            progress: false,
-            next_id: 0,
-            new_ino: Ino(2),
-            allocated: 0,
-            changes: 0,
-            changed: Vec::new(),
-            changed_most: 4096,
-            dirty_since: None,
-            held: BTreeMap::new(),
-            reaping: BTreeSet::new(),
-            cutting: BTreeSet::new(),
-            sums: Vec::new(),
-            fresh: Vec::new(),
-            counters: FsCounters::default(),
-        }
-    }
-
-    /// A new file system, in use at once. It is on the drive when its first sync point is durable.
-    ///
-    /// The error is a sentence.
-    pub fn format(now: Time, format: &FormatOptions, options: MountOptions) -> Result<Fs, String> {
-        let layout = format.layout()?;
-        let mut fs = Fs::new(options, layout, Phase::Ready);
-        (fs.now, fs.file_system, fs.data_checksums) = (now, format.id, format.data_checksums);
-        fs.tree = Tree::new(format.id);
-        let root = Inode {
-            kind: FileKind::Directory,
-            mode: 0o755,
-            links: 2,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            size: 0,
-            blocks: 0,
-            parent: Ino::ROOT,
-            accessed: now,
-            modified: now,
-            changed: now,
-            created: now,
-        };
-        fs.nameless.begin_use();
-        fs.put_inode(Ino::ROOT, &root);
-        fs.changes = 1;
-        match layout.backend {
-            Backend::Block | Backend::Nameless(_) => {
-                let superblock = superblock(&layout, format.id, format.data_checksums);
-                fs.checkpointing.superblock = Some(superblock);
-            }
-            Backend::Function(_) => fs.log.elsewhere = layout.capacity,
-        }
-        if layout.backend.names().is_some() {
-            fs.nameless.reconcile();
-        }
-        fs.log.refill();
-        fs.log.usable = fs.log.reserve.len();
-        fs.commits.hole = true;
-        fs.want_checkpoint();
-        Ok(fs)
-    }
-
     /// Mounts what is on a drive of so many blocks. Operations wait until it is ready: take jobs.
     pub fn mount(now: Time, blocks: u64, options: MountOptions) -> Fs {
         let mounting = Mounting { blocks, step: MountStep::Super };
@@ -634,143 +458,5 @@ impl Fs {
         (self.new_ino, self.allocated) = (picture.new_ino, picture.allocated);
         self.log.segments.clone_from(&picture.segments);
         (self.log.epoch, self.log.seq) = (picture.epoch, picture.seq);
-    }
-
-    /// Reads a segment of the reserve: first one header, then everything if there is one. `None`: it is being read; true: all of it is
-    /// wanted.
-    fn scan(&mut self, picture: &Picture, head: Head, whole: bool, found: &mut Vec<Found>) -> Option<bool> {
-        let each = self.log.layout.segment_blocks;
-        if head.next >= each {
-            return Some(false);
-        }
-        let address = self.log.layout.address(head.segment, head.next);
-        let blocks = if whole { each - head.next } else { 1 };
-        let Some(bytes) = self.want_raw(address, blocks)? else {
-            return Some(false);
-        };
-        let identity = Identity { file_system: self.file_system, epoch: picture.epoch };
-        let header_at = |at: usize| {
-            let header =
-                Header::decode(bytes.get(at..)?, address + (at / BLOCK_BYTES) as u64, self.file_system)?;
-            (header.identity == identity && header.seq >= picture.seq).then_some(header)
-        };
-        if !whole {
-            return Some(header_at(0).is_some());
-        }
-        let mut at = 0;
-        while let Some(header) = header_at(at) {
-            let end = at + header.blocks as usize * BLOCK_BYTES;
-            let Some(blocks) = bytes.get(at + BLOCK_BYTES..end) else { break };
-            let mut entries = Vec::new();
-            if header.is_whole(blocks, &mut entries) {
-                let end = head.next + (end / BLOCK_BYTES) as u32;
-                let is_nodes = header.owners().all(|(_, owner)| matches!(owner, Owner::Node { .. }));
-                let is_nodes = is_nodes && entries.is_empty();
-                let (seq, segment, last) = (header.seq, head.segment, header.last);
-                found.push(Found { seq, segment, end, last, is_nodes, entries });
-            }
-            at = end;
-        }
-        Some(false)
-    }
-
-    /// Reads the next batch of a flash block: batch by batch, as a read of more fails when the last page was torn. `None`: it is being
-    /// read; true: there was one.
-    fn scan_flash(
-        &mut self,
-        (epoch, seq): (u64, u64),
-        head: &mut Head,
-        found: &mut Vec<Found>,
-    ) -> Option<bool> {
-        let written = self.library.found.get(&head.segment).map_or(0, |found| found.blocks);
-        if head.next >= written.min(self.log.layout.segment_blocks) {
-            return Some(false);
-        }
-        let address = self.log.layout.address(head.segment, head.next);
-        let Some(bytes) = self.want_raw(address, 1)? else { return Some(false) };
-        let identity = Identity { file_system: self.file_system, epoch };
-        let header = Header::decode(&bytes, address, self.file_system);
-        let Some(header) = header.filter(|h| h.identity == identity && h.seq >= seq) else {
-            return Some(false);
-        };
-        if head.next + header.blocks > written {
-            return Some(false);
-        }
-        let mut entries = Vec::new();
-        let rest = header.blocks - 1;
-        if rest > 0 {
-            let Some(data) = self.want_raw(address + 1, rest) else {
-                // The header is looked at again with them.
-                self.reads.raw.insert(address, Some(bytes));
-                return None;
-            };
-            if !data.is_some_and(|data| header.is_whole(&data, &mut entries)) {
-                return Some(false);
-            }
-        } else if !header.is_whole(&[], &mut entries) {
-            return Some(false);
-        }
-        head.next += self.log.layout.padded(header.blocks);
-        let is_nodes = header.owners().all(|(_, owner)| matches!(owner, Owner::Node { .. }));
-        let is_nodes = is_nodes && entries.is_empty();
-        let (segment, end) = (head.segment, head.next);
-        found.push(Found { seq: header.seq, segment, end, last: header.last, is_nodes, entries });
-        Some(true)
-    }
-
-    /// What the commits behind the checkpoint changed; and the log, so that it goes on behind them.
-    fn replay(&mut self, picture: &Picture, mut found: Vec<Found>) -> VecDeque<(Key, Option<Vec<u8>>)> {
-        found.sort_by_key(|batch| batch.seq);
-        let (mut entries, mut commit, mut kept) = (VecDeque::new(), Vec::new(), Vec::new());
-        for (expected, batch) in (picture.seq..).zip(&found) {
-            if batch.seq != expected {
-                break;
-            }
-            commit.extend_from_slice(&batch.entries);
-            kept.push((batch.segment, batch.end));
-            // Nodes at the end of the log were of a checkpoint that was not finished: their blocks are free for the next.
-            if batch.last && !batch.is_nodes {
-                let mut f = Fields(&commit);
-                while let Some((key, value)) = take_entry(&mut f) {
-                    entries.push_back((key, value.map(<[u8]>::to_vec)));
-                }
-                for (segment, end) in kept.drain(..) {
-                    let segment = &mut self.log.segments[segment as usize];
-                    segment.written = segment.written.max(end);
-                    segment.state = State::Open;
-                }
-                commit.clear();
-                self.changes += 1;
-            }
-        }
-        self.log.seq = found.last().map_or(picture.seq, |batch| batch.seq + 1).max(picture.seq);
-        self.log.epoch = picture.epoch + 1;
-        if self.log.layout.backend.is_flash() {
-            // Until the first checkpoint of this mount is durable, those of the last are kept.
-            let old = self.library.found.values().filter(|f| f.content == Some(Content::Checkpoint));
-            self.checkpointing.old = old.map(|found| found.segment).collect();
-            for &segment in &self.checkpointing.old {
-                self.log.segments[segment as usize].state = State::Checkpoint;
-            }
-        }
-        self.log.adopt(&picture.reserve);
-        let kept = self.log.kept().len() as u32;
-        self.log.elsewhere = self.log.elsewhere.saturating_sub(kept);
-        entries
-    }
-
-    fn apply(&mut self, key: Key, value: Option<&[u8]>) -> Result<(), Stop> {
-        if key.kind() == Some(Kind::Moved) {
-            return self.apply_move(key, value.unwrap_or_default());
-        }
-        self.touch(key, key)?;
-        if key.kind() == Some(Kind::Inode) && value.is_some() {
-            self.new_ino = self.new_ino.max(Ino(key.object() + 1));
-        }
-        match value {
-            Some(value) => self.put(key, value),
-            None => self.delete(key),
-        }
-        Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! The superblock: what a file system is, and which.
 
 use super::backend::Backend;
+use super::format::SEGMENT_BLOCKS_MIN;
 use super::key::Fields;
 use super::log::Layout;
-use super::mount::SEGMENT_BLOCKS_MIN;
 use super::types::BLOCK_BYTES;
 
 const MAGIC: &[u8; 8] = b"PELLUFS\x01";

@@ -24,6 +24,7 @@ pub(crate) mod precondition;
 mod read;
 mod starved;
 mod write;
+mod write_failures;
 mod write_waits;
 
 use crate::back::scheduler::{OpKind, Owner, Token};

@@ -7,8 +7,8 @@
 //!             all sectors here? no ─► fill (read-modify-write) ─► packed ─► superpage full, or padded ─► planned
 //!                                                                     ─► program ─► acknowledged (write-through)
 //! ```
-//! Units are gathered until a superpage is full. A partial superpage is padded only when somebody waits for it and nothing that
-//! could fill it is on its way: [`crate::block::write_waits`].
+//! Units are gathered until a superpage is full. A partial superpage is padded only when a command waits for it and nothing that
+//! could fill it is on its way: [`crate::block::write_waits`]. Writes that fail: [`crate::block::write_failures`].
 
 use super::buffer::{Content, Phase};
 use super::map_reads::Then;
@@ -16,7 +16,7 @@ use super::packer::SuperpagePacker;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::WritePolicy;
-use crate::front::commands::{Place, Route, Slice, Work};
+use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, copy_images};
@@ -51,7 +51,7 @@ pub(crate) struct Writes {
     /// Slices that are acknowledged only when programmed.
     pub awaited: u32,
     /// Entries packed or in a program.
-    leaving: u32,
+    pub(super) leaving: u32,
     /// Those whose data have arrived, ever.
     pub arrived: u64,
     /// Those that wait until what they overwrite is on its way to the media.
@@ -187,7 +187,7 @@ impl BlockNamespace {
         if record.is_occupied() || (record.users > 0 && !leaves) {
             return;
         }
-        // A clean entry goes to those who wait: kept as the most recently used, it would let all older ones be written first.
+        // A clean entry goes to the slices that wait for one: kept as the most recently used, it would let all older ones be written first.
         if leaves {
             self.dispatch(shared, entry);
         } else if record.listed
@@ -228,7 +228,7 @@ impl BlockNamespace {
         }
     }
 
-    fn pack(&mut self, shared: &mut Shared, entry: u32) {
+    pub(super) fn pack(&mut self, shared: &mut Shared, entry: u32) {
         // What it overwrites becomes invalid, so that has to be known.
         match self.translation.lookup(self.buffer[entry].lpn) {
             Located::NeedsMap(page) => self.await_map(shared, entry, page, Then::Leave),
@@ -399,8 +399,8 @@ impl BlockNamespace {
         time
     }
 
-    /// The program of an entry begins: who waits for it has not been looked at for as long as the operation waited for its die,
-    /// and is next when it ends.
+    /// Prefetches the command that waits for the entry whose program begins. It was last read before the operation waited for its
+    /// die, and is needed as soon as the program ends.
     #[inline]
     fn bring_waiting_near(&self, shared: &Shared, entry: u32) {
         if let Some(slice) = self.buffer[entry].acknowledge.first() {
@@ -475,75 +475,6 @@ impl BlockNamespace {
         self.release(shared, entry);
     }
 
-    /// The program of an entry failed. If it is still the page's newest version it is programmed again; else the newer one
-    /// takes over what waits for it.
-    fn program_again(&mut self, shared: &mut Shared, entry: u32, stages: &StageTimes) {
-        let (list, now) = (self.buffer[entry].acknowledge, shared.now);
-        list.for_each(&mut shared.slices, |slice| slice.add_stages(stages, now));
-        if self.buffer[entry].listed {
-            self.buffer[entry].again = true;
-            self.pack(shared, entry);
-            return;
-        }
-        let dirty = std::mem::take(&mut self.buffer[entry].dirty);
-        self.buffer[entry].users += 1;
-        let (lpn, written_at) = (self.buffer[entry].lpn, self.buffer[entry].written_at);
-        // Of a cache the page may have been evicted, and the newer entry still wait for data of its own: it takes over nothing.
-        let takes_over = |newer: &u32| {
-            let held = &self.buffer[*newer];
-            !self.is_cache() || held.follows == entry || held.valid == shared.full
-        };
-        let newer = self.buffer.find(lpn).filter(takes_over);
-        if newer.is_none() && self.buffer[entry].flushing {
-            // What made the page absent stands for the data that the flush in progress waited for. (It found a newer entry, that the flush
-            // did not wait for.)
-            self.flush_waits_for_trims();
-        }
-        match newer {
-            Some(newer) => {
-                // It began as a copy of this one, so it carries these sectors, or newer ones; or after a trim of the
-                // page, and a fill brings zeros for those that it lacks.
-                self.buffer.busy(newer);
-                self.buffer.hold_for_write(newer);
-                if self.buffer[newer].follows == entry {
-                    let lacks = self.buffer[entry].valid & !self.buffer[newer].valid;
-                    self.buffer.copy_sectors(entry, newer, lacks);
-                    if lacks != 0 {
-                        self.buffer[newer].is_state_dirty = self.buffer[entry].is_state_dirty;
-                    }
-                }
-                let held = &mut self.buffer[newer];
-                held.dirty |= dirty;
-                held.written_at = held.written_at.max(written_at);
-                let mut waiting = self.buffer[entry].acknowledge.take();
-                let mut list = self.buffer[newer].acknowledge;
-                while let Some(slice) = waiting.pop(&mut shared.slices) {
-                    list.push_back(&mut shared.slices, slice);
-                }
-                self.buffer[newer].acknowledge = list;
-                if self.buffer[entry].flushing && !self.buffer[newer].flushing {
-                    (self.buffer[newer].flushing, self.buffer[entry].flushing) = (true, false);
-                }
-                self.dispatch(shared, newer);
-            }
-            // Trimmed, but a power cut may still bring back what is older than the data that somebody waits for.
-            None if self.is_cache() => self.acknowledge(shared, entry, None, Status::WriteFault),
-            None if !self.buffer[entry].acknowledge.is_empty()
-                && !matches!(self.translation.peek(lpn), Located::At(_)) =>
-            {
-                self.buffer.list(entry);
-                self.buffer[entry].again = true;
-                self.zero_awaited(shared, entry);
-                return self.release(shared, entry);
-            }
-            // The newer one is on the media, or nobody waits.
-            None => self.acknowledge(shared, entry, None, Status::Success),
-        }
-        self.flushed(entry);
-        self.unpin(entry);
-        self.release(shared, entry);
-    }
-
     /// Completes the slices that waited for the entry's program.
     pub(crate) fn acknowledge(
         &mut self,
@@ -563,67 +494,5 @@ impl BlockNamespace {
             self.writes.awaited -= 1;
             shared.slice_done(slice, status);
         }
-    }
-
-    /// The old content of an entry that must be written cannot be read, so its new sectors cannot be stored either.
-    pub(crate) fn lose(&mut self, shared: &mut Shared, entry: u32) {
-        debug_assert!(!self.is_cache(), "the blocks of a cache are written whole");
-        self.buffer.busy(entry);
-        let waiting = self.buffer[entry].acknowledge;
-        let mut told = 0;
-        waiting.for_each(&mut shared.slices, |slice| told |= slice.mask());
-        let record = &mut self.buffer[entry];
-        // What no write waits for was acknowledged.
-        let acknowledged = record.dirty & !told != 0 && !record.dropped;
-        (record.dirty, record.wanted) = (0, false);
-        if acknowledged {
-            self.flushes.losses.note(record.written_at);
-        }
-        record.valid = 0;
-        self.acknowledge(shared, entry, None, Status::WriteFault);
-        self.flush_failed(entry);
-    }
-
-    /// As [`BlockNamespace::give_up_writing`], if commands of the namespace wait.
-    pub fn give_up_if_stuck(&mut self, shared: &mut Shared) -> bool {
-        let own = |work: &Work| work.fetched && work.command.namespace == self.number;
-        if shared.works.iter().any(own) {
-            self.give_up_writing(shared);
-            // Reads that go on now may have to be looked up.
-            self.write_map(shared);
-        }
-        false
-    }
-
-    /// Nothing will happen any more and commands wait: there is no room left, and none can be made. What is in the buffer
-    /// stays there and can be read.
-    pub(crate) fn give_up_writing(&mut self, shared: &mut Shared) {
-        self.read_only = true;
-        self.writes.stalled = false;
-        for queue in self.writes.packer.queues() {
-            // Those only: who waits for an entry may send others here.
-            for entry in self.writes.packer.take_all(queue) {
-                self.writes.leaving -= 1;
-                let record = &mut self.buffer[entry];
-                (record.phase, record.wanted) = (Phase::Resting, false);
-                // Trimmed, or replaced by a newer one: nobody will ask for it.
-                record.dirty &= if record.listed { u64::MAX } else { 0 };
-                record.users += 1;
-                self.acknowledge(shared, entry, None, Status::WriteFault);
-                self.flush_failed(entry);
-                if !self.buffer[entry].listed {
-                    self.unpin(entry);
-                }
-                self.release(shared, entry);
-            }
-        }
-        // Reads go on one after the other, whatever the buffer cannot get rid of; writes are refused in their turn.
-        if !self.starved[0].is_empty() && !self.make_vacancy() {
-            self.buffer.grow();
-        }
-        self.feed_starved(shared);
-        self.fail_flushes(shared);
-        self.writes.behind_go_on = true;
-        self.let_behind_go_on(shared);
     }
 }

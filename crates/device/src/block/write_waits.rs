@@ -104,7 +104,7 @@ impl BlockNamespace {
         self.writes.stalled && !self.writes.packer.is_of_logs()
     }
 
-    /// GC went on: what waited for it does so too. Whether it had.
+    /// Resumes writes that waited for GC, if GC has released space since the last call. Returns whether it has.
     #[inline]
     pub(crate) fn let_in(&mut self, shared: &mut Shared) -> bool {
         let released = self.translation.take_released();
@@ -114,7 +114,7 @@ impl BlockNamespace {
         released
     }
 
-    /// Blocks were erased, or GC went on: what waited for room does so too.
+    /// Resumes writes that waited for space: blocks were erased, or GC went on.
     pub(crate) fn resume_stalled(&mut self, shared: &mut Shared) {
         if std::mem::take(&mut self.writes.stalled) {
             self.writes.packer.resume();

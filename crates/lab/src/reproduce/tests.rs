@@ -1,4 +1,5 @@
 use super::*;
+use crate::report::plot::Unit;
 use std::collections::BTreeSet;
 
 const DOCUMENT: &str = include_str!("../../../../docs/explanation/reproduce.md");

@@ -75,7 +75,7 @@ struct Writer {
     left: u64,
 }
 
-/// A drive and who works on it.
+/// A drive, its readers and its writers.
 #[derive(Clone, Debug)]
 struct Host {
     device: Device,

@@ -1,20 +1,20 @@
-//! The waiting room: dies take operations in the order of all of them.
+//! The waiting room: operations begin in issue order across all dies.
 //!
 //! ```text
-//!  operations, in order ─► first of the room ── its die is idle ─► that die
-//!                                            └─ else: it waits, and all behind it
+//!  operations, in order ─► head of the room ── its die is idle ─► that die
+//!                                           └─ else: it waits, and so do all behind it
 //! ```
-//! Jasmine's flash controller has one place for a command that its bank cannot take yet, and the firmware waits until that place is
-//! free. So banks contend: two operations in a row for one bank leave the others without work.
+//! Jasmine's flash controller holds one command whose bank is busy, and the firmware waits until that slot is free. So banks
+//! contend: two operations in a row for one bank leave the other banks idle.
 //!
-//! Invariant: while the room is not empty, the die of its first operation works.
+//! Invariant: while the room is not empty, the die of its first operation is busy.
 
 use super::{Phase, Scheduler};
 use crate::events::Events;
 use pellucid_flash::SimTime;
 
 impl Scheduler {
-    /// Operations leave the room as long as the die of the first one is idle.
+    /// Begins operations from the head of the room while their dies are idle.
     #[inline]
     pub(super) fn leave_room(&mut self, now: SimTime, events: &mut Events) {
         if let Some(room) = &mut self.room
