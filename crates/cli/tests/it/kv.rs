@@ -32,14 +32,14 @@ interface = "open-channel"
 item_max = "16KiB"
 "#;
 
-/// Sends `command`; the answer up to and with `end`.
+/// Sends `command`; its answer, which ends with `end`.
 fn ask(client: &mut UnixStream, command: &str, end: &str) -> String {
     client.write_all(command.as_bytes()).unwrap();
-    let mut answer = Vec::new();
+    let (mut answer, mut part) = (Vec::new(), [0; 16 << 10]);
     while !answer.ends_with(end.as_bytes()) {
-        let mut byte = [0];
-        client.read_exact(&mut byte).unwrap();
-        answer.push(byte[0]);
+        let bytes = client.read(&mut part).unwrap();
+        assert!(bytes > 0, "the connection ended after {:?}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&part[..bytes]);
     }
     String::from_utf8(answer).unwrap()
 }
