@@ -4,7 +4,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 SHELL := /bin/sh
 
-NEXTEST_VERSION := 0.9.151
+NEXTEST_VERSION := 0.9.148
 DENY_VERSION := 0.20.2
 NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
@@ -17,7 +17,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install-lib test quick check test-tools test-fuzz build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install-lib test quick check test-tools build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
@@ -35,7 +35,7 @@ help:
 	@echo 'make bench-curves cost per request over capacity, outstanding requests and length of the run'
 	@echo 'make clustering    where write clustering helps today, as a table: recorded workloads on four drives'
 	@echo 'make record-workloads  these workloads, recorded again (root; a Linux guest)'
-	@echo 'make advisories   known vulnerabilities of dependencies (compiles cargo-deny, fetches a database)'
+	@echo 'make advisories   known vulnerabilities of dependencies (fetches cargo-deny and a database)'
 
 run: build
 	cargo run --release --locked --quiet --bin pellucid -- \
@@ -53,9 +53,9 @@ install-lib: prerequisites
 	cargo build --release --locked --package pellucid-prism-c
 	sh tools/install_lib.sh target/release $(PREFIX) $(DESTDIR)
 
-# The tests of the crates come last, so that the output ends with their result. Everything is compiled once, with the checks of a debug
-# build: the tests, the command that the real clients attach to, and the small benchmarks.
-test: prerequisites client-tools check test-tools test-fuzz build-tests bench-small test-clients
+# The tests of the crates come last, so that the output ends with their result. Everything is compiled once, with the checks of a
+# debug build: the tests, the command that the real clients attach to, and the small benchmarks.
+test: prerequisites client-tools check test-tools build-tests bench-small test-clients
 	cargo test --workspace --locked --doc $(TLS)
 	$(RUN_NEXTEST) $(TLS)
 
@@ -101,12 +101,6 @@ test-tools: prerequisites
 	python3 -m py_compile tools/*.py
 	python3 -m unittest discover --start-directory tools
 
-# Type checks only: stable Rust cannot run a fuzz target. Naming a library, which need not exist, avoids compiling libFuzzer, which needs
-# a C++ compiler. One target directory, so that dependencies are checked once.
-test-fuzz: prerequisites
-	CUSTOM_LIBFUZZER_PATH=target/unused.a \
-	    cargo check --manifest-path fuzz/Cargo.toml --target-dir target --locked
-
 # Guided by coverage; needs a nightly compiler. FUZZ_SECONDS for each target.
 FUZZ_SECONDS ?= 60
 fuzz: prerequisites
@@ -127,12 +121,12 @@ bench-curves: prerequisites
 prerequisites:
 	@sh tools/prerequisites.sh
 
-# Unoptimised: it mostly waits for tests, and compiles in a third of the time.
+# Prebuilt; where there is none, compiled unoptimised: it mostly waits for tests.
 $(NEXTEST): | prerequisites
-	CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --locked --root .tools --no-default-features --features default-no-update \
-	    cargo-nextest@$(NEXTEST_VERSION)
+	CARGO_PROFILE_DEV_DEBUG=0 sh tools/rust_tool.sh cargo-nextest $(NEXTEST_VERSION) --debug \
+	    --no-default-features --features default-no-update
 	touch $@
 
 $(DENY): | prerequisites
-	cargo install --locked --root .tools cargo-deny@$(DENY_VERSION)
+	sh tools/rust_tool.sh cargo-deny $(DENY_VERSION)
 	touch $@

@@ -1,13 +1,6 @@
-//! A line on the control socket: it is refused in a sentence, or it is a request that is the same when it is written and read again.
-
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use pellucid_serve::control::Request;
+#[path = "../targets/control.rs"]
+mod target;
 
-fuzz_target!(|line: &[u8]| {
-    match Request::parse(line) {
-        Ok(request) => assert_eq!(Request::parse(request.to_line().as_bytes()), Ok(request)),
-        Err(why) => assert!(!why.is_empty()),
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| target::run(bytes));

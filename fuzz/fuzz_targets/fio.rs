@@ -1,20 +1,6 @@
-//! Any text is read as a fio job file; what its jobs ask for lies on the drive.
-
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use pellucid_lab::workload::{Generator, parse_fio};
+#[path = "../targets/fio.rs"]
+mod target;
 
-const CAPACITY_BYTES: u64 = 1 << 24;
-const SECTOR_BYTES: u32 = 512;
-
-fuzz_target!(|data: &[u8]| {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(file) = parse_fio(text, "fuzz", 0) else { return };
-    for job in file.jobs.iter().take(4) {
-        let Ok(generator) = Generator::new(job, CAPACITY_BYTES, SECTOR_BYTES) else { continue };
-        for io in generator.take(64) {
-            assert!(io.lba.0 + u64::from(io.sectors) <= CAPACITY_BYTES / u64::from(SECTOR_BYTES));
-        }
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| target::run(bytes));

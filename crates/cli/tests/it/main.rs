@@ -4,6 +4,7 @@ mod cache;
 mod common;
 mod fire;
 mod fs;
+mod fuzz;
 mod graph;
 mod images;
 mod kv;
