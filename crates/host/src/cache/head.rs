@@ -1,15 +1,17 @@
 //! What a cache writes about itself: its head, and the sectors of records of the block backend.
 //!
 //! ```text
-//!  head     0 "PLCACHE1"   8 crc32c of what follows   12 state u32   16 epoch u64   24 store id u64   32 sectors of the store u64
+//!  head     0 "PLCACHE2"   8 crc32c of what follows   12 state u32   16 epoch u64   24 store id u64   32 sectors of the store u64
 //!           40 block bytes u32   44 five words of the layout (the last: where slots begin)   64 length u32   68 name of the store
 //!  records  0 "PLCR"   4 crc32c of what follows   8 epoch u64   16 sector u32   20 0   32 records: key u32, state u8 (1 clean, 2 dirty)
 //! ```
-//! All little endian. Records count only with the epoch of the head, which is new with each new cache.
+//! All little endian. Records count only with the epoch of the head, which is new with each new cache. "PLCACHE1" is the head of a
+//! solid-state cache, and of older ones on block drives, whose sectors of records may hold anything before they are written first.
 
 use super::slots::{RECORD_BYTES, RECORDS_HEADER};
 
 const MAGIC: &[u8; 8] = b"PLCACHE1";
+const MAGIC_CLEARED: &[u8; 8] = b"PLCACHE2";
 const RECORDS_MAGIC: &[u8; 4] = b"PLCR";
 const NAME: usize = 68;
 /// Bytes of the store's name that are kept.
@@ -32,6 +34,8 @@ pub(super) enum Life {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub life: Life,
+    /// Sectors of records were zeros when the cache was made.
+    pub cleared: bool,
     pub epoch: u64,
     pub store: u64,
     pub store_sectors: u64,
@@ -66,15 +70,16 @@ impl Head {
         out[64..68].copy_from_slice(&(length as u32).to_le_bytes());
         out[NAME..NAME + length].copy_from_slice(&name[..length]);
         let checksum = crc32c::crc32c(&out[12..HEAD_BYTES]);
-        out[..8].copy_from_slice(MAGIC);
+        out[..8].copy_from_slice(if self.cleared { MAGIC_CLEARED } else { MAGIC });
         out[8..12].copy_from_slice(&checksum.to_le_bytes());
         out
     }
 
     /// `None`: it is none.
     pub fn decode(bytes: &[u8]) -> Option<Head> {
+        let cleared = bytes.starts_with(MAGIC_CLEARED);
         let good = bytes.len() >= HEAD_BYTES
-            && bytes.starts_with(MAGIC)
+            && (cleared || bytes.starts_with(MAGIC))
             && word(bytes, 8) == crc32c::crc32c(&bytes[12..HEAD_BYTES]);
         if !good {
             return None;
@@ -88,6 +93,7 @@ impl Head {
         let length = (word(bytes, 64) as usize).min(NAME_BYTES_MAX);
         Some(Head {
             life,
+            cleared,
             epoch: long(bytes, 16),
             store: long(bytes, 24),
             store_sectors: long(bytes, 32),
@@ -140,6 +146,7 @@ mod tests {
     fn a_head_comes_back_and_a_damaged_one_does_not() {
         let head = Head {
             life: Life::Closed,
+            cleared: true,
             epoch: 7,
             store: 1 << 60,
             store_sectors: 12345,
@@ -148,7 +155,9 @@ mod tests {
             name: "x".repeat(200),
         };
         let bytes = head.encode(512);
-        assert_eq!(Head::decode(&bytes), Some(Head { name: "x".repeat(128), ..head }));
+        assert_eq!(Head::decode(&bytes), Some(Head { name: "x".repeat(128), ..head.clone() }));
+        let older = Head { cleared: false, ..head }.encode(512);
+        assert_eq!(Head::decode(&older).map(|head| head.cleared), Some(false));
         for at in 0..HEAD_BYTES {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;

@@ -52,6 +52,7 @@ mod commit;
 mod config;
 mod counters;
 mod ends;
+mod format;
 mod head;
 mod locks;
 mod ops;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  flushes ─► head ─┬─ another store, size or shape ─► refused, nothing written
-//!                   ├─ blank, detached, or format ─► new: a solid-state cache is emptied ───────┐
+//!                   ├─ blank, detached, or format ─► new: records become zeros (format.rs), a ──┐
+//!                   │                                solid-state cache is emptied               │
 //!                   └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
 //!                                                                       the flash takes no writes ─► running, read only
 //! ```
@@ -32,6 +33,8 @@ pub(super) enum Phase {
     Head,
     /// Block backend: records are read.
     Records,
+    /// Block backend: records of a new cache become zeros.
+    Clearing,
     /// Solid-state cache: its dirty blocks are looked for, from a block on.
     Dirty,
     /// Every block's state is asked for, and those that do not count are evicted.
@@ -52,8 +55,8 @@ pub(super) struct Start {
     /// There is no cache of this store yet.
     pub fresh: bool,
     /// The next record sector, or block.
-    next: u64,
-    under_way: u32,
+    pub next: u64,
+    pub under_way: u32,
     found: (u64, u64),
     waiting: VecDeque<u32>,
 }
@@ -101,6 +104,7 @@ impl CacheManager {
         };
         self.start.head = Head {
             life: Life::Open,
+            cleared: matches!(self.backend, Backend::Block(_)),
             epoch: self.config.nonce,
             store: self.config.store.id,
             store_sectors: self.sectors,
@@ -171,6 +175,7 @@ impl CacheManager {
             Phase::Flush => self.drives_flushed(status),
             Phase::Head => self.head_read(part, status, &data),
             Phase::Records => self.records_read(part, status, &data),
+            Phase::Clearing => self.records_cleared(part, status, &data),
             Phase::Dirty => self.dirty_found(part, status, result, &data),
             Phase::Sweep => self.states_swept(part, status, &data),
             _ => {}
@@ -227,14 +232,18 @@ impl CacheManager {
         for (sector, image) in (first..).zip(data.chunks_exact(self.image_bytes)) {
             let slots_of = slots.layout.slots_of(sector);
             let Some(records) = decode_records(image, epoch, sector) else {
-                // Never written with this epoch, or damaged: a drive writes a sector as a whole.
-                if image[..4] == *b"PLCR" && !decode_any(image) {
+                // Never written, in an older cache not with this epoch; or damaged, as a drive writes a sector as a whole.
+                let is_damaged = match self.start.head.cleared {
+                    true => image.iter().any(|&byte| byte != 0),
+                    false => image[..4] == *b"PLCR" && !decode_any(image),
+                };
+                if is_damaged {
                     slots.doubt(sector);
                 }
                 continue;
             };
-            slots.is_written(sector);
             for (at, key, state) in records {
+                slots.is_written(sector);
                 let slot = slots_of.start + at;
                 let counts = Slots::says_dirty(state) || clean_counts;
                 if slot >= slots_of.end || !counts {

@@ -10,6 +10,7 @@ use pellucid_flash::{Command, Lba, Opcode, Status};
 
 /// Block backend: the copy where no sector is left behind the slots, among those that are the head's.
 const COPY_SECTOR: u64 = 4;
+const UNWRITABLE: &str = "the head of the cache cannot be written to the cache drive";
 const UNREADABLE: &str = "the head of the cache cannot be read from the cache drive, nor can its copy";
 
 impl CacheManager {
@@ -74,7 +75,7 @@ impl CacheManager {
         let is_blank = status == Status::Absent || data.iter().all(|&byte| byte == 0);
         let head = match head {
             Some(head) if self.config.format || head.life == Life::Detached => {
-                return self.begin_new(Some(head.epoch));
+                return self.begin_new(Some(&head));
             }
             None if self.config.format || is_blank => return self.begin_new(None),
             None => {
@@ -121,13 +122,17 @@ impl CacheManager {
         })
     }
 
-    fn begin_new(&mut self, before: Option<u64>) {
+    fn begin_new(&mut self, before: Option<&Head>) {
         self.start.fresh = true;
-        if before == Some(self.start.head.epoch) {
+        if before.is_some_and(|head| head.epoch == self.start.head.epoch) {
             self.start.head.epoch = self.start.head.epoch.wrapping_add(1);
         }
         match &self.backend {
-            Backend::Block(_) => self.write_head(Life::Open),
+            // A crash must not find the old cache with a part of its records.
+            Backend::Block(_) if before.is_some_and(|head| head.life != Life::Detached) => {
+                self.write_head(Life::Detached)
+            }
+            Backend::Block(_) => self.clear_records(),
             // First whether there is something that must not be lost.
             Backend::Ssc(_) if !self.config.format && before.is_none() => self.look_for_dirty(),
             Backend::Ssc(_) => self.sweep(),
@@ -136,6 +141,7 @@ impl CacheManager {
 
     fn begin_known(&mut self, head: Head) {
         (self.start.head.epoch, self.start.was) = (head.epoch, head.life);
+        self.start.head.cleared = head.cleared;
         match &self.backend {
             Backend::Block(_) => {
                 self.start.phase = Phase::Records;
@@ -184,12 +190,15 @@ impl CacheManager {
             return self.send_head(self.head_place());
         }
         let life = self.start.head.life;
-        if self.start.phase != Phase::Opening || life != Life::Open {
-            self.ending_written(life, status);
-        } else if status == Status::Success || self.begins_read_only() {
-            self.running();
-        } else {
-            self.fail_start("the head of the cache cannot be written to the cache drive");
+        let done = status == Status::Success;
+        match life {
+            Life::Detached if self.start.fresh && done => self.clear_records(),
+            Life::Detached if self.start.fresh => self.fail_start(UNWRITABLE),
+            Life::Open if self.start.phase == Phase::Opening && (done || self.begins_read_only()) => {
+                self.running();
+            }
+            Life::Open if self.start.phase == Phase::Opening => self.fail_start(UNWRITABLE),
+            _ => self.ending_written(life, status),
         }
     }
 }

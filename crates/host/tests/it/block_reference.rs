@@ -46,7 +46,7 @@ impl BlockReference {
     }
 
     /// What a sector holds, as it is read.
-    fn sector(&self, lba: u64) -> &[u8] {
+    pub fn sector(&self, lba: u64) -> &[u8] {
         let cached = self.cache.iter().rev().find(|(at, _)| *at == lba);
         cached.map_or(&self.media[lba as usize], |(_, data)| data)
     }
@@ -60,6 +60,12 @@ impl BlockReference {
     pub fn flip(&mut self, lba: u64, byte: usize) {
         self.cache.retain(|(at, _)| *at != lba);
         self.media[lba as usize][byte] ^= 1;
+    }
+
+    /// A sector holds something else from now on.
+    pub fn put(&mut self, lba: u64, data: Vec<u8>) {
+        self.cache.retain(|(at, _)| *at != lba);
+        self.media[lba as usize] = data;
     }
 
     pub fn harm(&mut self, lba: u64) {

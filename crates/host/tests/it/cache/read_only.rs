@@ -2,9 +2,10 @@
 
 use super::world::{self, Crash, Crashing, Flash, World};
 use super::{exercise, seeds};
+use crate::block_reference::BlockReference;
 use crate::reference::Faults;
-use pellucid_flash::{Nanos, Opcode};
-use pellucid_host::{CacheConfig, CacheMode, Layer};
+use pellucid_flash::{Drive, Nanos, Opcode};
+use pellucid_host::{CacheConfig, CacheManager, CacheMode, Layer, Machine, Pair, Stack};
 
 /// A flash that takes no write. That of the reference evicts and flushes what it likes.
 fn no_writes(world: &World<Flash>) -> Faults {
@@ -115,7 +116,7 @@ fn three_dirty_blocks() -> World<Flash> {
     world
 }
 
-fn flash(world: &mut World<Flash>) -> &mut crate::block_reference::BlockReference {
+fn flash(world: &mut World<Flash>) -> &mut BlockReference {
     match &mut world.host.drive.first {
         Flash::Block(flash) => flash,
         Flash::Ssc(_) => unreachable!("a block drive"),
@@ -184,4 +185,68 @@ fn damaged_records_are_told_and_nothing_stale_is_read() {
     assert!(world.check_what_can_be_read() > 0, "not everything can be read");
     flash(&mut world).flip(8, 40);
     world.crash(Crash::Host);
+}
+
+/// Whatever stands where records were: something else, or only their magic is gone.
+#[test]
+fn records_that_are_none_are_told_and_nothing_stale_is_read() {
+    let mut known = three_dirty_blocks();
+    let mut records = flash(&mut known).sector(8).to_vec();
+    assert!(records.starts_with(b"PLCR"));
+    records[..4].fill(0);
+    for image in [records, vec![0xA5; 512], [vec![0; 511], vec![1]].concat()] {
+        let mut world = three_dirty_blocks();
+        flash(&mut world).put(8, image);
+        world.crash_with(Crash::Host, Faults::default());
+        assert!(world.host.layer.is_read_only());
+        assert!(world.check_what_can_be_read() > 0, "not everything can be read");
+        let outcome = world.detach().expect_err("what was dirty is not known");
+        assert!(outcome.contains("records of the cache cannot be read"), "{outcome}");
+    }
+}
+
+/// Of a cache that makes room for a new one, a crash never leaves a part.
+#[test]
+fn a_new_cache_in_place_of_another_is_there_as_a_whole_or_not_at_all() {
+    let (config, ..) = world::shape(4);
+    let config = CacheConfig {
+        mode: CacheMode::WriteBack,
+        block_bytes: 512,
+        set_blocks: 4,
+        sequential_bytes: 0,
+        dirty_percent: 90,
+        ..config
+    };
+    let flash = Flash::Block(BlockReference::new(700, 4));
+    let mut world = World::on(config.clone(), flash, BlockReference::new(900, 5), 4);
+    // Each with a sector of records of its own.
+    for block in [1, 301, 601] {
+        world.ask(Opcode::Write, block, 1, false);
+        world.drain();
+    }
+    world.ask(Opcode::Flush, 0, 0, false);
+    world.drain();
+    let pair = world.host.drive.clone();
+    let format = CacheConfig { format: true, nonce: 99, ..config.clone() };
+    let layer = CacheManager::new(&format, pair.interface(0), pair.interface(1), 512).expect("room");
+    let mut making = Stack::new(layer, pair, world.now);
+    let (mut older, mut newer) = (0, 0);
+    while let Some(next) = making.next_event().filter(|_| !making.layer.is_ready()) {
+        Drive::advance(&mut making, next);
+        for crash in [Crash::Host, Crash::All] {
+            let Pair { first: mut flash, second: mut backing, .. } = making.drive.clone();
+            match crash {
+                Crash::Host => (flash.abandon(), backing.abandon()),
+                _ => (flash.cut(), backing.cut()),
+            };
+            let host = world::start(&config, flash, backing, next);
+            assert!(!host.layer.is_read_only(), "no record counts as lost");
+            match host.layer.dirty_blocks() {
+                3 => older += 1,
+                0 => newer += 1,
+                other => panic!("{other} of three dirty blocks"),
+            }
+        }
+    }
+    assert!(older > 3 && newer > 10, "{older} times the old one, {newer} times a new one");
 }
