@@ -171,8 +171,8 @@ impl CacheManager {
                 laps += 1;
                 continue;
             };
-            // A run is not cut to what others leave: the backing store would see many small writes.
-            let most = u64::from(self.config.clean_blocks).min(RUN_MAX).min(range.end - block);
+            // A run is not cut, by what others leave or by how many blocks are to be cleaned: the backing store would see many small writes.
+            let most = RUN_MAX.min(range.end - block);
             let most = if self.cleaner.troubled { 1 } else { most };
             let (_, count) = self.dirty.run(block, most);
             let begun = self.begin_run(block, count) || (count > 1 && self.begin_run(block, 1));

@@ -104,6 +104,9 @@ pub struct CacheConfig {
     /// The backing store is flushed before what was copied to it counts as clean. `false`, as FlashCache: a power cut of the backing store
     /// loses cleaned blocks that it had in its write cache, flushed ones too.
     pub flush_cleaned: bool,
+    /// A read that missed, and a write that goes through, are answered when the cache has its copy, as in FlashCache (`READFILL` and a write of
+    /// both drives in `flashcache_io_callback`; there the two writes of a write run side by side). `false`: before.
+    pub await_fills: bool,
     /// Which drives a flush reaches; a stop reaches both.
     pub flushes: Flushes,
     /// The backing store.
@@ -131,6 +134,7 @@ impl Default for CacheConfig {
             fallow: Nanos::from_secs(15 * 60),
             clean_blocks: 64,
             flush_cleaned: true,
+            await_fills: false,
             flushes: Flushes::Both,
             store: StoreIdentity::default(),
             nonce: 1,

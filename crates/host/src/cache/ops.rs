@@ -220,6 +220,15 @@ impl CacheManager {
         self.ops.release(op);
     }
 
+    /// The same, behind the answer that may have waited for a fill.
+    #[inline]
+    pub(super) fn answer_and_close(&mut self, op: u32) {
+        if self.ops[op].command.is_some() {
+            self.answer(op);
+        }
+        self.close(op);
+    }
+
     /// Refuses a command, or ends one that never had blocks.
     pub(super) fn end(&mut self, op: u32, status: Status) {
         self.ops[op].status = Some(status);

@@ -297,8 +297,10 @@ impl CacheManager {
     pub(super) fn read_goes_on(&mut self, op: u32) {
         let Op { step, status, .. } = self.ops[op];
         if step == Step::Data {
-            self.answer(op);
             let fills = status.is_none() && !self.ops[op].fills.is_empty();
+            if !(fills && self.config.await_fills) {
+                self.answer(op);
+            }
             if fills && !self.takes_nothing_new() && self.locks.upgrade(op) {
                 self.ops[op].step = Step::Fill;
                 self.begin_fills(op);
@@ -307,6 +309,6 @@ impl CacheManager {
                 }
             }
         }
-        self.close(op);
+        self.answer_and_close(op);
     }
 }

@@ -381,16 +381,19 @@ impl CacheManager {
                 self.commit.wait(op);
             }
             Step::Data | Step::Mark | Step::Flush => {
-                self.answer(op);
+                let fills = status.is_none() && self.ops[op].kind == Kind::Write;
+                if !(fills && self.config.await_fills) {
+                    self.answer(op);
+                }
                 self.ops[op].step = Step::Fill;
-                if status.is_none() && self.ops[op].kind == Kind::Write {
+                if fills {
                     self.begin_fills(op);
                 }
                 if self.ops[op].left == 0 {
-                    self.close(op);
+                    self.answer_and_close(op);
                 }
             }
-            _ => self.close(op),
+            _ => self.answer_and_close(op),
         }
     }
 

@@ -54,6 +54,8 @@ keys! {
         "Cache on a block drive: which clean block of a set makes room (FlashCache: fifo)";
     "host.cache.flush_cleaned": Kind::Flag, Flag(true) => cache.flush_cleaned,
         "Cache: the backing store is flushed before what was written back counts as clean (FlashCache: false)";
+    "host.cache.await_fills": Kind::Flag, Flag(false) => cache.await_fills,
+        "Cache: a read that missed, and a write that goes through, are answered when the cache has its copy (FlashCache: true)";
     "host.cache.flushes": word::<Flushes>(), Word("both") => cache.flushes,
         "Cache: which drives a flush of the host reaches: both, the cache drive (flash), or none (FlashCache refuses barriers). What is not \
          reached may lose acknowledged writes at a power cut";

@@ -171,6 +171,7 @@ pub fn shape(seed: u64) -> (CacheConfig, Flash, BlockReference) {
         dirty_percent: 10 + rng.below(80) as u32,
         fallow: [Nanos::ZERO, Nanos(3000)][rng.below(2) as usize],
         clean_blocks: 1 + rng.below(20) as u32,
+        await_fills: seed.is_multiple_of(3),
         store: StoreIdentity { id: 7, name: "the store".into() },
         nonce: 1 + seed,
         ..CacheConfig::default()
