@@ -108,8 +108,21 @@ pub struct HostModel {
     pub request: Nanos,
     /// See `request`.
     pub request_kib: Nanos,
-    /// Files are picked in rotation, as filebench does; else at random.
-    pub rotation: bool,
+    /// How a file that exists is picked.
+    pub picks: Picks,
+}
+
+/// How the next file that exists is picked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Picks {
+    /// In one rotation that all threads share. As filebench 1.4.9: `flowoplib_openfile_common` tells `fileset_pick` a thread only where
+    /// `rotatefd` is set, which no personality does.
+    #[default]
+    Together,
+    /// Each thread in a rotation of its own, which begins anywhere.
+    Apart,
+    /// At random.
+    Random,
 }
 
 impl Default for HostModel {
@@ -128,7 +141,7 @@ impl Default for HostModel {
             page: Nanos::from_us(1),
             request: Nanos::ZERO,
             request_kib: Nanos::ZERO,
-            rotation: true,
+            picks: Picks::default(),
         }
     }
 }

@@ -189,6 +189,8 @@ pub struct Files {
     metadata_listed: bool,
     writes: u32,
     version: u32,
+    /// Where the rotation that threads share stands, of files that exist and of those that do not.
+    rotor: u32,
     free_rotor: u32,
     scratch: Vec<Extent>,
     meter: Meter,
@@ -281,6 +283,7 @@ impl Files {
             metadata_listed: false,
             writes: 0,
             version: 0,
+            rotor: 0,
             free_rotor: 0,
             scratch: Vec::new(),
             meter: Meter::new(),

@@ -155,9 +155,9 @@ fn drive(config: &FilesConfig) -> (Files, Vec<(u64, u32, u32)>) {
 #[test]
 fn a_page_cache_is_never_old() {
     for personality in Personality::ALL {
-        for rotation in [true, false] {
+        for picks in [Picks::Together, Picks::Apart, Picks::Random] {
             let mut config = small(personality);
-            config.host.rotation = rotation;
+            config.host.picks = picks;
             let (files, log) = drive(&config);
             files.check();
             let report = files.report(SimTime(u64::MAX));
@@ -166,6 +166,26 @@ fn a_page_cache_is_never_old() {
             assert!(report.page_hit_ratio.is_some_and(|ratio| ratio < 0.99), "{report:?}");
             assert!(report.refused < report.operations / 100, "{report:?}");
         }
+    }
+}
+
+/// Threads take one file after the other: each is read as often as any other, where a rotation for each thread has them in a pack.
+#[test]
+fn threads_share_a_rotation() {
+    for (picks, most) in [(Picks::Together, 1), (Picks::Apart, usize::MAX)] {
+        let mut config = FilesConfig { file_bytes: 12 << 10, ..small(Personality::Webserver) };
+        config.host.picks = picks;
+        let (files, log) = drive(&config);
+        let first_block = |file: u32| files.layout().extents(file).first().map(|extent| extent.block);
+        let firsts: BTreeMap<u32, u32> =
+            (0..config.files).filter_map(|file| Some((first_block(file)?, file))).collect();
+        let mut reads = vec![0; config.files as usize];
+        for (_, block, count) in log {
+            firsts.range(block..block + count).for_each(|(_, &file)| reads[file as usize] += 1);
+        }
+        let spread = reads.iter().max().unwrap() - reads.iter().min().unwrap();
+        let is_even = spread <= 1;
+        assert_eq!(is_even, most == 1, "{picks:?}: {spread} reads between files");
     }
 }
 

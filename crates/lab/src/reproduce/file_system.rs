@@ -37,7 +37,7 @@ use super::prism::{REPLAY_FREE, REPLAY_RESERVED};
 use super::{Check, Figure, Limit, Outcome};
 use crate::experiment::prepare;
 use crate::file_system::{FileServer, FileSystemReport, InPlaceServer, Placement};
-use crate::files::{FilesConfig, HostModel, Personality};
+use crate::files::{FilesConfig, HostModel, Personality, Picks};
 use crate::report::plot::{Axis, BarChart, Bars, Unit};
 use crate::spec;
 use pellucid_apps::fs::{BLOCK_BYTES, CleanerPolicy, MountOptions};
@@ -151,6 +151,8 @@ fn files(bench: &Bench, system: System, personality: Personality) -> FilesConfig
         commit: scaled(real.commit),
         read_bytes: real.read_bytes / SCALE,
         write_bytes: real.write_bytes / SCALE,
+        // As the threads of the log-structured file systems.
+        picks: Picks::Apart,
         ..real
     };
     let file_bytes = personality.file_bytes() / SCALE;

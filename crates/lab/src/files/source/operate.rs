@@ -1,9 +1,9 @@
 //! The threads: what an operation needs, what it waits for, and what it does to files and pages.
 
 use super::{Event, Files, METADATA, Purpose, RequestKind, Step, Until};
-use crate::files::BLOCK_BYTES;
 use crate::files::layout::Extent;
 use crate::files::personality::{Operation, Personality};
+use crate::files::{BLOCK_BYTES, Picks};
 
 impl Files {
     pub(super) fn operation(&self, thread: u32) -> Operation {
@@ -142,11 +142,13 @@ impl Files {
     /// A file that exists, or does not, and that no thread has open.
     fn pick(&mut self, thread: u32, exists: bool) -> Option<u32> {
         let files = self.config.files;
-        let from = match (self.config.host.rotation, exists) {
-            (false, _) => self.rng.below(files.into()) as u32,
-            (true, true) => self.threads[thread as usize].rotor,
-            (true, false) => self.free_rotor,
+        let rotor = match (self.config.host.picks, exists) {
+            (Picks::Random, _) => &mut (self.rng.below(files.into()) as u32),
+            (_, false) => &mut self.free_rotor,
+            (Picks::Together, true) => &mut self.rotor,
+            (Picks::Apart, true) => &mut self.threads[thread as usize].rotor,
         };
+        let from = *rotor;
         let is_one = |&file: &u32| {
             let state = &self.files[file as usize];
             state.exists == exists && !state.busy
@@ -154,11 +156,7 @@ impl Files {
         // A webserver's files are read only, by any number of threads.
         let shared = self.config.personality == Personality::Webserver;
         let found = (from..files).chain(0..from).find(|file| shared || is_one(file))?;
-        let next = (found + 1) % files;
-        match exists {
-            true => self.threads[thread as usize].rotor = next,
-            false => self.free_rotor = next,
-        }
+        *rotor = (found + 1) % files;
         Some(found)
     }
 
