@@ -154,7 +154,7 @@ pub struct Bench {
     pblk: OnceLock<PblkStudy>,
     sizes: OnceLock<SizeStudy>,
     server: OnceLock<ServerStudy>,
-    caches: OnceLock<CacheStudy>,
+    caches: [OnceLock<CacheStudy>; 3],
     fire: OnceLock<FireStudy>,
 }
 
@@ -164,7 +164,7 @@ impl Bench {
     pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (sizes, server) = (OnceLock::new(), OnceLock::new());
-        let (caches, fire) = (OnceLock::new(), OnceLock::new());
+        let (caches, fire) = (<[OnceLock<CacheStudy>; 3]>::default(), OnceLock::new());
         let (last, shorter) = (Vec::new(), 1);
         Bench {
             threads: threads.max(1),
@@ -233,9 +233,9 @@ impl Bench {
         once(&self.server, || ServerStudy::run(self))
     }
 
-    /// The study behind Fig. 7 of "Getting Real", run once.
-    pub(super) fn caches(&self) -> Result<&CacheStudy, ReproduceError> {
-        once(&self.caches, || CacheStudy::run(self))
+    /// The row of a file server in Fig. 7 of "Getting Real", run once.
+    pub(super) fn caches(&self, set: usize) -> Result<&CacheStudy, ReproduceError> {
+        once(&self.caches[set], || CacheStudy::run(self, set))
     }
 
     /// The study behind Figs. 15 to 19 of FlashFire, run once.
