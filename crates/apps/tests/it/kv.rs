@@ -282,6 +282,36 @@ fn what_the_flash_has_not_is_refused() {
 }
 
 /// As memcached: what would become too large stays as it was.
+/// With fewer buffers than slab classes an append that has read its item waits until a slab of another class has been written. It does not read
+/// again meanwhile: a drive that answers reads at once would never get to the write.
+#[test]
+fn an_append_reads_its_item_once_however_long_it_waits() {
+    let mut waited = 0;
+    for engine in EngineKind::ALL {
+        let mut cache = Cache::new(engine);
+        let sizes: Vec<usize> = (0..12).map(|step| (40.0 * 1.5_f64.powi(step)) as usize).collect();
+        let set = |cache: &mut Cache, at: usize| {
+            stored(&cache.store(&format!("k{at}"), Mode::Set, &"v".repeat(sizes[at])));
+        };
+        (0..sizes.len()).for_each(|at| set(&mut cache, at));
+        cache.push_out();
+        for at in 0..sizes.len() {
+            // Open slabs of other classes hold all buffers.
+            (0..sizes.len()).filter(|other| other.abs_diff(at) > 2).for_each(|other| set(&mut cache, other));
+            let before = cache.system.statistics();
+            match cache.store(&format!("k{at}"), Mode::Append, "more") {
+                Outcome::Stored { .. } | Outcome::NotStored => {}
+                other => panic!("{engine:?}: {other:?}"),
+            }
+            let after = cache.system.statistics();
+            let reads = after.flash_read_bytes - before.flash_read_bytes;
+            assert!(reads <= 3 * 8192, "{engine:?}: an append of {} bytes read {reads}", sizes[at]);
+            waited += after.waits - before.waits;
+        }
+    }
+    assert!(waited > 0, "no append had to wait");
+}
+
 #[test]
 fn an_append_that_makes_an_item_too_large_changes_nothing() {
     both(|cache, push_out| {
