@@ -183,6 +183,29 @@ fn ranges_of_blocks_lose_nothing_on_failing_flash() {
     loses_nothing_on_failing_flash(blocks);
 }
 
+/// Flash on which so many writes fail that no chunk is free any more, also after a start: then writes are refused, and nothing goes round for
+/// ever.
+#[test]
+fn ranges_of_blocks_end_when_no_chunk_is_left() {
+    let mut refused = 0;
+    for seed in 0..40 {
+        let config = blocks(seed);
+        let faults = Faults { write: 0.05, reset: 0.02, read: 0.002 };
+        let mut world = exercise(&config, seed, faults, 1500);
+        for _ in 0..2 {
+            world.crash(&config);
+            for _ in 0..300 {
+                world.submit();
+                world.step();
+            }
+            world.drain();
+            world.check();
+        }
+        refused += world.refused;
+    }
+    assert!(refused > 0, "all drives took writes to the end");
+}
+
 #[test]
 fn ranges_of_blocks_survive_a_power_cut_at_any_event() {
     survives_cuts(blocks, 30..36, Faults::default(), 300, 100);

@@ -79,9 +79,17 @@ impl BlockMap {
     fn flush(&mut self, request: u32) {
         let waits = |logical: &Logical| !logical.buffer.is_empty();
         let blocks: Vec<u32> = (0..).zip(&self.logical).filter(|(_, l)| waits(l)).map(|(n, _)| n).collect();
-        self.requests[request].left += blocks.len() as u32;
         for &block in &blocks {
-            self.logical[block as usize].awaited.push(request);
+            let block = &mut self.logical[block as usize];
+            let record = &mut self.requests[request];
+            match block.stuck {
+                // Its buffer will never be written.
+                true => record.status = Some(Status::WriteFault),
+                false => {
+                    record.left += 1;
+                    block.awaited.push(request);
+                }
+            }
         }
         let garbage = self.garbage.iter().copied().chain(self.erased_now());
         let trimmed: Vec<Garbage> = garbage.filter(|garbage| garbage.trimmed).collect();

@@ -6,7 +6,7 @@
 //! ```
 //! The reserve is for blocks whose top piece has failed, so that what is in their buffers, and merges, can always go on.
 
-use super::{BlockMap, Garbage, Purpose};
+use super::{BlockMap, Garbage, Logical, Purpose};
 use crate::policy::Gc;
 use pellucid_flash::{BlockId, Command, DieId, Opcode, Status};
 
@@ -52,7 +52,12 @@ impl BlockMap {
     }
 
     fn victim(&self) -> Option<u32> {
-        let mergeable = (0..).zip(&self.logical).filter(|(_, block)| block.pieces.len() > 1 && !block.lame);
+        // A merge needs a top piece that it can go on with, or a chunk for another.
+        let chunk_is_free = self.pool.free_total() > 0;
+        let can_go_on =
+            |block: &Logical| !block.lame && !block.stuck && (block.pieces[0].open || chunk_is_free);
+        let several = |block: &Logical| block.pieces.len() > 1;
+        let mergeable = (0..).zip(&self.logical).filter(|(_, block)| several(block) && can_go_on(block));
         let blocks = mergeable.map(|(number, block)| {
             let (top, last) = (block.pieces[0], block.pieces[block.pieces.len() - 1]);
             // A top piece that takes no more is copied, too.
