@@ -36,12 +36,6 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
         reason: "what the cache takes in has to be erased",
     },
     KnownMiss {
-        claim: "S3",
-        check: "webserver, write-back: SSC over SSD",
-        reason: "the set is resident, the cache drive's firmware is the limit, and page-cache hits of threads in a pack decide",
-    },
-    KnownMiss { claim: "S3", check: "webserver, write-through: SSC over SSD", reason: "as with write-back" },
-    KnownMiss {
         claim: "S4",
         check: "varmail, write-back: SSC over SSD",
         reason: "each commit waits for two checkpoints of the solid-state cache, and for nothing under FlashCache, which refuses barriers; if \
