@@ -16,7 +16,7 @@ def documents() -> list[Path]:
 
 
 def sources() -> list[Path]:
-    rooms = [ROOT / room for room in ("crates", "tools", "presets", "examples", "bench", "fuzz/fuzz_targets")]
+    rooms = [ROOT / room for room in ("crates", "tools", "presets", "examples", "bench", "fuzz/targets", "fuzz/fuzz_targets")]
     files = (path for room in rooms for path in room.rglob("*") if path.is_file() and path.name.endswith(SOURCES))
     return [ROOT / "Makefile", *sorted(files)]
 
