@@ -144,7 +144,9 @@ dd if=/dev/urandom of=/tmp/data bs=1M count=6 2>/dev/null
 small="--set media.store=file --set media.path=/tmp/media --set media.channels=1 --set media.ways=2 --set media.blocks=32 --set media.pages=8"
 small="$small --set ftl.over_provisioning=0.55 --time instant"
 FLASH=file:/tmp/flash,size=16MiB ext4_on file-write-back
-FLASH=jasmine-ssc ext4_on ssc-write-back $small
+# As the preset's, for a backing store of this size: a new cache asks for the state of every block of the address space, of 1.5 TB there.
+ssc='drive.namespace=[{interface="cache",address_space="128MiB",eviction="se-util",guarantee="flush",log="last-page",checkpoint="on-flush"}]'
+FLASH=jasmine-ssc ext4_on ssc-write-back $small --set "$ssc"
 rm /tmp/media
 FLASH=jasmine-optimized ext4_on model-write-through --mode write-through $small
 step no-kernel-trouble sh -c "! dmesg | grep -i 'Call Trace\|hung task'"
