@@ -1,5 +1,7 @@
 //! The known word nearest to a mistyped one.
 
+use crate::spec::Quantity;
+
 /// The candidate most like `word`, if any is like it at all: at most a third of its letters differ.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = word.chars().count();
@@ -25,6 +27,13 @@ pub(crate) fn meant(value: &str, allowed: &str) -> Option<String> {
     if let Some(percent) = value.strip_suffix('%') {
         let share = percent.trim().parse::<f64>().ok().filter(|_| allowed.starts_with("a number"))? / 100.0;
         return Some(share.to_string());
+    }
+    if [Quantity::Time, Quantity::Size, Quantity::Rate]
+        .iter()
+        .any(|quantity| quantity.read_text(value).is_some())
+    {
+        // It is spelt as it should be, but too large, or no time is wanted.
+        return None;
     }
     let (number, unit) = split_unit(value);
     let examples = allowed.split('"').skip(1).step_by(2).map(|example| split_unit(example).1);
@@ -74,6 +83,7 @@ mod tests {
             ("\"5mz\"", durations, Some("5ms")),
             ("\"5 sx\"", durations, Some("5 s")),
             ("\"9000s\"", durations, None),
+            ("\"100TiB\"", r#"a size such as "4096", "64KiB", "2GiB""#, None),
             ("\"10%\"", "a number from 0 to 100", Some("0.1")),
             ("\"x%\"", "a number from 0 to 100", None),
             ("101", "a number from 0 to 100", None),

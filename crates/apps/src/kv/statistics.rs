@@ -23,7 +23,7 @@ pub struct KvStatistics {
     pub sets: u64,
     /// Stores refused by their condition.
     pub sets_refused: u64,
-    /// Deletes that found an item.
+    /// Items removed by deletes, and by sets that are refused and remove what they were to replace.
     pub deletes: u64,
     /// Touches that found an item.
     pub touches: u64,
@@ -115,7 +115,7 @@ pub(super) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
         count("kv_misses_collided", "Gets of keys whose hash is another key's.", s.misses_collided),
         count("kv_sets", "Stores that stored something.", s.sets),
         count("kv_sets_refused", "Stores whose condition did not hold.", s.sets_refused),
-        count("kv_deletes", "Deletes that found an item.", s.deletes),
+        count("kv_deletes", "Items removed by deletes, and by refused sets.", s.deletes),
         count("kv_touches", "Touches that found an item.", s.touches),
         count("kv_arithmetic", "Increments and decrements that found a number.", s.arithmetic),
         count("kv_flushes", "Calls of flush_all.", s.flushes),

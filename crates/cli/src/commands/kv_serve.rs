@@ -11,6 +11,7 @@ use crate::output::warn;
 use crate::served_log;
 use crate::watch::MonitorOptions;
 use anyhow::anyhow;
+use pellucid_apps::kv::KvConfig;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
 use pellucid_serve::kv::{DriveCache, KvService, session};
@@ -95,8 +96,9 @@ impl KvServe {
         let cache = DriveCache::new(opened.drive, &config);
         let cache = cache.map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
         let needed = cache.memory_for_each_class_bytes();
-        if config.memory_bytes < needed {
-            let had = config.memory_bytes;
+        let had = config.memory_bytes;
+        // Who leaves it as it is need not know: few clients store values of every size.
+        if had < needed && had != KvConfig::new(config.engine).memory_bytes {
             warn(
                 &global,
                 [format!(

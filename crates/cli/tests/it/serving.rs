@@ -81,6 +81,18 @@ fn addresses_that_others_reach_want_proof_or_open() {
     }
 }
 
+#[test]
+fn a_drive_that_nbd_cannot_show_is_not_served_by_it() {
+    let folder = Folder::with_drive();
+    let serve = ["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:nbd"];
+    let open_channel = "drive.namespace=[{ interface = \"open-channel\" }]";
+    let done = folder.run(&[&serve[..], &["--set", open_channel]].concat());
+    assert_eq!((done.status, done.stdout.as_str()), (2, ""));
+    let sentence = "error: --nbd: tiny has no block namespace, and NBD shows nothing else; allowed: --nvme-tcp ADDR, or ";
+    assert!(done.stderr.starts_with(sentence), "{}", done.stderr);
+    assert!(!folder.path("nbd").exists(), "nothing listens");
+}
+
 /// One line of the control socket, and its answer.
 fn control(folder: &Folder, line: &str) -> String {
     let mut stream = UnixStream::connect(folder.path("control")).unwrap();

@@ -365,11 +365,14 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("P6", "prism/lines.rs: a_wrong_order_misses"),
 ];
 
-fn outcome(mutation: &Mutation, wrong: &[&str]) -> Outcome {
-    let size = mutation.size;
-    let last = size.drive.iter().chain(wrong).map(|set| (*set).to_string()).collect();
+fn bench(mutation: &Mutation, wrong: &[&str]) -> Bench {
+    let last = mutation.size.drive.iter().chain(wrong).map(|set| (*set).to_string()).collect();
+    Bench::of_test(mutation.size.shorter, last)
+}
+
+fn outcome_of(mutation: &Mutation, bench: &Bench) -> Outcome {
     let claim = select(&[mutation.claim.to_string()]).unwrap()[0];
-    claim.run(&Bench::of_test(size.shorter, last)).unwrap_or_else(|e| panic!("{}: {e}", mutation.what))
+    claim.run(bench).unwrap_or_else(|e| panic!("{}, {}: {e}", mutation.claim, mutation.what))
 }
 
 fn named<'a>(mutation: &Mutation, outcome: &'a Outcome) -> &'a Check {
@@ -380,74 +383,71 @@ fn named<'a>(mutation: &Mutation, outcome: &'a Outcome) -> &'a Check {
     check
 }
 
-/// Each check holds on the model as it is, at the same size, and misses on the wrong one.
-fn tell_apart(claim: &str) {
-    let mut right: BTreeMap<Size, Outcome> = BTreeMap::new();
-    let of_claim = || MUTATIONS.iter().filter(|mutation| mutation.claim == claim);
-    assert!(of_claim().next().is_some(), "{claim}: no mutation");
-    for mutation in of_claim() {
-        let right = right.entry(mutation.size).or_insert_with(|| outcome(mutation, &[]));
-        let check = named(mutation, right);
-        let wrong = outcome(mutation, mutation.wrong);
-        let wrong = named(mutation, &wrong);
-        assert_eq!(check.verdict(), Verdict::Holds, "{claim}: {check:?}");
-        assert_eq!(wrong.verdict(), Verdict::Misses, "{claim}, {}: {wrong:?}", mutation.what);
+/// Each check holds on the model as it is, at the same size, and misses on the wrong one. Claims of one study are tested together, so that
+/// it is run once for each model.
+fn tell_apart(claims: &[&str]) {
+    let mut benches: BTreeMap<(Size, &[&str]), Bench> = BTreeMap::new();
+    let mut outcomes: BTreeMap<(&str, Size, &[&str]), Outcome> = BTreeMap::new();
+    for claim in claims {
+        assert!(MUTATIONS.iter().any(|mutation| mutation.claim == *claim), "{claim}: no mutation");
+    }
+    for mutation in MUTATIONS.iter().filter(|mutation| claims.contains(&mutation.claim)) {
+        let mut check = |wrong: &'static [&'static str]| {
+            let bench = benches.entry((mutation.size, wrong)).or_insert_with(|| bench(mutation, wrong));
+            let outcome = outcomes.entry((mutation.claim, mutation.size, wrong));
+            named(mutation, outcome.or_insert_with(|| outcome_of(mutation, bench))).clone()
+        };
+        let (right, wrong) = (check(&[]), check(mutation.wrong));
+        assert_eq!(right.verdict(), Verdict::Holds, "{}: {right:?}", mutation.claim);
+        assert_eq!(wrong.verdict(), Verdict::Misses, "{}, {}: {wrong:?}", mutation.claim, mutation.what);
     }
 }
 
 macro_rules! a_wrong_model_misses {
-    ($($(#[$attribute:meta])* $name:ident: $claim:literal,)*) => {
-        const TESTED: &[&str] = &[$($claim),*];
+    ($($(#[$attribute:meta])* $name:ident: $($claim:literal),+;)*) => {
+        const TESTED: &[&str] = &[$($($claim),+),*];
         $($(#[$attribute])*
         #[test]
         fn $name() {
-            tell_apart($claim);
+            tell_apart(&[$($claim),+]);
         })*
     };
 }
 
 a_wrong_model_misses! {
-    c1_misses_a_wrong_model: "C1",
-    c2_misses_a_wrong_model: "C2",
-    c3_misses_a_wrong_model: "C3",
-    c4_misses_a_wrong_model: "C4",
-    c5_misses_a_wrong_model: "C5",
-    c6_misses_a_wrong_model: "C6",
-    c7_misses_a_wrong_model: "C7",
-    c8_misses_a_wrong_model: "C8",
-    c9_misses_a_wrong_model: "C9",
-    c10_misses_a_wrong_model: "C10",
-    c11_misses_a_wrong_model: "C11",
-    c12_misses_a_wrong_model: "C12",
-    c13_misses_a_wrong_model: "C13",
-    c14_misses_a_wrong_model: "C14",
-    l1_misses_a_wrong_model: "L1",
-    b1_misses_a_wrong_model: "B1",
-    b2_misses_a_wrong_model: "B2",
-    b6_misses_a_wrong_model: "B6",
-    b4_misses_a_wrong_model: "B4",
-    p1_misses_a_wrong_model: "P1",
-    p2_misses_a_wrong_model: "P2",
-    p3_misses_a_wrong_model: "P3",
-    p4_misses_a_wrong_model: "P4",
-    p5_misses_a_wrong_model: "P5",
-    u2_misses_a_wrong_model: "U2",
-    g1_misses_a_wrong_model: "G1",
-    j1_misses_a_wrong_model: "J1",
-    j2_misses_a_wrong_model: "J2",
-    j3_misses_a_wrong_model: "J3",
-    n1_misses_a_wrong_model: "N1",
-    n2_misses_a_wrong_model: "N2",
-    f1_misses_a_wrong_model: "F1",
-    f2_misses_a_wrong_model: "F2",
+    c1_to_c5_miss_wrong_models: "C1", "C2", "C3", "C4", "C5";
+    c6_and_c7_miss_a_wrong_model: "C6", "C7";
+    c8_misses_a_wrong_model: "C8";
+    c9_misses_a_wrong_model: "C9";
+    c10_misses_a_wrong_model: "C10";
+    c11_misses_a_wrong_model: "C11";
+    c12_misses_a_wrong_model: "C12";
+    c13_and_c14_miss_wrong_models: "C13", "C14";
+    l1_misses_a_wrong_model: "L1";
+    b1_misses_a_wrong_model: "B1";
+    b2_misses_a_wrong_model: "B2";
+    b6_misses_a_wrong_model: "B6";
+    b4_misses_a_wrong_model: "B4";
+    p1_and_p2_miss_a_wrong_model: "P1", "P2";
+    p3_and_p4_miss_wrong_models: "P3", "P4";
+    p5_misses_a_wrong_model: "P5";
+    u2_misses_a_wrong_model: "U2";
+    g1_misses_a_wrong_model: "G1";
+    j1_misses_a_wrong_model: "J1";
+    j2_misses_a_wrong_model: "J2";
+    j3_misses_a_wrong_model: "J3";
+    n1_misses_a_wrong_model: "N1";
+    n2_misses_a_wrong_model: "N2";
+    f1_misses_a_wrong_model: "F1";
+    f2_misses_a_wrong_model: "F2";
     #[ignore = "a minute"]
-    f3_misses_a_wrong_model: "F3",
-    f4_misses_a_wrong_model: "F4",
+    f3_misses_a_wrong_model: "F3";
+    f4_misses_a_wrong_model: "F4";
     #[ignore = "half a minute"]
-    f5_misses_a_wrong_model: "F5",
-    f6_misses_a_wrong_model: "F6",
+    f5_misses_a_wrong_model: "F5";
+    f6_misses_a_wrong_model: "F6";
     #[ignore = "minutes: with smaller blocks the range is another one"]
-    b3_misses_a_wrong_model: "B3",
+    b3_misses_a_wrong_model: "B3";
 }
 
 #[test]

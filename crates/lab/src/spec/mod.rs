@@ -44,6 +44,7 @@ pub use presets::{Preset, presets};
 pub use resolve_backing::{Backing, BackingKind, Medium};
 pub use resolve_run::{Fill, Overwrite, Precondition, RawJob, RawPair, RunSpec};
 pub use show::show;
+pub(crate) use value::Quantity;
 
 use crate::suggest::nearest;
 use document::{Document, Value};

@@ -90,7 +90,7 @@ impl Quantity {
         }
     }
 
-    fn read_text(self, text: &str) -> Option<u64> {
+    pub(crate) fn read_text(self, text: &str) -> Option<u64> {
         let text = text.trim();
         let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
         let (number, unit) = (&text[..split], text[split..].trim());

@@ -213,7 +213,7 @@ pub enum MonitorError {
     NoAnswer,
     /// The blocks for the state are gone.
     #[error(
-        "the flash monitor cannot record which application has which LUN: every block that it keeps for that has failed; allowed: reading what is there"
+        "the flash monitor cannot record which application has which LUN: every block that it keeps for that has failed; allowed: the applications that there are"
     )]
     NoState,
 }

@@ -195,9 +195,6 @@ impl<D: Drive> Monitor<D> {
     /// Opens an application that has flash: its namespace is there from now on.
     pub fn open(&mut self, name: &str) -> Result<AppId, MonitorError> {
         let id = self.known(name)?;
-        if self.records.dead {
-            return Err(MonitorError::NoState);
-        }
         self.open_now(id);
         Ok(id)
     }

@@ -135,9 +135,15 @@ impl<D: Drive> Monitor<D> {
         let rings = self.records.chunks.iter().zip(newest);
         self.records.rings =
             rings.map(|(chunks, newest)| Ring::new(chunks.iter().map(state_of), newest, pages)).collect();
+        let recorded = (!fresh).then(|| self.state.clone());
         let changed = self.tidy(&infos, fresh, &mut wait)?;
         if changed || fresh {
-            self.save_by(&mut wait)?;
+            let saved = self.save_by(&mut wait);
+            match (saved, recorded) {
+                // What is recorded stays as it is: bad blocks are replaced no more, and all else goes on.
+                (Err(MonitorError::NoState), Some(recorded)) => self.state = recorded,
+                (saved, _) => saved?,
+            }
         }
         for at in 0..self.opened.len() {
             let app = self.state.applications.get(at).and_then(Option::as_ref);

@@ -1,6 +1,6 @@
 //! Which LUNs an application gets, and what it cannot reach.
 
-use crate::reference::{Reference, geometry};
+use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{
     ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, SimTime, Status, Vector,
 };
@@ -208,4 +208,37 @@ fn no_command_reaches_beyond_the_allocation() {
     assert_eq!(monitor.statistics(a).expect("open").refused, refused);
     assert_eq!(run(&mut monitor, read(b.0, 0)).data, vec![2; 2048]);
     assert_eq!(run(&mut monitor, read(a.0, 0)).data, vec![1; 2048]);
+}
+
+#[test]
+fn applications_outlive_the_blocks_of_the_records() {
+    let mut monitor = start(Reference::new(geometry(2, 4, 16, 64, 4), 1));
+    let a = monitor.allocate("a", request(2, &monitor, 0.0)).expect("room").id;
+    run(&mut monitor, write(a.0, 0, 1));
+    let Some(Interface::OpenChannel(own)) = monitor.interface(a.0) else { panic!("open") };
+    let second = own.lba(own.chunk_at(1)).0;
+    run(&mut monitor, write(a.0, second, 2));
+    monitor.drive.faults = Faults { write: 1.0, reset: 1.0, read: 0.0 };
+    let more = request(1, &monitor, 0.0);
+    assert_eq!(monitor.allocate("b", more).expect_err("no record of it"), MonitorError::NoState);
+    // A block of the application's fails and is not replaced, as that could not be recorded either.
+    assert_eq!(run(&mut monitor, reset(a.0, second)).status, Status::ChunkOffline);
+    let known: Vec<_> = monitor.applications().map(|app| (app.id, app.name, app.units)).collect();
+    for _ in 0..3 {
+        let (mut drive, now) = (monitor.drive.clone(), monitor.now());
+        drive.power_cut();
+        monitor = Monitor::start(drive, MonitorConfig::default(), now).expect("its newest state");
+        assert_eq!(
+            monitor.applications().map(|app| (app.id, app.name, app.units)).collect::<Vec<_>>(),
+            known
+        );
+        assert_eq!(monitor.open("a"), Ok(a));
+        assert_eq!(run(&mut monitor, read(a.0, 0)).data, vec![1; 2048]);
+        assert_eq!(states(&mut monitor, a)[..2], [ChunkState::Open, ChunkState::Offline]);
+        assert_eq!(monitor.allocate("b", more).expect_err("no record of it"), MonitorError::NoState);
+    }
+    // What does not change what is recorded goes on.
+    monitor.drive.faults = Faults::default();
+    assert_eq!(run(&mut monitor, write(a.0, 4, 3)).status, Status::Success);
+    assert_eq!(run(&mut monitor, reset(a.0, 0)).status, Status::Success);
 }

@@ -27,6 +27,8 @@ pub(super) enum Kind {
     Arithmetic { decrement: bool },
     /// `delete`.
     Delete,
+    /// A refused `set` removes what it was to replace. No client asked for it, and none is answered.
+    Forget,
     /// `touch`.
     Touch,
     /// `flush_all`.
@@ -178,7 +180,12 @@ impl Replies {
                 meta(kind, key, Flags::of(rest), outcome, now_s, out)
             }
             Kind::MetaDebug => debug(key, outcome, now_s, out),
-            Kind::Store { .. } | Kind::Arithmetic { .. } | Kind::Delete | Kind::Touch | Kind::FlushAll => {
+            Kind::Store { .. }
+            | Kind::Arithmetic { .. }
+            | Kind::Delete
+            | Kind::Forget
+            | Kind::Touch
+            | Kind::FlushAll => {
                 word(&outcome, out);
                 None
             }

@@ -317,7 +317,7 @@ impl Requests {
 
     /// Removes an item, and answers nothing.
     fn forget<C: Cache>(&mut self, key: Key, port: &mut Port<'_, KvService<C>>) {
-        let number = self.replies.begin(Kind::Delete, true, self.now_ns, &[], &[]);
+        let number = self.replies.begin(Kind::Forget, true, self.now_ns, &[], &[]);
         self.ask(number, key, What::Delete { cas: None, invalidate: None }, 0, port);
     }
 
