@@ -215,14 +215,14 @@ static MUTATIONS: &[Mutation] = &[
         "erases with / without, geometric mean",
         "clusters much smaller than an erase unit",
         &["host.cluster_buffer.cluster=64KiB"],
-        FULL,
+        QUARTER,
     ),
     mutation(
         "F4",
         "Office install: elapsed with 8 MiB",
         "buffers of one size, whatever they are told",
         &["host.cluster_buffer.size=32MiB"],
-        FULL,
+        QUARTER,
     ),
     mutation(
         "F3",
@@ -243,7 +243,7 @@ static MUTATIONS: &[Mutation] = &[
         "elapsed with / without, FAT32 over NTFS",
         "a drive that maps pages, to which small writes cost little",
         &["ftl.map=page"],
-        FULL,
+        QUARTER,
     ),
     mutation(
         "P1",
@@ -299,7 +299,7 @@ static MUTATIONS: &[Mutation] = &[
         "flash copies, ULFS-Prism, MiB",
         "a file system that has a block drive below it",
         &["drive.namespace=[{ interface = \"block\" }]"],
-        Size { shorter: 2, drive: &[] },
+        QUARTER,
     ),
     mutation(
         "G1",
