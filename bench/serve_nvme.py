@@ -80,11 +80,12 @@ def drive_facts(options, drive):
             process.wait(60)
 
 
-def wait_for(process, is_there, name):
+def wait_for(process, is_there, name, said=None):
     end = time.monotonic() + START_SECONDS
     while not is_there():
         if process.poll() is not None:
-            sys.exit(f"{name} ended with status {process.returncode}")
+            last = "".join(f"\n    {line}" for line in Path(said).read_text().splitlines()[-5:]) if said else ""
+            sys.exit(f"{name} ended with status {process.returncode}{last}")
         if time.monotonic() > end:
             sys.exit(f"{name} does not listen after {START_SECONDS} s")
         time.sleep(0.05)
@@ -117,12 +118,14 @@ def contenders(options, directory):
         yield "SPDK nvmf_tgt" + ", zcopy" * zcopy, command, SPDK_PORT, SPDK_NQN
 
 
-def measure(options, contender, cases):
+def measure(options, contender, cases, directory):
     """Results of all cases, one after the other."""
     name, command, port, nqn = contender
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    said = Path(directory, "server.log")
+    with said.open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        wait_for(process, lambda: listens(port), name)
+        wait_for(process, lambda: listens(port), name, said)
         # Written before, so that reads find data and not holes.
         perf(options, port, nqn, 32, options.fill_seconds, "write")
         return [perf(options, port, nqn, depth, options.seconds, "randread", connections, warm_up=1)
@@ -154,7 +157,7 @@ def main():
     cases = [(1, 1), (32, 1), (128, 1), (32, 4)]
     with tempfile.TemporaryDirectory() as directory:
         all_of_them = {contender[0]: contender for contender in contenders(options, directory)}
-        found = turns.take(list(all_of_them), options.turns, lambda name: measure(options, all_of_them[name], cases))
+        found = turns.take(list(all_of_them), options.turns, lambda name: measure(options, all_of_them[name], cases, directory))
     rows = []
     for at, (depth, connections) in enumerate(cases):
         of = {name: [results[at] for results in all_turns] for name, all_turns in found.items()}
