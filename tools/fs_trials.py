@@ -173,7 +173,7 @@ sendfile = 1
 def fsx(pellucid):
     """Random reads, writes, maps, holes and sizes of one file, compared with memory; several files at once."""
     binary = built("fsx", FSX)
-    operations, files = pick(6_000, 250_000), 4
+    operations, files = pick(3_000, 250_000), 4
     with mounted(pellucid) as mount:
         config = mount.folder / "fsx.toml"
         config.write_text(FSX_WEIGHTS.format(length=4 << 20))

@@ -244,7 +244,7 @@ impl Serving {
         let numbered = core.namespaces().iter().enumerate();
         let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
         let blocks: Vec<usize> = numbered.filter(|(_, n)| is_block(n)).map(|(index, _)| index).collect();
-        if blocks.is_empty() && !self.nbd.is_empty() {
+        if blocks.is_empty() && !self.nbd.is_empty() && self.nvme_tcp.is_empty() {
             return Err(Failure::asked(anyhow!(
                 "--nbd: {} has no block namespace, and NBD shows nothing else; allowed: --nvme-tcp ADDR, or --set host.layers=[\"host-ftl\"] \
                  on an open-channel drive",

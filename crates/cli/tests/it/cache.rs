@@ -335,6 +335,11 @@ fn a_cache_that_cannot_be_is_refused_with_a_sentence() {
     refused("file:disk.img,size=8MiB", flash, &[], "allowed: no size");
     refused("disk.img", "file:./disk.img", &[], "--drive: ./disk.img is the backing store");
     assert!(!folder.path("flash.img").exists(), "nothing is made for a store that cannot be");
+    for file in ["noise.img", "small.img"] {
+        let sentence = format!("{file}: not a preset, and not a file that can be read: no text, so");
+        refused("disk.img", file, &[], &sentence);
+        refused("disk.img", file, &[], &format!("is file:{file}; presets: "));
+    }
     refused("disk.img", "file:small.img", &[], "the cache drive has 16 sectors; allowed: at least");
     refused(
         "disk.img",

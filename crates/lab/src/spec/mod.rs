@@ -53,7 +53,11 @@ use pellucid_apps::kv::KvConfig;
 use pellucid_device::DeviceConfig;
 use pellucid_host::{HostFtlConfig, LayerConfig};
 use schema::{Key, Values};
+use std::io::Read;
 use std::path::Path;
+
+/// Bytes of a description, at most.
+const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
 
 /// A validated description.
 #[derive(Clone, Debug)]
@@ -233,9 +237,9 @@ impl SpecText {
         if let Some(preset) = presets::find(path_or_preset) {
             return Ok(SpecText { text: preset.text.into(), name });
         }
-        let text = std::fs::read_to_string(path_or_preset).map_err(|error| SpecError::NotFound {
+        let text = read_text(path_or_preset).map_err(|reason| SpecError::NotFound {
             name: name.clone(),
-            reason: error.to_string(),
+            reason,
             near: nearest(path_or_preset, presets::names()).map(String::from),
         })?;
         Ok(SpecText { text, name })
@@ -245,6 +249,20 @@ impl SpecText {
     pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
         from_str(&self.text, &self.name, sets)
     }
+}
+
+/// The text of a description. What is no text, or too long for one, is most likely a disk or flash that somebody wants to use.
+fn read_text(path: &str) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(DESCRIPTION_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let is_text = bytes.len() as u64 <= DESCRIPTION_BYTES_MAX && !bytes.contains(&0);
+    let text = String::from_utf8(bytes).ok().filter(|_| is_text);
+    text.ok_or_else(|| {
+        format!(
+            "no text, so no description of a drive, and no image made by pellucid age; a file or device that is to hold a cache is file:{path}"
+        )
+    })
 }
 
 /// Loads a preset by its name or a description by its path ([`SpecText::open`]), with `KEY=VALUE` overrides in order.
