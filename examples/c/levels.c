@@ -209,6 +209,7 @@ int main(int argc, char **argv)
 {
     const char *uri = argc > 1 ? argv[1] : DRIVE;
     const char *what = argc > 2 ? argv[2] : "all";
+    expect(!strcmp(what, "all") || !strcmp(what, "write") || !strcmp(what, "check"), "the second word: allowed: all, write, check");
     int writes = strcmp(what, "check") != 0, checks = strcmp(what, "write") != 0;
     uint32_t flags = (argc > 3 ? PRISM_REAL_TIME : 0) | (writes ? PRISM_FORMAT : 0);
     prism_drive *drive;

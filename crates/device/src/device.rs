@@ -423,6 +423,14 @@ impl Device {
     pub fn inject(&mut self, now: SimTime, fault: Fault) -> Result<(), MediaError> {
         self.advance(now);
         let Device { shared, namespaces } = self;
+        if fault == Fault::WearOut && !namespaces.iter_mut().any(|namespace| namespace.block_mut().is_some())
+        {
+            return Err(MediaError::Config {
+                key: "fault",
+                value: "wear-out".into(),
+                allowed: "on a drive that has spare blocks of its own; where the host manages the flash: kill-die, fail-programs, program-fail".into(),
+            });
+        }
         shared.media.inject(fault)?;
         match fault {
             Fault::KillDie { .. } | Fault::WearOut => {

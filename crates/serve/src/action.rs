@@ -143,7 +143,7 @@ impl Action {
     /// The thing that is wrong, and what is allowed.
     pub(crate) fn check(self, drive: usize, core: &mut Core) -> Result<(), String> {
         match self {
-            Action::PowerCut | Action::Chances(_) => Ok(()),
+            Action::PowerCut | Action::Chances(_) => core.device_here(drive).map(|_| ()),
             Action::Damage(fault) => {
                 core.device_here(drive)?.media().check_fault(fault).map_err(|error| error.to_string())
             }

@@ -56,6 +56,7 @@ pub fn build_by<D: Drive>(
         MonitorError::OtherDrive => {
             "what the flash library has on the flash is of a drive of another shape; allowed: that drive, or blank media".into()
         }
+        MonitorError::NotFlash => super::engine::no_chunks(config.engine.name()),
         why => why.to_string(),
     }
     };

@@ -38,8 +38,9 @@ pub struct Flash {
     ends: BTreeMap<u64, SimTime>,
     done: VecDeque<Completion>,
     serial: u64,
-    /// Commands carried out.
+    /// Commands carried out, and programs that failed.
     pub carried_out: u64,
+    pub failed_programs: u64,
     /// After so many nothing happens any more: the power is off.
     pub cut_at: Option<u64>,
     rng: Rng,
@@ -88,6 +89,7 @@ impl Flash {
             done: VecDeque::new(),
             serial: 0,
             carried_out: 0,
+            failed_programs: 0,
             cut_at: None,
             rng: Rng::stream(seed, "flash"),
         }
@@ -186,6 +188,7 @@ impl Flash {
             assert!(command.sectors.is_multiple_of(geometry.write_min_sectors));
             if self.rng.chance(self.faults.program) {
                 chunk.0 = ChunkState::Closed;
+                self.failed_programs += 1;
                 return Status::ChunkClosedEarly;
             }
             chunk.1 += command.sectors;
@@ -214,6 +217,9 @@ impl Flash {
         let chunk = &mut self.chunks[geometry.chunk_number(address) as usize];
         if chunk.0 == ChunkState::Offline {
             return Status::ChunkOffline;
+        }
+        if chunk.0 == ChunkState::Free {
+            return Status::ChunkInvalidReset;
         }
         *chunk = (if fails { ChunkState::Offline } else { ChunkState::Free }, 0, chunk.2 + 1);
         let from = geometry.lba(ChunkAddress { sector: 0, ..address }).0;

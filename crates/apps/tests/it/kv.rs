@@ -218,7 +218,8 @@ fn a_wrong_configuration_is_refused_in_a_sentence() {
     );
     assert_eq!(
         refused(&KvConfig::new(EngineKind::Direct), Flash::blocks(9, 1)),
-        "engine \"direct\" needs an open-channel namespace, and the drive has none"
+        "engine \"direct\" needs an open-channel namespace, and the drive has none, or a host FTL stands on it; allowed: such a drive, \
+         for the latter with --set host.layers=[]"
     );
     assert_eq!(
         refused(&config, Flash::blocks(900, 1)),
@@ -325,4 +326,41 @@ fn an_append_that_makes_an_item_too_large_changes_nothing() {
         stored(&cache.store("a", Mode::Append, "x"));
         assert_eq!(cache.value("a"), Some(value + "x"));
     });
+}
+
+/// A program that fails costs the block that it was for, and no other of its slab.
+#[test]
+fn failed_programs_cost_a_block_each() {
+    for engine in [EngineKind::Raw, EngineKind::Direct] {
+        let config = KvConfig {
+            slab_bytes: 32 << 10,
+            memory_bytes: 256 << 10,
+            item_max_bytes: 8 << 10,
+            ..KvConfig::new(engine)
+        };
+        let flash = Flash::chunks(crate::flash::geometry(2, 4, 32, 32), 3);
+        let system = build(flash, &config, SimTime::ZERO).expect("a cache");
+        let mut cache = Cache { system, time_s: 1000 };
+        let value = "x".repeat(7000);
+        let stores = |cache: &mut Cache, count: usize| {
+            for number in 0..count {
+                let outcome = cache.store(&format!("key-{number}"), Mode::Set, &value);
+                assert!(matches!(outcome, Outcome::Stored { .. }), "{engine:?}, {number}: {outcome:?}");
+            }
+        };
+        stores(&mut cache, 100);
+        cache.system.drive_mut().faults.program = 0.2;
+        for _ in 0..20 {
+            if cache.system.statistics().failures < 20 {
+                stores(&mut cache, 50);
+            }
+        }
+        cache.system.drive_mut().faults.program = 0.0;
+        stores(&mut cache, 300);
+        let found = cache.system.statistics();
+        let failed = cache.system.drive_mut().failed_programs;
+        assert!(failed >= 20 && found.failures <= failed, "{engine:?}: {failed} failed: {found:?}");
+        assert_eq!(found.retired_blocks, found.failures, "{engine:?}: a block for each failure");
+        assert!((0..300).filter(|number| cache.get(&format!("key-{number}")).is_some()).count() > 30);
+    }
 }

@@ -245,9 +245,13 @@ impl Serving {
         let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
         let blocks: Vec<usize> = numbered.filter(|(_, n)| is_block(n)).map(|(index, _)| index).collect();
         if blocks.is_empty() && !self.nbd.is_empty() && self.nvme_tcp.is_empty() {
+            let open_channel = |n: &Namespace| matches!(n.interface, Interface::OpenChannel(_));
+            let instead = match core.namespaces().iter().any(open_channel) {
+                true => ", or a host FTL on it: --set host.layers=[\"host-ftl\"]",
+                false => "",
+            };
             return Err(Failure::asked(anyhow!(
-                "--nbd: {} has no block namespace, and NBD shows nothing else; allowed: --nvme-tcp ADDR, or --set host.layers=[\"host-ftl\"] \
-                 on an open-channel drive",
+                "--nbd: {} has no block namespace, and NBD shows nothing else; allowed: --nvme-tcp ADDR{instead}",
                 names.join(", ")
             )));
         }

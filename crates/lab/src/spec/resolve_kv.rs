@@ -2,12 +2,13 @@
 
 use super::draft::{Draft, Take};
 use super::schema::Fallback::{Flag, Real, Whole, Word};
-use super::schema::{Kind, SHARE, TIME, Typed, count, keys, word};
+use super::schema::{Kind, TIME, Typed, count, keys, word};
 use super::value::Quantity;
 use pellucid_apps::kv::{EngineKind, Keep, KvConfig, OverProvisioning, Victim};
 use strum::{EnumString, VariantNames};
 
 const ENGINES: &[&str] = &["original", "policy", "function", "raw", "direct"];
+const SPARE: Kind = Kind::Real(0.0, 0.9);
 const SLAB: Kind = Kind::Unit(Quantity::Size, 0, 256 << 20);
 const SLOT: Kind = Kind::Unit(Quantity::Size, 48, 64 << 10);
 const MEMORY: Kind = Kind::Unit(Quantity::Size, 1 << 16, 1 << 40);
@@ -25,7 +26,7 @@ keys! {
         "Size of a slab; 0: a flash block, or 1 MiB on a block drive";
     "kv.memory": MEMORY, Whole(64 << 20) => kv.memory_bytes,
         "Memory for write buffers";
-    "kv.over_provisioning": Kind::Or("dynamic", &SHARE), Word("dynamic") => kv_spare,
+    "kv.over_provisioning": Kind::Or("dynamic", &SPARE), Word("dynamic") => kv_spare,
         "Share of the flash that is kept free; dynamic: what a queueing model says, and 25 % for engines that own no blocks";
     "kv.victim": word::<VictimName>(), Word("two-modes") => kv_victim,
         "Which slab is evicted";

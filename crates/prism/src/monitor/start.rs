@@ -267,10 +267,22 @@ impl<D: Drive> Monitor<D> {
         self.records.next
     }
 
-    /// Does something when what has changed is on the media.
+    /// Does something when what has changed is on the media, or at once if it never will be.
     pub(super) fn changed_then(&mut self, commits: impl IntoIterator<Item = Commit>) {
         let number = self.changed();
         self.commits.extend(commits.into_iter().map(|commit| (number, commit)));
+        if self.records.dead {
+            self.commit_due();
+        }
+    }
+
+    /// Does what waited for records that are safe, or never will be.
+    fn commit_due(&mut self) {
+        let due = |number: u64, records: &Records| number <= records.safe || records.dead;
+        while self.commits.front().is_some_and(|&(number, _)| due(number, &self.records)) {
+            let (_, commit) = self.commits.pop_front().expect("there is one");
+            self.commit(commit);
+        }
     }
 
     /// Waits until the state is on the media.
@@ -378,10 +390,6 @@ impl<D: Drive> Monitor<D> {
             false => self.records.dead = true,
         }
         self.records.saving = None;
-        let due = |number: u64, records: &Records| number <= records.safe || records.dead;
-        while self.commits.front().is_some_and(|&(number, _)| due(number, &self.records)) {
-            let (_, commit) = self.commits.pop_front().expect("there is one");
-            self.commit(commit);
-        }
+        self.commit_due();
     }
 }

@@ -242,3 +242,38 @@ fn applications_outlive_the_blocks_of_the_records() {
     assert_eq!(run(&mut monitor, write(a.0, 4, 3)).status, Status::Success);
     assert_eq!(run(&mut monitor, reset(a.0, 0)).status, Status::Success);
 }
+
+/// The records die while an erase that failed waits for a look at its block: it ends all the same.
+#[test]
+fn every_erase_ends_when_the_records_die() {
+    let mut start = start(Reference::new(geometry(2, 4, 16, 64, 4), 1));
+    // The LUNs with the last of the records' blocks go to the second.
+    start.allocate("first", request(2, &start, 0.0)).expect("room");
+    let a = start.allocate("a", request(2, &start, 0.0)).expect("room").id;
+    let Some(Interface::OpenChannel(own)) = start.interface(a.0) else { panic!("open") };
+    let blocks = [0, own.chunks].map(|block| own.lba(own.chunk_at(block)).0);
+    for block in blocks {
+        run(&mut start, write(a.0, block, 1));
+    }
+    start.drive.faults = Faults { write: 1.0, reset: 1.0, read: 0.0 };
+    for delay in 0..1500 {
+        let mut monitor = start.clone();
+        let now = monitor.now();
+        monitor.submit(now, reset(a.0, blocks[0]));
+        let later = SimTime(now.0 + 3 * delay);
+        while let Some(next) = monitor.next_event().filter(|&next| next < later) {
+            monitor.advance(next);
+        }
+        monitor.advance(later);
+        monitor.submit(later, reset(a.0, blocks[1]));
+        while monitor.completed() < 2 {
+            let next =
+                monitor.next_event().unwrap_or_else(|| panic!("{} of 2 ended, {delay}", monitor.completed()));
+            monitor.advance(next);
+        }
+        while let Some(ended) = monitor.pop() {
+            assert_eq!(ended.status, Status::ChunkOffline, "it cannot be replaced");
+        }
+        monitor.check();
+    }
+}

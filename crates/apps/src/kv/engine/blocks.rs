@@ -258,6 +258,20 @@ impl Blocks {
         }
     }
 
+    /// As [`Blocks::release`], of a slab whose write ended in block `part`. Those behind it are as they were: nothing is sent to a block before
+    /// the one in front of it is written, and a drive refuses to erase what is erased.
+    fn release_failed(&mut self, slab: u32, part: u32) {
+        for behind in part + 1..self.each {
+            let block = std::mem::replace(&mut self.place_mut(slab)[behind as usize], NIL);
+            let lun = self.lun_of(block) as usize;
+            self.luns[lun].erased.push(block);
+        }
+        for written in 0..=part {
+            let block = std::mem::replace(&mut self.place_mut(slab)[written as usize], NIL);
+            self.discard(block);
+        }
+    }
+
     /// What a block holds is not needed.
     fn discard(&mut self, block: u32) {
         if self.good[block as usize] {
@@ -395,7 +409,7 @@ impl Blocks {
         if !good {
             self.counters.failures += 1;
             self.luns[lun].failures_in_a_row += 1;
-            self.release(slab);
+            self.release_failed(slab, part);
         }
         io.events.push_back(Event::Written { slab, good });
     }

@@ -318,7 +318,15 @@ fn flash_of(drive: &impl Drive, engine: EngineKind) -> Result<(u16, ChunkGeometr
         _ => None,
     });
     let name = engine.name();
-    found.ok_or_else(|| format!("engine \"{name}\" needs an open-channel namespace, and the drive has none"))
+    found.ok_or_else(|| no_chunks(name))
+}
+
+/// The sentence for a drive without flash that an engine could manage.
+pub(super) fn no_chunks(engine: &str) -> String {
+    format!(
+        "engine \"{engine}\" needs an open-channel namespace, and the drive has none, or a host FTL stands on it; allowed: such a drive, for \
+         the latter with --set host.layers=[]"
+    )
 }
 
 /// Why a slab of so many blocks cannot be.
