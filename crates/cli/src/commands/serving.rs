@@ -244,7 +244,9 @@ impl Serving {
         let numbered = core.namespaces().iter().enumerate();
         let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
         let blocks: Vec<usize> = numbered.filter(|(_, n)| is_block(n)).map(|(index, _)| index).collect();
-        if blocks.is_empty() && !self.nbd.is_empty() && self.nvme_tcp.is_empty() {
+        // By the control socket there may come other things to do with it.
+        let alone = self.nvme_tcp.is_empty() && self.control.is_none();
+        if blocks.is_empty() && !self.nbd.is_empty() && alone {
             let open_channel = |n: &Namespace| matches!(n.interface, Interface::OpenChannel(_));
             let instead = match core.namespaces().iter().any(open_channel) {
                 true => ", or a host FTL on it: --set host.layers=[\"host-ftl\"]",
