@@ -620,7 +620,7 @@ def wait_for(condition, complaint):
 
 
 SQLITE = """
-import sqlite3, sys
+import os, sqlite3, sys
 database = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
 database.execute(f"pragma journal_mode={sys.argv[3]}")
 # With "full" a commit is the removal of the journal, which no fsync follows: a power cut may undo the last one.
@@ -635,6 +635,8 @@ while True:
     database.execute("delete from t where n <= ?", (at - 2000,))
     database.execute("commit")
     at += 10
+    # A directory that cannot be opened any more, SQLite does not sync, and calls the commit done: only a file system that still answers counts.
+    os.statvfs(sys.argv[1])
     told.write(f"{at}\\n")
 """
 

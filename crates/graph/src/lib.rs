@@ -6,6 +6,7 @@
 //!                                            └ Threads
 //! ```
 
+mod allocator;
 mod files;
 mod input;
 mod job;
@@ -14,6 +15,7 @@ mod output;
 mod tables;
 mod threads;
 
+pub use allocator::keep_little;
 pub use files::FileStore;
 pub use input::{Input, InputError, Wanted};
 pub use job::{Config, Job, JobError, Outcome, Phase, Program, Storage};

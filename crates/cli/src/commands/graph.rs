@@ -124,6 +124,7 @@ struct Common {
 
 impl Graph {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        pellucid_graph::keep_little();
         let (name, common, program, storage) = self.command.parts()?;
         let memory_bytes = parse_bytes(&common.memory, 1000)
             .map_err(|error| Failure::asked(anyhow!("--memory {}: {error}", common.memory)))?;
