@@ -119,7 +119,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         self.begin_stop();
         match self.run_until(M::is_stopped, wait) {
             true => Ok(()),
-            false => Err("not all of what the layer holds could be written".into()),
+            false => Err("not all of what was accepted could be written to the drive".into()),
         }
     }
 

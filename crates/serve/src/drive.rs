@@ -443,7 +443,7 @@ impl Served {
             _ if stopped || !self.resting => Ok(()),
             Bottom::Remote(remote) if remote.state() != "connected" => Err("the drive is away".into()),
             bottom if bottom.outstanding() + bottom.completed() == 0 => {
-                Err("not all of what the layer holds could be written".into())
+                Err("not all of what was accepted could be written to the drive".into())
             }
             _ => return None,
         };

@@ -59,8 +59,8 @@ impl FormatOptions {
         if u64::from(layout.segments) < SEGMENTS_MIN {
             let least = (SEGMENTS_MIN + 2) * u64::from(segment_blocks) * BLOCK_BYTES as u64;
             return Err(format!(
-                "{} KiB are too small for a file system with segments of {} KiB; {} KiB is the least",
-                self.blocks * 4,
+                "{} blocks of 4 KiB are too few for a file system with segments of {} KiB; {} KiB is the least",
+                self.blocks,
                 segment_blocks * 4,
                 least / 1024
             ));

@@ -112,7 +112,7 @@ impl Cache {
         }
         let probed = FileConfig { sector_bytes: 512, direct: false, ..file.clone() };
         drop(FileDrive::open(&probed).map_err(|error| refuse("--backing", error.to_string()))?);
-        let Flash { flash, number, sector_bytes, durable_commands } = self.open_flash(global)?;
+        let Flash { flash, number, sector_bytes, durable_commands, made } = self.open_flash(global)?;
         let backing = FileDrive::open(&FileConfig { sector_bytes, ..file.clone() });
         let backing = backing.map_err(|error| refuse("--backing", error.to_string()))?;
         let known = backing.identity();
@@ -141,6 +141,7 @@ impl Cache {
             NoCache::Refused(why) => Failure::asked(anyhow!("{about}: {why}")),
             NoCache::Failed(why) => Failure::work(anyhow!("{about}: {why}")),
         })?;
+        made.keep();
         let from = format!("{} before {}", self.drive, file.path.display());
         Ok(Opened { name: file.drive_name(), drive, registry: None, unprepared: false, from })
     }
@@ -151,7 +152,9 @@ impl Cache {
             let config: FileConfig = self.drive.parse().map_err(Failure::asked)?;
             let flash = FileDrive::open(&config).map_err(|error| refuse(&error.to_string()))?;
             let sector_bytes = config.sector_bytes;
-            return Ok(Flash { flash: flash.into(), number: 0, sector_bytes, durable_commands: false });
+            // A file that it makes, it takes away itself until something is kept in it.
+            let made = MadeFile(None);
+            return Ok(Flash { flash: flash.into(), number: 0, sector_bytes, durable_commands: false, made });
         }
         let subject = Subject::open_to_serve(&self.drive, global)?;
         let spec = &subject.spec;
@@ -175,6 +178,7 @@ impl Cache {
         let durable_commands = spec.drive.namespaces.iter().any(
             |namespace| matches!(namespace, Namespace::Cache { cache, .. } if cache.guarantee == Guarantee::WriteDirty),
         );
+        let made = MadeFile::of(&spec.drive.media.store);
         let device = subject.device()?;
         let interfaces = (0..device.namespaces()).map(|number| (number, Drive::interface(&device, number)));
         let found = interfaces.into_iter().find_map(|(number, interface)| match interface? {
@@ -196,7 +200,7 @@ impl Cache {
             }
         };
         let sector_bytes = device.layout().sector_bytes;
-        Ok(Flash { flash: device.into(), number, sector_bytes, durable_commands })
+        Ok(Flash { flash: device.into(), number, sector_bytes, durable_commands, made })
     }
 }
 
@@ -206,6 +210,32 @@ struct Flash {
     number: u16,
     sector_bytes: u32,
     durable_commands: bool,
+    made: MadeFile,
+}
+
+/// A file that was not there before: it is removed again where the cache is refused.
+struct MadeFile(Option<PathBuf>);
+
+impl MadeFile {
+    fn of(store: &StoreKind) -> MadeFile {
+        match store {
+            StoreKind::File(path) if !path.exists() => MadeFile(Some(path.clone())),
+            _ => MadeFile(None),
+        }
+    }
+
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for MadeFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // What cannot be removed stays what it is: an empty drive.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// The backing store as it is named.

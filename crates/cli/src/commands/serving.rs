@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::layered::Opened;
 use crate::log_line::LogFormat;
+use crate::output;
 use crate::served_log::{self, Offered};
 use crate::watch::MonitorOptions;
 use anyhow::anyhow;
@@ -256,6 +257,13 @@ impl Serving {
                 "--nbd: {} has no block namespace, and NBD shows nothing else; allowed: --nvme-tcp ADDR{instead}",
                 names.join(", ")
             )));
+        }
+        if !self.nbd.is_empty() && alone {
+            let has_block = |drive| blocks.iter().any(|&index| core.namespaces()[index].drive == drive);
+            let unseen = names.iter().enumerate().filter(|(drive, _)| !has_block(*drive));
+            let sentence =
+                |name| format!("{name}: no block namespace, so NBD does not show it; --nvme-tcp ADDR would");
+            output::warn(global, unseen.map(|(_, name)| sentence(name)));
         }
         let (quiet, format) = (global.quiet, self.log_format);
         let log = move |event: &Event| {

@@ -351,6 +351,9 @@ fn a_cache_that_cannot_be_is_refused_with_a_sentence() {
     refused("disk.img", "cosmos-plus", &ram, "dirty blocks with it; allowed: --set media.store=file");
     refused("disk.img", "cosmos-plus", &[], "keeps no data");
     refused("disk.img", flash, &["--dirty", "0"], "'--dirty <PERCENT>'");
+    let media = ["--set", "media.store=file:zoned.media", "--set", "media.space=sparse"];
+    refused("disk.img", "zoned", &media, "no namespace that can cache");
+    assert!(!folder.path("zoned.media").exists(), "nothing is left of a drive that cannot cache");
 
     let mut serving = start(&folder, flash);
     refused("disk.img", "file:noise.img", &[], "disk.img: another process has it");

@@ -157,7 +157,7 @@ fn a_device_that_gets_shorter_fails_flushes_and_is_not_made_longer() {
         error.contains("stick: what was not flushed before may be lost, its last flush failed"),
         "{error}"
     );
-    assert!(error.contains("stick: not all of what the layer holds"), "{error}");
+    assert!(error.contains("stick: not all of what was accepted"), "{error}");
     let device = File::open(folder.path("stick.img")).unwrap();
     assert_eq!(device.metadata().unwrap().len(), 4 << 20);
     let mut kept = [0; BYTES];

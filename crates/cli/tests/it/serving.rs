@@ -91,6 +91,13 @@ fn a_drive_that_nbd_cannot_show_is_not_served_by_it() {
     let sentence = "error: --nbd: tiny has no block namespace, and NBD shows nothing else; allowed: --nvme-tcp ADDR, or ";
     assert!(done.stderr.starts_with(sentence), "{}", done.stderr);
     assert!(!folder.path("nbd").exists(), "nothing listens");
+    // Beside one that it can show, it is named.
+    let script = "exec \"$0\" serve zoned,drive.name=unseen tiny.toml --set media.store=ram --set media.blocks=32 --nbd unix:nbd";
+    let _server = Serving::new(&folder, script);
+    let log = || std::fs::read_to_string(folder.path("log")).unwrap();
+    eventually("the server listens", || log().contains("event=listening"));
+    assert!(log().contains("warning: unseen: no block namespace, so NBD does not show it;"), "{}", log());
+    assert!(!log().contains("warning: tiny"), "{}", log());
 }
 
 /// One line of the control socket, and its answer.
