@@ -5,18 +5,10 @@
 //!
 //! An event that happens mostly creates the next one. So the one that was taken stays first in the heap until another event takes its
 //! place, which orders the heap once instead of twice.
-//!
-//! What always takes the same time (to fetch a command, to tell the host), or what one server does in turn (link, firmware), ends in the
-//! order in which it began. Such kinds have a lane each, which needs no order but its own; what comes out of turn goes into the heap.
-//!
-//! ```text
-//!   at ─┬─ behind the last of its lane ─► lane ─┐ first of each
-//!       └─ else ──────────────────────► heap ─┴─► pop_due: the earliest
-//! ```
 
 use pellucid_flash::SimTime;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 /// What happens. Each names the one thing it concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,65 +35,13 @@ pub(crate) enum Event {
 const INDEX_BITS: u32 = 21;
 const ORDER_BITS: u32 = 40;
 
-/// Kinds with a lane: from `Decoded` to `Completed`.
-const LANES: usize = 5;
-const FIRST_LANE: u32 = 2;
-/// Later than every event.
-const NEVER: u128 = u128::MAX;
-
 /// Events to come.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     heap: BinaryHeap<Reverse<u128>>,
     /// The first one of the heap was taken.
     taken: bool,
     created: u64,
-    lanes: [Lane; LANES],
-    /// The earliest event in a lane, and which; `NEVER` if there is none.
-    early: (u128, usize),
-}
-
-/// Events of one kind that come in the order in which they were created.
-#[derive(Clone, Debug)]
-struct Lane {
-    first: u128,
-    last: u128,
-    /// Behind the first.
-    others: VecDeque<u128>,
-}
-
-impl Default for Lane {
-    fn default() -> Lane {
-        Lane { first: NEVER, last: 0, others: VecDeque::new() }
-    }
-}
-
-impl Lane {
-    /// `false`: it is not behind the last.
-    #[inline]
-    fn takes(&mut self, key: u128) -> bool {
-        if self.first == NEVER {
-            (self.first, self.last) = (key, key);
-        } else if key > self.last {
-            self.others.push_back(key);
-            self.last = key;
-        } else {
-            return false;
-        }
-        true
-    }
-}
-
-impl Default for Events {
-    fn default() -> Events {
-        Events {
-            heap: BinaryHeap::new(),
-            taken: false,
-            created: 0,
-            lanes: Default::default(),
-            early: (NEVER, 0),
-        }
-    }
 }
 
 impl Events {
@@ -122,17 +62,7 @@ impl Events {
         assert!(index < 1 << INDEX_BITS && self.created < 1 << ORDER_BITS, "too many events");
         let low = self.created << (64 - ORDER_BITS) | u64::from(kind << INDEX_BITS | index);
         self.created += 1;
-        let key = u128::from(at.0) << 64 | u128::from(low);
-        let lane = kind.wrapping_sub(FIRST_LANE) as usize;
-        if let Some(taker) = self.lanes.get_mut(lane)
-            && taker.takes(key)
-        {
-            if key < self.early.0 {
-                self.early = (key, lane);
-            }
-            return;
-        }
-        let key = Reverse(key);
+        let key = Reverse(u128::from(at.0) << 64 | u128::from(low));
         if std::mem::take(&mut self.taken)
             && let Some(mut first) = self.heap.peek_mut()
         {
@@ -145,14 +75,13 @@ impl Events {
     /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.heap.len() == usize::from(self.taken) && self.early.0 == NEVER
+        self.count() == 0
     }
 
     /// How many there are.
     #[inline]
     pub fn count(&self) -> usize {
-        let in_lanes = |lane: &Lane| usize::from(lane.first != NEVER) + lane.others.len();
-        self.heap.len() - usize::from(self.taken) + self.lanes.iter().map(in_lanes).sum::<usize>()
+        self.heap.len() - usize::from(self.taken)
     }
 
     /// When the next event is due.
@@ -161,21 +90,7 @@ impl Events {
         let keys = self.heap.as_slice();
         // Behind the first one of a heap comes one of the next two.
         let first = if self.taken { keys.get(1).max(keys.get(2)) } else { keys.first() };
-        let first = first.map_or(NEVER, |Reverse(key)| *key).min(self.early.0);
-        (first != NEVER).then_some(SimTime((first >> 64) as u64))
-    }
-
-    /// Takes the earliest event of all lanes.
-    #[inline]
-    fn leave_lane(&mut self) {
-        let lane = &mut self.lanes[self.early.1];
-        lane.first = lane.others.pop_front().unwrap_or(NEVER);
-        self.early = (NEVER, 0);
-        for (number, lane) in self.lanes.iter().enumerate() {
-            if lane.first < self.early.0 {
-                self.early = (lane.first, number);
-            }
-        }
+        first.map(|Reverse(key)| SimTime((key >> 64) as u64))
     }
 
     /// Takes the next event if it is due at `now` or before.
@@ -184,16 +99,12 @@ impl Events {
         if std::mem::take(&mut self.taken) {
             self.heap.pop();
         }
-        let in_heap = self.heap.peek().map_or(NEVER, |&Reverse(key)| key);
-        let key = in_heap.min(self.early.0);
+        let &Reverse(key) = self.heap.peek()?;
         let at = SimTime((key >> 64) as u64);
-        if key == NEVER || at > now {
+        if at > now {
             return None;
         }
-        match key == in_heap {
-            true => self.taken = true,
-            false => self.leave_lane(),
-        }
+        self.taken = true;
         let low = key as u32 & ((1 << (64 - ORDER_BITS)) - 1);
         let index = low & ((1 << INDEX_BITS) - 1);
         let event = match low >> INDEX_BITS & 0x7 {
@@ -213,8 +124,6 @@ impl Events {
     pub fn clear(&mut self) {
         self.heap.clear();
         self.taken = false;
-        self.lanes = Default::default();
-        self.early = (NEVER, 0);
     }
 }
 
@@ -223,19 +132,6 @@ mod tests {
     use super::*;
     use pellucid_flash::Rng;
     use std::collections::BTreeMap;
-
-    /// Each kind in turn: some with a lane, some without.
-    fn kind(created: u32) -> Event {
-        match created % 8 {
-            0 => Event::Channel(created),
-            1 => Event::Die(created),
-            2 | 3 => Event::Decoded(created),
-            4 => Event::Dma(created),
-            5 => Event::Processor,
-            6 => Event::Visible(created),
-            _ => Event::Completed(created),
-        }
-    }
 
     /// Beside a plain ordered map of (time, creation): few events and many, with equal times.
     #[test]
@@ -246,10 +142,8 @@ mod tests {
             let mut now = SimTime(0);
             for created in 0..20_000u32 {
                 let at = SimTime(now.0 + rng.below(spread) * rng.below(3));
-                let event = kind(created);
-                events.at(at, event);
+                events.at(at, Event::Decoded(created));
                 plain.insert((at, created), ());
-                assert_eq!(events.count(), plain.len());
                 let fill = rng.below(most) < plain.len() as u64;
                 for _ in 0..if fill { 1 + rng.below(4) } else { 0 } {
                     assert_eq!(events.next_at(), plain.keys().next().map(|key| key.0));
@@ -257,12 +151,12 @@ mod tests {
                     if at > now {
                         assert_eq!(events.pop_due(SimTime(at.0 - 1)), None);
                     }
-                    assert_eq!(events.pop_due(at), Some((at, kind(created))));
+                    assert_eq!(events.pop_due(at), Some((at, Event::Decoded(created))));
                     now = at;
                 }
             }
             while let Some(((at, created), ())) = plain.pop_first() {
-                assert_eq!(events.pop_due(at), Some((at, kind(created))));
+                assert_eq!(events.pop_due(at), Some((at, Event::Decoded(created))));
             }
             assert!(events.is_empty() && events.next_at().is_none());
         }
