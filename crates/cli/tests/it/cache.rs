@@ -1,6 +1,6 @@
 //! `pellucid cache` from outside: what is written comes back after every kind of end, and a cache that cannot be is refused.
 
-use crate::common::{Folder, Serving, TINY, eventually};
+use crate::common::{Folder, Serving, TINY, listens};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -106,7 +106,7 @@ fn start(folder: &Folder, drive: &str) -> Serving {
         "trap '' XFSZ; exec \"$0\" cache --backing disk.img --drive {drive} --nbd unix:nbd --control control"
     );
     let serving = Serving::new(folder, &script);
-    eventually("the cache listens", || folder.path("control").exists());
+    listens(folder, "control");
     serving
 }
 

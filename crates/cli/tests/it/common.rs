@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -194,6 +195,11 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until `name` in `folder`, a Unix socket, takes connections: its file is there a moment before.
+pub fn listens(folder: &Folder, name: &str) {
+    eventually("the server listens", || UnixStream::connect(folder.path(name)).is_ok());
 }
 
 /// The project's top folder.

@@ -1,6 +1,6 @@
 //! Write clustering in front of a file, as the system and an NBD client see it.
 
-use crate::common::{Folder, Serving, eventually};
+use crate::common::{Folder, Serving, eventually, listens};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -69,7 +69,7 @@ fn fire(folder: &Folder) -> (Serving, Client) {
         folder,
         "exec \"$0\" fire --device stick.img --memory 4MiB --set host.cluster_buffer.idle=never --nbd unix:nbd --control control",
     );
-    eventually("the server listens", || folder.path("control").exists());
+    listens(folder, "control");
     let client = Client::of(folder);
     (server, client)
 }

@@ -1,6 +1,6 @@
 //! A server, as the system around it sees it.
 
-use crate::common::{Folder, Serving, eventually};
+use crate::common::{Folder, Serving, eventually, listens};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ fn a_server_without_descriptors_says_so_once() {
     let script = "ulimit -n 24; exec \"$0\" serve tiny.toml --set media.store=ram --nbd unix:nbd";
     let _server = Serving::new(&folder, script);
     let count = |event: &str| std::fs::read_to_string(folder.path("log")).unwrap().matches(event).count();
-    eventually("the server listens", || folder.path("nbd").exists());
+    listens(&folder, "nbd");
     let mut clients = Vec::new();
     eventually("descriptors run out", || {
         clients.push(UnixStream::connect(folder.path("nbd")).unwrap());
@@ -40,7 +40,7 @@ fn a_served_drive_that_promises_nothing_says_so() {
              --set ftl.over_provisioning=0.4 --nbd unix:nbd --control control {more}"
         );
         let _server = Serving::new(&folder, &script);
-        eventually("the server listens", || folder.path("control").exists());
+        listens(&folder, "control");
         let count = |event: &str| std::fs::read_to_string(folder.path("log")).unwrap().matches(event).count();
         // What was found at the start is told with the first thing that happens.
         let _client = UnixStream::connect(folder.path("nbd")).unwrap();
@@ -194,7 +194,7 @@ fn a_power_cut_of_one_of_several_drives_names_it() {
     let folder = Folder::with_drive();
     let script = "exec \"$0\" serve tiny.toml tiny.toml,name=other --set media.store=ram --nbd unix:nbd --control control";
     let _server = Serving::new(&folder, script);
-    eventually("the server listens", || folder.path("control").exists());
+    listens(&folder, "control");
     for request in [r#"{"do":"power-cut"}"#, r#"{"do":"faults","program_fail":0.5}"#] {
         let answer = control(&folder, request);
         assert!(answer.contains("there are several; allowed: one of tiny, other"), "{answer}");
@@ -218,7 +218,7 @@ fn an_empty_media_file_and_one_that_others_read_are_logged() {
         let _ = std::fs::remove_file(folder.path("nbd"));
         let _server = Serving::new(&folder, script);
         let log = || std::fs::read_to_string(folder.path("log")).unwrap();
-        eventually("the server listens", || folder.path("nbd").exists());
+        listens(&folder, "nbd");
         let _client = UnixStream::connect(folder.path("nbd")).unwrap();
         eventually("the client is logged", || log().contains("event=connected"));
         let count = |event: &str| log().matches(event).count();

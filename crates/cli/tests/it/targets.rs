@@ -1,6 +1,6 @@
 //! Targets on ranges of parallel units, kept beside the description of a drive, or asked of a server.
 
-use crate::common::{Folder, Serving, TINY, eventually};
+use crate::common::{Folder, Serving, TINY, listens};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -70,7 +70,7 @@ fn the_registry_of_a_drive_that_is_served_is_left_alone() {
     let folder = folder();
     let script = "exec \"$0\" serve open.toml --set media.store=ram --nbd unix:nbd --control control";
     let server = Serving::new(&folder, script);
-    eventually("the server listens", || folder.path("control").exists());
+    listens(&folder, "control");
     for words in [&["create", "open.toml", "main", "--units", "0-1"][..], &["remove", "open.toml", "main"]] {
         let done = folder.run(&[&["target"], words].concat());
         let why = "open.targets.toml: another program keeps it; a server that has the drive is asked with --control";
