@@ -25,7 +25,6 @@ ends() {
     [ $? = $1 ] || { cat /tmp/log; return 1; }
 }
 gone() { ! [ -b $1 ]; }
-centiseconds() { sed 's/ .*//; s/\.//' /proc/uptime; }
 # io DEVICE ...: past the page cache, so that the device is told of each request and its errors are seen.
 io() { device=$1; shift; fio --name=x --filename=$device --direct=1 --ioengine=psync --verify_state_save=0 "$@"; }
 # replay LINES DEVICE: so much of the recorded installation of packages, as fast as it goes, and flushed in the end.
@@ -37,31 +36,21 @@ replay() {
 pattern() { device=$1 at=$2 seed=$3; shift 3; io $device --offset=$at --size=1M --rw=write --bs=64k --randseed=$seed --verify=crc32c --verify_fatal=1 "$@"; }
 writes() { pattern "$@" --do_verify=0; }
 holds() { pattern "$@" --verify_only; }
-# faster DEVICE LINES: with the buffer, its end included, and without.
-faster() {
-    began=$(centiseconds)
-    replay $2 $1 || return 1
-    alone=$(($(centiseconds) - began))
-    serve_it $1 || return 1
-    began=$(centiseconds)
-    replay $2 $B && ends 0 || return 1
-    with=$(($(centiseconds) - began))
-    echo "SHOW $2 lines on $1: $((with / 100)).$((with / 10 % 10)) s, alone $((alone / 100)).$((alone / 10 % 10)) s" >/dev/ttyS0
-    [ $with -lt $alone ]
-}
-# eases DEVICE LINES: the device gets at most half as many writes with the buffer, its end included, as without. Each takes the device a fixed
-# time; what the emulated processor takes beside it, however busy the machine is, does not count.
+# Readings: the time; the writes that a device has got, each of which takes a delayed one a fixed time. The writes
+# do not hang on what the emulated processor takes beside, however busy the machine is.
+centiseconds() { sed 's/ .*//; s/\.//' /proc/uptime; }
 written() { awk '{ print $5 }' /sys/class/block/${1#/dev/}/stat; }
-eases() {
-    before=$(written $1)
-    replay $2 $1 || return 1
-    alone=$(($(written $1) - before))
-    serve_it $1 || return 1
-    before=$(written $1)
-    replay $2 $B && ends 0 || return 1
-    with=$(($(written $1) - before))
-    echo "SHOW $2 lines on $1: $with writes, alone $alone" >/dev/ttyS0
-    [ $((2 * with)) -lt $alone ]
+# gains READING TIMES DEVICE LINES: with the buffer, its end included, READING grows by less than without, even TIMES as much.
+gains() {
+    before=$($1 $3)
+    replay $4 $3 || return 1
+    alone=$(($($1 $3) - before))
+    serve_it $3 || return 1
+    before=$($1 $3)
+    replay $4 $B && ends 0 || return 1
+    with=$(($($1 $3) - before))
+    echo "SHOW $4 lines on $3: $with $1, alone $alone" >/dev/ttyS0
+    [ $(($2 * with)) -lt $alone ]
 }
 
 step connect attach -i 1 || { dmesg | tail -20; poweroff -f; }
@@ -92,7 +81,7 @@ step mount-detached mount -t ext4 $N /mnt
 step compare-detached cmp /tmp/data /mnt/more
 step umount-detached umount /mnt
 
-step faster-on-a-netbooks-drive faster $N 1200
+step faster-on-a-netbooks-drive gains centiseconds 1 $N 1200
 
 # The trace has written over the file system: a new one, which is not touched any more.
 step mkfs-once-more mkfs.ext4 -q -F $N 64M
@@ -116,7 +105,7 @@ S=/dev/dm-0
 delayed() { echo "0 1572864 delay /dev/loop0 0 0 /dev/loop0 0 16"; }
 dm() { dmsetup --noudevsync --noudevrules "$@"; }
 step delay sh -c "echo '$(delayed)' | dmsetup --noudevsync --noudevrules create slow"
-step fewer-writes-to-a-delayed-device eases $S 400
+step fewer-writes-to-a-delayed-device gains written 2 $S 400
 step serve-delayed serve_it $S
 step flushed-delayed writes $B 16M 1 --end_fsync=1
 step held-delayed writes $B 32M 2
