@@ -10,7 +10,6 @@ use pellucid_flash::{
     ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, Status, Vector,
 };
 use pellucid_host::{HostFtlConfig, Shared, Target, TargetKind};
-use pellucid_lab::spec;
 use pellucid_media::Faults;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -48,7 +47,7 @@ impl World {
     fn new(program_fail: f64) -> World {
         static FRESH: OnceLock<Device> = OnceLock::new();
         let fresh = FRESH.get_or_init(|| {
-            let spec = spec::from_str(DRIVE, "fuzz", &[]).expect("a good description");
+            let spec = pellucid_spec::from_str(DRIVE, "fuzz", &[]).expect("a good description");
             Device::new(&spec.drive).expect("a good drive")
         });
         let mut device = fresh.clone();

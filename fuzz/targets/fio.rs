@@ -1,6 +1,6 @@
 //! Any text is read as a fio job file; what its jobs ask for lies on the drive.
 
-use pellucid_lab::workload::{Generator, parse_fio};
+use pellucid_workload::{Generator, parse_fio};
 
 const CAPACITY_BYTES: u64 = 1 << 24;
 const SECTOR_BYTES: u32 = 512;

@@ -5,7 +5,6 @@
 //! holds no memory in it, and another connection is served as before.
 
 use pellucid_device::Device;
-use pellucid_lab::spec;
 use pellucid_serve::nbd::NbdSession;
 use pellucid_serve::nvme::{Connection, SharedTarget, SubsystemConfig, Target};
 use pellucid_serve::session::{BYTES_MAX, ConnectionId, Load, Port, Session};
@@ -67,7 +66,7 @@ impl World {
     fn new() -> World {
         static FRESH: OnceLock<Device> = OnceLock::new();
         let fresh = FRESH.get_or_init(|| {
-            let spec = spec::from_str(DRIVE, "fuzz", &[]).expect("a good description");
+            let spec = pellucid_spec::from_str(DRIVE, "fuzz", &[]).expect("a good description");
             Device::new(&spec.drive).expect("a good drive")
         });
         let core = Core::new(vec![("fuzz".into(), fresh.clone())], Time::Instant).expect("it can be served");

@@ -5,7 +5,7 @@
 use std::io::Cursor;
 
 use pellucid_flash::SimTime;
-use pellucid_lab::trace::{
+use pellucid_workload::trace::{
     Action, AddressPolicy, BlockEvent, Format, ReadOptions, Record, Shaping, TraceReader, TraceWriter,
 };
 

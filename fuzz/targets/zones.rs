@@ -8,7 +8,6 @@ use pellucid_device::Device;
 use pellucid_flash::{
     Command, Completion, Drive, Interface, Lba, Opcode, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState,
 };
-use pellucid_lab::spec;
 use std::sync::OnceLock;
 
 const DRIVE: &str = "drive.preset = \"jasmine\"\ndrive.media.channels = 2\ndrive.media.ways = 2\n\
@@ -39,7 +38,7 @@ impl World {
     fn new() -> World {
         static FRESH: OnceLock<Device> = OnceLock::new();
         let fresh = FRESH.get_or_init(|| {
-            let spec = spec::from_str(DRIVE, "fuzz", &[]).expect("a good description");
+            let spec = pellucid_spec::from_str(DRIVE, "fuzz", &[]).expect("a good description");
             Device::new(&spec.drive).expect("a good drive")
         });
         let drive = fresh.clone();

@@ -1,6 +1,6 @@
 //! Short names for drives side by side: the drive's own, or what tells drives of one name apart.
 
-use pellucid_lab::spec::{Place, Spec};
+use pellucid_spec::{Place, Spec};
 use std::collections::BTreeSet;
 
 /// Longer names are shortened as long as they stay apart.
@@ -94,7 +94,7 @@ fn apart(names: &mut [String], own: &BTreeSet<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pellucid_lab::spec::load;
+    use pellucid_spec::load;
 
     fn named(drives: &[(&str, &[&str])]) -> Vec<String> {
         let load = |(name, sets): &(&str, &[&str])| {

@@ -4,9 +4,9 @@ use crate::interrupt::INTERRUPTED;
 use pellucid_lab::drive::RunError;
 use pellucid_lab::experiment::ExperimentError;
 use pellucid_lab::image::ImageError;
-use pellucid_lab::output::OutputError;
-use pellucid_lab::report::format::count;
-use pellucid_lab::spec::SpecError;
+use pellucid_output::OutputError;
+use pellucid_spec::SpecError;
+use pellucid_text::format::count;
 use std::io::{self, Write};
 use std::process::ExitCode;
 

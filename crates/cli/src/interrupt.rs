@@ -38,7 +38,7 @@ pub fn install() {
 /// Ends the process.
 pub fn now() -> ! {
     crate::view::leave();
-    pellucid_lab::output::remove_unfinished();
+    pellucid_output::remove_unfinished();
     let _ = writeln!(std::io::stderr(), "\ninterrupted");
     std::process::exit(INTERRUPTED.into());
 }

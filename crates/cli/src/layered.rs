@@ -10,11 +10,10 @@ use pellucid_apps::kv::{EngineKind, KvConfig, KvCosts};
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Interface};
 use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets, ZoneChunksConfig, chunk_layers};
-use pellucid_lab::spec;
-use pellucid_lab::targets::{Hold, RegistryError, load, registry_path, save};
 use pellucid_media::StoreKind;
 use pellucid_serve::nvme::HostSecrets;
 use pellucid_serve::{Core, FileConfig, FileDrive, Refusal, Remote, RemoteConfig, Served};
+use pellucid_spec::targets::{Hold, RegistryError, load, registry_path, save};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -152,7 +151,7 @@ fn open_unmodelled_cache(called: &str, global: &Global) -> Result<(Opened, KvCon
         let message = "without effect on a drive that is not modelled here; allowed: keys of kv";
         return Err(Failure::asked(anyhow!("{called}: --set {other}: {message}")));
     }
-    let config = KvConfig { costs: KvCosts::FREE, ..spec::load(DEFAULTS, &global.sets)?.kv };
+    let config = KvConfig { costs: KvCosts::FREE, ..pellucid_spec::load(DEFAULTS, &global.sets)?.kv };
     let refuse = |why: String| Failure::work(anyhow!("{called}: {why}"));
     let (name, drive, from) = match called.strip_prefix(NVME) {
         Some(rest) => {
@@ -231,7 +230,7 @@ pub fn open_remote(
             let spec = Subject::open_to_serve(name, global)?.spec;
             (spec.host_ftl, Some(spec.drive_name))
         }
-        None => (spec::load(DEFAULTS, &global.sets)?.host_ftl, None),
+        None => (pellucid_spec::load(DEFAULTS, &global.sets)?.host_ftl, None),
     };
     let remote = RemoteConfig {
         address: drive.address.clone(),

@@ -3,9 +3,9 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::interrupt;
-use pellucid_lab::output::OutputDirectory;
-use pellucid_lab::report::format::count;
-use pellucid_lab::report::{Directions, Report, render_text};
+use pellucid_output::OutputDirectory;
+use pellucid_report::{Directions, Report, render_text};
+use pellucid_text::format::count;
 use std::io::{self, Write};
 use std::path::Path;
 

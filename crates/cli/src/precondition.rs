@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::output;
 use anyhow::anyhow;
 use pellucid_lab::experiment::{ExperimentError, available_memory_bytes, memory_bytes};
-use pellucid_lab::report::format::bytes;
-use pellucid_lab::spec::{Fill, Overwrite, Place, Spec};
+use pellucid_spec::{Fill, Overwrite, Place, Spec};
+use pellucid_text::format::bytes;
 
 /// From this much memory on, a run says what it will take.
 const TOLD_BYTES: u64 = 1 << 30;

@@ -4,8 +4,8 @@ use crate::args::Global;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pellucid_device::Device;
 use pellucid_lab::drive::{Onlooker, Progress};
-use pellucid_lab::report::format::{bytes, count, span};
-use pellucid_lab::workload::Job;
+use pellucid_text::format::{bytes, count, span};
+use pellucid_workload::Job;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 

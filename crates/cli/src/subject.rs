@@ -14,12 +14,12 @@ use pellucid_lab::experiment::{
     precondition_by_trace, stack,
 };
 use pellucid_lab::image::{Image, is_image};
-use pellucid_lab::output::{OutputFile, is_replaced};
-use pellucid_lab::report::format::significant;
-use pellucid_lab::report::{EraseCounts, Report};
-use pellucid_lab::spec::{self, BackingKind, Fill, Medium, Place, RunSpec, Spec, SpecError};
-use pellucid_lab::trace::{TraceReader, UnknownFormat};
-use pellucid_lab::workload::Job;
+use pellucid_output::{OutputFile, is_replaced};
+use pellucid_report::{EraseCounts, Report};
+use pellucid_spec::{BackingKind, Fill, Medium, Place, RunSpec, Spec, SpecError};
+use pellucid_text::format::significant;
+use pellucid_workload::Job;
+use pellucid_workload::trace::{TraceReader, UnknownFormat};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -41,12 +41,12 @@ pub struct Subject {
 impl Subject {
     /// Opens a preset, a description or an image by name; `media`: an image whose media the description is put on.
     pub fn open(name: &str, media: Option<&Path>, global: &Global) -> Result<Subject, Failure> {
-        Subject::open_with(spec::load, name, media, global)
+        Subject::open_with(pellucid_spec::load, name, media, global)
     }
 
-    /// The same, to be served ([`spec::load_to_serve`]). An image says for itself what it keeps.
+    /// The same, to be served ([`pellucid_spec::load_to_serve`]). An image says for itself what it keeps.
     pub fn open_to_serve(name: &str, global: &Global) -> Result<Subject, Failure> {
-        Subject::open_with(spec::load_to_serve, name, None, global)
+        Subject::open_with(pellucid_spec::load_to_serve, name, None, global)
     }
 
     fn open_with(

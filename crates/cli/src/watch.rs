@@ -7,16 +7,15 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::output;
 use crate::progress::Bar;
 use crate::view::LiveView;
+use crate::{interrupt, output};
 use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_lab::drive::{Onlooker, Progress};
-use pellucid_lab::report::Report;
-use pellucid_lab::report::format::count;
 use pellucid_monitor::{Board, Listen, Monitor, View, Work};
+use pellucid_report::Report;
+use pellucid_text::format::count;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::time::Instant;

@@ -6,9 +6,9 @@ use crate::output;
 use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pellucid_lab::experiment;
-use pellucid_lab::spec::{Place, RawJob, RunSpec, Spec};
-use pellucid_lab::trace::{AddressPolicy, Format};
-use pellucid_lab::workload::{Dialect, Job, JobBuilder, KeyDoc, parse_fio};
+use pellucid_spec::{Place, RawJob, RunSpec, Spec};
+use pellucid_workload::trace::{AddressPolicy, Format};
+use pellucid_workload::{Dialect, Job, JobBuilder, KeyDoc, parse_fio};
 use std::path::{Path, PathBuf};
 
 const HEADING: &str = "Workload, in fio's words";

@@ -9,7 +9,6 @@
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng};
 use pellucid_host::{HostFtl, HostFtlConfig, LayerConfig, Stack};
-use pellucid_lab::spec;
 use std::time::Instant;
 
 fn start(config: &HostFtlConfig, device: Device) -> Stack<HostFtl, Device> {
@@ -51,7 +50,7 @@ fn main() {
     let path = arguments.next().expect("usage: clean-mount DRIVE.toml [WRITES]");
     let writes = arguments.next().map_or(100_000, |n| n.parse().expect("WRITES is a number"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let spec = spec::from_str(&text, &path, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let spec = pellucid_spec::from_str(&text, &path, &[]).unwrap_or_else(|e| panic!("{e}"));
     let [LayerConfig::HostFtl(config)] = &spec.host[..] else { panic!("{path}: no host FTL") };
     let mut rng = Rng::new(1);
     let mut stack = start(config, Device::new(&spec.drive).unwrap_or_else(|e| panic!("{e}")));

@@ -9,15 +9,15 @@ use crate::drive::{
     self, Ageing, BlockNamespace, FileWork, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError,
     Source, Target, Trace, Unwatched,
 };
-use crate::output::{OutputError, OutputFile};
-use crate::report::{HostCost, Report, RequestLog, Workload};
-use crate::spec::{Fill, Origin, Overwrite, Place, RawJob, RawPair, Spec};
 use crate::steadiness;
-use crate::trace::{Format, ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
-use crate::workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use pellucid_device::{Device, DeviceConfig, Disk, DiskConfig, DiskStore};
 use pellucid_host::{LayerConfig, Pair, Tower};
 use pellucid_media::StoreKind;
+use pellucid_output::{OutputError, OutputFile};
+use pellucid_report::{HostCost, Report, RequestLog, Workload};
+use pellucid_spec::{Fill, Origin, Overwrite, Place, RawJob, RawPair, Spec};
+use pellucid_workload::trace::{Format, ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
+use pellucid_workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;

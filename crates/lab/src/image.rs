@@ -3,7 +3,7 @@
 //! ```text
 //!  8 bytes   "PELLAGED"
 //!  u32       version of the layout: 2
-//!  u32, text the resolved description as TOML (`spec::show`), without its jobs
+//!  u32, text the resolved description as TOML (`pellucid_spec::show`), without its jobs
 //!  u64       sectors that the host can address
 //!  ...       the media, as `pellucid_media::Media::export` writes them
 //!  u64       FNV-1a (64 bits) of everything before
@@ -15,11 +15,11 @@
 //! A description that differs from the saved one may be put on the media (another victim policy, other times, a faster
 //! link), as long as shape, store and capacity are the same.
 
-use crate::output::{OutputError, OutputFile};
-use crate::spec::{self, Spec, SpecError};
 use pellucid_device::{Device, DeviceError};
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_media::{Media, SnapshotError};
+use pellucid_output::{OutputError, OutputFile};
+use pellucid_spec::{Spec, SpecError};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -134,7 +134,7 @@ fn sectors(device: &Device) -> u64 {
 }
 
 fn write_all(file: &mut OutputFile, spec: &Spec, device: &Device) -> io::Result<u64> {
-    let text = spec::show(&Spec { jobs: Vec::new(), ..spec.clone() });
+    let text = pellucid_spec::show(&Spec { jobs: Vec::new(), ..spec.clone() });
     let mut out = Hashed::new(BufWriter::with_capacity(BUFFER_BYTES, file));
     out.write_all(MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
@@ -194,7 +194,7 @@ impl Image {
     /// That description with `KEY=VALUE` overrides. Its preconditioning says how the image came about.
     pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
         let name = self.path.display().to_string();
-        spec::from_str(&self.description, &name, sets)
+        pellucid_spec::from_str(&self.description, &name, sets)
     }
 
     /// A sentence, where `spec` uses the blocks of the drive otherwise than it was aged with.

@@ -1,19 +1,14 @@
-//! The laboratory: descriptions, workloads, traces, the virtual-time driver, and reports.
+//! The laboratory: drives and the work on them, in virtual time.
+//!
+//! ```text
+//! Spec (spec), jobs and traces (workload) ─► experiment ─► drive: Run ─► Report (report)
+//! ```
+//! [`experiment`] prepares what a description asks for and executes it, [`drive`] is the loop of virtual time with preconditioning and the
+//! oracle, [`image`] keeps an aged drive in a file, [`kv`] and [`file_system`] run applications on drives.
 
-pub mod conformance;
 pub mod drive;
 pub mod experiment;
 pub mod file_system;
-pub mod files;
 pub mod image;
 pub mod kv;
-pub mod output;
-pub mod report;
-pub mod reproduce;
-pub mod spec;
 mod steadiness;
-mod suggest;
-pub mod swarm;
-pub mod targets;
-pub mod trace;
-pub mod workload;

@@ -6,12 +6,12 @@
 //! before until it was steady, in the same way: uniformly, under the same translation settings. A run on a drive that
 //! was overwritten without that proof shows the drift itself, between the two halves of what it wrote.
 
-use crate::report::format::significant;
-use crate::report::{Report, Series};
-use crate::spec::{Overwrite, Spec};
-use crate::workload::{Distribution, Job, Pattern};
 use pellucid_flash::Cause;
 use pellucid_ftl::FtlConfig;
+use pellucid_report::{Report, Series};
+use pellucid_spec::{Overwrite, Spec};
+use pellucid_text::format::significant;
+use pellucid_workload::{Distribution, Job, Pattern};
 
 /// So often the data must have been overwritten.
 const OVERWRITES: f64 = 1.0;

@@ -10,7 +10,6 @@ use crate::failure::Failure;
 use crate::types::PrismStatus;
 use pellucid_device::Device;
 use pellucid_host::{Tower, chunk_layers};
-use pellucid_lab::spec;
 use pellucid_serve::{Bottom, FileConfig, FileDrive, Pace, Remote, RemoteConfig, Waiter};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -67,7 +66,7 @@ fn bottom(uri: &str) -> Result<Bottom, Failure> {
     // A library that keeps no data is of no use, so the default is memory; callers that want a file say so.
     let sets = ["drive.media.store=ram"].into_iter().chain(own.split(',').filter(|set| !set.is_empty()));
     let sets: Vec<String> = sets.map(String::from).collect();
-    let spec = spec::load_to_serve(name, &sets).map_err(Failure::invalid)?;
+    let spec = pellucid_spec::load_to_serve(name, &sets).map_err(Failure::invalid)?;
     let device = Device::new(&spec.drive).map_err(|error| unreachable(&error))?;
     if device.image_bytes() != spec.drive.media.geometry.sector_bytes as usize {
         return Err(Failure::invalid(format!(

@@ -142,7 +142,7 @@ fn on_a_block_drive_in_process() {
 /// Serves a modelled drive over NVMe/TCP while `run` does something with its URI.
 fn served(name: &str, sets: &[&str], run: impl FnOnce(&str)) {
     let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
-    let spec = pellucid_lab::spec::load(name, &sets).expect("a description");
+    let spec = pellucid_spec::load(name, &sets).expect("a description");
     let (tell, told) = mpsc::channel();
     let serving = std::thread::spawn(move || {
         let device = Device::new(&spec.drive).expect("a drive");

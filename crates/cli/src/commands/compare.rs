@@ -1,18 +1,17 @@
 //! `pellucid compare`: the same work on several drives, side by side.
 
 use crate::args::Global;
-use crate::columns;
 use crate::failure::Failure;
-use crate::output;
 use crate::precondition::PreconditionOptions;
 use crate::subject::{self, Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions};
+use crate::{columns, output};
 use anyhow::anyhow;
-use pellucid_lab::output::Part;
-use pellucid_lab::report::{Report, render_compare, render_compare_html, render_compare_svg};
-use pellucid_lab::workload::{HandleList, Job};
 use pellucid_media::StoreKind;
+use pellucid_output::Part;
+use pellucid_report::{Report, render_compare, render_compare_html, render_compare_svg};
+use pellucid_workload::{HandleList, Job};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

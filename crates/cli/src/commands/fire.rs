@@ -13,9 +13,8 @@ use pellucid_host::{
     ProbePoint, probe,
 };
 use pellucid_lab::experiment::prepare;
-use pellucid_lab::report::format;
-use pellucid_lab::spec;
 use pellucid_serve::{FileConfig, FileDrive, Served};
+use pellucid_text::format;
 use std::io::{ErrorKind, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -121,7 +120,7 @@ impl Fire {
         let given = own.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
         sets.extend(given.map(|(key, value)| format!("host.cluster_buffer.{key}=\"{value}\"")));
         sets.push("host.layers=[\"cluster-buffer\"]".into());
-        let spec = spec::load(DEFAULTS, &sets)?;
+        let spec = pellucid_spec::load(DEFAULTS, &sets)?;
         let Some(LayerConfig::ClusterBuffer(config)) = spec.host.into_iter().next() else {
             return Err(Failure::asked(anyhow!("host.layers: allowed: cluster-buffer alone")));
         };
@@ -187,7 +186,7 @@ fn run_probe(called: &str, global: &Global) -> Result<(), Failure> {
         // A drive that is full, as one that has been used.
         let mut sets = global.sets.clone();
         sets.push("precondition.fill=1.0".into());
-        let mut device = prepare(&spec::load(called, &sets)?, None).map_err(Failure::work)?;
+        let mut device = prepare(&pellucid_spec::load(called, &sets)?, None).map_err(Failure::work)?;
         let sector_bytes = device.layout().sector_bytes;
         let now = device.now();
         let config = ProbeConfig { sector_bytes, ..ProbeConfig::default() };

@@ -10,12 +10,12 @@ use pellucid_apps::fs::{Audit, BLOCK_BYTES, FsState, MountOptions, StatFs};
 use pellucid_device::Device;
 use pellucid_flash::SimTime;
 use pellucid_host::{Layer, LayerConfig, Tower};
-use pellucid_lab::report::format::{binary_bytes, count, percent};
-use pellucid_lab::workload::parse_bytes;
 use pellucid_mount::{
     Format, ModelledDrive, Mounted, MountedOptions, Pace, Target, TargetError, Volume, check_point, now,
 };
 use pellucid_serve::Time;
+use pellucid_text::format::{binary_bytes, count, percent};
+use pellucid_workload::parse_bytes;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

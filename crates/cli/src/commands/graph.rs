@@ -14,10 +14,10 @@ use pellucid_graph::{
     RowFormat, Storage, Target, Wanted,
 };
 use pellucid_lab::experiment::peak_memory_bytes;
-use pellucid_lab::output::OutputFile;
-use pellucid_lab::report::format::{binary_bytes, bytes, count, percent, significant, span};
-use pellucid_lab::trace::{decompressed_within, zstd_window_bytes};
-use pellucid_lab::workload::parse_bytes;
+use pellucid_output::OutputFile;
+use pellucid_text::format::{binary_bytes, bytes, count, percent, significant, span};
+use pellucid_workload::parse_bytes;
+use pellucid_workload::trace::{decompressed_within, zstd_window_bytes};
 use serde_json::json;
 use std::fs::File;
 use std::ops::ControlFlow;

@@ -6,9 +6,8 @@ use crate::output;
 use anyhow::anyhow;
 use pellucid_flash::Nanos;
 use pellucid_lab::kv::{ClientsConfig, Experiment, KvError, KvRunError, OnMiss};
-use pellucid_lab::spec;
-use pellucid_lab::trace::kv::{KvFormat, KvReader};
 use pellucid_media::StoreKind;
+use pellucid_workload::trace::kv::{KvFormat, KvReader};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -61,7 +60,7 @@ impl KvReplay {
         let mut sets = global.sets.clone();
         sets.extend(self.engine.iter().map(|engine| format!("kv.engine={engine}")));
         sets.extend(self.memory.iter().map(|memory| format!("kv.memory={memory}")));
-        let mut spec = spec::load(&self.drive, &sets)?;
+        let mut spec = pellucid_spec::load(&self.drive, &sets)?;
         if matches!(spec.drive.media.store, StoreKind::None) {
             // A cache reads keys and values back.
             spec.drive.media.store = StoreKind::Ram;

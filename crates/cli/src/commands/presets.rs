@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
-use pellucid_lab::spec::presets;
+use pellucid_spec::presets;
 
 const EXAMPLES: &str = "\
 Examples:

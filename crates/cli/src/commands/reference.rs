@@ -3,17 +3,15 @@
 //! A test compares the pages in the repository with what is printed here, so none of them can grow stale.
 
 use super::Command;
-use crate::args;
 use crate::failure::Failure;
-use crate::output;
+use crate::{args, output};
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Subcommand};
 use pellucid_flash::{Cause, Opcode, Status};
 use pellucid_host::{HostCounters, HostHoldings};
-use pellucid_lab::spec;
-use pellucid_lab::workload::JobBuilder;
 use pellucid_monitor::{Figures, LayerFigures, LayerSide, ServingFigures, WorkFigures, metrics};
 use pellucid_serve::{nbd, nvme};
+use pellucid_workload::JobBuilder;
 use std::fmt::Write;
 use strum::{EnumMessage, VariantArray};
 
@@ -86,7 +84,7 @@ fn keys() -> String {
          `pellucid show DRIVE` prints all keys of a drive with the source of each value. `[[job]]` takes the keys of \
          [workload.md](workload.md).",
     );
-    let keys = spec::keys();
+    let keys = pellucid_spec::keys();
     let mut sections: Vec<&str> = Vec::new();
     for key in &keys {
         if !sections.contains(&section(key.key)) {
@@ -101,7 +99,7 @@ fn keys() -> String {
         });
         table(&mut out, &["Key", "Allowed", "Default", "Unit of plain numbers", "Meaning"], rows);
     }
-    for (list, which, fields) in spec::tables() {
+    for (list, which, fields) in pellucid_spec::tables() {
         let _ = write!(out, "\n## `[[{list}]]` with {}\n", code(which));
         table(
             &mut out,

@@ -5,11 +5,11 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Bar;
 use anyhow::anyhow;
-use pellucid_lab::output::Part;
-use pellucid_lab::reproduce::{
+use pellucid_claims::{
     Bench, Claim, Outcome, ReproduceError, render_details, render_json, render_known, render_list,
     render_page, render_row, render_rows_head, select, standing,
 };
+use pellucid_output::Part;
 
 /// Seed of work and media, unless another is asked for.
 const SEED: u64 = 1;

@@ -1,17 +1,15 @@
 //! How drives are served: protocols, time, monitor, control socket. What `serve` and the products have in common.
 
 use crate::args::Global;
-use crate::exposure;
 use crate::failure::Failure;
-use crate::interrupt;
 use crate::layered::Opened;
 use crate::log_line::LogFormat;
-use crate::output;
 use crate::served_log::{self, Offered};
 use crate::watch::MonitorOptions;
+use crate::{exposure, interrupt, output};
 use anyhow::anyhow;
 use pellucid_flash::Interface;
-use pellucid_lab::output::OutputFile;
+use pellucid_output::OutputFile;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
 use pellucid_serve::nbd::NbdSession;

@@ -6,7 +6,6 @@ use crate::output;
 use crate::subject::Subject;
 use pellucid_device::{Device, DeviceConfig};
 use pellucid_flash::{CacheGeometry, ChunkGeometry, Drive, Interface, PlacementGeometry, ZoneGeometry};
-use pellucid_lab::spec;
 use pellucid_media::StoreKind;
 
 const EXAMPLES: &str = "\
@@ -31,7 +30,7 @@ impl Show {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let spec = Subject::open(&self.drive, None, global)?.spec;
         if !global.json {
-            let text = namespaces(&spec.drive, &spec.drive_name)? + &spec::show(&spec);
+            let text = namespaces(&spec.drive, &spec.drive_name)? + &pellucid_spec::show(&spec);
             return Ok(output::print(&text)?);
         }
         let entries = spec.provenance.entries.iter().map(|entry| {

@@ -12,11 +12,11 @@
 use super::model::{Model, Scene};
 use crate::watch::requests;
 use pellucid_flash::{Cause, Stage};
-use pellucid_lab::report::format::{
+use pellucid_monitor::{Bins, CommandFigures, DriveFigures, LayerFigures, LayerValue, WayFigures};
+use pellucid_report::key;
+use pellucid_text::format::{
     bytes, count, duration, optional, quantity, significant, span, whole_percent as percent,
 };
-use pellucid_lab::report::key;
-use pellucid_monitor::{Bins, CommandFigures, DriveFigures, LayerFigures, LayerValue, WayFigures};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};

@@ -140,7 +140,7 @@ fn impossible_drives_are_refused_by_key_and_value() {
     let sentence = show("cosmos-plus", &["media.spare_size=1000"]);
     let (place, why) = sentence.split_once(": drive.").expect("a place");
     let line: usize = place.strip_prefix("cosmos-plus:").and_then(|line| line.parse().ok()).expect("a line");
-    let preset = pellucid_lab::spec::presets().iter().find(|preset| preset.name == "cosmos-plus").unwrap();
+    let preset = pellucid_spec::presets().iter().find(|preset| preset.name == "cosmos-plus").unwrap();
     assert!(preset.text.lines().nth(line - 1).unwrap().starts_with("correctable = 13"), "{sentence}");
     assert_eq!(
         why,
@@ -528,7 +528,7 @@ fn usage_is_explained_with_examples() {
         assert!(!help.contains('\u{1b}'), "{help}");
     }
     let help = folder.run(&["run", "--help"]).answer();
-    for key in pellucid_lab::workload::JobBuilder::keys() {
+    for key in pellucid_workload::JobBuilder::keys() {
         assert!(help.contains(&format!("--{}", key.name)), "{} is not listed", key.name);
     }
     assert_eq!(folder.run(&[]).status, 2);

@@ -1,9 +1,9 @@
 //! Overwriting at random until write amplification is steady, and the evidence of it.
 
 use super::RunError;
-use crate::report::format::significant;
-use crate::spec::{Overwrite, Precondition};
 use pellucid_flash::Rng;
+use pellucid_spec::{Overwrite, Precondition};
+use pellucid_text::format::significant;
 
 /// Random overwriting goes on until write amplification over a whole pass changes by less than this share.
 pub const STEADY_SHARE: f64 = 0.01;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn aged(copied: &[u64], overwrite: Overwrite) -> Ageing {
-        let spec = crate::spec::from_str("[drive]\npreset = \"jasmine\"", "a test", &[]);
+        let spec = pellucid_spec::from_str("[drive]\npreset = \"jasmine\"", "a test", &[]);
         let what = Precondition { overwrite, ..spec.unwrap_or_else(|e| panic!("{e}")).precondition };
         super::overwrite(&mut Scripted(copied.to_vec(), 0), &what, 1000).unwrap_or_else(|e| panic!("{e}"))
     }

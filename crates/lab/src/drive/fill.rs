@@ -4,11 +4,11 @@ use super::ageing::{Ageing, Overwrites, overwrite};
 use super::oracle::{Oracle, fill_images};
 use super::target::Target;
 use super::{Onlooker, Prepared, RunError};
-use crate::spec::Precondition;
-use crate::trace::SectorSet;
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_host::Tower;
+use pellucid_spec::Precondition;
+use pellucid_workload::trace::SectorSet;
 
 /// Writes under way together.
 const OUTSTANDING: usize = 256;

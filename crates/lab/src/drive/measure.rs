@@ -3,18 +3,17 @@
 use super::namespaces::NamespaceUse;
 use super::target::{HostUse, Target};
 use super::{Jobs, Run, RunError, Source, busy};
-use crate::files::FilesReport;
-use crate::report::format::{duration, percent};
-use crate::report::{
-    ByCause, Drive, EraseCounts, FirmwareModules, GcSummary, GroupResult, HostCost, HostLayer, JobResult,
-    MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult, PartFigure, PartFigures, Replay, Report,
-    RequestRecorder, Requests, Series, SlcCache, Span, Utilisation, Wear, WearHistogram, Workload,
-    WriteAmplification,
-};
 use pellucid_device::{Counters, Device, FirmwareModule};
 use pellucid_flash::{Cause, Drive as _, Figure, FigureKind, Interface, MapReason, Nanos, SimTime};
 use pellucid_ftl::{FtlCounters, MAP_ENTRY_BYTES, Map, MapCounters, MountReport};
 use pellucid_host::HostCounters;
+use pellucid_report::{
+    ByCause, Drive, EraseCounts, FilesReport, FirmwareModules, GcSummary, GroupResult, HostCost, HostLayer,
+    JobResult, MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult, PartFigure, PartFigures,
+    Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, Utilisation, Wear, WearHistogram,
+    Workload, WriteAmplification,
+};
+use pellucid_text::format::{duration, percent};
 use std::collections::BTreeMap;
 
 /// What a run has measured.
@@ -92,7 +91,7 @@ impl Measured {
             link_busy: [link[0] - run.busy_before.2[0], link[1] - run.busy_before.2[1]],
             firmware_busy: std::array::from_fn(|i| firmware[i] - run.busy_before.3[i]),
             replay: match &run.source {
-                Source::Trace(trace) => Some(Replay::of(trace.shaped())),
+                Source::Trace(trace) => Some(trace.shaped().replay()),
                 Source::Jobs(_) | Source::Files(_) => None,
             },
             files: match &run.source {
@@ -532,38 +531,4 @@ pub fn summary(device: &Device) -> String {
         if geometry.dies > 1 { format!(" x {} dies", geometry.dies) } else { String::new() },
         f64::from(geometry.page_bytes) / 1024.0,
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::experiment::{execute, jobs};
-    use crate::report::Report;
-    use crate::spec;
-    use crate::swarm::TINY;
-
-    fn run(job: &str) -> Report {
-        let text = format!("{TINY}[precondition]\nfill = 1.0\n[[job]]\n{job}\n");
-        // A buffer that does not hold the whole drive, and writes that take time.
-        let sets = ["buffer.entries=8".to_string(), "host.link_rate=\"1GB/s\"".into()];
-        let spec = spec::from_str(&text, "ramp", &sets).unwrap_or_else(|e| panic!("{e}"));
-        let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
-        execute(&spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}")).1
-    }
-
-    /// What is left out of the requests is left out of the time too, and of everything else that is counted.
-    #[test]
-    fn a_warm_up_is_no_part_of_the_measurement() {
-        let writes = "rw = 'randwrite'\nbs = '4k'\niodepth = 4\nruntime = '2s'";
-        let (plain, warm) = (run(writes), run(&format!("{writes}\nramp_time = '3s'\nstartdelay = '1s'")));
-        assert!((warm.simulated_seconds - 2.0).abs() < 0.02, "{}", warm.simulated_seconds);
-        let rate = |report: &Report| report.directions.write.iops;
-        assert!((rate(&warm) / rate(&plain) - 1.0).abs() < 0.1, "{} and {}", rate(&warm), rate(&plain));
-        let bytes = warm.directions.write.bytes as f64 / warm.write_amplification.host_written_bytes as f64;
-        assert!((bytes - 1.0).abs() < 0.01, "{bytes}: the drive's counters begin when those of the host do");
-        let busy = |report: &Report| report.utilisation.mean_die().unwrap();
-        assert!((busy(&warm) / busy(&plain) - 1.0).abs() < 0.1, "{} and {}", busy(&warm), busy(&plain));
-        let collected = warm.gc.copied_units as f64 / plain.gc.copied_units as f64;
-        assert!((0.7..1.4).contains(&collected), "{collected}");
-        assert!(warm.series.write.bytes.iter().sum::<u64>() == warm.directions.write.bytes);
-    }
 }

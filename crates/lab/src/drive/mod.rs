@@ -25,12 +25,12 @@ pub use precondition::{precondition, precondition_sectors};
 pub use source::{FileWork, JobName, Jobs, Next, Request, Source, Trace};
 pub use target::{Bottom, HostUse, Target, put_on};
 
-use crate::report::{RequestLog, RequestRecorder, Sample, TimeSeries};
-use crate::trace::TraceError;
-use crate::workload::JobError;
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
 use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Opcode, SimTime, Status};
 use pellucid_ftl::FtlCounters;
+use pellucid_report::{RequestLog, RequestRecorder, Sample, TimeSeries};
+use pellucid_workload::JobError;
+use pellucid_workload::trace::TraceError;
 use std::io::Write;
 use std::ops::ControlFlow;
 

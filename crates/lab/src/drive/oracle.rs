@@ -18,8 +18,7 @@ use pellucid_device::Device;
 use pellucid_flash::{Lba, Lpn, Opcode};
 use pellucid_media::ReadResult;
 use std::collections::HashMap;
-use std::ops::Range;
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 /// The bytes that stand for one sector of `version`. Versions start at 1.
 pub fn stamp(lba: Lba, version: u32) -> u32 {

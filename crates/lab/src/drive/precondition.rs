@@ -4,10 +4,10 @@ use super::ageing::{Ageing, Overwrites, overwrite};
 use super::namespaces::BlockNamespace;
 use super::oracle::{Oracle, fill_images};
 use super::{Onlooker, Prepared, RunError};
-use crate::spec::Precondition;
-use crate::trace::SectorSet;
 use pellucid_device::{Device, Filler};
 use pellucid_flash::{Lba, Lpn, Opcode, Rng};
+use pellucid_spec::Precondition;
+use pellucid_workload::trace::SectorSet;
 
 /// Fills and overwrites each block namespace of `device` as described, one after the other. With an oracle, its expectations follow.
 pub fn precondition(

@@ -1,10 +1,11 @@
 //! Where requests come from: jobs, a trace, or threads that work on files.
 
 use super::namespaces::BlockNamespace;
-use crate::files::{BLOCK_BYTES, BlockRequest, Files, FilesConfig, FilesNext, FilesReport, RequestKind};
-use crate::trace::{Shaped, TraceError};
-use crate::workload::{Generator, Handles, Io, IoLimit, Job, JobError, Rate};
 use pellucid_flash::{Lba, Nanos, Opcode, SimTime};
+use pellucid_report::FilesReport;
+use pellucid_workload::files::{BLOCK_BYTES, BlockRequest, Files, FilesConfig, FilesNext, RequestKind};
+use pellucid_workload::trace::{Shaped, TraceError};
+use pellucid_workload::{Generator, Handles, Io, IoLimit, Job, JobError, Rate};
 
 /// A request that wants to be submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,7 +361,7 @@ pub struct Trace {
     start: Option<SimTime>,
     queues: u16,
     /// The record to come, and how many of its sectors were submitted.
-    pending: Option<(crate::trace::Record, u64)>,
+    pending: Option<(pellucid_workload::trace::Record, u64)>,
     sector_bytes: u64,
     ended: bool,
     sectors_max: u32,

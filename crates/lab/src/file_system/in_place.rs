@@ -1,9 +1,9 @@
 //! The same work on a file system that writes in place.
 
 use super::{FileSystemReport, report};
-use crate::files::{BlockRequest, Files, FilesConfig, FilesNext, RequestKind};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Lba, Opcode, SimTime, Status};
+use pellucid_workload::files::{BlockRequest, Files, FilesConfig, FilesNext, RequestKind};
 
 /// Threads on an in-place file system with a journal, on namespace 0 of a drive that keeps no data.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl InPlaceServer {
         let files = Files::new(&FilesConfig { runtime: None, ..config.clone() }, bytes)?;
         let sector = drive.layout().sector_bytes;
         let now = drive.now();
-        let sectors_each = (crate::files::BLOCK_BYTES / u64::from(sector)) as u32;
+        let sectors_each = (pellucid_workload::files::BLOCK_BYTES / u64::from(sector)) as u32;
         Ok(InPlaceServer { files, drive, sectors_each, now, buffers: Vec::new() })
     }
 

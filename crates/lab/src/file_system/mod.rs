@@ -4,7 +4,7 @@
 //!  threads ─ operations ─► Fs ─ jobs ─► Volume ─► drive          a block namespace (ULFS-SSD), or Prism's function level (ULFS-Prism)
 //!  (Personality)            ◄─ ended ──
 //! ```
-//! The operations are those of [`crate::files`], which models an in-place file system with a journal: the same personalities, sizes,
+//! The operations are those of [`pellucid_workload::files`], which models an in-place file system with a journal: the same personalities, sizes,
 //! memory and processor time. Here the file system is the real one, with its data; [`InPlaceServer`] does the same work on the model.
 //! Order at one moment: answers of the drive, then threads by number.
 
@@ -12,7 +12,6 @@ mod in_place;
 
 pub use in_place::InPlaceServer;
 
-use crate::files::{FilesConfig, Gamma, Operation, Personality};
 use pellucid_apps::fs::{
     BLOCK_BYTES, Caller, Errno, FormatOptions, Fs, Ino, Job, MountOptions, SetAttributes, Step, SyncPoint,
     Time, Volume,
@@ -20,6 +19,7 @@ use pellucid_apps::fs::{
 use pellucid_device::{Counters, Device};
 use pellucid_flash::{Cause, Nanos, Rng, SimTime};
 use pellucid_host::Stack;
+use pellucid_workload::files::{FilesConfig, Gamma, Operation, Personality};
 use std::collections::VecDeque;
 
 /// Jobs with the drive at a time.
@@ -444,9 +444,8 @@ fn report(drive: &Device, before: &Counters) -> FileSystemReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::Personality;
-    use crate::spec;
     use pellucid_apps::fs::CleanerPolicy;
+    use pellucid_workload::files::Personality;
 
     /// `memblaze`'s channels and bus; blocks of 256 KiB, pages of 4 KiB that are programmed in a quarter of the time.
     const DRIVE: &str = r#"
@@ -482,7 +481,7 @@ retain = false
             true => vec!["drive.namespace=[{ interface = \"open-channel\" }]".into()],
             false => Vec::new(),
         };
-        let spec = spec::from_str(DRIVE, "the drive of the test", &sets).unwrap();
+        let spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &sets).unwrap();
         let drive = Device::new(&spec.drive).unwrap();
         let mean = personality.file_bytes();
         let mut config = FilesConfig::new(personality);
@@ -529,7 +528,7 @@ retain = false
     #[test]
     fn a_dead_lun_costs_what_lies_on_it() {
         let sets = ["drive.namespace=[{ interface = \"open-channel\" }]".to_string()];
-        let spec = spec::from_str(DRIVE, "the drive of the test", &sets).unwrap();
+        let spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &sets).unwrap();
         let mut config = FilesConfig::new(Personality::Fileserver);
         (config.files, config.threads) = (300, 8);
         let mount = MountOptions { memory_bytes: 8 << 20, ..MountOptions::default() };
@@ -580,7 +579,7 @@ retain = false
     /// In place nothing is moved by the file system, and freed blocks are used again however quickly files come and go.
     #[test]
     fn files_in_place_are_written_again_and_again() {
-        let mut spec = spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
+        let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the test", &[]).unwrap();
         spec.drive.media.store = pellucid_media::StoreKind::None;
         let mut config = FilesConfig::new(Personality::Fileserver);
         (config.files, config.threads, config.page_cache_bytes) = (560, 8, 8 << 20);

@@ -14,24 +14,13 @@
 
 use super::database::{Database, DatabaseConfig};
 use super::report::{Kind, KvSummary, Meter};
-use crate::trace::TraceError;
-use crate::trace::kv::{KvRecord, Operation};
 use pellucid_apps::kv::{Answer, Ask, Get, Key, Mode, Outcome, Store, System, What};
 use pellucid_flash::{Drive, Nanos, SimTime};
+use pellucid_workload::kv::Requests;
+use pellucid_workload::trace::TraceError;
+use pellucid_workload::trace::kv::{KvRecord, Operation};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// Where requests come from.
-pub trait Requests {
-    /// The next one into `record`; false when there is none.
-    fn next_into(&mut self, record: &mut KvRecord) -> Result<bool, TraceError>;
-}
-
-impl Requests for crate::trace::kv::KvReader {
-    fn next_into(&mut self, record: &mut KvRecord) -> Result<bool, TraceError> {
-        crate::trace::kv::KvReader::next_into(self, record)
-    }
-}
 
 /// A cache, as clients see it.
 pub trait Cache {

@@ -1,7 +1,7 @@
-use super::super::laws::{KeySize, Popularity, ValueSize};
-use super::super::{Workload, WorkloadConfig};
 use super::*;
 use pellucid_apps::kv::Item;
+use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
+use pellucid_workload::kv::{Workload, WorkloadConfig};
 use std::collections::{BTreeMap, VecDeque};
 
 const SERVICE: Nanos = Nanos(1000);

@@ -1,13 +1,14 @@
 //! A cache on a described drive, with clients: what `pellucid kv replay` and the published claims run.
 
-use super::clients::{Clients, ClientsConfig, KvRunError, Requests};
+use super::clients::{Clients, ClientsConfig, KvRunError};
 use super::report::KvSummary;
 use crate::drive::{RunError, Unwatched, precondition};
-use crate::report::format::{self, count};
-use crate::spec::Spec;
 use pellucid_apps::kv::{KvStatistics, System, build};
 use pellucid_device::{Counters, Device, DeviceError};
 use pellucid_flash::{Cause, SimTime};
+use pellucid_spec::Spec;
+use pellucid_text::format::{self, count};
+use pellucid_workload::kv::Requests;
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! What clients measured.
 
-use crate::report::{Latency, LatencyRecorder};
 use pellucid_flash::{Nanos, SimTime};
+use pellucid_report::{Latency, LatencyRecorder};
 use serde::Serialize;
 
 /// What became of the requests of one run, in simulated time.

@@ -1,0 +1,348 @@
+//! Where claims are measured: drives made from presets, run on all threads that are allowed.
+//!
+//! Invariant: each point has a drive and a seed of its own, and results stand in the order of the points; so nothing depends
+//! on which thread ran what.
+
+use super::flashfire::FireStudy;
+use super::latency::LatencyStudy;
+use super::pblk::PblkStudy;
+use super::prism::{ServerStudy, SizeStudy};
+use super::solid_state_cache::CacheStudy;
+use super::throughput::ThroughputStudy;
+use pellucid_lab::drive::{RunError, Target};
+use pellucid_lab::experiment;
+use pellucid_lab::experiment::{ExperimentError, execute_on, parse_job, prepare};
+use pellucid_lab::kv::KvError;
+use pellucid_report::{Direction, Report};
+use pellucid_spec::{Spec, SpecError};
+use pellucid_workload::Job;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+/// Mapping units (16 KiB) of every Cosmos+ drive here: 64 GiB of media, whatever the number of ways. The paper's 1 TiB would
+/// only cost memory: no experiment writes more than a part of this, and a page map is as fast at any size.
+const MEDIA_UNITS: u32 = 1 << 22;
+/// [`Bench::fill`] of measurements in full: 3.6 GiB, more than 200 times the data buffer.
+const FILL: f64 = 1.0 / 16.0;
+/// What reads reach of it, in MiB.
+const READ_MIB: u32 = 3 << 10;
+
+/// Written before a measurement of writes, as the paper's runs had: more than the data buffer holds, so that every further
+/// write has to wait for a program.
+const WARM_UP: &str = "rw=write,bs=128k,iodepth=16,number_ios=256";
+/// Where measured writes begin: behind what the warm-up wrote.
+pub(super) const BEHIND_WARM_UP: &str = "offset=64m";
+
+/// Why a claim could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproduceError {
+    /// The description is refused, for example because an override is wrong.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The experiment failed.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// A cache failed.
+    #[error(transparent)]
+    Kv(#[from] KvError),
+    /// A program on a drive failed.
+    #[error("{0}")]
+    Program(String),
+}
+
+impl From<RunError> for ReproduceError {
+    fn from(error: RunError) -> Self {
+        ReproduceError::Experiment(error.into())
+    }
+}
+
+/// The mode of the flash in the Cosmos+ measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Slc,
+    Mlc,
+    /// 3D TLC, programmed in one shot.
+    Tlc,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Slc => "SLC",
+            Mode::Mlc => "MLC",
+            Mode::Tlc => "3D TLC",
+        }
+    }
+
+    fn preset(self) -> &'static str {
+        match self {
+            Mode::Slc => "cosmos-plus-slc",
+            Mode::Mlc => "cosmos-plus",
+            Mode::Tlc => "cosmos-plus-tlc",
+        }
+    }
+
+    /// Pages of a block, as in the preset.
+    fn pages(self) -> u32 {
+        match self {
+            Mode::Slc => 128,
+            Mode::Mlc => 256,
+            Mode::Tlc => 768,
+        }
+    }
+}
+
+/// The direction of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Read,
+    Write,
+}
+
+impl Flow {
+    pub const BOTH: [Flow; 2] = [Flow::Read, Flow::Write];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Flow::Read => "read",
+            Flow::Write => "write",
+        }
+    }
+
+    /// Its part of a report.
+    pub fn of(self, report: &Report) -> &Direction {
+        match self {
+            Flow::Read => &report.directions.read,
+            Flow::Write => &report.directions.write,
+        }
+    }
+}
+
+/// One drive of the Cosmos+ measurements.
+#[derive(Clone, Debug)]
+pub(super) struct Cosmos {
+    pub mode: Mode,
+    pub channels: u32,
+    pub ways: u32,
+    /// Further overrides.
+    pub sets: Vec<String>,
+}
+
+impl Cosmos {
+    pub fn new(mode: Mode, channels: u32, ways: u32) -> Cosmos {
+        Cosmos { mode, channels, ways, sets: Vec::new() }
+    }
+
+    pub fn set(mut self, set: impl Into<String>) -> Cosmos {
+        self.sets.push(set.into());
+        self
+    }
+}
+
+/// Runs claims.
+#[derive(Debug)]
+pub struct Bench {
+    threads: usize,
+    seed: u64,
+    sets: Vec<String>,
+    /// Overrides that count more than what makes an experiment what it is: smaller drives and wrong models of the tests.
+    last: Vec<String>,
+    /// Every measurement is this many times shorter; 1 but in tests.
+    shorter: u32,
+    throughput: OnceLock<ThroughputStudy>,
+    latency: OnceLock<LatencyStudy>,
+    pblk: OnceLock<PblkStudy>,
+    sizes: OnceLock<SizeStudy>,
+    server: OnceLock<ServerStudy>,
+    caches: [OnceLock<CacheStudy>; 3],
+    fire: OnceLock<FireStudy>,
+}
+
+impl Bench {
+    /// A bench with so many threads (at least one). `sets`: overrides (`KEY=VALUE`) for every drive, which yield to those that
+    /// make an experiment what it is.
+    pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
+        let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (sizes, server) = (OnceLock::new(), OnceLock::new());
+        let (caches, fire) = (<[OnceLock<CacheStudy>; 3]>::default(), OnceLock::new());
+        let (last, shorter) = (Vec::new(), 1);
+        Bench {
+            threads: threads.max(1),
+            seed,
+            sets,
+            last,
+            shorter,
+            throughput,
+            latency,
+            pblk,
+            sizes,
+            server,
+            caches,
+            fire,
+        }
+    }
+
+    /// A bench of the tests: measurements that are `shorter` so many times, of drives with `last` behind all other overrides.
+    #[cfg(test)]
+    pub(super) fn of_test(shorter: u32, last: Vec<String>) -> Bench {
+        Bench { last, shorter, ..Bench::new(2, 1, Vec::new()) }
+    }
+
+    /// How many times shorter measurements are.
+    pub(super) fn shorter(&self) -> u32 {
+        self.shorter
+    }
+
+    /// A job in fio's words with so many requests, or fewer.
+    pub(super) fn job(&self, words: &str, requests: u32) -> String {
+        format!("{words},number_ios={}", (requests / self.shorter).max(1))
+    }
+
+    /// The share of the capacity that is written in order before reads: more than any measurement reads.
+    pub(super) fn fill(&self) -> f64 {
+        FILL / f64::from(self.shorter)
+    }
+
+    /// The seed of work and of media.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The study behind Figs. 21 and 22, run once.
+    pub(super) fn throughput(&self) -> Result<&ThroughputStudy, ReproduceError> {
+        once(&self.throughput, || ThroughputStudy::run(self))
+    }
+
+    /// The study behind Table 7 and Fig. 24, run once.
+    pub(super) fn latency(&self) -> Result<&LatencyStudy, ReproduceError> {
+        once(&self.latency, || LatencyStudy::run(self))
+    }
+
+    /// The study behind Figs. 33 to 35, run once.
+    pub(super) fn pblk(&self) -> Result<&PblkStudy, ReproduceError> {
+        once(&self.pblk, || PblkStudy::run(self))
+    }
+
+    /// The study behind Figs. 4 and 5 of Prism-SSD, run once.
+    pub(super) fn sizes(&self) -> Result<&SizeStudy, ReproduceError> {
+        once(&self.sizes, || SizeStudy::run(self))
+    }
+
+    /// The study behind Figs. 6 and 7 of Prism-SSD, run once.
+    pub(super) fn server(&self) -> Result<&ServerStudy, ReproduceError> {
+        once(&self.server, || ServerStudy::run(self))
+    }
+
+    /// The row of a file server in Fig. 7 of "Getting Real", run once.
+    pub(super) fn caches(&self, set: usize) -> Result<&CacheStudy, ReproduceError> {
+        once(&self.caches[set], || CacheStudy::run(self, set))
+    }
+
+    /// The study behind Figs. 15 to 19 of FlashFire, run once.
+    pub(super) fn fire(&self) -> Result<&FireStudy, ReproduceError> {
+        once(&self.fire, || FireStudy::run(self))
+    }
+
+    /// `work` on each of the `points`, on all threads; results in the order of the points.
+    pub(super) fn map<P: Sync, R: Send>(
+        &self,
+        points: &[P],
+        work: impl Fn(&P) -> Result<R, ReproduceError> + Sync,
+    ) -> Result<Vec<R>, ReproduceError> {
+        let next = AtomicUsize::new(0);
+        let results: Vec<Mutex<Option<Result<R, ReproduceError>>>> =
+            points.iter().map(|_| Mutex::new(None)).collect();
+        let take = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(point) = points.get(at) else { break };
+                let result = work(point);
+                if let Ok(mut slot) = results[at].lock() {
+                    *slot = Some(result);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.min(points.len()) {
+                scope.spawn(take);
+            }
+            take();
+        });
+        let done = results.into_iter().filter_map(|slot| slot.into_inner().ok().flatten());
+        done.collect()
+    }
+
+    /// The caller's overrides and an experiment's `own` behind them, which count more; those of a test count most.
+    pub(super) fn sets_with(&self, own: &[String]) -> Vec<String> {
+        let seeds = ["run.seed", "media.seed", "ftl.seed"].map(|key| format!("{key}={}", self.seed));
+        self.sets.iter().chain(&seeds).chain(own).chain(&self.last).cloned().collect()
+    }
+
+    /// The description of a Cosmos+ drive, `fill` of whose capacity holds sequential data.
+    pub(super) fn cosmos(&self, drive: &Cosmos, fill: f64) -> Result<Spec, ReproduceError> {
+        let (channels, ways) = (drive.channels, drive.ways);
+        let blocks = MEDIA_UNITS / (channels * ways * drive.mode.pages());
+        let mut own = vec![
+            format!("media.channels={channels}"),
+            format!("media.ways={ways}"),
+            format!("media.blocks={blocks}"),
+            format!("precondition.fill={fill:?}"),
+        ];
+        own.extend_from_slice(&drive.sets);
+        Ok(pellucid_spec::load(drive.mode.preset(), &self.sets_with(&own))?)
+    }
+
+    /// Reads from a drive that holds [`Bench::fill`]. `job` in fio's words, without `rw`.
+    pub(super) fn read(&self, drive: &Cosmos, rw: &str, job: &str) -> Result<Report, ReproduceError> {
+        let spec = self.cosmos(drive, self.fill())?;
+        let mut device = prepare(&spec, None)?;
+        measure(&mut device, &spec, &format!("rw={rw},size={}m,{job}", READ_MIB / self.shorter))
+    }
+
+    /// Writes to a drive whose buffer is full and whose addresses were `fill`ed before.
+    pub(super) fn write(
+        &self,
+        drive: &Cosmos,
+        fill: f64,
+        rw: &str,
+        job: &str,
+    ) -> Result<Report, ReproduceError> {
+        let spec = self.cosmos(drive, fill)?;
+        let mut device = prepare(&spec, None)?;
+        measure(&mut device, &spec, WARM_UP)?;
+        measure(&mut device, &spec, &format!("rw={rw},{BEHIND_WARM_UP},{job}"))
+    }
+
+    /// Sequential reads or writes.
+    pub(super) fn sequential(&self, drive: &Cosmos, flow: Flow, job: &str) -> Result<Report, ReproduceError> {
+        match flow {
+            Flow::Read => self.read(drive, "read", job),
+            Flow::Write => self.write(drive, 0.0, "write", job),
+        }
+    }
+}
+
+/// `get_or_init` for work that can fail.
+fn once<T>(
+    cell: &OnceLock<T>,
+    make: impl FnOnce() -> Result<T, ReproduceError>,
+) -> Result<&T, ReproduceError> {
+    match cell.get() {
+        Some(value) => Ok(value),
+        None => {
+            let value = make()?;
+            Ok(cell.get_or_init(|| value))
+        }
+    }
+}
+
+/// Runs a job on a drive at rest.
+pub(super) fn measure(device: &mut impl Target, spec: &Spec, job: &str) -> Result<Report, ReproduceError> {
+    // Real time is of no interest here.
+    Ok(execute_on(device, spec, &jobs(spec, job)?, None, &|| 0.0, |_| {})?)
+}
+
+fn jobs(spec: &Spec, job: &str) -> Result<Vec<Job>, ReproduceError> {
+    let spec = Spec { jobs: vec![parse_job(job, "the claim's job")], ..spec.clone() };
+    Ok(experiment::jobs(&spec)?)
+}

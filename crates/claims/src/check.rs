@@ -1,0 +1,127 @@
+//! A measured number beside its limit, and whether it keeps it.
+
+use pellucid_report::plot::Unit;
+
+/// Whether a check or a claim holds, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Within the limit.
+    Holds,
+    /// The model has no such part.
+    NotModelled,
+    /// Beyond the limit.
+    Misses,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::NotModelled => "not modelled",
+            Verdict::Misses => "misses",
+        }
+    }
+}
+
+/// What a measured number has to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// The published number, give or take this share of it.
+    Within(f64),
+    /// The published number, give or take this much.
+    Points(f64),
+    /// At least this.
+    AtLeast(f64),
+    /// At most this.
+    AtMost(f64),
+    /// From the first to the second.
+    Between(f64, f64),
+    /// Nothing can be measured: the model has no such part.
+    NotModelled,
+    /// Nothing: it is there to be seen, and other checks decide.
+    Shown,
+}
+
+/// One number beside its limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// What is measured.
+    pub what: String,
+    /// The number in the paper, where it gives one, or that follows from it.
+    pub published: Option<f64>,
+    /// The paper does not print `published`: it follows from what the paper prints, or from what was measured here.
+    pub derived: bool,
+    /// The number here.
+    pub measured: f64,
+    /// The unit of both.
+    pub unit: Unit,
+    /// What `measured` has to be.
+    pub limit: Limit,
+}
+
+impl Check {
+    /// A published number that must be met within a share of it.
+    pub fn within(what: impl Into<String>, unit: Unit, published: f64, measured: f64, share: f64) -> Check {
+        let limit = Limit::Within(share);
+        Check { published: Some(published), ..Check::bound(what, unit, measured, limit) }
+    }
+
+    /// A number that the paper does not print but that follows, and must be met within a share of it.
+    pub fn derived(what: impl Into<String>, unit: Unit, expected: f64, measured: f64, share: f64) -> Check {
+        Check { derived: true, ..Check::within(what, unit, expected, measured, share) }
+    }
+
+    /// A published share that must be met within so much, both as shares of 1.
+    pub fn points(what: impl Into<String>, published: f64, measured: f64, points: f64) -> Check {
+        let limit = Limit::Points(points);
+        Check { published: Some(published), ..Check::bound(what, Unit::Percent, measured, limit) }
+    }
+
+    /// An order or a shape, as a number and its bound.
+    pub fn bound(what: impl Into<String>, unit: Unit, measured: f64, limit: Limit) -> Check {
+        Check { what: what.into(), published: None, derived: false, measured, unit, limit }
+    }
+
+    /// A number that decides nothing.
+    pub fn shown(what: impl Into<String>, unit: Unit, published: Option<f64>, measured: f64) -> Check {
+        Check { published, ..Check::bound(what, unit, measured, Limit::Shown) }
+    }
+
+    /// A part of the claim that nothing here models.
+    pub fn not_modelled(what: impl Into<String>) -> Check {
+        Check::bound(what, Unit::Plain, f64::NAN, Limit::NotModelled)
+    }
+
+    /// Measured / published, where the paper gives a number other than 0.
+    pub fn ratio(&self) -> Option<f64> {
+        self.published.filter(|published| *published != 0.0).map(|published| self.measured / published)
+    }
+
+    /// Whether the number keeps its limit. A number that is none keeps no limit.
+    pub fn verdict(&self) -> Verdict {
+        match self.limit {
+            Limit::NotModelled => Verdict::NotModelled,
+            Limit::Shown => Verdict::Holds,
+            _ if self.strain() <= 1.0 => Verdict::Holds,
+            _ => Verdict::Misses,
+        }
+    }
+
+    /// How much of the limit is used: 1 at the limit, more beyond.
+    pub fn strain(&self) -> f64 {
+        let (measured, published) = (self.measured, self.published.unwrap_or(f64::NAN));
+        let strain = match self.limit {
+            Limit::Within(share) => (measured / published - 1.0).abs() / share,
+            Limit::Points(points) => (measured - published).abs() / points,
+            Limit::AtLeast(least) if measured >= least => (least / measured).max(0.0),
+            Limit::AtLeast(least) => 1.0 + (least - measured),
+            Limit::AtMost(most) if measured <= most && most > 0.0 => measured / most,
+            Limit::AtMost(most) if measured <= most => 0.0,
+            Limit::AtMost(most) => 1.0 + (measured - most),
+            Limit::Between(low, high) => (measured - f64::midpoint(low, high)).abs() / ((high - low) / 2.0),
+            Limit::NotModelled | Limit::Shown => 0.0,
+        };
+        if strain.is_nan() { f64::INFINITY } else { strain }
+    }
+}

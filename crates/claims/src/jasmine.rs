@@ -1,0 +1,203 @@
+//! J1 to J3: OpenSSD Jasmine with its reference firmware and with the optimised one ("Getting Real", 3.1: Table 2, Figs. 3 and 4).
+//!
+//! ```text
+//!  J1, writes    fio ─► page cache, written back up the addresses ─► block layer, which merges ─► jasmine, its pages written before
+//!  J2            the same, 4 KB, ─► jasmine-optimized
+//!  J3, reads     some outstanding, in order or at random ─► either, written in order before
+//! ```
+//! What the paper does not say, and what is assumed (`docs/explanation/reproduce.md` has what each assumption moves):
+//!
+//! - fio writes as it does by default, through the page cache: [`DIRTY`] of the partition waits to be written back, in the order of the
+//!   addresses. It is fitted to the mean request of the first row, 9 sectors.
+//! - No request is larger than [`LARGEST`], the mean request of the row "Seq 4 KB".
+//! - The rows were measured one after the other, the first on the empty device, of which it writes [`FIRST`]. The others find data in
+//!   their pages, so that a partial write has to read what it does not bring.
+//! - Random reads have [`READERS`] outstanding.
+
+use super::bench::{Bench, ReproduceError, measure};
+use super::{Check, Figure, Outcome};
+use pellucid_host::{AnyLayer, BlockLayerCounters};
+use pellucid_lab::experiment::{prepare, stack};
+use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
+
+/// Section 3.1.1: "tests on an 8 GB partition"; a quarter of it here, as only shares of it count.
+const PARTITION_KIB: u32 = 2 << 20;
+/// Of the partition, what waits to be written back.
+const DIRTY: f64 = 0.10;
+/// Of the partition, what the first row writes.
+const FIRST: f64 = 0.30;
+/// 336 sectors: of "Seq 4 KB".
+const LARGEST: &str = "168KiB";
+/// Reads outstanding where they are random.
+const READERS: u32 = 2;
+/// Less than the capacity, so that a little more than the partition is written.
+const CAPACITY_KIB: u32 = 56 << 20;
+const SECTOR: f64 = 512.0;
+
+/// A row of Table 2.
+struct Row {
+    name: &'static str,
+    rw: &'static str,
+    kib: u32,
+    largest: &'static str,
+    /// It finds an empty device.
+    first: bool,
+    published: f64,
+    /// Mean sectors of a request, column 3.
+    sectors: f64,
+}
+
+const fn random(name: &'static str, kib: u32, published: f64, sectors: f64) -> Row {
+    Row { name, rw: "randwrite", kib, largest: LARGEST, first: false, published, sectors }
+}
+
+const fn sequential(name: &'static str, largest: &'static str, published: f64, sectors: f64) -> Row {
+    Row { name, rw: "write", kib: 4, largest, first: false, published, sectors }
+}
+
+/// The rows whose numbers are known here; the others are held out.
+static ROWS: [Row; 7] = [
+    Row { first: true, ..random("4 KB", 4, 2_560.0, 9.0) },
+    random("16 KB", 16, 1_920.0, 36.0),
+    random("32 KB", 32, 2_912.0, 82.0),
+    random("128 KB", 128, 648.0, 256.0),
+    random("512 KB", 512, 132.0, 266.0),
+    sequential("Seq 4 KB", LARGEST, 15_616.0, 336.0),
+    sequential("Seq 4+32 KB", "32KiB", 20_736.0, 64.0),
+];
+
+impl Row {
+    /// IO/s on a drive, and what the block layer did.
+    fn measure(&self, bench: &Bench, preset: &str) -> Result<(f64, BlockLayerCounters), ReproduceError> {
+        let partition = PARTITION_KIB / bench.shorter();
+        let waiting = ((f64::from(partition / self.kib) * DIRTY) as u32).max(32);
+        // A few times what waits, so that neither the first nor the last of it counts.
+        let requests = match self.first {
+            true => (f64::from(partition / self.kib) * FIRST) as u32,
+            false => (waiting * 6).max((200 << 10) / self.kib),
+        };
+        let fill = if self.first { 0.0 } else { f64::from(partition) / f64::from(CAPACITY_KIB) };
+        let own = [
+            "host.layers=[\"block-layer\"]".to_string(),
+            format!("host.block_layer.requests={waiting}"),
+            format!("host.block_layer.largest={}", self.largest),
+            // What waits comes at once, so that requests are as large as they can be.
+            format!("host.block_layer.plug={}", waiting + 1),
+            "host.block_layer.write_expire=1000s".into(),
+            format!("precondition.fill={fill:?}"),
+        ];
+        let spec = pellucid_spec::load(preset, &bench.sets_with(&own))?;
+        let mut tower = stack(&spec, prepare(&spec, None)?)?;
+        let Row { rw, kib, .. } = self;
+        let job = format!("rw={rw},bs={kib}k,iodepth={waiting},size={partition}k,number_ios={requests}");
+        let report = measure(&mut tower, &spec, &job)?;
+        let layer = tower.layers().find_map(AnyLayer::block_layer);
+        Ok((report.directions.write.iops, layer.map(pellucid_host::BlockLayer::counters).unwrap_or_default()))
+    }
+}
+
+fn mean_sectors(counters: BlockLayerCounters) -> f64 {
+    counters.request_sectors as f64 / counters.requests as f64
+}
+
+/// J1: Table 2, as far as it is known.
+pub(super) fn table(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let rows: Vec<&Row> = ROWS.iter().collect();
+    let results = bench.map(&rows, |row| row.measure(bench, "jasmine"))?;
+    let mut checks = Vec::new();
+    for (row, (iops, _)) in rows.iter().zip(&results) {
+        checks.push(Check::within(format!("{}, IO/s", row.name), Unit::Plain, row.published, *iops, 0.10));
+    }
+    for (row, (_, counters)) in rows.iter().zip(&results) {
+        let what = format!("{}, sectors of a request", row.name);
+        checks.push(Check::shown(what, Unit::Plain, Some(row.sectors), mean_sectors(*counters)));
+    }
+    let rate = |row: &Row, iops: f64| iops * f64::from(row.kib) * 2.0 * SECTOR;
+    let chart = BarChart::new("Table 2: writes on the reference firmware", Bars::Grouped)
+        .value_axis(Axis::linear("throughput", Unit::BytesPerSecond).from(0.0))
+        .categories(rows.iter().map(|row| row.name))
+        .series("published", rows.iter().map(|row| rate(row, row.published)).collect())
+        .series("measured", rows.iter().zip(&results).map(|(row, (iops, _))| rate(row, *iops)).collect());
+    let caption = format!(
+        "Writes through a page cache of which {:.0} % of the partition waits, and a block layer with requests of up to {LARGEST}.",
+        DIRTY * 100.0
+    );
+    Ok(Outcome { checks, figures: vec![Figure { caption, svg: chart.to_svg() }] })
+}
+
+/// J2: Fig. 3.
+pub(super) fn merge_buffer(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let (scattered, ordered) = (&ROWS[0], &ROWS[5]);
+    let points = [
+        (scattered, "jasmine"),
+        (ordered, "jasmine"),
+        (scattered, "jasmine-optimized"),
+        (ordered, "jasmine-optimized"),
+    ];
+    let results = bench.map(&points, |(row, preset)| Ok(row.measure(bench, preset)?.0))?;
+    let [random, sequential, new_random, new_sequential] = results[..] else { unreachable!("four points") };
+    let plain = Unit::Plain;
+    let checks = vec![
+        Check::within("random 4 KB, merge buffer, IO/s", plain, 22_528.0, new_random, 0.10),
+        Check::within("random 4 KB, merge buffer / baseline", plain, 9.0, new_random / random, 0.10),
+        Check::within("merge buffer, random / sequential", plain, 0.99, new_random / new_sequential, 0.10),
+        Check::within(
+            "sequential 4 KB, merge buffer / baseline",
+            plain,
+            1.22,
+            new_sequential / sequential,
+            0.10,
+        ),
+    ];
+    let chart = chart("Fig. 3: writes of 4 KB", vec![random, sequential], vec![new_random, new_sequential])
+        .series("published peak", vec![22_528.0; 2]);
+    let caption = "4 KB writes as in Table 2; the peak is the paper's for the merge buffer.".into();
+    Ok(Outcome { checks, figures: vec![Figure { caption, svg: chart.to_svg() }] })
+}
+
+fn chart(title: &str, baseline: Vec<f64>, new: Vec<f64>) -> BarChart {
+    BarChart::new(title, Bars::Grouped)
+        .value_axis(Axis::linear("IO/s", Unit::Count).from(0.0))
+        .categories(["random", "sequential"])
+        .series("baseline", baseline)
+        .series("new", new)
+}
+
+/// J3: Fig. 4, reads.
+pub(super) fn read_buffer(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let scattered = format!("rw=randread,bs=4k,iodepth={READERS}");
+    // What read-ahead makes of sequential reads: two windows of 128 KiB.
+    let ordered = "rw=read,bs=128k,iodepth=2".to_string();
+    let points = [
+        ("jasmine", &scattered, 6_000),
+        ("jasmine", &ordered, 1_500),
+        ("jasmine-optimized", &scattered, 6_000),
+        ("jasmine-optimized", &ordered, 1_500),
+    ];
+    let results = bench.map(&points, |(preset, job, requests)| {
+        let partition = PARTITION_KIB / bench.shorter();
+        let own = [format!("precondition.fill={:?}", f64::from(partition) / f64::from(CAPACITY_KIB))];
+        let spec = pellucid_spec::load(preset, &bench.sets_with(&own))?;
+        let mut device = prepare(&spec, None)?;
+        let job = bench.job(&format!("{job},size={partition}k"), *requests);
+        Ok(measure(&mut device, &spec, &job)?.directions.read.throughput_bytes_per_second)
+    })?;
+    let [random, sequential, new_random, new_sequential] = results[..] else { unreachable!("four points") };
+    let (plain, ios) = (Unit::Plain, |rate: f64| rate / 4_096.0);
+    let rate = Check::within("sequential, baseline", Unit::BytesPerSecond, 125e6, sequential, 0.10);
+    let checks = vec![
+        rate,
+        Check::within("random 4 KB, baseline, IO/s", plain, 2_340.0, ios(random), 0.10),
+        Check::within("random 4 KB, read buffer / baseline", plain, 2.0, new_random / random, 0.10),
+        Check::within("sequential, read buffer / baseline", plain, 0.70, new_sequential / sequential, 0.10),
+    ];
+    let chart = chart(
+        "Fig. 4: reads of 4 KB",
+        vec![ios(random), ios(sequential)],
+        vec![ios(new_random), ios(new_sequential)],
+    )
+    .series("published baseline", vec![2_340.0, 125e6 / 4_096.0]);
+    let caption =
+        format!("Random reads with {READERS} outstanding; sequential ones as read-ahead makes them.");
+    Ok(Outcome { checks, figures: vec![Figure { caption, svg: chart.to_svg() }] })
+}

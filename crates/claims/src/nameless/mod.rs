@@ -1,0 +1,280 @@
+//! N1 and N2: nameless writes on Jasmine ("Getting Real", 4.3: Table 4 and Fig. 8).
+//!
+//! ```text
+//!  N1   image of a file system ─► tables of the split FTL, counted      beside those of jasmine-optimized's page map
+//!  N2   fio, as in J1 and J3 ─► jasmine, jasmine-optimized, or a nameless file ─► block layer ─► split FTL ─► jasmine's flash
+//! ```
+//! Figures of Fig. 8 are drawn, not printed, so N2 compares with our own baseline, which J1 and J3 judge.
+
+mod image;
+
+use super::bench::{Bench, ReproduceError, measure};
+use super::{Check, Figure, Limit, Outcome};
+use pellucid_flash::{Geometry, Migration};
+use pellucid_ftl::{Nameless, NamelessConfig, PageMap};
+use pellucid_host::{AnyLayer, BlockLayerCounters};
+use pellucid_lab::experiment::{prepare, stack};
+use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
+use pellucid_spec::Spec;
+
+/// Table 4, as far as it is known: GB of the file system; MB of the page map, KB of nameless writes.
+const TABLE_4: [(u32, f64, f64); 3] = [(4, 2.50, 94.0), (16, 17.8, 325.0), (48, 52.8, 803.0)];
+const PAGE: u32 = 8;
+
+/// What the tables of a file system of a size take.
+struct Memory {
+    page_map: f64,
+    nameless: f64,
+    image: image::Image,
+}
+
+/// The flash that a file system of `gib` needs, with the spare space of the preset.
+fn flash(spec: &Spec, gib: u32, shorter: u32) -> Geometry {
+    let mut geometry = spec.drive.media.geometry.clone();
+    let block = u64::from(geometry.pages) * u64::from(geometry.page_bytes);
+    let bytes = (u64::from(gib) << 30) / u64::from(shorter);
+    let banks = u64::from(geometry.channels * geometry.ways);
+    let spare = 1.0 + spec.drive.ftl.over_provisioning;
+    // A block of each bank is open, and what GC needs besides.
+    geometry.blocks = (bytes as f64 * spare / (block * banks) as f64).ceil() as u32 + 4;
+    geometry
+}
+
+fn count(bench: &Bench, gib: u32) -> Result<Memory, ReproduceError> {
+    let spec = pellucid_spec::load("jasmine-optimized", &bench.sets_with(&[]))?;
+    let host = pellucid_spec::load("jasmine-nameless", &bench.sets_with(&[]))?;
+    let shorter = bench.shorter();
+    let geometry = flash(&spec, gib, shorter);
+    let layout = geometry.layout().expect("the preset with another number of blocks");
+    let page_map =
+        PageMap::new(&spec.drive.ftl, &layout, &[]).expect("the preset's settings on a smaller drive");
+    let ftl = host.host.iter().find_map(|layer| match layer {
+        pellucid_host::LayerConfig::NamelessFtl(config) => Some(config),
+        _ => None,
+    });
+    let ftl = ftl.expect("the preset has the layer");
+    let config = NamelessConfig { gc_low: 1, migration: Migration::Acknowledged, ..ftl.ftl.clone() };
+    // Its unit is the block of the file system, whatever the page map's is.
+    let layout = Geometry { unit_bytes: 4096, ..geometry }.layout().expect("the same with units of 4 KiB");
+    let mut nameless = Nameless::new(&config, &layout).expect("the preset's settings on a smaller drive");
+    let blocks = ((u64::from(gib) << 30) / u64::from(shorter)) / 4096;
+    let image = image::write(&mut nameless, blocks, bench.seed());
+    let scale = f64::from(shorter);
+    Ok(Memory {
+        page_map: page_map.memory_bytes() as f64 * scale,
+        nameless: nameless.memory_bytes() as f64 * scale,
+        image,
+    })
+}
+
+/// N1: Table 4.
+pub(super) fn memory(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let found = bench.map(&TABLE_4, |&(gib, ..)| count(bench, gib))?;
+    let mut checks = Vec::new();
+    let factor = |what: String, published: f64, measured: f64| {
+        Check::bound(
+            format!("{what}, measured / published"),
+            Unit::Plain,
+            measured / published,
+            Limit::Between(0.5, 2.0),
+        )
+    };
+    for (&(gib, page_map, nameless), memory) in TABLE_4.iter().zip(&found) {
+        checks.push(factor(format!("{gib} GB, page map"), page_map * 1e6, memory.page_map));
+        checks.push(factor(format!("{gib} GB, nameless"), nameless * 1e3, memory.nameless));
+    }
+    for (&(gib, ..), memory) in TABLE_4.iter().zip(&found) {
+        checks.push(Check::shown(format!("{gib} GB, files"), Unit::Count, None, memory.image.files as f64));
+        let share = memory.image.virtual_blocks as f64
+            / (memory.image.virtual_blocks + memory.image.data_blocks) as f64;
+        checks.push(Check::shown(format!("{gib} GB, share of virtual blocks"), Unit::Percent, None, share));
+    }
+    let of = |value: fn(&(u32, f64, f64)) -> f64| TABLE_4.iter().map(value).collect::<Vec<_>>();
+    let chart = BarChart::new("Table 4: memory of the FTL", Bars::Grouped)
+        .value_axis(Axis::log("bytes", Unit::Bytes))
+        .categories(TABLE_4.iter().map(|(gib, ..)| format!("{gib} GB")))
+        .series("page map, published", of(|row| row.1 * 1e6))
+        .series("page map, counted", found.iter().map(|memory| memory.page_map).collect())
+        .series("nameless, published", of(|row| row.2 * 1e3))
+        .series("nameless, counted", found.iter().map(|memory| memory.nameless).collect());
+    let caption =
+        "Tables of both FTLs for file systems that are nine tenths full, made in the manner of Impressions."
+            .into();
+    Ok(Outcome { checks, figures: vec![Figure { caption, svg: chart.to_svg() }] })
+}
+
+/// The partition: a quarter of the paper's 8 GB, as in J1.
+const PARTITION_KIB: u32 = 2 << 20;
+/// Of the partition, what waits to be written back, as in J1.
+const DIRTY: f64 = 0.10;
+/// Of the partition, what random writes write, as in J1.
+const FIRST: f64 = 0.30;
+/// The capacity of the block drives, as in J1.
+const CAPACITY_KIB: u32 = 56 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum System {
+    Baseline,
+    /// The baseline, with requests of at most a flash page.
+    Pages,
+    Optimized,
+    Nameless,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    SequentialWrite,
+    RandomWrite,
+    SequentialRead,
+    RandomRead,
+}
+
+/// Of Fig. 8.
+const SYSTEMS: [System; 3] = [System::Baseline, System::Optimized, System::Nameless];
+const WORK: [Work; 4] = [Work::SequentialWrite, Work::RandomWrite, Work::SequentialRead, Work::RandomRead];
+
+impl System {
+    fn name(self) -> &'static str {
+        match self {
+            System::Baseline => "baseline",
+            System::Pages => "baseline with requests of 32 KB",
+            System::Optimized => "optimized",
+            System::Nameless => "nameless",
+        }
+    }
+
+    fn preset(self) -> &'static str {
+        match self {
+            System::Baseline | System::Pages => "jasmine",
+            System::Optimized => "jasmine-optimized",
+            System::Nameless => "jasmine-nameless",
+        }
+    }
+}
+
+impl Work {
+    fn name(self) -> &'static str {
+        match self {
+            Work::SequentialWrite => "sequential write",
+            Work::RandomWrite => "random write",
+            Work::SequentialRead => "sequential read",
+            Work::RandomRead => "random read",
+        }
+    }
+}
+
+/// IO/s of 4 KB, and what the block layer did.
+fn run(bench: &Bench, system: System, work: Work) -> Result<(f64, BlockLayerCounters), ReproduceError> {
+    let partition = PARTITION_KIB / bench.shorter();
+    let is_read = matches!(work, Work::SequentialRead | Work::RandomRead);
+    let waiting = ((f64::from(partition / 4) * DIRTY) as u32).max(32);
+    let share = if work == Work::RandomWrite { 0.0 } else { f64::from(partition) / f64::from(CAPACITY_KIB) };
+    let mut own = Vec::new();
+    if !is_read {
+        // What waits comes at once, so that requests are as large as they can be, as in J1.
+        own.push(format!("host.block_layer.requests={waiting}"));
+        let largest = if system == System::Pages { "32KiB" } else { "168KiB" };
+        own.push(format!("host.block_layer.largest={largest}"));
+        own.push(format!("host.block_layer.plug={}", waiting + 1));
+        own.push("host.block_layer.write_expire=1000s".into());
+    }
+    match system {
+        // A file that nobody wrote has no data to be read or overwritten.
+        System::Nameless => {}
+        _ => own.push(format!("precondition.fill={share:?}")),
+    }
+    if system != System::Nameless && !is_read {
+        own.push("host.layers=[\"block-layer\"]".into());
+    }
+    let spec = pellucid_spec::load(system.preset(), &bench.sets_with(&own))?;
+    let mut tower = stack(&spec, prepare(&spec, None)?)?;
+    if system == System::Nameless && share > 0.0 {
+        let requests = partition / 128;
+        measure(
+            &mut tower,
+            &spec,
+            &format!("rw=write,bs=128k,iodepth=8,size={partition}k,number_ios={requests}"),
+        )?;
+    }
+    let job = match work {
+        Work::SequentialWrite => {
+            format!("rw=write,bs=4k,iodepth={waiting},size={partition}k,number_ios={}", waiting * 6)
+        }
+        Work::RandomWrite => {
+            let requests = (f64::from(partition / 4) * FIRST) as u32;
+            format!("rw=randwrite,bs=4k,iodepth={waiting},size={partition}k,number_ios={requests}")
+        }
+        // What read-ahead makes of sequential reads: two windows of 128 KiB, as in J3.
+        Work::SequentialRead => bench.job(&format!("rw=read,bs=128k,iodepth=2,size={partition}k"), 1_500),
+        Work::RandomRead => bench.job(&format!("rw=randread,bs=4k,iodepth=2,size={partition}k"), 6_000),
+    };
+    let before = counters(&tower);
+    let report = measure(&mut tower, &spec, &job)?;
+    let after = counters(&tower);
+    let directions = &report.directions;
+    let flow = if is_read { &directions.read } else { &directions.write };
+    let layer = BlockLayerCounters {
+        requests: after.requests - before.requests,
+        request_sectors: after.request_sectors - before.request_sectors,
+        ..after
+    };
+    Ok((flow.throughput_bytes_per_second / 4_096.0, layer))
+}
+
+fn counters(tower: &pellucid_host::Tower<pellucid_device::Device>) -> BlockLayerCounters {
+    let layer = tower.layers().find_map(AnyLayer::block_layer);
+    layer.map(pellucid_host::BlockLayer::counters).unwrap_or_default()
+}
+
+/// N2: Fig. 8.
+pub(super) fn performance(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let mut points: Vec<(System, Work)> =
+        SYSTEMS.iter().flat_map(|&system| WORK.map(|work| (system, work))).collect();
+    points.push((System::Pages, Work::SequentialWrite));
+    let found = bench.map(&points, |&(system, work)| run(bench, system, work))?;
+    let at = |system, work| {
+        let point = points.iter().position(|&point| point == (system, work)).expect("it was measured");
+        found[point]
+    };
+    let ratio = |work| at(System::Nameless, work).0 / at(System::Baseline, work).0;
+    let mut checks = Vec::new();
+    for work in [Work::SequentialWrite, Work::SequentialRead, Work::RandomRead] {
+        let what = format!("{}, nameless / baseline", work.name());
+        checks.push(Check::derived(what, Unit::Plain, 1.0, ratio(work), 0.10));
+    }
+    let random = "random write, nameless / baseline";
+    checks.push(Check::bound(random, Unit::Plain, ratio(Work::RandomWrite), Limit::AtLeast(1.01)));
+    let below = at(System::Nameless, Work::RandomWrite).0 / at(System::Baseline, Work::SequentialWrite).0;
+    let sequential = "random write of nameless / sequential write of the baseline";
+    checks.push(Check::bound(sequential, Unit::Plain, below, Limit::AtMost(0.99)));
+    let pages = at(System::Nameless, Work::SequentialWrite).0 / at(System::Pages, Work::SequentialWrite).0;
+    let limited = "sequential write, nameless / baseline with requests of 32 KB";
+    checks.push(Check::shown(limited, Unit::Plain, None, pages));
+    let optimized = at(System::Nameless, Work::RandomWrite).0 / at(System::Optimized, Work::RandomWrite).0;
+    checks.push(Check::shown("random write, nameless / optimized", Unit::Plain, None, optimized));
+    for (&(system, work), (iops, _)) in points.iter().zip(&found) {
+        checks.push(Check::shown(
+            format!("{}, {}, IO/s", work.name(), system.name()),
+            Unit::Plain,
+            None,
+            *iops,
+        ));
+    }
+    let layer = at(System::Nameless, Work::RandomWrite).1;
+    let blocks = layer.request_sectors as f64 / layer.requests as f64 / f64::from(PAGE);
+    checks.push(Check::shown(
+        "random write, share of a flash page that a request fills",
+        Unit::Percent,
+        None,
+        blocks,
+    ));
+    let series = |system| WORK.map(|work| at(system, work).0).to_vec();
+    let mut chart = BarChart::new("Fig. 8: requests of 4 KB", Bars::Grouped)
+        .value_axis(Axis::linear("IO/s", Unit::Count).from(0.0))
+        .categories(WORK.map(Work::name));
+    for system in SYSTEMS {
+        chart = chart.series(system.name(), series(system));
+    }
+    let caption = "Writes through a page cache and a block layer as in Table 2, reads as in Fig. 4; the split FTL over the same flash.".into();
+    Ok(Outcome { checks, figures: vec![Figure { caption, svg: chart.to_svg() }] })
+}

@@ -1,0 +1,209 @@
+//! P1 and P2: hit ratio and throughput over the size of the cache, in front of a database. P5: what garbage collection costs.
+
+use super::super::bench::Bench;
+use super::super::{Check, Figure, Limit, Outcome, ReproduceError};
+use super::{ITEM_BYTES, STORED_BYTES, Size, clients, experiment, flash_bytes, name, over, workload};
+use pellucid_apps::kv::EngineKind;
+use pellucid_flash::Nanos;
+use pellucid_lab::kv::{DatabaseConfig, KvReport, OnMiss};
+use pellucid_report::plot::{Axis, Plot, Unit};
+use pellucid_workload::kv::laws::Popularity;
+
+/// Sizes of the cache, as shares of the data.
+const SIZES: [f64; 4] = [0.06, 0.08, 0.10, 0.12];
+/// Of requests that miss.
+const DATABASE: DatabaseConfig =
+    DatabaseConfig { servers: 12, fixed: Nanos::from_us(100), variable: Nanos::from_us(100) };
+const POPULARITY: Popularity = Popularity::Pareto { scale: 0.03, shape: 0.1 };
+/// Clients in front of the cache.
+const CLIENTS: u32 = 8;
+/// Requests for each item that the flash has room for, before the measurement and in it.
+const SETTLE: f64 = 1.6;
+const MEASURE: f64 = 0.9;
+
+/// What one cache did.
+struct Point {
+    engine: EngineKind,
+    size: f64,
+    database: DatabaseConfig,
+}
+
+/// The measurements behind Figs. 4 and 5.
+#[derive(Debug)]
+pub(crate) struct SizeStudy {
+    hits: Vec<Vec<f64>>,
+    throughput: Vec<Vec<f64>>,
+    /// Raw over Original at 10 %, with a database of half and of twice the time.
+    databases: [f64; 2],
+}
+
+impl SizeStudy {
+    pub fn run(bench: &Bench) -> Result<SizeStudy, ReproduceError> {
+        let all = EngineKind::ALL.into_iter();
+        let mut points: Vec<Point> =
+            all.flat_map(|engine| SIZES.map(|size| Point { engine, size, database: DATABASE })).collect();
+        for factor in [0.5, 2.0] {
+            let database = DATABASE.slower(factor);
+            let of = |engine| Point { engine, size: 0.10, database };
+            points.extend([EngineKind::Raw, EngineKind::Original].map(of));
+        }
+        let measured = bench.map(&points, |point| behind_database(bench, point))?;
+        let (figures, databases) = measured.split_at(EngineKind::ALL.len() * SIZES.len());
+        let rows = |of: fn(&(f64, f64)) -> f64| {
+            figures.chunks(SIZES.len()).map(|row| row.iter().map(of).collect()).collect()
+        };
+        Ok(SizeStudy {
+            hits: rows(|point| point.0),
+            throughput: rows(|point| point.1),
+            databases: [0, 2].map(|at| over(databases[at].1, databases[at + 1].1)),
+        })
+    }
+
+    fn row(rows: &[Vec<f64>], engine: EngineKind) -> &[f64] {
+        &rows[EngineKind::ALL.iter().position(|&other| other == engine).expect("all are there")]
+    }
+
+    fn figure(title: &str, axis: Axis, rows: &[Vec<f64>]) -> Plot {
+        let plot = Plot::new(title)
+            .x_axis(Axis::linear("cache size / data", Unit::Percent).from(0.05).to(0.13))
+            .y_axis(axis);
+        EngineKind::ALL.into_iter().fold(plot, |plot, engine| {
+            let line = SIZES.into_iter().zip(SizeStudy::row(rows, engine).iter().copied());
+            plot.line(name(engine), line.collect())
+        })
+    }
+}
+
+/// Hit ratio and throughput.
+fn behind_database(bench: &Bench, point: &Point) -> Result<(f64, f64), ReproduceError> {
+    let items = flash_bytes(bench) / ITEM_BYTES;
+    let keys = (items / point.size) as u64;
+    let mut cache =
+        experiment(bench, point.engine, Size::Flash, clients(bench, CLIENTS, OnMiss::Query(point.database)))?;
+    // The most popular keys come last but few, so that the cache has little to learn.
+    let mut requests = workload(bench, keys, POPULARITY, 0.0).loading(0..(0.9 * items) as u64);
+    cache.run(&mut requests, ((0.9 + SETTLE) * items) as u64)?;
+    let report = cache.run(&mut requests, (MEASURE * items) as u64)?;
+    Ok((report.summary.hit_ratio.unwrap_or(f64::NAN), report.summary.requests_per_second))
+}
+
+/// P1.
+pub(crate) fn hit_ratios(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let study = bench.sizes()?;
+    let hit = |engine, size: usize| SizeStudy::row(&study.hits, engine)[size];
+    let mut checks = Vec::new();
+    for (engine, low, high) in [
+        (EngineKind::Original, 0.711, 0.873),
+        (EngineKind::Policy, 0.711, 0.873),
+        (EngineKind::Function, 0.765, 0.948),
+        (EngineKind::Raw, 0.765, 0.948),
+        (EngineKind::Direct, 0.765, 0.948),
+    ] {
+        for (at, published) in [(0, low), (SIZES.len() - 1, high)] {
+            let what = format!("hit ratio, {}, cache of {:.0} %", name(engine), 100.0 * SIZES[at]);
+            checks.push(Check::points(what, published, hit(engine, at), 0.03));
+        }
+    }
+    let plot = SizeStudy::figure("Hit ratio", Axis::linear("hits / gets", Unit::Percent), &study.hits)
+        .points("published, static", vec![(0.06, 0.711), (0.12, 0.873)])
+        .points("published, dynamic", vec![(0.06, 0.765), (0.12, 0.948)]);
+    let caption = "Fig. 4: hit ratio over the size of the cache; 25 % static over-provisioning (Original, Policy) against dynamic. The paper \
+                   prints the ends of its curves."
+        .into();
+    Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
+}
+
+/// P2.
+pub(crate) fn throughput(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let study = bench.sizes()?;
+    let at_ten = |engine| SizeStudy::row(&study.throughput, engine)[2];
+    let raw = at_ten(EngineKind::Raw);
+    let gain = |engine, published: f64| {
+        let what = format!("throughput, Raw over {}, cache of 10 %", name(engine));
+        Check::points(what, published, over(raw, at_ten(engine)), 0.05)
+    };
+    let below = |what: &str, a, b| {
+        Check::bound(format!("throughput, {what}"), Unit::Plain, at_ten(a) / at_ten(b), Limit::AtMost(1.002))
+    };
+    let other = |what: &str, measured| {
+        let what = format!("throughput, Raw over Original, {what}");
+        Check { published: Some(0.092), ..Check::bound(what, Unit::Percent, measured, Limit::Shown) }
+    };
+    let checks = vec![
+        gain(EngineKind::Original, 0.092),
+        gain(EngineKind::Function, 0.004),
+        gain(EngineKind::Policy, 0.088),
+        below("Function / Raw", EngineKind::Function, EngineKind::Raw),
+        below("Policy / Function", EngineKind::Policy, EngineKind::Function),
+        below("Original / Policy", EngineKind::Original, EngineKind::Policy),
+        other("database twice as fast", study.databases[0]),
+        other("database half as fast", study.databases[1]),
+    ];
+    let axis = Axis::linear("requests / s", Unit::Count).from(0.0);
+    let plot = SizeStudy::figure("Throughput behind a database", axis, &study.throughput);
+    let original = at_ten(EngineKind::Original);
+    let plot = plot.points("published at 10 %, from Original here", vec![(0.10, original * 1.092)]);
+    let caption =
+        "Fig. 5: requests a second over the size of the cache. The paper prints only ratios at 10 %.".into();
+    Ok(Outcome { checks, figures: vec![Figure { caption, svg: plot.to_svg() }] })
+}
+
+/// Preloaded, and then written, as shares of the flash (25 and 50 of 30 GB).
+const LOADED: f64 = 25.0 / 30.0;
+const WRITTEN: f64 = 50.0 / 30.0;
+/// Deviation of the Normal law: with it Original copies as much as published.
+pub(super) const DEVIATION: f64 = 0.014;
+/// Clients that set.
+pub(super) const SETTERS: u32 = 32;
+
+/// Loads a cache as full as the paper's, and overwrites it.
+fn overwritten(bench: &Bench, engine: EngineKind) -> Result<KvReport, ReproduceError> {
+    let keys = (flash_bytes(bench) / STORED_BYTES * LOADED) as u64;
+    let sets = (flash_bytes(bench) / ITEM_BYTES * WRITTEN) as u64;
+    let mut cache = experiment(bench, engine, Size::Replayed, clients(bench, SETTERS, OnMiss::Nothing))?;
+    let mut requests = workload(bench, keys, Popularity::Normal(DEVIATION), 1.0).loading(0..keys);
+    cache.run(&mut requests, keys)?;
+    Ok(cache.run(&mut requests, sets)?)
+}
+
+/// P5.
+pub(crate) fn collection(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let reports = bench.map(&EngineKind::ALL, |&engine| overwritten(bench, engine))?;
+    let of = |engine| &reports[EngineKind::ALL.iter().position(|&other| other == engine).expect("all")];
+    let original = of(EngineKind::Original);
+    // In the paper's gigabytes.
+    let gigabytes = |report: &KvReport, bytes: u64| 50.0 * bytes as f64 / report.cache.set_bytes as f64;
+    let copies = |engine| gigabytes(of(engine), of(engine).cache.copied_bytes);
+    let erases = |engine| of(engine).flash.erases as f64 / of(engine).cache.set_bytes as f64;
+    let ratio = |what: &str, engine, published: f64, measured: f64| {
+        let what = format!("{what}, {} / Original", name(engine));
+        Check { derived: true, ..Check::within(what, Unit::Plain, published, measured, 0.15) }
+    };
+    let mut checks = Vec::new();
+    for (engine, published) in
+        [(EngineKind::Policy, 13.27), (EngineKind::Function, 3.63), (EngineKind::Direct, 3.45)]
+    {
+        let measured = copies(engine) / copies(EngineKind::Original);
+        checks.push(ratio("key-value copies", engine, published / 13.27, measured));
+    }
+    for (engine, published) in [(EngineKind::Function, 6017.0), (EngineKind::Direct, 5985.0)] {
+        let measured = erases(engine) / erases(EngineKind::Original);
+        checks.push(ratio("erases", engine, published / 8540.0, measured));
+    }
+    let pages = gigabytes(original, original.flash.copied_bytes);
+    let what = "page copies, Original's drive / its key-value copies";
+    checks.push(Check::derived(what, Unit::Plain, 7.15 / 13.27, pages / copies(EngineKind::Original), 0.15));
+    for engine in [EngineKind::Policy, EngineKind::Function, EngineKind::Raw, EngineKind::Direct] {
+        let copied = gigabytes(of(engine), of(engine).flash.copied_bytes);
+        let what = format!("page copies, {}, GB", name(engine));
+        checks.push(Check::bound(what, Unit::Plain, copied, Limit::AtMost(0.0)));
+    }
+    let shown = |what: &str, published, measured| {
+        Check::shown(format!("{what}, GB of 50 GB set"), Unit::Plain, Some(published), measured)
+    };
+    checks.push(shown("key-value copies, Original", 13.27, copies(EngineKind::Original)));
+    checks.push(shown("page copies, Original's drive", 7.15, pages));
+    checks.push(shown("key-value copies, Function", 3.63, copies(EngineKind::Function)));
+    checks.push(shown("key-value copies, DIDACache", 3.45, copies(EngineKind::Direct)));
+    Ok(Outcome { checks, figures: Vec::new() })
+}

@@ -1,0 +1,254 @@
+//! Outcomes for people (rows of text, one HTML page) and for scripts (JSON).
+
+use super::{Check, Claim, KnownMiss, Limit, Outcome, Verdict, standing};
+use pellucid_report::Shell;
+use pellucid_report::plot::{Unit, escape};
+use pellucid_text::format::significant;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Widths of the columns before the last one, in characters.
+const WIDTHS: [usize; 6] = [5, 27, 17, 13, 8, 15];
+/// The words of the columns; the last one is as wide as it needs.
+const COLUMNS: [&str; 7] = ["id", "where", "published", "measured", "ratio", "verdict", "what"];
+
+/// The claims with their places and texts, one line each.
+pub fn render_list(claims: &[&Claim]) -> String {
+    let mut out = String::new();
+    for claim in claims {
+        let _ = writeln!(out, "{:5}{:27}{}", claim.id, claim.origin(), claim.text);
+    }
+    out
+}
+
+/// The heading of the rows of [`render_row`].
+pub fn render_rows_head() -> String {
+    row(&COLUMNS.map(String::from))
+}
+
+/// A claim in one row: the check that stands for it, and the verdict of all.
+pub fn render_row(claim: &Claim, outcome: &Outcome) -> String {
+    let [published, measured, ratio, what] = match outcome.headline() {
+        Some(check) => cells(check),
+        None => Default::default(),
+    };
+    let verdict = standing(claim, outcome).word(outcome.verdict()).to_string();
+    row(&[claim.id.into(), claim.origin(), published, measured, ratio, verdict, what])
+}
+
+/// The checks behind a row, one line each: all of them, or those that do not hold and are not in the row already.
+pub fn render_details(outcome: &Outcome, all: bool) -> String {
+    let headline = outcome.headline();
+    let is_headline = |check| headline.is_some_and(|headline| std::ptr::eq(headline, check));
+    let new = |check: &Check| check.verdict() != Verdict::Holds && !is_headline(check);
+    let wanted = outcome.checks.iter().filter(|check| all || new(check));
+    let line = |check: &Check| {
+        let [published, measured, ratio, what] = cells(check);
+        row(&[String::new(), String::new(), published, measured, ratio, word(check).into(), what])
+    };
+    wanted.map(line).collect()
+}
+
+/// Why what misses is known to, a line for each reason; and what is known to miss and does not.
+pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
+    let standing = standing(claim, outcome);
+    let reasons =
+        standing.known.iter().map(|(check, known)| format!("known: {}: {}", check.what, known.reason));
+    let over =
+        |known: &KnownMiss| format!("known to miss, but holds now: {}; take it from the table", known.check);
+    let lines = reasons.chain(standing.over.iter().map(|known| over(known)));
+    lines.map(|line| format!("{:5}{line}\n", "")).collect()
+}
+
+fn row(cells: &[String; 7]) -> String {
+    let mut out = String::new();
+    for (cell, width) in cells.iter().zip(WIDTHS) {
+        // A cell that is too long pushes the others on, with a gap all the same.
+        let _ = write!(out, "{cell:<width$}{}", if cell.chars().count() >= width { "  " } else { "" });
+    }
+    out.push_str(&cells[6]);
+    format!("{}\n", out.trim_end())
+}
+
+/// Published number or limit, measured number, ratio, and what they are.
+fn cells(check: &Check) -> [String; 4] {
+    let measured = if check.measured.is_nan() { "-".into() } else { show(check.unit, check.measured) };
+    let ratio = check.ratio().map_or(String::new(), |ratio| format!("{ratio:.3}"));
+    [published(check), measured, ratio, check.what.clone()]
+}
+
+fn published(check: &Check) -> String {
+    let show = |value| show(check.unit, value);
+    match (check.published, check.limit) {
+        (Some(expected), _) if check.derived => format!("derived {}", show(expected)),
+        (Some(published), _) => show(published),
+        (None, Limit::AtLeast(least)) => format!(">= {}", show(least)),
+        (None, Limit::AtMost(most)) => format!("<= {}", show(most)),
+        (None, Limit::Between(low, high)) => format!("{} to {}", show(low), show(high)),
+        (None, _) => "-".into(),
+    }
+}
+
+/// As the axes of plots show it, with the digits that tolerances of a few thousandths need.
+fn show(unit: Unit, value: f64) -> String {
+    match unit {
+        _ if !value.is_finite() => "-".into(),
+        Unit::Plain if value == 0.0 => "0".into(),
+        Unit::Plain if value.abs() < 10.0 => format!("{value:.3}"),
+        Unit::Plain => significant(value),
+        Unit::Nanos if value >= 1e3 => format!("{:.1} us", value / 1e3),
+        Unit::BytesPerSecond if value >= 1e6 => format!("{:.0} MB/s", value / 1e6),
+        Unit::Percent => format!("{:.2} %", value * 100.0),
+        _ => unit.show(value),
+    }
+}
+
+/// The verdict on one check; one that decides nothing has none.
+fn word(check: &Check) -> &'static str {
+    if check.limit == Limit::Shown { "shown" } else { check.verdict().name() }
+}
+
+/// The tolerance in words.
+fn tolerance(check: &Check) -> String {
+    match check.limit {
+        Limit::Within(share) => format!("within {} %", significant(share * 100.0)),
+        Limit::Points(points) => format!("within {} points", significant(points * 100.0)),
+        // A bound stands in the column before already.
+        Limit::AtLeast(_) | Limit::AtMost(_) | Limit::Between(..) | Limit::NotModelled | Limit::Shown => {
+            String::new()
+        }
+    }
+}
+
+/// All outcomes as one JSON object.
+pub fn render_json(outcomes: &[(&Claim, Outcome)]) -> String {
+    let claims: Vec<Value> = outcomes.iter().map(|(claim, outcome)| claim_json(claim, outcome)).collect();
+    let hold = outcomes.iter().all(|(_, outcome)| outcome.verdict() == Verdict::Holds);
+    let known = outcomes.iter().all(|(claim, outcome)| standing(claim, outcome).unknown.is_empty());
+    format!("{:#}\n", json!({ "all_hold": hold, "all_misses_known": known, "claims": claims }))
+}
+
+fn claim_json(claim: &Claim, outcome: &Outcome) -> Value {
+    let checks: Vec<Value> = outcome.checks.iter().map(check_json).collect();
+    let standing = standing(claim, outcome);
+    let known =
+        standing.known.iter().map(|(check, known)| json!({ "what": check.what, "reason": known.reason }));
+    json!({
+        "id": claim.id,
+        "paper": claim.paper.name(),
+        "where": claim.origin(),
+        "claim": claim.text,
+        "holds_when": claim.holds_when,
+        "verdict": outcome.verdict().name(),
+        "known_misses": known.collect::<Value>(),
+        "checks": checks,
+    })
+}
+
+fn check_json(check: &Check) -> Value {
+    let (limit, values): (&str, Vec<f64>) = match check.limit {
+        Limit::Within(share) => ("within_share", vec![share]),
+        Limit::Points(points) => ("within", vec![points]),
+        Limit::AtLeast(least) => ("at_least", vec![least]),
+        Limit::AtMost(most) => ("at_most", vec![most]),
+        Limit::Between(low, high) => ("between", vec![low, high]),
+        Limit::NotModelled => ("not_modelled", Vec::new()),
+        Limit::Shown => ("none", Vec::new()),
+    };
+    let unit = match check.unit {
+        Unit::Nanos => "ns",
+        Unit::BytesPerSecond => "bytes_per_second",
+        Unit::Bytes | Unit::BinaryBytes => "bytes",
+        Unit::Percent => "share",
+        Unit::Seconds => "seconds",
+        Unit::Count | Unit::Plain => "",
+    };
+    json!({
+        "what": check.what,
+        "unit": unit,
+        "published": check.published.filter(|_| !check.derived),
+        "derived": check.published.filter(|_| check.derived),
+        "measured": check.measured.is_finite().then_some(check.measured),
+        "ratio": check.ratio(),
+        "limit": { "kind": limit, "values": values },
+        "verdict": word(check),
+    })
+}
+
+/// Columns of words in the first table.
+const WORDS: &str = "#rows :is(th, td):is(:nth-child(2), :last-child) { text-align: left; }";
+
+/// All outcomes as one page that needs nothing else: the rows, then each claim with its checks and figures.
+pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String {
+    let holding = outcomes.iter().filter(|(_, outcome)| outcome.verdict() == Verdict::Holds).count();
+    let mut page = Shell::new("Published claims", WORDS);
+    let out = &mut page.0;
+    let _ = write!(
+        out,
+        "<header><h1>Published claims</h1><p>{holding} of {} hold.</p><p><code>{}</code></p></header><main>",
+        outcomes.len(),
+        escape(command_line)
+    );
+    let head = ["claim", "where", "published or limit", "measured", "ratio", "verdict", "what"];
+    let rows = outcomes.iter().map(|(claim, outcome)| {
+        let [published, measured, ratio, what] = outcome.headline().map(cells).unwrap_or_default();
+        let link = format!("<a href=\"#{0}\">{0}</a>", claim.id);
+        let place = escape(&claim.origin());
+        let verdict = standing(claim, outcome).word(outcome.verdict());
+        [link, place, escape(&published), measured, ratio, verdict.into(), escape(&what)]
+    });
+    let _ =
+        write!(out, "<section id=\"rows\"><div class=\"card scroll\">{}</div></section>", table(&head, rows));
+    for (claim, outcome) in outcomes {
+        claim_section(out, claim, outcome);
+    }
+    out.push_str("</main>");
+    let version = env!("CARGO_PKG_VERSION");
+    page.end(&format!("Pellucid {version}. Every claim is defined in docs/explanation/reproduce.md."))
+}
+
+fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {
+    let _ = write!(
+        out,
+        "<section id=\"{0}\"><h2>{0}: {1}</h2><p>{2}</p><p class=\"soft\">Holds when: {3}.</p>",
+        claim.id,
+        standing(claim, outcome).word(outcome.verdict()),
+        escape(&format!("{}: {}", claim.origin(), claim.text)),
+        escape(claim.holds_when)
+    );
+    for (check, known) in standing(claim, outcome).known {
+        let reason = escape(&format!("{}: {}.", check.what, known.reason));
+        let _ = write!(out, "<p class=\"soft\">Known to miss: {reason}</p>");
+    }
+    out.push_str("<div class=\"grid\">");
+    for figure in &outcome.figures {
+        let caption = escape(&figure.caption);
+        let _ =
+            write!(out, "<figure class=\"card\">{}<figcaption>{caption}</figcaption></figure>", figure.svg);
+    }
+    let head = ["check", "published or limit", "tolerance", "measured", "ratio", "verdict"];
+    let rows = outcome.checks.iter().map(|check| {
+        let [published, measured, ratio, what] = cells(check);
+        let (tolerance, verdict) = (escape(&tolerance(check)), word(check).to_string());
+        [escape(&what), escape(&published), tolerance, measured, ratio, verdict]
+    });
+    let _ = write!(out, "<div class=\"card scroll wide\">{}</div></div></section>", table(&head, rows));
+}
+
+/// A table of cells that are HTML already.
+fn table<const N: usize>(head: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut out = String::from("<table><thead><tr>");
+    for name in head {
+        let _ = write!(out, "<th scope=\"col\">{name}</th>");
+    }
+    out.push_str("</tr></thead><tbody>");
+    for row in rows {
+        out.push_str("<tr>");
+        for cell in row {
+            let _ = write!(out, "<td>{cell}</td>");
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table>");
+    out
+}

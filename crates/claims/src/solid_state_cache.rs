@@ -1,0 +1,366 @@
+//! S1 to S4: a cache of flash in front of a disk, under filebench's file servers. A solid-state cache that evicts silently beside the
+//! same flash as a block drive under FlashCache's rules.
+//!
+//! ```text
+//!  threads ─► page cache ─► cache manager ─┬─► jasmine-optimized (SSD) or jasmine-ssc (SSC)
+//!                                          └─► disk
+//! ```
+//! All sizes are an eighth of the paper's: 1 GiB of flash, 256 MiB of page cache, 9 GiB of disk, whose seeks take the times of the paper's
+//! partition of 75 GB on 1.5 TB. Erase blocks are a quarter, so that a bank still has more than a hundred.
+//!
+//! What is FlashCache's own has its source in [`MANAGER`] and [`FLASHCACHE`]; what nothing says is assumed: [`FILE_SETS`],
+//! [`SEQUENTIAL`], [`Assumptions`].
+
+#[cfg(test)]
+mod variations;
+
+use super::bench::Bench;
+use super::{Check, Figure, Limit, Outcome, ReproduceError};
+use pellucid_host::CacheMode;
+use pellucid_lab::experiment::{execute_on, execute_on_disk, jobs, parse_job, with_backing};
+use pellucid_report::Report;
+use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
+use pellucid_spec::Spec;
+
+/// A personality, what it works on (files and their mean size), and simulated seconds before the measurement, and in it. The paper says
+/// none of these. Files that exist fill about three quarters of the cache: the paper's webserver has no garbage collection, so its set
+/// fits. Before the measurement a set has been read in, and the cache has been written more than once.
+struct FileSet {
+    name: &'static str,
+    files: u32,
+    size: &'static str,
+    warm_up: u32,
+    measured: u32,
+}
+
+const FILE_SETS: [FileSet; 3] = [
+    FileSet { name: "fileserver", files: 7_500, size: "128k", warm_up: 200, measured: 80 },
+    FileSet { name: "webserver", files: 48_000, size: "16k", warm_up: 240, measured: 20 },
+    FileSet { name: "varmail", files: 60_000, size: "16k", warm_up: 60, measured: 40 },
+];
+/// Bytes of the disk.
+const DISK_BYTES: u64 = 9 << 30;
+/// Longer streams go past the cache. The paper has selective caching on, and gives no length.
+const SEQUENTIAL: &str = "host.cache.sequential=1MiB";
+/// The manager of both caches. FlashCache (`flashcache.h`, `flashcache_main.c`; the paper's manager is made from it) begins to clean while
+/// fewer than 4 blocks are being cleaned (`MAX_CLEAN_IOS_TOTAL`), takes all dirty neighbours of a block with it
+/// (`flashcache_merge_writes`), and does not flush the disk. Oldest first is its default (`FLASHCACHE_FIFO`). A command waits for the
+/// copy that the cache gets of it (`flashcache_io_callback`).
+const MANAGER: [&str; 6] = [
+    "backing.kind=disk",
+    "host.layers=[\"cache\"]",
+    "host.cache.clean_blocks=4",
+    "host.cache.replacement=fifo",
+    "host.cache.flush_cleaned=false",
+    "host.cache.await_fills=true",
+];
+/// FlashCache above a block drive: a write is acknowledged when its record is written, too (`flashcache_md_write`), in a block of 4 KiB (the
+/// default of `flashcache_create` since February 2011); barriers are refused (`flashcache_map`, `-EOPNOTSUPP`).
+const FLASHCACHE: [&str; 3] =
+    ["host.cache.records=each-write", "media.sector_size=4096", "host.cache.flushes=none"];
+/// A flush reaches the solid-state cache, which makes a checkpoint (paper, 3.3.2). That it reaches the disk, too, is not said.
+const FLASHTIER: [&str; 2] = ["media.sector_size=4096", "host.cache.flushes=flash"];
+
+/// What [`variations`] vary: what neither the paper nor its programs say, and mechanisms that are known.
+#[derive(Clone, Copy, Debug)]
+struct Assumptions {
+    /// Page cache, in MiB.
+    page_cache: u32,
+    /// Times the files and the warm-up of [`FILE_SETS`].
+    files: f64,
+    warm_up: f64,
+    /// More of the solid-state cache's namespace.
+    namespace: &'static str,
+    /// Overrides of both caches, of the block drive, and of the solid-state cache.
+    both: &'static [&'static str],
+    ssd: &'static [&'static str],
+    ssc: &'static [&'static str],
+}
+
+const ASSUMED: Assumptions = Assumptions {
+    page_cache: 256,
+    files: 1.0,
+    warm_up: 1.0,
+    namespace: "checkpoint = \"on-flush\"",
+    both: &[],
+    ssd: &[],
+    ssc: &[],
+};
+
+/// A system of the paper's Fig. 7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum System {
+    NoCache,
+    Ssd(CacheMode),
+    Ssc(CacheMode),
+}
+
+const SYSTEMS: [System; 5] = [
+    System::NoCache,
+    System::Ssd(CacheMode::WriteBack),
+    System::Ssd(CacheMode::WriteThrough),
+    System::Ssc(CacheMode::WriteBack),
+    System::Ssc(CacheMode::WriteThrough),
+];
+
+/// What one system did with one personality.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    operations_per_second: f64,
+    mean_ns: f64,
+    erases: f64,
+    hit_ratio: f64,
+    /// Bytes of the host's memory for each block that the cache can hold.
+    bytes_per_block: f64,
+}
+
+/// A row of Fig. 7: a personality on each system. Short studies have the caches alone.
+#[derive(Debug)]
+pub(crate) struct CacheStudy(Vec<Run>);
+
+impl CacheStudy {
+    /// Of the personality with this number.
+    pub fn run(bench: &Bench, set: usize) -> Result<CacheStudy, ReproduceError> {
+        CacheStudy::assuming(bench, set, &ASSUMED)
+    }
+
+    fn assuming(bench: &Bench, set: usize, assumed: &Assumptions) -> Result<CacheStudy, ReproduceError> {
+        let systems = if is_whole(bench) { &SYSTEMS[..] } else { &SYSTEMS[1..] };
+        let mut runs = bench.map(systems, |&system| one(bench, set, system, assumed))?;
+        if runs.len() < SYSTEMS.len() {
+            runs.insert(0, Run::default());
+        }
+        Ok(CacheStudy(runs))
+    }
+
+    fn of(&self, system: System) -> Run {
+        let at = SYSTEMS.iter().position(|&other| other == system).unwrap_or(0);
+        self.0[at]
+    }
+}
+
+/// Whether everything is measured, or the deciding checks alone.
+fn is_whole(bench: &Bench) -> bool {
+    bench.shorter() == 1
+}
+
+/// Of a `shorter` study all sizes and times are so much smaller.
+fn one(bench: &Bench, set: usize, system: System, assumed: &Assumptions) -> Result<Run, ReproduceError> {
+    let FileSet { name, files, size, warm_up, measured } = FILE_SETS[set];
+    let shorter = bench.shorter();
+    let job = format!(
+        "rw={name},nfiles={},meanfilesize={size},page_cache={}m,ramp_time={},runtime={}",
+        (f64::from(files) * assumed.files) as u32 / shorter,
+        assumed.page_cache / shorter,
+        ((f64::from(warm_up) * assumed.warm_up) as u32 / shorter).max(1),
+        (measured / shorter).max(1),
+    );
+    let disk = [
+        format!("backing.capacity={DISK_BYTES}"),
+        "backing.zones=2".into(),
+        "backing.outer_rate=138MB/s".into(),
+        "backing.inner_rate=134MB/s".into(),
+        "backing.seek_average=2600us".into(),
+        "backing.seek_full=3900us".into(),
+    ];
+    // 8 banks of 136 blocks of 1 MiB (a shorter study has shorter ones, which are erased as much faster), and 7 % more. The sets of the block backend are no power of two then: directories of a file system lie a
+    // power of two apart, and would meet in a tenth of the sets.
+    let flash = [
+        "media.blocks=136".to_string(),
+        format!("media.pages={}", 32 / shorter),
+        format!("media.timing.erase={}ns", 3_000_000 / shorter),
+    ];
+    // The address space of the cache is no larger than what it stands before, which only the simulator's speed notices.
+    let cache = format!(
+        "drive.namespace=[{{ interface = \"cache\", address_space = {}, eviction = \"se-util\", guarantee = \"flush\", {} }}]",
+        DISK_BYTES + (1 << 20),
+        assumed.namespace,
+    );
+    let load = |preset: &str, mode: Option<CacheMode>, own: &[&str]| {
+        let mut sets = disk.to_vec();
+        if let Some(mode) = mode {
+            let words = MANAGER.iter().chain(own).chain(assumed.both).map(|set| (*set).to_string());
+            sets.extend(flash.iter().cloned().chain([SEQUENTIAL.into()]).chain(words));
+            sets.push(format!("host.cache.mode={}", mode.name()));
+        }
+        pellucid_spec::load(preset, &bench.sets_with(&sets))
+    };
+    let report = match system {
+        System::NoCache => {
+            let spec = load("wd1502faex", None, &[])?;
+            execute_on_disk(&spec, &jobs_of(&spec, &job)?, &|| 0.0, |_| {})?
+        }
+        System::Ssd(mode) => {
+            let own = [&FLASHCACHE[..], assumed.ssd].concat();
+            cached(&load("jasmine-optimized", Some(mode), &own)?, &job)?
+        }
+        System::Ssc(mode) => {
+            let own = [&FLASHTIER[..], &[cache.as_str()], assumed.ssc].concat();
+            cached(&load("jasmine-ssc", Some(mode), &own)?, &job)?
+        }
+    };
+    Ok(run_of(&report))
+}
+
+fn jobs_of(spec: &Spec, job: &str) -> Result<Vec<pellucid_workload::Job>, ReproduceError> {
+    let mut spec = spec.clone();
+    spec.jobs = vec![parse_job(job, "the file server")];
+    Ok(jobs(&spec)?)
+}
+
+/// A cache in front of the disk, under work.
+fn cached(spec: &Spec, job: &str) -> Result<Report, ReproduceError> {
+    let mut tower = with_backing(spec)?;
+    Ok(execute_on(&mut tower, spec, &jobs_of(spec, job)?, None, &|| 0.0, |_| {})?)
+}
+
+fn run_of(report: &Report) -> Run {
+    let figure = |name: &str| {
+        let cache = report.parts.iter().find(|part| part.part == "cache");
+        cache.and_then(|part| part.get(name)).unwrap_or(0) as f64
+    };
+    let (hits, misses) = (figure("read_hits"), figure("read_misses"));
+    let files = report.files.clone().unwrap_or_default();
+    Run {
+        operations_per_second: files.operations_per_second,
+        mean_ns: files.mean_ns,
+        erases: report.gc.erased_blocks.total() as f64,
+        hit_ratio: hits / (hits + misses).max(1.0),
+        bytes_per_block: figure("memory_bytes") / figure("capacity_blocks").max(1.0),
+    }
+}
+
+const FILESERVER: usize = 0;
+const WEBSERVER: usize = 1;
+const VARMAIL: usize = 2;
+const MODES: [CacheMode; 2] = [CacheMode::WriteBack, CacheMode::WriteThrough];
+
+/// What the solid-state cache does beyond the block drive, as a share of what that does.
+fn gain(study: &CacheStudy, mode: CacheMode) -> f64 {
+    let rate = |system| study.of(system).operations_per_second;
+    rate(System::Ssc(mode)) / rate(System::Ssd(mode)) - 1.0
+}
+
+/// Both against the disk alone: what S1, S3 and S4 are about, to be seen.
+fn against_disk(bench: &Bench, study: &CacheStudy) -> Vec<Check> {
+    if !is_whole(bench) {
+        return Vec::new();
+    }
+    let disk = study.of(System::NoCache).operations_per_second;
+    let one = |system: System, name: &str| {
+        let run = study.of(system);
+        [
+            Check::shown(
+                format!("{name}, operations over those of the disk"),
+                Unit::Plain,
+                None,
+                run.operations_per_second / disk,
+            ),
+            Check::shown(format!("{name}, read hits"), Unit::Percent, None, run.hit_ratio),
+            Check::shown(format!("{name}, mean time of an operation"), Unit::Nanos, None, run.mean_ns),
+            Check::shown(
+                format!("{name}, host memory for a cached block"),
+                Unit::Bytes,
+                None,
+                run.bytes_per_block,
+            ),
+        ]
+    };
+    SYSTEMS[1..].iter().flat_map(|&system| one(system, &name(system))).collect()
+}
+
+fn name(system: System) -> String {
+    match system {
+        System::NoCache => "no cache".into(),
+        System::Ssd(mode) => format!("SSD {}", mode.name()),
+        System::Ssc(mode) => format!("SSC {}", mode.name()),
+    }
+}
+
+/// S1: more operations of the fileserver.
+pub(super) fn fileserver(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let study = bench.caches(FILESERVER)?;
+    let check = |(mode, published): (CacheMode, f64)| {
+        let what = format!("fileserver, {}: SSC over SSD", mode.name());
+        Check::points(what, published, gain(study, mode), 0.1)
+    };
+    let mut checks: Vec<Check> = MODES.into_iter().zip([0.52, 0.45]).map(check).collect();
+    checks.extend(against_disk(bench, study));
+    let figures = if is_whole(bench) { figures(bench)? } else { Vec::new() };
+    Ok(Outcome { checks, figures })
+}
+
+/// S2: fewer erases.
+pub(super) fn erases(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let study = bench.caches(FILESERVER)?;
+    let check = |mode: CacheMode| Check {
+        published: Some(0.9),
+        ..Check::bound(
+            format!("fileserver, {}: erases saved for an operation", mode.name()),
+            Unit::Percent,
+            saved(study, mode),
+            Limit::AtLeast(0.8),
+        )
+    };
+    Ok(Outcome { checks: MODES.map(check).to_vec(), figures: Vec::new() })
+}
+
+/// Erases for an operation that the solid-state cache does without.
+fn saved(study: &CacheStudy, mode: CacheMode) -> f64 {
+    let erases = |system| {
+        let run = study.of(system);
+        run.erases / run.operations_per_second
+    };
+    1.0 - erases(System::Ssc(mode)) / erases(System::Ssd(mode))
+}
+
+/// S3: nothing gained and little lost where there is no garbage collection.
+pub(super) fn webserver(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let study = bench.caches(WEBSERVER)?;
+    let check = |mode: CacheMode| {
+        let what = format!("webserver, {}: SSC over SSD", mode.name());
+        Check::points(what, 0.0, gain(study, mode), 0.03)
+    };
+    let mut checks = MODES.map(check).to_vec();
+    checks.extend(against_disk(bench, study));
+    Ok(Outcome { checks, figures: Vec::new() })
+}
+
+/// S4: a log inside the drive costs less than records from the host.
+pub(super) fn varmail(bench: &Bench) -> Result<Outcome, ReproduceError> {
+    let study = bench.caches(VARMAIL)?;
+    let what = "varmail, write-back: SSC over SSD";
+    let mut checks = vec![Check::points(what, 0.27, gain(study, CacheMode::WriteBack), 0.1)];
+    checks.extend(against_disk(bench, study));
+    Ok(Outcome { checks, figures: Vec::new() })
+}
+
+/// Fig. 7, and the gains in it beside those that the paper prints.
+fn figures(bench: &Bench) -> Result<Vec<Figure>, ReproduceError> {
+    let rows = [FILESERVER, WEBSERVER, VARMAIL].map(|set| bench.caches(set));
+    let rows: Vec<&CacheStudy> = rows.into_iter().collect::<Result<_, _>>()?;
+    let chart = BarChart::new("Fig. 7: operations over those of the disk alone", Bars::Grouped)
+        .value_axis(Axis::linear("times no cache", Unit::Plain))
+        .categories(FILE_SETS.map(|set| set.name));
+    let over = |system| {
+        let rate = |row: &CacheStudy, system| row.of(system).operations_per_second;
+        rows.iter().map(|row| rate(row, system) / rate(row, System::NoCache)).collect()
+    };
+    let chart = SYSTEMS[1..].iter().fold(chart, |chart, &system| chart.series(&name(system), over(system)));
+    let caption = "File servers on a cache of 1 GiB in front of a disk.".into();
+    Ok(vec![Figure { caption, svg: chart.to_svg() }, gains(&rows)])
+}
+
+fn gains(rows: &[&CacheStudy]) -> Figure {
+    let measured = [
+        gain(rows[FILESERVER], CacheMode::WriteBack),
+        gain(rows[FILESERVER], CacheMode::WriteThrough),
+        gain(rows[VARMAIL], CacheMode::WriteBack),
+    ];
+    let chart = BarChart::new("Fig. 7: SSC over SSD", Bars::Grouped)
+        .value_axis(Axis::linear("SSC / SSD", Unit::Plain))
+        .categories(["fileserver, write-back", "fileserver, write-through", "varmail, write-back"])
+        .series("here", measured.map(|gain| 1.0 + gain).to_vec())
+        .series("published", vec![1.52, 1.45, 1.27]);
+    Figure { caption: "What silent eviction gains.".into(), svg: chart.to_svg() }
+}

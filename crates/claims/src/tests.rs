@@ -1,0 +1,175 @@
+use super::*;
+use pellucid_report::plot::Unit;
+use std::collections::BTreeSet;
+
+const DOCUMENT: &str = include_str!("../../../docs/explanation/reproduce.md");
+
+#[test]
+fn identifiers_are_unique_and_no_name_of_a_paper() {
+    let ids: BTreeSet<&str> = claims().iter().map(|claim| claim.id).collect();
+    assert_eq!(ids.len(), claims().len());
+    assert!(!claims().iter().any(|claim| ids.contains(claim.paper.name())));
+}
+
+#[test]
+fn every_claim_is_documented_as_it_is_defined() {
+    // One row per claim: | id | where | claim | holds when |.
+    let rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+    let rows: Vec<Vec<&str>> =
+        rows.map(|row| row.split(" | ").collect()).filter(|r: &Vec<_>| r.len() == 4).collect();
+    let documented: Vec<[&str; 4]> =
+        rows.iter().filter(|row| row[0] != "id").map(|row| [row[0], row[1], row[2], row[3]]).collect();
+    let defined: Vec<[&str; 4]> = claims().iter().map(|c| [c.id, c.place, c.text, c.holds_when]).collect();
+    assert_eq!(documented, defined);
+    for claim in claims() {
+        assert!(DOCUMENT.contains(&format!("\n### {}\n", claim.id)), "{} has no section", claim.id);
+    }
+}
+
+#[test]
+fn claims_are_selected_by_identifier_and_paper() {
+    let ids = |names: &[&str]| -> Vec<&str> {
+        let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+        select(&names).unwrap().iter().map(|claim| claim.id).collect()
+    };
+    assert_eq!(ids(&["c10", "B1", "C10"]), ["C10", "B1"]);
+    assert_eq!(ids(&["theory"]), ["B1", "B5", "B6", "B4"]);
+    assert_eq!(ids(&["prism"]), ["P1", "P2", "P3", "P4", "P5", "P6", "U1", "U2", "G1"]);
+    assert_eq!(ids(&["Cosmos-Plus"]).len(), 14);
+    assert_eq!(ids(&[]).len(), claims().len());
+    let error = select(&["C99".into()]).err().unwrap().to_string();
+    assert!(error.starts_with("C99: neither a claim nor a paper; allowed: C1, C2, "), "{error}");
+    assert!(
+        error.ends_with(
+            "F6; cosmos-plus, lightnvm, theory, cachelib, zns, data-sheets, prism, jasmine, flashfire"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_check_holds_up_to_its_limit_and_not_beyond() {
+    let check = |measured, limit| {
+        let check = Check { published: Some(100.0), ..Check::bound("x", Unit::Plain, measured, limit) };
+        check.verdict()
+    };
+    for (limit, inside, outside) in [
+        (Limit::Within(0.05), [96.0, 104.0], [94.0, 106.0]),
+        (Limit::Points(3.0), [97.5, 102.5], [96.0, 104.0]),
+        (Limit::AtLeast(7.5), [7.5, 9.0], [7.4, -1.0]),
+        (Limit::AtMost(0.0), [0.0, -1.0], [0.1, 5.0]),
+        (Limit::Between(0.4, 0.6), [0.41, 0.59], [0.39, 0.61]),
+    ] {
+        for measured in inside {
+            assert_eq!(check(measured, limit), Verdict::Holds, "{measured} {limit:?}");
+        }
+        for measured in [outside[0], outside[1], f64::NAN] {
+            assert_eq!(check(measured, limit), Verdict::Misses, "{measured} {limit:?}");
+        }
+    }
+    assert_eq!(check(1.0, Limit::NotModelled), Verdict::NotModelled);
+}
+
+#[test]
+fn a_claim_is_as_good_as_its_worst_check() {
+    let good = Check::within("a", Unit::Plain, 1.0, 1.0, 0.1);
+    let near = Check::within("b", Unit::Plain, 1.0, 1.09, 0.1);
+    let bad = Check::within("c", Unit::Plain, 1.0, 1.2, 0.1);
+    let open = Check::not_modelled("d");
+    let outcome = |checks: &[&Check]| Outcome {
+        checks: checks.iter().map(|&check| check.clone()).collect(),
+        figures: Vec::new(),
+    };
+    // A number that is none equals nothing, so checks are told apart by what they are of.
+    let headline = |outcome: &Outcome| outcome.headline().map(|check| check.what.clone());
+    assert_eq!(outcome(&[&good, &near]).verdict(), Verdict::Holds);
+    assert_eq!(headline(&outcome(&[&good, &near])), Some(near.what.clone()));
+    assert_eq!(outcome(&[&good, &open]).verdict(), Verdict::NotModelled);
+    assert_eq!(headline(&outcome(&[&open, &good])), Some(open.what.clone()));
+    assert_eq!(outcome(&[&open, &bad, &near]).verdict(), Verdict::Misses);
+    assert_eq!(headline(&outcome(&[&open, &bad, &near])), Some(bad.what.clone()));
+    assert_eq!(headline(&outcome(&[&open])), Some(open.what.clone()));
+    assert_eq!(outcome(&[]).verdict(), Verdict::NotModelled);
+}
+
+#[test]
+fn what_is_known_to_miss_is_of_a_claim_and_explained() {
+    for known in KNOWN_MISSES {
+        let claim = claims().iter().find(|claim| claim.id == known.claim);
+        assert!(claim.is_some(), "{known:?}");
+        let row = format!("\n| {} | ", known.claim);
+        let held = DOCUMENT.rsplit("## Results").next().unwrap();
+        assert!(
+            held.contains(&row)
+                && held.split(&row).nth(1).unwrap().lines().next().unwrap().contains("misses")
+        );
+    }
+}
+
+#[test]
+fn a_known_miss_is_told_from_news_and_from_one_that_is_over() {
+    let claim = select(&["C6".into()]).unwrap()[0];
+    let of_claim: Vec<&KnownMiss> = KNOWN_MISSES.iter().filter(|known| known.claim == "C6").collect();
+    let misses = |what: &str| Check::within(what, Unit::Nanos, 100.0, 90.0, 0.05);
+    let outcome = |checks: Vec<Check>| Outcome { checks, figures: Vec::new() };
+    let all = outcome(of_claim.iter().map(|known| misses(known.check)).collect());
+    let as_known = standing(claim, &all);
+    assert_eq!((as_known.known.len(), as_known.unknown.len(), as_known.over.len()), (of_claim.len(), 0, 0));
+    assert_eq!(as_known.word(all.verdict()), "misses, known");
+    let reasons = render_known(claim, &all);
+    assert!(of_claim.iter().all(|known| reasons.contains(known.reason)), "{reasons}");
+
+    let other = outcome(vec![misses(of_claim[0].check), misses("SLC read, 1 outstanding")]);
+    let news = standing(claim, &other);
+    assert_eq!((news.known.len(), news.unknown.len()), (1, 1));
+    assert_eq!(news.word(other.verdict()), "misses");
+    assert_eq!(news.over, of_claim[1..]);
+    let over = format!("known to miss, but holds now: {}", of_claim[1].check);
+    assert!(render_known(claim, &other).contains(&over));
+
+    // Another claim's miss of the same words is news.
+    let c7 = select(&["C7".into()]).unwrap()[0];
+    assert_eq!(standing(c7, &all).unknown.len(), of_claim.len());
+}
+
+#[test]
+fn a_cheap_claim_runs_the_same_on_any_number_of_threads() {
+    let claim = select(&["C11".into()]).unwrap()[0];
+    let [one, three] = [1, 3].map(|threads| claim.run(&Bench::new(threads, 7, Vec::new())).unwrap());
+    assert_eq!(one.checks, three.checks);
+    assert_eq!(one.verdict(), Verdict::Holds);
+    let text = render_row(claim, &one) + &render_details(&one, false);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert_eq!(render_details(&one, true).lines().count(), 2);
+}
+
+#[test]
+fn the_scrambler_holds_and_draws_its_six_patterns() {
+    let claim = select(&["C10".into()]).unwrap()[0];
+    let outcome = claim.run(&Bench::new(2, 1, Vec::new())).unwrap();
+    assert_eq!(outcome.verdict(), Verdict::Holds, "{:?}", outcome.checks);
+    assert_eq!(outcome.figures.len(), 7);
+    let page = render_page(&[(claim, outcome.clone())], "pellucid reproduce C10 <&>");
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    roxmltree::Document::parse_with_options(&page, options).unwrap_or_else(|error| panic!("{error}"));
+    let json: serde_json::Value = serde_json::from_str(&render_json(&[(claim, outcome)])).unwrap();
+    assert_eq!(json["all_hold"], true);
+    assert_eq!(json["claims"][0]["checks"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn results_stand_in_the_order_of_the_points_and_the_first_failure_counts() {
+    let bench = Bench::new(4, 1, Vec::new());
+    let points: Vec<u64> = (0..100).collect();
+    let squares = bench.map(&points, |n| Ok(n * n)).unwrap();
+    assert_eq!(squares, points.iter().map(|n| n * n).collect::<Vec<_>>());
+    assert_eq!(bench.map(&[0u8; 0], |_| Ok(0)).unwrap(), [0; 0]);
+}
+
+#[test]
+fn a_wrong_override_is_refused_by_the_claim_that_meets_it() {
+    let claim = select(&["C12".into()]).unwrap()[0];
+    let bench = Bench::new(1, 1, vec!["ftl.victm=fifo".into()]);
+    let error = claim.run(&bench).err().unwrap().to_string();
+    assert!(error.contains("victm: unknown key"), "{error}");
+}

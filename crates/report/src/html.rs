@@ -1,0 +1,461 @@
+//! The report as one HTML page that needs nothing else: style and drawings are inside, there is no script,
+//! and no address of another resource. It is written as well-formed XML too, so that a test can check its
+//! structure.
+
+mod figures;
+mod shell;
+mod side_by_side;
+
+pub use shell::Shell;
+pub use side_by_side::{render_compare_html, render_compare_svg};
+
+use super::plot::{Unit, escape};
+use super::text::PARTIAL;
+use super::{Direction, MergesOfKind, Report, Requests, jobs};
+use figures as figure;
+use pellucid_flash::Cause;
+use pellucid_text::format::{bytes, count, duration, optional, percent, quantity, significant, span};
+use std::fmt::Write;
+
+/// The page.
+pub fn render_html(report: &Report) -> String {
+    let mut page = Page(Shell::new(&report.drive.name, ""));
+    page.head(report);
+    page.raw("<main>");
+    page.tiles(&tiles(report));
+    page.section("Requests", &[Part::Wide(requests(report))]);
+    page.section("Latency", &latency(report));
+    page.section("Over time", &over_time(report));
+    page.section("Where time goes", &stages(report));
+    page.section("Where writes went", &amplification(report));
+    page.section("How busy the parts were", &utilisation(report));
+    page.section("Wear and health", &health(report));
+    page.raw("</main>");
+    page.end(report)
+}
+
+/// One card of a section.
+enum Part {
+    /// A drawing and what it shows.
+    Figure(String, &'static str),
+    /// Text or a table over half the width.
+    Half(String),
+    /// Text or a table over the whole width.
+    Wide(String),
+}
+
+struct Page(Shell);
+
+impl Page {
+    fn raw(&mut self, text: &str) {
+        self.0.0.push_str(text);
+    }
+
+    fn head(&mut self, report: &Report) {
+        let (name, summary) = (escape(&report.drive.name), escape(&report.drive.summary));
+        let workload = escape(&report.workload.summary);
+        let _ = write!(self.0.0, "<header><h1>{name}</h1><p>{summary}</p><p class=\"soft\">{workload}</p>");
+        if !report.workload.precondition.is_empty() {
+            let before = escape(&report.workload.precondition);
+            let _ = write!(self.0.0, "<p class=\"soft\">preconditioning: {before}</p>");
+        }
+        if !report.workload.command_line.is_empty() {
+            let _ = write!(self.0.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
+        }
+        if report.partial {
+            let _ = write!(self.0.0, "<p class=\"partial\"><b>Partial:</b> {PARTIAL}.</p>");
+        }
+        self.raw("</header>");
+        self.warnings(report.warnings.iter().cloned());
+    }
+
+    /// A list of sentences; nothing when there are none.
+    fn warnings(&mut self, sentences: impl Iterator<Item = String>) {
+        let items: String = sentences.map(|sentence| format!("<li>{}</li>", escape(&sentence))).collect();
+        if !items.is_empty() {
+            let _ = write!(self.0.0, "<ul class=\"warnings\">{items}</ul>");
+        }
+    }
+
+    fn tiles(&mut self, tiles: &[(&str, String)]) {
+        self.raw("<div class=\"tiles\">");
+        for (name, value) in tiles {
+            let _ = write!(self.0.0, "<div class=\"tile\"><b>{}</b><span>{name}</span></div>", escape(value));
+        }
+        self.raw("</div>");
+    }
+
+    /// A heading and its cards; nothing when there are none.
+    fn section(&mut self, title: &str, parts: &[Part]) {
+        if parts.is_empty() {
+            return;
+        }
+        let _ = write!(self.0.0, "<section><h2>{title}</h2><div class=\"grid\">");
+        for part in parts {
+            let _ = match part {
+                Part::Figure(svg, caption) => {
+                    write!(
+                        self.0.0,
+                        "<figure class=\"card\">{svg}<figcaption>{caption}</figcaption></figure>"
+                    )
+                }
+                Part::Half(html) => {
+                    write!(self.0.0, "<div class=\"card scroll\" tabindex=\"0\">{html}</div>")
+                }
+                Part::Wide(html) => {
+                    write!(self.0.0, "<div class=\"card scroll wide\" tabindex=\"0\">{html}</div>")
+                }
+            };
+        }
+        self.raw("</div></section>");
+    }
+
+    /// The page, with what it was made by and from at its foot.
+    fn end(self, report: &Report) -> String {
+        let seeds: Vec<String> = report.seeds.iter().map(|(name, seed)| format!("{name} {seed}")).collect();
+        let seeds = if seeds.is_empty() { "none".into() } else { seeds.join(", ") };
+        let version = &report.version;
+        self.0.end(&format!(
+            "Pellucid {}, report schema {}. Seeds: {seeds}. All times are simulated unless they say otherwise. Every number \
+             is defined in docs/reference/definitions.md.",
+            version.pellucid_version, version.schema_version
+        ))
+    }
+}
+
+/// A table; every cell is escaped. The first column holds the row headings.
+fn table(title: &str, head: &[&str], rows: &[Vec<String>]) -> String {
+    let mut out = String::new();
+    if !title.is_empty() {
+        let _ = write!(out, "<h3>{}</h3>", escape(title));
+    }
+    out.push_str("<table><thead><tr>");
+    for name in head {
+        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(name));
+    }
+    out.push_str("</tr></thead><tbody>");
+    for row in rows {
+        out.push_str("<tr>");
+        for (i, cell) in row.iter().enumerate() {
+            let cell = escape(cell);
+            let _ = match i {
+                0 => write!(out, "<th scope=\"row\">{cell}</th>"),
+                _ => write!(out, "<td>{cell}</td>"),
+            };
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table>");
+    out
+}
+
+/// Names and values in two columns.
+fn facts(title: &str, facts: &[(&str, String)]) -> String {
+    let mut out = format!("<h3>{}</h3><dl>", escape(title));
+    for (name, value) in facts {
+        let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
+    }
+    out.push_str("</dl>");
+    out
+}
+
+/// The directions that were used.
+fn used(report: &Report) -> Vec<(&'static str, &Direction)> {
+    report.directions.named().into_iter().filter(|(_, direction)| direction.requests > 0).collect()
+}
+
+fn ns(value: Option<u64>) -> String {
+    optional(value, |ns| duration(ns as f64))
+}
+
+fn tiles(report: &Report) -> Vec<(&'static str, String)> {
+    let mut tiles = vec![("requests", count(report.requests)), ("simulated", span(report.simulated_seconds))];
+    if let Some(host) = &report.host {
+        tiles.push(("real time", span(host.wall_seconds)));
+        tiles.push(("requests / real second", quantity(host.requests_per_wall_second)));
+    }
+    let (read, write) = (&report.directions.read, &report.directions.write);
+    if read.requests > 0 {
+        tiles.push(("read p50", ns(read.latency.p50_ns)));
+        tiles.push(("read p99", ns(read.latency.p99_ns)));
+    }
+    if write.requests > 0 {
+        tiles.push(("write p50", ns(write.latency.p50_ns)));
+        tiles.push(("write p99", ns(write.latency.p99_ns)));
+    }
+    if let Some(total) = report.write_amplification.total {
+        tiles.push(("write amplification", significant(total)));
+    }
+    if report.wear.blocks > 0 {
+        tiles.push(("free blocks", percent(report.wear.free_blocks as f64 / report.wear.blocks as f64)));
+    }
+    tiles
+}
+
+fn requests(report: &Report) -> String {
+    let head = [
+        "", "requests", "errors", "bytes", "IOPS", "rate", "mean", "min", "p50", "p95", "p99", "p99.9",
+        "p99.99", "max",
+    ];
+    let cells = |(name, d): (&'static str, &Direction)| {
+        let l = &d.latency;
+        let mut row = vec![
+            name.into(),
+            count(d.requests),
+            count(d.errors),
+            bytes(d.bytes as f64),
+            quantity(d.iops),
+            format!("{}/s", bytes(d.throughput_bytes_per_second)),
+            optional(l.mean_ns, duration),
+        ];
+        row.extend([l.min_ns, l.p50_ns, l.p95_ns, l.p99_ns, l.p99_9_ns, l.p99_99_ns, l.max_ns].map(ns));
+        row
+    };
+    let rows = |part: &Requests| part.rows().into_iter().map(cells).collect::<Vec<_>>();
+    let parts = jobs::parts(&report.jobs, &report.groups);
+    let whole = match parts.is_empty() {
+        true => String::new(),
+        false => format!("All jobs, over the drive's whole {}", span(report.simulated_seconds)),
+    };
+    let mut tables = table(&whole, &head, &rows(&report.all_requests()));
+    for (title, time, part) in parts {
+        tables.push_str(&table(&format!("{title}, {}", time.words()), &head, &rows(part)));
+    }
+    tables
+}
+
+fn latency(report: &Report) -> Vec<Part> {
+    if report.directions.read.latency.count + report.directions.write.latency.count == 0 {
+        return Vec::new();
+    }
+    vec![
+        Part::Figure(
+            figure::distribution(report),
+            "Share of the requests of a direction per sixteenth of a power of two.",
+        ),
+        Part::Figure(
+            figure::tail(report),
+            "Share of requests that took longer. The line of 0.1 % is crossed at p99.9.",
+        ),
+    ]
+}
+
+fn over_time(report: &Report) -> Vec<Part> {
+    if report.series.is_empty() {
+        return Vec::new();
+    }
+    let mut parts = Vec::new();
+    if report.directions.read.latency.count > 0 {
+        parts.push(Part::Figure(
+            figure::percentiles("Read latency over time", report, &report.series.read),
+            "Percentiles of the requests that completed in each interval.",
+        ));
+    }
+    if report.directions.write.latency.count > 0 {
+        parts.push(Part::Figure(
+            figure::percentiles("Write latency over time", report, &report.series.write),
+            "Percentiles of the requests that completed in each interval.",
+        ));
+    }
+    parts.push(Part::Figure(
+        figure::throughput(report),
+        "Bytes of requests completed per second of each interval.",
+    ));
+    if report.write_amplification.total.is_some() {
+        parts.push(Part::Figure(
+            figure::amplification_over_time(report),
+            "Bytes programmed per byte that the host wrote in the same interval.",
+        ));
+    }
+    parts.push(Part::Figure(figure::free_blocks(report), "Erased blocks at the end of each interval."));
+    parts.push(Part::Figure(
+        figure::busy_over_time(report),
+        "Mean busy share of all channels and of all dies.",
+    ));
+    parts
+}
+
+fn stages(report: &Report) -> Vec<Part> {
+    let used: Vec<_> =
+        used(report).into_iter().filter(|(_, direction)| direction.stage_ns.total() > 0).collect();
+    if used.is_empty() {
+        return Vec::new();
+    }
+    let mut head = vec!["stage"];
+    head.extend(used.iter().map(|(name, _)| *name));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for stage in pellucid_flash::Stage::ALL {
+        let mut row = vec![stage.name().to_string()];
+        for (_, direction) in &used {
+            let mean = direction.stage_ns[stage] as f64 / direction.latency.count.max(1) as f64;
+            let share = percent(direction.stage_percent[stage] / 100.0);
+            row.push(if mean > 0.0 { format!("{} ({share})", duration(mean)) } else { "-".into() });
+        }
+        rows.push(row);
+    }
+    vec![
+        Part::Figure(
+            figure::stages(&used),
+            "Share of the summed latency. For a request cut into slices: the slice that finished last.",
+        ),
+        Part::Half(table("Mean time per request", &head, &rows)),
+    ]
+}
+
+fn amplification(report: &Report) -> Vec<Part> {
+    let amplification = &report.write_amplification;
+    let head = ["cause", "programmed", "per host byte", "programs", "reads", "erases"];
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let happened = |cause: Cause| {
+        amplification.programs[cause] + amplification.flash_reads[cause] + report.gc.erased_blocks[cause] > 0
+    };
+    for cause in Cause::ALL.into_iter().filter(|&cause| !cause.is_particular() || happened(cause)) {
+        rows.push(vec![
+            cause.name().into(),
+            bytes(amplification.programmed_bytes[cause] as f64),
+            optional(amplification.ratio[cause], significant),
+            count(amplification.programs[cause]),
+            count(amplification.flash_reads[cause]),
+            count(report.gc.erased_blocks[cause]),
+        ]);
+    }
+    rows.push(vec![
+        "total".into(),
+        bytes(amplification.programmed_bytes_total as f64),
+        optional(amplification.total, significant),
+        count(amplification.programs.total()),
+        count(amplification.flash_reads.total()),
+        count(report.gc.erased_blocks.total()),
+    ]);
+    let mut parts = Vec::new();
+    if amplification.total.is_some() {
+        parts.push(Part::Figure(
+            figure::amplification(report),
+            "Bytes programmed per byte that the host wrote, by cause.",
+        ));
+    }
+    parts.push(Part::Half(table("Flash operations by cause", &head, &rows)));
+    parts
+}
+
+fn utilisation(report: &Report) -> Vec<Part> {
+    let utilisation = &report.utilisation;
+    if utilisation.channels.is_empty() {
+        return Vec::new();
+    }
+    let mut parts = vec![
+        Part::Figure(figure::dies(report), "Busy time of each die over the length of the measurement."),
+        Part::Figure(
+            figure::channels(report),
+            "Busy time of each channel over the length of the measurement.",
+        ),
+    ];
+    let of = |share: Option<f64>| optional(share, |share| Unit::Percent.show(share));
+    parts.push(Part::Wide(facts(
+        "Mean busy shares",
+        &[
+            ("channels", of(utilisation.mean_channel())),
+            ("dies", of(utilisation.mean_die())),
+            ("firmware processor", of(utilisation.firmware)),
+            ("link, drive to host", of(utilisation.link_to_host)),
+            ("link, host to drive", of(utilisation.link_to_drive)),
+        ],
+    )));
+    if let Some(modules) = &utilisation.firmware_modules {
+        let rows = modules.named().map(|(name, share)| (name, Unit::Percent.show(share)));
+        parts.push(Part::Wide(facts("Busy time of the firmware processor", &rows)));
+    }
+    parts
+}
+
+fn health(report: &Report) -> Vec<Part> {
+    let (wear, gc, media) = (&report.wear, &report.gc, &report.media);
+    let mut parts = Vec::new();
+    if !wear.histogram.blocks.is_empty() {
+        parts
+            .push(Part::Figure(figure::wear(report), "Good blocks by the number of times they were erased."));
+    }
+    parts.push(Part::Half(facts(
+        "Blocks",
+        &[
+            ("erase units", count(wear.blocks)),
+            ("free", count(wear.free_blocks)),
+            ("bad from the factory", count(wear.bad_blocks_factory)),
+            ("retired since", count(wear.bad_blocks_grown)),
+            ("read-only at the end", if wear.read_only { "yes" } else { "no" }.into()),
+            ("erase count, least to most", format!("{} to {}", wear.erases.min, wear.erases.max)),
+            ("erase count, mean", significant(wear.erases.mean)),
+            ("erase count, deviation", significant(wear.erases.stddev)),
+            ("victims", count(gc.victims)),
+            ("victims chosen against the policy", count(gc.emergency_victims)),
+            ("valid share of victims", optional(gc.victim_valid_share, |s| Unit::Percent.show(s))),
+            ("units copied", count(gc.copied_units)),
+            ("copybacks", count(report.write_amplification.copybacks)),
+        ],
+    )));
+    if let Some(map) = &report.map_cache {
+        parts.push(Part::Half(facts(
+            "Cached mapping table",
+            &[
+                ("entries", count(map.entries)),
+                ("look-ups", count(map.lookups)),
+                ("hits", optional(map.hit_ratio, percent)),
+                ("translation pages read for look-ups", count(map.lookup_reads)),
+                ("read to be merged", count(map.merge_reads.named().iter().map(|(_, n)| n).sum())),
+                ("written for evictions", count(map.writes.eviction)),
+                ("written for GC", count(map.writes.gc)),
+                ("written for flushes and checkpoints", count(map.writes.flush)),
+            ],
+        )));
+    }
+    if let Some(merges) = &report.merges {
+        let head = ["merges", "number", "units copied", "units padded", "erases"];
+        let row = |(name, kind): (&'static str, MergesOfKind)| {
+            let counts = [kind.merges, kind.copied_units, kind.padded_units, kind.erases].map(count);
+            std::iter::once(name.into()).chain(counts).collect()
+        };
+        let rows: Vec<Vec<String>> = merges.named().into_iter().map(row).collect();
+        parts.push(Part::Half(table("Merges of log blocks", &head, &rows)));
+    }
+    parts.push(Part::Half(facts(
+        "Media errors",
+        &[
+            ("read retries", count(media.read_retries)),
+            ("reads corrected by a retry", count(media.corrected_reads)),
+            ("uncorrectable reads", count(media.uncorrectable_reads)),
+            ("bits corrected", count(media.corrected_bits)),
+            ("wrong bits in a chunk: mean, most", wrong_bits(&media.chunks_by_wrong_bits)),
+            ("chunks miscorrected", count(media.miscorrected_chunks)),
+            ("reads of damaged storage", count(media.damaged_reads)),
+            ("blocks refreshed", count(media.refreshed_blocks)),
+            ("blocks retired", count(media.retired_blocks)),
+            ("failed programs", count(media.program_failures)),
+            ("failed erases", count(media.erase_failures)),
+            ("suspensions", count(media.suspensions)),
+        ],
+    )));
+    if let Some(mount) = &report.mount {
+        parts.push(Part::Half(facts(
+            "Mount",
+            &[
+                ("time", duration(mount.duration_ns as f64)),
+                ("superpages scanned", count(mount.scanned_superpages)),
+                ("superpages of journal read", count(mount.journal_superpages)),
+                ("units mapped", count(mount.mapped_units)),
+            ],
+        )));
+    }
+    parts
+}
+
+/// Mean and largest of the wrong bits in a chunk.
+fn wrong_bits(chunks: &[u64]) -> String {
+    let total: u64 = chunks.iter().sum();
+    if total == 0 {
+        return "-".into();
+    }
+    let sum: u64 = (0u64..).zip(chunks).map(|(bits, n)| bits * n).sum();
+    let most = chunks.iter().rposition(|&n| n > 0).unwrap_or(0);
+    let lost = if most + 1 == chunks.len() { " and more" } else { "" };
+    format!("{}, {most}{lost}", significant(sum as f64 / total as f64))
+}

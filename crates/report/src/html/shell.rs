@@ -1,0 +1,35 @@
+//! What every page of reports has: the head with the styles inside, and the foot.
+//!
+//! The monitor's live page (`monitor/src/page.html`) is a fixed file with a script. `monitor` and `lab` may not know each other, and the two
+//! would share five lines.
+
+use crate::plot;
+use crate::plot::escape;
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("../page.css");
+
+/// A page that is being written; its body may be added to.
+pub struct Shell(pub String);
+
+impl Shell {
+    /// Begins a page. `style`: rules of its own, behind those of all pages.
+    pub fn new(title: &str, style: &str) -> Shell {
+        let mut page = String::with_capacity(1 << 16);
+        let _ = write!(
+            page,
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+             <title>{} | Pellucid</title><style>\n{}{STYLE}{style}</style></head><body>",
+            escape(title),
+            plot::STYLE
+        );
+        Shell(page)
+    }
+
+    /// The whole page, with a sentence at its foot.
+    pub fn end(mut self, foot: &str) -> String {
+        let _ = writeln!(self.0, "<footer><p>{}</p></footer></body></html>", escape(foot));
+        self.0
+    }
+}

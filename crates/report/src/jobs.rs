@@ -1,0 +1,170 @@
+//! Results by job, as fio reports them: each job over its own time, with its clones together (fio's `group_reporting` for `numjobs`),
+//! and each group of jobs. The numbers of the whole report are over the whole measurement instead.
+
+use super::Report;
+use super::recorder::{Direction, Requests};
+use pellucid_flash::Nanos;
+use pellucid_text::format::span;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// A part of the measurement, in simulated seconds from its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Span {
+    /// When the statistics begin: after `stonewall`, `wait_for`, `startdelay` and `ramp_time`.
+    pub start_seconds: f64,
+    /// The last completion.
+    pub end_seconds: f64,
+    /// From start to end: what rates are taken over. 0 if nothing completed.
+    pub runtime_seconds: f64,
+    #[serde(skip)]
+    runtime: Nanos,
+}
+
+impl Span {
+    /// From one moment to a later one.
+    pub fn new(start: Nanos, end: Nanos) -> Span {
+        let runtime = Nanos(end.0.saturating_sub(start.0));
+        Span {
+            start_seconds: start.as_secs_f64(),
+            end_seconds: end.as_secs_f64(),
+            runtime_seconds: runtime.as_secs_f64(),
+            runtime,
+        }
+    }
+
+    /// Its length.
+    pub fn runtime(&self) -> Nanos {
+        self.runtime
+    }
+}
+
+/// What a job did, its clones together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct JobResult {
+    /// Its name.
+    pub name: String,
+    /// The number of its group.
+    pub group: u32,
+    /// Clones (`numjobs`).
+    pub instances: u32,
+    /// From its start to its last completion.
+    #[serde(flatten)]
+    pub time: Span,
+    /// Its requests, with rates over its own time.
+    #[serde(flatten)]
+    pub requests: Requests,
+}
+
+/// What the jobs of a group did together. A job with `stonewall` or `new_group` begins a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GroupResult {
+    /// Its number, from 0.
+    pub group: u32,
+    /// Names of its jobs.
+    pub jobs: Vec<String>,
+    /// From the start of the first of them to the last completion of any.
+    #[serde(flatten)]
+    pub time: Span,
+    /// Their requests, with rates over that time.
+    #[serde(flatten)]
+    pub requests: Requests,
+}
+
+impl Span {
+    /// `546 ms from 1.2 s on`.
+    pub(super) fn words(&self) -> String {
+        format!("{} from {} on", span(self.runtime_seconds), span(self.start_seconds))
+    }
+}
+
+impl JobResult {
+    /// Its name, and how often it runs.
+    pub(super) fn title(&self) -> String {
+        match self.instances {
+            1 => self.name.clone(),
+            instances => format!("{} x {instances}", self.name),
+        }
+    }
+}
+
+impl GroupResult {
+    /// Its number and the names of its jobs.
+    pub(super) fn title(&self) -> String {
+        format!("group {}: {}", self.group, self.jobs.join(", "))
+    }
+}
+
+/// The jobs and groups that say more than the whole report does: jobs when there are several; groups of several jobs when there
+/// are several groups. With the time that each took.
+pub(super) fn parts<'a>(
+    jobs: &'a [JobResult],
+    groups: &'a [GroupResult],
+) -> Vec<(String, &'a Span, &'a Requests)> {
+    if jobs.len() < 2 {
+        return Vec::new();
+    }
+    let jobs = jobs.iter().map(|job| (job.title(), &job.time, &job.requests));
+    let telling = groups.iter().filter(|group| groups.len() > 1 && group.jobs.len() > 1);
+    jobs.chain(telling.map(|group| (group.title(), &group.time, &group.requests))).collect()
+}
+
+impl Requests {
+    /// The directions that were used; reads once more by mapping, if some found no data. A part that did nothing has a row of
+    /// zeros.
+    pub(super) fn rows(&self) -> Vec<(&'static str, &Direction)> {
+        let mut rows = Vec::new();
+        for (name, direction) in self.directions.named() {
+            if direction.requests > 0 {
+                rows.push((name, direction));
+            }
+            if name == "read" && self.reads.unmapped.requests > 0 {
+                rows.extend([(" mapped", &self.reads.mapped), (" unmapped", &self.reads.unmapped)]);
+            }
+        }
+        if rows.is_empty() {
+            rows.push(("none", &self.directions.read));
+        }
+        rows
+    }
+}
+
+/// Writes one line for each direction of the whole, of each group and of each job, requests or not: so each has the same lines.
+pub(super) fn write_csv(report: &Report, mut out: impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "part,name,group,instances,start_s,end_s,runtime_s,direction,requests,errors,bytes,iops,bytes_per_s,\
+         mean_ns,min_ns,p50_ns,p95_ns,p99_ns,p99_9_ns,p99_99_ns,max_ns"
+    )?;
+    let whole = Span {
+        runtime_seconds: report.simulated_seconds,
+        end_seconds: report.simulated_seconds,
+        ..Span::default()
+    };
+    lines(&mut out, ",,", "all", &whole, &report.all_requests())?;
+    for group in &report.groups {
+        lines(&mut out, &format!(",{},", group.group), "group", &group.time, &group.requests)?;
+    }
+    for job in &report.jobs {
+        let name = job.name.replace('"', "\"\"");
+        let label = format!("\"{name}\",{},{}", job.group, job.instances);
+        lines(&mut out, &label, "job", &job.time, &job.requests)?;
+    }
+    Ok(())
+}
+
+fn lines(out: &mut impl Write, label: &str, part: &str, time: &Span, requests: &Requests) -> io::Result<()> {
+    let reads = [("read_mapped", &requests.reads.mapped), ("read_unmapped", &requests.reads.unmapped)];
+    for (name, d) in requests.directions.named().into_iter().chain(reads) {
+        let Span { start_seconds, end_seconds, runtime_seconds, .. } = time;
+        write!(out, "{part},{label},{start_seconds},{end_seconds},{runtime_seconds},{name}")?;
+        write!(out, ",{},{},{},{},{}", d.requests, d.errors, d.bytes, d.iops, d.throughput_bytes_per_second)?;
+        let l = &d.latency;
+        write!(out, ",{}", l.mean_ns.map_or(String::new(), |ns| ns.to_string()))?;
+        for ns in [l.min_ns, l.p50_ns, l.p95_ns, l.p99_ns, l.p99_9_ns, l.p99_99_ns, l.max_ns] {
+            write!(out, ",{}", ns.map_or(String::new(), |ns| ns.to_string()))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

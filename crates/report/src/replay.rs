@@ -1,0 +1,48 @@
+//! What a replay did otherwise than its trace says.
+
+use super::text::counted;
+use serde::Serialize;
+
+/// Counts of records of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Replay {
+    /// Taken from the trace.
+    pub records: u64,
+    /// Their devices (disks, volumes, files), all replayed into the drive's one address space.
+    pub devices: u64,
+    /// Of other devices than the one that was asked for: left out.
+    pub other_devices: u64,
+    /// Earlier than the one before them: replayed at that one's time.
+    pub out_of_order: u64,
+    /// Reads, writes and trims of no bytes: left out.
+    pub empty: u64,
+    /// Widened to whole sectors.
+    pub widened: u64,
+    /// With another address on the drive than in the trace.
+    pub moved: u64,
+    /// Split, because what they touch does not lie together on the drive.
+    pub split: u64,
+    /// Longer than the drive: clipped to its length.
+    pub clipped: u64,
+    /// Trims of which a part was left out, as nothing was there.
+    pub trims_cut: u64,
+}
+
+impl Replay {
+    /// A few words for each count that is worth them.
+    pub(super) fn words(&self) -> Vec<String> {
+        let devices = if self.devices > 1 { self.devices } else { 0 };
+        let parts = [
+            ("devices in one address space", devices),
+            ("left out, of other devices", self.other_devices),
+            ("out of order", self.out_of_order),
+            ("empty", self.empty),
+            ("widened to sectors", self.widened),
+            ("moved", self.moved),
+            ("split", self.split),
+            ("clipped", self.clipped),
+            ("trims cut", self.trims_cut),
+        ];
+        counted(&parts)
+    }
+}

@@ -1,0 +1,361 @@
+//! Tests of the report as a whole, on a sample with invented data.
+
+use super::plot::tests::assert_well_formed;
+use super::sample::{self, report};
+use super::*;
+use pellucid_flash::{Cause, Completion, Nanos, Opcode, SimTime, Stage, Status};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const SCHEMA: &str = include_str!("../../../docs/reference/report-schema.md");
+
+/// A drive with an awkward name that did nothing at all.
+fn idle() -> Report {
+    Report { drive: Drive { name: "<nothing> & \"more\"".into(), ..Drive::default() }, ..Report::default() }
+}
+
+#[test]
+fn json_is_the_same_for_equal_runs_and_wall_time_can_be_left_out() {
+    let (first, second) = (report(), report());
+    assert_eq!(first.to_json(false), second.to_json(false));
+    let slower = Report { host: Some(HostCost::new(first.requests, 99.0, None)), ..second };
+    assert_eq!(first.to_json(false), slower.to_json(false));
+    assert_ne!(first.to_json(true), slower.to_json(true));
+}
+
+#[test]
+fn json_shows_the_cost_of_the_run_at_the_top_level() {
+    let sample = report();
+    let with: Value = serde_json::from_str(&sample.to_json(true)).unwrap();
+    let without: Value = serde_json::from_str(&sample.to_json(false)).unwrap();
+    assert_eq!(with["requests"], sample.requests);
+    for key in ["wall_seconds", "requests_per_wall_second", "peak_memory_bytes"] {
+        assert!(with[key].is_number(), "{key}");
+        assert!(without.get(key).is_none(), "{key}");
+    }
+    let unknown = Report { host: Some(HostCost::new(10, 2.0, None)), ..report() };
+    let unknown: Value = serde_json::from_str(&unknown.to_json(true)).unwrap();
+    assert_eq!(unknown["peak_memory_bytes"], Value::Null);
+    assert_eq!(unknown["requests_per_wall_second"], 5.0);
+}
+
+#[test]
+fn warnings_stand_in_the_json_and_on_the_pages() {
+    let report = report();
+    let json: Value = serde_json::from_str(&report.to_json(false)).unwrap();
+    assert_eq!(json["warnings"][0].as_str(), Some(report.warnings[0].as_str()));
+    let said = "an invented sentence with &lt;signs&gt; &amp; more</li>";
+    assert!(report.to_html().contains(&format!("<li>{said}")));
+    let pages = ["a/index.html".to_string(), "b/index.html".to_string()];
+    let both = render_compare_html(&[report.clone(), idle()], &pages, &[]);
+    assert!(both.contains(&format!("<li>cosmos-plus: {said}")));
+    assert!(!idle().to_html().contains("<ul"), "a list of nothing");
+}
+
+#[test]
+fn numbers_of_the_json_agree_with_each_other() {
+    let json: Value = serde_json::from_str(&report().to_json(false)).unwrap();
+    let read = &json["directions"]["read"];
+    let sum = |table: &Value| table.as_object().unwrap().values().filter_map(Value::as_f64).sum::<f64>();
+    let latencies = read["latency"]["mean_ns"].as_f64().unwrap() * read["latency"]["count"].as_f64().unwrap();
+    assert!((sum(&read["stage_ns"]) / latencies - 1.0).abs() < 1e-12);
+    assert!((sum(&read["stage_percent"]) - 100.0).abs() < 1e-9);
+    let amplification = &json["write_amplification"];
+    assert!((sum(&amplification["ratio"]) - amplification["total"].as_f64().unwrap()).abs() < 1e-9);
+    let requests: f64 =
+        json["series"]["read"]["requests"].as_array().unwrap().iter().filter_map(Value::as_f64).sum();
+    assert!(requests >= read["latency"]["count"].as_f64().unwrap());
+}
+
+/// Every path of keys in `json`, with the keys of maps replaced by `<cause>`, `<stage>`, `<direction>`,
+/// `<name>`.
+fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
+    let map = match json {
+        Value::Object(map) => map,
+        Value::Array(items) if items.first().is_some_and(Value::is_object) => {
+            items.iter().for_each(|item| paths(item, &format!("{path}[]"), out));
+            return;
+        }
+        _ => {
+            out.insert(path.into());
+            return;
+        }
+    };
+    for (name, value) in map {
+        let (cause, stage) = (
+            Cause::ALL.iter().find(|cause| key(cause.name()) == *name),
+            Stage::ALL.iter().find(|stage| key(stage.name()) == *name),
+        );
+        let shown = match path {
+            "directions" => "<direction>",
+            "seeds" => "<name>",
+            "overrides" => "<key>",
+            "series" | "utilisation" => name,
+            "" | "namespaces[]" => name,
+            // Reasons, of which one has the name of a cause.
+            _ if path.starts_with("map_cache.") => name,
+            _ if cause.is_some() => "<cause>",
+            _ if stage.is_some() => "<stage>",
+            _ => name,
+        };
+        let path = if path.is_empty() { shown.into() } else { format!("{path}.{shown}") };
+        // Groups of keys that stand in several places are documented once.
+        let same = match path.as_str() {
+            "jobs[].directions" | "groups[].directions" => Some("directions"),
+            "jobs[].reads" | "groups[].reads" => Some("reads"),
+            "namespaces[].write_amplification" => Some("write_amplification"),
+            "namespaces[].gc" => Some("gc"),
+            "namespaces[].mount" => Some("mount"),
+            "namespaces[].map_cache" => Some("map_cache"),
+            "namespaces[].merges" => Some("merges"),
+            "namespaces[].slc_cache" => Some("slc_cache"),
+            "reads.mapped" | "reads.unmapped" => Some("directions.<direction>"),
+            "files.by_operation[].latency" => Some("directions.<direction>.latency"),
+            _ => None,
+        };
+        if same.is_some() {
+            out.insert(path.clone());
+        }
+        paths(value, same.unwrap_or(&path), out);
+    }
+}
+
+#[test]
+fn the_schema_document_names_exactly_the_keys_of_the_json() {
+    let replay = Some(Replay::default());
+    let (jobs, groups) = (vec![JobResult::default()], vec![GroupResult::default()]);
+    let (slc_cache, map_cache) = (Some(SlcCache::default()), Some(MapCache::default()));
+    let host_layer = Some(HostLayer::default());
+    let merges = Some(Merges::default());
+    let namespaces = vec![NamespaceResult {
+        gc: Some(GcSummary::default()),
+        mount: Some(Mount::default()),
+        map_cache,
+        merges,
+        slc_cache,
+        ..NamespaceResult::default()
+    }];
+    let files = Some(FilesReport { by_operation: vec![Default::default()], ..FilesReport::default() });
+    let parts = vec![PartFigures { figures: vec![Default::default()], ..PartFigures::default() }];
+    let report = Report {
+        files,
+        parts,
+        host_layer,
+        slc_cache,
+        map_cache,
+        merges,
+        replay,
+        jobs,
+        groups,
+        namespaces,
+        ..report()
+    };
+    let json: Value = serde_json::from_str(&report.to_json(true)).unwrap();
+    let mut written = BTreeSet::new();
+    paths(&json, "", &mut written);
+    let rows = SCHEMA.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let documented: BTreeSet<String> = rows.map(|(path, _)| path.to_string()).collect();
+    let missing: Vec<_> = written.difference(&documented).collect();
+    let stale: Vec<_> = documented.difference(&written).collect();
+    assert!(missing.is_empty(), "not in docs/reference/report-schema.md: {missing:#?}");
+    assert!(stale.is_empty(), "in docs/reference/report-schema.md but not in the JSON: {stale:#?}");
+    let empty = SCHEMA.lines().find(|line| line.starts_with("| `") && line.trim_end().ends_with("| |"));
+    assert_eq!(empty, None, "a row without a definition");
+}
+
+#[test]
+fn drives_side_by_side_make_a_page_and_a_file_of_drawings() {
+    let mut other = Report { host_layer: Some(HostLayer::default()), ..report() };
+    other.drive.name = "a <second> drive".into();
+    let reports = [report(), other];
+    let page = render_compare_html(&reports, &[String::new(), String::new()], &[]);
+    let met = assert_well_formed(&page);
+    assert!(met.iter().filter(|name| *name == "svg").count() >= 5, "{met:?}");
+    assert!(
+        page.contains("a &lt;second&gt; drive")
+            && page.contains("<th scope=\"row\">write amplification</th>")
+    );
+    let svg = render_compare_svg(&reports);
+    assert_well_formed(&svg);
+    assert!(svg.starts_with("<svg") && svg.contains("p99.9") && svg.contains("of one core"));
+    // Without layers of the host there is nothing to say of its processor.
+    assert!(!render_compare_svg(&[report(), report()]).contains("of one core"));
+}
+
+#[test]
+fn the_page_is_well_formed_and_needs_nothing_from_elsewhere() {
+    for report in [report(), idle(), Report { series: Series::default(), ..report() }] {
+        let page = report.to_html();
+        let met = assert_well_formed(&page);
+        for element in ["script", "link", "img", "iframe", "object", "embed", "use", "image"] {
+            assert!(!met.iter().any(|name| name == element), "<{element}> asks for a resource");
+        }
+        let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        for reference in ["http://", "https://", "url(", "@import", "src=", "href="] {
+            assert!(!page.contains(reference), "{reference}");
+        }
+        assert!(!page.contains("NaN") && !page.contains(">inf"));
+    }
+}
+
+#[test]
+fn the_page_shows_every_drawing_and_keeps_its_size() {
+    let page = report().to_html();
+    assert_eq!(page.matches("<figure").count(), 13);
+    assert!(page.len() < 600_000, "{} bytes", page.len());
+    assert!(page.contains("randrw 55 % reads &lt;mixed sizes&gt; &amp; a think time"));
+    assert_eq!(idle().to_html().matches("<figure").count(), 0);
+}
+
+#[test]
+fn the_text_fits_the_screen_and_says_what_matters() {
+    for width in [60, 70, 80, 100, 140] {
+        let text = render_text(&report(), width);
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{} > {width}: {line}", line.chars().count());
+            assert_eq!(line, line.trim_end());
+        }
+    }
+    let text = render_text(&report(), 100);
+    assert!(text.lines().count() <= 26, "more than one screen:\n{text}");
+    for words in [
+        "112,144 requests, 2 m 00 s simulated in 410 ms",
+        "where reads wait    queue 1.00 %   link 9.00 %",
+        "=  1.87 programmed per host byte",
+        "bad blocks 12 (2 grown)",
+        "uncorrectable 2",
+    ] {
+        assert!(text.contains(words), "no {words:?} in\n{text}");
+    }
+    assert!(!render_text(&idle(), 100).contains("wear"), "parts without data are left out");
+    assert!(render_text(&idle(), 100).contains("measured            nothing"), "and this is said");
+}
+
+#[test]
+fn drives_stand_side_by_side_with_ratios_to_the_first() {
+    let first = report();
+    let mut second = report();
+    second.drive.name = "a drive with quite a long name indeed".into();
+    second.requests *= 2;
+    second.directions.read.latency.p50_ns = first.directions.read.latency.p50_ns.map(|ns| ns / 2);
+    second.write_amplification.total = None;
+    let text = render_compare(&[first, second, idle()]);
+    let row = |label: &str| text.lines().find(|line| line.starts_with(label)).map(str::to_string);
+    assert!(row("requests").unwrap().contains("x 2.0"), "{text}");
+    assert!(row("read p50").unwrap().contains("x 0.50"), "{text}");
+    assert!(row("write amplification").unwrap().trim_end().ends_with("-"), "{text}");
+    assert_eq!(row("trim"), None, "no drive trimmed");
+    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    assert_eq!(render_compare(&[]), "");
+}
+
+#[test]
+fn caches_stand_side_by_side_with_their_misses() {
+    let figure = |(name, value): (&str, u64)| PartFigure { name: name.into(), value };
+    let cached = |hits, misses| {
+        let figures =
+            [("read_hits", hits), ("read_misses", misses), ("memory_bytes", 2048)].map(figure).to_vec();
+        Report { parts: vec![PartFigures { part: "cache".into(), figures }], ..report() }
+    };
+    let text = render_compare(&[cached(75, 25), cached(50, 50), idle()]);
+    let row = |label: &str| text.lines().find(|line| line.starts_with(label)).map(str::to_string);
+    let misses = row("cache read misses").unwrap();
+    assert!(
+        misses.contains("25.0 %") && misses.contains("x 2.0") && misses.trim_end().ends_with('-'),
+        "{text}"
+    );
+    assert!(row("host memory").unwrap().contains("2"), "{text}");
+    let text = render_compare(&[report(), idle()]);
+    assert!(!text.contains("cache read misses"), "no drive has a cache: {text}");
+}
+
+/// A report of two jobs one after the other, of which the second did nothing that counts.
+fn of_two_jobs() -> Report {
+    let whole = report();
+    let second = Nanos::from_secs(1);
+    let first = JobResult {
+        name: "prepare, \"all\"".into(),
+        instances: 4,
+        time: Span::new(Nanos::ZERO, second),
+        requests: whole.all_requests(),
+        ..JobResult::default()
+    };
+    let idle = JobResult { name: "idle".into(), group: 1, instances: 1, ..JobResult::default() };
+    Report { jobs: vec![first, idle], ..whole }
+}
+
+#[test]
+fn jobs_have_rows_of_their_own_and_the_whole_says_what_it_is() {
+    let report = of_two_jobs();
+    let text = render_text(&report, 100);
+    assert!(text.contains("\nall jobs, over the drive's whole 2 m 00 s\n"), "{text}");
+    assert!(text.contains("\nprepare, \"all\" x 4, 1.00 s from 0 ns on\n"), "{text}");
+    assert!(text.contains("\nidle, 0 ns from 0 ns on\n  none "), "{text}");
+    assert!(!render_text(&sample::report(), 100).contains("all jobs"));
+    let page = report.to_html();
+    assert_well_formed(&page);
+    assert!(page.contains("<h3>prepare, &quot;all&quot; x 4, 1.00 s"), "no table of the job");
+    let mut csv = Vec::new();
+    jobs::write_csv(&report, &mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 3 * 6, "{csv}");
+    assert!(csv.contains("\njob,\"idle\",1,1,0,0,0,read,0,0,0,0,0,,,,,,,,\n"), "{csv}");
+    let compared = render_compare(&[report.clone(), report]);
+    assert!(compared.contains("idle: runtime"), "{compared}");
+}
+
+#[test]
+fn reads_without_data_have_rows_of_their_own() {
+    let mut report = report();
+    let mut recorder = RequestRecorder::new();
+    recorder.record(&unmapped_read(), 4096);
+    report.reads = recorder.finish(Nanos::from_secs(1)).reads;
+    let text = render_text(&report, 60);
+    assert!(text.contains("\n   unmapped "), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    assert!(report.to_html().contains("> unmapped</th>"));
+    assert!(render_compare(&[report]).contains("unmapped reads        100"));
+}
+
+fn unmapped_read() -> Completion {
+    Completion {
+        tag: 0,
+        opcode: Opcode::Read,
+        status: Status::Success,
+        submitted: SimTime(5),
+        completed: SimTime(9),
+        stages: Default::default(),
+        data: Vec::new(),
+        result: 0,
+        unmapped: 8,
+        vector: None,
+    }
+}
+
+#[test]
+fn wear_statistics_match_a_direct_count() {
+    let counts = [3, 3, 5, 9, 200];
+    let spread = EraseCounts::of(&counts);
+    assert_eq!((spread.min, spread.max, spread.total, spread.mean), (3, 200, 220, 44.0));
+    assert!((spread.stddev - 6088.8f64.sqrt()).abs() < 1e-9, "{}", spread.stddev);
+    let histogram = WearHistogram::of(&counts);
+    assert_eq!(histogram.bin_erases, 4);
+    assert!(histogram.blocks.len() <= 64);
+    assert_eq!(histogram.blocks.iter().sum::<u64>(), 5);
+    assert_eq!((histogram.blocks[0], histogram.blocks[1]), (3, 1));
+    assert_eq!(histogram.from_erases[1], 7);
+    assert_eq!(WearHistogram::of(&[]), WearHistogram::default());
+    assert_eq!(WearHistogram::of(&[7, 7]).blocks, [2]);
+    let whole = WearHistogram::of(&[0, u32::MAX]);
+    assert_eq!((whole.blocks.first(), whole.blocks.last()), (Some(&1), Some(&1)));
+}
+
+#[test]
+fn a_drive_that_was_not_written_has_no_write_amplification() {
+    let mut programmed = ByCause::default();
+    programmed[Cause::Journal] = 4096;
+    let amplification = WriteAmplification::new(0, programmed);
+    assert_eq!(amplification.total, None);
+    assert_eq!(amplification.programmed_bytes_total, 4096);
+    assert_eq!(amplification.ratio[Cause::Journal], None);
+}

@@ -1,0 +1,426 @@
+//! Descriptions: one TOML file names a drive and the work to do with it, and is resolved into one validated
+//! [`Spec`].
+//!
+//! ```text
+//! text --document--> leaves ----+
+//! preset, and the preset's own -+-> one value per key --resolve_*--> Spec --show--> text
+//! --set KEY=VALUE --------------+   (schema)
+//! ```
+//! Later layers replace earlier ones key by key. A name that the schema does not have, a value of the wrong
+//! type or range, and values that contradict each other are refused with the place, the key, the value and
+//! what is allowed.
+//!
+//! In a file, a quantity carries its unit in its value: durations are `"75us"` or whole nanoseconds, sizes
+//! `"16KiB"` or whole bytes (1024-based, like fio), rates `"200MB/s"` or whole bytes per second (1000-based,
+//! like data sheets). So keys have no unit in their names; `clock_mhz` is the one exception.
+//!
+//! Invariants: a resolved spec is complete (no key is left open), and [`show`] of it resolves to an equal
+//! one.
+
+mod document;
+mod draft;
+mod error;
+mod presets;
+mod resolve_backing;
+mod resolve_cache;
+mod resolve_controller;
+mod resolve_ftl;
+mod resolve_host;
+mod resolve_kv;
+mod resolve_media;
+mod resolve_namespaces;
+mod resolve_run;
+mod schema;
+mod show;
+mod table;
+pub mod targets;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use document::Origin;
+pub use error::{Place, SpecError};
+pub use presets::{Preset, presets};
+pub use resolve_backing::{Backing, BackingKind, Medium};
+pub use resolve_run::{Fill, Overwrite, Precondition, RawJob, RawPair, RunSpec};
+pub use show::show;
+
+use document::{Document, Value};
+use draft::Draft;
+use pellucid_apps::kv::KvConfig;
+use pellucid_device::DeviceConfig;
+use pellucid_host::{HostFtlConfig, LayerConfig};
+use pellucid_text::suggest::nearest;
+use schema::{Key, Values};
+use std::io::Read;
+use std::path::Path;
+
+/// Bytes of a description, at most.
+const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
+
+/// A validated description.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The drive.
+    pub drive: DeviceConfig,
+    /// What reports call it: `drive.name`, else the preset's or the file's name.
+    pub drive_name: String,
+    /// What the drive is: with [`Medium::Disk`] `drive` is not made.
+    pub medium: Medium,
+    /// The second drive.
+    pub backing: Backing,
+    /// What stands above it, nearest the drive first; empty: work is done on the drive itself.
+    pub host: Vec<LayerConfig>,
+    /// `[host.ftl]`, whether or not such a layer stands above the drive.
+    pub host_ftl: HostFtlConfig,
+    /// `[kv]`, whether or not a cache stands on the drive.
+    pub kv: KvConfig,
+    /// What is done with it, in order.
+    pub jobs: Vec<RawJob>,
+    /// What is written to it before.
+    pub precondition: Precondition,
+    /// How the run is done.
+    pub run: RunSpec,
+    /// Where every value came from.
+    pub provenance: Provenance,
+}
+
+/// Where every value of a [`Spec`] came from, in the order of the reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    /// One entry per key.
+    pub entries: Vec<Entry>,
+}
+
+/// One key of a resolved description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key, from the top of the file.
+    pub key: &'static str,
+    /// Its value as TOML, in the largest unit that holds it exactly.
+    pub value: String,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+impl Provenance {
+    /// The entry of `key`, such as `drive.ftl.victim`.
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+}
+
+impl Spec {
+    /// Keys that were given and that the drive's translation has no use for, a sentence each. A description may keep them for another
+    /// translation that `--set drive.ftl.map` takes from it.
+    pub fn without_effect(&self) -> Vec<String> {
+        let map = &self.drive.ftl.map;
+        let log_blocks = map.log_blocks().is_some();
+        let cached = matches!(map, pellucid_ftl::Map::Demand { .. });
+        let keys = [
+            ("drive.ftl.map_cache", cached, "\"demand\""),
+            ("drive.ftl.log_blocks", log_blocks, "\"bast\" or \"fast\""),
+        ];
+        let map = self.provenance.get("drive.ftl.map");
+        let unused = keys.into_iter().filter(|(_, used, _)| !used).filter_map(|(key, _, with)| {
+            let Entry { value, origin, .. } = self.provenance.get(key)?;
+            let given = match origin.place {
+                Place::Default => false,
+                Place::Set { .. } | Place::Option { .. } => true,
+                Place::File { .. } => {
+                    let default = schema_keys().find(|known| known.path == key)?.default();
+                    let chosen = map.is_some_and(|map| matches!(map.origin.place, Place::Set { .. }));
+                    default.as_ref() != Some(value) && !chosen
+                }
+            };
+            let map = map.map_or("", |map| &map.value);
+            given.then(|| {
+                format!(
+                    "{}: {key} has no effect with drive.ftl.map = {map}; it has one with {with}",
+                    origin.place
+                )
+            })
+        });
+        unused.collect()
+    }
+}
+
+/// One key of the reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// The key, from the top of the file.
+    pub key: &'static str,
+    /// What it takes.
+    pub allowed: String,
+    /// Its default as TOML; `None`: it must be given.
+    pub default: Option<String>,
+    /// The unit of a plain number; empty: none.
+    pub unit: &'static str,
+    /// What it means.
+    pub about: &'static str,
+}
+
+/// The reference: every key that a description can have.
+pub fn keys() -> Vec<KeyInfo> {
+    let info = |key: &'static Key| KeyInfo {
+        key: key.path,
+        allowed: key.kind.allowed(),
+        default: key.default(),
+        unit: key.kind.unit(),
+        about: key.about,
+    };
+    schema_keys().map(info).collect()
+}
+
+/// Fields of a table in a list of tables, with a line on each.
+pub type Fields = &'static [(&'static str, &'static str)];
+
+/// The tables that a list of tables can have: its name, what sets the table apart, and its fields.
+pub fn tables() -> [(&'static str, &'static str, Fields); 9] {
+    let (namespace, fault) = ("drive.namespace", "drive.media.faults.list");
+    [
+        (namespace, "interface = \"block\" or \"fdp\"", resolve_namespaces::BLOCK),
+        (namespace, "interface = \"open-channel\"", resolve_namespaces::OPEN_CHANNEL),
+        (namespace, "interface = \"zoned\"", resolve_namespaces::ZONED),
+        (namespace, "interface = \"cache\"", resolve_namespaces::CACHE),
+        (namespace, "interface = \"nameless\"", resolve_namespaces::NAMELESS),
+        (fault, "kind = \"factory-bad\"", resolve_media::FACTORY_BAD),
+        (fault, "kind = \"program-fail\"", resolve_media::PROGRAM_FAIL),
+        (fault, "kind = \"erase-fail\"", resolve_media::ERASE_FAIL),
+        (fault, "kind = \"read-fail\"", resolve_media::READ_FAIL),
+    ]
+}
+
+/// The keys of `[drive]` itself.
+mod drive_keys {
+    use super::schema::Fallback::Word;
+    use super::schema::{Kind, keys};
+
+    keys! {
+        "drive.preset": Kind::Text, Word("") => preset,
+            "The description that this one overrides";
+        "drive.name": Kind::Text, Word("") => name,
+            "What reports call the drive; empty: the name of the preset or file";
+    }
+}
+
+/// The whole schema.
+fn schema_keys() -> impl Iterator<Item = &'static Key> {
+    [
+        drive_keys::KEYS,
+        resolve_namespaces::KEYS,
+        resolve_media::KEYS,
+        resolve_ftl::KEYS,
+        resolve_controller::KEYS,
+        resolve_backing::KEYS,
+        resolve_host::KEYS,
+        resolve_cache::KEYS,
+        resolve_kv::KEYS,
+        resolve_run::KEYS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// A preset or the text of a description, read once: what comes through a pipe can be resolved with several overrides.
+#[derive(Clone, Debug)]
+pub struct SpecText {
+    text: String,
+    name: String,
+}
+
+impl SpecText {
+    /// A preset by its name, or a file by its path. A preset goes before a file of the same name; `./NAME` is always a file.
+    pub fn open(path_or_preset: &str) -> Result<SpecText, SpecError> {
+        let name = path_or_preset.to_string();
+        if let Some(preset) = presets::find(path_or_preset) {
+            return Ok(SpecText { text: preset.text.into(), name });
+        }
+        let text = read_text(path_or_preset).map_err(|reason| SpecError::NotFound {
+            name: name.clone(),
+            reason,
+            near: nearest(path_or_preset, presets::names()).map(String::from),
+        })?;
+        Ok(SpecText { text, name })
+    }
+
+    /// The description with `KEY=VALUE` overrides in order.
+    pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
+        from_str(&self.text, &self.name, sets)
+    }
+}
+
+/// The text of a description. What is no text, or too long for one, is most likely a disk or flash that somebody wants to use.
+fn read_text(path: &str) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(DESCRIPTION_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let is_text = bytes.len() as u64 <= DESCRIPTION_BYTES_MAX && !bytes.contains(&0);
+    let text = String::from_utf8(bytes).ok().filter(|_| is_text);
+    text.ok_or_else(|| {
+        format!(
+            "no text, so no description of a drive, and no image made by pellucid age; a file or device that is to hold a cache is file:{path}"
+        )
+    })
+}
+
+/// Loads a preset by its name or a description by its path ([`SpecText::open`]), with `KEY=VALUE` overrides in order.
+pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
+    SpecText::open(path_or_preset)?.spec(sets)
+}
+
+/// What decides whether a drive, or the host FTL above it, keeps what was flushed.
+const DURABILITY_KEYS: [&str; 2] = ["drive.ftl.durability", "host.ftl.durability"];
+
+/// As [`load`], for a drive in service: where only a preset says that the drive is volatile, as the firmware of a paper was,
+/// it keeps a journal. A file or `--set` can ask for the volatile drive.
+pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
+    let text = SpecText::open(path_or_preset)?;
+    let spec = text.spec(sets)?;
+    let forgets_by_preset = |key: &&str| {
+        let entry = spec.provenance.get(key).expect("a key of the schema");
+        let by_preset =
+            matches!(&entry.origin.place, Place::File { name, .. } if presets::find(name).is_some());
+        by_preset && entry.value == "\"volatile\""
+    };
+    let kept: Vec<String> =
+        DURABILITY_KEYS.into_iter().filter(forgets_by_preset).map(|key| format!("{key}=journal")).collect();
+    if kept.is_empty() { Ok(spec) } else { text.spec(&[&kept, sets].concat()) }
+}
+
+/// Resolves the description `text`. `name` stands in messages and, without its folder and ending, names the
+/// drive.
+pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecError> {
+    let paths: Vec<&'static str> = schema_keys().map(|key| key.path).collect();
+    let mut own = Document::parse(text, name)?;
+    schema::check_names(&own, &paths)?;
+    for set in sets {
+        let set = Document::parse_set(set, |key| full_key(key, &paths))?;
+        schema::check_names(&set, &paths)?;
+        own.overlay(set);
+    }
+    let drive_name = match own.text("drive.name") {
+        Some((given, origin)) if !given.is_empty() => drive_name(given, &origin.place)?,
+        _ => Path::new(name).file_stem().map_or(name.into(), |stem| named_after(&stem.to_string_lossy())),
+    };
+    let mut whole = with_base(own, &paths)?;
+    if whole.text("drive.kind").is_some_and(|(kind, _)| kind == "disk") {
+        // Keys of flash that have no default have a value all the same, which nobody looks at.
+        let mut flash = Document::parse(NO_FLASH, NO_FLASH_NAME)?;
+        flash.overlay(whole);
+        whole = flash;
+    }
+    let values = Values::resolve(schema_keys(), &whole, name)?;
+    build(&values, drive_name)
+}
+
+/// The name of [`NO_FLASH`] in places.
+const NO_FLASH_NAME: &str = "no flash";
+
+/// What stands for the flash of a description that has none.
+const NO_FLASH: &str = "[drive.media]\nchannels = 1\nways = 1\nblocks = 64\npages = 64\npage_size = \"4KiB\"\nsector_size = 512\n\
+    cell = \"slc\"\n[drive.media.timing]\nread = \"1us\"\nprogram = \"1us\"\nerase = \"1us\"\nchannel_rate = \"1GB/s\"\n";
+
+/// Lays `top` over the preset it names, and that over its own, to the end.
+fn with_base(mut top: Document, paths: &[&'static str]) -> Result<Document, SpecError> {
+    // A preset that leads back to itself would be our own mistake; the bound turns it into a refusal.
+    for _ in 0..=presets().len() {
+        let Some((name, origin)) = top.text("drive.preset").filter(|(name, _)| !name.is_empty()) else {
+            return Ok(top);
+        };
+        let refused = |allowed: String| SpecError::NotAllowed {
+            place: origin.place.clone(),
+            key: "drive.preset".into(),
+            value: value::quote(name),
+            allowed,
+        };
+        let preset = presets::find(name).ok_or_else(|| refused(presets::names().join(", ")))?;
+        let mut base = Document::parse(preset.text, preset.name)?;
+        schema::check_names(&base, paths)?;
+        let next = base.leaves.remove("drive.preset");
+        top.leaves.remove("drive.preset");
+        base.overlay(top);
+        base.leaves.extend(next.map(|leaf| (leaf.path.clone(), leaf)));
+        top = base;
+    }
+    Err(SpecError::NotAllowed {
+        place: Place::Default,
+        key: "drive.preset".into(),
+        value: top.leaves.get("drive.preset").map_or(String::new(), |leaf| leaf.value.to_toml()),
+        allowed: "a preset that does not lead back to itself".into(),
+    })
+}
+
+/// The key of a `--set`: `ftl.victim` is short for `drive.ftl.victim`. Of a mistyped one that is meant of which more is right.
+fn full_key(typed: &str, paths: &[&'static str]) -> String {
+    let known = |key: &str| {
+        paths
+            .iter()
+            .any(|path| path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    };
+    let in_drive = format!("drive.{typed}");
+    // Tables that there are, and whether the name behind them is like one of theirs.
+    let right = |key: &str| {
+        let tables = key.match_indices('.').map(|(at, _)| &key[..at]).take_while(|&table| known(table));
+        let (count, table) = tables.fold((0, ""), |(count, _), table| (count + 1, table));
+        let rest = key[table.len()..].trim_start_matches('.');
+        let name = rest.split('.').next().unwrap_or(rest);
+        let names = schema::names_in(table, paths);
+        (count, nearest(name, names.iter().map(String::as_str)).is_some())
+    };
+    let ((tables, near), (tables_in_drive, near_in_drive)) = (right(typed), right(&in_drive));
+    let top = (tables + 1, near) > (tables_in_drive, near_in_drive);
+    if known(typed) || (!known(&in_drive) && top) { typed.to_string() } else { in_drive }
+}
+
+/// Reports are kept in directories that are called so, and terminals print it.
+fn drive_name(given: &str, place: &Place) -> Result<String, SpecError> {
+    if !given.starts_with('.') && given.chars().all(in_names) {
+        return Ok(given.into());
+    }
+    Err(SpecError::NotAllowed {
+        place: place.clone(),
+        key: "drive.name".into(),
+        value: Value::Text(given.into()).to_toml(),
+        allowed: "letters, digits, spaces and . _ - ( ), not beginning with a dot".into(),
+    })
+}
+
+fn in_names(c: char) -> bool {
+    c.is_alphanumeric() || " ._-()".contains(c)
+}
+
+/// A drive's name from that of its file, which may be any.
+fn named_after(file: &str) -> String {
+    let name: String = file.chars().map(|c| if in_names(c) { c } else { '_' }).collect();
+    if name.starts_with('.') { format!("_{name}") } else { name }
+}
+
+fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
+    let mut draft = values.draft();
+    let layout = resolve_media::finish(&mut draft, values)?;
+    resolve_namespaces::finish(&mut draft, values, &layout)?;
+    resolve_media::check_integrity(values, &draft.drive.media)?;
+    let translated = resolve_namespaces::Translated::find(&draft.drive.namespaces, &layout);
+    resolve_ftl::finish(&mut draft, values, translated.as_ref())?;
+    resolve_controller::finish(&mut draft, values, &layout)?;
+    resolve_backing::finish(&mut draft, values)?;
+    resolve_host::finish(&mut draft);
+    resolve_kv::finish(&mut draft);
+    let host = resolve_host::layers(&draft, values)?;
+    let jobs = resolve_run::jobs(&draft.jobs)?;
+    resolve_run::check(&draft.precondition, values)?;
+    let entry = |resolved: &schema::Resolved| Entry {
+        key: resolved.key.path,
+        value: resolved.key.kind.write(&resolved.typed),
+        origin: resolved.origin.clone(),
+    };
+    let mut provenance = Provenance { entries: values.0.iter().map(entry).collect() };
+    if let Some(name) = provenance.entries.iter_mut().find(|entry| entry.key == "drive.name") {
+        name.value = Value::Text(drive_name.clone()).to_toml();
+    }
+    let Draft { drive, host_ftl, kv, precondition, run, medium, backing_kind, disk, .. } = draft;
+    let backing = Backing { kind: backing_kind, disk };
+    Ok(Spec { drive, drive_name, medium, backing, host, host_ftl, kv, jobs, precondition, run, provenance })
+}

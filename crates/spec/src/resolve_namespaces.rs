@@ -1,0 +1,456 @@
+//! `[[drive.namespace]]`: what the drive offers hosts, and which blocks of every die each namespace has.
+
+use super::draft::Draft;
+use super::error::SpecError;
+use super::resolve_media::NO_COPIES;
+use super::schema::Fallback::Empty;
+use super::schema::{Kind, SHARE, Typed, Values, count, keys};
+use super::table::{Fields, Table};
+use pellucid_device::{CacheConfig, DeviceConfig, Feedback, Guarantee, Namespace};
+use pellucid_flash::{Layout, Vector};
+use pellucid_ftl::{
+    Checkpoint, ChunkConfig, Eviction, FtlConfig, Management, Map, MapLog, Nameless, NamelessConfig,
+    Separation, WriteFailure, ZoneConfig,
+};
+use pellucid_media::{MediaConfig, StoreKind};
+use pellucid_text::Quantity;
+use std::ops::Range;
+use strum::{EnumString, VariantNames};
+
+keys! {
+    "drive.namespace": Kind::Tables, Empty => namespaces,
+        "Namespaces, each with an interface and blocks of every die; none: one block namespace of everything";
+}
+
+/// What a namespace offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub(crate) enum InterfaceWord {
+    Block,
+    Fdp,
+    OpenChannel,
+    Zoned,
+    Cache,
+    Nameless,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum Manager {
+    Host,
+    Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum OnWriteFailure {
+    Close,
+    NextUnit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum Unwritten {
+    Zeros,
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum StageBuffer {
+    Volatile,
+    Protected,
+}
+
+pub(crate) const BLOCK: Fields = &[
+    ("interface", "block; fdp: a block namespace that offers reclaim unit handles (drive.ftl.handles)"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
+];
+pub(crate) const OPEN_CHANNEL: Fields = &[
+    ("interface", "open-channel: chunks of physical blocks"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
+    ("management", "host: the host retires bad chunks; shared: the drive replaces them; default host"),
+    ("spare_blocks", "With management = \"shared\": blocks of every die that replace bad ones"),
+    ("write_optimal", "Optimal write size (ws_opt) in superpages; default 1"),
+    ("cached", "Superpages that the drive holds back before they can be read (mw_cunits); default 0"),
+    ("open_max", "Most open chunks; 0, the default: any number"),
+    ("open_per_unit_max", "Most open chunks of a parallel unit; 0, the default: any number"),
+    ("on_write_failure", "close: a failed write closes the chunk; next-unit: writing goes on; default close"),
+    ("rated_erases", "Erases at which the wear index is 100 %; default the endurance, or 3000"),
+    ("unwritten", "What a read of unwritten sectors gets: zeros or an error (DULBE); default zeros"),
+    ("copyback", "Vector copies stay inside their die; default false"),
+    ("high_ecc", "Reads corrected with high effort are reported (HECC); default false"),
+    ("very_high_ecc", "Reads corrected with very high effort are reported (VHECC); default false"),
+    ("high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is high"),
+    ("very_high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is very high"),
+    ("wear_gap", "Difference of erase counts in a parallel unit that raises a notice; 0, the default: never"),
+];
+pub(crate) const ZONED: Fields = &[
+    ("interface", "zoned: zones over the dies (NVMe ZNS)"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
+    ("spare_blocks", "Blocks of every die that replace bad ones and hold the staging log"),
+    ("dies_per_zone", "Dies that a zone is striped over, a divisor of all; default all"),
+    ("open_max", "Most open zones; default active_max"),
+    ("active_max", "Most active zones; default 14, or fewer where the staging log has no space"),
+    ("append_max", "Most sectors of a zone append; default a superpage"),
+    ("stage", "Superpages of the write staging buffer; default active_max + two for each die"),
+    ("buffer", "Whether the staging buffer survives a power cut: volatile, protected; default volatile"),
+];
+pub(crate) const CACHE: Fields = &[
+    ("interface", "cache: blocks of a larger backing store, clean or dirty (solid-state cache)"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
+    ("address_space", "Size of the largest backing store that it can serve"),
+    ("eviction", "Silent eviction: se-util (log and copies apart), se-merge (together); default se-util"),
+    (
+        "guarantee",
+        "What a power cut leaves: flush (what a flush came after), write-dirty (dirty data and evictions at once); default flush",
+    ),
+    (
+        "log",
+        "Where full blocks say what they hold: spare-area, or last-page (their last superpage takes no data); default spare-area",
+    ),
+    (
+        "checkpoint",
+        "When the table is written: rolling, or on-flush (and after five idle seconds); default rolling",
+    ),
+];
+pub(crate) const NAMELESS: Fields = &[
+    ("interface", "nameless: sectors that are named by where they lie, and virtual ones (nameless writes)"),
+    ("blocks", "Blocks of every die; in the last namespace by default all that are left"),
+    ("over_provisioning", "Spare capacity as a share of what can hold data; default 0.0753"),
+    ("virtual_share", "Share of what can hold data that has virtual addresses; default 0.0625"),
+    (
+        "gc_low",
+        "GC runs while no more blocks are free; 0, the default: a 256th of them, at least one for each die and four more",
+    ),
+    (
+        "migration",
+        "acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first; \
+         default acknowledged",
+    ),
+];
+/// Erases at which an unlimited part counts as worn, for the wear index: the rating of MLC of the first open-channel drives.
+const RATED_ERASES: u32 = 3000;
+
+/// Resolves the namespaces, and what they ask of the media: spare bytes for hosts, and a save area.
+pub(crate) fn finish(draft: &mut Draft, values: &Values, layout: &Layout) -> Result<(), SpecError> {
+    let rows = std::mem::take(&mut draft.namespaces);
+    let mut free = 0..layout.blocks_per_die;
+    for (index, row) in rows.iter().enumerate() {
+        let table = Table { list: "drive.namespace", index, row };
+        let last = index + 1 == rows.len();
+        let namespace = namespace(draft, &table, layout, |table| share(table, &mut free, last))?;
+        draft.drive.namespaces.push(namespace);
+    }
+    draft.namespaces = rows;
+    let media = &mut draft.drive.media;
+    if matches!(media.store, StoreKind::File(_)) {
+        media.save_bytes = pellucid_device::save_bytes(&draft.drive.namespaces, layout);
+    }
+    check_spare(values, layout, media)
+}
+
+fn namespace(
+    draft: &mut Draft,
+    table: &Table,
+    layout: &Layout,
+    share: impl FnOnce(&Table) -> Result<Range<u32>, SpecError>,
+) -> Result<Namespace, SpecError> {
+    let interface: InterfaceWord = table.word("interface", None)?;
+    table.check_names(match interface {
+        InterfaceWord::Block | InterfaceWord::Fdp => BLOCK,
+        InterfaceWord::OpenChannel => OPEN_CHANNEL,
+        InterfaceWord::Zoned => ZONED,
+        InterfaceWord::Cache => CACHE,
+        InterfaceWord::Nameless => NAMELESS,
+    })?;
+    let blocks = share(table)?;
+    let media = &mut draft.drive.media;
+    match interface {
+        InterfaceWord::Block | InterfaceWord::Fdp => {
+            let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
+            let several = draft.drive.namespaces.iter().any(is_mapped);
+            if several && draft.drive.ftl.capacity_bytes.is_some() {
+                return Err(table.refuse(
+                    "interface",
+                    "one block namespace with drive.ftl.capacity; several with over_provisioning, which is that of each",
+                ));
+            }
+            // It is a block namespace that promises handles.
+            if interface == InterfaceWord::Fdp && draft.drive.ftl.handles < 2 {
+                return Err(table.refuse("interface", "block, or with fdp drive.ftl.handles of 2 at least"));
+            }
+            Ok(Namespace::Block { blocks })
+        }
+        InterfaceWord::Cache => cache(table, blocks, layout, &draft.drive.ftl),
+        InterfaceWord::Nameless => nameless(table, blocks, layout),
+        InterfaceWord::Zoned => {
+            media.metadata_bytes = Vector::METADATA_BYTES as u32;
+            zoned(table, blocks, layout)
+        }
+        InterfaceWord::OpenChannel => {
+            media.metadata_bytes = Vector::METADATA_BYTES as u32;
+            open_channel(table, blocks, layout, media)
+        }
+    }
+}
+
+fn cache(
+    table: &Table,
+    blocks: Range<u32>,
+    layout: &Layout,
+    ftl: &FtlConfig,
+) -> Result<Namespace, SpecError> {
+    for (ok, allowed) in [
+        (ftl.map == Map::Page, "another one, or cache with drive.ftl.map = \"page\""),
+        (ftl.handles == 1, "another one, or cache with drive.ftl.handles = 1"),
+        (ftl.slc_cache.is_none(), "another one, or cache with drive.ftl.slc_cache.blocks = 0"),
+        (
+            ftl.separation != Separation::Frequency,
+            "another one, or cache with drive.ftl.separation of off or gc-copies",
+        ),
+    ] {
+        if !ok {
+            return Err(table.refuse("interface", allowed));
+        }
+    }
+    let unit = u64::from(layout.unit_bytes);
+    let kind = Kind::Unit(Quantity::Size, unit, CacheConfig::ADDRESS_UNITS_MAX * unit);
+    let bytes = match table.field("address_space", kind)? {
+        Some(Typed::Whole(bytes)) if bytes.is_multiple_of(unit) => bytes,
+        Some(_) => return Err(table.refuse("address_space", format!("whole mapping units of {unit} bytes"))),
+        None => return Err(table.refuse("address_space", kind.allowed())),
+    };
+    let cache = CacheConfig {
+        address_sectors: bytes / u64::from(layout.sector_bytes),
+        eviction: table.word("eviction", Some(Eviction::SeUtil))?,
+        guarantee: table.word("guarantee", Some(Guarantee::Flush))?,
+        log: table.word("log", Some(MapLog::SpareArea))?,
+        checkpoint: table.word("checkpoint", Some(Checkpoint::Rolling))?,
+    };
+    Ok(Namespace::Cache { blocks, cache })
+}
+
+fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace, SpecError> {
+    let usual = NamelessConfig::default();
+    let real = |name, kind: Kind, usual| match table.field(name, kind)? {
+        Some(Typed::Real(value)) => Ok(value),
+        Some(other) => unreachable!("a number reads as a number: {other:?}"),
+        None => Ok(usual),
+    };
+    let ftl = NamelessConfig {
+        over_provisioning: real("over_provisioning", Kind::Real(0.0, 100.0), usual.over_provisioning)?,
+        virtual_share: real("virtual_share", SHARE, usual.virtual_share)?,
+        gc_low: table.number("gc_low", count(0), Some(usual.gc_low))?,
+        migration: table.word("migration", Some(usual.migration))?,
+    };
+    match Nameless::new(&ftl, &layout.with_blocks_per_die(blocks.len() as u32)) {
+        Ok(_) => Ok(Namespace::Nameless { blocks, ftl }),
+        Err(sentence) => Err(table.refuse("blocks", sentence)),
+    }
+}
+
+/// The blocks of every die that a namespace has: as many as it asks for, of those that are left; the last may take the rest.
+fn share(table: &Table, free: &mut Range<u32>, last: bool) -> Result<Range<u32>, SpecError> {
+    let left = free.end - free.start;
+    if left == 0 {
+        return Err(table.refuse("blocks", "fewer in the namespaces before: none of a die is left"));
+    }
+    let kind = Kind::Whole(1, left.into());
+    let blocks = table.number("blocks", kind, last.then_some(left))?;
+    let start = free.start;
+    free.start += blocks;
+    Ok(start..free.start)
+}
+
+/// The host's metadata must fit the spare area that the page has.
+fn check_spare(values: &Values, layout: &Layout, media: &MediaConfig) -> Result<(), SpecError> {
+    let sectors = media.geometry.page_bytes / layout.sector_bytes;
+    let needed = sectors * media.metadata_bytes;
+    if media.geometry.spare_bytes < needed {
+        let allowed = format!("at least {needed}: {} bytes for each sector of a page", media.metadata_bytes);
+        return Err(values.refuse("drive.media.spare_size", allowed));
+    }
+    Ok(())
+}
+
+fn open_channel(
+    table: &Table,
+    blocks: Range<u32>,
+    layout: &Layout,
+    media: &MediaConfig,
+) -> Result<Namespace, SpecError> {
+    let number = |name, least, default| table.number(name, count(least), Some(default));
+    let superpages = Kind::Whole(1, layout.superpages_per_block.into());
+    let management = match table.word("management", Some(Manager::Host))? {
+        Manager::Host if table.has("spare_blocks") => {
+            return Err(
+                table.refuse("spare_blocks", "none: management = \"host\" leaves spare blocks to the host")
+            );
+        }
+        Manager::Host => Management::Host,
+        Manager::Shared => {
+            let most = blocks.len() as u64 - 1;
+            let spare_blocks = table.number("spare_blocks", Kind::Whole(1, most), None)?;
+            Management::Shared { spare_blocks }
+        }
+    };
+    let copyback = table.flag("copyback", false)?;
+    if copyback && media.integrity.forbids_copies() {
+        return Err(table.refuse("copyback", NO_COPIES));
+    }
+    let failure = match table.word("on_write_failure", Some(OnWriteFailure::Close))? {
+        OnWriteFailure::Close => WriteFailure::CloseChunk,
+        OnWriteFailure::NextUnit => WriteFailure::NextUnit,
+    };
+    Ok(Namespace::OpenChannel {
+        chunks: ChunkConfig {
+            blocks,
+            management,
+            write_optimal_superpages: table.number("write_optimal", superpages, Some(1))?,
+            cached_superpages: table.number(
+                "cached",
+                Kind::Whole(0, layout.superpages_per_block.into()),
+                Some(0),
+            )?,
+            open_max: number("open_max", 0, 0)?,
+            open_per_unit_max: number("open_per_unit_max", 0, 0)?,
+            failure,
+            rated_erases: number("rated_erases", 1, media.endurance.unwrap_or(RATED_ERASES))?,
+        },
+        feedback: Feedback {
+            unwritten_is_error: table.word("unwritten", Some(Unwritten::Zeros))? == Unwritten::Error,
+            copyback,
+            high_ecc: table.flag("high_ecc", false)?,
+            very_high_ecc: table.flag("very_high_ecc", false)?,
+            high_ecc_bits: number("high_ecc_bits", 1, u32::MAX)?,
+            very_high_ecc_bits: number("very_high_ecc_bits", 1, u32::MAX)?,
+            wear_gap: number("wear_gap", 0, 0)?,
+        },
+    })
+}
+
+fn zoned(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namespace, SpecError> {
+    let superpage = layout.units_per_superpage * layout.sectors_per_unit;
+    let dies_per_zone =
+        table.number("dies_per_zone", Kind::Whole(1, layout.dies.into()), Some(layout.dies))?;
+    if !layout.dies.is_multiple_of(dies_per_zone) {
+        return Err(table.refuse("dies_per_zone", format!("a divisor of the {} dies", layout.dies)));
+    }
+    let protected = table.word("buffer", Some(StageBuffer::Volatile))? == StageBuffer::Protected;
+    // The staging log of a volatile buffer holds a superpage for each active zone, in half a block.
+    let most = if protected { u32::MAX } else { (layout.superpages_per_block / 2).max(1) };
+    let limit = Kind::Whole(1, most.into());
+    let active_max = table.number("active_max", limit, Some(most.min(ACTIVE_ZONES)))?;
+    let open_max = table.number("open_max", Kind::Whole(1, active_max.into()), Some(active_max))?;
+    let least = Kind::Whole(u64::from(active_max) + 1, 1 << 20);
+    let shortest = ZoneConfig::APPEND_MAX_BYTES_LEAST.div_ceil(layout.sector_bytes.into()) as u32;
+    let mut zones = ZoneConfig {
+        spare_blocks: 0,
+        dies_per_zone,
+        open_max,
+        active_max,
+        append_max_sectors: table.number(
+            "append_max",
+            count(shortest.into()),
+            Some(superpage.max(shortest)),
+        )?,
+        stage_superpages: table.number("stage", least, Some(active_max + 2 * layout.dies))?,
+        protected,
+        blocks,
+    };
+    let least = zones.spare_least(layout.superpages_per_block).div_ceil(layout.dies);
+    let most = zones.blocks.len() as u32 - 1;
+    if protected && least > most {
+        let sentence = format!(
+            "volatile: a protected one of {} superpages needs {least} spare blocks of every die and \
+            at least 1 for zones",
+            zones.stage_superpages
+        );
+        return Err(table.refuse("buffer", sentence));
+    }
+    let usual = (zones.blocks.len() as u32 / 32).max(least);
+    zones.spare_blocks = table.number("spare_blocks", Kind::Whole(least.into(), most.into()), Some(usual))?;
+    Ok(Namespace::Zoned { zones })
+}
+
+/// Active zones that a drive allows if its description does not say.
+const ACTIVE_ZONES: u32 = 14;
+
+/// The blocks that translation works on.
+pub(crate) struct Translated {
+    pub layout: Layout,
+    /// The namespace that they belong to, by its place in the list; `None`: the drive has no list.
+    namespace: Option<usize>,
+    /// Whether they are all of the drive's.
+    whole: bool,
+    /// What it asks of translation, if it is a cache.
+    cache: Option<CacheConfig>,
+}
+
+impl Translated {
+    /// Translation of these blocks.
+    pub fn ftl(&self, drive: &DeviceConfig) -> FtlConfig {
+        let mut ftl = drive.ftl.clone();
+        if let Some(cache) = self.cache {
+            ftl.cache = Some(cache.map(&self.layout));
+            ftl.separation = cache.eviction.separation();
+        }
+        ftl
+    }
+
+    /// Of the smallest block namespace; `None` if there is none.
+    pub fn find(namespaces: &[Namespace], layout: &Layout) -> Option<Translated> {
+        if namespaces.is_empty() {
+            return Some(Translated { layout: layout.clone(), namespace: None, whole: true, cache: None });
+        }
+        let all = namespaces.iter().enumerate();
+        let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
+        let block = all.filter(|(_, namespace)| is_mapped(namespace));
+        let (index, smallest) = block.min_by_key(|(_, namespace)| namespace.blocks().len())?;
+        let blocks = smallest.blocks().len() as u32;
+        Some(Translated {
+            layout: layout.with_blocks_per_die(blocks),
+            namespace: Some(index),
+            whole: blocks == layout.blocks_per_die,
+            cache: match smallest {
+                Namespace::Cache { cache, .. } => Some(*cache),
+                _ => None,
+            },
+        })
+    }
+
+    /// Its blocks, as a sentence begins with them.
+    pub fn words(&self) -> String {
+        let blocks = self.layout.blocks_per_die;
+        match self.namespace.filter(|_| !self.whole) {
+            Some(index) => format!("each die of the {blocks} blocks of drive.namespace[{index}]"),
+            None => format!("each die of {blocks} blocks"),
+        }
+    }
+
+    /// Refuses so few blocks: of the namespace, or of the drive. `enough`: whether translation can work on these.
+    pub fn too_few(
+        &self,
+        draft: &Draft,
+        values: &Values,
+        enough: impl Fn(&Layout) -> bool,
+        why: &str,
+    ) -> SpecError {
+        /// No translation needs more for itself.
+        const TRIED: u32 = 1 << 16;
+        let blocks = self.layout.blocks_per_die;
+        let mut more = (blocks..blocks.saturating_add(TRIED)).skip(1);
+        let allowed = match more.find(|&blocks| enough(&self.layout.with_blocks_per_die(blocks))) {
+            Some(least) => format!("at least {least}: {why}"),
+            None => why.to_string(),
+        };
+        match self.namespace.filter(|_| !self.whole) {
+            Some(index) => {
+                let row = &draft.namespaces[index];
+                Table { list: "drive.namespace", index, row }.refuse("blocks", allowed)
+            }
+            None => values.refuse("drive.media.blocks", allowed),
+        }
+    }
+}

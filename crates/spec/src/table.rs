@@ -1,0 +1,102 @@
+//! One table of a list of tables: its fields read and checked by their kinds.
+
+use super::document::{Leaf, Row};
+use super::error::SpecError;
+use super::schema::{Kind, Typed};
+use pellucid_text::suggest::nearest;
+use std::str::FromStr;
+use strum::VariantNames;
+
+/// The fields that a table can have, with a line on each.
+pub(crate) type Fields = &'static [(&'static str, &'static str)];
+
+/// Former names of fields and their present ones; a former name is taken for one version more.
+const RENAMED: &[(&str, &str)] = &[("stripe", "superpage")];
+
+/// The present name of a field.
+fn present(name: &str) -> &str {
+    RENAMED.iter().find(|(former, _)| *former == name).map_or(name, |(_, present)| present)
+}
+
+/// One table, with the name of its list for messages.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'a> {
+    pub list: &'static str,
+    pub index: usize,
+    pub row: &'a Row,
+}
+
+impl Table<'_> {
+    fn path(&self, name: &str) -> String {
+        format!("{}[{}].{name}", self.list, self.index)
+    }
+
+    fn leaf(&self, name: &str) -> Option<&Leaf> {
+        self.row.fields.iter().find(|field| present(&field.path) == name)
+    }
+
+    /// Whether the table has the field.
+    pub fn has(&self, name: &str) -> bool {
+        self.leaf(name).is_some()
+    }
+
+    /// The field's value; `None` if it is not given.
+    pub fn field(&self, name: &str, kind: Kind) -> Result<Option<Typed>, SpecError> {
+        let Some(leaf) = self.leaf(name) else { return Ok(None) };
+        match kind.read(&leaf.value) {
+            Some(typed) => Ok(Some(typed)),
+            None => Err(self.refuse(name, kind.allowed())),
+        }
+    }
+
+    /// Refuses a field's value, or that it is missing.
+    pub fn refuse(&self, name: &str, allowed: impl Into<String>) -> SpecError {
+        let (place, value) = match self.leaf(name) {
+            Some(leaf) => (leaf.origin.place.clone(), leaf.value.to_toml()),
+            None => (self.row.place.clone(), "(missing)".into()),
+        };
+        SpecError::NotAllowed { place, key: self.path(name), value, allowed: allowed.into() }
+    }
+
+    /// A number; `fallback` if it is not given; the word for "none" reads as `u32::MAX`.
+    pub fn number(&self, name: &str, kind: Kind, fallback: Option<u32>) -> Result<u32, SpecError> {
+        match self.field(name, kind)? {
+            Some(Typed::Whole(number)) => Ok(number as u32),
+            Some(_) => Ok(u32::MAX),
+            None => fallback.ok_or_else(|| self.refuse(name, kind.allowed())),
+        }
+    }
+
+    /// A word of a closed set; `fallback` if it is not given.
+    pub fn word<T: VariantNames + FromStr>(&self, name: &str, fallback: Option<T>) -> Result<T, SpecError> {
+        let kind = Kind::Word(T::VARIANTS);
+        match self.field(name, kind)? {
+            Some(Typed::Text(word)) => word.parse().map_err(|_| self.refuse(name, kind.allowed())),
+            Some(other) => unreachable!("a word reads as text: {other:?}"),
+            None => fallback.ok_or_else(|| self.refuse(name, kind.allowed())),
+        }
+    }
+
+    /// A flag; `fallback` if it is not given.
+    pub fn flag(&self, name: &str, fallback: bool) -> Result<bool, SpecError> {
+        match self.field(name, Kind::Flag)? {
+            Some(Typed::Flag(flag)) => Ok(flag),
+            Some(other) => unreachable!("a flag reads as a flag: {other:?}"),
+            None => Ok(fallback),
+        }
+    }
+
+    /// Refuses fields that are not among `names`.
+    pub fn check_names(&self, names: Fields) -> Result<(), SpecError> {
+        let is_known = |field: &&Leaf| names.iter().any(|(name, _)| *name == present(&field.path));
+        let unknown = self.row.fields.iter().find(|field| !is_known(field));
+        unknown.map_or(Ok(()), |field| {
+            Err(SpecError::UnknownKey {
+                place: field.origin.place.clone(),
+                key: self.path(&field.path),
+                near: nearest(&field.path, names.iter().map(|(name, _)| *name)).map(String::from),
+                allowed: names.iter().map(|(name, _)| name.to_string()).collect(),
+            })
+        })
+    }
+}

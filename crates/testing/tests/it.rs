@@ -1,0 +1,44 @@
+//! The laboratory as its users call it: drives, runs, traces, power cuts, swarms.
+//! One program: each further one is linked and kept on disk with the whole crate in it.
+
+mod ageing;
+mod block_namespaces;
+mod clustered;
+mod counted;
+mod crash;
+mod damage;
+mod demand;
+mod determinism;
+mod die_time;
+mod direct;
+mod firmware_loop;
+mod flush_promises;
+mod healthy;
+mod host_damage;
+mod host_ftl;
+mod image;
+mod in_order;
+mod line;
+mod log_block;
+mod order_of_jobs;
+mod pacing;
+mod placement;
+mod planes;
+mod prism;
+mod prism_monitor;
+mod probe;
+mod probes;
+mod ramp;
+mod senses;
+mod series;
+mod slc_cache;
+mod starving;
+mod suspend;
+mod swaps;
+mod swarm;
+mod theory;
+mod tight;
+mod told;
+mod wear;
+mod zone_buffer;
+mod zone_mount;

@@ -1,0 +1,111 @@
+//! The run over time adds up to the run as a whole.
+
+use pellucid_lab::experiment::{execute, jobs, parse_job};
+use pellucid_report::{Report, Series, render_text};
+
+/// Programs take several intervals of the series, and so do transfers.
+const DRIVE: &str = r#"
+[drive.media]
+channels = 2
+ways = 2
+planes = 1
+blocks = 24
+pages = 16
+page_size = "4KiB"
+spare_size = 256
+sector_size = 512
+unit_size = "4KiB"
+cell = "slc"
+store = "none"
+[drive.media.timing]
+read = "50us"
+program = "1500us"
+erase = "3ms"
+channel_rate = "10MB/s"
+[drive.ftl]
+over_provisioning = 0.35
+[drive.buffer]
+entries = 32
+"#;
+
+fn run(job: &str) -> Report {
+    run_on(job, &[])
+}
+
+fn run_on(job: &str, sets: &[String]) -> Report {
+    let mut spec = pellucid_spec::from_str(DRIVE, "series", sets).unwrap_or_else(|e| panic!("{e}"));
+    spec.jobs = vec![parse_job(job, "test")];
+    let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
+    execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}")).1
+}
+
+/// The mean of a column over the run.
+fn mean(series: &Series, column: &[f64]) -> f64 {
+    let seconds: f64 = series.length_seconds.iter().sum();
+    series.length_seconds.iter().zip(column).map(|(length, share)| length * share).sum::<f64>() / seconds
+}
+
+#[test]
+fn busy_shares_of_intervals_are_shares_and_sum_to_those_of_the_run() {
+    for job in [
+        "rw=randwrite,bs=4k,number_ios=400,iodepth=64",
+        "rw=randwrite,bs=4k,number_ios=40,rate_iops=100,end_fsync=1",
+        "rw=randrw,bs=4k,number_ios=300,iodepth=4,ramp_time=20ms",
+    ] {
+        let report = run(job);
+        let (series, whole) = (&report.series, &report.utilisation);
+        for column in [&series.die_busy_share, &series.channel_busy_share] {
+            assert!(column.iter().all(|share| (0.0..=1.0).contains(share)), "{job}: {column:?}");
+        }
+        let dies: Vec<f64> = whole.dies.iter().flatten().copied().collect();
+        let die_mean = dies.iter().sum::<f64>() / dies.len() as f64;
+        assert!((mean(series, &series.die_busy_share) - die_mean).abs() < 1e-9, "{job}: {die_mean}");
+        let channel_mean = whole.channels.iter().sum::<f64>() / whole.channels.len() as f64;
+        let difference = channel_mean - mean(series, &series.channel_busy_share);
+        assert!(difference.abs() < 1e-9, "{job}: {channel_mean}, {difference}");
+    }
+}
+
+/// Trims are requests of a direction of their own, which the series does not show, however much they name.
+#[test]
+fn trims_are_no_writes_of_the_series() {
+    for job in
+        ["rw=randtrimwrite,bs=4k,number_ios=200", "rw=trim,bs=1m,number_ios=3", "rw=write,bs=1m,number_ios=2"]
+    {
+        let report = run(job);
+        let (series, whole) = (&report.series.write, &report.directions.write);
+        assert_eq!(series.requests.iter().sum::<u64>(), whole.latency.count, "{job}");
+        assert_eq!(series.bytes.iter().sum::<u64>(), whole.bytes, "{job}");
+        assert_eq!(series.max_ns.iter().flatten().max().copied(), whole.latency.max_ns, "{job}");
+    }
+}
+
+/// What the drive goes on with when the last request has completed belongs to nobody's measurement.
+#[test]
+fn the_state_of_blocks_is_that_of_the_last_completion() {
+    let report = run("rw=randwrite,bs=4k,number_ios=6000,iodepth=64");
+    let erased = report.gc.erased_blocks.total();
+    assert!(erased > 0, "it collects");
+    assert_eq!(report.wear.erases.total, erased, "the drive was new");
+    assert_eq!(report.series.free_blocks.last(), Some(&report.wear.free_blocks));
+}
+
+/// Nothing else in a report tells the end of a drive's life from other failing writes.
+#[test]
+fn the_end_of_life_is_told() {
+    let job = "rw=randwrite,bs=4k,number_ios=6000,iodepth=4";
+    assert!(!run(job).wear.read_only);
+    let report = run_on(job, &["media.endurance=3".into()]);
+    assert!(report.wear.read_only && report.directions.write.errors > 0);
+    let text = render_text(&report, 200);
+    assert!(text.contains("read-only: too few good blocks are left"), "{text}");
+}
+
+#[test]
+fn a_run_that_ends_within_its_warm_up_measures_nothing() {
+    let report = run("rw=randwrite,bs=4k,number_ios=100,iodepth=4,ramp_time=100s");
+    assert_eq!((report.requests, report.simulated_seconds), (0, 0.0));
+    assert_eq!(report.write_amplification.programmed_bytes_total, 0);
+    assert_eq!(report.utilisation.mean_die(), Some(0.0));
+    assert_eq!(report.series.host_written_bytes.iter().sum::<u64>(), 0);
+}

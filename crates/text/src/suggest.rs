@@ -1,0 +1,94 @@
+//! The known word nearest to a mistyped one.
+
+use crate::Quantity;
+
+/// The candidate most like `word`, if any is like it at all: at most a third of its letters differ.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let length = word.chars().count();
+    // A misspelling is short; comparing a long text would only cost time.
+    let limit = (length.min(60) / 3).max(1);
+    candidates
+        .into_iter()
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= limit)
+        .map(|candidate| (strsim::levenshtein(word, candidate), candidate))
+        .filter(|&(distance, _)| distance <= limit)
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// A value of those that the sentence `allowed` speaks of: a word of its list, a unit of its examples, a share for percent.
+pub fn meant(value: &str, allowed: &str) -> Option<String> {
+    let value = value.trim_matches('"');
+    let other = |found: &&str| *found != value;
+    if is_word(value) {
+        return nearest(value, allowed.split(", ").filter(|part| is_word(part)).filter(other))
+            .map(String::from);
+    }
+    if let Some(percent) = value.strip_suffix('%') {
+        let share = percent.trim().parse::<f64>().ok().filter(|_| allowed.starts_with("a number"))? / 100.0;
+        return Some(share.to_string());
+    }
+    if [Quantity::Time, Quantity::Size, Quantity::Rate]
+        .iter()
+        .any(|quantity| quantity.read_text(value).is_some())
+    {
+        // It is spelt as it should be, but too large, or no time is wanted.
+        return None;
+    }
+    let (number, unit) = split_unit(value);
+    let examples = allowed.split('"').skip(1).step_by(2).map(|example| split_unit(example).1);
+    let meant = nearest(unit, examples).filter(|&meant| meant != unit && !unit.is_empty())?;
+    Some(format!("{number}{meant}"))
+}
+
+/// " (did you mean ...?)", or nothing.
+pub fn hint(meant: Option<&str>) -> String {
+    meant.map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"))
+}
+
+fn is_word(text: &str) -> bool {
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    text.len() >= 3 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(letter)
+}
+
+/// A number, and the unit behind it; without a number no unit.
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && !"._ ".contains(c)).unwrap_or(text.len());
+    if end == 0 { (text, "") } else { text.split_at(end) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_finds_misspellings_and_nothing_else() {
+        let keys = ["victim", "placement", "map"];
+        assert_eq!(nearest("victm", keys), Some("victim"));
+        assert_eq!(nearest("palcement", keys), Some("placement"));
+        assert_eq!(nearest("colour", keys), None);
+        assert_eq!(nearest("", keys), None);
+    }
+
+    #[test]
+    fn words_units_and_percent_are_understood() {
+        let durations =
+            r#"a duration such as "300ns", "75us", "3.8 ms", "1s", or a whole number of ns; at most 3600s"#;
+        for (value, allowed, expected) in [
+            ("\"gredy\"", "greedy, cost-benefit, fifo, d-choices:N", Some("greedy")),
+            ("cost_benefit", "greedy, cost-benefit", None),
+            ("\"rom\"", "none, ram, file, file:PATH", Some("ram")),
+            ("\"ram\"", "ram, or none", None),
+            ("randwirte", "read, write, randwrite", Some("randwrite")),
+            ("\"5mz\"", durations, Some("5ms")),
+            ("\"5 sx\"", durations, Some("5 s")),
+            ("\"9000s\"", durations, None),
+            ("\"100TiB\"", r#"a size such as "4096", "64KiB", "2GiB""#, None),
+            ("\"10%\"", "a number from 0 to 100", Some("0.1")),
+            ("\"x%\"", "a number from 0 to 100", None),
+            ("101", "a number from 0 to 100", None),
+        ] {
+            assert_eq!(meant(value, allowed).as_deref(), expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Measures what the threads of a file server see.
+
+use super::{FilesConfig, Operation};
+use pellucid_flash::Nanos;
+use pellucid_report::{FilesReport, LatencyRecorder, OperationReport};
+use strum::VariantArray;
+
+/// Collects a report.
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    kinds: Vec<LatencyRecorder>,
+    sum_ns: u128,
+    operations: u64,
+    pub read_pages: u64,
+    pub hit_pages: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub commits: u64,
+    pub refused: u64,
+}
+
+impl Meter {
+    pub fn new() -> Meter {
+        Meter {
+            kinds: vec![LatencyRecorder::new(); Operation::VARIANTS.len()],
+            sum_ns: 0,
+            operations: 0,
+            read_pages: 0,
+            hit_pages: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            commits: 0,
+            refused: 0,
+        }
+    }
+
+    pub fn record(&mut self, operation: Operation, time: Nanos) {
+        self.kinds[operation as usize].record(time);
+        self.sum_ns += u128::from(time.0);
+        self.operations += 1;
+    }
+
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    pub fn report(&self, config: &FilesConfig, measured: Nanos) -> FilesReport {
+        let seconds = measured.as_secs_f64();
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let by_operation: Vec<OperationReport> = Operation::VARIANTS
+            .iter()
+            .map(|&operation| (operation, self.kinds[operation as usize].summary()))
+            .filter(|(_, latency)| latency.count > 0)
+            .map(|(operation, latency)| OperationReport {
+                operation: operation.name().into(),
+                per_second: rate(latency.count),
+                latency,
+            })
+            .collect();
+        let operations: u64 = by_operation.iter().map(|kind| kind.latency.count).sum();
+        FilesReport {
+            workload: config.personality.name().into(),
+            files: config.files,
+            file_bytes: config.file_bytes,
+            threads: config.threads,
+            page_cache_bytes: config.page_cache_bytes,
+            operations,
+            operations_per_second: rate(operations),
+            mean_ns: if operations > 0 { self.sum_ns as f64 / operations as f64 } else { 0.0 },
+            read_bytes: self.read_bytes,
+            written_bytes: self.written_bytes,
+            page_hit_ratio: (self.read_pages > 0).then(|| self.hit_pages as f64 / self.read_pages as f64),
+            commits: self.commits,
+            refused: self.refused,
+            by_operation,
+        }
+    }
+}

@@ -1,0 +1,532 @@
+//! Keys and values: one table for `[[job]]` in TOML, for the command line and for fio job files.
+//!
+//! [`JobBuilder::set`] takes a key and its value as fio writes it; [`JobBuilder::build`] looks at what
+//! several keys say together. Every key of the table is honoured: what cannot be is in no table of ours, and
+//! fio's other keys are sorted out by `fio.rs`.
+
+use super::units::{Amount, parse_amount, parse_bytes, parse_time};
+use super::values::{
+    Allowed, Parsed, allowed, block_bytes, block_range, block_split, boolean, bytes_from, count, pattern,
+    percent, rate, set_each, text,
+};
+use super::{
+    BlockSize, Dialect, Direction, Distribution, FileJob, HandleList, HandleSelect, IoLimit, Job, Pattern,
+    Rate, RateProcess, Think, Written, laws,
+};
+use crate::files::Personality;
+use pellucid_flash::Nanos;
+use pellucid_ftl::HANDLES_MAX;
+use pellucid_text::suggest;
+use std::fmt;
+
+/// A key, for listings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyDoc {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names that fio has for it.
+    pub aliases: &'static [&'static str],
+    /// What it does, one line.
+    pub help: &'static str,
+    /// A value that is accepted.
+    pub example: &'static str,
+}
+
+/// Why a job is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobError {
+    /// No such key.
+    UnknownKey {
+        /// What was asked for.
+        key: String,
+        /// The key that is spelt most alike, if any comes close.
+        nearest: Option<&'static str>,
+    },
+    /// The value does not suit the key, the other keys, or the drive.
+    Value {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobError::UnknownKey { key, nearest } => {
+                let names: Vec<&str> = KEYS.iter().map(|doc| doc.name).collect();
+                let nearest = suggest::hint(*nearest);
+                write!(f, "{key}: unknown key{nearest}; allowed: {}", names.join(", "))
+            }
+            JobError::Value { key, value, allowed } => {
+                let meant = suggest::hint(suggest::meant(value, allowed).as_deref());
+                write!(f, "{key} = {value}{meant}: allowed: {allowed}")
+            }
+        }
+    }
+}
+
+const fn key(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    example: &'static str,
+    help: &'static str,
+) -> KeyDoc {
+    KeyDoc { name, aliases, help, example }
+}
+
+const KEYS: &[KeyDoc] = &[
+    key("name", &[], "oltp", "name in reports (default job1, job2, ...)"),
+    key(
+        "rw",
+        &["readwrite"],
+        "randrw",
+        "pattern: read, write, trim, rw, trimwrite, and each with rand in front; fileserver, webserver, varmail: threads that \
+         work on files, as filebench's",
+    ),
+    key("nfiles", &[], "10000", "fileserver, webserver, varmail: files of the set (default: filebench's)"),
+    key(
+        "meanfilesize",
+        &[],
+        "128k",
+        "fileserver, webserver, varmail: mean size of a file (default: filebench's)",
+    ),
+    key("nthreads", &[], "50", "fileserver, webserver, varmail: threads (default: filebench's)"),
+    key(
+        "page_cache",
+        &[],
+        "2g",
+        "fileserver, webserver, varmail: memory of the host for its page cache (default 2g)",
+    ),
+    key("bs", &["blocksize"], "4k", "block size; also read,write,trim"),
+    key(
+        "bsrange",
+        &["blocksize_range"],
+        "4k-64k",
+        "block sizes: the multiples of the first up to the second, uniformly",
+    ),
+    key(
+        "bssplit",
+        &[],
+        "4k/60:64k/40",
+        "block sizes with their shares in percent; goes before bs and bsrange",
+    ),
+    key(
+        "blockalign",
+        &["ba"],
+        "4k",
+        "random offsets are a multiple of this (default: smallest block); no random map",
+    ),
+    key("size", &[], "50%", "length of the region worked on: bytes, or percent of the drive (default 100%)"),
+    key("offset", &["fileoffset"], "1g", "start of the region: bytes, or percent of the drive"),
+    key("offset_increment", &[], "256m", "added to the offset for each clone of numjobs"),
+    key("io_size", &["io_limit"], "10g", "ends the job after so many bytes, or percent of the region"),
+    key("number_ios", &[], "1000000", "ends the job after so many I/Os"),
+    key("loops", &[], "2", "does the work so many times"),
+    key("runtime", &["timeout"], "30s", "ends the job after so much simulated time (plain number: seconds)"),
+    key("time_based", &[], "1", "goes on until runtime is over, whatever the size"),
+    key("ramp_time", &[], "5s", "leaves the first part out of the report; comes on top of runtime"),
+    key("startdelay", &["start_delay"], "100ms", "waits before the first I/O (plain number: seconds)"),
+    key("iodepth", &[], "64", "I/Os in flight (1 to 65536)"),
+    key("numjobs", &[], "4", "clones of the job that run side by side (1 to 4096)"),
+    key("rwmixread", &[], "70", "percent of reads in a mixed pattern (default 50)"),
+    key("rwmixwrite", &[], "30", "percent of writes in a mixed pattern; the later of the two counts"),
+    key(
+        "random_distribution",
+        &[],
+        "zipf:1.2",
+        "random, zipf:theta, pareto:h, normal:deviation%, zoned:access%/size%:..., \
+         zoned_abs:access%/bytes:...",
+    ),
+    key("percentage_random", &[], "90", "percent of a random pattern that is random; the rest is sequential"),
+    key("norandommap", &[], "0", "1: independent random offsets; 0: every block once before any comes again"),
+    key("randseed", &["seed"], "42", "seed of all random choices"),
+    key("rate", &[], "100m,50m", "bytes per second; also read,write,trim"),
+    key("rate_iops", &[], "5000", "I/Os per second; also read,write,trim"),
+    key("rate_process", &[], "poisson", "linear: equal gaps; poisson: exponential gaps"),
+    key("thinktime", &[], "50us", "pause after I/O (plain number: microseconds)"),
+    key("thinktime_blocks", &[], "8", "I/Os between pauses"),
+    key("fsync", &[], "32", "flush after so many writes; 0: never"),
+    key("fdatasync", &[], "32", "the same as fsync: a drive cannot tell them apart"),
+    key("end_fsync", &["fsync_on_close"], "1", "flush at the end of the job"),
+    key("sync", &["fua"], "1", "force each write to the media (force unit access)"),
+    key("direct", &[], "1", "accepted, without effect: nothing is cached above the drive"),
+    key("stonewall", &["wait_for_previous"], "1", "starts when all jobs before it have ended"),
+    key("new_group", &[], "1", "begins another group in the report, as stonewall does"),
+    key("wait_for", &[], "prepare", "starts when the jobs of this name have ended"),
+    key("namespace", &[], "1", "block namespace that the job works on, counted from 0 (default: the first)"),
+    key("queue", &[], "0", "submission queue of the drive that the job uses"),
+    key("fdp", &[], "1", "1: writes carry placement handles, those of plids or all that the drive has"),
+    key("dataplacement", &[], "fdp", "none, or fdp, which is fdp=1"),
+    key("plids", &["fdp_pli"], "1,2", "placement handles of the writes (in a fio job file only with fdp=1)"),
+    key("plid_select", &["fdp_pli_select"], "random", "which handle is next: roundrobin, random"),
+    key(
+        "kb_base",
+        &[],
+        "1024",
+        "1024: k is 1024 and ki 1000; 1000: k is 1000 and ki 1024; for the keys set after it",
+    ),
+];
+
+/// Keys that say something of threads that work on files.
+const USED_BY_FILES: &[&str] = &[
+    "name",
+    "rw",
+    "nfiles",
+    "meanfilesize",
+    "nthreads",
+    "page_cache",
+    "runtime",
+    "ramp_time",
+    "randseed",
+    "namespace",
+    "queue",
+    "kb_base",
+    "time_based",
+];
+
+/// Collects keys to a [`Job`].
+#[derive(Clone, Debug)]
+pub struct JobBuilder {
+    job: Job,
+    dialect: Dialect,
+    kb_base: u64,
+    split: [Option<BlockSize>; 3],
+    io_size: Option<Amount>,
+    time_based: bool,
+    think_time: Nanos,
+    think_blocks: u32,
+    rate_bytes: Option<[Rate; 3]>,
+    rate_iops: Option<[Rate; 3]>,
+    placement: Option<bool>,
+    plids: Option<Vec<u16>>,
+    file_keys: FileKeys,
+}
+
+/// Keys of a file set, whatever `rw` is.
+#[derive(Clone, Copy, Debug, Default)]
+struct FileKeys {
+    personality: Option<Personality>,
+    files: Option<u32>,
+    file_bytes: Option<u64>,
+    threads: Option<u32>,
+    page_cache_bytes: Option<u64>,
+}
+
+impl JobBuilder {
+    /// A job with the defaults of `dialect`: 4 KiB sequential reads at depth 1, over the whole drive.
+    pub fn new(dialect: Dialect) -> JobBuilder {
+        let job = Job {
+            name: "job".into(),
+            pattern: Pattern::Read,
+            block: [const { BlockSize::Fixed(4096) }; 3],
+            align_bytes: [None; 3],
+            iodepth: 1,
+            read_percent: 50,
+            offset: Amount::Bytes(0),
+            offset_increment: Amount::Bytes(0),
+            size: Amount::Percent(100),
+            limit: IoLimit::Region,
+            number_ios: None,
+            loops: 1,
+            runtime: None,
+            ramp_time: Nanos::ZERO,
+            start_delay: Nanos::ZERO,
+            distribution: [const { Distribution::Uniform }; 3],
+            random_percent: [100; 3],
+            random_map: dialect == Dialect::Fio,
+            rate: [Rate::Unlimited; 3],
+            rate_process: RateProcess::Linear,
+            think: None,
+            flush_every: 0,
+            flush_at_end: false,
+            fua: false,
+            numjobs: 1,
+            clone_index: 0,
+            seed: 0,
+            stream: 0,
+            stonewall: false,
+            new_group: false,
+            wait_for: None,
+            namespace: None,
+            queue: 0,
+            handles: HandleList::Off,
+            handle_select: HandleSelect::RoundRobin,
+            written: Written::default(),
+            files: None,
+        };
+        JobBuilder {
+            job,
+            file_keys: FileKeys::default(),
+            dialect,
+            kb_base: 1024,
+            split: [None, None, None],
+            io_size: None,
+            time_based: false,
+            think_time: Nanos::ZERO,
+            think_blocks: 1,
+            rate_bytes: None,
+            rate_iops: None,
+            placement: None,
+            plids: None,
+        }
+    }
+
+    /// As [`JobBuilder::set`], of a key that was written at `place`.
+    pub fn set_at(&mut self, place: &str, key: &str, value: &str) -> Result<(), JobError> {
+        self.set(key, value)?;
+        if let Some(doc) = JobBuilder::key(key) {
+            self.job.written.note(doc.name, place);
+        }
+        Ok(())
+    }
+
+    /// The job begins at `place`.
+    pub fn begin_at(&mut self, place: impl Into<String>) {
+        self.job.written.begin(place.into());
+    }
+
+    /// Every key, in the order of a listing.
+    pub fn keys() -> &'static [KeyDoc] {
+        KEYS
+    }
+
+    /// The table's entry for `key`, by its name or an alias.
+    pub fn key(key: &str) -> Option<&'static KeyDoc> {
+        KEYS.iter().find(|doc| doc.name == key || doc.aliases.contains(&key))
+    }
+
+    /// Sets one key. The empty value means 1 for keys that are on or off.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), JobError> {
+        let Some(doc) = JobBuilder::key(key) else {
+            return Err(JobError::UnknownKey { key: key.into(), nearest: nearest(key) });
+        };
+        let value = value.trim();
+        let wrong = |Allowed(allowed)| JobError::Value { key: doc.name, value: value.into(), allowed };
+        self.apply(doc.name, value).map_err(wrong)
+    }
+
+    fn apply(&mut self, key: &str, value: &str) -> Parsed<()> {
+        let base = self.kb_base;
+        let second = Nanos::from_secs(1);
+        let job = &mut self.job;
+        match key {
+            "name" => job.name = text(value)?,
+            "rw" => {
+                self.file_keys.personality = Personality::ALL.into_iter().find(|p| p.name() == value);
+                if self.file_keys.personality.is_none() {
+                    job.pattern = pattern(value)?;
+                }
+            }
+            "nfiles" => self.file_keys.files = Some(count(value, base, 10, 100_000_000)? as u32),
+            "meanfilesize" => self.file_keys.file_bytes = Some(bytes_from(value, base, 1)?),
+            "nthreads" => self.file_keys.threads = Some(count(value, base, 1, 4096)? as u32),
+            "page_cache" => self.file_keys.page_cache_bytes = Some(bytes_from(value, base, 1 << 20)?),
+            "bs" => set_each(&mut job.block, value, |v| Ok(BlockSize::Fixed(block_bytes(v, base)?)))?,
+            "bsrange" => set_each(&mut job.block, value, |v| block_range(v, base))?,
+            "bssplit" => set_each(&mut self.split, value, |v| block_split(v, base).map(Some))?,
+            "blockalign" => set_each(&mut job.align_bytes, value, |v| block_bytes(v, base).map(Some))?,
+            "size" => match parse_amount(value, base)? {
+                Amount::Bytes(0) | Amount::Percent(0) => return allowed("more than 0"),
+                size => job.size = size,
+            },
+            "offset" => job.offset = parse_amount(value, base)?,
+            "offset_increment" => job.offset_increment = parse_amount(value, base)?,
+            "io_size" => {
+                let amount = parse_amount(value, base)?;
+                self.io_size = Some(amount).filter(|a| !matches!(a, Amount::Bytes(0) | Amount::Percent(0)));
+            }
+            "number_ios" => job.number_ios = Some(count(value, base, 0, u64::MAX)?).filter(|n| *n > 0),
+            "loops" => job.loops = count(value, base, 1, u32::MAX.into())? as u32,
+            "runtime" => job.runtime = Some(parse_time(value, second)?).filter(|t| *t > Nanos::ZERO),
+            "time_based" => self.time_based = boolean(value)?,
+            "ramp_time" => job.ramp_time = parse_time(value, second)?,
+            "startdelay" => job.start_delay = parse_time(value, second)?,
+            "iodepth" => job.iodepth = count(value, base, 1, 65_536)? as u32,
+            "numjobs" => job.numjobs = count(value, base, 1, 4096)? as u32,
+            "rwmixread" => job.read_percent = percent(value)?,
+            "rwmixwrite" => job.read_percent = 100 - percent(value)?,
+            "random_distribution" => job.distribution = laws::distributions(value, base)?,
+            "percentage_random" => set_each(&mut job.random_percent, value, percent)?,
+            "norandommap" => job.random_map = !boolean(value)?,
+            "randseed" => job.seed = count(value, base, 0, u64::MAX)?,
+            "rate" => set_each(self.rate_bytes.get_or_insert_default(), value, |v| {
+                Ok(rate(parse_bytes(v, base)?, Rate::Bytes))
+            })?,
+            "rate_iops" => set_each(self.rate_iops.get_or_insert_default(), value, |v| {
+                Ok(rate(count(v, base, 0, u64::MAX)?, Rate::Iops))
+            })?,
+            "rate_process" => {
+                job.rate_process = match value {
+                    "linear" => RateProcess::Linear,
+                    "poisson" => RateProcess::Poisson,
+                    _ => return allowed("linear or poisson"),
+                }
+            }
+            "thinktime" => self.think_time = parse_time(value, Nanos::from_us(1))?,
+            "thinktime_blocks" => self.think_blocks = count(value, base, 1, u32::MAX.into())? as u32,
+            "fsync" | "fdatasync" => job.flush_every = count(value, base, 0, u32::MAX.into())? as u32,
+            "end_fsync" => job.flush_at_end = boolean(value)?,
+            "sync" => {
+                job.fua = match value {
+                    "none" => false,
+                    "sync" | "dsync" => true,
+                    other => boolean(other).or_else(|_| allowed("none or 0, sync or 1, dsync"))?,
+                }
+            }
+            "direct" => drop(boolean(value)?),
+            "stonewall" => job.stonewall = boolean(value)?,
+            "new_group" => job.new_group = boolean(value)?,
+            "wait_for" => job.wait_for = Some(text(value)?),
+            "namespace" => job.namespace = Some(count(value, base, 0, u16::MAX.into())? as u16),
+            "queue" => job.queue = count(value, base, 0, u16::MAX.into())? as u16,
+            "fdp" => self.placement = Some(boolean(value)?),
+            "dataplacement" => {
+                self.placement = match value {
+                    "none" => Some(false),
+                    "fdp" => Some(true),
+                    _ => return allowed("none or fdp"),
+                }
+            }
+            "plids" => {
+                let handle = |part: &str| count(part.trim(), base, 0, u64::from(HANDLES_MAX) - 1);
+                let list = value.split(',').map(|part| Ok(handle(part)? as u16));
+                self.plids = Some(list.collect::<Parsed<Vec<u16>>>()?);
+            }
+            "plid_select" => {
+                job.handle_select = match value {
+                    "roundrobin" => HandleSelect::RoundRobin,
+                    "random" => HandleSelect::Random,
+                    _ => return allowed("roundrobin or random"),
+                }
+            }
+            "kb_base" => {
+                self.kb_base = match value {
+                    "1024" => 1024,
+                    "1000" => 1000,
+                    _ => return allowed("1000 or 1024"),
+                }
+            }
+            other => unreachable!("the key {other} of the table has no arm"),
+        }
+        Ok(())
+    }
+
+    /// The job, with `numjobs` not yet [expanded](super::expand).
+    pub fn build(&self) -> Result<Job, JobError> {
+        let refuse = |key, value: &str, allowed: &str| {
+            Err(JobError::Value { key, value: value.into(), allowed: allowed.into() })
+        };
+        let mut job = self.job.clone();
+        if self.time_based && job.runtime.is_none() {
+            return refuse("time_based", "1", "only together with runtime");
+        }
+        if self.rate_bytes.is_some() && self.rate_iops.is_some() {
+            return refuse("rate_iops", "given", "not together with rate");
+        }
+        for (block, split) in job.block.iter_mut().zip(&self.split) {
+            if let Some(split) = split {
+                *block = split.clone();
+            }
+        }
+        job.rate = self.rate_bytes.or(self.rate_iops).unwrap_or_default();
+        job.think = (self.think_time > Nanos::ZERO)
+            .then_some(Think { time: self.think_time, blocks: self.think_blocks });
+        let places = self.placement.unwrap_or(self.dialect == Dialect::Native && self.plids.is_some());
+        job.handles = match &self.plids {
+            _ if !places => HandleList::Off,
+            None => HandleList::All,
+            Some(list) => HandleList::These(list.clone()),
+        };
+        let other_end = job.number_ios.is_some() || job.runtime.is_some();
+        job.limit = match self.io_size {
+            _ if self.time_based => IoLimit::None,
+            Some(amount) => IoLimit::Amount(amount),
+            None if self.dialect == Dialect::Native && other_end => IoLimit::None,
+            None => IoLimit::Region,
+        };
+        job.written.no_effect = self.no_effect(places);
+        let FileKeys { personality, files, file_bytes, threads, page_cache_bytes } = self.file_keys;
+        job.files = personality.map(|personality| FileJob {
+            personality,
+            files,
+            file_bytes,
+            threads,
+            page_cache_bytes,
+        });
+        if job.files.is_none() {
+            let given = [
+                ("nfiles", files.is_some()),
+                ("meanfilesize", file_bytes.is_some()),
+                ("nthreads", threads.is_some()),
+                ("page_cache", page_cache_bytes.is_some()),
+            ];
+            if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
+                return refuse(key, "given", "only with rw = fileserver, webserver or varmail");
+            }
+        } else if job.numjobs > 1 {
+            return refuse(
+                "numjobs",
+                &job.numjobs.to_string(),
+                "1 with threads that work on files; nthreads says how many",
+            );
+        }
+        Ok(job)
+    }
+
+    /// Keys that were given and change nothing, with the reason; `places`: writes carry handles.
+    fn no_effect(&self, places: bool) -> Vec<(&'static str, &'static str)> {
+        let job = &self.job;
+        let directions = job.pattern.directions();
+        let (reads, writes) = (directions.contains(&Direction::Read), directions.contains(&Direction::Write));
+        let (random, mixed) = (job.pattern.is_random(), reads && writes);
+        let no_writes = "rw has no writes";
+        let sequential = "rw is sequential";
+        let rules: [(&'static [&'static str], bool, &'static str); 9] = [
+            (&["rwmixread", "rwmixwrite"], !mixed, "rw does not mix reads and writes"),
+            (&["random_distribution", "percentage_random", "norandommap"], !random, sequential),
+            (&["fsync", "fdatasync", "end_fsync", "sync"], !writes, no_writes),
+            (&["thinktime_blocks"], self.think_time == Nanos::ZERO, "there is no thinktime"),
+            (
+                &["rate_process"],
+                self.rate_bytes.is_none() && self.rate_iops.is_none(),
+                "there is neither rate nor rate_iops",
+            ),
+            (&["bs", "bsrange"], self.split.iter().all(Option::is_some), "bssplit goes before it"),
+            (&["io_size"], self.time_based, "time_based goes on until runtime is over"),
+            (&["offset_increment"], job.numjobs == 1, "numjobs is 1"),
+            (&["plids", "plid_select"], !places || !writes, "writes carry no placement handles"),
+        ];
+        let without = rules.into_iter().filter(|(_, without, _)| *without);
+        let given = without.flat_map(|(keys, _, why)| keys.iter().map(move |&key| (key, why)));
+        if self.file_keys.personality.is_some() {
+            let unused = KEYS.iter().map(|doc| doc.name).filter(|name| !USED_BY_FILES.contains(name));
+            return unused
+                .filter(|key| job.written.has(key))
+                .map(|key| (key, "threads work on files"))
+                .collect();
+        }
+        given.filter(|(key, _)| job.written.has(key)).collect()
+    }
+
+    /// Overrides the depth, for fio's synchronous engines.
+    pub(super) fn set_iodepth(&mut self, iodepth: u32) {
+        self.job.iodepth = iodepth;
+    }
+
+    pub(super) fn iodepth(&self) -> u32 {
+        self.job.iodepth
+    }
+}
+
+/// The key spelt most like `key`, when at most a third of its letters differ.
+fn nearest(key: &str) -> Option<&'static str> {
+    suggest::nearest(key, KEYS.iter().flat_map(|doc| std::iter::once(&doc.name).chain(doc.aliases)).copied())
+}
+
+#[cfg(test)]
+#[path = "keys_tests.rs"]
+mod tests;

@@ -1,0 +1,376 @@
+//! Fitting a trace to a drive: choice of records, time scale, whole sectors, and addresses within the capacity.
+//!
+//! ```text
+//! record -> stream? -> limit? -> scale time -> drop empty -> widen to sectors -> place -> one or more records
+//! ```
+//!
+//! Invariant: every request handed out is made of whole sectors, is not empty, and lies within the capacity. Requests
+//! that must be cut are handed out piece by piece, in ascending order of the trace's addresses, all with the same time;
+//! no list of pieces is ever built.
+
+use pellucid_report::Replay;
+use std::collections::{BTreeMap, BTreeSet};
+
+use pellucid_flash::SimTime;
+
+use super::error::{Problem, TraceError};
+use super::{Action, ReadStats, Record, TraceReader};
+
+/// The unit in which [`AddressPolicy::Compact`] moves addresses.
+const EXTENT_BYTES: u64 = 1 << 20;
+/// The latest arrival, 146 years: so that the run's start and the work that follows still have a time.
+const LATEST_NS: u64 = u64::MAX >> 2;
+
+/// What to do with addresses that the drive does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum AddressPolicy {
+    /// End with an error.
+    Refuse,
+    /// Count addresses modulo the capacity (in whole sectors). A request across the end is split there and goes on at
+    /// 0; one longer than the drive is first clipped to the drive's length, as it touches every sector anyway.
+    Fold,
+    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; what
+    /// lies close together stays so. A request over extents that are no neighbours any more is split. A trim gives no extent a place:
+    /// where nothing was read or written before, it is dropped. End with an error when the drive is full.
+    Compact,
+}
+
+/// How to fit a trace to a drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shaping {
+    /// Multiplies every time: 0.5 replays twice as fast, 0 lets everything arrive at once. Finite, not negative.
+    pub time_scale: f64,
+    /// The number of the trace's records to take, after choosing by stream.
+    pub limit: Option<u64>,
+    /// Take this stream only; times still count from the first record of the whole trace.
+    pub stream: Option<u32>,
+    /// The drive's sector, a power of two from 512 to 65,536. Requests are widened to whole sectors.
+    pub sector_bytes: u32,
+    /// The drive's capacity, at least one sector (for `Compact` at least 1 MiB); an incomplete sector or
+    /// extent at its end is not used.
+    pub capacity_bytes: u64,
+    /// What to do with addresses beyond it.
+    pub addresses: AddressPolicy,
+}
+
+impl Shaping {
+    /// Everything at the trace's own pace on a drive of `capacity_bytes` with sectors of `sector_bytes`; addresses
+    /// beyond its end are refused.
+    pub fn new(capacity_bytes: u64, sector_bytes: u32) -> Shaping {
+        let addresses = AddressPolicy::Refuse;
+        Shaping { time_scale: 1.0, limit: None, stream: None, sector_bytes, capacity_bytes, addresses }
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let refuse = |key, value, allowed| Err(Problem::Setting { key, value, allowed });
+        if !self.time_scale.is_finite() || self.time_scale < 0.0 {
+            return refuse("time_scale", self.time_scale.to_string(), "a finite number from 0");
+        }
+        if !self.sector_bytes.is_power_of_two() || !(512..=65_536).contains(&self.sector_bytes) {
+            return refuse("sector_bytes", self.sector_bytes.to_string(), "a power of two from 512 to 65536");
+        }
+        if self.capacity_bytes < u64::from(self.sector_bytes) {
+            return refuse("capacity_bytes", self.capacity_bytes.to_string(), "at least one sector");
+        }
+        if self.addresses == AddressPolicy::Compact && self.capacity_bytes < EXTENT_BYTES {
+            return refuse(
+                "capacity_bytes",
+                self.capacity_bytes.to_string(),
+                "at least 1048576 to compact into",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What shaping did so far. Requests are counted before they are split.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShapeStats {
+    /// Records taken from the trace.
+    pub taken: u64,
+    /// Records of other streams.
+    pub other_streams: u64,
+    /// Reads, writes and trims of length 0, dropped.
+    pub empty: u64,
+    /// Requests widened to whole sectors.
+    pub widened: u64,
+    /// Requests any part of which has another address than in the trace.
+    pub moved: u64,
+    /// Requests handed out in more than one piece.
+    pub split: u64,
+    /// Requests longer than the drive, clipped to its length (`Fold`).
+    pub clipped: u64,
+    /// Trims of which a part was dropped as nothing was there (`Compact`).
+    pub trims_cut: u64,
+}
+
+/// What is left to hand out of a request, in sectors of the trace.
+struct Rest {
+    record: Record,
+    next: u64,
+    end: u64,
+    pieces: u64,
+    moved: bool,
+}
+
+/// A trace fitted to a drive: an iterator of records that ends after the first error.
+pub struct Shaped {
+    reader: TraceReader,
+    shaping: Shaping,
+    sector_shift: u32,
+    capacity_sectors: u64,
+    /// Where each extent of the trace lies on the drive (`Compact`).
+    extents: BTreeMap<u64, u64>,
+    rest: Option<Rest>,
+    /// Streams taken, and the last of them; before the first record is taken, those that were passed over.
+    streams: BTreeSet<u32>,
+    last_stream: Option<u32>,
+    ended: bool,
+    stats: ShapeStats,
+}
+
+impl TraceReader {
+    /// Fits the trace to a drive.
+    pub fn shaped(self, shaping: Shaping) -> Result<Shaped, TraceError> {
+        shaping.check().map_err(|problem| self.error(problem))?;
+        let sector_shift = shaping.sector_bytes.trailing_zeros();
+        let capacity_sectors = shaping.capacity_bytes >> sector_shift;
+        Ok(Shaped {
+            reader: self,
+            shaping,
+            sector_shift,
+            capacity_sectors,
+            extents: BTreeMap::new(),
+            rest: None,
+            streams: BTreeSet::new(),
+            last_stream: None,
+            ended: false,
+            stats: ShapeStats::default(),
+        })
+    }
+}
+
+impl Shaped {
+    /// Counts for a report what became of the records so far.
+    pub fn replay(&self) -> Replay {
+        Replay {
+            records: self.stats.taken,
+            devices: self.streams(),
+            other_devices: self.stats.other_streams,
+            out_of_order: self.read_stats().backwards,
+            empty: self.stats.empty,
+            widened: self.stats.widened,
+            moved: self.stats.moved,
+            split: self.stats.split,
+            clipped: self.stats.clipped,
+            trims_cut: self.stats.trims_cut,
+        }
+    }
+
+    /// What shaping did so far.
+    pub fn stats(&self) -> ShapeStats {
+        self.stats
+    }
+
+    /// Streams that records were taken of.
+    pub fn streams(&self) -> u64 {
+        self.streams.len() as u64
+    }
+
+    /// What reading met so far.
+    pub fn read_stats(&self) -> ReadStats {
+        self.reader.stats()
+    }
+
+    /// The reader below.
+    pub fn reader(&self) -> &TraceReader {
+        &self.reader
+    }
+
+    fn advance(&mut self) -> Result<Option<Record>, TraceError> {
+        loop {
+            if let Some(piece) = self.piece() {
+                return Ok(Some(piece));
+            }
+            let Some(record) = self.take()? else { return Ok(None) };
+            if record.action == Action::Flush {
+                return Ok(Some(record));
+            }
+            if record.length_bytes == 0 {
+                self.stats.empty += 1;
+                continue;
+            }
+            let rest = self.place(record).map_err(|problem| self.reader.error(problem))?;
+            self.rest = Some(rest);
+        }
+    }
+
+    /// The next record of the trace that is wanted, at its scaled time.
+    fn take(&mut self) -> Result<Option<Record>, TraceError> {
+        loop {
+            if self.shaping.limit.is_some_and(|limit| self.stats.taken >= limit) {
+                return Ok(None);
+            }
+            let Some(record) = self.reader.next().transpose()? else {
+                return match self.shaping.stream {
+                    Some(stream) if self.stats.taken == 0 && self.stats.other_streams > 0 => {
+                        Err(self.reader.no_stream(stream, std::mem::take(&mut self.streams)))
+                    }
+                    _ => Ok(None),
+                };
+            };
+            if self.shaping.stream.is_some_and(|stream| stream != record.stream) {
+                self.stats.other_streams += 1;
+                if self.stats.taken == 0 {
+                    self.streams.insert(record.stream);
+                }
+                continue;
+            }
+            if self.stats.taken == 0 {
+                self.streams.clear();
+            }
+            self.stats.taken += 1;
+            if self.last_stream != Some(record.stream) {
+                self.last_stream = Some(record.stream);
+                self.streams.insert(record.stream);
+            }
+            let at = self.scale(record.at).map_err(|problem| self.reader.error(problem))?;
+            return Ok(Some(Record { at, ..record }));
+        }
+    }
+
+    /// Never changes the order: rounding is monotonic.
+    fn scale(&self, at: SimTime) -> Result<SimTime, Problem> {
+        let factor = self.shaping.time_scale;
+        let scaled_ns = if factor == 1.0 { at.0 } else { (at.0 as f64 * factor).round() as u64 };
+        match scaled_ns <= LATEST_NS {
+            true => Ok(SimTime(scaled_ns)),
+            false => Err(Problem::Scaled { at_ns: at.0, factor }),
+        }
+    }
+
+    /// Widens a request to sectors and makes room for it.
+    fn place(&mut self, record: Record) -> Result<Rest, Problem> {
+        let sector_bytes = u64::from(self.shaping.sector_bytes);
+        let end_bytes = record.offset_bytes + record.length_bytes;
+        if !record.offset_bytes.is_multiple_of(sector_bytes) || !end_bytes.is_multiple_of(sector_bytes) {
+            self.stats.widened += 1;
+        }
+        let next = record.offset_bytes >> self.sector_shift;
+        let mut end = end_bytes.div_ceil(sector_bytes);
+        match self.shaping.addresses {
+            AddressPolicy::Refuse if end > self.capacity_sectors => {
+                return Err(Problem::Beyond {
+                    offset_bytes: record.offset_bytes,
+                    length_bytes: record.length_bytes,
+                    capacity_bytes: self.shaping.capacity_bytes,
+                });
+            }
+            AddressPolicy::Refuse => {}
+            AddressPolicy::Fold => {
+                if end - next > self.capacity_sectors {
+                    end = next + self.capacity_sectors;
+                    self.stats.clipped += 1;
+                }
+            }
+            AddressPolicy::Compact if record.action == Action::Trim => {
+                let first = next >> self.extent_shift();
+                let last = (end - 1) >> self.extent_shift();
+                let known = self.extents.range(first..=last).count() as u64;
+                if known <= last - first {
+                    self.stats.trims_cut += 1;
+                }
+            }
+            AddressPolicy::Compact => self.reserve(next, end)?,
+        }
+        Ok(Rest { record, next, end, pieces: 0, moved: false })
+    }
+
+    /// Gives every extent under the sectors `next..end` a place.
+    fn reserve(&mut self, next: u64, end: u64) -> Result<(), Problem> {
+        let capacity_bytes = self.shaping.capacity_bytes;
+        let places = capacity_bytes / EXTENT_BYTES;
+        let full = Problem::Full { capacity_bytes, extent_bytes: EXTENT_BYTES };
+        let (first, last) = (next >> self.extent_shift(), (end - 1) >> self.extent_shift());
+        if last - first >= places {
+            return Err(full);
+        }
+        for extent in first..=last {
+            let place = self.extents.len() as u64;
+            if self.extents.contains_key(&extent) {
+                continue;
+            }
+            if place >= places {
+                return Err(full);
+            }
+            self.extents.insert(extent, place);
+        }
+        Ok(())
+    }
+
+    fn extent_shift(&self) -> u32 {
+        EXTENT_BYTES.trailing_zeros() - self.sector_shift
+    }
+
+    /// The next piece of the request in hand.
+    fn piece(&mut self) -> Option<Record> {
+        let mut rest = self.rest.take()?;
+        let Some((from, to, drive)) = self.run(rest.next, rest.end) else {
+            self.stats.split += u64::from(rest.pieces > 1);
+            self.stats.moved += u64::from(rest.moved);
+            return None;
+        };
+        rest.pieces += 1;
+        rest.moved |= from != drive;
+        rest.next = to;
+        let piece = Record {
+            offset_bytes: drive << self.sector_shift,
+            length_bytes: (to - from) << self.sector_shift,
+            ..rest.record
+        };
+        self.rest = Some(rest);
+        Some(piece)
+    }
+
+    /// The first sectors `from..to` of `next..end` that lie together on the drive, and the drive's sector for `from`.
+    fn run(&self, next: u64, end: u64) -> Option<(u64, u64, u64)> {
+        if next >= end {
+            return None;
+        }
+        match self.shaping.addresses {
+            AddressPolicy::Refuse => Some((next, end, next)),
+            AddressPolicy::Fold => {
+                let drive = next % self.capacity_sectors;
+                let to = end.min(next + (self.capacity_sectors - drive));
+                Some((next, to, drive))
+            }
+            AddressPolicy::Compact => self.compact_run(next, end),
+        }
+    }
+
+    fn compact_run(&self, next: u64, end: u64) -> Option<(u64, u64, u64)> {
+        let shift = self.extent_shift();
+        let (first, last) = (next >> shift, (end - 1) >> shift);
+        let mut known = self.extents.range(first..=last);
+        let (&extent, &place) = known.next()?;
+        let from = next.max(extent << shift);
+        let neighbours =
+            known.zip(1..).take_while(|((e, p), i)| **e == extent + i && **p == place + i).count();
+        let to = end.min((extent + neighbours as u64 + 1) << shift);
+        Some((from, to, (place << shift) + (from - (extent << shift))))
+    }
+}
+
+impl Iterator for Shaped {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Result<Record, TraceError>> {
+        if self.ended {
+            return None;
+        }
+        let next = self.advance().transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+}

@@ -1,0 +1,146 @@
+//! Which format, and which compression.
+
+use std::io::{self, Read, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use pellucid_workload::trace::{Action, Format, ReadOptions, TraceReader};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+use super::{failure, named, reader, records};
+
+const MSR: &str = "0,cp,0,Write,512,512,0\n2426390,cp,0,Read,0,1024,0\n";
+
+#[test]
+fn five_numbers_with_commas_and_blanks_are_ambiguous() {
+    let line = "100, 8, 16, 0, 0\n";
+    assert_eq!(
+        failure(&ReadOptions::default(), line).1,
+        "t: the first lines fit several formats, with different meanings; name the one, of: tencent, mqsim"
+    );
+    let action = |format| reader(line, &named(format)).unwrap().next().unwrap().unwrap().action;
+    assert_eq!(action(Format::Tencent), Action::Read);
+    assert_eq!(action(Format::Mqsim), Action::Write);
+}
+
+#[test]
+fn unknown_content_is_refused() {
+    let names = "msr, alibaba, tencent, fiu, spc, fio-v2, fio-v3, blkparse, blktrace, mqsim";
+    assert_eq!(
+        failure(&ReadOptions::default(), "time,op\n1,2\n").1,
+        format!(r#"t: no known format has a first line like "time,op"; name the format, one of: {names}"#)
+    );
+    assert_eq!(
+        failure(&ReadOptions::default(), "\n \n").1,
+        format!("t: no line from which to recognise the format; name it, one of: {names}")
+    );
+    assert_eq!(
+        "csv".parse::<Format>().unwrap_err().to_string(),
+        format!(r#"unknown trace format "csv"; allowed: {names}"#)
+    );
+    for format in Format::ALL {
+        assert_eq!(format.name().parse::<Format>(), Ok(format));
+    }
+}
+
+#[test]
+fn a_bad_line_does_not_hide_the_format() {
+    let trace = format!("{MSR}3,cp,0,Wrote,0,512,0\n");
+    assert_eq!(
+        failure(&ReadOptions::default(), trace),
+        (2, r#"t: line 3: Type is "Wrote"; expected Read or Write"#.into())
+    );
+}
+
+#[test]
+fn an_empty_trace_of_a_named_format_has_no_records() {
+    for format in Format::ALL {
+        assert_eq!(reader("", &named(format)).unwrap().count(), 0, "{format}");
+    }
+}
+
+fn gzip(content: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(content.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(content: &str) -> Vec<u8> {
+    compress_to_vec(content.as_bytes(), CompressionLevel::Fastest)
+}
+
+#[test]
+fn compressed_traces_of_several_members() {
+    let (first, second) = MSR.split_at(30);
+    let expected = records(Format::Msr, MSR);
+    assert_eq!(records(Format::Msr, [gzip(first), gzip(second)].concat()), expected);
+    // Tapes are filled up with zeros.
+    assert_eq!(records(Format::Msr, [gzip(first), gzip(second), vec![0; 1000]].concat()), expected);
+    assert_eq!(records(Format::Msr, [zstd(first), zstd(second)].concat()), expected);
+    let skippable = [0x51, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3].to_vec();
+    assert_eq!(records(Format::Msr, [skippable.clone(), zstd(MSR), skippable].concat()), expected);
+}
+
+#[test]
+fn damaged_compression_is_an_error() {
+    let long: String = (0..20_000).map(|i| format!("{i},cp,0,Write,{},512,0\n", i * 7919)).collect();
+    for whole in [gzip(&long), zstd(&long)] {
+        let (good, message) = failure(&ReadOptions::default(), &whole[..whole.len() - 5]);
+        assert!(good > 10_000, "records before the damage are handed out, got {good}");
+        assert!(message.starts_with(&format!("t: line {}: cannot read: ", good + 1)), "{message}");
+    }
+    for (whole, why) in [
+        (gzip(&long), "incomplete deflate stream"),
+        (zstd(&long), "zstd: a frame is damaged or ends too early"),
+    ] {
+        let error =
+            TraceReader::from_read("t", io::Cursor::new(whole[..12].to_vec()), &ReadOptions::default());
+        assert_eq!(error.err().expect("damaged").to_string(), format!("t: cannot read: {why}"));
+    }
+    let (_, message) = failure(&ReadOptions::default(), [gzip(&long), vec![0; 9], vec![b'x'; 20]].concat());
+    assert!(message.ends_with("invalid gzip header"), "{message}");
+    let mut flipped = zstd(&long);
+    let last = flipped.len() - 1;
+    flipped[last] ^= 1;
+    let (_, message) = failure(&ReadOptions::default(), flipped);
+    assert!(message.ends_with("zstd: the checksum of a frame does not match its data"), "{message}");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = TraceReader::open("no/such.trace", None).err().expect("there is no such file").to_string();
+    assert!(error.starts_with("no/such.trace: cannot read: "), "{error}");
+}
+
+/// Hands out one byte at a time, with interruptions.
+struct Slow(io::Cursor<Vec<u8>>, bool);
+
+impl Read for Slow {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.1 = !self.1;
+        if self.1 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let length = into.len().min(1);
+        self.0.read(&mut into[..length])
+    }
+}
+
+#[test]
+fn short_and_interrupted_reads_change_nothing() {
+    for content in [MSR.as_bytes().to_vec(), gzip(MSR), zstd(MSR)] {
+        let slow = Slow(io::Cursor::new(content), false);
+        let reader = TraceReader::from_read("t", slow, &ReadOptions::default()).unwrap();
+        let all: Vec<_> = reader.map(Result::unwrap).collect();
+        assert_eq!(all, records(Format::Msr, MSR));
+    }
+}
+
+#[test]
+fn lines_across_the_buffer_are_whole() {
+    let long: String = (0..40_000).map(|i| format!("{i},cp,0,Write,{},512,0\n", i * 512)).collect();
+    assert!(long.len() > 3 * 256 * 1024);
+    let all = records(Format::Msr, &long);
+    assert!(all.iter().enumerate().all(|(i, record)| record.offset_bytes == i as u64 * 512));
+    assert_eq!(all.len(), 40_000);
+}
