@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ENGINES = ROOT / "crates/apps/src/kv/engine"
+ENGINES = ROOT / "crates/kv/src/engine"
 LIBRARY = ROOT / "crates/prism/src"
-NUMBERS = ROOT / "crates/lab/src/reproduce/prism/lines.csv"
+NUMBERS = ROOT / "crates/claims/src/prism/lines.csv"
 DOCUMENT = ROOT / "docs/explanation/flash-library.md"
 BEGIN, END = "<!-- made by tools/level_lines.py -->", "<!-- end -->"
 

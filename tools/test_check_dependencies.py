@@ -33,7 +33,7 @@ class Arrows(unittest.TestCase):
             ("device", "lab"),
             ("host", "device"),
             ("prism", "device"),
-            ("apps", "device"),
+            ("kv", "device"),
             ("serve", "lab"),
             ("lab", "cli"),
         ]:

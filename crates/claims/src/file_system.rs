@@ -34,9 +34,9 @@
 use super::bench::{Bench, ReproduceError};
 use super::prism::{REPLAY_FREE, REPLAY_RESERVED, STATIC};
 use super::{Check, Figure, Limit, Outcome};
-use pellucid_apps::fs::{BLOCK_BYTES, CleanerPolicy, MountOptions};
 use pellucid_device::Device;
 use pellucid_flash::Nanos;
+use pellucid_fs::{BLOCK_BYTES, CleanerPolicy, MountOptions};
 use pellucid_lab::experiment::prepare;
 use pellucid_lab::file_system::{FileServer, FileSystemReport, InPlaceServer, Placement};
 use pellucid_media::StoreKind;

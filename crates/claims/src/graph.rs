@@ -28,15 +28,15 @@
 use super::bench::{Bench, ReproduceError};
 use super::prism::{BLOCK_BYTES, CHANNELS, DRIVE, STATIC};
 use super::{Check, Figure, Outcome};
-use pellucid_apps::graph::drive::{Costs, DriveStore, DriveStoreConfig};
-use pellucid_apps::graph::edges::{Edges, Key};
-use pellucid_apps::graph::grid::Grid;
-use pellucid_apps::graph::pagerank::{PageRank, PageRankConfig, VERTEX_BYTES};
-use pellucid_apps::graph::prepare::{Asked, Chunk, Intake, PrepareError, Shape};
-use pellucid_apps::graph::store::{Store, StoreError};
-use pellucid_apps::graph::workers::Alone;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Nanos, Rng, SimTime};
+use pellucid_graph::drive::{Costs, DriveStore, DriveStoreConfig};
+use pellucid_graph::edges::{Edges, Key};
+use pellucid_graph::grid::Grid;
+use pellucid_graph::pagerank::{PageRank, PageRankConfig, VERTEX_BYTES};
+use pellucid_graph::prepare::{Asked, Chunk, Intake, PrepareError, Shape};
+use pellucid_graph::store::{Store, StoreError};
+use pellucid_graph::workers::Alone;
 use pellucid_host::Stack;
 use pellucid_prism::{Gc, Mapping, Monitor, MonitorConfig, Policy, PolicyConfig, Request};
 use pellucid_report::plot::{Axis, Plot, Unit};
@@ -285,7 +285,7 @@ fn ranked(store: &mut impl Store, grid: &Grid) -> Result<PageRank, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pellucid_apps::graph::store::Memory;
+    use pellucid_graph::store::Memory;
 
     /// The ranks as they are defined, edge by edge.
     fn expected(edges: &Edges) -> Vec<f64> {

@@ -358,7 +358,7 @@ const WITHOUT: &[&str] = &["S1", "S2", "S3", "S4"];
 
 /// Claims whose wrong models are tested elsewhere, and where.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("L2", "each case of crates/lab/src/conformance asserts what it expects of drives of its own"),
+    ("L2", "each case of crates/testing/src/conformance asserts what it expects of drives of its own"),
     ("B5", "policies.rs: a_drive_that_is_greedy_whatever_it_is_told_misses"),
     ("B7", "data_sheets.rs: a_wrong_model_misses"),
     ("U1", "file_system.rs: a_file_system_that_sees_one_channel_misses"),

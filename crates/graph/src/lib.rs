@@ -1,26 +1,28 @@
-//! The graph engine on real files: threads, clocks and files around `pellucid_apps::graph`, which has none.
+//! An out-of-core graph engine: PageRank, connected components, breadth-first search, shortest paths and triangles on graphs larger than
+//! the memory that it is allowed.
 //!
 //! ```text
-//!   input (bytes, or columns of Parquet) ─► Job ─► Output: rows to a file, the largest to the screen
-//!                                            ├ FileStore: a directory, where not everything fits into memory
-//!                                            └ Threads
+//!   bytes ─► EdgeReader ─► Intake ─► Preparing ─► Grid ─► PageRank | Components | Traverse | Triangles ─► values
+//!             (text)         └──────(prepare)──────┘ └ Store: segments on files, on a drive, in memory
 //! ```
+//! The edges of a graph lie in windows ([`grid`]) that are written once and then streamed; what changes are values of vertices, which
+//! are written anew for each iteration. Programs go on step by step, so that the caller can show how far they are, stop between two steps,
+//! and start again from the store. A graph that fits into memory never touches the store.
+//!
+//! After GraphChi's parallel sliding windows (as the flash library's paper has them, section VI-C): a shard is the row of windows of one
+//! interval. Values are kept with the vertices rather than with the edges, so that shards never change.
 
-mod allocator;
-mod files;
-mod input;
-mod job;
-mod mapped;
-mod output;
-mod tables;
-mod threads;
+pub mod components;
+pub mod drive;
+pub mod edges;
+pub mod grid;
+pub mod pagerank;
+pub mod prepare;
+pub mod store;
+pub mod text;
+pub mod traverse;
+pub mod triangles;
+pub mod workers;
 
-pub use allocator::keep_little;
-pub use files::FileStore;
-pub use input::{Input, InputError, Wanted};
-pub use job::{Config, Job, JobError, Outcome, Phase, Program, Storage};
-pub use output::{Complete, Output, OutputError, Row, RowFormat, Target};
-pub use threads::Threads;
-
-/// Memory that a run takes beside what is counted: the code, the stacks of threads, and what the allocator keeps.
-pub const OWN_BYTES: u64 = 16 << 20;
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! What carries out the jobs of a file system.
 
-use pellucid_apps::fs::{Job, JobAnswer, JobError, JobId, JobOutcome};
+use pellucid_fs::{Job, JobAnswer, JobError, JobId, JobOutcome};
 use std::path::Path;
 
 /// A file, a block device, or a modelled drive.

@@ -1,7 +1,7 @@
 //! Between the kernel's types and the file system's.
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
-use pellucid_apps::fs::{Attributes, Errno, FileKind, Ino, SetTime, Time};
+use pellucid_fs::{Attributes, Errno, FileKind, Ino, SetTime, Time};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub fn ino(number: INodeNo) -> Ino {
@@ -85,7 +85,7 @@ pub fn attributes(of: &Attributes) -> FileAttr {
         uid: of.uid,
         gid: of.gid,
         rdev: of.rdev,
-        blksize: pellucid_apps::fs::BLOCK_BYTES as u32,
+        blksize: pellucid_fs::BLOCK_BYTES as u32,
         flags: 0,
     }
 }

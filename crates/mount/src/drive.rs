@@ -7,8 +7,8 @@
 //! between two jobs is done when the next one comes.
 
 use crate::carrier::{Begun, Carrier};
-use pellucid_apps::fs::{Job, JobAnswer, JobId, Volume};
 use pellucid_flash::{Drive, SimTime};
+use pellucid_fs::{Job, JobAnswer, JobId, Volume};
 use pellucid_host::Stack;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The file or block device that a file system lies on.
 
 use crate::carrier::{Begun, Carrier};
-use pellucid_apps::fs::{BLOCK_BYTES, Blocks, Job, JobAnswer, JobError, JobOutcome};
+use pellucid_fs::{BLOCK_BYTES, Blocks, Job, JobAnswer, JobError, JobOutcome};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};

@@ -1,4 +1,4 @@
-//! The log-structured file system on real files: FUSE, threads, clocks and files around `pellucid_apps::fs`, which has none.
+//! The log-structured file system on real files: FUSE, threads, clocks and files around `pellucid_fs`, which has none.
 //!
 //! ```text
 //!   kernel ─► Requests (a thread each) ─► Volume: lock, Fs ─► jobs ─► Carrier: a file, a block device, or a modelled drive

@@ -3,7 +3,7 @@
 use crate::requests::Requests;
 use crate::volume::Volume;
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
-use pellucid_apps::fs::Errno;
+use pellucid_fs::Errno;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;

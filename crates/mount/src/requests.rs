@@ -13,9 +13,9 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use pellucid_apps::fs::{
-    self, Attributes, BLOCK_BYTES, Caller, FallocateMode, FileKind, Ino, NAME_BYTES_MAX, ReadData,
-    RenameMode, SetAttributes, Time, Whence, WriteData, XattrMode,
+use pellucid_fs::{
+    Attributes, BLOCK_BYTES, Caller, FallocateMode, FileKind, Ino, NAME_BYTES_MAX, ReadData, RenameMode,
+    SetAttributes, Time, Whence, WriteData, XattrMode,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -87,9 +87,9 @@ fn groups_of(request: &Request) -> Vec<u32> {
 /// would be no without them.
 fn as_caller<T>(
     request: &Request,
-    mut operation: impl FnMut(&Caller<'_>) -> Result<T, fs::Errno>,
-) -> Result<T, fs::Errno> {
-    use fs::Errno::{AccessDenied, NotPermitted};
+    mut operation: impl FnMut(&Caller<'_>) -> Result<T, pellucid_fs::Errno>,
+) -> Result<T, pellucid_fs::Errno> {
+    use pellucid_fs::Errno::{AccessDenied, NotPermitted};
     let caller = Caller { uid: request.uid(), gid: request.gid(), groups: &[] };
     match operation(&caller) {
         Err(AccessDenied | NotPermitted) if caller.uid != 0 => {
@@ -125,7 +125,7 @@ impl Filesystem for Requests {
         let found = self.volume.named(|fs| fs.lookup(now(), &Caller::ROOT, ino(parent), name.as_bytes()));
         match found {
             Ok(found) => reply.entry(&KEEP, &attributes(&found), GENERATION),
-            Err(fs::Errno::NoEntry) => reply.entry(&KEEP, &nothing(), GENERATION),
+            Err(pellucid_fs::Errno::NoEntry) => reply.entry(&KEEP, &nothing(), GENERATION),
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -484,7 +484,7 @@ impl Requests {
         node: Ino,
         offset: u64,
         data: &[u8],
-    ) -> Result<usize, fs::Errno> {
+    ) -> Result<usize, pellucid_fs::Errno> {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
@@ -509,7 +509,7 @@ impl Requests {
         kind: FileKind,
         mode: u32,
         device: u32,
-    ) -> Result<Attributes, fs::Errno> {
+    ) -> Result<Attributes, pellucid_fs::Errno> {
         let (name, mode) = (name.as_bytes(), permissions(mode));
         as_caller(request, |caller| {
             self.volume.named(|fs| match kind {

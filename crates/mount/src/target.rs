@@ -4,11 +4,11 @@ use crate::carrier::Carrier;
 use crate::convert::now;
 use crate::drive::ModelledDrive;
 use crate::image::{Image, ImageError, Purpose};
-use pellucid_apps::fs::{
+use pellucid_flash::Drive;
+use pellucid_fs::{
     BLOCK_BYTES, Backend, DirEntry, Errno, FormatOptions, Fs, FsState, Ino, Job, JobId, JobOutcome,
     MountOptions, Step,
 };
-use pellucid_flash::Drive;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -175,7 +175,7 @@ impl Target {
                 for entry in entries.iter().filter(|entry| !matches!(&*entry.name, b"." | b"..")) {
                     let whole = [&path, &b"/"[..], &entry.name].concat();
                     see(&whole, entry);
-                    if entry.kind == pellucid_apps::fs::FileKind::Directory {
+                    if entry.kind == pellucid_fs::FileKind::Directory {
                         below.push((entry.ino, whole));
                     }
                 }

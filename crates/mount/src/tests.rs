@@ -1,6 +1,6 @@
 use crate::convert::time;
 use crate::{Format, Image, ImageError, MountError, Purpose, Target, TargetError, check_point, now};
-use pellucid_apps::fs::{Caller, CleanerPolicy, Ino, MountOptions, Time};
+use pellucid_fs::{Caller, CleanerPolicy, Ino, MountOptions, Time};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 

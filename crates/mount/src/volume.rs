@@ -10,7 +10,7 @@
 use crate::carrier::Carrier;
 use crate::convert::now;
 use crate::target::Target;
-use pellucid_apps::fs::{Attributes, DirEntry, Errno, Fs, FsState, Ino, Step};
+use pellucid_fs::{Attributes, DirEntry, Errno, Fs, FsState, Ino, Step};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

@@ -9,7 +9,6 @@ use super::resolve_cache::Records;
 use super::resolve_kv::{KeepName, VictimName};
 use super::resolve_run::{Fill, Overwrite, Precondition, RunSpec};
 use super::schema::Typed;
-use pellucid_apps::kv::{EngineKind, KvConfig};
 use pellucid_device::{
     Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, DiskConfig, Firmware, FirmwareModel,
     HostInterface, Priorities, Scheduler, Solver, StepCost, WritePolicy,
@@ -20,6 +19,7 @@ use pellucid_host::{
     BlockLayerConfig, CacheConfig, CacheMode, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, Flushes,
     HostFtlConfig, JournalUse, NamelessFtlConfig, Replacement, ZoneChunksConfig,
 };
+use pellucid_kv::{EngineKind, KvConfig};
 use pellucid_media::{
     BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo,
     Timing,

@@ -48,9 +48,9 @@ pub use show::show;
 
 use document::{Document, Value};
 use draft::Draft;
-use pellucid_apps::kv::KvConfig;
 use pellucid_device::DeviceConfig;
 use pellucid_host::{HostFtlConfig, LayerConfig};
+use pellucid_kv::KvConfig;
 use pellucid_text::suggest::nearest;
 use schema::{Key, Values};
 use std::io::Read;

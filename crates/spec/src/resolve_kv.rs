@@ -3,7 +3,7 @@
 use super::draft::{Draft, Take};
 use super::schema::Fallback::{Flag, Real, Whole, Word};
 use super::schema::{Kind, TIME, Typed, count, keys, word};
-use pellucid_apps::kv::{EngineKind, Keep, KvConfig, OverProvisioning, Victim};
+use pellucid_kv::{EngineKind, Keep, KvConfig, OverProvisioning, Victim};
 use pellucid_text::Quantity;
 use strum::{EnumString, VariantNames};
 

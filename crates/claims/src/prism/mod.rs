@@ -53,8 +53,8 @@ pub(super) use tables::{SizeStudy, collection, hit_ratios, throughput};
 
 use super::ReproduceError;
 use super::bench::Bench;
-use pellucid_apps::kv::EngineKind;
 use pellucid_flash::Nanos;
+use pellucid_kv::EngineKind;
 use pellucid_lab::kv::{ClientsConfig, Experiment, OnMiss};
 use pellucid_prism::MonitorConfig;
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};

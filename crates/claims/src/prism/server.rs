@@ -4,7 +4,7 @@ use super::super::bench::Bench;
 use super::super::{Check, Figure, Limit, Outcome, ReproduceError};
 use super::tables::{DEVIATION, SETTERS};
 use super::{ITEM_BYTES, STORED_BYTES, Size, clients, experiment, flash_bytes, name, over, workload};
-use pellucid_apps::kv::EngineKind;
+use pellucid_kv::EngineKind;
 use pellucid_lab::kv::OnMiss;
 use pellucid_report::plot::{Axis, Plot, Unit};
 use pellucid_workload::kv::laws::Popularity;

@@ -3,8 +3,8 @@
 use super::super::bench::Bench;
 use super::super::{Check, Figure, Limit, Outcome, ReproduceError};
 use super::{ITEM_BYTES, STORED_BYTES, Size, clients, experiment, flash_bytes, name, over, workload};
-use pellucid_apps::kv::EngineKind;
 use pellucid_flash::Nanos;
+use pellucid_kv::EngineKind;
 use pellucid_lab::kv::{DatabaseConfig, KvReport, OnMiss};
 use pellucid_report::plot::{Axis, Plot, Unit};
 use pellucid_workload::kv::laws::Popularity;

@@ -5,11 +5,11 @@ use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::{interrupt, output};
 use anyhow::anyhow;
-use pellucid_apps::graph::pagerank::PageRankConfig;
-use pellucid_apps::graph::prepare::PrepareError;
-use pellucid_apps::graph::text::EdgeFormat;
 use pellucid_flash::{FNV_BASIS, fnv1a};
-use pellucid_graph::{
+use pellucid_graph::pagerank::PageRankConfig;
+use pellucid_graph::prepare::PrepareError;
+use pellucid_graph::text::EdgeFormat;
+use pellucid_graph_files::{
     Config, Input, InputError, Job, JobError, OWN_BYTES, Outcome, Output, OutputError, Phase, Program,
     RowFormat, Storage, Target, Wanted,
 };
@@ -124,7 +124,7 @@ struct Common {
 
 impl Graph {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        pellucid_graph::keep_little();
+        pellucid_graph_files::keep_little();
         let (name, common, program, storage) = self.command.parts()?;
         let memory_bytes = parse_bytes(&common.memory, 1000)
             .map_err(|error| Failure::asked(anyhow!("--memory {}: {error}", common.memory)))?;

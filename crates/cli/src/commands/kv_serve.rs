@@ -2,16 +2,13 @@
 
 use super::serving::{parse_connections, parse_time};
 use crate::args::Global;
-use crate::exposure;
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::layered;
 use crate::log_line::LogFormat;
 use crate::output::warn;
-use crate::served_log;
 use crate::watch::MonitorOptions;
+use crate::{exposure, interrupt, layered, served_log};
 use anyhow::anyhow;
-use pellucid_apps::kv::KvConfig;
+use pellucid_kv::KvConfig;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
 use pellucid_serve::kv::{DriveCache, KvService, session};

@@ -159,7 +159,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         (vec!["presets"], vec![vec!["--json"]]),
         (vec!["reproduce", "--list", "C10"], vec![vec!["--json"]]),
     ];
-    // Options that need company; those of placement handles have crates/lab/tests/placement.rs.
+    // Options that need company; those of placement handles have crates/testing/tests/placement.rs.
     for (base, more) in [
         (&["--time-based"][..], &["--runtime", "200ms"][..]),
         (&["--new-group"], &["--json", "--job", "rw=read", "--job", "rw=write"]),
@@ -220,7 +220,7 @@ fn each_option_is_used_by_a_test() {
     let excepted = [
         // fio's word for what is always so.
         "--direct",
-        // Placement handles: crates/lab/tests/placement.rs.
+        // Placement handles: crates/testing/tests/placement.rs.
         "--fdp",
         "--dataplacement",
         "--plids",

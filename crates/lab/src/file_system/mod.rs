@@ -12,12 +12,12 @@ mod in_place;
 
 pub use in_place::InPlaceServer;
 
-use pellucid_apps::fs::{
+use pellucid_device::{Counters, Device};
+use pellucid_flash::{Cause, Nanos, Rng, SimTime};
+use pellucid_fs::{
     BLOCK_BYTES, Caller, Errno, FormatOptions, Fs, Ino, Job, MountOptions, SetAttributes, Step, SyncPoint,
     Time, Volume,
 };
-use pellucid_device::{Counters, Device};
-use pellucid_flash::{Cause, Nanos, Rng, SimTime};
 use pellucid_host::Stack;
 use pellucid_workload::files::{FilesConfig, Gamma, Operation, Personality};
 use std::collections::VecDeque;
@@ -444,7 +444,7 @@ fn report(drive: &Device, before: &Counters) -> FileSystemReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pellucid_apps::fs::CleanerPolicy;
+    use pellucid_fs::CleanerPolicy;
     use pellucid_workload::files::Personality;
 
     /// `memblaze`'s channels and bus; blocks of 256 KiB, pages of 4 KiB that are programmed in a quarter of the time.

@@ -14,8 +14,8 @@
 
 use super::database::{Database, DatabaseConfig};
 use super::report::{Kind, KvSummary, Meter};
-use pellucid_apps::kv::{Answer, Ask, Get, Key, Mode, Outcome, Store, System, What};
 use pellucid_flash::{Drive, Nanos, SimTime};
+use pellucid_kv::{Answer, Ask, Get, Key, Mode, Outcome, Store, System, What};
 use pellucid_workload::kv::Requests;
 use pellucid_workload::trace::TraceError;
 use pellucid_workload::trace::kv::{KvRecord, Operation};

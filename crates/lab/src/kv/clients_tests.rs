@@ -1,5 +1,5 @@
 use super::*;
-use pellucid_apps::kv::Item;
+use pellucid_kv::Item;
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
 use pellucid_workload::kv::{Workload, WorkloadConfig};
 use std::collections::{BTreeMap, VecDeque};

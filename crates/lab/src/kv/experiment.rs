@@ -3,9 +3,9 @@
 use super::clients::{Clients, ClientsConfig, KvRunError};
 use super::report::KvSummary;
 use crate::drive::{RunError, Unwatched, precondition};
-use pellucid_apps::kv::{KvStatistics, System, build};
 use pellucid_device::{Counters, Device, DeviceError};
 use pellucid_flash::{Cause, SimTime};
+use pellucid_kv::{KvStatistics, System, build};
 use pellucid_spec::Spec;
 use pellucid_text::format::{self, count};
 use pellucid_workload::kv::Requests;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   requests               clients (closed loop)          cache                    database
-//!   Workload, or a trace ─► one request at a time ──ask──► apps::kv::System ◄─drive
+//!   Workload, or a trace ─► one request at a time ──ask──► kv::System ◄─drive
 //!                           get misses ───────────────────────────────────────────► Database
 //!                           store what it returned ─ask──►
 //! ```

@@ -5,10 +5,10 @@ use crate::drive::{Bottom, Pace, Served, Waiter};
 use crate::engine::{Answered, Backend};
 use crate::event::Event;
 use mio::{Poll, Token, Waker};
-use pellucid_apps::kv::{Answer, Ask, ClassStatistics, Key, KvConfig, KvStatistics, System, build_by};
 use pellucid_device::Device;
 use pellucid_flash::{Drive, Figure, SimTime};
 use pellucid_host::Tower;
+use pellucid_kv::{Answer, Ask, ClassStatistics, Key, KvConfig, KvStatistics, System, build_by};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl DriveCache {
         Ok(DriveCache { system })
     }
 
-    /// Bytes of write buffers with which every slab class has one ([`Kv::memory_for_each_class_bytes`](pellucid_apps::kv::Kv)).
+    /// Bytes of write buffers with which every slab class has one ([`Kv::memory_for_each_class_bytes`](pellucid_kv::Kv)).
     pub fn memory_for_each_class_bytes(&self) -> u64 {
         self.system.kv().memory_for_each_class_bytes()
     }

@@ -7,7 +7,7 @@
 //! Invariant: `texts` is the texts of all slots, in order; the first slot waits, or there is none.
 
 use crate::output::Output;
-use pellucid_apps::kv::{Item, Outcome};
+use pellucid_kv::{Item, Outcome};
 use pellucid_wire::memcached::{ErrorLine, Flags, MetaAnswer, Shown, answer_number, answer_value_head};
 use std::collections::VecDeque;
 

@@ -15,7 +15,7 @@ use super::{Cache, KvService, stats};
 use crate::session::{Close, Port, Session};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use pellucid_apps::kv::{Answer, Get, Key, Mode, Outcome, Store as StoreWhat, What};
+use pellucid_kv::{Answer, Get, Key, Mode, Outcome, Store as StoreWhat, What};
 use pellucid_wire::memcached::{
     Arithmetic, Decoder, Delete, ErrorLine, Event, MetaGet, Store, StoreMode, Style, expires_s,
 };

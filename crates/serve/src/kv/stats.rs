@@ -2,8 +2,8 @@
 
 use super::{Cache, KvService};
 use crate::service::Service;
-use pellucid_apps::kv::{ClassStatistics, KvStatistics, OverProvisioning};
 use pellucid_flash::{Figure, FigureKind, Histogram};
+use pellucid_kv::{ClassStatistics, KvStatistics, OverProvisioning};
 use pellucid_monitor::{LayerSide, Protocol, Serving, View};
 use pellucid_wire::memcached::ErrorLine;
 use serde_json::{Value, json};

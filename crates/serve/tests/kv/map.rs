@@ -1,8 +1,8 @@
 //! A cache in memory: what the requests mean, without flash. Requests take effect when they are submitted, and are answered after a time by
 //! chance, so that answers come in any order.
 
-use pellucid_apps::kv::{Answer, Ask, Get, Item, Key, KvStatistics, Mode, Outcome, Store, What};
 use pellucid_flash::{Rng, SimTime};
+use pellucid_kv::{Answer, Ask, Get, Item, Key, KvStatistics, Mode, Outcome, Store, What};
 use pellucid_serve::kv::Cache;
 use pellucid_serve::{Answered, Backend};
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 mod map;
 
 use map::MapCache;
-use pellucid_apps::kv::{EngineKind, KvConfig};
 use pellucid_flash::Rng;
+use pellucid_kv::{EngineKind, KvConfig};
 use pellucid_serve::kv::{KvService, session};
 use pellucid_serve::{Address, Options, Server, Stopper, Time};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,0 +1,108 @@
+//! The owner of each name: runs of names that belong to runs of blocks of a file.
+
+use crate::types::Ino;
+use std::collections::BTreeMap;
+
+/// A block of a file.
+pub type Owner = (Ino, u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    count: u64,
+    ino: Ino,
+    /// Block of the first name.
+    block: u64,
+}
+
+/// A map from names to blocks of files.
+#[derive(Clone, Debug, Default)]
+pub struct Owners {
+    /// By first name.
+    runs: BTreeMap<u64, Run>,
+    names: u64,
+}
+
+impl Owners {
+    /// Names that belong to a file.
+    pub fn len(&self) -> u64 {
+        self.names
+    }
+
+    fn run_of(&self, name: u64) -> Option<(u64, Run)> {
+        let (&first, &run) = self.runs.range(..=name).next_back()?;
+        (name - first < run.count).then_some((first, run))
+    }
+
+    pub fn get(&self, name: u64) -> Option<Owner> {
+        let (first, run) = self.run_of(name)?;
+        Some((run.ino, run.block + (name - first)))
+    }
+
+    /// Gives a name to a block. It belonged to none.
+    pub fn insert(&mut self, name: u64, (ino, block): Owner) {
+        debug_assert_eq!(self.get(name), None, "a name has one owner");
+        self.names += 1;
+        let mut run = Run { count: 1, ino, block };
+        let mut first = name;
+        if let Some(next) = self.runs.get(&(name + 1)).copied()
+            && next.ino == ino
+            && next.block == block + 1
+        {
+            self.runs.remove(&(name + 1));
+            run.count += next.count;
+        }
+        let before = name.checked_sub(1).and_then(|before| self.run_of(before));
+        if let Some((start, before)) = before
+            && before.ino == ino
+            && before.block + before.count == block
+        {
+            first = start;
+            run = Run { count: before.count + run.count, ..before };
+        }
+        self.runs.insert(first, run);
+    }
+
+    /// Takes a name from its block.
+    pub fn remove(&mut self, name: u64) -> Option<Owner> {
+        let (first, run) = self.run_of(name)?;
+        let before = name - first;
+        let behind = run.count - before - 1;
+        match before {
+            0 => _ = self.runs.remove(&first),
+            _ => _ = self.runs.insert(first, Run { count: before, ..run }),
+        }
+        if behind > 0 {
+            let rest = Run { count: behind, block: run.block + before + 1, ..run };
+            self.runs.insert(name + 1, rest);
+        }
+        self.names -= 1;
+        Some((run.ino, run.block + before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pellucid_flash::Rng;
+    use std::collections::btree_map::Entry;
+
+    #[test]
+    fn it_does_what_a_map_does() {
+        let (mut owners, mut map, mut rng) = (Owners::default(), BTreeMap::new(), Rng::new(3));
+        for _ in 0..50_000 {
+            let name = rng.below(40);
+            if rng.chance(0.5) {
+                assert_eq!(owners.remove(name), map.remove(&name));
+            } else if let Entry::Vacant(vacant) = map.entry(name) {
+                // Mostly as writes give them: the block goes with the name.
+                let owner = (Ino(1 + rng.below(2)), if rng.chance(0.8) { name + 7 } else { rng.below(9) });
+                owners.insert(name, owner);
+                vacant.insert(owner);
+            }
+            let other = rng.below(41);
+            assert_eq!(owners.get(other), map.get(&other).copied());
+            assert_eq!(owners.len(), map.len() as u64);
+        }
+        assert!(owners.runs.len() < map.len(), "runs were joined");
+    }
+}

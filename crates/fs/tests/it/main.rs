@@ -1,0 +1,9 @@
+//! The file system beside a plain model, on drives that fail and lose power.
+
+mod basic;
+mod crash;
+mod disk;
+// The drive is that of the key-value cache's tests.
+#[path = "../../../kv/tests/it/flash.rs"]
+mod flash;
+mod model;

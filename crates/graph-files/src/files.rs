@@ -1,0 +1,372 @@
+//! Segments in a directory: one file each.
+//!
+//! ```text
+//!   work/  graph.lock   held by the process that uses it
+//!          graph.boot   what is here may not be on the media: it counts until the machine is started again
+//!          *.seg        one for each segment
+//! ```
+//! What was done in a few seconds is not worth waiting for the disk, so nothing is synced before [`DURABLE_AFTER`]. A killed process loses
+//! nothing by that. After a power cut, `graph.boot` names another start of the machine, and the directory counts as empty. Once everything
+//! is synced, it is removed.
+//!
+//! Invariants: one process uses a directory at a time (`graph.lock`); nothing in it that is no segment is touched; a plan that is found after a
+//! power cut has all its windows.
+
+use pellucid_graph::store::{Segment, Store, StoreError, absent, short};
+use rustix::fs::{Advice, fadvise};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Names beside those of segments. None that a user's own file would have: a directory may have others' files, too.
+const LOCK: &str = "graph.lock";
+const BOOT: &str = "graph.boot";
+const NEW: &str = "new.seg";
+
+/// Files open at the same time.
+const OPEN_MAX: usize = 128;
+
+/// What is written is synced so long after the last time.
+const DURABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// A directory of segments.
+#[derive(Debug)]
+pub struct FileStore {
+    directory: PathBuf,
+    /// Held for its lock.
+    _lock: File,
+    open: BTreeMap<Segment, (File, u64)>,
+    order: VecDeque<Segment>,
+    /// Since when everything in the directory is on the media, or nothing waits for it.
+    synced: Instant,
+    /// Whether there is `boot`.
+    volatile: bool,
+    written_bytes: u64,
+    read_bytes: u64,
+}
+
+impl FileStore {
+    /// Opens a directory, which is made if it is not there. The error is a sentence.
+    pub fn open(directory: &Path) -> Result<FileStore, String> {
+        let name = directory.display();
+        if directory.exists() && !directory.is_dir() {
+            return Err(format!("{name} is no directory"));
+        }
+        std::fs::create_dir_all(directory).map_err(|error| format!("{name}: {error}"))?;
+        let path = directory.join(LOCK);
+        let mut options = OpenOptions::new();
+        let lock = options.create(true).truncate(false).write(true).open(&path);
+        let lock = lock.map_err(|error| format!("{}: {error}", path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(format!("{name} is in use by another process")),
+            Err(TryLockError::Error(error)) => return Err(format!("{name}: {error}")),
+        }
+        let mut store = FileStore {
+            directory: directory.to_path_buf(),
+            _lock: lock,
+            open: BTreeMap::new(),
+            order: VecDeque::new(),
+            synced: Instant::now(),
+            volatile: false,
+            written_bytes: 0,
+            read_bytes: 0,
+        };
+        store.see_boot().map_err(|error| format!("{name}: {error}"))?;
+        Ok(store)
+    }
+
+    /// Forgets what may have been lost in a power cut.
+    fn see_boot(&mut self) -> io::Result<()> {
+        let now = start_of_machine();
+        match std::fs::read(self.boot()) {
+            // Where nobody knows, each process counts as a start.
+            Ok(then) if then == now && !now.is_empty() => self.volatile = true,
+            Err(error) if error.kind() == ErrorKind::NotFound && self.bytes(Segment::Plan).is_some() => {}
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {
+                if let Err(error) = self.clear(false) {
+                    // A full disk: an empty directory is of no use, and `error` says why there is none.
+                    let _ = self.clear(true);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn boot(&self) -> PathBuf {
+        self.directory.join(BOOT)
+    }
+
+    /// Everything in the directory comes to be on the media.
+    fn sync(&mut self) -> io::Result<()> {
+        for path in self.segments()? {
+            File::open(path)?.sync_data()?;
+        }
+        File::open(&self.directory)?.sync_all()?;
+        if std::mem::take(&mut self.volatile) {
+            std::fs::remove_file(self.boot())?;
+            File::open(&self.directory)?.sync_all()?;
+        }
+        self.synced = Instant::now();
+        Ok(())
+    }
+
+    fn segments(&self) -> io::Result<Vec<PathBuf>> {
+        let paths = std::fs::read_dir(&self.directory)?.map(|entry| entry.map(|entry| entry.path()));
+        paths.filter(|path| path.as_ref().map_or(true, |path| is_segment(path))).collect()
+    }
+
+    /// Bytes written and read so far.
+    pub fn moved_bytes(&self) -> (u64, u64) {
+        (self.written_bytes, self.read_bytes)
+    }
+
+    /// Where a segment is.
+    pub fn path(&self, segment: Segment) -> PathBuf {
+        self.directory.join(format!("{segment}.seg"))
+    }
+
+    /// Removes every segment; `with_directory`: the directory too, if nothing else is in it and it can be. The plan goes first: a process that is killed
+    /// meanwhile leaves no plan without its windows.
+    pub fn clear(&mut self, with_directory: bool) -> io::Result<()> {
+        self.open.clear();
+        self.order.clear();
+        let (plan, mut paths) = (self.path(Segment::Plan), self.segments()?);
+        paths.sort_unstable_by_key(|path| *path != plan);
+        for path in paths {
+            std::fs::remove_file(path)?;
+        }
+        if with_directory {
+            for file in [BOOT, LOCK].map(|name| self.directory.join(name)) {
+                match std::fs::remove_file(file) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            self.volatile = false;
+            // It may have others' files, or be where a disk is mounted.
+            let _ = std::fs::remove_dir(&self.directory);
+        } else if !self.volatile {
+            std::fs::write(self.boot(), start_of_machine())?;
+            File::open(self.boot())?.sync_all()?;
+            File::open(&self.directory)?.sync_all()?;
+            self.volatile = true;
+        }
+        Ok(())
+    }
+
+    /// The file of a segment and its length.
+    fn file(&mut self, segment: Segment) -> Result<&mut (File, u64), StoreError> {
+        if !self.open.contains_key(&segment) {
+            let file = OpenOptions::new().read(true).write(true).open(self.path(segment));
+            let file = file.map_err(|error| match error.kind() {
+                ErrorKind::NotFound => absent(segment),
+                _ => failed(segment, &error),
+            })?;
+            let bytes = file.metadata().map_err(|error| failed(segment, &error))?.len();
+            self.keep(segment, file, bytes);
+        }
+        Ok(self.open.get_mut(&segment).expect("it was opened"))
+    }
+
+    fn keep(&mut self, segment: Segment, file: File, bytes: u64) {
+        self.open.insert(segment, (file, bytes));
+        self.order.push_back(segment);
+        while self.order.len() > OPEN_MAX {
+            let oldest = self.order.pop_front().expect("there are many");
+            self.open.remove(&oldest);
+        }
+    }
+
+    fn forget(&mut self, segment: Segment) {
+        if self.open.remove(&segment).is_some() {
+            self.order.retain(|&other| other != segment);
+        }
+    }
+}
+
+/// Whether a file has the name of a segment: words and numbers with `-` between them.
+fn is_segment(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let Some(name) = name.strip_suffix(".seg") else { return false };
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let words: Vec<&str> = name.split('-').filter(|part| !is_number(part)).collect();
+    let numbers = name.split('-').count() - words.len();
+    match words[..] {
+        ["new" | "plan" | "state" | "degrees"] => numbers == 0,
+        ["run"] | ["run", "weights"] | ["values", "even" | "odd"] => numbers == 1,
+        ["offsets" | "others" | "weights"] => numbers == 2,
+        _ => false,
+    }
+}
+
+/// What names this start of the machine; empty where nothing does.
+fn start_of_machine() -> Vec<u8> {
+    std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+fn failed(segment: Segment, error: &io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            StoreError::Full { segment, why: error.to_string() }
+        }
+        _ => StoreError::Failed { segment, why: error.to_string() },
+    }
+}
+
+impl Store for FileStore {
+    fn create(&mut self, segment: Segment) -> Result<(), StoreError> {
+        self.forget(segment);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(self.path(segment));
+        self.keep(segment, file.map_err(|error| failed(segment, &error))?, 0);
+        Ok(())
+    }
+
+    fn append(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
+        let (file, bytes) = self.file(segment)?;
+        file.write_all_at(data, *bytes).map_err(|error| failed(segment, &error))?;
+        *bytes += data.len() as u64;
+        self.written_bytes += data.len() as u64;
+        Ok(())
+    }
+
+    fn seal(&mut self, _segment: Segment) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn bytes(&self, segment: Segment) -> Option<u64> {
+        match self.open.get(&segment) {
+            Some((_, bytes)) => Some(*bytes),
+            None => std::fs::metadata(self.path(segment)).ok().map(|data| data.len()),
+        }
+    }
+
+    fn read(&mut self, segment: Segment, at: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        let (file, bytes) = self.file(segment)?;
+        let end = at + into.len() as u64;
+        if end > *bytes {
+            return Err(short(segment, *bytes, end));
+        }
+        file.read_exact_at(into, at).map_err(|error| failed(segment, &error))?;
+        self.read_bytes += into.len() as u64;
+        Ok(())
+    }
+
+    fn will_read(&mut self, segment: Segment, at: u64, bytes: u64) {
+        if let Ok((file, _)) = self.file(segment) {
+            // Advice only: a system that ignores it reads later.
+            let _ = fadvise(&*file, at, NonZeroU64::new(bytes), Advice::WillNeed);
+        }
+    }
+
+    fn remove(&mut self, segment: Segment) -> Result<(), StoreError> {
+        self.forget(segment);
+        match std::fs::remove_file(self.path(segment)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(segment, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn replace(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
+        self.forget(segment);
+        let (path, new) = (self.path(segment), self.directory.join(NEW));
+        let written = (|| {
+            File::create(&new)?.write_all(data)?;
+            if self.synced.elapsed() >= DURABLE_AFTER {
+                self.sync()?;
+            }
+            std::fs::rename(&new, &path)
+        })();
+        written.map_err(|error| failed(segment, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn directory(name: &str) -> PathBuf {
+        let directory =
+            std::env::temp_dir().join(format!("pellucid-graph-files-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        directory
+    }
+
+    #[test]
+    fn what_a_power_cut_may_have_taken_is_forgotten() {
+        let directory = directory("boot");
+        let plan = |store: &FileStore| store.bytes(Segment::Plan);
+        let mut store = FileStore::open(&directory).unwrap();
+        store.replace(Segment::Plan, b"plan").unwrap();
+        drop(store);
+        // The same start of the machine: only the process was killed.
+        assert_eq!(plan(&FileStore::open(&directory).unwrap()), Some(4));
+        std::fs::write(directory.join(BOOT), "another start\n").unwrap();
+        assert_eq!(plan(&FileStore::open(&directory).unwrap()), None);
+        let mut store = FileStore::open(&directory).unwrap();
+        store.replace(Segment::Plan, b"plan").unwrap();
+        store.sync().unwrap();
+        drop(store);
+        assert!(!directory.join(BOOT).exists());
+        assert_eq!(plan(&FileStore::open(&directory).unwrap()), Some(4));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn segments_are_what_was_written_and_one_process_has_them() {
+        let directory = directory("segments");
+        let mut store = FileStore::open(&directory).unwrap();
+        assert!(FileStore::open(&directory).unwrap_err().contains("in use"));
+        for segment in (0..300).map(Segment::Run) {
+            store.create(segment).unwrap();
+            store.append(segment, format!("{segment}").as_bytes()).unwrap();
+        }
+        store.append(Segment::Run(0), b"more").unwrap();
+        let mut found = [0; 9];
+        store.read(Segment::Run(0), 0, &mut found).unwrap();
+        assert_eq!(&found, b"run-0more");
+        assert!(
+            store.read(Segment::Run(0), 1, &mut found).unwrap_err().to_string().contains("ends at byte 9")
+        );
+        store.seal(Segment::Run(299)).unwrap();
+        store.replace(Segment::State, b"one").unwrap();
+        store.replace(Segment::State, b"three").unwrap();
+        drop(store);
+        let mine =
+            ["boot", "lock", "run.seg", "others-1.seg", "values-1.seg", "old-run-1.seg", "1.seg", "mine.txt"];
+        for name in mine {
+            std::fs::write(directory.join(name), "not a segment").unwrap();
+        }
+        let mut store = FileStore::open(&directory).unwrap();
+        assert_eq!(store.bytes(Segment::State), Some(5));
+        assert_eq!(store.bytes(Segment::Run(299)), Some(7));
+        store.remove(Segment::State).unwrap();
+        assert!(store.read(Segment::State, 0, &mut found).unwrap_err().to_string().contains("not there"));
+        let all = [
+            Segment::Run(1),
+            Segment::RunWeights(2),
+            Segment::Offsets(3, 4),
+            Segment::Others(5, 6),
+            Segment::Weights(7, 8),
+            Segment::Degrees,
+            Segment::Values(9, true),
+            Segment::Values(10, false),
+            Segment::State,
+            Segment::Plan,
+        ];
+        all.into_iter().for_each(|segment| store.create(segment).unwrap());
+        store.clear(true).unwrap();
+        let left = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: BTreeSet<_> = left.map(|name| name.into_string().unwrap()).collect();
+        assert_eq!(left, mine.map(String::from).into());
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

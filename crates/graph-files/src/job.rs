@@ -1,0 +1,469 @@
+//! One run of one program: from an input to rows.
+//!
+//! ```text
+//!   a work directory with this graph ──────────────┐
+//!   else: read ─► prepare ─► (Plan is there) ──────┴─► compute ─► write rows ─► file named ─► work directory removed
+//! ```
+//! The work directory goes when the file of results has its name, so that a full disk or a kill before costs no more than the rows.
+//!
+//! Killed while it reads or prepares, a run begins anew; later, PageRank goes on behind the last complete iteration, the others from the
+//! prepared graph. A graph that fits into memory leaves no work directory, so begins anew.
+
+use crate::input::{Input, InputError, Wanted};
+use crate::output::{Output, OutputError, Row};
+use crate::{FileStore, Threads, mapped};
+use pellucid_graph::components::Components;
+use pellucid_graph::edges::Key;
+use pellucid_graph::grid::{Grid, reopen};
+use pellucid_graph::pagerank::{PageRank, PageRankConfig};
+use pellucid_graph::prepare::{Asked, Intake, PrepareError, Shape, Share};
+use pellucid_graph::store::{Memory, Segment, Store, StoreError};
+use pellucid_graph::traverse::{Distance, Traverse};
+use pellucid_graph::triangles::Triangles;
+use pellucid_graph::{components, pagerank, triangles};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+use thiserror::Error;
+
+/// What is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Program {
+    /// Ranks.
+    PageRank(PageRankConfig),
+    /// The smallest vertex of the component of each.
+    Components,
+    /// Edges from a vertex.
+    Bfs(u32),
+    /// Sums of weights from a vertex.
+    Sssp(u32),
+    /// How many triangles there are.
+    Triangles,
+}
+
+impl Program {
+    /// Whether weights matter.
+    pub fn is_weighted(&self) -> bool {
+        matches!(self, Program::Sssp(_))
+    }
+
+    /// The name of its column, and whether it has whole numbers; `None`: it gives no rows.
+    pub fn column(&self) -> Option<(&'static str, bool)> {
+        match self {
+            Program::PageRank(_) => Some(("rank", false)),
+            Program::Components => Some(("component", true)),
+            Program::Bfs(_) => Some(("distance", true)),
+            Program::Sssp(_) => Some(("distance", false)),
+            Program::Triangles => None,
+        }
+    }
+
+    fn asked(&self, config: &Config) -> Asked {
+        let (shape, vertex_bytes) = match self {
+            Program::PageRank(_) => (Shape::All(Key::To), pagerank::VERTEX_BYTES),
+            Program::Components => (Shape::All(Key::From), components::VERTEX_BYTES),
+            Program::Bfs(_) => (Shape::All(Key::From), u32::VERTEX_BYTES),
+            Program::Sssp(_) => (Shape::All(Key::From), f64::VERTEX_BYTES),
+            Program::Triangles => (Shape::Simple, triangles::VERTEX_BYTES),
+        };
+        Asked {
+            shape,
+            weighted: self.is_weighted(),
+            degrees: matches!(self, Program::PageRank(_)),
+            memory_bytes: config.memory_bytes,
+            vertex_bytes,
+            chunked: matches!(self, Program::PageRank(_)),
+            vertices: 0,
+            mapped: config.storage == Storage::Mapped,
+            origin: config.origin,
+        }
+    }
+}
+
+/// What moves edges between the disk and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// The engine, in windows.
+    Windows,
+    /// The system, which maps one window into memory.
+    Mapped,
+}
+
+/// How a program runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What is computed.
+    pub program: Program,
+    /// Bytes that its data may take in memory.
+    pub memory_bytes: u64,
+    /// Threads that compute.
+    pub threads: usize,
+    /// What moves edges.
+    pub storage: Storage,
+    /// Where what does not fit lies meanwhile.
+    pub work: PathBuf,
+    /// Whether it stays there.
+    pub keep: bool,
+    /// A fingerprint of the input and of what is asked: what is in a work directory is this graph, or is replaced.
+    pub origin: u64,
+}
+
+/// Why a run ended without a result.
+#[derive(Debug, Error)]
+pub enum JobError {
+    /// The input.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// Its preparation.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// The work directory.
+    #[error("{0}")]
+    Work(String),
+    /// A segment in it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The results.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The vertex to begin at.
+    #[error("vertex {source_vertex} is not in the graph, which has {vertices}")]
+    Source {
+        /// What was asked.
+        source_vertex: u32,
+        /// How many there are.
+        vertices: u32,
+    },
+    /// The caller ended it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// So many edges were read.
+    Read(u64),
+    /// Edges are ordered.
+    Prepare(Share),
+    /// Values are computed; so many iterations or rounds are complete.
+    Compute(Share, u32),
+}
+
+/// What a run has found and what it took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Vertices.
+    pub vertices: u32,
+    /// Edges that are kept.
+    pub edges: u64,
+    /// Whether everything was in memory.
+    pub in_memory: bool,
+    /// Intervals and chunks.
+    pub windows: (usize, usize),
+    /// Whether the graph was prepared before.
+    pub reopened: bool,
+    /// Iterations or rounds.
+    pub iterations: u32,
+    /// Sum of the changes in the last iteration, of PageRank.
+    pub change: Option<f64>,
+    /// Components, or vertices that can be reached, or triangles.
+    pub count: Option<u64>,
+    /// Seconds that reading, preparing and computing took.
+    pub seconds: [f64; 3],
+    /// Bytes written to the work directory and read from it.
+    pub moved_bytes: (u64, u64),
+}
+
+/// Called at each phase; may end the run.
+type Look<'a> = &'a mut dyn FnMut(Phase) -> ControlFlow<()>;
+
+/// A run.
+#[derive(Debug)]
+pub struct Job {
+    config: Config,
+    store: Option<FileStore>,
+    outcome: Outcome,
+}
+
+impl Job {
+    /// Looks whether the work directory has this graph.
+    pub fn new(config: Config) -> Result<Job, JobError> {
+        let mut job = Job { config, store: None, outcome: Outcome::default() };
+        if job.config.work.exists() {
+            job.store = Some(job.open()?);
+        }
+        Ok(job)
+    }
+
+    fn open(&self) -> Result<FileStore, JobError> {
+        FileStore::open(&self.config.work).map_err(JobError::Work)
+    }
+
+    /// Runs it; returns what it found, and the largest values of vertices, or the largest components by their smallest vertices. `input` is opened only if the work directory does not have the graph.
+    pub fn run(
+        mut self,
+        input: impl FnOnce(Wanted) -> Result<Input, InputError>,
+        mut output: Output,
+        look: Look<'_>,
+    ) -> Result<(Outcome, Vec<(u32, f64)>), JobError> {
+        let result = self.work(input, &mut output, look);
+        let result = result.and_then(|outcome| Ok((outcome, output.finish()?)));
+        match &mut self.store {
+            // What is prepared stays for the next run.
+            Some(store) if result.is_err() => {
+                let prepared = store.bytes(Segment::Plan).is_some();
+                if !prepared {
+                    store.clear(true).map_err(|error| JobError::Work(error.to_string())).and(result)
+                } else {
+                    result
+                }
+            }
+            Some(store) if !self.config.keep => {
+                store.clear(true).map_err(|error| JobError::Work(error.to_string()))?;
+                result
+            }
+            _ => result,
+        }
+    }
+
+    fn work(
+        &mut self,
+        input: impl FnOnce(Wanted) -> Result<Input, InputError>,
+        output: &mut Output,
+        look: Look<'_>,
+    ) -> Result<Outcome, JobError> {
+        let grid = match self.reopened()? {
+            Some(grid) => grid,
+            None => self.prepare(input, look)?,
+        };
+        self.outcome.vertices = grid.plan.vertices;
+        self.outcome.edges = grid.plan.edges;
+        self.outcome.in_memory = grid.resident.is_some();
+        self.outcome.windows = (grid.plan.interval_count(), grid.plan.chunk_count());
+        let began = Instant::now();
+        match &mut self.store {
+            Some(store) => compute(&self.config, &grid, store, output, look, &mut self.outcome)?,
+            None => {
+                compute_in(&self.config, &grid, &mut Memory::default(), output, look, &mut self.outcome)?;
+            }
+        }
+        self.outcome.seconds[2] = began.elapsed().as_secs_f64();
+        self.outcome.moved_bytes = self.store.as_ref().map_or((0, 0), FileStore::moved_bytes);
+        Ok(self.outcome.clone())
+    }
+
+    fn reopened(&mut self) -> Result<Option<Grid>, JobError> {
+        let Some(store) = &mut self.store else { return Ok(None) };
+        let found = reopen(store, self.config.origin)?;
+        match &found {
+            Some(_) => self.outcome.reopened = true,
+            None => store.clear(false).map_err(|error| JobError::Work(error.to_string()))?,
+        }
+        Ok(found)
+    }
+
+    /// Reads and orders the edges.
+    fn prepare(
+        &mut self,
+        input: impl FnOnce(Wanted) -> Result<Input, InputError>,
+        look: Look<'_>,
+    ) -> Result<Grid, JobError> {
+        let began = Instant::now();
+        let asked = self.config.program.asked(&self.config);
+        let mut input = input(Wanted {
+            shape: asked.shape,
+            weighted: asked.weighted,
+            threads: self.config.threads,
+            memory_bytes: self.config.memory_bytes / 8,
+        })?;
+        let mut intake = Intake::new(asked);
+        // The number of edges is not known before: so the directory is there from the first that would not fit.
+        let mut store = Late { config: &self.config, store: &mut self.store };
+        while let Some(chunk) = input.take()? {
+            intake.see(input.vertices());
+            intake.push(&mut store, chunk)?;
+            if look(Phase::Read(intake.edges())).is_break() {
+                return Err(JobError::Interrupted);
+            }
+        }
+        drop(input);
+        self.outcome.seconds[0] = began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        let mut preparing = intake.finish(&mut store)?;
+        while let Some(share) = preparing.step(&mut store)? {
+            if look(Phase::Prepare(share)).is_break() {
+                return Err(JobError::Interrupted);
+            }
+        }
+        let grid = preparing.finish(&mut store, &Threads(self.config.threads));
+        self.outcome.seconds[1] = began.elapsed().as_secs_f64();
+        Ok(grid)
+    }
+}
+
+fn compute(
+    config: &Config,
+    grid: &Grid,
+    store: &mut FileStore,
+    output: &mut Output,
+    look: Look<'_>,
+    outcome: &mut Outcome,
+) -> Result<(), JobError> {
+    let (Storage::Mapped, Program::PageRank(rank)) = (config.storage, &config.program) else {
+        return compute_in(config, grid, store, output, look, outcome);
+    };
+    let mut stopped = false;
+    let of = u64::from(rank.iterations);
+    let (ranks, iterations, change) = mapped::ranks(grid, store, rank, Threads(config.threads), |at| {
+        stopped |= look(Phase::Compute(Share { done: u64::from(at), of }, at)).is_break();
+    })?;
+    if stopped {
+        return Err(JobError::Interrupted);
+    }
+    for (vertex, rank) in (0..).zip(ranks) {
+        output.row(vertex, Row::Real(rank))?;
+    }
+    (outcome.iterations, outcome.change) = (iterations, Some(change));
+    Ok(())
+}
+
+fn compute_in<S: Store>(
+    config: &Config,
+    grid: &Grid,
+    store: &mut S,
+    output: &mut Output,
+    look: Look<'_>,
+    outcome: &mut Outcome,
+) -> Result<(), JobError> {
+    let workers = Threads(config.threads);
+    // A word and its bytes for each edge of a block, one block ahead.
+    let block_edges = (config.memory_bytes / 128).clamp(1 << 10, 1 << 20) as usize;
+    let mut see = |share, rounds| match look(Phase::Compute(share, rounds)) {
+        ControlFlow::Break(()) => Err(JobError::Interrupted),
+        ControlFlow::Continue(()) => Ok(()),
+    };
+    match &config.program {
+        Program::PageRank(rank) => {
+            let mut rank = PageRank::new(grid, store, rank.clone(), block_edges)?;
+            while let Some(share) = rank.step(grid, store, &workers)? {
+                see(share, rank.iteration())?;
+            }
+            (outcome.iterations, outcome.change) = (rank.iteration(), Some(rank.last_change()));
+            rank.ranks(grid, store, |first, ranks| {
+                for (vertex, &rank) in (first..).zip(ranks) {
+                    output.row(vertex, Row::Real(rank))?;
+                }
+                Ok::<_, JobError>(())
+            })
+        }
+        Program::Components => {
+            let mut components = Components::new(grid, block_edges);
+            while let Some(share) = components.step(grid, store)? {
+                see(share, 1)?;
+            }
+            let labels = components.finish();
+            outcome.count =
+                Some((0..).zip(&labels).filter(|(vertex, label)| *vertex == **label).count() as u64);
+            for (vertex, &label) in (0..).zip(&labels) {
+                output.write(vertex, Row::Whole(label))?;
+            }
+            for (vertex, size) in (0..).zip(components::sizes(labels)).filter(|&(_, size)| size > 0) {
+                output.rank(vertex, size.into());
+            }
+            Ok(())
+        }
+        Program::Bfs(source) => {
+            let distances: Vec<u32> = distances(*source, grid, store, block_edges, see, outcome)?;
+            rows(&distances, Row::Whole, output)
+        }
+        Program::Sssp(source) => {
+            let distances: Vec<f64> = distances(*source, grid, store, block_edges, see, outcome)?;
+            rows(&distances, Row::Real, output)
+        }
+        Program::Triangles => {
+            let mut triangles = Triangles::new();
+            while let Some(share) = triangles.step(grid, store, &workers)? {
+                see(share, 1)?;
+            }
+            outcome.count = Some(triangles.count());
+            Ok(())
+        }
+    }
+}
+
+/// How far each vertex is from `source_vertex`.
+fn distances<D: Distance, S: Store>(
+    source_vertex: u32,
+    grid: &Grid,
+    store: &mut S,
+    block_edges: usize,
+    mut see: impl FnMut(Share, u32) -> Result<(), JobError>,
+    outcome: &mut Outcome,
+) -> Result<Vec<D>, JobError> {
+    let vertices = grid.plan.vertices;
+    if source_vertex >= vertices {
+        return Err(JobError::Source { source_vertex, vertices });
+    }
+    let mut traverse = Traverse::<D>::new(grid, source_vertex, block_edges);
+    while let Some(share) = traverse.step(grid, store)? {
+        see(share, traverse.rounds())?;
+    }
+    outcome.iterations = traverse.rounds();
+    let distances = traverse.finish();
+    outcome.count = Some(distances.iter().filter(|&&distance| distance < D::UNREACHED).count() as u64);
+    Ok(distances)
+}
+
+fn rows<D: Distance>(distances: &[D], row: impl Fn(D) -> Row, output: &mut Output) -> Result<(), JobError> {
+    for (vertex, &distance) in (0..).zip(distances) {
+        let reached = distance < D::UNREACHED;
+        output.row(vertex, if reached { row(distance) } else { Row::None })?;
+    }
+    Ok(())
+}
+
+/// A work directory that is made when the first segment is.
+struct Late<'a> {
+    config: &'a Config,
+    store: &'a mut Option<FileStore>,
+}
+
+impl Late<'_> {
+    fn get(&mut self, segment: Segment) -> Result<&mut FileStore, StoreError> {
+        if self.store.is_none() {
+            let opened = FileStore::open(&self.config.work);
+            *self.store = Some(opened.map_err(|why| StoreError::Failed { segment, why })?);
+        }
+        Ok(self.store.as_mut().expect("it was opened"))
+    }
+}
+
+impl Store for Late<'_> {
+    fn create(&mut self, segment: Segment) -> Result<(), StoreError> {
+        self.get(segment)?.create(segment)
+    }
+    fn append(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
+        self.get(segment)?.append(segment, data)
+    }
+    fn seal(&mut self, segment: Segment) -> Result<(), StoreError> {
+        self.get(segment)?.seal(segment)
+    }
+    fn bytes(&self, segment: Segment) -> Option<u64> {
+        self.store.as_ref()?.bytes(segment)
+    }
+    fn read(&mut self, segment: Segment, at: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        self.get(segment)?.read(segment, at, into)
+    }
+    fn will_read(&mut self, segment: Segment, at: u64, bytes: u64) {
+        if let Some(store) = self.store.as_mut() {
+            store.will_read(segment, at, bytes);
+        }
+    }
+    fn remove(&mut self, segment: Segment) -> Result<(), StoreError> {
+        self.get(segment)?.remove(segment)
+    }
+    fn replace(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
+        self.get(segment)?.replace(segment, data)
+    }
+}

@@ -1,0 +1,65 @@
+//! The honest baseline: edges mapped into memory, and the system decides what stays there. PageRank only.
+//!
+//! The files are those of one window, so the comparison is between ways to move the data, not between layouts.
+
+use crate::FileStore;
+use crate::threads::Threads;
+use memmap2::Mmap;
+use pellucid_graph::grid::{Block, Grid};
+use pellucid_graph::pagerank::{PageRankConfig, gather};
+use pellucid_graph::store::{Segment, StoreError, absent};
+use std::fs::File;
+
+/// Ranks of all vertices, and the iterations that it took.
+pub fn ranks(
+    grid: &Grid,
+    store: &FileStore,
+    config: &PageRankConfig,
+    threads: Threads,
+    mut step: impl FnMut(u32),
+) -> Result<(Vec<f64>, u32, f64), StoreError> {
+    let offsets = map(store, Segment::Offsets(0, 0))?;
+    let others = map(store, Segment::Others(0, 0))?;
+    let degrees = map(store, Segment::Degrees)?;
+    let degrees: Vec<u32> = degrees.as_ref().map_or(Vec::new(), |map| bytemuck::cast_slice(map).to_vec());
+    let vertices = grid.plan.vertices as usize;
+    let mut shares: Vec<f32> =
+        degrees.iter().map(|&degree| (1.0 / vertices as f64 / f64::from(degree.max(1))) as f32).collect();
+    let mut dangling: f64 = degrees.iter().filter(|&&degree| degree == 0).count() as f64 / vertices as f64;
+    let (mut iteration, mut change) = (0, f64::INFINITY);
+    let mut sums = vec![0.0; vertices];
+    while iteration < config.iterations && change >= config.tolerance {
+        sums.fill(0.0);
+        if let (Some(offsets), Some(others)) = (&offsets, &others) {
+            let (offsets, others) = (bytemuck::cast_slice(offsets), bytemuck::cast_slice(others));
+            let block = Block { first: 0, offsets, begin: 0, others, weights: &[] };
+            gather(block, 0, 0, &shares, &mut sums, &threads);
+        }
+        let base = (1.0 - config.damping + config.damping * dangling) / vertices as f64;
+        (change, dangling) = (0.0, 0.0);
+        for vertex in 0..vertices {
+            let out = f64::from(degrees[vertex].max(1));
+            let rank = base + config.damping * sums[vertex];
+            change += (rank - f64::from(shares[vertex]) * out).abs();
+            dangling += if degrees[vertex] == 0 { rank } else { 0.0 };
+            shares[vertex] = (rank / out) as f32;
+        }
+        iteration += 1;
+        step(iteration);
+    }
+    let ranks =
+        shares.iter().zip(&degrees).map(|(&share, &degree)| f64::from(share) * f64::from(degree.max(1)));
+    Ok((ranks.collect(), iteration, change))
+}
+
+/// A segment as memory; `None`: it is empty.
+#[expect(unsafe_code, reason = "a memory map")]
+fn map(store: &FileStore, segment: Segment) -> Result<Option<Mmap>, StoreError> {
+    let file = File::open(store.path(segment)).map_err(|_| absent(segment))?;
+    if file.metadata().map_err(|_| absent(segment))?.len() == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the directory is locked, and a sealed segment does not change.
+    let map = unsafe { Mmap::map(&file) };
+    map.map(Some).map_err(|error| StoreError::Failed { segment, why: error.to_string() })
+}
