@@ -1,5 +1,5 @@
 //! What a hit costs the cache manager, and what a cached block costs in memory:
-//! `cargo run --release -p pellucid-host --example cache-cost -- [HITS]`.
+//! `cargo run --release -p pellucid-testing --example cache-cost -- [HITS]`.
 //!
 //! Both drives answer at once and keep nothing, so what is left is the manager and the pump. One command of 4 KiB is outstanding. Each
 //! number is the best of five, as everything else on the machine only adds.
