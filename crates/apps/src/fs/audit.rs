@@ -14,6 +14,13 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding(pub String);
 
+impl Finding {
+    /// A block of a file cannot be read.
+    pub(super) fn unreadable(ino: u64, block: u64) -> Finding {
+        Finding(format!("file {ino} cannot be read at byte {}", block * BLOCK_BYTES as u64))
+    }
+}
+
 /// What the names said of a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Named {
@@ -232,8 +239,7 @@ impl Fs {
                     Ok(()) if self.pages.has(ino, block) => {}
                     Ok(()) => return Err(Stop::Data),
                     Err(Stop::Errno(_)) => {
-                        let offset = block * BLOCK_BYTES as u64;
-                        audit.found(format!("file {} cannot be read at byte {offset}", ino.0));
+                        audit.findings.push(Finding::unreadable(ino.0, block));
                     }
                     Err(other) => return Err(other),
                 }

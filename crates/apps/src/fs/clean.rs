@@ -180,7 +180,7 @@ impl Fs {
                 Ok(())
             }
             Owner::Node { low, level } => Ok(self.tree.move_node(low, level, address)?),
-            Owner::Entries => Ok(()),
+            Owner::Entries | Owner::EntriesCopy => Ok(()),
         }
     }
 
@@ -248,7 +248,7 @@ impl Fs {
             let s = &self.log.segments[segment as usize];
             s.state == State::Closed
                 && s.live > 0
-                && s.live + 1 < each
+                && s.live + 2 < each
                 && !self.cleaner.cleaned.contains(&segment)
                 && !self.commits.writes_to(segment, &self.log)
         });
@@ -272,7 +272,7 @@ impl Fs {
     }
 
     /// A batch could not be written: its blocks are kept in memory until they lie elsewhere, and its segment is written no more.
-    pub(super) fn write_failed(&mut self, address: u64, blocks: &[SharedBlock], why: JobError) {
+    pub(super) fn write_failed(&mut self, seq: u64, address: u64, blocks: &[SharedBlock], why: JobError) {
         self.counters.write_failures += 1;
         if why == JobError::ReadOnly {
             return self.degrade();
@@ -283,7 +283,7 @@ impl Fs {
             self.cleaner.moving.extend(header.owners());
         }
         self.cleaner.rescues = true;
-        self.commits.hole = true;
+        self.commits.failed(seq);
         if self.log.layout.backend.is_flash() {
             self.log.break_off(address);
         } else {

@@ -2,12 +2,12 @@
 
 use super::disk::Disk;
 use pellucid_apps::fs::{
-    Access, Attributes, Audit, Backend, Caller, Errno, FallocateMode, FormatOptions, Fs, FsState, Ino,
-    MountOptions, RenameMode, SetAttributes, Time, Whence, XattrMode,
+    Access, Attributes, Audit, Backend, Caller, Errno, FallocateMode, FileKind, FormatOptions, Fs, FsState,
+    Ino, MountOptions, RenameMode, SetAttributes, Time, Whence, XattrMode,
 };
 
-const NOW: Time = Time(1_700_000_000_000_000_000);
-const ROOT: Caller = Caller::ROOT;
+pub const NOW: Time = Time(1_700_000_000_000_000_000);
+pub const ROOT: Caller = Caller::ROOT;
 
 pub struct Mounted {
     pub fs: Fs,
@@ -390,4 +390,33 @@ fn a_mount_that_cannot_read_all_metadata_is_read_only() {
         lost_most = lost_most.max(lost);
     }
     assert!(read_only > 0 && lost_most < inos.len() / 2, "{read_only} read-only, {lost_most} lost at most");
+}
+
+/// A file that is renamed with `RENAME_WHITEOUT` leaves a character device 0, 0, also after a mount that reads the log.
+#[test]
+fn a_renamed_file_leaves_a_whiteout() {
+    let mut m = Mounted::new(4096, 32, 1 << 20);
+    let file = m.create(Ino::ROOT, "a").unwrap().ino;
+    m.create(Ino::ROOT, "there").unwrap();
+    let rename = |m: &mut Mounted, to: &str, mode| {
+        m.disk
+            .until(&mut m.fs, NOW, |fs| {
+                fs.rename(NOW, &ROOT, Ino::ROOT, b"a", Ino::ROOT, to.as_bytes(), mode)
+            })
+            .unwrap()
+    };
+    assert_eq!(rename(&mut m, "there", RenameMode::NoReplaceWhiteout), Err(Errno::Exists));
+    rename(&mut m, "there", RenameMode::Whiteout).unwrap();
+    m.disk.sync(&mut m.fs, NOW).unwrap().unwrap();
+    m.disk.kill();
+    m.fs = Fs::mount(NOW, m.disk.blocks, MountOptions::default());
+    m.disk.reach(&mut m.fs, NOW, &FsState::Ready).unwrap();
+    assert_eq!(m.lookup(Ino::ROOT, "there").unwrap().ino, file);
+    let left = m.lookup(Ino::ROOT, "a").unwrap();
+    assert_eq!((left.kind, left.rdev, left.links), (FileKind::CharDevice, 0, 1));
+    assert_eq!(m.audit(), Vec::<String>::new());
+    // A whiteout is a file like others.
+    rename(&mut m, "b", RenameMode::NoReplaceWhiteout).unwrap();
+    assert_eq!(m.lookup(Ino::ROOT, "b").unwrap().ino, left.ino);
+    assert_eq!(m.audit(), Vec::<String>::new());
 }

@@ -2,5 +2,6 @@
 
 mod basic;
 mod crash;
+mod damage;
 mod disk;
 mod model;
