@@ -739,7 +739,7 @@ def service(pellucid):
 
 def in_service(pellucid, mount, name):
     control = mount.folder / "control"
-    words = ["--time", "instant", "--control", control, "--monitor", "0", "--fault", "read-fail=0.0001@200ops"]
+    words = ["--time", "instant", "--control", control, "--monitor", "0", "--fault", "read-fail=0.0001@50ops"]
     mount.options = [str(word) for word in words]
     mount.start()
     rng, contents = random.Random(3), {}

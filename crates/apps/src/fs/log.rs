@@ -149,7 +149,8 @@ impl Layout {
 
     /// Segments that files do not get: what the cleaner and checkpoints work with.
     pub fn spare(&self) -> u32 {
-        let spare = (self.capacity / 16).max(10);
+        // Headers take more of small segments, and cleaning one gains less.
+        let spare = (self.capacity / 16).max(10 + 64 / self.segment_blocks);
         match self.backend {
             Backend::Block | Backend::Nameless(_) => spare,
             // Open segments, and the checkpoint's.

@@ -697,6 +697,22 @@ fn a_journal_is_found_by_either_head() {
     assert!(why.contains("has no journal"), "{why}");
 }
 
+/// A journal of another format is named, not read.
+#[test]
+fn a_journal_of_an_older_format_is_refused_by_name() {
+    let (config, mut drive, _) = flushed_into_a_journal();
+    for head in JournalHead::sectors(600, 512) {
+        let mut older = drive.sector(head).to_vec();
+        older[44..48].fill(0);
+        let sum = crc32c::crc32c(&older[12..64]);
+        older[8..12].copy_from_slice(&sum.to_le_bytes());
+        drive.put(head, older);
+    }
+    let layer = ClusterBuffer::new(&config, drive.interface(0), SECTOR).expect("it fits");
+    let why = Stack::start(layer, drive, SimTime::ZERO).expect_err("it is of another format");
+    assert!(why.contains("has format 1; this program knows format 2"), "{why}");
+}
+
 /// Records of flushes, the last not of all clusters, on a drive whose process was killed; and what each flush wrote.
 fn flushed_into_a_journal() -> (ClusterBufferConfig, BlockReference, Vec<(u64, Vec<u8>)>) {
     let journal =
