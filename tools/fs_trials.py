@@ -19,11 +19,13 @@ import random
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import stat
 import subprocess
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 from fire_clients import as_file
@@ -721,6 +723,134 @@ def breaks(pellucid):
     return f"{len(lost)} of {len(contents)} files lost with a die; {refused} writes until read-only"
 
 
+def service(pellucid):
+    """The drive under a mount is in service: it is watched, a planned fault strikes, its power is cut, and it is told to stop. What was synced is there
+    at the next mount."""
+    for name, drive in DRIVES.items():
+        with mounted(pellucid, drive=drive) as mount:
+            mount.stop()
+            in_service(pellucid, mount, name)
+            mount.options = ["--time", "instant"]
+            mount.start()
+    with mounted(pellucid, size="32MiB") as mount:
+        told(mount.ask("mount", mount.image, mount.folder, "--control", mount.folder / "control"), "--control without --drive")
+    return f"{len(DRIVES)} kinds of drives"
+
+
+def in_service(pellucid, mount, name):
+    control = mount.folder / "control"
+    words = ["--time", "instant", "--control", control, "--monitor", "0", "--fault", "read-fail=0.0001@50ops"]
+    mount.options = [str(word) for word in words]
+    mount.start()
+    rng, contents = random.Random(3), {}
+    for number in range(60):
+        contents[mount.path / f"file-{number}"] = rng.randbytes(rng.randrange(1, 60_000))
+    for path, content in contents.items():
+        synced(path, content)
+    assert b'"ok":true' in said(control, '{"do":"status"}'), name
+    assert "read-fail=0.0001" in mount.log(), mount.log()
+    monitor = re.search(r"http://[^ \"]*/", mount.log()).group(0)
+    assert b"pellucid_" in urllib.request.urlopen(monitor + "metrics", timeout=10).read()
+    ask(pellucid, "power-cut", "--control", control)
+    try:
+        synced(mount.path / "late", b"late")
+        raise AssertionError(f"{name}: a mount goes on with a drive that has lost what was not flushed")
+    except OSError as error:
+        assert error.errno in (errno.EROFS, errno.EIO), error
+    with contextlib.suppress(AssertionError):
+        # What could not be written is told.
+        mount.stop()
+    mount.start()
+    assert not set(readable(contents)), f"{name}: what was synced is there after a power cut"
+    synced(mount.path / "more", b"more")
+    said(control, '{"do":"stop"}')
+    assert mount.process.wait(60) == 0 and not os.path.ismount(mount.path), f"{name}: {mount.log()[-2000:]}"
+    mount.start()
+    assert (mount.path / "more").read_bytes() == b"more" and not set(readable(contents)), name
+    mount.stop()
+
+
+def said(control, line):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(control))
+        connection.sendall(line.encode() + b"\n")
+        return connection.recv(4096)
+
+
+def synced(path, content):
+    file = os.open(path, os.O_CREAT | os.O_WRONLY)
+    try:
+        os.write(file, content)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def damage(pellucid):
+    """After a kill one bit of a block is another, at many blocks of the log: a file is right or EIO, never absent or old; if anything is lost the mount is
+    read-only and check says what, until a repair."""
+    lost, named, turns = 0, 0, 0
+    with mounted(pellucid, size="48MiB") as mount:
+        contents = {mount.path / f"file-{n}": b"%d " % n * 5000 for n in range(20)}
+        for path, content in contents.items():
+            synced(path, content)
+        mount.kill()
+        image = mount.image.read_bytes()
+        blocks = [at for at in range(4096, len(image), 4096) if any(image[at : at + 4096])]
+        for at in blocks[:: pick(4, 1)]:
+            turns += 1
+            data = bytearray(image)
+            data[at + 40] ^= 1
+            mount.image.write_bytes(data)
+            checked = mount.ask("check", mount.image)
+            mount.start()
+            unreadable = set(readable(contents))
+            try:
+                (mount.path / "new").write_text("new")
+                changes = True
+            except OSError as error:
+                assert error.errno == errno.EROFS, error
+                changes = False
+            assert changes == (checked.returncode == 0), f"block {at // 4096}: {checked.stdout}"
+            assert changes or "damage" in mount.log() or "cannot be read" in mount.log(), mount.log()
+            lost, named = lost + len(unreadable), named + (not changes)
+            mount.stop()
+            if not changes:
+                mount.ask("check", mount.image, "--repair")
+                mount.start()
+                (mount.path / "new").write_text("new")
+                assert set(readable(contents)) <= unreadable
+                mount.stop()
+        mount.image.write_bytes(image)
+        mount.start()
+    return f"{turns} blocks: {named} named, {lost} files EIO"
+
+
+def overlay(pellucid):
+    """A mount is the upper directory of an overlay: files of the lower one are changed, renamed and removed."""
+    with mounted(pellucid, size="64MiB") as mount:
+        lower, merged = mount.folder / "lower", mount.folder / "merged"
+        upper, work = mount.path / "upper", mount.path / "work"
+        for place in lower, merged, upper, work:
+            place.mkdir()
+        for name in "changed", "removed", "renamed":
+            (lower / name).write_text(name)
+        options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+        done = subprocess.run([program("mount"), "-t", "overlay", "overlay", "-o", options, merged], capture_output=True, text=True)
+        if done.returncode:
+            raise Unavailable(f"no overlay: {done.stderr.strip()}")
+        try:
+            (merged / "changed").write_text("other")
+            (merged / "removed").unlink()
+            (merged / "renamed").rename(merged / "new name")
+            assert sorted(path.name for path in merged.iterdir()) == ["changed", "new name"]
+        finally:
+            run("umount", merged)
+        whiteouts = {path.name for path in upper.iterdir() if stat.S_ISCHR(path.lstat().st_mode) and path.lstat().st_rdev == 0}
+        assert whiteouts == {"removed", "renamed"}, whiteouts
+        assert (upper / "changed").read_text() == "other" and (upper / "new name").read_text() == "renamed"
+
+
 def protected(pellucid):
     """A block device that takes no writes is mounted read-only, and says so."""
     with mounted(pellucid, size="32MiB") as mount:
@@ -880,4 +1010,4 @@ def ends(pellucid):
 
 
 if __name__ == "__main__":
-    main("fs", __doc__, [refusals, ends, limits, pjdfstest, fsx, dbench, git, tree, builds, many, full, kills, drives, cuts, sqlite, breaks, protected])
+    main("fs", __doc__, [refusals, ends, limits, pjdfstest, fsx, dbench, git, tree, builds, many, full, kills, drives, cuts, sqlite, breaks, service, damage, overlay, protected])

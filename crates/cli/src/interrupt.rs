@@ -1,10 +1,11 @@
-//! Ctrl-C and SIGTERM.
+//! Signals: Ctrl-C, SIGTERM, and SIGXFSZ.
 //!
 //! ```text
 //!  a run goes on      the first asks it to end with a partial report, the second ends the process
 //!  serve              the server stops
 //!  anything else      the process ends at once, and leaves no half-written file behind
 //! ```
+//! SIGXFSZ is ignored: a write beyond `ulimit -f` fails with EFBIG, and is reported like one to a full disk.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +20,9 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 static WHAT: Mutex<&str> = Mutex::new("");
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Takes interrupts from now on.
+/// Takes interrupts, and no signal for files that are too long, from now on.
 pub fn install() {
+    ignore_long_files();
     // Without the handler an interrupt still ends the process; only the cleaning up is lost.
     let _ = ctrlc::set_handler(|| {
         if let Some(instead) = &*INSTEAD.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -33,6 +35,12 @@ pub fn install() {
         let what = WHAT.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(std::io::stderr(), "\ninterrupted: {what}; once more ends at once");
     });
+}
+
+#[expect(unsafe_code, reason = "a C function")]
+fn ignore_long_files() {
+    // SAFETY: to ignore a signal installs no code, and no thread of ours waits for this one.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Ends the process.

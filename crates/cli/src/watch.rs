@@ -32,9 +32,24 @@ pub struct MonitorOptions {
 }
 
 impl MonitorOptions {
+    /// Whether figures are to be shown.
+    pub fn is_wanted(&self) -> bool {
+        self.monitor.is_some()
+    }
+
     /// Refuses an address that others can reach, unless that is wanted.
     pub fn check(&self) -> Result<(), Failure> {
         self.monitor.map_or(Ok(()), |listen| listen.check(self.open)).map_err(Failure::asked)
+    }
+
+    /// The same, where nothing but the monitor listens on a network.
+    pub fn check_alone(&self) -> Result<(), Failure> {
+        if self.open && self.monitor.is_none() {
+            return Err(Failure::asked(anyhow!(
+                "--open: nothing listens here; allowed: with --monitor ADDR"
+            )));
+        }
+        self.check()
     }
 
     /// Starts the monitor, if one is asked for; tells where it listens.
@@ -60,12 +75,7 @@ pub struct WatchOptions {
 impl WatchOptions {
     /// Refuses what cannot be, before anything is printed.
     pub fn check(&self, global: &Global) -> Result<(), Failure> {
-        self.monitor.check()?;
-        if self.monitor.open && self.monitor.monitor.is_none() {
-            return Err(Failure::asked(anyhow!(
-                "--open: nothing listens here; allowed: with --monitor ADDR"
-            )));
-        }
+        self.monitor.check_alone()?;
         if self.live && global.json {
             let message =
                 "--live and --json do not go together: both need standard output; allowed: one of them";

@@ -3,7 +3,6 @@
 //! It reads nodes of the tree and nothing that was counted before: every count is made anew and compared. Of a file system that is mounted to
 //! be looked at it reads the headers of segments, too: without these the cleaner cannot free what is dead in them.
 
-use super::batch::Header;
 use super::key::{Entry, Extent, Inode, Key, Kind};
 use super::log::State;
 use super::types::{BLOCK_BYTES, Errno, FileKind, Ino, Step, Time};
@@ -13,6 +12,13 @@ use std::collections::BTreeMap;
 /// Something that does not fit together: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding(pub String);
+
+impl Finding {
+    /// A block of a file cannot be read.
+    pub(super) fn unreadable(ino: u64, block: u64) -> Finding {
+        Finding(format!("file {ino} cannot be read at byte {}", block * BLOCK_BYTES as u64))
+    }
+}
 
 /// What the names said of a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +55,8 @@ pub struct Audit {
     /// Blocks of data, by address, to find those that two files have.
     owners: BTreeMap<u64, u64>,
     findings: Vec<Finding>,
-    /// The segment whose headers are read, and where its next one is.
-    header: (u32, u32),
+    /// The segment whose headers are read, where its next one is, and blocks from there on in which a copy was looked for in vain.
+    header: (u32, u32, u32),
     entries_done: bool,
     finished: bool,
 }
@@ -71,7 +77,7 @@ impl Audit {
             block: 0,
             owners: BTreeMap::new(),
             findings: Vec::new(),
-            header: (0, 0),
+            header: (0, 0, 0),
             entries_done: false,
             finished: false,
         }
@@ -232,8 +238,7 @@ impl Fs {
                     Ok(()) if self.pages.has(ino, block) => {}
                     Ok(()) => return Err(Stop::Data),
                     Err(Stop::Errno(_)) => {
-                        let offset = block * BLOCK_BYTES as u64;
-                        audit.found(format!("file {} cannot be read at byte {offset}", ino.0));
+                        audit.findings.push(Finding::unreadable(ino.0, block));
                     }
                     Err(other) => return Err(other),
                 }
@@ -269,23 +274,24 @@ impl Fs {
     /// Reads the headers of segments that have something.
     fn audit_headers(&mut self, audit: &mut Audit) -> Result<(), Stop> {
         while audit.header.0 < self.log.layout.segments {
-            let (number, next) = audit.header;
+            let (number, next, mut ahead) = audit.header;
             let segment = self.log.segments[number as usize];
             if segment.state != State::Closed || segment.live == 0 || next >= segment.written {
-                audit.header = (number + 1, 0);
+                audit.header = (number + 1, 0, 0);
                 continue;
             }
             let address = self.log.layout.address(number, next);
-            let Some(block) = self.want_raw(address, 1) else { return Err(Stop::Data) };
-            let header = block.and_then(|block| Header::decode(&block, address, self.file_system));
+            let wanted = self.want_header(address, segment.written - next, &mut ahead);
+            audit.header.2 = ahead;
+            let Some(header) = wanted else { return Err(Stop::Data) };
             audit.header = match header {
-                Some(header) => (number, next + self.log.layout.padded(header.blocks)),
+                Some(header) => (number, next + self.log.layout.padded(header.blocks), 0),
                 None => {
                     audit.found(format!(
-                        "the header in block {address} is damaged or cannot be read: the owners of the blocks behind it are unknown in segment \
+                        "both headers of the batch in block {address} are damaged or cannot be read: the owners of the blocks behind it are unknown in segment \
                          {number}, which is never free again"
                     ));
-                    (number + 1, 0)
+                    (number + 1, 0, 0)
                 }
             };
         }

@@ -5,7 +5,7 @@
 //! | segment | at a multiple of its size | a flash block, which the library hands out ([`Job::Allocate`](super::Job)) |
 //! | open segments | one for new data, one for what the cleaner moves | the same in every channel; the channel with the shortest queue is written next |
 //! | batch | what fits | whole flash pages, and no more than [`BATCH_BLOCKS`], so that a commit uses all channels |
-//! | checkpoint | two places, written in turn | appended to flash blocks of their own |
+//! | checkpoint | two pairs of places, written in turn | appended to flash blocks of their own |
 //! | segment without contents | overwritten, discarded by choice | given back (`Flash_Trim`) once a checkpoint is durable that needs nothing of it; erased in the background |
 //! | mount | reads the reserve that the checkpoint lists | reads the blocks of the reserve that the library found |
 //!

@@ -1,12 +1,15 @@
 //! A batch: what is written to a segment at once. A header says what follows it, with a checksum for each block.
 //!
 //! ```text
-//!   header   crc32c, magic, file system, epoch, sequence number, address, blocks, flags, lengths
+//!   header   crc32c, magic, file system, epoch, sequence number, address, blocks, flags, lengths, durable
 //!            runs: owners of the blocks   sums: their checksums    entries: changed keys and values
-//!   blocks   data of files, nodes of the tree, or more entries
+//!   blocks   data of files, nodes of the tree, or more entries, each block of these twice
+//!   header   a copy of the first
 //! ```
 //! A *commit* is one or several batches; the last one says so. Its entries, put together from all of its batches, are the changes of the
 //! tree since the commit before it. A commit counts when all of its batches and all that was numbered before them are whole.
+//! A header says up to which batch everything was durable when it was written: a batch up to there that is not whole is damaged, and was not
+//! torn by a power cut (`replay.rs`).
 
 use super::block::{Blocks, SharedBlock, shared, shared_zeros};
 use super::key::{Fields, Key};
@@ -16,6 +19,7 @@ const MAGIC: u32 = 0x424c_4c50;
 const HEADER: usize = 64;
 const RUN: usize = 20;
 const LAST: u32 = 1;
+const FIRST: u32 = 2;
 const DELETED: u16 = u16::MAX;
 
 /// What a block of a batch is.
@@ -27,6 +31,8 @@ pub(super) enum Owner {
     Node { low: Key, level: u8 },
     /// Entries.
     Entries,
+    /// A copy of the block of entries before it.
+    EntriesCopy,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +47,7 @@ impl Run {
             Owner::Data { ino, block } => (ino, block, 0, 0),
             Owner::Node { low, level } => (low.object(), low.0 as u64, 1, level),
             Owner::Entries => (0, 0, 2, 0),
+            Owner::EntriesCopy => (0, 0, 3, 0),
         };
         let mut bytes = [0; RUN];
         bytes[..8].copy_from_slice(&a.to_le_bytes());
@@ -56,6 +63,7 @@ impl Run {
             0 => Owner::Data { ino: a, block: b },
             1 => Owner::Node { low: Key(u128::from(a) << 64 | u128::from(b)), level },
             2 => Owner::Entries,
+            3 => Owner::EntriesCopy,
             _ => return None,
         };
         Some(Run { owner, count })
@@ -74,11 +82,12 @@ pub(super) struct Identity {
 pub(super) struct Batch {
     pub seq: u64,
     pub address: u64,
-    /// Blocks that it may have, with the header.
+    /// Blocks that it may have, with the headers.
     limit: u32,
     runs: Vec<Run>,
     sums: Vec<u32>,
     entries: Vec<u8>,
+    first: bool,
     last: bool,
     /// What follows the header.
     blocks: Vec<SharedBlock>,
@@ -93,14 +102,20 @@ impl Batch {
             runs: Vec::new(),
             sums: Vec::new(),
             entries: Vec::new(),
+            first: false,
             last: false,
             blocks: Vec::new(),
         }
     }
 
-    /// Blocks, with the header.
+    /// Blocks, with the headers.
     pub fn blocks(&self) -> u32 {
-        1 + self.blocks.len() as u32
+        2 + self.blocks.len() as u32
+    }
+
+    /// Where the next block goes.
+    pub fn next_address(&self) -> u64 {
+        self.address + 1 + self.blocks.len() as u64
     }
 
     /// Bytes of entries that the header has space for.
@@ -108,8 +123,13 @@ impl Batch {
         BLOCK_BYTES - HEADER - RUN * self.runs.len() - 4 * self.sums.len() - self.entries.len()
     }
 
+    /// Whether so many more blocks fit into it.
+    pub fn has_space_for(&self, blocks: u32) -> bool {
+        self.blocks() + blocks <= self.limit && self.inline_space() >= blocks as usize * (RUN + 4)
+    }
+
     pub fn has_space(&self) -> bool {
-        self.blocks() < self.limit && self.inline_space() >= RUN + 4
+        self.has_space_for(1)
     }
 
     /// Appends a copy of a block.
@@ -119,12 +139,11 @@ impl Batch {
 
     /// Appends a block, of which the checksum is known, and gives its address.
     pub fn push(&mut self, owner: Owner, data: SharedBlock, sum: u32) -> u64 {
-        let address = self.address + u64::from(self.blocks());
+        let address = self.next_address();
         let goes_on = self.runs.last_mut().filter(|run| match (run.owner, owner) {
             (Owner::Data { ino, block }, Owner::Data { ino: of, block: next }) => {
                 ino == of && block + u64::from(run.count) == next
             }
-            (Owner::Entries, Owner::Entries) => true,
             _ => false,
         });
         match goes_on {
@@ -142,12 +161,17 @@ impl Batch {
         self.entries.extend_from_slice(entries);
     }
 
+    pub fn begin_commit(&mut self) {
+        self.first = true;
+    }
+
     pub fn end_commit(&mut self) {
         self.last = true;
     }
 
-    /// The batch as it is written: so many blocks, of which the last may be there to fill up a page.
-    pub fn seal(self, identity: Identity, padded: u32) -> Blocks {
+    /// The batch as it is written: so many blocks, of which the last may be there to fill up a page. Everything up to the batch `durable`
+    /// is on the media.
+    pub fn seal(self, identity: Identity, durable: u64, padded: u32) -> Blocks {
         let blocks = self.blocks();
         let mut header = Vec::with_capacity(BLOCK_BYTES);
         header.extend_from_slice(&[0; 4]);
@@ -156,9 +180,11 @@ impl Batch {
             header.extend_from_slice(&word.to_le_bytes());
         }
         header.extend_from_slice(&blocks.to_le_bytes());
-        header.extend_from_slice(&(if self.last { LAST } else { 0 }).to_le_bytes());
+        let flags = if self.first { FIRST } else { 0 } | if self.last { LAST } else { 0 };
+        header.extend_from_slice(&flags.to_le_bytes());
         header.extend_from_slice(&(self.runs.len() as u16).to_le_bytes());
         header.extend_from_slice(&(self.entries.len() as u16).to_le_bytes());
+        header.extend_from_slice(&durable.to_le_bytes());
         header.resize(HEADER, 0);
         for run in &self.runs {
             header.extend_from_slice(&run.encode());
@@ -173,6 +199,7 @@ impl Batch {
         let mut sealed = Vec::with_capacity(padded as usize);
         sealed.extend(header.as_chunks().0.iter().map(shared));
         sealed.extend(self.blocks);
+        sealed.extend_from_within(..1);
         sealed.resize_with(padded as usize, shared_zeros);
         Blocks::new(sealed)
     }
@@ -184,8 +211,14 @@ pub(super) struct Header {
     pub identity: Identity,
     pub seq: u64,
     pub address: u64,
+    /// Blocks, with the headers.
     pub blocks: u32,
+    /// It begins a commit.
+    pub first: bool,
+    /// It ends a commit.
     pub last: bool,
+    /// Everything up to this batch was durable when it was written.
+    pub durable: u64,
     runs: Vec<Run>,
     sums: Vec<u32>,
     entries: Vec<u8>,
@@ -194,29 +227,41 @@ pub(super) struct Header {
 impl Header {
     /// The header at an address, if there is one.
     pub fn decode(block: &[u8], address: u64, file_system: u64) -> Option<Header> {
+        Header::parse(block, file_system).filter(|header| header.address == address)
+    }
+
+    /// The header whose copy is at an address, if there is one.
+    pub fn decode_copy(block: &[u8], address: u64, file_system: u64) -> Option<Header> {
+        let ends_here = |header: &Header| header.address + u64::from(header.blocks) - 1 == address;
+        Header::parse(block, file_system).filter(ends_here)
+    }
+
+    fn parse(block: &[u8], file_system: u64) -> Option<Header> {
         let block = block.get(..BLOCK_BYTES)?;
         let mut f = Fields(block);
         if f.u32()? != crc32c::crc32c(&block[4..]) || f.u32()? != MAGIC {
             return None;
         }
         let identity = Identity { file_system: f.u64()?, epoch: f.u64()? };
-        let (seq, own, blocks, flags) = (f.u64()?, f.u64()?, f.u32()?, f.u32()?);
-        let (runs, entries) = (f.u16()?, f.u16()?);
-        if identity.file_system != file_system || own != address || blocks == 0 {
+        let (seq, address, blocks, flags) = (f.u64()?, f.u64()?, f.u32()?, f.u32()?);
+        let (runs, entries, durable) = (f.u16()?, f.u16()?, f.u64()?);
+        if identity.file_system != file_system || blocks < 2 || durable >= seq {
             return None;
         }
         let mut f = Fields(&block[HEADER..]);
         let runs = (0..runs).map(|_| Run::decode(&mut f)).collect::<Option<Vec<Run>>>()?;
-        let sums = (1..blocks).map(|_| f.u32()).collect::<Option<Vec<u32>>>()?;
+        let sums = (2..blocks).map(|_| f.u32()).collect::<Option<Vec<u32>>>()?;
         let counted = runs.iter().map(|run| u32::from(run.count)).sum::<u32>();
         let entries = f.bytes(entries.into())?.to_vec();
-        let last = flags & LAST != 0;
-        (counted == blocks - 1).then_some(Header {
+        let (first, last) = (flags & FIRST != 0, flags & LAST != 0);
+        (counted == blocks - 2).then_some(Header {
             identity,
             seq,
             address,
             blocks,
+            first,
             last,
+            durable,
             runs,
             sums,
             entries,
@@ -234,23 +279,33 @@ impl Header {
         owners.enumerate().map(|(n, owner)| (self.address + 1 + n as u64, owner))
     }
 
-    /// Whether the blocks are those that were written; appends the batch's entries.
-    pub fn is_whole(&self, blocks: &[u8], entries: &mut Vec<u8>) -> bool {
-        let data = blocks.chunks_exact(BLOCK_BYTES);
-        if data.len() < self.sums.len()
-            || data.zip(&self.sums).any(|(data, sum)| crc32c::crc32c(data) != *sum)
-        {
-            return false;
-        }
-        for (address, owner) in self.owners() {
-            if owner == Owner::Entries {
-                let at = (address - self.address - 1) as usize * BLOCK_BYTES;
-                entries.extend_from_slice(&blocks[at..at + BLOCK_BYTES]);
+    /// Compares what follows the header with what was written; a block that could not be read is `None`.
+    pub fn examine<'a>(&self, blocks: impl Iterator<Item = Option<&'a [u8]>>) -> Contents {
+        let (mut bad, mut lost, mut entries) = (Vec::new(), false, Vec::new());
+        let mut missing = false;
+        for (((address, owner), sum), block) in self.owners().zip(&self.sums).zip(blocks) {
+            let block = block.filter(|block| crc32c::crc32c(block) == *sum);
+            bad.extend(block.is_none().then_some((address, owner)));
+            match (owner, block) {
+                (Owner::Entries, Some(block)) => entries.extend_from_slice(block),
+                (Owner::EntriesCopy, Some(block)) if missing => entries.extend_from_slice(block),
+                (Owner::EntriesCopy, None) if missing => lost = true,
+                _ => {}
             }
+            missing = owner == Owner::Entries && block.is_none();
         }
         entries.extend_from_slice(&self.entries);
-        true
+        Contents { entries: (!lost).then_some(entries), bad }
     }
+}
+
+/// What was found of a batch.
+#[derive(Clone, Debug)]
+pub(super) struct Contents {
+    /// Its entries; `None`: both copies of some are damaged.
+    pub entries: Option<Vec<u8>>,
+    /// Blocks that are not those that were written, or that could not be read.
+    pub bad: Vec<(u64, Owner)>,
 }
 
 /// Appends a changed key and its value; `None`: it is gone.

@@ -1,15 +1,20 @@
 //! Checkpoints: the nodes of the tree go to the log, then a picture of everything else to one of two places.
 //!
 //! ```text
-//!   build ─► nodes and all before them are written ─► flush ─► place ─► flush ─► durable (─► discards) ─► freed segments are usable
+//!   build ─► nodes and all before them are written ─► flush ─► places ─► flush ─► durable (─► discards) ─► freed segments are usable
 //! ```
+//! Each checkpoint has two copies: a damaged block costs none, as the one before it is no substitute. What that one needs may have been
+//! overwritten since.
 //! On flash a place is the next pages of a flash block that has nothing else, with the superblock before each picture. When the block is
-//! full, or a write to it fails, another one is taken; the old one is given back once a checkpoint is durable that does not lie in it.
+//! full, or a write to it fails, another one is taken; the old one is given back once a checkpoint is durable that does not lie in it. There the
+//! two copies are one write.
 
 use super::batch::{Batch, Owner};
 use super::jobs::{Job, JobId};
 use super::key::Fields;
-use super::log::{CHECKPOINT_HEADER, Head, Layout, RESERVE_BYTES, Segment, State, Stream, USAGE_BYTES};
+use super::log::{
+    CHECKPOINT_HEADER, COPIES, Head, Layout, RESERVE_BYTES, Segment, State, Stream, USAGE_BYTES,
+};
 use super::node::Child;
 use super::types::{BLOCK_BYTES, Ino};
 use super::{Fs, Stop};
@@ -24,8 +29,8 @@ enum Stage {
     Idle,
     /// Batches up to this one are being written.
     Nodes { through: u64 },
-    /// Its picture is to be written, or is being written.
-    Place { sent: bool },
+    /// The copies of its picture are being written: so many are with the drive, and so many written.
+    Place { sent: u64, written: u64 },
     /// The picture is written.
     Confirm,
     /// Freed segments are being discarded.
@@ -37,6 +42,8 @@ pub(super) struct Checkpointing {
     wanted: bool,
     stage: Stage,
     pub number: u64,
+    /// The newest one that is durable.
+    pub durable: u64,
     image: Vec<u8>,
     /// Its place in the order of batches, and the changes that it has.
     seq: u64,
@@ -193,7 +200,7 @@ impl Fs {
         if !layout.backend.is_flash() {
             return true;
         }
-        let full = |head: &mut Head| head.next + layout.place_blocks > layout.segment_blocks;
+        let full = |head: &mut Head| head.next + layout.places_blocks() > layout.segment_blocks;
         if let Some(full) = self.checkpointing.head.take_if(full) {
             self.checkpointing.old.push(full.segment);
         }
@@ -215,7 +222,7 @@ impl Fs {
                 Some(batch) => batch,
                 None => self.new_batch(Stream::New)?,
             };
-            let address = batch.address + u64::from(batch.blocks());
+            let address = batch.next_address();
             let block = self.tree.settle(dirty, address, batch.seq);
             batch.push_copy(Owner::Node { low: dirty.low, level: dirty.level }, block);
             self.log.add_live(address, 1);
@@ -252,28 +259,7 @@ impl Fs {
             return Some(self.write_place(0, superblock));
         }
         match self.checkpointing.stage {
-            Stage::Place { sent: false } => {
-                self.checkpointing.stage = Stage::Place { sent: true };
-                let image = std::mem::take(&mut self.checkpointing.image);
-                match self.checkpointing.head {
-                    None => {
-                        let place = self.log.layout.place((self.checkpointing.number % 2) as u8);
-                        Some(self.write_place(place, image))
-                    }
-                    Some(head) => {
-                        let place = self.log.layout.address(head.segment, head.next);
-                        let next = head.next + self.log.layout.place_blocks;
-                        self.checkpointing.head = Some(Head { next, ..head });
-                        let mut data = super::superblock::superblock(
-                            &self.log.layout,
-                            self.file_system,
-                            self.data_checksums,
-                        );
-                        data.extend_from_slice(&image);
-                        Some(self.write_place(place, data))
-                    }
-                }
-            }
+            Stage::Place { sent, written } if sent < COPIES => Some(self.write_copy(sent, written)),
             Stage::Discards => {
                 let segment = self.checkpointing.freed.pop_front()?;
                 let id = self.new_id();
@@ -284,6 +270,23 @@ impl Fs {
             }
             _ => None,
         }
+    }
+
+    /// A copy of the picture; on flash both of them, with the superblock before each.
+    fn write_copy(&mut self, sent: u64, written: u64) -> Job {
+        let layout = self.log.layout;
+        let Some(head) = self.checkpointing.head else {
+            self.checkpointing.stage = Stage::Place { sent: sent + 1, written };
+            let place = layout.place(self.checkpointing.number, sent);
+            let image = self.checkpointing.image.clone();
+            return self.write_place(place, image);
+        };
+        self.checkpointing.stage = Stage::Place { sent: COPIES, written: COPIES - 1 };
+        let place = layout.address(head.segment, head.next);
+        self.checkpointing.head = Some(Head { next: head.next + layout.places_blocks(), ..head });
+        let mut data = super::superblock::superblock(&layout, self.file_system, self.data_checksums);
+        data.extend_from_slice(&self.checkpointing.image);
+        self.write_place(place, data.repeat(COPIES as usize))
     }
 
     /// Superblock or picture are written, or not.
@@ -299,8 +302,12 @@ impl Fs {
         if !written {
             return self.degrade();
         }
-        if address != 0 && self.checkpointing.stage == (Stage::Place { sent: true }) {
-            self.checkpointing.stage = Stage::Confirm;
+        if address != 0
+            && let Stage::Place { sent, written } = self.checkpointing.stage
+        {
+            let written = written + 1;
+            self.checkpointing.stage =
+                if written == COPIES { Stage::Confirm } else { Stage::Place { sent, written } };
         }
     }
 
@@ -319,12 +326,12 @@ impl Fs {
     pub(super) fn checkpoint_flushed(&mut self, through: u64) {
         match self.checkpointing.stage {
             Stage::Nodes { through: needed } if needed <= through => {
-                self.checkpointing.stage = Stage::Place { sent: false };
+                self.checkpointing.stage = Stage::Place { sent: 0, written: 0 };
             }
             Stage::Confirm if std::mem::take(&mut self.checkpointing.confirms) => {
                 self.counters.checkpoints += 1;
-                self.commits.hole = false;
-                self.checkpointed(self.checkpointing.seq - 1, self.checkpointing.changes);
+                self.checkpointing.durable = self.checkpointing.number;
+                self.checkpointed(self.checkpointing.seq, self.checkpointing.changes);
                 self.checkpointing.stage = Stage::Discards;
                 let old = std::mem::take(&mut self.checkpointing.old);
                 self.checkpointing.freed.extend(old);

@@ -27,6 +27,8 @@ struct Victim {
     segment: u32,
     /// Where its next header is.
     next: u32,
+    /// Blocks from there on in which a copy was looked for in vain.
+    ahead: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -180,7 +182,7 @@ impl Fs {
                 Ok(())
             }
             Owner::Node { low, level } => Ok(self.tree.move_node(low, level, address)?),
-            Owner::Entries => Ok(()),
+            Owner::Entries | Owner::EntriesCopy => Ok(()),
         }
     }
 
@@ -196,22 +198,49 @@ impl Fs {
             return Ok(());
         }
         let address = self.log.layout.address(victim.segment, victim.next);
-        let Some(block) = self.want_raw(address, 1) else { return Ok(()) };
+        let mut ahead = victim.ahead;
+        let wanted = self.want_header(address, segment.written - victim.next, &mut ahead);
+        self.cleaner.victim = Some(Victim { ahead, ..victim });
+        let Some(header) = wanted else { return Ok(()) };
         self.progress = true;
-        let header = block.and_then(|block| Header::decode(&block, address, self.file_system));
         match header {
             Some(header) => {
                 self.cleaner.moving.extend(header.owners());
                 let next = victim.next + self.log.layout.padded(header.blocks);
-                self.cleaner.victim = Some(Victim { next, ..victim });
+                self.cleaner.victim = Some(Victim { next, ahead: 0, ..victim });
             }
             None => {
-                // Without its headers the owners of the blocks are unknown: the segment stays as it is.
+                // Without its header, and the copy of that, the owners of the blocks are unknown: the segment stays as it is.
                 self.log.retire(victim.segment);
                 self.cleaner.victim = None;
             }
         }
         Ok(())
+    }
+
+    /// The header at an address, or else its copy among the next `blocks`; `ahead`: in how many of these there is none. `None`: it is being
+    /// read.
+    pub(super) fn want_header(
+        &mut self,
+        address: u64,
+        blocks: u32,
+        ahead: &mut u32,
+    ) -> Option<Option<Header>> {
+        while *ahead < blocks {
+            let at = address + u64::from(*ahead);
+            let block = self.want_raw(at, 1)?;
+            let decode = |block: &[u8]| match *ahead {
+                0 => Header::decode(block, at, self.file_system),
+                _ => Header::decode_copy(block, at, self.file_system)
+                    .filter(|header| header.address == address),
+            };
+            let found = block.as_deref().and_then(decode);
+            if found.is_some() {
+                return Some(found);
+            }
+            *ahead += 1;
+        }
+        Some(None)
     }
 
     fn choose_victim(&mut self) -> Result<(), Stop> {
@@ -248,7 +277,7 @@ impl Fs {
             let s = &self.log.segments[segment as usize];
             s.state == State::Closed
                 && s.live > 0
-                && s.live + 1 < each
+                && s.live + 2 < each
                 && !self.cleaner.cleaned.contains(&segment)
                 && !self.commits.writes_to(segment, &self.log)
         });
@@ -262,7 +291,7 @@ impl Fs {
                     self.want_checkpoint();
                 } else {
                     self.progress = true;
-                    self.cleaner.victim = Some(Victim { segment, next: 0 });
+                    self.cleaner.victim = Some(Victim { segment, next: 0, ahead: 0 });
                 }
             }
             None if dead > 0 || self.pages.dirty() + self.tree.dirty() > 0 => self.want_checkpoint(),
@@ -272,7 +301,7 @@ impl Fs {
     }
 
     /// A batch could not be written: its blocks are kept in memory until they lie elsewhere, and its segment is written no more.
-    pub(super) fn write_failed(&mut self, address: u64, blocks: &[SharedBlock], why: JobError) {
+    pub(super) fn write_failed(&mut self, seq: u64, address: u64, blocks: &[SharedBlock], why: JobError) {
         self.counters.write_failures += 1;
         if why == JobError::ReadOnly {
             return self.degrade();
@@ -283,7 +312,7 @@ impl Fs {
             self.cleaner.moving.extend(header.owners());
         }
         self.cleaner.rescues = true;
-        self.commits.hole = true;
+        self.commits.failed(seq);
         if self.log.layout.backend.is_flash() {
             self.log.break_off(address);
         } else {

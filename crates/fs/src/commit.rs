@@ -1,8 +1,9 @@
 //! Commits: dirty pages and changed keys go to the log.
 //!
 //! A commit is built at one moment, so it holds the state after some operation. Its batches are written in any order; it is durable when
-//! they and all before them have ended and a flush that began afterwards has ended. When a write failed, the numbers of batches have a
-//! hole that no mount gets over: then only a checkpoint makes anything durable.
+//! they and all before them have ended and a flush that began afterwards has ended. Before that is answered the sync record says so
+//! (`record.rs`). When a write failed, the numbers of batches have a hole that no mount gets over: then only a checkpoint makes anything
+//! durable.
 
 use super::backend::Content;
 use super::batch::{Batch, Owner, put_entry};
@@ -10,6 +11,7 @@ use super::block::{Blocks, SharedBlock};
 use super::jobs::{Job, JobError, JobId};
 use super::key::{EXTENT_BLOCKS_MAX, Extent};
 use super::log::{Log, Stream};
+use super::record::SyncRecord;
 use super::types::{BLOCK_BYTES, Ino};
 use super::{Fs, Stop};
 use std::collections::{BTreeMap, VecDeque};
@@ -36,6 +38,14 @@ pub(super) struct Commits {
     durable: u64,
     /// Only a checkpoint makes anything durable.
     pub hole: bool,
+    /// The newest batch that could not be written.
+    failed: u64,
+    /// Batches up to this one are durable, and numbered without a hole since the newest checkpoint.
+    flushed: u64,
+    /// The sync record is to be written anew.
+    record_due: bool,
+    /// The write of the sync record under way, and the batch up to which it says that all is durable.
+    recording: Option<(u64, u64)>,
     queue: VecDeque<(u64, u64, Blocks)>,
     under_way: BTreeMap<u64, Write>,
     /// The flush under way, and the batch through which it makes all durable.
@@ -72,7 +82,23 @@ impl Commits {
         }
     }
 
-    /// Whether superblock or checkpoint are being written.
+    /// A batch could not be written.
+    pub fn failed(&mut self, seq: u64) {
+        self.hole = true;
+        self.failed = self.failed.max(seq);
+    }
+
+    /// Everything up to a batch is durable, and a mount will know it.
+    fn recorded(&mut self, through: u64) {
+        while let Some(&(seq, changes)) = self.pending.front()
+            && seq <= through
+        {
+            self.pending.pop_front();
+            self.set_durable(changes);
+        }
+    }
+
+    /// Whether superblock, checkpoint or sync record are being written.
     pub fn has_place_writes(&self) -> bool {
         self.under_way.values().any(|write| write.seq.is_none())
     }
@@ -95,7 +121,7 @@ impl Commits {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.under_way.is_empty() && self.flush.is_none()
+        self.queue.is_empty() && self.under_way.is_empty() && self.flush.is_none() && !self.record_due
     }
 }
 
@@ -150,19 +176,22 @@ impl Fs {
         self.log.took(batch.address, blocks);
         self.log.queue(batch.address, blocks.into(), true);
         self.log.unwritten.insert(batch.seq);
-        self.counters.record_blocks += 1;
+        self.counters.record_blocks += 2;
         closed.push(batch);
     }
 
     /// Hands batches to the drive; the last ends a commit.
     pub(super) fn send_batches(&mut self, mut batches: Vec<Batch>) {
+        if let Some(first) = batches.first_mut() {
+            first.begin_commit();
+        }
         if let Some(last) = batches.last_mut() {
             last.end_commit();
         }
         for batch in batches {
             let (seq, address) = (batch.seq, batch.address);
             let padded = self.log.layout.padded(batch.blocks());
-            let blocks = batch.seal(self.identity(), padded);
+            let blocks = batch.seal(self.identity(), self.commits.flushed, padded);
             self.commits.bytes_under_way += blocks.bytes();
             self.commits.queue.push_back((seq, address, blocks));
         }
@@ -306,14 +335,14 @@ impl Fs {
             batch.put_inline(&entries);
         } else {
             for piece in entries.chunks(BLOCK_BYTES) {
-                if !batch.has_space() {
-                    let next = self.next_batch(batch, batches)?;
-                    batch = next;
+                while !batch.has_space_for(2) {
+                    batch = self.next_batch(batch, batches)?;
                 }
                 let mut block = [0; BLOCK_BYTES];
                 block[..piece.len()].copy_from_slice(piece);
                 batch.push_copy(Owner::Entries, &block);
-                self.counters.record_blocks += 1;
+                batch.push_copy(Owner::EntriesCopy, &block);
+                self.counters.record_blocks += 2;
             }
         }
         *open = Some(batch);
@@ -340,7 +369,33 @@ impl Fs {
             self.commits.under_way.insert(id, Write { seq: Some(seq), address, data: data.clone() });
             return Some(Job::Write { id: JobId(id), block: address, data, content: Content::Log });
         }
-        self.next_place_write()
+        self.next_record().or_else(|| self.next_place_write())
+    }
+
+    /// The sync record, if it is due.
+    fn next_record(&mut self) -> Option<Job> {
+        if !self.commits.record_due || self.commits.recording.is_some() {
+            return None;
+        }
+        self.commits.record_due = false;
+        let place = self.log.layout.record()?;
+        let record = SyncRecord {
+            file_system: self.file_system,
+            epoch: self.log.epoch,
+            checkpoint: self.checkpointing.durable,
+            durable: self.commits.flushed,
+        };
+        let job = self.write_place(place, record.encode());
+        self.commits.recording = Some((job.id().0, self.commits.flushed));
+        Some(job)
+    }
+
+    /// The sync record is written, or not.
+    fn record_ended(&mut self, through: u64, written: bool) {
+        self.commits.recorded(through);
+        if !written {
+            self.degrade();
+        }
     }
 
     /// A flush, if something waits for one and everything before it is written.
@@ -350,8 +405,9 @@ impl Fs {
         }
         let through = self.log.written_through();
         let wanted = self.commits.syncs.front().copied();
+        let is_new = |seq: u64| seq <= through && seq > self.commits.flushed;
         let serves =
-            |&(seq, changes): &(u64, u64)| wanted.is_some_and(|point| changes >= point && seq <= through);
+            |&(seq, changes): &(u64, u64)| wanted.is_some_and(|point| changes >= point && is_new(seq));
         let for_sync = !self.commits.hole && self.commits.pending.iter().any(serves);
         let for_names = self.nameless.wants_flush(through, self.commits.hole);
         if !for_sync && !self.checkpoint_wants_flush(through) && !for_names {
@@ -376,13 +432,16 @@ impl Fs {
             return;
         }
         let Some(write) = self.commits.under_way.remove(&id) else { return };
+        if let Some((_, through)) = self.commits.recording.take_if(|(recording, _)| *recording == id) {
+            return self.record_ended(through, outcome.is_ok());
+        }
         let Some(seq) = write.seq else {
             return self.place_written(write.address, outcome.is_ok());
         };
         self.commits.bytes_under_way -= write.data.bytes();
         self.log.queue(write.address, write.data.count() as u64, false);
         if let Err(why) = outcome {
-            self.write_failed(write.address, write.data.shared(), why);
+            self.write_failed(seq, write.address, write.data.shared(), why);
         }
         self.log.unwritten.remove(&seq);
     }
@@ -391,20 +450,22 @@ impl Fs {
         self.nameless.flush_ended();
         if !self.commits.hole {
             self.nameless.durable(through);
-            while let Some(&(seq, changes)) = self.commits.pending.front()
-                && seq <= through
-            {
-                self.commits.pending.pop_front();
-                self.commits.set_durable(changes);
+            self.commits.flushed = self.commits.flushed.max(through);
+            let has_new = self.commits.pending.front().is_some_and(|&(seq, _)| seq <= through);
+            match self.log.layout.record() {
+                Some(_) => self.commits.record_due |= has_new,
+                None => self.commits.recorded(through),
             }
         }
         self.checkpoint_flushed(through);
     }
 
-    /// A checkpoint made everything up to a batch durable.
+    /// A checkpoint made everything before a batch durable.
     pub(super) fn checkpointed(&mut self, seq: u64, changes: u64) {
-        self.nameless.durable(seq);
-        self.commits.pending.retain(|pending| pending.0 > seq);
+        self.commits.hole = self.commits.failed >= seq;
+        self.commits.record_due = self.log.layout.record().is_some();
+        self.nameless.durable(seq - 1);
+        self.commits.pending.retain(|pending| pending.0 >= seq);
         self.commits.set_durable(changes);
     }
 

@@ -31,8 +31,8 @@ pub struct FormatOptions {
     pub id: u64,
 }
 
-/// Least blocks of a segment.
-pub(super) const SEGMENT_BLOCKS_MIN: u32 = 8;
+/// Least blocks of a segment: in smaller ones headers take so much that cleaning gains nothing.
+pub(super) const SEGMENT_BLOCKS_MIN: u32 = 16;
 pub(super) const SEGMENT_BLOCKS: u32 = 256;
 
 impl FormatOptions {
@@ -89,10 +89,10 @@ impl FormatOptions {
                 SEGMENTS_MIN + u64::from(layout.spare())
             ));
         }
-        if layout.place_blocks > segment_blocks {
+        if layout.places_blocks() > segment_blocks {
             return Err(format!(
-                "a checkpoint of {} KiB does not fit into a flash block of {} KiB",
-                layout.place_blocks * 4,
+                "two copies of a checkpoint, of {} KiB in all, do not fit into a flash block of {} KiB",
+                layout.places_blocks() * 4,
                 segment_blocks * 4
             ));
         }
@@ -129,6 +129,8 @@ impl Fs {
             held: BTreeMap::new(),
             reaping: BTreeSet::new(),
             cutting: BTreeSet::new(),
+            damage: Vec::new(),
+            notes: Vec::new(),
             sums: Vec::new(),
             fresh: Vec::new(),
             counters: FsCounters::default(),

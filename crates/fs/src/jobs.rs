@@ -156,6 +156,8 @@ pub(super) struct Reads {
     bad: BTreeSet<u64>,
     /// Blocks of a run that could not be read: they are read one by one.
     fragile: BTreeSet<u64>,
+    /// Blocks of data that the mount found damaged, where data have no checksums.
+    pub damaged: BTreeSet<u64>,
     /// What was read for others than tree and pages.
     pub raw: BTreeMap<u64, Option<Vec<u8>>>,
 }
@@ -169,6 +171,7 @@ impl Reads {
     /// What was read in vain at an address says nothing of what will be there.
     pub fn forgive(&mut self, address: u64) {
         self.bad.remove(&address);
+        self.damaged.remove(&address);
         self.fragile.remove(&address);
     }
 
@@ -215,7 +218,7 @@ impl Fs {
 
     /// Asks for blocks of a file, from one that lies at `address` to `last` of the same run.
     pub(super) fn want_data(&mut self, ino: Ino, block: u64, address: u64, last: u64) -> Result<(), Stop> {
-        if self.reads.bad.remove(&address) {
+        if self.reads.bad.remove(&address) || self.reads.damaged.contains(&address) {
             return Err(Errno::Io.into());
         }
         if self.reads.has(address) {
@@ -236,6 +239,7 @@ impl Fs {
             && !self.reads.has(address + blocks)
             && self.log.holds_data(address + blocks)
             && !self.log.has_lost(address + blocks)
+            && !self.reads.damaged.contains(&(address + blocks))
         {
             blocks += 1;
         }

@@ -7,7 +7,8 @@
 //! ```
 //! **One tree** (`tree.rs`) has all metadata: inodes, names, attributes, extents (`key.rs` lists them). **Operations are a log, the tree is its
 //! checkpoint**: a commit writes data blocks and the keys that changed; a checkpoint writes the nodes that changed. A mount reads the newest
-//! checkpoint and applies the commits behind it, in order, up to the first that is not whole. So:
+//! checkpoint and applies the commits behind it, in order, up to the first that was torn; one that was durable and is not whole is damage,
+//! which is named. So:
 //!
 //! - a mount finds the state after some operation, no earlier than the newest [`SyncPoint`] that was said to be synced;
 //! - a segment is written anew only after a checkpoint that needs nothing of it;
@@ -27,7 +28,7 @@
 //! | `backend.rs` | what it lies on: a block drive, the flash library, or nameless writes |
 //! | `nameless/` | data that the drive places, and moves |
 //! | `log.rs`, `batch.rs` | segments, and what is written to them |
-//! | `format.rs`, `superblock.rs`, `commit.rs`, `checkpoint.rs` | how it is made, and what makes it durable |
+//! | `format.rs`, `superblock.rs`, `commit.rs`, `checkpoint.rs`, `record.rs` | how it is made, and what makes it durable |
 //! | `mount.rs`, `replay.rs` | what finds it again |
 //! | `clean.rs` | the cleaner |
 //! | `volume.rs` | jobs as commands of a drive, or calls of the flash library |
@@ -52,6 +53,7 @@ mod nameless;
 mod names;
 mod node;
 mod pages;
+mod record;
 mod replay;
 mod space;
 mod superblock;
@@ -227,6 +229,9 @@ pub struct Fs {
     reaping: BTreeSet<Ino>,
     /// Files that have blocks behind their end.
     cutting: BTreeSet<Ino>,
+    /// Damage that the mount found and that costs something, and damage that costs nothing.
+    damage: Vec<Finding>,
+    notes: Vec<Finding>,
     sums: Vec<u32>,
     fresh: Vec<bool>,
     counters: FsCounters,
@@ -263,6 +268,16 @@ impl Fs {
             checkpoint: self.checkpointing.number,
             data_checksums: self.data_checksums,
         }
+    }
+
+    /// Damage that the mount has found in what was durable: a mount without repair is read-only then.
+    pub fn damage(&self) -> &[Finding] {
+        &self.damage
+    }
+
+    /// Damage that the mount has found and that costs nothing, and what a power cut may have torn.
+    pub fn notes(&self) -> &[Finding] {
+        &self.notes
     }
 
     /// What it did so far.

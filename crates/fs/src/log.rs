@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   block 0      superblock
-//!   then         two places for checkpoints, written in turn
+//!   then         places for two checkpoints, written in turn, with two copies each
+//!   then         the sync record (`record.rs`)
 //!   then         segments:   free ─► reserved ─► open ─► closed ─► (nothing lives, and a checkpoint knows it) free
 //!                                                              └─► bad: never written again
 //! ```
@@ -28,6 +29,12 @@ pub(super) const RESERVE_BYTES: usize = 8;
 pub(super) const SEGMENTS_MAX: u64 = 1 << 16;
 /// Fewest segments.
 pub(super) const SEGMENTS_MIN: u64 = 24;
+/// Copies of a checkpoint.
+pub(super) const COPIES: u64 = 2;
+/// Copies of two checkpoints.
+const PLACES: u64 = 2 * COPIES;
+/// Fewest blocks of a batch with a block of data: the header and its copy stand around it.
+const BATCH_BLOCKS_MIN: u32 = 3;
 
 /// Where things lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +45,7 @@ pub(super) struct Layout {
     pub segments: u32,
     /// Of these, how many could be used when the file system was made: the others are broken.
     pub capacity: u32,
+    /// Blocks of a copy of a checkpoint.
     pub place_blocks: u32,
     /// Block of the first segment.
     pub start: u64,
@@ -49,7 +57,8 @@ impl Layout {
         let most = (blocks / each).min(SEGMENTS_MAX);
         let table = CHECKPOINT_HEADER + most as usize * USAGE_BYTES + (RESERVE_MAX + 2) * RESERVE_BYTES;
         let place_blocks = table.div_ceil(BLOCK_BYTES) as u32;
-        let start = (1 + 2 * u64::from(place_blocks)).div_ceil(each) * each;
+        let record = 1 + PLACES * u64::from(place_blocks);
+        let start = (record + 1).div_ceil(each) * each;
         let segments = (blocks.saturating_sub(start) / each).min(SEGMENTS_MAX) as u32;
         let (backend, capacity) = (Backend::Block, segments);
         Layout { backend, blocks, segment_blocks, segments, capacity, place_blocks, start }
@@ -115,8 +124,19 @@ impl Layout {
         blocks.next_multiple_of(self.backend.page_blocks())
     }
 
-    pub fn place(&self, place: u8) -> u64 {
-        1 + u64::from(place) * u64::from(self.place_blocks)
+    /// Where a copy of a checkpoint lies. The two copies of one are apart.
+    pub fn place(&self, number: u64, copy: u64) -> u64 {
+        1 + (number % 2 + 2 * copy) * u64::from(self.place_blocks)
+    }
+
+    /// Blocks of all copies of a checkpoint on flash, where they lie behind each other.
+    pub fn places_blocks(&self) -> u32 {
+        COPIES as u32 * self.place_blocks
+    }
+
+    /// Where the sync record lies; flash has none.
+    pub fn record(&self) -> Option<u64> {
+        (!self.backend.is_flash()).then(|| 1 + PLACES * u64::from(self.place_blocks))
     }
 
     pub fn address(&self, segment: u32, block: u32) -> u64 {
@@ -129,7 +149,8 @@ impl Layout {
 
     /// Segments that files do not get: what the cleaner and checkpoints work with.
     pub fn spare(&self) -> u32 {
-        let spare = (self.capacity / 16).max(10);
+        // Headers take more of small segments, and cleaning one gains less.
+        let spare = (self.capacity / 16).max(10 + 64 / self.segment_blocks);
         match self.backend {
             Backend::Block | Backend::Nameless(_) => spare,
             // Open segments, and the checkpoint's.
@@ -144,16 +165,16 @@ impl Layout {
         u64::from(segments) * u64::from(self.segment_blocks)
     }
 
-    /// Blocks of a batch at most, with its header, where it is not the segment that ends it.
+    /// Blocks of a batch at most, with its headers, where it is not the segment that ends it.
     pub fn batch_blocks(&self) -> u32 {
         self.segment_blocks.min(100).min(self.backend.batch_blocks())
     }
 
-    /// Blocks that files and their metadata may take. In a segment headers take one block in a hundred, or in a batch, and one at least;
-    /// on flash the end of a commit is filled up to a page.
+    /// Blocks that files and their metadata may take. In a segment headers and their copies take two blocks in a hundred, or in a batch,
+    /// and two at least; on flash the end of a commit is filled up to a page.
     pub fn usable(&self) -> u64 {
         let each = self.segment_blocks
-            - self.segment_blocks.div_ceil(self.backend.batch_blocks().min(100))
+            - 2 * self.segment_blocks.div_ceil(self.backend.batch_blocks().min(100))
             - self.backend.page_blocks();
         u64::from(self.capacity - self.spare()) * u64::from(each)
     }
@@ -340,7 +361,7 @@ impl Log {
         self.elsewhere += 1;
     }
 
-    /// Where the next batch of a stream goes, and how many blocks it may have: two at least. `None`: no segment is left.
+    /// Where the next batch of a stream goes, and how many blocks it may have: [`BATCH_BLOCKS_MIN`] at least. `None`: no segment is left.
     pub fn place(&mut self, stream: Stream, now_s: u32) -> Option<(u64, u32)> {
         let each = self.layout.segment_blocks;
         let (lanes, first) = (self.heads.len() / 2, stream as usize * self.heads.len() / 2);
@@ -359,7 +380,7 @@ impl Log {
     }
 
     fn has_space(&self, at: usize) -> bool {
-        self.heads[at].is_some_and(|head| head.next + 2 <= self.layout.segment_blocks)
+        self.heads[at].is_some_and(|head| head.next + BATCH_BLOCKS_MIN <= self.layout.segment_blocks)
     }
 
     /// The open segment of a stream whose channel has the shortest queue; of equals the next in turn.
@@ -470,7 +491,9 @@ impl Log {
         for head in reserve.iter().filter(|head| head.next > 0) {
             let segment = &mut self.segments[head.segment as usize];
             segment.written = segment.written.max(head.next);
-            segment.state = State::Open;
+            if segment.state != State::Bad {
+                segment.state = State::Open;
+            }
         }
         for number in 0..self.layout.segments {
             let segment = &mut self.segments[number as usize];

@@ -2,18 +2,19 @@
 //!
 //! Where metadata cannot be read that the mount has to change, or to free something, it is read-only: what can be read is given, the rest is EIO.
 
+use super::audit::Finding;
 use super::backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
 use super::checkpoint::Picture;
 use super::commit::Commits;
 use super::format::SEGMENT_BLOCKS;
 use super::key::{Extent, Inode, Key, Kind};
-use super::log::{Layout, Log};
-use super::replay::Found;
+use super::log::{COPIES, Layout, Log};
+use super::record::SyncRecord;
+use super::replay::{Entries, Scan};
 use super::superblock::read_superblock;
 use super::tree::Tree;
 use super::types::{BLOCK_BYTES, Ino, Time};
 use super::{Fs, FsCounters, FsState, Stop};
-use std::collections::VecDeque;
 
 /// Least memory.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
@@ -35,6 +36,8 @@ pub struct MountOptions {
     pub memory_bytes: usize,
     /// Nothing is written.
     pub read_only: bool,
+    /// Changes are taken although something that was durable is damaged: what is left of it becomes the state.
+    pub repair: bool,
     /// The drive is told which segments are free.
     pub discard: bool,
     /// What is cleaned.
@@ -46,6 +49,7 @@ impl Default for MountOptions {
         MountOptions {
             memory_bytes: 64 << 20,
             read_only: false,
+            repair: false,
             discard: false,
             cleaner: CleanerPolicy::CostBenefit,
         }
@@ -97,24 +101,30 @@ pub(super) struct Mounting {
     step: MountStep,
 }
 
+/// A copy of a picture on flash: in which flash block, the number of the picture in it, and of the copy.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    segment: u32,
+    number: u32,
+    copy: u32,
+}
+
 #[derive(Clone, Debug)]
 enum MountStep {
     Super,
     Places,
-    /// On flash: pictures to be looked at, by flash block and number in it; and the newest whole one so far.
+    /// On flash: copies of pictures to be looked at, and the newest whole one so far.
     Pictures {
-        left: Vec<(u32, u32)>,
+        left: Vec<Candidate>,
         newest: Option<Box<Picture>>,
     },
-    /// Reads what the log has behind the checkpoint: the place in its list of segments, and the place in the segment.
+    /// Reads what the log has behind the checkpoint.
     Scan {
         picture: Box<Picture>,
-        at: usize,
-        whole: bool,
-        found: Vec<Found>,
+        scan: Box<Scan>,
     },
     Apply {
-        entries: VecDeque<(Key, Option<Vec<u8>>)>,
+        entries: Entries,
     },
     Orphans {
         from: Key,
@@ -153,8 +163,8 @@ impl Fs {
         let layout = Layout::on_flash(shape, shape.flash_blocks());
         let pictures = found.iter().filter(|found| found.content == Some(Content::Checkpoint));
         let newest = pictures.filter_map(|found| {
-            let pictures = found.blocks / layout.place_blocks;
-            (pictures > 0).then(|| (found.segment, pictures - 1))
+            let pictures = found.blocks.div_ceil(layout.places_blocks());
+            (pictures > 0).then(|| Candidate { segment: found.segment, number: pictures - 1, copy: 0 })
         });
         let step = MountStep::Pictures { left: newest.collect(), newest: None };
         let mounting = Mounting { blocks: layout.blocks, step };
@@ -224,7 +234,7 @@ impl Fs {
         self.commits = Commits::default();
         self.commits.hole = true;
         self.commits.set_durable(self.changes);
-        if self.options.read_only {
+        if self.options.read_only || !(self.damage.is_empty() || self.options.repair) {
             self.phase = Phase::ReadOnly;
         } else {
             self.phase = Phase::Ready;
@@ -236,16 +246,18 @@ impl Fs {
         }
     }
 
-    /// Looks at a picture on flash; none left: the newest is taken. `None`: it is being read.
+    /// Looks at a copy of a picture on flash; none left: the newest is taken. `None`: it is being read.
     fn read_picture(
         &mut self,
-        left: &mut Vec<(u32, u32)>,
+        left: &mut Vec<Candidate>,
         newest: &mut Option<Box<Picture>>,
     ) -> Result<Option<bool>, String> {
         let layout = self.log.layout;
-        let Some(&(segment, number)) = left.last() else { return Ok(Some(false)) };
-        let address = layout.address(segment, number * layout.place_blocks);
-        let Some(bytes) = self.want_raw(address, layout.place_blocks) else { return Ok(None) };
+        let Some(&Candidate { segment, number, copy }) = left.last() else { return Ok(Some(false)) };
+        let block = number * layout.places_blocks() + copy * layout.place_blocks;
+        let Some(bytes) = self.want_raw(layout.address(segment, block), layout.place_blocks) else {
+            return Ok(None);
+        };
         left.pop();
         let superblock = bytes.as_deref().and_then(|bytes| bytes.split_at_checked(BLOCK_BYTES));
         let found = superblock.map(|(first, rest)| {
@@ -259,8 +271,13 @@ impl Fs {
                 (self.file_system, self.data_checksums) = (found.id, found.data_checksums);
                 *newest = Some(Box::new(picture));
             }
+            _ if copy + 1 < COPIES as u32 => {
+                let what = "a copy of a checkpoint was torn by a power cut, or is damaged";
+                self.notes.push(Finding(format!("flash block {segment}, block {block}: {what}")));
+                left.push(Candidate { segment, number, copy: copy + 1 });
+            }
             // The power failed while it was written: the one before it is whole.
-            _ if number > 0 => left.push((segment, number - 1)),
+            _ if number > 0 => left.push(Candidate { segment, number: number - 1, copy: 0 }),
             Some(Err(why)) if left.is_empty() && newest.is_none() => return Err(why),
             _ => {}
         }
@@ -285,9 +302,10 @@ impl Fs {
                 }
             },
             MountStep::Places => match self.read_places()? {
-                Some(picture) => {
+                Some((picture, record)) => {
                     self.take_picture(&picture);
-                    MountStep::Scan { picture, at: 0, whole: false, found: Vec::new() }
+                    let scan = Box::new(Scan::new(&picture, record, false));
+                    MountStep::Scan { picture, scan }
                 }
                 None => {
                     return Ok(Some((Box::new(Mounting { step: MountStep::Places, ..*mounting }), false)));
@@ -310,39 +328,17 @@ impl Fs {
                         self.log = Log::new(layout);
                         self.log.elsewhere = elsewhere;
                         self.take_picture(&picture);
-                        MountStep::Scan { picture, at: 0, whole: false, found: Vec::new() }
+                        let scan = Box::new(Scan::new(&picture, None, true));
+                        MountStep::Scan { picture, scan }
                     }
                 }
             }
-            MountStep::Scan { mut picture, at, mut found, .. } if self.log.layout.backend.is_flash() => {
-                let Some(head) = picture.reserve.get_mut(at) else {
-                    let entries = self.replay(&picture, found);
-                    mounting.step = MountStep::Apply { entries };
-                    return Ok(Some((mounting, true)));
-                };
-                match self.scan_flash((picture.epoch, picture.seq), head, &mut found) {
-                    Some(true) => MountStep::Scan { picture, at, whole: false, found },
-                    Some(false) => MountStep::Scan { picture, at: at + 1, whole: false, found },
-                    None => {
-                        mounting.step = MountStep::Scan { picture, at, whole: false, found };
-                        return Ok(Some((mounting, false)));
-                    }
+            MountStep::Scan { picture, mut scan } => {
+                if !self.scan_on(&picture, &mut scan) {
+                    mounting.step = MountStep::Scan { picture, scan };
+                    return Ok(Some((mounting, false)));
                 }
-            }
-            MountStep::Scan { picture, at, whole, mut found } => {
-                let Some(&head) = picture.reserve.get(at) else {
-                    let entries = self.replay(&picture, found);
-                    mounting.step = MountStep::Apply { entries };
-                    return Ok(Some((mounting, true)));
-                };
-                match self.scan(&picture, head, whole, &mut found) {
-                    Some(true) => MountStep::Scan { picture, at, whole: true, found },
-                    Some(false) => MountStep::Scan { picture, at: at + 1, whole: false, found },
-                    None => {
-                        mounting.step = MountStep::Scan { picture, at, whole, found };
-                        return Ok(Some((mounting, false)));
-                    }
-                }
+                MountStep::Apply { entries: self.replay(&picture, *scan) }
             }
             MountStep::Apply { mut entries } => {
                 while let Some((key, value)) = entries.front() {
@@ -358,6 +354,7 @@ impl Fs {
                         Err(_) => {
                             // What it belongs to cannot be read, and is EIO. Nothing may be built on that.
                             self.options.read_only = true;
+                            self.cannot_apply();
                             entries.pop_front();
                         }
                     }
@@ -403,6 +400,14 @@ impl Fs {
         Ok(Some((mounting, true)))
     }
 
+    /// A change of the log belongs to a node that cannot be read.
+    fn cannot_apply(&mut self) {
+        let why = "a node of the tree is damaged or cannot be read: what was changed in it since the checkpoint is missing, too";
+        if self.damage.last().is_none_or(|last| last.0 != why) {
+            self.damage.push(Finding(why.to_string()));
+        }
+    }
+
     /// Notes the next file that blocks are to be freed of: all of them if it has no name, else those behind its end.
     fn orphan_from(&mut self, from: Key) -> Result<Option<Key>, Stop> {
         let Some((key, _)) = self.seek(from)?.filter(|(key, _)| key.is_beside(from)) else {
@@ -428,33 +433,53 @@ impl Fs {
         Ok(Some(key))
     }
 
-    /// The newest checkpoint that is whole; `None`: it is being read.
-    fn read_places(&mut self) -> Result<Option<Box<Picture>>, String> {
+    /// The newest checkpoint of which a copy is whole, and the sync record; `None`: they are being read.
+    fn read_places(&mut self) -> Result<Option<(Box<Picture>, Option<SyncRecord>)>, String> {
         let layout = self.log.layout;
-        let mut read = [None, None];
-        for (place, slot) in read.iter_mut().enumerate() {
-            let address = layout.place(place as u8);
-            *slot = self.want_raw(address, layout.place_blocks);
-        }
-        let [Some(first), Some(second)] = read else {
-            for (place, slot) in read.into_iter().enumerate() {
-                if let Some(data) = slot {
-                    self.reads.raw.insert(layout.place(place as u8), data);
-                }
+        let places = (0..2).flat_map(|number| (0..COPIES).map(move |copy| layout.place(number, copy)));
+        let wanted =
+            places.map(|place| (place, layout.place_blocks)).chain(layout.record().map(|at| (at, 1)));
+        let wanted: Vec<(u64, u32)> = wanted.collect();
+        let read: Vec<_> = wanted.iter().map(|&(at, blocks)| self.want_raw(at, blocks)).collect();
+        if read.iter().any(Option::is_none) {
+            for (&(at, _), read) in wanted.iter().zip(read) {
+                self.reads.raw.extend(read.map(|data| (at, data)));
             }
             return Ok(None);
-        };
-        let decode = |bytes: Vec<u8>| Picture::decode(&bytes, self.file_system, &layout);
-        let pictures = [first, second].into_iter().flatten().filter_map(decode);
-        match pictures.max_by_key(|picture| picture.number) {
-            Some(picture) => Ok(Some(Box::new(picture))),
-            None => Err("both of its checkpoints are damaged".to_string()),
         }
+        let mut read = read.into_iter().map(Option::flatten);
+        let copies = read.by_ref().take(2 * COPIES as usize).flatten();
+        let decode = |bytes: Vec<u8>| Picture::decode(&bytes, self.file_system, &layout);
+        let pictures: Vec<Picture> = copies.filter_map(decode).collect();
+        let record = read.next();
+        if let (Some(None), Some(at)) = (&record, layout.record()) {
+            self.notes.push(Finding(format!("the sync record, block {at}, cannot be read")));
+        }
+        let record = record.flatten().and_then(|bytes| SyncRecord::decode(&bytes, self.file_system));
+        let newest = pictures.iter().map(|picture| picture.number).max();
+        let copies = pictures.iter().filter(|picture| Some(picture.number) == newest).count();
+        let Some(picture) = pictures.into_iter().max_by_key(|picture| picture.number) else {
+            return Err("all copies of its checkpoints are damaged or cannot be read".to_string());
+        };
+        if copies < COPIES as usize {
+            self.notes.push(Finding(format!(
+                "a copy of checkpoint {} is damaged or cannot be read",
+                picture.number
+            )));
+        }
+        if let Some(record) = record.filter(|record| record.checkpoint > picture.number) {
+            self.damage.push(Finding(format!(
+                "checkpoint {} is damaged or cannot be read, both copies: this is checkpoint {}, without what was changed later; \
+                 what was written over since cannot be read",
+                record.checkpoint, picture.number
+            )));
+        }
+        Ok(Some((Box::new(picture), record)))
     }
 
     fn take_picture(&mut self, picture: &Picture) {
         self.tree = Tree::at(self.file_system, picture.root, picture.level, picture.node_count);
-        self.checkpointing.number = picture.number;
+        (self.checkpointing.number, self.checkpointing.durable) = (picture.number, picture.number);
         (self.new_ino, self.allocated) = (picture.new_ino, picture.allocated);
         self.log.segments.clone_from(&picture.segments);
         (self.log.epoch, self.log.seq) = (picture.epoch, picture.seq);

@@ -1,146 +1,234 @@
-//! What the log has behind the newest checkpoint: found at a mount, and applied.
+//! The log behind the newest checkpoint: found at a mount, and applied.
+//!
+//! ```text
+//!   batches   checkpoint ─► 7 ─► 8 ─► 9 ─► 10 ─► 11
+//!                                     └ durable: what the sync record, or the header of a later batch, says
+//!             up to here one that is missing or not whole is damaged │ from here on it was torn: the log ends before it
+//! ```
+//! The first pass reads the segments that begin with a batch, and goes from header to header. Where a batch is missing that was durable,
+//! a second pass reads all segments of the reserve and looks at each block behind damage for a header, or the copy of one. On flash, where
+//! it is known how much was written, the first pass does so.
+//!
+//! Damage costs what it hits. A header has a copy, and so have entries: a block of these costs nothing. A block of data costs itself, as it
+//! does anywhere else. Where both copies are gone a commit is lost, and nobody knows what it changed: the mount shows the commits behind
+//! it, too, and takes no changes; a repair goes back to the state before it.
 
+use super::audit::Finding;
 use super::backend::Content;
-use super::batch::{Header, Identity, Owner, take_entry};
+use super::batch::{Contents, Header, Identity, Owner, take_entry};
 use super::checkpoint::Picture;
 use super::key::{Fields, Key, Kind};
 use super::log::{Head, State};
+use super::record::SyncRecord;
 use super::types::{BLOCK_BYTES, Ino};
 use super::{Fs, Stop};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A whole batch behind the checkpoint.
+/// Changes of the tree, in order.
+pub(super) type Entries = VecDeque<(Key, Option<Vec<u8>>)>;
+
+/// A block that was read, if it could be.
+type Read = Option<Vec<u8>>;
+
+/// A batch behind the checkpoint.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    seq: u64,
+struct Found {
     segment: u32,
     end: u32,
+    first: bool,
     last: bool,
     /// It has nothing but nodes of a checkpoint, which no commit needs.
     is_nodes: bool,
-    entries: Vec<u8>,
+    contents: Contents,
+    /// The block of its header, where only the copy is whole.
+    header_lost: Option<u64>,
+}
+
+/// How a segment is being read.
+#[derive(Clone, Debug, Default)]
+enum Reading {
+    /// Its first header is looked for.
+    #[default]
+    Header,
+    /// All of it is read at once.
+    Whole,
+    /// That failed: block by block.
+    Single(Vec<Read>),
+}
+
+/// What is known of the log while a mount reads it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scan {
+    /// The place in the checkpoint's list of segments.
+    at: usize,
+    reading: Reading,
+    /// The second pass is under way.
+    searches: bool,
+    found: BTreeMap<u64, Found>,
+    /// The newest batch that is known to have been durable.
+    durable: u64,
+    /// Blocks that could not be read.
+    unreadable: BTreeSet<u64>,
+    /// Of these, where a batch may begin. A torn write leaves a block drive readable.
+    blind: BTreeSet<u64>,
+    /// Flash blocks whose end is no whole batch.
+    torn: BTreeSet<u64>,
+}
+
+impl Scan {
+    /// A scan that has not begun. Without a sync record of this mount nothing says whether headers are missing: all is looked at.
+    pub fn new(picture: &Picture, record: Option<SyncRecord>, is_flash: bool) -> Scan {
+        let record = record.filter(|record| record.epoch == picture.epoch);
+        let durable = record.map_or(0, |record| record.durable);
+        Scan { durable, searches: record.is_none() && !is_flash, ..Scan::default() }
+    }
+
+    /// Whether a batch is missing that was durable.
+    fn misses(&self, from: u64) -> bool {
+        (from..=self.durable).any(|seq| !self.found.contains_key(&seq))
+    }
+
+    fn go_on(&mut self) {
+        (self.at, self.reading) = (self.at + 1, Reading::Header);
+    }
 }
 
 impl Fs {
-    /// Reads a segment of the reserve: first one header, then everything if there is one. `None`: it is being read; true: all of it is
-    /// wanted.
-    pub(super) fn scan(
-        &mut self,
-        picture: &Picture,
-        head: Head,
-        whole: bool,
-        found: &mut Vec<Found>,
-    ) -> Option<bool> {
-        let each = self.log.layout.segment_blocks;
-        if head.next >= each {
-            return Some(false);
-        }
-        let address = self.log.layout.address(head.segment, head.next);
-        let blocks = if whole { each - head.next } else { 1 };
-        let Some(bytes) = self.want_raw(address, blocks)? else {
-            return Some(false);
-        };
-        let identity = Identity { file_system: self.file_system, epoch: picture.epoch };
-        let header_at = |at: usize| {
-            let header =
-                Header::decode(bytes.get(at..)?, address + (at / BLOCK_BYTES) as u64, self.file_system)?;
-            (header.identity == identity && header.seq >= picture.seq).then_some(header)
-        };
-        if !whole {
-            return Some(header_at(0).is_some());
-        }
-        let mut at = 0;
-        while let Some(header) = header_at(at) {
-            let end = at + header.blocks as usize * BLOCK_BYTES;
-            let Some(blocks) = bytes.get(at + BLOCK_BYTES..end) else { break };
-            let mut entries = Vec::new();
-            if header.is_whole(blocks, &mut entries) {
-                let end = head.next + (end / BLOCK_BYTES) as u32;
-                let is_nodes = header.owners().all(|(_, owner)| matches!(owner, Owner::Node { .. }));
-                let is_nodes = is_nodes && entries.is_empty();
-                let (seq, segment, last) = (header.seq, head.segment, header.last);
-                found.push(Found { seq, segment, end, last, is_nodes, entries });
+    /// Goes on with reading the log; true: all is read.
+    pub(super) fn scan_on(&mut self, picture: &Picture, scan: &mut Scan) -> bool {
+        loop {
+            let Some(&head) = picture.reserve.get(scan.at) else {
+                if scan.searches || !scan.misses(picture.seq) {
+                    return true;
+                }
+                (scan.at, scan.searches) = (0, true);
+                continue;
+            };
+            let blocks = self.written_of(head.segment).saturating_sub(head.next);
+            if blocks == 0 {
+                scan.go_on();
+                continue;
             }
-            at = end;
+            let address = self.log.layout.address(head.segment, head.next);
+            match &mut scan.reading {
+                Reading::Header if scan.searches || self.log.layout.backend.is_flash() => {
+                    scan.reading = Reading::Whole;
+                }
+                Reading::Header => match self.want_raw(address, 1) {
+                    None => return false,
+                    Some(Some(block)) if self.header_at(picture, &block, address).is_none() => scan.go_on(),
+                    Some(_) => scan.reading = Reading::Whole,
+                },
+                Reading::Whole => match self.want_raw(address, blocks) {
+                    None => return false,
+                    Some(None) => scan.reading = Reading::Single(Vec::new()),
+                    Some(Some(bytes)) => {
+                        let read =
+                            bytes.chunks_exact(BLOCK_BYTES).map(|block| Some(block.to_vec())).collect();
+                        self.take_segment(picture, scan, head, read);
+                        scan.go_on();
+                    }
+                },
+                Reading::Single(read) => {
+                    let Some(block) = self.want_raw(address + read.len() as u64, 1) else { return false };
+                    read.push(block);
+                    if read.len() == blocks as usize {
+                        let read = std::mem::take(read);
+                        self.take_segment(picture, scan, head, read);
+                        scan.go_on();
+                    }
+                }
+            }
         }
-        Some(false)
     }
 
-    /// Reads the next batch of a flash block: batch by batch, as a read of more fails when the last page was torn. `None`: it is being
-    /// read; true: there was one.
-    pub(super) fn scan_flash(
-        &mut self,
-        (epoch, seq): (u64, u64),
-        head: &mut Head,
-        found: &mut Vec<Found>,
-    ) -> Option<bool> {
-        let written = self.library.found.get(&head.segment).map_or(0, |found| found.blocks);
-        if head.next >= written.min(self.log.layout.segment_blocks) {
-            return Some(false);
+    /// Blocks of a segment that can have something.
+    fn written_of(&self, segment: u32) -> u32 {
+        let each = self.log.layout.segment_blocks;
+        match self.log.layout.backend.is_flash() {
+            true => self.library.found.get(&segment).map_or(0, |found| found.blocks.min(each)),
+            false => each,
         }
-        let address = self.log.layout.address(head.segment, head.next);
-        let Some(bytes) = self.want_raw(address, 1)? else { return Some(false) };
-        let identity = Identity { file_system: self.file_system, epoch };
-        let header = Header::decode(&bytes, address, self.file_system);
-        let Some(header) = header.filter(|h| h.identity == identity && h.seq >= seq) else {
-            return Some(false);
-        };
-        if head.next + header.blocks > written {
-            return Some(false);
-        }
-        let mut entries = Vec::new();
-        let rest = header.blocks - 1;
-        if rest > 0 {
-            let Some(data) = self.want_raw(address + 1, rest) else {
-                // The header is looked at again with them.
-                self.reads.raw.insert(address, Some(bytes));
-                return None;
+    }
+
+    /// The header of a batch behind the checkpoint that lies at an address.
+    fn header_at(&self, picture: &Picture, block: &[u8], address: u64) -> Option<Header> {
+        let header = Header::decode(block, address, self.file_system)?;
+        self.is_behind(picture, &header).then_some(header)
+    }
+
+    fn is_behind(&self, picture: &Picture, header: &Header) -> bool {
+        let identity = Identity { file_system: self.file_system, epoch: picture.epoch };
+        header.identity == identity && header.seq >= picture.seq
+    }
+
+    /// The next header of a segment from a block on, or else the next copy of one; with the block where its batch begins.
+    fn search(&self, picture: &Picture, read: &[Read], address: u64, from: usize) -> Option<(usize, Header)> {
+        read.iter().enumerate().skip(from).find_map(|(at, block)| {
+            let (block, here) = (block.as_deref()?, address + at as u64);
+            let copy = || {
+                let header = Header::decode_copy(block, here, self.file_system)?;
+                let is_there = header.address >= address + from as u64;
+                (is_there && self.is_behind(picture, &header)).then_some(header)
             };
-            if !data.is_some_and(|data| header.is_whole(&data, &mut entries)) {
-                return Some(false);
-            }
-        } else if !header.is_whole(&[], &mut entries) {
-            return Some(false);
+            let header = self.header_at(picture, block, here).or_else(copy)?;
+            Some(((header.address - address) as usize, header))
+        })
+    }
+
+    /// Takes the batches of a segment.
+    fn take_segment(&self, picture: &Picture, scan: &mut Scan, head: Head, read: Vec<Read>) {
+        let address = self.log.layout.address(head.segment, head.next);
+        let is_flash = self.log.layout.backend.is_flash();
+        let bad = read.iter().enumerate().filter(|(_, block)| block.is_none());
+        scan.unreadable.extend(bad.map(|(at, _)| address + at as u64));
+        let mut at = 0;
+        while at < read.len() {
+            let here =
+                read[at].as_deref().and_then(|block| self.header_at(picture, block, address + at as u64));
+            let next = match here {
+                Some(header) => Some((at, header)),
+                None if scan.searches || is_flash => self.search(picture, &read, address, at),
+                None => None,
+            };
+            let Some((begin, header)) = next else {
+                match is_flash {
+                    true => scan.torn.insert(address + at as u64),
+                    false => read[at].is_none() && scan.blind.insert(address + at as u64),
+                };
+                break;
+            };
+            let blocks = read.iter().skip(begin + 1).map(Option::as_deref);
+            let contents = header.examine(blocks.chain(std::iter::repeat(None)));
+            let end = head.next + begin as u32 + self.log.layout.padded(header.blocks);
+            let is_nodes = header.owners().all(|(_, owner)| matches!(owner, Owner::Node { .. }));
+            let found = Found {
+                segment: head.segment,
+                end,
+                first: header.first,
+                last: header.last,
+                is_nodes: is_nodes && contents.entries.as_ref().is_some_and(Vec::is_empty),
+                header_lost: self.lost_header(picture, &read, begin, header.address),
+                contents,
+            };
+            scan.durable = scan.durable.max(header.durable);
+            scan.found.insert(header.seq, found);
+            at = (end - head.next) as usize;
         }
-        head.next += self.log.layout.padded(header.blocks);
-        let is_nodes = header.owners().all(|(_, owner)| matches!(owner, Owner::Node { .. }));
-        let is_nodes = is_nodes && entries.is_empty();
-        let (segment, end) = (head.segment, head.next);
-        found.push(Found { seq: header.seq, segment, end, last: header.last, is_nodes, entries });
-        Some(true)
+    }
+
+    fn lost_header(&self, picture: &Picture, read: &[Read], begin: usize, address: u64) -> Option<u64> {
+        let whole = read[begin].as_deref().and_then(|block| self.header_at(picture, block, address));
+        whole.is_none().then_some(address)
     }
 
     /// What the commits behind the checkpoint changed; and the log, so that it goes on behind them.
-    pub(super) fn replay(
-        &mut self,
-        picture: &Picture,
-        mut found: Vec<Found>,
-    ) -> VecDeque<(Key, Option<Vec<u8>>)> {
-        found.sort_by_key(|batch| batch.seq);
-        let (mut entries, mut commit, mut kept) = (VecDeque::new(), Vec::new(), Vec::new());
-        for (expected, batch) in (picture.seq..).zip(&found) {
-            if batch.seq != expected {
-                break;
-            }
-            commit.extend_from_slice(&batch.entries);
-            kept.push((batch.segment, batch.end));
-            // Nodes at the end of the log were of a checkpoint that was not finished: their blocks are free for the next.
-            if batch.last && !batch.is_nodes {
-                let mut f = Fields(&commit);
-                while let Some((key, value)) = take_entry(&mut f) {
-                    entries.push_back((key, value.map(<[u8]>::to_vec)));
-                }
-                for (segment, end) in kept.drain(..) {
-                    let segment = &mut self.log.segments[segment as usize];
-                    segment.written = segment.written.max(end);
-                    segment.state = State::Open;
-                }
-                commit.clear();
-                self.changes += 1;
-            }
-        }
-        self.log.seq = found.last().map_or(picture.seq, |batch| batch.seq + 1).max(picture.seq);
-        self.log.epoch = picture.epoch + 1;
+    pub(super) fn replay(&mut self, picture: &Picture, scan: Scan) -> Entries {
+        let entries = self.collect(picture, &scan);
+        let newest = scan.found.last_key_value().map_or(0, |(seq, _)| seq.saturating_add(1));
+        self.log.seq = picture.seq.max(newest).max(scan.durable.saturating_add(1));
+        // No two mounts have one number, not even where one of them made no checkpoint.
+        self.log.epoch = (picture.epoch + 1).max(self.now.0.max(0) as u64);
         if self.log.layout.backend.is_flash() {
             // Until the first checkpoint of this mount is durable, those of the last are kept.
             let old = self.library.found.values().filter(|f| f.content == Some(Content::Checkpoint));
@@ -149,10 +237,96 @@ impl Fs {
                 self.log.segments[segment as usize].state = State::Checkpoint;
             }
         }
+        // Of a repair: what cannot be read would be asked for at each mount.
+        for &address in &scan.blind {
+            let segment = self.log.layout.segment_of(address);
+            self.log.segments[segment as usize].state = State::Bad;
+        }
         self.log.adopt(&picture.reserve);
         let kept = self.log.kept().len() as u32;
         self.log.elsewhere = self.log.elsewhere.saturating_sub(kept);
         entries
+    }
+
+    /// The entries of all commits that are whole, and what damage costs.
+    fn collect(&mut self, picture: &Picture, scan: &Scan) -> Entries {
+        let mut commits = Commits { expected: picture.seq, ..Commits::default() };
+        for (&seq, batch) in &scan.found {
+            let is_torn = batch.contents.entries.is_none() || !batch.contents.bad.is_empty();
+            if seq > commits.expected {
+                commits.miss(seq.min(scan.durable.saturating_add(1)));
+            }
+            if (seq > commits.expected || is_torn) && seq > scan.durable {
+                break;
+            }
+            if commits.lost > 0 && self.options.repair {
+                commits.given_up += u64::from(batch.last && !batch.is_nodes);
+            } else if commits.add(seq, batch) {
+                self.take_commit(&mut commits);
+            }
+            commits.expected = seq.saturating_add(1);
+        }
+        if commits.expected <= scan.durable {
+            commits.miss(scan.durable.saturating_add(1));
+        }
+        self.tell_damage(scan, commits)
+    }
+
+    /// A commit is complete.
+    fn take_commit(&mut self, commits: &mut Commits) {
+        let mut f = Fields(&commits.open);
+        while let Some((key, value)) = take_entry(&mut f) {
+            commits.entries.push_back((key, value.map(<[u8]>::to_vec)));
+        }
+        for (segment, end) in commits.kept.drain(..) {
+            let segment = &mut self.log.segments[segment as usize];
+            segment.written = segment.written.max(end);
+            segment.state = State::Open;
+        }
+        commits.hit.append(&mut commits.open_hit);
+        commits.open.clear();
+        self.changes += 1;
+    }
+
+    fn tell_damage(&mut self, scan: &Scan, commits: Commits) -> Entries {
+        for &(address, ino, block) in &commits.hit {
+            if !self.data_checksums {
+                self.reads.damaged.insert(address);
+            }
+            self.damage.push(Finding::unreadable(ino, block));
+        }
+        if commits.lost > 0 {
+            let lost = commits.lost;
+            let costs = match self.options.repair {
+                true => format!("the {} commits behind it are given up", commits.given_up),
+                false => "files and names that it changed are missing or old; a repair gives up all commits behind it".into(),
+            };
+            self.damage.push(Finding(format!(
+                "batch {} of the log, and {} more, are damaged or cannot be read, with their copies, and were durable: {costs}",
+                commits.first_lost,
+                lost - 1
+            )));
+        }
+        self.damage.extend(scan.blind.iter().map(|at| {
+            Finding(format!(
+                "block {at} of the log cannot be read: a commit that was synced may stand there, and those behind it"
+            ))
+        }));
+        let copies = commits.copies.iter().map(|address| {
+            Finding(format!("block {address} of the log is damaged or cannot be read; its copy is whole"))
+        });
+        self.notes.extend(copies);
+        let unread =
+            scan.unreadable.iter().filter(|at| !scan.blind.contains(at) && !commits.blocks_told(**at));
+        self.notes
+            .extend(unread.map(|at| Finding(format!("block {at} of the log's reserve cannot be read"))));
+        let torn = scan.torn.iter().map(|at| {
+            Finding(format!(
+                "what was written to block {at} of the flash was torn by a power cut, or is damaged"
+            ))
+        });
+        self.notes.extend(torn);
+        commits.entries
     }
 
     pub(super) fn apply(&mut self, key: Key, value: Option<&[u8]>) -> Result<(), Stop> {
@@ -168,5 +342,88 @@ impl Fs {
             None => self.delete(key),
         }
         Ok(())
+    }
+}
+
+/// Commits that are put together from batches.
+#[derive(Default)]
+struct Commits {
+    /// Number of the next batch.
+    expected: u64,
+    entries: Entries,
+    /// Entries, ends and damaged data of the commit that is not complete.
+    open: Vec<u8>,
+    kept: Vec<(u32, u32)>,
+    open_hit: Vec<(u64, u64, u64)>,
+    /// A batch of the commit is lost.
+    broken: bool,
+    /// Damaged blocks of data: address, file, block of the file.
+    hit: Vec<(u64, u64, u64)>,
+    /// Damaged blocks whose copies are whole.
+    copies: BTreeSet<u64>,
+    /// Batches that were durable and are lost, and the first of them.
+    lost: u64,
+    first_lost: u64,
+    /// Whole commits that a repair gives up.
+    given_up: u64,
+}
+
+impl Commits {
+    /// Batches up to this one are missing that were durable.
+    fn miss(&mut self, until: u64) {
+        let missing = until.saturating_sub(self.expected);
+        if missing > 0 {
+            self.lose(self.expected, missing);
+            self.expected = until;
+        }
+    }
+
+    fn lose(&mut self, seq: u64, batches: u64) {
+        if self.lost == 0 {
+            self.first_lost = seq;
+        }
+        self.lost = self.lost.saturating_add(batches);
+        self.broken = true;
+        self.drop_open();
+    }
+
+    fn drop_open(&mut self) {
+        self.open.clear();
+        self.kept.clear();
+        self.open_hit.clear();
+    }
+
+    /// Adds a batch; true: it completes a commit.
+    fn add(&mut self, seq: u64, batch: &Found) -> bool {
+        let Some(entries) = &batch.contents.entries else {
+            self.lose(seq, 1);
+            return false;
+        };
+        if batch.first {
+            self.broken = false;
+        }
+        self.copies.extend(batch.header_lost);
+        for &(address, owner) in &batch.contents.bad {
+            match owner {
+                Owner::Data { ino, block } => self.open_hit.push((address, ino, block)),
+                Owner::Entries | Owner::EntriesCopy => {
+                    self.copies.insert(address);
+                }
+                // A checkpoint that was not finished left it.
+                Owner::Node { .. } => {}
+            }
+        }
+        if self.broken {
+            self.drop_open();
+            return false;
+        }
+        self.open.extend_from_slice(entries);
+        self.kept.push((batch.segment, batch.end));
+        // Nodes at the end of the log were of a checkpoint that was not finished: their blocks are free for the next.
+        batch.last && !batch.is_nodes
+    }
+
+    fn blocks_told(&self, address: u64) -> bool {
+        self.copies.contains(&address) || self.hit.iter().any(|(at, ..)| *at == address)
     }
 }

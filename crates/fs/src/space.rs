@@ -110,11 +110,11 @@ impl Fs {
         let page = u64::from(self.log.layout.padded(1));
         // A page dirties a leaf of its file, with the nodes above it, when it gets its address.
         let nodes = self.tree.dirty() as u64 + self.nodes_of_pages(data);
-        let entries = ((self.changed.len() + self.nameless.cuts.len()) as u64 + data) / 12 + 1;
+        let entries = ((self.changed.len() + self.nameless.cuts.len()) as u64 + data) / 6 + 2;
         let in_log = if self.has_names() { 0 } else { data };
         let blocks = in_log + nodes + entries;
-        // A header for each batch; each is filled up to a page.
-        blocks + (2 + page - 1) * (blocks.div_ceil(each - 1) + 1)
+        // Two headers for each batch, and up to three blocks at the end of a segment that are too few for one; each is filled up to a page.
+        blocks + (5 + page - 1) * (blocks.div_ceil(each - 2) + 1)
     }
 
     /// Nodes that writing so many pages makes dirty: seldom more than these, as neighbours share a leaf.

@@ -7,7 +7,7 @@ use super::log::Layout;
 use super::types::BLOCK_BYTES;
 
 const MAGIC: &[u8; 8] = b"PELLUFS\x01";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CHECKSUMS: u32 = 1;
 pub(super) fn superblock(layout: &Layout, id: u64, data_checksums: bool) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_BYTES];

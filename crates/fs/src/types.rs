@@ -212,6 +212,22 @@ pub enum RenameMode {
     NoReplace,
     /// `RENAME_EXCHANGE`: both change places.
     Exchange,
+    /// `RENAME_WHITEOUT`: it is replaced, and a whiteout of an overlay file system takes the old name: a character device 0, 0.
+    Whiteout,
+    /// `RENAME_WHITEOUT` with `RENAME_NOREPLACE`.
+    NoReplaceWhiteout,
+}
+
+impl RenameMode {
+    /// Whether a name that is there stays.
+    pub(super) fn keeps_target(self) -> bool {
+        matches!(self, RenameMode::NoReplace | RenameMode::NoReplaceWhiteout)
+    }
+
+    /// Whether a whiteout takes the old name.
+    pub(super) fn leaves_whiteout(self) -> bool {
+        matches!(self, RenameMode::Whiteout | RenameMode::NoReplaceWhiteout)
+    }
 }
 
 /// What `setxattr` does when the attribute exists, or does not.

@@ -229,7 +229,8 @@ impl BlockVolume {
 fn ended(status: Status, data: Vec<u8>) -> Result<Vec<u8>, JobError> {
     match status {
         Status::Success | Status::HighEcc => Ok(data),
-        Status::ReadOnly => Err(JobError::ReadOnly),
+        // What lost its power has lost what was not flushed: nothing may be built on that.
+        Status::ReadOnly | Status::PowerLoss => Err(JobError::ReadOnly),
         _ => Err(JobError::Failed),
     }
 }
@@ -345,7 +346,7 @@ impl FlashVolume {
     fn take(&mut self, answer: FunctionAnswer) {
         let outcome = match answer.outcome {
             FunctionOutcome::Done | FunctionOutcome::Levelled(_) => Ok(answer.data),
-            FunctionOutcome::Failed(Status::ReadOnly) => Err(JobError::ReadOnly),
+            FunctionOutcome::Failed(Status::ReadOnly | Status::PowerLoss) => Err(JobError::ReadOnly),
             FunctionOutcome::Failed(_) | FunctionOutcome::Refused(_) => Err(JobError::Failed),
         };
         self.answer(JobId(answer.tag), outcome);

@@ -56,8 +56,23 @@ impl<D: Drive> ModelledDrive<D> {
         now: SimTime,
         pace: Pace,
     ) -> Result<ModelledDrive<D>, String> {
+        ModelledDrive::start_by(path, drive, namespace, now, pace, |_, next| next)
+    }
+
+    /// As [`ModelledDrive::start`]; `wait` lets time pass as in [`Stack::call_by`].
+    ///
+    /// # Errors
+    /// Why there can be no file system on it, in a sentence.
+    pub fn start_by(
+        path: &Path,
+        drive: D,
+        namespace: u16,
+        now: SimTime,
+        pace: Pace,
+        wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
+    ) -> Result<ModelledDrive<D>, String> {
         let volume = Volume::new(&drive, namespace)?;
-        let stack = Stack::start(volume, drive, now)?;
+        let stack = Stack::start_by(volume, drive, now, wait)?;
         let start = stack.now();
         let running = Mutex::new(Running { stack, answers: BTreeMap::new() });
         let (moved, began) = (Condvar::new(), Instant::now());
@@ -67,6 +82,13 @@ impl<D: Drive> ModelledDrive<D> {
     /// Looks at the volume, or changes it, while no job is under way.
     pub fn with_volume<R>(&self, act: impl FnOnce(&mut Volume) -> R) -> R {
         act(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner).stack.layer)
+    }
+
+    /// The drive has something: whoever waits for it looks again.
+    pub fn woken(&self) {
+        // A thread that has looked and found nothing waits by now.
+        drop(self.running.lock());
+        self.moved.notify_all();
     }
 
     /// Does something to the drive, beside its commands.

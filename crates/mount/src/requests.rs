@@ -264,6 +264,10 @@ impl Filesystem for Requests {
             flags if flags.is_empty() => RenameMode::Replace,
             RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
             RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            RenameFlags::RENAME_WHITEOUT => RenameMode::Whiteout,
+            flags if flags == RenameFlags::RENAME_WHITEOUT | RenameFlags::RENAME_NOREPLACE => {
+                RenameMode::NoReplaceWhiteout
+            }
             _ => return reply.error(Errno::EINVAL),
         };
         let (from, to) = ((ino(parent), name.as_bytes()), (ino(new_parent), new_name.as_bytes()));

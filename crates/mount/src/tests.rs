@@ -8,6 +8,7 @@ const FORMAT: Format = Format { bytes: Some(8 << 20), force: false, data_checksu
 const LOOK: MountOptions = MountOptions {
     memory_bytes: 4 << 20,
     read_only: true,
+    repair: false,
     discard: false,
     cleaner: CleanerPolicy::CostBenefit,
 };

@@ -1,14 +1,15 @@
 //! `pellucid fs`: the log-structured file system on a file, a block device or a modelled drive.
 
-use super::serving::parse_time;
+use super::fs_service::{self, InService, Wanted};
+use super::serving::{Oversight, parse_time};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::subject::Subject;
 use crate::{interrupt, output};
 use anyhow::anyhow;
+use pellucid_fs::{Audit, BLOCK_BYTES, Finding, FsState, MountOptions, StatFs};
 use pellucid_device::Device;
 use pellucid_flash::SimTime;
-use pellucid_fs::{Audit, BLOCK_BYTES, FsState, MountOptions, StatFs};
 use pellucid_host::{Layer, LayerConfig, Tower};
 use pellucid_mount::{
     Format, ModelledDrive, Mounted, MountedOptions, Pace, Target, TargetError, Volume, check_point, now,
@@ -25,6 +26,7 @@ Examples:
   pellucid fs format disk.img --size 10GiB
   pellucid fs mount disk.img mnt
   pellucid fs check disk.img
+  pellucid fs check disk.img --repair
   pellucid fs format flash.media --drive cosmos-plus --set media.blocks=64
   pellucid fs mount flash.media mnt --drive cosmos-plus --set media.blocks=64
 
@@ -58,7 +60,14 @@ enum FsCommand {
     /// Mounts it and serves the mount until it ends
     Mount(Mount),
     /// Walks everything and says what is wrong
-    Check(Ground),
+    Check {
+        #[command(flatten)]
+        ground: Ground,
+        /// First take what is left for the state, where something that was durable is damaged, so that it can be mounted for changes again.
+        /// A mount shows before what that costs, and lets it be copied
+        #[arg(long)]
+        repair: bool,
+    },
     /// Lists all files and their attributes
     Dump(Ground),
     /// Sizes, and what is used
@@ -71,8 +80,8 @@ struct Mount {
     ground: Ground,
     /// How the time of --drive goes. paced: its modelled latency is kept; instant: as fast as possible; xF: everything takes F times as long
     /// [default: paced]
-    #[arg(long, value_name = "TIME", requires = "drive", value_parser = parse_pace)]
-    time: Option<Pace>,
+    #[arg(long, value_name = "TIME", requires = "drive", value_parser = parse_time)]
+    time: Option<Time>,
     /// An existing directory
     mountpoint: PathBuf,
     /// Refuse changes, and leave the image as it is
@@ -90,6 +99,8 @@ struct Mount {
     /// Give the room of free segments back to the file or device
     #[arg(long)]
     discard: bool,
+    #[command(flatten)]
+    oversight: Oversight,
 }
 
 impl Mount {
@@ -108,10 +119,20 @@ impl Mount {
             discard: self.discard,
             ..MountOptions::default()
         };
-        let Open { target, drive } =
-            self.ground.open(options, self.time.unwrap_or(Pace::Paced(1.0)), global)?;
+        self.oversight.check_alone()?;
+        let time = self.time.unwrap_or(Time::Paced { dilation: 1.0 });
+        let Open { target, below } = match self.oversight.is_wanted() {
+            true => self.ground.open_in_service(options, time, self.oversight, global)?,
+            false => self.ground.open(options, pace_of(time), global)?,
+        };
         let read_only = target.fs.state() == FsState::ReadOnly;
-        if read_only && !self.read_only {
+        let damage = target.fs.damage();
+        let of_target = |what: &Finding| format!("{}: {}", self.ground.target.display(), what.0);
+        output::warn(global, damage.iter().chain(target.fs.notes()).map(of_target));
+        if !damage.is_empty() {
+            let why = "what was durable is damaged: it is mounted read-only; fs check --repair takes what is left for the state";
+            output::warn(global, [format!("{}: {why}", self.ground.target.display())]);
+        } else if read_only && !self.read_only {
             let why = "takes no writes, or not all metadata can be read: it is mounted read-only";
             output::warn(global, [format!("{}: {why}", self.ground.target.display())]);
         }
@@ -122,7 +143,11 @@ impl Mount {
         };
         let mut mounted =
             Mounted::new(Volume::new(target), &self.mountpoint, &options).map_err(Failure::asked)?;
-        let ender = mounted.ender();
+        let ender = Arc::new(mounted.ender());
+        if let Below::InService(service) = &below {
+            let ender = Arc::clone(&ender);
+            service.on_stop(move || ender.end());
+        }
         interrupt::instead(move || ender.end());
         let point = self.mountpoint.display();
         if !global.quiet {
@@ -132,7 +157,7 @@ impl Mount {
             ))?;
         }
         let served = mounted.serve().map_err(Failure::work);
-        served.and(put_away(drive.as_deref()))
+        served.and(below.put_away())
     }
 }
 
@@ -147,7 +172,10 @@ impl Fs {
                 ground.format(&Format { bytes, force, data_checksums: !no_data_checksums }, global)?
             }
             FsCommand::Mount(command) => return command.run(global),
-            FsCommand::Check(ground) => return check(&ground, global),
+            FsCommand::Check { ground, repair } => {
+                let repaired = if repair { ground.repair(global)? } else { Vec::new() };
+                return check(&ground, &repaired, global);
+            }
             FsCommand::Dump(ground) => return dump(&ground, global),
             FsCommand::Stat(ground) => {
                 let Open { mut target, .. } = ground.look(global)?;
@@ -186,7 +214,28 @@ type Modelled = ModelledDrive<Tower<Device>>;
 /// A file system, and the modelled drive that it lies on, if it does.
 struct Open {
     target: Target,
-    drive: Option<Arc<Modelled>>,
+    below: Below,
+}
+
+/// What a file system lies on, as long as it is open.
+enum Below {
+    /// A plain file or device.
+    Plain,
+    /// A modelled drive of this command's own.
+    Modelled(Arc<Modelled>),
+    /// A modelled drive that is watched and broken.
+    InService(InService),
+}
+
+impl Below {
+    /// Brings what a modelled drive holds to its file.
+    fn put_away(self) -> Result<(), Failure> {
+        match self {
+            Below::Plain => Ok(()),
+            Below::Modelled(drive) => put_away(&drive),
+            Below::InService(service) => service.end(),
+        }
+    }
 }
 
 impl Ground {
@@ -199,15 +248,21 @@ impl Ground {
                 None => Ok(None),
             };
         };
-        let mut global = global.clone();
-        global.sets.push(format!("media.store=file:{}", self.target.display()));
-        let subject = Subject::open_to_serve(called, &global)?;
-        let layers = below(called, &subject.spec.host)?;
+        let (subject, layers) = self.described(called, global)?;
         let tower = Tower::build(subject.device()?, &layers, SimTime::ZERO).map_err(refuse)?;
         let (namespace, began) =
             tower.stack().map_or((0, SimTime::ZERO), |stack| (stack.namespace(), stack.now()));
         let drive = ModelledDrive::start(&self.target, tower, namespace, began, pace).map_err(refuse)?;
         Ok(Some(Arc::new(drive)))
+    }
+
+    /// What is said of a drive, and the layers on it.
+    fn described(&self, called: &str, global: &Global) -> Result<(Subject, Vec<LayerConfig>), Failure> {
+        let mut global = global.clone();
+        global.sets.push(format!("media.store=file:{}", self.target.display()));
+        let subject = Subject::open_to_serve(called, &global)?;
+        let layers = below(called, &subject.spec.host)?;
+        Ok((subject, layers))
     }
 
     fn format(&self, how: &Format, global: &Global) -> Result<Told, Failure> {
@@ -234,17 +289,12 @@ impl Ground {
         let mut target = made.map_err(failure)?;
         let told = Told::of(&self.target, &mut target)?;
         target.close().map_err(failure)?;
-        put_away(drive.as_deref())?;
+        drive.map_or(Ok(()), |drive| put_away(&drive))?;
         Ok(told)
     }
 
     fn open(&self, options: MountOptions, pace: Pace, global: &Global) -> Result<Open, Failure> {
-        if self.drive.is_some()
-            && let Err(error) = self.target.metadata()
-        {
-            // A drive would make it.
-            return Err(Failure::asked(anyhow!("{}: {error}", self.target.display())));
-        }
+        self.expect_media()?;
         let drive = self.drive(pace, global)?;
         let read_only = options.read_only || drive.as_ref().is_some_and(|drive| drive.act(takes_no_writes));
         let options = MountOptions { read_only, ..options };
@@ -252,7 +302,59 @@ impl Ground {
             Some(drive) => Target::open_drive(Arc::clone(drive), options),
             None => Target::open(&self.target, options),
         };
-        Ok(Open { target: opened.map_err(failure)?, drive })
+        Ok(Open { target: opened.map_err(failure)?, below: drive.map_or(Below::Plain, Below::Modelled) })
+    }
+
+    /// Opens it on a modelled drive in service.
+    fn open_in_service(
+        &self,
+        options: MountOptions,
+        time: Time,
+        oversight: Oversight,
+        global: &Global,
+    ) -> Result<Open, Failure> {
+        let Some(called) = &self.drive else {
+            let sentence = "--control, --fault and --monitor: a plain file or device is not modelled; allowed: with --drive";
+            return Err(Failure::asked(anyhow!(sentence)));
+        };
+        self.expect_media()?;
+        let (subject, layers) = self.described(called, global)?;
+        let name = subject.spec.drive_name.clone();
+        let wanted = Wanted { name, device: subject.device()?, layers, time };
+        let service = InService::start(&self.target, wanted, oversight, global)?;
+        let read_only = options.read_only || fs_service::is_read_only(service.drive());
+        let options = MountOptions { read_only, ..options };
+        let opened = Target::open_drive(Arc::clone(service.drive()), options);
+        match opened {
+            Ok(target) => Ok(Open { target, below: Below::InService(service) }),
+            Err(error) => {
+                // Why it cannot be opened comes first.
+                let _ = service.end();
+                Err(failure(error))
+            }
+        }
+    }
+
+    /// Refuses media that are not there: a drive would make them.
+    fn expect_media(&self) -> Result<(), Failure> {
+        match (&self.drive, self.target.metadata()) {
+            (Some(_), Err(error)) => Err(Failure::asked(anyhow!("{}: {error}", self.target.display()))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what is left for the state where something that was durable is damaged; gives what was found.
+    fn repair(&self, global: &Global) -> Result<Vec<String>, Failure> {
+        let options = MountOptions { repair: true, ..MountOptions::default() };
+        let Open { target, below } = self.open(options, Pace::Instant, global)?;
+        if target.fs.state() != FsState::Ready {
+            let why = "takes no writes, or not all metadata can be read: it cannot be repaired";
+            return Err(Failure::work(anyhow!("{}: {why}", self.target.display())));
+        }
+        let found = target.fs.damage().iter().map(|found| found.0.clone()).collect();
+        target.close().map_err(failure)?;
+        below.put_away()?;
+        Ok(found)
     }
 
     /// Opens it to be looked at.
@@ -279,8 +381,7 @@ fn takes_no_writes(tower: &mut Tower<Device>) -> bool {
 }
 
 /// Brings what a modelled drive holds, and what stands on it, to its file.
-fn put_away(drive: Option<&Modelled>) -> Result<(), Failure> {
-    let Some(drive) = drive else { return Ok(()) };
+fn put_away(drive: &Modelled) -> Result<(), Failure> {
     let stop = |tower: &mut Tower<Device>| {
         // What takes no writes has nothing to put away.
         if takes_no_writes(tower) { Ok(()) } else { tower.stop() }
@@ -289,10 +390,10 @@ fn put_away(drive: Option<&Modelled>) -> Result<(), Failure> {
     stopped.map_err(|why| Failure::work(anyhow!(why)))?.map_err(Failure::work)
 }
 
-fn parse_pace(text: &str) -> Result<Pace, String> {
-    match parse_time(text)? {
-        Time::Instant => Ok(Pace::Instant),
-        Time::Paced { dilation } => Ok(Pace::Paced(dilation)),
+fn pace_of(time: Time) -> Pace {
+    match time {
+        Time::Instant => Pace::Instant,
+        Time::Paced { dilation } => Pace::Paced(dilation),
     }
 }
 
@@ -341,20 +442,31 @@ impl Told {
     }
 }
 
-fn check(ground: &Ground, global: &Global) -> Result<(), Failure> {
+fn check(ground: &Ground, repaired: &[String], global: &Global) -> Result<(), Failure> {
     let (Open { mut target, .. }, mut audit, path) = (ground.look(global)?, Audit::new(true), &ground.target);
     target.run(|fs| fs.audit(now(), &mut audit)).map_err(failure)?;
-    let findings: Vec<&str> = audit.findings().iter().map(|finding| finding.0.as_str()).collect();
+    let mut findings: Vec<&str> = Vec::new();
+    for found in target.fs.damage().iter().chain(audit.findings()) {
+        // A walk finds again what the mount has found.
+        if !findings.contains(&found.0.as_str()) {
+            findings.push(&found.0);
+        }
+    }
+    let notes: Vec<&str> = target.fs.notes().iter().map(|note| note.0.as_str()).collect();
     let text = if global.json {
         let value = json!({
             "target": path,
             "files": audit.files(),
             "blocks": audit.blocks(),
             "findings": findings,
+            "notes": notes,
+            "repaired": repaired,
         });
         format!("{value:#}\n")
     } else {
-        let mut text: String = findings.iter().map(|finding| format!("wrong: {finding}\n")).collect();
+        let mut text: String = repaired.iter().map(|found| format!("repaired: {found}\n")).collect();
+        text.extend(notes.iter().map(|note| format!("note: {note}\n")));
+        text.extend(findings.iter().map(|finding| format!("wrong: {finding}\n")));
         let (files, blocks) = (count(audit.files()), count(audit.blocks()));
         text += &format!(
             "fs {}  {files} files, {blocks} blocks of data, {} wrong\n",

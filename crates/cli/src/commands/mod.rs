@@ -6,6 +6,7 @@ mod compare;
 mod control;
 mod fire;
 mod fs;
+mod fs_service;
 mod graph;
 mod kv;
 mod kv_replay;

@@ -86,8 +86,6 @@ pub struct Serving {
     /// Write the requests to this file, as a trace that replay reads
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    #[command(flatten)]
-    monitor: MonitorOptions,
     /// Make a block device of this machine of each block namespace, /dev/ublkbN, without a network; needs root, Linux 6.5 or
     /// newer and its module ublk_drv
     #[arg(long)]
@@ -95,6 +93,15 @@ pub struct Serving {
     /// How events are logged to standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", conflicts_with = "quiet")]
     log_format: LogFormat,
+    #[command(flatten)]
+    oversight: Oversight,
+}
+
+/// How drives in service are watched and broken.
+#[derive(Debug, clap::Args)]
+pub struct Oversight {
+    #[command(flatten)]
+    monitor: MonitorOptions,
     /// Plan a fault: KIND@WHEN[:KEY=VALUE,...]; may be given several times. Kinds: power-cut, program-fail=P, erase-fail=P,
     /// read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out
     /// (as pellucid fault does them); when: a time (2s, 500ms), an operation (1000ops), random; keys: drive=NAME, times=N, and with random
@@ -104,6 +111,63 @@ pub struct Serving {
     /// Take commands on this Unix socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+}
+
+impl Oversight {
+    /// Whether anything was asked for.
+    pub fn is_wanted(&self) -> bool {
+        self.monitor.is_wanted() || self.control.is_some() || !self.fault.is_empty()
+    }
+
+    /// Refuses an address of the monitor that others can reach, unless that is wanted.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.monitor.check()
+    }
+
+    /// The same, where nothing but the monitor listens on a network.
+    pub fn check_alone(&self) -> Result<(), Failure> {
+        self.monitor.check_alone()
+    }
+
+    /// Plans the faults.
+    pub fn plan(&self, core: &mut Core) -> Result<(), Failure> {
+        for fault in &self.fault {
+            let refuse = |error| Failure::asked(anyhow!("--fault {}: {error}", fault.text));
+            core.plan(fault.clone()).map_err(refuse)?;
+        }
+        Ok(())
+    }
+
+    /// Takes commands on the control socket.
+    pub fn listen(&self, server: &mut Server) -> Result<(), Failure> {
+        let Some(path) = &self.control else { return Ok(()) };
+        let stopper = server.stopper();
+        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+        server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
+        Ok(())
+    }
+
+    /// Shows the figures.
+    pub fn show(&self, server: &mut Server, log: impl Fn(&Event)) -> Result<(), Failure> {
+        let board = self.monitor.start(|address| {
+            let uri = Some(format!("http://{address}/"));
+            log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
+        })?;
+        if let Some(board) = board {
+            server.show_on(&board);
+        }
+        Ok(())
+    }
+}
+
+/// What writes events to standard error.
+pub fn log_to_stderr(format: LogFormat, global: &Global) -> impl Fn(&Event) + Copy + 'static {
+    let quiet = global.quiet;
+    move |event: &Event| {
+        if !quiet {
+            let _ = writeln!(std::io::stderr(), "{}", format.line(SystemTime::now(), event));
+        }
+    }
 }
 
 /// A trace that takes its name when the server stops.
@@ -236,15 +300,12 @@ impl Serving {
             }
             core.observe(Box::new(recording));
         }
-        for fault in &self.fault {
-            let refuse = |error| Failure::asked(anyhow!("--fault {}: {error}", fault.text));
-            core.plan(fault.clone()).map_err(refuse)?;
-        }
+        self.oversight.plan(&mut core)?;
         let numbered = core.namespaces().iter().enumerate();
         let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
         let blocks: Vec<usize> = numbered.filter(|(_, n)| is_block(n)).map(|(index, _)| index).collect();
         // By the control socket there may come other things to do with it.
-        let alone = self.nvme_tcp.is_empty() && self.control.is_none();
+        let alone = self.nvme_tcp.is_empty() && self.oversight.control.is_none();
         if blocks.is_empty() && !self.nbd.is_empty() && alone {
             let open_channel = |n: &Namespace| matches!(n.interface, Interface::OpenChannel(_));
             let instead = match core.namespaces().iter().any(open_channel) {
@@ -263,12 +324,7 @@ impl Serving {
                 |name| format!("{name}: no block namespace, so NBD does not show it; --nvme-tcp ADDR would");
             output::warn(global, unseen.map(|(_, name)| sentence(name)));
         }
-        let (quiet, format) = (global.quiet, self.log_format);
-        let log = move |event: &Event| {
-            if !quiet {
-                let _ = writeln!(std::io::stderr(), "{}", format.line(SystemTime::now(), event));
-            }
-        };
+        let log = log_to_stderr(self.log_format, global);
         // They are said when everything listens, so that a refusal stands alone.
         let mut facts = served_log::drives(&core, &origins);
         let offered = served_log::offered(&core, &names);
@@ -297,18 +353,9 @@ impl Serving {
             self.attach(&mut server, &blocks)?;
         }
         let stopper = server.stopper();
-        if let Some(path) = &self.control {
-            let stopper = stopper.clone();
-            let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
-            server.listen(&Address::Unix(path.clone()), CONTROL, accept).map_err(Failure::asked)?;
-        }
+        self.oversight.listen(&mut server)?;
         unprepared.into_iter().for_each(|drive| log(&Event::NotPreconditioned { drive }));
-        if let Some(board) = self.monitor.start(|address| {
-            let uri = Some(format!("http://{address}/"));
-            log(&Event::Listening { protocol: "monitor", address: address.to_string(), uri });
-        })? {
-            server.show_on(&board);
-        }
+        self.oversight.show(&mut server, log)?;
         facts.iter().for_each(log);
         interrupt::instead(move || stopper.stop_because("signal"));
         let core = server.run().map_err(Failure::work)?;
@@ -320,7 +367,7 @@ impl Serving {
 
     /// Refuses addresses that others reach and whose peers need not prove who they are, unless that is wanted.
     fn check_addresses(&self) -> Result<(), Failure> {
-        if self.monitor.open {
+        if self.oversight.monitor.open {
             return Ok(());
         }
         let proved = self.tls.is_some() && self.tls_verify_peer;
@@ -331,12 +378,12 @@ impl Serving {
         for address in self.nvme_tcp.iter().filter(|_| !proved) {
             exposure::check("nvme-tcp", address, "--tls-psk or --dhchap")?;
         }
-        self.monitor.check()
+        self.oversight.check()
     }
 
     /// Refuses options that would do nothing here.
     fn check_ignored(&self, proves: bool) -> Result<(), Failure> {
-        let by_socket = !self.nbd.is_empty() || !self.nvme_tcp.is_empty() || self.control.is_some();
+        let by_socket = !self.nbd.is_empty() || !self.nvme_tcp.is_empty() || self.oversight.control.is_some();
         let authenticates = !self.dhchap.is_empty() || proves;
         let ignored = [
             (

@@ -102,9 +102,8 @@ fn start(folder: &Folder, drive: &str) -> Serving {
     for name in ["nbd", "control"] {
         let _ = std::fs::remove_file(folder.path(name));
     }
-    let script = format!(
-        "trap '' XFSZ; exec \"$0\" cache --backing disk.img --drive {drive} --nbd unix:nbd --control control"
-    );
+    let script =
+        format!("exec \"$0\" cache --backing disk.img --drive {drive} --nbd unix:nbd --control control");
     let serving = Serving::new(folder, &script);
     listens(folder, "control");
     serving

@@ -12,6 +12,8 @@ fn an_image_is_made_told_walked_and_listed() {
     assert_eq!((&told["identity"], &told["blocks"]), (&again["identity"], &again["blocks"]));
     let text = folder.run(&["fs", "check", "image"]).answer();
     assert!(text.contains("1 files") && text.contains("0 wrong"), "{text}");
+    let repaired = folder.run(&["fs", "check", "image", "--repair"]).answer();
+    assert_eq!(repaired, text, "there is nothing to repair");
     assert_eq!(folder.run(&["fs", "dump", "image"]).answer().lines().count(), 1);
 }
 
@@ -89,6 +91,7 @@ fn a_modelled_drive_keeps_its_file_system_in_its_media() {
 #[test]
 fn a_drive_that_does_not_fit_is_refused_and_changes_nothing() {
     let folder = Folder::new();
+    std::fs::create_dir(folder.path("mnt")).unwrap();
     folder.run(&["fs", "format", "image", "--size", "16MiB"]).answer();
     folder.run(&[&["fs", "format", "block.media"], BLOCK].concat()).answer();
     let of_drive = |words: &[&'static str]| [words, BLOCK].concat();
@@ -103,6 +106,9 @@ fn a_drive_that_does_not_fit_is_refused_and_changes_nothing() {
         (vec!["check", "block.media"], "no Pellucid file system"),
         (vec!["check", "image", "--drive", "nonsense"], "nonsense"),
         (vec!["mount", "image", ".", "--time", "instant"], "--drive"),
+        (vec!["mount", "image", "mnt", "--control", "control"], "allowed: with --drive"),
+        (vec!["mount", "image", "mnt", "--fault", "power-cut@2s"], "allowed: with --drive"),
+        (vec!["mount", "image", "mnt", "--open"], "allowed: with --monitor"),
     ];
     for (words, why) in cases {
         let done = folder.run(&[&["fs"], &words[..]].concat());

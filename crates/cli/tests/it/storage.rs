@@ -141,3 +141,26 @@ fn an_image_whose_creation_was_cut_off_is_created_again() {
     assert_eq!(&std::fs::read(folder.path("drive")).unwrap()[..8], b"PELLUCID");
     run("randread").answer();
 }
+
+/// A limit of the shell ends no command without a word: what it refuses is told as a full disk is.
+#[test]
+fn a_file_size_limit_is_told_in_one_sentence() {
+    let folder = Folder::with_drive();
+    let cases = [
+        ("fs format image --size 64MiB", "image: File too large"),
+        ("run tiny.toml --set media.store=file:drive --rw randwrite --size 1MiB", "drive: "),
+        ("kv file:store,size=64MiB --engine raw --listen unix:kv", "store"),
+    ];
+    for (words, says) in cases {
+        let script = format!("ulimit -f 64; exec \"$0\" {words}");
+        let done = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_pellucid")])
+            .current_dir(folder.path("."))
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(matches!(done.status.code(), Some(1 | 2)), "{words}: {:?} {stderr}", done.status);
+        assert!(stderr.contains(says) && stderr.contains("File too large"), "{words}: {stderr}");
+    }
+    assert!(!folder.path("image").exists() && !folder.path("store").exists());
+}

@@ -75,7 +75,8 @@ impl Fs {
 
     /// Moves that can be recorded now, with what they make dirty.
     fn moves_able(&self) -> usize {
-        let room = self.log.room().saturating_sub(self.need() + 4);
+        // A batch of two headers, and what is too little for one at the end of a segment.
+        let room = self.log.room().saturating_sub(self.need() + 7);
         let mut able = RECORD_MOVES.min(self.nameless.moves.len());
         while able > 0 && 2 * self.nodes_of_pages(able as u64) + 2 > room {
             able /= 2;

@@ -45,7 +45,7 @@ impl Fs {
         };
         let target = self.named(new_parent, new_name)?;
         match (target, mode) {
-            (Named::Here(..), RenameMode::NoReplace) => return Err(Errno::Exists.into()),
+            (Named::Here(..), mode) if mode.keeps_target() => return Err(Errno::Exists.into()),
             (Named::Free(_), RenameMode::Exchange) => return Err(Errno::NoEntry.into()),
             _ => {}
         }
@@ -63,11 +63,13 @@ impl Fs {
         }
         let Named::Here(new_key, other, other_kind) = target else {
             let Named::Free(new_key) = target else { unreachable!("a name is here or free") };
-            self.room_for(0, 2)?;
+            self.room_for(0, 4)?;
+            self.touch_whiteout(mode)?;
             self.put_entry(new_key, ino, kind, new_name);
             self.delete(key);
             self.moved_entry(now, (parent, &mut dir), (new_parent, &mut new_dir), moves, false);
             self.renamed(now, ino, &mut inode, new_parent);
+            self.leave_whiteout(now, caller, (parent, key, name), mode);
             self.changes += 1;
             return Ok(());
         };
@@ -105,7 +107,8 @@ impl Fs {
             _ => {}
         }
         self.touch(Key::orphan(other), Key::orphan(other))?;
-        self.room_to_free()?;
+        if mode.leaves_whiteout() { self.room_for(0, 2) } else { self.room_to_free() }?;
+        self.touch_whiteout(mode)?;
         self.delete(key);
         self.put_entry(new_key, ino, kind, new_name);
         let replaced_directory = other_kind == FileKind::Directory;
@@ -120,10 +123,52 @@ impl Fs {
             self.put_inode(new_parent, &holder);
         }
         self.renamed(now, ino, &mut inode, new_parent);
+        self.leave_whiteout(now, caller, (parent, key, name), mode);
         self.drop_link(now, other, other_inode);
         self.changes += 1;
         self.reap_now();
         Ok(())
+    }
+
+    /// Brings where the inode of a whiteout will stand.
+    fn touch_whiteout(&mut self, mode: RenameMode) -> Result<(), Stop> {
+        let key = Key::inode(self.new_ino);
+        if mode.leaves_whiteout() { self.touch(key, key) } else { Ok(()) }
+    }
+
+    /// Puts a whiteout where a file was, if the renaming leaves one.
+    fn leave_whiteout(
+        &mut self,
+        now: Time,
+        caller: &Caller,
+        (parent, key, name): (Ino, Key, &[u8]),
+        mode: RenameMode,
+    ) {
+        if !mode.leaves_whiteout() {
+            return;
+        }
+        let ino = self.new_ino;
+        self.new_ino = Ino(ino.0 + 1);
+        let whiteout = Inode {
+            kind: FileKind::CharDevice,
+            mode: 0,
+            links: 1,
+            uid: caller.uid,
+            gid: caller.gid,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            parent: Ino(0),
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+        };
+        self.put_inode(ino, &whiteout);
+        self.put_entry(key, ino, FileKind::CharDevice, name);
+        let Ok(mut dir) = self.inode(parent) else { unreachable!("it was just changed") };
+        dir.size += 1;
+        self.put_inode(parent, &dir);
     }
 
     /// Books that an entry has gone from one directory to another, whose entry of that name it replaced or not.

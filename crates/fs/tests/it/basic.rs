@@ -1,13 +1,10 @@
 //! Single operations.
 
 use super::disk::Disk;
-use pellucid_fs::{
-    Access, Attributes, Audit, Backend, Caller, Errno, FallocateMode, FormatOptions, Fs, FsState, Ino,
-    MountOptions, RenameMode, SetAttributes, Time, Whence, XattrMode,
-};
+use pellucid_fs::{Access, Attributes, Audit, Backend, Caller, Errno, FallocateMode, FileKind, FormatOptions, Fs, FsState, Ino, MountOptions, RenameMode, SetAttributes, Time, Whence, XattrMode};
 
-const NOW: Time = Time(1_700_000_000_000_000_000);
-const ROOT: Caller = Caller::ROOT;
+pub const NOW: Time = Time(1_700_000_000_000_000_000);
+pub const ROOT: Caller = Caller::ROOT;
 
 pub struct Mounted {
     pub fs: Fs,
@@ -235,7 +232,7 @@ fn a_damaged_block_is_never_taken_for_a_sound_one() {
     m.remount();
     m.fs.unmount();
     m.disk.reach(&mut m.fs, NOW, &FsState::Unmounted).unwrap();
-    let (mut refused, mut nodes, mut data, mut headers) = (0, 0, 0, 0);
+    let (mut refused, mut nodes, mut data) = (0, 0, 0);
     for block in (0..m.disk.blocks).filter(|&block| m.disk.read(block) != [0; 4096]) {
         for zeroed in [false, true] {
             let mut disk = m.disk.clone();
@@ -265,14 +262,8 @@ fn a_damaged_block_is_never_taken_for_a_sound_one() {
                     }
                 }
             }
-            // A header concerns no file, but the cleaner.
-            let (of_headers, findings): (Vec<String>, Vec<String>) =
-                damaged.audit().into_iter().partition(|finding| finding.starts_with("the header in block"));
-            assert!(
-                of_headers.iter().all(|found| found.contains(&format!("in block {block} "))),
-                "{of_headers:?}"
-            );
-            headers += of_headers.len();
+            // A header has a copy.
+            let findings = damaged.audit();
             assert_eq!(lost > 0, !findings.is_empty(), "block {block}: {lost} lost, {findings:?}");
             nodes += usize::from(findings.iter().any(|finding| finding.contains("a node of the tree")));
             data += usize::from(
@@ -281,8 +272,8 @@ fn a_damaged_block_is_never_taken_for_a_sound_one() {
         }
     }
     assert!(
-        refused >= 2 && nodes > 10 && data > 100 && headers > 10,
-        "{refused} refused, {nodes} nodes, {data} blocks of data, {headers} headers"
+        refused >= 2 && nodes > 10 && data > 100,
+        "{refused} refused, {nodes} nodes, {data} blocks of data"
     );
 }
 
@@ -299,6 +290,13 @@ fn what_is_no_file_system_is_refused() {
     m.disk.sync(&mut m.fs, NOW).unwrap().unwrap();
     let why = "it is cut off: the file system has 4096 blocks of 4 KiB, the drive 4000";
     assert_eq!(refused(m.disk.clone(), 4000), FsState::Failed(why.into()));
+    let mut older = m.disk.clone();
+    let superblock = older.block_mut(0);
+    superblock[16..20].copy_from_slice(&1_u32.to_le_bytes());
+    let sum = crc32c::crc32c(&superblock[8..]);
+    superblock[..4].copy_from_slice(&sum.to_le_bytes());
+    let why = "its format has version 1; this program knows version 2";
+    assert_eq!(refused(older, 4096), FsState::Failed(why.into()));
     m.disk.block_mut(0)[40] ^= 1;
     let why = "its superblock is damaged: the checksum is wrong";
     assert_eq!(refused(m.disk, 4096), FsState::Failed(why.into()));
@@ -390,4 +388,33 @@ fn a_mount_that_cannot_read_all_metadata_is_read_only() {
         lost_most = lost_most.max(lost);
     }
     assert!(read_only > 0 && lost_most < inos.len() / 2, "{read_only} read-only, {lost_most} lost at most");
+}
+
+/// A file that is renamed with `RENAME_WHITEOUT` leaves a character device 0, 0, also after a mount that reads the log.
+#[test]
+fn a_renamed_file_leaves_a_whiteout() {
+    let mut m = Mounted::new(4096, 32, 1 << 20);
+    let file = m.create(Ino::ROOT, "a").unwrap().ino;
+    m.create(Ino::ROOT, "there").unwrap();
+    let rename = |m: &mut Mounted, to: &str, mode| {
+        m.disk
+            .until(&mut m.fs, NOW, |fs| {
+                fs.rename(NOW, &ROOT, Ino::ROOT, b"a", Ino::ROOT, to.as_bytes(), mode)
+            })
+            .unwrap()
+    };
+    assert_eq!(rename(&mut m, "there", RenameMode::NoReplaceWhiteout), Err(Errno::Exists));
+    rename(&mut m, "there", RenameMode::Whiteout).unwrap();
+    m.disk.sync(&mut m.fs, NOW).unwrap().unwrap();
+    m.disk.kill();
+    m.fs = Fs::mount(NOW, m.disk.blocks, MountOptions::default());
+    m.disk.reach(&mut m.fs, NOW, &FsState::Ready).unwrap();
+    assert_eq!(m.lookup(Ino::ROOT, "there").unwrap().ino, file);
+    let left = m.lookup(Ino::ROOT, "a").unwrap();
+    assert_eq!((left.kind, left.rdev, left.links), (FileKind::CharDevice, 0, 1));
+    assert_eq!(m.audit(), Vec::<String>::new());
+    // A whiteout is a file like others.
+    rename(&mut m, "b", RenameMode::NoReplaceWhiteout).unwrap();
+    assert_eq!(m.lookup(Ino::ROOT, "b").unwrap().ino, left.ino);
+    assert_eq!(m.audit(), Vec::<String>::new());
 }

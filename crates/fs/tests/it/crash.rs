@@ -16,9 +16,9 @@ enum On {
 fn shape(seed: u64, on: On) -> Shape {
     let mut rng = Rng::stream(seed, "shape");
     let sizes: &[u32] = match on {
-        On::Block => &[8, 16, 32],
+        On::Block => &[16, 32],
         On::Flash => &[16, 32],
-        On::Names => &[8],
+        On::Names => &[16],
     };
     let segment_blocks = sizes[rng.below(sizes.len() as u64) as usize];
     let segments = 30 + rng.below(40);
@@ -46,7 +46,7 @@ fn small_flash(rng: &mut Rng, segment_blocks: u32) -> ChunkGeometry {
 fn small_names(rng: &mut Rng) -> ChunkGeometry {
     let luns = 1 + rng.below(3) as u32;
     let page = 1 << rng.below(2);
-    let blocks = (50 + rng.below(6) as u32).div_ceil(luns);
+    let blocks = (76 + rng.below(6) as u32).div_ceil(luns);
     ChunkGeometry { sector_bytes: 4096, write_min_sectors: page, ..geometry(luns, 1, blocks, 16) }
 }
 
@@ -93,13 +93,13 @@ fn on_names_it_does_what_the_model_does() {
 fn nearly_full_it_keeps_its_promises() {
     let mut refused = 0;
     for seed in 0..12 {
-        let segment_blocks = [8, 16][seed as usize % 2];
+        let segment_blocks = 16;
         let blocks = u64::from(segment_blocks) * (26 + seed / 6);
         let mut pair = Pair::new(Shape { blocks, segment_blocks, ..shape(seed, On::Block) }, seed);
-        for step in 0..300 {
+        for step in 0..900 {
             pair.step().unwrap();
             pair.fs.check();
-            if step % 25 == 24 {
+            if step % 75 == 74 {
                 pair.audit_promise();
             }
         }
@@ -168,7 +168,7 @@ fn cut_at_every_job(steps: u64, on: On) {
     let run = |cut: u64| {
         let shape = Shape {
             blocks: 16 * 40,
-            segment_blocks: if on == On::Names { 8 } else { 16 },
+            segment_blocks: 16,
             memory_bytes: 256 << 10,
             checksums: true,
             discard: true,
@@ -207,7 +207,7 @@ fn failing_writes(on: On) {
     for seed in 100..106 {
         let flash = (on == On::Flash).then(|| geometry(3, 2, 24, 16 * 8));
         let shape = Shape { blocks: 16 * 120, flash, ..shape(seed, on) };
-        let shape = Shape { segment_blocks: if on == On::Names { 8 } else { 16 }, ..shape };
+        let shape = Shape { segment_blocks: 16, ..shape };
         let mut pair = Pair::new(shape, seed);
         for round in 0..4 {
             pair.disk.write_failures = 0.01;

@@ -126,7 +126,7 @@ impl Disk {
     }
 
     pub fn block_mut(&mut self, block: u64) -> &mut Block {
-        assert!(self.cached.is_empty());
+        self.media.extend(self.cached.drain(..));
         self.media.entry(block).or_insert([0; BLOCK_BYTES])
     }
 
@@ -214,6 +214,17 @@ impl Disk {
             }
         }
         self.cut_after = u64::MAX;
+    }
+
+    /// The process is gone: what it wrote stays, what it asked for and had no answer to was not done.
+    pub fn kill(&mut self) {
+        self.jobs.clear();
+        self.media.extend(self.cached.drain(..));
+    }
+
+    /// Blocks that hold anything.
+    pub fn written(&self) -> Vec<u64> {
+        self.media.iter().filter(|(_, data)| **data != [0; BLOCK_BYTES]).map(|(&block, _)| block).collect()
     }
 
     /// Repeats an operation until it is done.

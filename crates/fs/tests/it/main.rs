@@ -2,6 +2,7 @@
 
 mod basic;
 mod crash;
+mod damage;
 mod disk;
 // The drive is that of the key-value cache's tests.
 #[path = "../../../kv/tests/it/flash.rs"]

@@ -85,9 +85,15 @@ impl Model {
             27..35 => Op::Unlink(dir(rng), name(rng)),
             35..38 => Op::Rmdir(dir(rng), name(rng)),
             38..46 => {
-                let modes =
-                    [RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
-                Op::Rename(dir(rng), name(rng), dir(rng), name(rng), modes[rng.below(4) as usize])
+                let modes = [
+                    RenameMode::Replace,
+                    RenameMode::Replace,
+                    RenameMode::NoReplace,
+                    RenameMode::Exchange,
+                    RenameMode::Whiteout,
+                    RenameMode::NoReplaceWhiteout,
+                ];
+                Op::Rename(dir(rng), name(rng), dir(rng), name(rng), modes[rng.below(6) as usize])
             }
             46..68 => {
                 let length = if rng.chance(0.5) { rng.below(600) } else { rng.below(30_000) };
@@ -181,7 +187,7 @@ impl Model {
         let ino = self.entry(from.0, from.1).ok_or(Errno::NoEntry)?;
         let other = self.entry(to.0, to.1);
         match (other, mode) {
-            (Some(_), RenameMode::NoReplace) => return Err(Errno::Exists),
+            (Some(_), RenameMode::NoReplace | RenameMode::NoReplaceWhiteout) => return Err(Errno::Exists),
             (None, RenameMode::Exchange) => return Err(Errno::NoEntry),
             _ => {}
         }
@@ -366,7 +372,7 @@ impl Pair {
             real => {
                 let made = real.as_ref().ok().copied().flatten();
                 let model = apply(&mut after, &op, made);
-                assert_eq!(real.map(|_| ()), model, "{op:?}");
+                assert_eq!(real.map(|_| ()), model, "{}", self.last);
             }
         }
         self.model = after;
@@ -406,9 +412,18 @@ impl Pair {
                 disk.until(fs, now, |fs| fs.unlink(now, &ROOT, *dir, name.as_bytes()))?
             }
             Op::Rmdir(dir, name) => disk.until(fs, now, |fs| fs.rmdir(now, &ROOT, *dir, name.as_bytes()))?,
-            Op::Rename(dir, name, new_dir, new_name, mode) => disk.until(fs, now, |fs| {
-                fs.rename(now, &ROOT, *dir, name.as_bytes(), *new_dir, new_name.as_bytes(), *mode)
-            })?,
+            Op::Rename(dir, name, new_dir, new_name, mode) => {
+                let done = disk.until(fs, now, |fs| {
+                    fs.rename(now, &ROOT, *dir, name.as_bytes(), *new_dir, new_name.as_bytes(), *mode)
+                })?;
+                if done.is_ok() && leaves_whiteout(*mode) {
+                    let Ok(Step::Done(left)) = fs.lookup(now, &ROOT, *dir, name.as_bytes()) else {
+                        panic!("what was just made is in memory");
+                    };
+                    return Ok(Ok((left.kind == FileKind::CharDevice).then_some(left.ino)));
+                }
+                done
+            }
             Op::Write(ino, offset, data) => {
                 disk.until(fs, now, |fs| fs.write(now, &ROOT, *ino, *offset, data))?
             }
@@ -597,6 +612,10 @@ impl Pair {
     }
 }
 
+fn leaves_whiteout(mode: RenameMode) -> bool {
+    matches!(mode, RenameMode::Whiteout | RenameMode::NoReplaceWhiteout)
+}
+
 /// What an operation does to the model. `made`: the number of a new file.
 fn apply(model: &mut Model, op: &Op, made: Option<Ino>) -> Result<(), Errno> {
     let new = |model: &mut Model, dir: Ino, name: &str, kind, mode, target: &[u8]| {
@@ -632,7 +651,11 @@ fn apply(model: &mut Model, op: &Op, made: Option<Ino>) -> Result<(), Errno> {
         Op::Unlink(dir, name) => model.remove(*dir, name, false),
         Op::Rmdir(dir, name) => model.remove(*dir, name, true),
         Op::Rename(dir, name, new_dir, new_name, mode) => {
-            model.rename((*dir, name), (*new_dir, new_name), *mode)
+            model.rename((*dir, name), (*new_dir, new_name), *mode)?;
+            if let Some(ino) = made.filter(|ino| !model.nodes.contains_key(ino)) {
+                model.make(*dir, name, ino, FileKind::CharDevice, 0, &[]);
+            }
+            Ok(())
         }
         Op::Write(ino, offset, data) => model.change_data(*ino, |file| {
             if !data.is_empty() {

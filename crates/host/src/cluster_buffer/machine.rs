@@ -129,7 +129,6 @@ impl Machine for ClusterBuffer {
         let ClusterBufferCounters { covered_reads, overlaid_sectors, failed_evictions, lost_sectors, .. } =
             self.counters;
         let ClusterBufferCounters { journal_records, journal_sectors, .. } = self.counters;
-        let replayed = self.journal.as_ref().map_or(0, |journal| journal.replayed());
         vec![
             Figure::count("writes", "Writes taken into the buffer.", writes),
             Figure::bytes("written_bytes", "Bytes taken into the buffer.", written_sectors * sector),
@@ -162,15 +161,27 @@ impl Machine for ClusterBuffer {
             ),
             Figure::count("journal_records", "Records of the journal.", journal_records),
             Figure::bytes("journal_bytes", "Bytes of the journal's records.", journal_sectors * sector),
-            Figure::bytes(
-                "replayed_bytes",
-                "Bytes that the last start brought back from the journal.",
-                replayed * sector,
-            ),
+            self.replayed_bytes(),
+            self.torn_records(),
             Figure::bytes("held_bytes", "Bytes in the buffer.", u64::from(self.table.held()) * sector)
                 .gauge(),
             Figure::bytes("memory_bytes", "Bytes of host memory.", self.memory_bytes()).gauge(),
         ]
+    }
+}
+
+impl ClusterBuffer {
+    fn replayed_bytes(&self) -> Figure {
+        let sectors = self.journal.as_ref().map_or(0, |journal| journal.replayed());
+        let what = "Bytes that the last start brought back from the journal.";
+        Figure::bytes("replayed_bytes", what, sectors * u64::from(self.config.sector_bytes))
+    }
+
+    fn torn_records(&self) -> Figure {
+        let torn = self.journal.as_ref().is_some_and(|journal| journal.is_torn());
+        let what =
+            "1: the last start found a record behind the newest that a power cut tore, or that is damaged.";
+        Figure::count("torn_records", what, torn.into())
     }
 }
 
@@ -185,5 +196,12 @@ impl Layer for ClusterBuffer {
 
     fn holds(&self, _lba: Lba) -> bool {
         true
+    }
+
+    fn start_figures(&self) -> Vec<Figure> {
+        match self.journal {
+            Some(_) => vec![self.replayed_bytes(), self.torn_records()],
+            None => Vec::new(),
+        }
     }
 }

@@ -13,7 +13,9 @@
 //! What holds:
 //! - A flush is answered when what left the buffer is durable ([`Phase::Flushing`]), and then a record, forced, that names all the rest. So
 //!   a cluster is named no more only when the drive has it for good.
-//! - Only one record is under way. A torn one does not count, and the one before it says what holds.
+//! - Only one record is under way. A torn one does not count, and the one before it says what holds. That one behind the newest is torn, and
+//!   not damaged after it was durable, nobody can tell: the start says that it is there.
+//! - Each record names the durable one before it. Where one is missing from the first that is needed to the newest the start refuses.
 //! - A record is overwritten only when the newest durable record needs it no more. Space for a record without sectors is always left.
 //! - A trim or a write of zeros takes its clusters out of the journal: the next flush journals again what is left of them, and they are named
 //!   until the record that has it, of several perhaps. A forced write is a write and a flush.
@@ -272,7 +274,7 @@ impl Journal {
     /// The record that names everything, beginning at `unit`.
     fn record(&self, unit: u32, units: u32, header_sectors: u32, extents: Vec<(u64, u64)>) -> Record {
         let named = self.named.iter().map(|named| (named.cluster, named.since)).collect();
-        Record { sequence: self.sequence, unit, units, header_sectors, named, extents }
+        Record { sequence: self.sequence, before: self.newest, unit, units, header_sectors, named, extents }
     }
 
     /// A record with everything named now is durable.
@@ -303,6 +305,11 @@ impl Journal {
     /// Sectors that the start wrote back.
     pub fn replayed(&self) -> u64 {
         self.start.replayed()
+    }
+
+    /// Whether the start found a record behind the newest that a power cut tore, or that is damaged.
+    pub fn is_torn(&self) -> bool {
+        self.start.is_torn()
     }
 
     /// Walks every invariant and panics where one is broken.

@@ -2,16 +2,19 @@
 //!
 //! ```text
 //!  head     0 "PLFIREHD"   8 crc32c of 12..64   12 sector bytes u32   16 id u64   24 first sector of the ring u64   32 units u32
-//!           36 sectors of a unit u32   40 sectors of a cluster u32   44 zero
+//!           36 sectors of a unit u32   40 sectors of a cluster u32   44 version of the format u32   48 zero
 //!  record   0 "PLFIRERC"   8 crc32c of all that follows   12 sectors of this header u32   16 id u64   24 sequence u64   32 units u32
-//!           36 clusters named u32   40 extents u32   44 zero   64 clusters: number u64, since u64   extents: sector u64, sectors u64
+//!           36 clusters named u32   40 extents u32   44 zero   48 sequence of the durable record before it u64   56 zero   64 clusters: number u64, since u64   extents: sector u64, sectors u64
 //!           then the sectors of the extents, zeros up to the end of a unit
 //! ```
 //! All little endian. A record names every cluster of which something in the journal counts, and the first record that counts for it. So
-//! the newest record alone says what of the ring a start has to write back.
+//! the newest record alone says what of the ring a start has to write back. Each names the durable one before it, so that none that is
+//! damaged in between is missed.
 
 const HEAD_MAGIC: &[u8; 8] = b"PLFIREHD";
 const RECORD_MAGIC: &[u8; 8] = b"PLFIRERC";
+/// Version of the format; the first one left its field zero.
+const VERSION: u32 = 2;
 /// Bytes of a head, and of the fixed part of a record's header.
 pub(super) const FIXED_BYTES: usize = 64;
 /// Bytes of a cluster or an extent in a header.
@@ -51,9 +54,14 @@ pub struct JournalHead {
     pub unit_sectors: u32,
     /// Sectors of a cluster.
     pub cluster_sectors: u32,
+    /// Version of the format.
+    pub version: u32,
 }
 
 impl JournalHead {
+    /// The version that this program writes and knows.
+    pub const VERSION: u32 = VERSION;
+
     /// Where the heads of a device of so many sectors are: the last sector, and a MiB before it, or a 64th of the device.
     pub fn sectors(sectors: u64, sector_bytes: u32) -> [u64; 2] {
         let last = sectors.saturating_sub(1);
@@ -71,6 +79,7 @@ impl JournalHead {
         put_word(&mut out, 32, self.units);
         put_word(&mut out, 36, self.unit_sectors);
         put_word(&mut out, 40, self.cluster_sectors);
+        put_word(&mut out, 44, self.version);
         let crc = crc32c::crc32c(&out[12..FIXED_BYTES]);
         put_word(&mut out, 8, crc);
         out
@@ -88,6 +97,7 @@ impl JournalHead {
             units: word(bytes, 32),
             unit_sectors: word(bytes, 36),
             cluster_sectors: word(bytes, 40),
+            version: word(bytes, 44).max(1),
         })
     }
 
@@ -101,6 +111,8 @@ impl JournalHead {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub sequence: u64,
+    /// The newest one that was durable before it; 0: none.
+    pub before: u64,
     /// Where it begins.
     pub unit: u32,
     pub units: u32,
@@ -126,6 +138,7 @@ impl Record {
         put_word(bytes, 32, self.units);
         put_word(bytes, 36, self.named.len() as u32);
         put_word(bytes, 40, self.extents.len() as u32);
+        put_long(bytes, 48, self.before);
         let entries = self.named.iter().chain(&self.extents);
         for (at, &(first, second)) in (FIXED_BYTES..).step_by(ENTRY_BYTES).zip(entries) {
             put_long(bytes, at, first);
@@ -138,6 +151,11 @@ impl Record {
     /// Units of the record that `bytes` may begin with.
     pub fn units_at(bytes: &[u8], id: u64) -> Option<u32> {
         (bytes.starts_with(RECORD_MAGIC) && long(bytes, 16) == id).then(|| word(bytes, 32))
+    }
+
+    /// Whether `bytes` begin as a record does, of which one field may be damaged.
+    pub fn begins(bytes: &[u8], id: u64) -> bool {
+        bytes.starts_with(RECORD_MAGIC) || long(bytes, 16) == id
     }
 
     /// The record of which `bytes` is all; `None`: it is torn.
@@ -155,6 +173,7 @@ impl Record {
             };
             Record {
                 sequence: long(bytes, 24),
+                before: long(bytes, 48),
                 unit,
                 units: word(bytes, 32),
                 header_sectors: header,
@@ -173,6 +192,7 @@ mod tests {
     fn a_record_comes_back_and_a_torn_one_does_not() {
         let record = Record {
             sequence: 9,
+            before: 7,
             unit: 3,
             units: 2,
             header_sectors: header_sectors(3, 512),
@@ -208,6 +228,7 @@ mod tests {
             units: 64,
             unit_sectors: 32,
             cluster_sectors: 2048,
+            version: VERSION,
         };
         let mut bytes = head.encode(512);
         assert_eq!(JournalHead::parse(&bytes), Some(head));

@@ -12,7 +12,7 @@ use super::super::{ClusterBuffer, Purpose};
 use super::record::{self, JournalHead, Record};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, Status};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Units that the search reads at once.
 const SEARCH_UNITS: u32 = 64;
@@ -48,6 +48,9 @@ pub(super) struct Start {
     /// Of the first head: it cannot be read.
     unread: bool,
     records: Vec<Record>,
+    /// Units at which something begins as a record does, and is none.
+    begun: BTreeSet<u32>,
+    torn: bool,
     /// What is to be written back: sector of the ring, of the device, how many.
     copies: VecDeque<(u64, u64, u32)>,
     replayed: u64,
@@ -65,6 +68,11 @@ impl Start {
     /// Sectors that were written back.
     pub fn replayed(&self) -> u64 {
         self.replayed
+    }
+
+    /// Whether there is a record behind the newest that is not whole.
+    pub fn is_torn(&self) -> bool {
+        self.torn
     }
 }
 
@@ -145,6 +153,7 @@ impl ClusterBuffer {
             units: journal.region.units,
             unit_sectors: journal.region.unit_sectors,
             cluster_sectors: self.config.cluster_sectors,
+            version: JournalHead::VERSION,
         }
     }
 
@@ -159,6 +168,12 @@ impl ClusterBuffer {
                     _ => self.write_head(Stage::Repair, 0),
                 }
             }
+            Some(head) if head.version != JournalHead::VERSION => self.fail_start(format!(
+                "the journal of the device has format {}; this program knows format {}; allowed: to stop the program that made it, which \
+                 empties it, and to make another one",
+                head.version,
+                JournalHead::VERSION
+            )),
             Some(head) => {
                 let bytes = |sectors: u32| u64::from(sectors) * u64::from(head.sector_bytes);
                 self.fail_start(format!(
@@ -216,11 +231,17 @@ impl ClusterBuffer {
                     let record = Record::parse(&rest[..units as usize * unit_bytes], unit, bytes);
                     // One that is torn may have older ones behind its first unit.
                     let step = record.as_ref().map_or(1, |record| record.units);
+                    if record.is_none() {
+                        journal.start.begun.insert(unit);
+                    }
                     journal.start.records.extend(record);
                     unit += step;
                     rest = &rest[step as usize * unit_bytes..];
                 }
                 None => {
+                    if Record::begins(rest, journal.id) {
+                        journal.start.begun.insert(unit);
+                    }
                     unit += 1;
                     rest = &rest[unit_bytes..];
                 }
@@ -248,6 +269,13 @@ impl ClusterBuffer {
             let known = since.entry(cluster).or_insert(first);
             *known = (*known).min(first);
         }
+        if let Some(lost) = missing(&records, since.values().min().copied().unwrap_or(newest.sequence)) {
+            let newest = newest.sequence;
+            let why = format!(
+                "the journal at the end of the device is damaged: record {lost} is not there, which record {newest} needs"
+            );
+            return self.fail_start(why);
+        }
         let is_there = |number: &u64| records.binary_search_by_key(number, |record| record.sequence).is_ok();
         if let Some(lost) = since.values().find(|number| !is_there(number)) {
             let why = format!("the journal at the end of the device is damaged: record {lost} is not there");
@@ -256,6 +284,10 @@ impl ClusterBuffer {
         (journal.newest, journal.sequence) = (newest.sequence, newest.sequence + 1);
         journal.next = (newest.unit + newest.units) % journal.region.units;
         journal.tail = newest.unit;
+        // A record that did not fit before the end of the ring began at its first unit.
+        let wraps = journal.next + journal.region.largest > journal.region.units;
+        let begun = &journal.start.begun;
+        journal.start.torn = begun.contains(&journal.next) || (wraps && begun.contains(&0));
         for record in &records {
             let mut from = journal.region.sector(record.unit) + u64::from(record.header_sectors);
             for &(first, count) in &record.extents {
@@ -341,4 +373,16 @@ impl ClusterBuffer {
         }
         true
     }
+}
+
+/// The first record, going back from the newest to the one with number `first`, that is not there.
+fn missing(records: &[Record], first: u64) -> Option<u64> {
+    let mut at = records.last()?;
+    while at.sequence > first {
+        match records.binary_search_by_key(&at.before, |record| record.sequence) {
+            Ok(before) => at = &records[before],
+            Err(_) => return Some(at.before),
+        }
+    }
+    None
 }

@@ -1,0 +1,46 @@
+//! The sync record: one block that says what is durable. It is written after the flush of a sync, before the sync is answered, and after
+//! each checkpoint.
+//!
+//! The newest batches cannot say of themselves that they are durable. The record does, so that a mount after a kill tells damage in them
+//! from a write that a power cut tore. When a power cut takes the newest record, the one before it, or the headers of batches, say less.
+//! Flash has no block that can be written again and again; there a mount names what may be either.
+
+use super::key::Fields;
+use super::types::BLOCK_BYTES;
+
+const MAGIC: u32 = 0x4352_4c50;
+
+/// What the record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SyncRecord {
+    pub file_system: u64,
+    /// The mount that wrote it.
+    pub epoch: u64,
+    /// The newest checkpoint that was durable.
+    pub checkpoint: u64,
+    /// Batches of this mount up to this one were durable.
+    pub durable: u64,
+}
+
+impl SyncRecord {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        bytes[4..8].copy_from_slice(&MAGIC.to_le_bytes());
+        let words = [self.file_system, self.epoch, self.checkpoint, self.durable];
+        for (at, word) in words.into_iter().enumerate() {
+            bytes[8 + 8 * at..16 + 8 * at].copy_from_slice(&word.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The record in a block, if there is a whole one of this file system.
+    pub fn decode(bytes: &[u8], file_system: u64) -> Option<SyncRecord> {
+        let mut f = Fields(bytes);
+        if f.u32()? != crc32c::crc32c(bytes.get(4..)?) || f.u32()? != MAGIC || f.u64()? != file_system {
+            return None;
+        }
+        Some(SyncRecord { file_system, epoch: f.u64()?, checkpoint: f.u64()?, durable: f.u64()? })
+    }
+}
