@@ -32,8 +32,11 @@ op_time,key,key_size,op,op_count,size,cache_hits,ttl,usecase,sub_usecase
 fn read(content: &[u8], format: Option<KvFormat>) -> Result<(KvFormat, Vec<KvRecord>), TraceError> {
     let mut reader = KvReader::from_read("t", Cursor::new(content.to_vec()), format)?;
     let (mut record, mut records) = (KvRecord::default(), Vec::new());
-    while reader.next_into(&mut record)? {
-        records.push(record.clone());
+    loop {
+        match reader.next_into(&mut record)? {
+            0 => break,
+            count => records.extend(std::iter::repeat_n(record.clone(), count as usize)),
+        }
     }
     Ok((reader.format(), records))
 }

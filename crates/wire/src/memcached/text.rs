@@ -179,7 +179,13 @@ fn delete<'a>(words: &mut Words<'a>) -> Event<'a> {
     match valid {
         false => refused(ErrorLine::DeleteUsage, noreply),
         true if key.len() > KEY_BYTES_MAX => refused(ErrorLine::BadFormat, noreply),
-        true => Event::Delete(Delete { key, cas: None, invalidate: None, style: Style::Text { noreply } }),
+        true => Event::Delete(Delete {
+            key,
+            cas: None,
+            invalidate: None,
+            emptied: None,
+            style: Style::Text { noreply },
+        }),
     }
 }
 
