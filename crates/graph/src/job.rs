@@ -227,9 +227,14 @@ impl Job {
         match &mut self.store {
             // What is prepared stays for the next run.
             Some(store) if result.is_err() => {
-                let useless = matches!(result, Err(JobError::Damaged { .. } | JobError::Empty));
+                let damaged = matches!(result, Err(JobError::Damaged { .. }));
+                let useless = damaged || matches!(result, Err(JobError::Empty));
                 if useless || store.bytes(Segment::Plan).is_none() {
-                    store.clear(true).map_err(|error| JobError::Work(error.to_string())).and(result)
+                    // A directory that is to be kept stays, without what is damaged.
+                    store
+                        .clear(!(damaged && self.config.keep))
+                        .map_err(|error| JobError::Work(error.to_string()))
+                        .and(result)
                 } else {
                     result
                 }
