@@ -2,8 +2,8 @@
 
 Each case is sent to a server that was flushed before, followed by `mn`, whose answer ends the case. `|` stands where a case is sent in pieces.
 What two servers need not agree on is masked: see `masked`. Where memcached 1.6.18 cuts numbers (client flags above 32 bits, times after 2038),
-counts its own header as part of a value's length, loses the answers before a get with a key that is too long, takes
-blanks before a number, or shows a base64 key as it was stored, there is no case; nor for what later versions have (N of ms).
+counts its own header as part of a value's length, loses the answers before a get with a key that is too long, or takes
+blanks before a number, there is no case; nor for what later versions have (N of ms).
 """
 import re
 import socket

@@ -3,8 +3,10 @@
 //! ```text
 //!   work/  graph.lock   held by the process that uses it
 //!          graph.boot   what is here may not be on the media: it counts until the machine is started again
-//!          *.seg        one for each segment
+//!          *.seg        one for each segment: its bytes, then a checksum of each block of them, then what the checksums belong to
 //! ```
+//! A segment is checked block by block whenever it is read, so damage is an error and never a wrong result.
+//!
 //! What was done in a few seconds is not worth waiting for the disk, so nothing is synced before [`DURABLE_AFTER`]. A killed process loses
 //! nothing by that. After a power cut, `graph.boot` names another start of the machine, and the directory counts as empty. Once everything
 //! is synced, it is removed.
@@ -12,9 +14,10 @@
 //! Invariants: one process uses a directory at a time (`graph.lock`); nothing in it that is no segment is touched; a plan that is found after a
 //! power cut has all its windows.
 
+use crate::sums::{Sums, Trailer};
 use pellucid_graph::store::{Segment, Store, StoreError, absent, short};
 use rustix::fs::{Advice, fadvise};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::num::NonZeroU64;
@@ -33,14 +36,28 @@ const OPEN_MAX: usize = 128;
 /// What is written is synced so long after the last time.
 const DURABLE_AFTER: Duration = Duration::from_secs(10);
 
+/// An open file.
+#[derive(Debug)]
+struct Open {
+    file: File,
+    /// What a sealed segment ends with; `None`: it is still growing.
+    trailer: Option<Trailer>,
+}
+
 /// A directory of segments.
 #[derive(Debug)]
 pub struct FileStore {
     directory: PathBuf,
     /// Held for its lock.
     _lock: File,
-    open: BTreeMap<Segment, (File, u64)>,
+    open: BTreeMap<Segment, Open>,
     order: VecDeque<Segment>,
+    /// Segments that are not sealed, with the checksums of what they hold.
+    growing: BTreeMap<Segment, Sums>,
+    /// Segments that this process sealed.
+    sealed: BTreeSet<Segment>,
+    /// Holds a block of which only a part is wanted.
+    block: Vec<u8>,
     /// Since when everything in the directory is on the media, or nothing waits for it.
     synced: Instant,
     /// Whether there is `boot`.
@@ -71,6 +88,9 @@ impl FileStore {
             _lock: lock,
             open: BTreeMap::new(),
             order: VecDeque::new(),
+            growing: BTreeMap::new(),
+            sealed: BTreeSet::new(),
+            block: Vec::new(),
             synced: Instant::now(),
             volatile: false,
             written_bytes: 0,
@@ -137,6 +157,8 @@ impl FileStore {
     pub fn clear(&mut self, with_directory: bool) -> io::Result<()> {
         self.open.clear();
         self.order.clear();
+        self.growing.clear();
+        self.sealed.clear();
         let (plan, mut paths) = (self.path(Segment::Plan), self.segments()?);
         paths.sort_unstable_by_key(|path| *path != plan);
         for path in paths {
@@ -161,22 +183,42 @@ impl FileStore {
         Ok(())
     }
 
-    /// The file of a segment and its length.
-    fn file(&mut self, segment: Segment) -> Result<&mut (File, u64), StoreError> {
+    /// Checks every byte of a segment, unless this process wrote it; returns how many it has. For a caller that reads the file by itself.
+    pub fn verify(&mut self, segment: Segment) -> Result<u64, StoreError> {
+        let bytes = self.opened(segment)?;
+        if !self.sealed.contains(&segment) {
+            let mut from = 0;
+            while from < bytes {
+                let end = bytes.min(from + Sums::BLOCK_BYTES);
+                self.read_block(segment, from, end)?;
+                from = end;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Opens a segment, if it is not open, and returns its length.
+    fn opened(&mut self, segment: Segment) -> Result<u64, StoreError> {
         if !self.open.contains_key(&segment) {
             let file = OpenOptions::new().read(true).write(true).open(self.path(segment));
             let file = file.map_err(|error| match error.kind() {
                 ErrorKind::NotFound => absent(segment),
                 _ => failed(segment, &error),
             })?;
-            let bytes = file.metadata().map_err(|error| failed(segment, &error))?.len();
-            self.keep(segment, file, bytes);
+            let trailer = match self.growing.contains_key(&segment) {
+                true => None,
+                false => Some(trailer_of(&file, segment)?),
+            };
+            self.keep(segment, Open { file, trailer });
         }
-        Ok(self.open.get_mut(&segment).expect("it was opened"))
+        Ok(match &self.open[&segment].trailer {
+            Some(trailer) => trailer.bytes(),
+            None => self.growing[&segment].bytes(),
+        })
     }
 
-    fn keep(&mut self, segment: Segment, file: File, bytes: u64) {
-        self.open.insert(segment, (file, bytes));
+    fn keep(&mut self, segment: Segment, open: Open) {
+        self.open.insert(segment, open);
         self.order.push_back(segment);
         while self.order.len() > OPEN_MAX {
             let oldest = self.order.pop_front().expect("there are many");
@@ -188,6 +230,40 @@ impl FileStore {
         if self.open.remove(&segment).is_some() {
             self.order.retain(|&other| other != segment);
         }
+        self.growing.remove(&segment);
+        self.sealed.remove(&segment);
+    }
+
+    /// Reads the bytes of one block of an open segment to `self.block`, and checks them.
+    fn read_block(&mut self, segment: Segment, from: u64, end: u64) -> Result<(), StoreError> {
+        let mut block = std::mem::take(&mut self.block);
+        block.resize((end - from) as usize, 0);
+        let read = self.read_whole(segment, from, &mut block);
+        self.block = block;
+        read
+    }
+
+    /// Reads whole blocks of an open segment, and checks them.
+    fn read_whole(&mut self, segment: Segment, from: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        let Open { file, trailer } = &self.open[&segment];
+        file.read_exact_at(into, from).map_err(|error| failed(segment, &error))?;
+        self.read_bytes += into.len() as u64;
+        match trailer {
+            Some(trailer) => trailer.check(from, into).map_err(|why| StoreError::Damaged { segment, why }),
+            // What is still growing lies in this process.
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads what a sealed segment ends with.
+fn trailer_of(file: &File, segment: Segment) -> Result<Trailer, StoreError> {
+    let bytes = file.metadata().map_err(|error| failed(segment, &error))?.len();
+    let read = |at, into: &mut [u8]| file.read_exact_at(into, at);
+    match Trailer::read(&segment.to_string(), bytes, read) {
+        Ok(Ok(trailer)) => Ok(trailer),
+        Ok(Err(why)) => Err(StoreError::Damaged { segment, why }),
+        Err(error) => Err(failed(segment, &error)),
     }
 }
 
@@ -225,44 +301,80 @@ impl Store for FileStore {
         self.forget(segment);
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(self.path(segment));
-        self.keep(segment, file.map_err(|error| failed(segment, &error))?, 0);
+        let file = file.map_err(|error| failed(segment, &error))?;
+        self.growing.insert(segment, Sums::default());
+        self.keep(segment, Open { file, trailer: None });
         Ok(())
     }
 
     fn append(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
-        let (file, bytes) = self.file(segment)?;
-        file.write_all_at(data, *bytes).map_err(|error| failed(segment, &error))?;
-        *bytes += data.len() as u64;
+        let at = self.opened(segment)?;
+        let Some(sums) = self.growing.get_mut(&segment) else {
+            return Err(StoreError::Failed { segment, why: "it is sealed".into() });
+        };
+        self.open[&segment].file.write_all_at(data, at).map_err(|error| failed(segment, &error))?;
+        sums.add(data);
         self.written_bytes += data.len() as u64;
         Ok(())
     }
 
-    fn seal(&mut self, _segment: Segment) -> Result<(), StoreError> {
+    fn seal(&mut self, segment: Segment) -> Result<(), StoreError> {
+        let at = self.opened(segment)?;
+        let Some(sums) = self.growing.remove(&segment) else { return Ok(()) };
+        let trailer = sums.seal(&segment.to_string());
+        let encoded = trailer.encode();
+        let open = self.open.get_mut(&segment).expect("it was opened");
+        open.file.write_all_at(&encoded, at).map_err(|error| failed(segment, &error))?;
+        open.trailer = Some(trailer);
+        self.written_bytes += encoded.len() as u64;
+        self.sealed.insert(segment);
         Ok(())
     }
 
     fn bytes(&self, segment: Segment) -> Option<u64> {
-        match self.open.get(&segment) {
-            Some((_, bytes)) => Some(*bytes),
-            None => std::fs::metadata(self.path(segment)).ok().map(|data| data.len()),
+        if let Some(sums) = self.growing.get(&segment) {
+            return Some(sums.bytes());
         }
+        if let Some(Open { trailer: Some(trailer), .. }) = self.open.get(&segment) {
+            return Some(trailer.bytes());
+        }
+        let file = File::open(self.path(segment)).ok()?;
+        // A damaged one has all its bytes, and reading them says what is wrong.
+        let whole = || file.metadata().ok().map(|data| data.len());
+        trailer_of(&file, segment).map_or_else(|_| whole(), |trailer| Some(trailer.bytes()))
     }
 
     fn read(&mut self, segment: Segment, at: u64, into: &mut [u8]) -> Result<(), StoreError> {
-        let (file, bytes) = self.file(segment)?;
+        const BLOCK: u64 = Sums::BLOCK_BYTES;
+        let bytes = self.opened(segment)?;
         let end = at + into.len() as u64;
-        if end > *bytes {
-            return Err(short(segment, *bytes, end));
+        if end > bytes {
+            return Err(short(segment, bytes, end));
         }
-        file.read_exact_at(into, at).map_err(|error| failed(segment, &error))?;
-        self.read_bytes += into.len() as u64;
+        let mut from = at;
+        while from < end {
+            let part = &mut into[(from - at) as usize..];
+            let last = end == bytes;
+            let whole = if last { end - from } else { (end - from) / BLOCK * BLOCK };
+            if from.is_multiple_of(BLOCK) && whole > 0 {
+                self.read_whole(segment, from, &mut part[..whole as usize])?;
+                from += whole;
+                continue;
+            }
+            let begin = from / BLOCK * BLOCK;
+            self.read_block(segment, begin, bytes.min(begin + BLOCK))?;
+            let until = end.min(begin + BLOCK);
+            part[..(until - from) as usize]
+                .copy_from_slice(&self.block[(from - begin) as usize..(until - begin) as usize]);
+            from = until;
+        }
         Ok(())
     }
 
     fn will_read(&mut self, segment: Segment, at: u64, bytes: u64) {
-        if let Ok((file, _)) = self.file(segment) {
+        if self.opened(segment).is_ok() {
             // Advice only: a system that ignores it reads later.
-            let _ = fadvise(&*file, at, NonZeroU64::new(bytes), Advice::WillNeed);
+            let _ = fadvise(&self.open[&segment].file, at, NonZeroU64::new(bytes), Advice::WillNeed);
         }
     }
 
@@ -277,8 +389,13 @@ impl Store for FileStore {
     fn replace(&mut self, segment: Segment, data: &[u8]) -> Result<(), StoreError> {
         self.forget(segment);
         let (path, new) = (self.path(segment), self.directory.join(NEW));
+        let mut sums = Sums::default();
+        sums.add(data);
+        let encoded = sums.seal(&segment.to_string()).encode();
         let written = (|| {
-            File::create(&new)?.write_all(data)?;
+            let mut file = File::create(&new)?;
+            file.write_all(data)?;
+            file.write_all(&encoded)?;
             if self.synced.elapsed() >= DURABLE_AFTER {
                 self.sync()?;
             }
@@ -291,7 +408,6 @@ impl Store for FileStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     fn directory(name: &str) -> PathBuf {
         let directory =
@@ -317,6 +433,56 @@ mod tests {
         drop(store);
         assert!(!directory.join(BOOT).exists());
         assert_eq!(plan(&FileStore::open(&directory).unwrap()), Some(4));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_flip_or_a_cut_anywhere_in_a_segment_is_damage() {
+        let directory = directory("damage");
+        let data: Vec<u8> = (0..3 * Sums::BLOCK_BYTES as u32 + 99).map(|at| (at * 7 % 251) as u8).collect();
+        let mut store = FileStore::open(&directory).unwrap();
+        store.create(Segment::Degrees).unwrap();
+        data.chunks(5000).for_each(|part| store.append(Segment::Degrees, part).unwrap());
+        store.seal(Segment::Degrees).unwrap();
+        let path = store.path(Segment::Degrees);
+        drop(store);
+        let good = std::fs::read(&path).unwrap();
+        // Parts that begin and end within blocks, at their ends, and at the end of all.
+        let block = Sums::BLOCK_BYTES as usize;
+        for part in [
+            0..data.len(),
+            1..2,
+            5..block,
+            block..2 * block,
+            block - 1..3 * block + 1,
+            data.len() - 1..data.len(),
+        ] {
+            let mut found = vec![0; part.len()];
+            FileStore::open(&directory)
+                .unwrap()
+                .read(Segment::Degrees, part.start as u64, &mut found)
+                .unwrap();
+            assert!(found == data[part.clone()], "{part:?}");
+        }
+        let damage = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let mut store = FileStore::open(&directory).unwrap();
+            let read = store.read(Segment::Degrees, 0, &mut vec![0; data.len()]);
+            assert!(matches!(read, Err(StoreError::Damaged { segment: Segment::Degrees, .. })), "{read:?}");
+            assert!(matches!(store.verify(Segment::Degrees), Err(StoreError::Damaged { .. })));
+        };
+        for at in (0..data.len()).step_by(997).chain(data.len()..good.len()) {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            damage(&bad);
+        }
+        for cut in [0, 1, 19, data.len(), good.len() - 1] {
+            damage(&good[..cut]);
+        }
+        // A whole segment under another's name.
+        std::fs::write(directory.join("others-0-0.seg"), &good).unwrap();
+        let moved = FileStore::open(&directory).unwrap().read(Segment::Others(0, 0), 0, &mut [0; 4]);
+        assert!(moved.unwrap_err().to_string().contains("another segment"));
         std::fs::remove_dir_all(directory).unwrap();
     }
 

@@ -65,6 +65,7 @@ pub struct Input {
     /// Lines or records before the next piece, where a parser does not count them itself.
     lines: u64,
     vertices: u32,
+    first: u32,
 }
 
 /// Bytes of a piece: a longer one saves nothing.
@@ -88,9 +89,7 @@ impl Input {
         let piece_bytes = piece_bytes.clamp(PIECE_MIN, PIECE_MAX) as usize;
         let mut pieces = Pieces { bytes, piece_bytes, rest: Vec::new(), format: EdgeFormat::Text };
         let first = pieces.next()?;
-        let banner = pellucid_graph::text::BANNER;
-        let told = if first.starts_with(banner) { EdgeFormat::MatrixMarket } else { EdgeFormat::Text };
-        let format = format.unwrap_or(told);
+        let format = format.unwrap_or_else(|| EdgeFormat::recognise(&first));
         // What the first piece was cut by, is right for each format but this.
         let first = pieces.recut(first, format);
         // The entries of a matrix are counted: one parser has them all.
@@ -114,7 +113,7 @@ impl Input {
                 next = pieces.next();
             }
         }));
-        Ok(Input { parsers, threads: handles, next: 0, lines: 0, vertices: 0 })
+        Ok(Input { parsers, threads: handles, next: 0, lines: 0, vertices: 0, first: format.first() })
     }
 
     /// Edges in the columns of a Parquet file.
@@ -141,7 +140,7 @@ impl Input {
                 }
             }
         });
-        Input { parsers: vec![receiver], threads: vec![thread], next: 0, lines: 0, vertices: 0 }
+        Input { parsers: vec![receiver], threads: vec![thread], next: 0, lines: 0, vertices: 0, first: 0 }
     }
 
     /// The next edges; `None`: there are none.
@@ -168,6 +167,11 @@ impl Input {
         self.parsers.clear();
         let ended: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
         if ended.iter().any(Result::is_err) { Err(InputError::Panic) } else { Ok(None) }
+    }
+
+    /// The number that the input gives the vertex that edges call 0.
+    pub fn first(&self) -> u32 {
+        self.first
     }
 
     /// Vertices that the input says it has; 0 where it does not say.

@@ -7,7 +7,7 @@
 //! The work directory goes when the file of results has its name, so that a full disk or a kill before costs no more than the rows.
 //!
 //! Killed while it reads or prepares, a run begins anew; later, PageRank goes on behind the last complete iteration, the others from the
-//! prepared graph. A graph that fits into memory leaves no work directory, so begins anew.
+//! prepared graph. A graph that fits into memory leaves no work directory, so begins anew. A work directory that is damaged is emptied.
 
 use crate::input::{Input, InputError, Wanted};
 use crate::output::{Output, OutputError, Row};
@@ -126,13 +126,26 @@ pub enum JobError {
     /// The results.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// What was kept in the work directory is not what was written there.
+    #[error("{}: {why}; what was kept is removed: asked again, the run begins anew", .work.display())]
+    Damaged {
+        /// The work directory.
+        work: PathBuf,
+        /// Which segment, and in what way.
+        why: StoreError,
+    },
+    /// The input has no vertices.
+    #[error("it has no edges, so there is nothing to compute")]
+    Empty,
     /// The vertex to begin at.
-    #[error("vertex {source_vertex} is not in the graph, which has {vertices}")]
+    #[error("vertex {source_vertex} is not in the graph, which has {vertices}, from {first} on")]
     Source {
         /// What was asked.
         source_vertex: u32,
         /// How many there are.
         vertices: u32,
+        /// The first one.
+        first: u32,
     },
     /// The caller ended it.
     #[error("interrupted")]
@@ -167,6 +180,8 @@ pub struct Outcome {
     pub iterations: u32,
     /// Sum of the changes in the last iteration, of PageRank.
     pub change: Option<f64>,
+    /// Whether iterations were kept, and computed anew because they are not as they were written.
+    pub dropped: bool,
     /// Components, or vertices that can be reached, or triangles.
     pub count: Option<u64>,
     /// Seconds that reading, preparing and computing took.
@@ -209,12 +224,18 @@ impl Job {
     ) -> Result<(Outcome, Vec<(u32, f64)>), JobError> {
         let result = self.work(input, &mut output, look);
         let result = result.and_then(|outcome| Ok((outcome, output.finish()?)));
+        let result = result.map_err(|error| self.with_place(error));
         match &mut self.store {
             // What is prepared stays for the next run.
             Some(store) if result.is_err() => {
-                let prepared = store.bytes(Segment::Plan).is_some();
-                if !prepared {
-                    store.clear(true).map_err(|error| JobError::Work(error.to_string())).and(result)
+                let damaged = matches!(result, Err(JobError::Damaged { .. }));
+                let useless = damaged || matches!(result, Err(JobError::Empty));
+                if useless || store.bytes(Segment::Plan).is_none() {
+                    // A directory that is to be kept stays, without what is damaged.
+                    store
+                        .clear(!(damaged && self.config.keep))
+                        .map_err(|error| JobError::Work(error.to_string()))
+                        .and(result)
                 } else {
                     result
                 }
@@ -224,6 +245,17 @@ impl Job {
                 result
             }
             _ => result,
+        }
+    }
+
+    /// Says of damage where it is.
+    fn with_place(&self, error: JobError) -> JobError {
+        match error {
+            JobError::Store(why @ StoreError::Damaged { .. })
+            | JobError::Prepare(PrepareError::Store(why @ StoreError::Damaged { .. })) => {
+                JobError::Damaged { work: self.config.work.clone(), why }
+            }
+            error => error,
         }
     }
 
@@ -237,6 +269,10 @@ impl Job {
             Some(grid) => grid,
             None => self.prepare(input, look)?,
         };
+        if grid.plan.vertices == 0 {
+            return Err(JobError::Empty);
+        }
+        output.number_from(grid.plan.first);
         self.outcome.vertices = grid.plan.vertices;
         self.outcome.edges = grid.plan.edges;
         self.outcome.in_memory = grid.resident.is_some();
@@ -280,6 +316,7 @@ impl Job {
         let mut intake = Intake::new(asked);
         // The number of edges is not known before: so the directory is there from the first that would not fit.
         let mut store = Late { config: &self.config, store: &mut self.store };
+        intake.number_from(input.first());
         while let Some(chunk) = input.take()? {
             intake.see(input.vertices());
             intake.push(&mut store, chunk)?;
@@ -350,6 +387,7 @@ fn compute_in<S: Store>(
                 see(share, rank.iteration())?;
             }
             (outcome.iterations, outcome.change) = (rank.iteration(), Some(rank.last_change()));
+            outcome.dropped = rank.has_dropped();
             rank.ranks(grid, store, |first, ranks| {
                 for (vertex, &rank) in (first..).zip(ranks) {
                     output.row(vertex, Row::Real(rank))?;
@@ -366,7 +404,7 @@ fn compute_in<S: Store>(
             outcome.count =
                 Some((0..).zip(&labels).filter(|(vertex, label)| *vertex == **label).count() as u64);
             for (vertex, &label) in (0..).zip(&labels) {
-                output.write(vertex, Row::Whole(label))?;
+                output.write(vertex, Row::Whole(grid.plan.first + label))?;
             }
             for (vertex, size) in (0..).zip(components::sizes(labels)).filter(|&(_, size)| size > 0) {
                 output.rank(vertex, size.into());
@@ -401,11 +439,11 @@ fn distances<D: Distance, S: Store>(
     mut see: impl FnMut(Share, u32) -> Result<(), JobError>,
     outcome: &mut Outcome,
 ) -> Result<Vec<D>, JobError> {
-    let vertices = grid.plan.vertices;
-    if source_vertex >= vertices {
-        return Err(JobError::Source { source_vertex, vertices });
-    }
-    let mut traverse = Traverse::<D>::new(grid, source_vertex, block_edges);
+    let (vertices, first) = (grid.plan.vertices, grid.plan.first);
+    let Some(source) = source_vertex.checked_sub(first).filter(|&source| source < vertices) else {
+        return Err(JobError::Source { source_vertex, vertices, first });
+    };
+    let mut traverse = Traverse::<D>::new(grid, source, block_edges);
     while let Some(share) = traverse.step(grid, store)? {
         see(share, traverse.rounds())?;
     }

@@ -12,6 +12,7 @@ mod input;
 mod job;
 mod mapped;
 mod output;
+mod sums;
 mod tables;
 mod threads;
 
@@ -19,7 +20,7 @@ pub use allocator::keep_little;
 pub use files::FileStore;
 pub use input::{Input, InputError, Wanted};
 pub use job::{Config, Job, JobError, Outcome, Phase, Program, Storage};
-pub use output::{Complete, Output, OutputError, Row, RowFormat, Target};
+pub use output::{Complete, Output, OutputError, Row, RowFormat, Target, is_result};
 pub use threads::Threads;
 
 /// Memory that a run takes beside what is counted: the code, the stacks of threads, and what the allocator keeps.

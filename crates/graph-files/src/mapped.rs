@@ -4,7 +4,7 @@
 
 use crate::FileStore;
 use crate::threads::Threads;
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapOptions};
 use pellucid_graph::grid::{Block, Grid};
 use pellucid_graph::pagerank::{PageRankConfig, gather};
 use pellucid_graph::store::{Segment, StoreError, absent};
@@ -13,7 +13,7 @@ use std::fs::File;
 /// Ranks of all vertices, and the iterations that it took.
 pub fn ranks(
     grid: &Grid,
-    store: &FileStore,
+    store: &mut FileStore,
     config: &PageRankConfig,
     threads: Threads,
     mut step: impl FnMut(u32),
@@ -54,12 +54,13 @@ pub fn ranks(
 
 /// A segment as memory; `None`: it is empty.
 #[expect(unsafe_code, reason = "a memory map")]
-fn map(store: &FileStore, segment: Segment) -> Result<Option<Mmap>, StoreError> {
-    let file = File::open(store.path(segment)).map_err(|_| absent(segment))?;
-    if file.metadata().map_err(|_| absent(segment))?.len() == 0 {
+fn map(store: &mut FileStore, segment: Segment) -> Result<Option<Mmap>, StoreError> {
+    let bytes = store.verify(segment)? as usize;
+    if bytes == 0 {
         return Ok(None);
     }
+    let file = File::open(store.path(segment)).map_err(|_| absent(segment))?;
     // SAFETY: the directory is locked, and a sealed segment does not change.
-    let map = unsafe { Mmap::map(&file) };
+    let map = unsafe { MmapOptions::new().len(bytes).map(&file) };
     map.map(Some).map_err(|error| StoreError::Failed { segment, why: error.to_string() })
 }

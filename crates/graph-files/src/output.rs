@@ -1,10 +1,11 @@
 //! Where results go: a file of rows, and the largest of them.
 
-use crate::tables::Writer;
+use crate::tables::{self, Writer};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
 use thiserror::Error;
 
 /// What a vertex has.
@@ -66,6 +67,8 @@ pub struct Output {
     complete: Option<Complete>,
     wanted: usize,
     top: BinaryHeap<Reverse<Top>>,
+    /// What the input calls vertex 0.
+    first: u32,
 }
 
 /// A vertex in the order of its value; of equal ones, the smaller number is larger.
@@ -93,7 +96,7 @@ impl Output {
         memory_bytes: u64,
     ) -> Result<Output, OutputError> {
         let Some(Target { file, format, complete }) = target else {
-            return Ok(Output { sink: Sink::Nothing, complete: None, wanted: top, top: BinaryHeap::new() });
+            return Ok(Output::to(Sink::Nothing, None, top));
         };
         let sink = match format {
             RowFormat::Table => Sink::Table(Box::new(Writer::new(file, column, whole, memory_bytes)?)),
@@ -103,7 +106,16 @@ impl Output {
                 Sink::Text(file, between)
             }
         };
-        Ok(Output { sink, complete: Some(complete), wanted: top, top: BinaryHeap::new() })
+        Ok(Output::to(sink, Some(complete), top))
+    }
+
+    fn to(sink: Sink, complete: Option<Complete>, wanted: usize) -> Output {
+        Output { sink, complete, wanted, top: BinaryHeap::new(), first: 0 }
+    }
+
+    /// Vertices are told by the numbers that the input gives them, of which `first` is the smallest.
+    pub fn number_from(&mut self, first: u32) {
+        self.first = first;
     }
 
     /// The row of the next vertex, whose value may be among the largest.
@@ -127,6 +139,7 @@ impl Output {
 
     /// The row of the next vertex, whose value is not among the largest, whatever it is.
     pub fn write(&mut self, vertex: u32, row: Row) -> Result<(), OutputError> {
+        let vertex = self.first + vertex;
         match &mut self.sink {
             Sink::Nothing => {}
             Sink::Table(writer) => writer.row(vertex, row)?,
@@ -150,8 +163,19 @@ impl Output {
             complete().map_err(OutputError::Complete)?;
         }
         let top = self.top.into_sorted_vec();
-        Ok(top.into_iter().map(|Reverse(Top(value, vertex))| (vertex, value)).collect())
+        Ok(top.into_iter().map(|Reverse(Top(value, vertex))| (self.first + vertex, value)).collect())
     }
+}
+
+/// Reports whether a file holds results with this second column: a line of their names, or a Parquet file
+/// that names its writer.
+pub fn is_result(file: &File, column: &str) -> bool {
+    let mut first = [0; 64];
+    let length = file.read_at(&mut first, 0).unwrap_or(0);
+    let first = &first[..length];
+    let head = |between| format!("vertex{between}{column}\n");
+    let is_text = [',', '\t'].into_iter().any(|between| first.starts_with(head(between).as_bytes()));
+    is_text || (first.starts_with(b"PAR1") && tables::is_result(file))
 }
 
 fn value(row: Row) -> Option<f64> {

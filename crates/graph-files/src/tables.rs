@@ -11,6 +11,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnDescriptor, Type};
 use pellucid_graph::edges::{Edge, Edges as Found, VERTEX_MAX};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Edges of a Parquet file, row group by row group.
@@ -208,6 +209,20 @@ pub struct Writer {
     group: usize,
 }
 
+/// What the footer of a table of results names as its writer.
+const CREATED_BY: &str = "pellucid graph";
+/// Bytes at the end of a Parquet file that name its writer.
+const END_BYTES: u64 = 4 << 10;
+
+/// Reports whether a Parquet file holds results: its footer says so.
+pub fn is_result(file: &File) -> bool {
+    let Ok(bytes) = file.metadata().map(|data| data.len()) else { return false };
+    let mut end = vec![0; bytes.min(END_BYTES) as usize];
+    let at = bytes - end.len() as u64;
+    let read = file.read_exact_at(&mut end, at);
+    read.is_ok() && end.windows(CREATED_BY.len()).any(|part| part == CREATED_BY.as_bytes())
+}
+
 /// Rows of a row group, at most.
 const GROUP_MAX: u64 = 1 << 20;
 
@@ -223,7 +238,10 @@ impl Writer {
         let value = column(value, physical, Repetition::OPTIONAL).map_err(broken)?;
         let schema =
             Type::group_type_builder("schema").with_fields(vec![vertex, value]).build().map_err(broken)?;
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(CREATED_BY.into())
+            .build();
         let writer =
             SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties)).map_err(broken)?;
         let group = rows_in(memory_bytes, GROUP_MAX);

@@ -20,6 +20,8 @@ use std::ops::Range;
 pub struct Plan {
     /// Vertices: one more than the largest number.
     pub vertices: u32,
+    /// What the input calls vertex 0: formats count from 0 or from 1.
+    pub first: u32,
     /// Edges in the windows.
     pub edges: u64,
     /// Which end is the key.
@@ -36,7 +38,7 @@ pub struct Plan {
     pub origin: u64,
 }
 
-const MAGIC: &[u8; 8] = b"pelgrph2";
+const MAGIC: &[u8; 8] = b"pelgrph3";
 
 impl Plan {
     /// The keys of interval `interval`.
@@ -75,6 +77,7 @@ impl Plan {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.vertices.to_le_bytes());
+        bytes.extend(self.first.to_le_bytes());
         bytes.extend(self.edges.to_le_bytes());
         bytes.extend(self.origin.to_le_bytes());
         bytes.push(u8::from(self.key == Key::From));
@@ -97,6 +100,7 @@ impl Plan {
         }
         let mut rest = body.strip_prefix(MAGIC)?;
         let vertices = u32::from_le_bytes(take(&mut rest)?);
+        let first = u32::from_le_bytes(take(&mut rest)?);
         let edges = u64::from_le_bytes(take(&mut rest)?);
         let origin = u64::from_le_bytes(take(&mut rest)?);
         let [key, weighted] = take(&mut rest)?;
@@ -108,7 +112,7 @@ impl Plan {
         let (intervals, chunks) = (begins()?, begins()?);
         let key = if key == 1 { Key::From } else { Key::To };
         let weighted = weighted == 1;
-        Some(Plan { vertices, edges, key, weighted, mean_weight, intervals, chunks, origin })
+        Some(Plan { vertices, first, edges, key, weighted, mean_weight, intervals, chunks, origin })
     }
 }
 
@@ -320,6 +324,8 @@ impl Grid {
         let (others, _) = self.names(interval, chunk);
         let edges = store.bytes(others).unwrap_or(0) / 4;
         if !offsets.is_sorted() || u64::from(offsets[keys.len()]) != edges {
+            // It may be the edges that are damaged.
+            store.read(others, 0, &mut [])?;
             return Err(StoreError::Damaged { segment, why: "it does not fit its edges".into() });
         }
         Ok(())

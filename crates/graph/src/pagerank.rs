@@ -37,6 +37,8 @@ pub struct PageRank {
     whole: bool,
     /// Whether each iteration is kept in the store.
     kept: bool,
+    /// Whether the store had iterations that are not as they were written.
+    dropped: bool,
     iteration: u32,
     interval: usize,
     /// Rank of the vertices without successors, of the iteration before and of this one.
@@ -50,6 +52,15 @@ pub struct PageRank {
     buffers: Buffers,
     sums: Vec<f64>,
     words: Words,
+}
+
+/// The record of an iteration.
+#[derive(Clone, Copy, Debug)]
+struct Complete {
+    iteration: u32,
+    dangling: f64,
+    last_change: f64,
+    earlier_change: f64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -78,6 +89,7 @@ impl PageRank {
             next: Vec::new(),
             whole: grid.plan.chunk_count() == 1,
             kept: grid.resident.is_none(),
+            dropped: false,
             iteration: 0,
             interval: 0,
             dangling: [0.0; 2],
@@ -107,22 +119,55 @@ impl PageRank {
         self.iteration
     }
 
+    /// Reports whether iterations were kept in the store, but not as they were written, so that all are computed anew.
+    pub fn has_dropped(&self) -> bool {
+        self.dropped
+    }
+
     /// The sum of all changes in the last complete iteration.
     pub fn last_change(&self) -> f64 {
         self.last_change
     }
 
-    /// Finds the last complete iteration. `false`: there is none, its shares are not those that were written, or what is asked now ends
-    /// before it: changes shrink, so one before the last that is large enough says that each was.
+    /// Takes over the last complete iteration. `false`: there is none, it is damaged, or what is asked now ends before it: changes shrink,
+    /// so one before the last that is large enough says that each was.
     fn resume<S: Store>(&mut self, grid: &Grid, store: &mut S) -> Result<bool, StoreError> {
-        if store.bytes(Segment::State) != Some(STATE_BYTES as u64) {
+        if store.bytes(Segment::State).is_none() {
             return Ok(false);
+        }
+        let found = match self.last_complete(grid, store) {
+            // After a power cut, records of iterations may be there without their values.
+            Ok(None) | Err(StoreError::Damaged { .. }) => {
+                self.dropped = true;
+                return Ok(false);
+            }
+            Ok(Some(found)) => found,
+            Err(error) => return Err(error),
+        };
+        if found.iteration > self.config.iterations || found.earlier_change < self.config.tolerance {
+            return Ok(false);
+        }
+        self.iteration = found.iteration;
+        self.dangling[0] = found.dangling;
+        self.last_change = found.last_change;
+        self.earlier_change = found.earlier_change;
+        Ok(true)
+    }
+
+    /// Reads the record of the last complete iteration, and checks its values. `None`: they are not those that were written.
+    fn last_complete<S: Store>(
+        &mut self,
+        grid: &Grid,
+        store: &mut S,
+    ) -> Result<Option<Complete>, StoreError> {
+        if store.bytes(Segment::State) != Some(STATE_BYTES as u64) {
+            return Ok(None);
         }
         let mut record = [0; STATE_BYTES];
         store.read(Segment::State, 0, &mut record)?;
         let (body, sum) = record.split_at(STATE_BYTES - 4);
         if crc32c::crc32c(body).to_le_bytes() != sum {
-            return Ok(false);
+            return Ok(None);
         }
         let long = |at: usize| std::array::from_fn(|byte| body[at + byte]);
         let iteration = u64::from_le_bytes(long(0)) as u32;
@@ -130,23 +175,14 @@ impl PageRank {
         for interval in 0..grid.plan.interval_count() {
             let segment = Segment::Values(interval as u32, iteration % 2 == 1);
             if store.bytes(segment) != Some(4 * grid.plan.interval(interval).len() as u64) {
-                return Ok(false);
+                return Ok(None);
             }
             read_values(store, grid, interval, iteration % 2 == 1, &mut self.words.old)?;
             values = crc32c::crc32c_append(values, bytemuck::cast_slice(&self.words.old));
         }
-        if values.to_le_bytes() != body[32..] {
-            return Ok(false);
-        }
-        let earlier_change = f64::from_le_bytes(long(24));
-        if iteration > self.config.iterations || earlier_change < self.config.tolerance {
-            return Ok(false);
-        }
-        self.iteration = iteration;
-        self.dangling[0] = f64::from_le_bytes(long(8));
-        self.last_change = f64::from_le_bytes(long(16));
-        self.earlier_change = earlier_change;
-        Ok(true)
+        let [dangling, last_change, earlier_change] = [8, 16, 24].map(|at| f64::from_le_bytes(long(at)));
+        let complete = Complete { iteration, dangling, last_change, earlier_change };
+        Ok((values.to_le_bytes() == body[32..]).then_some(complete))
     }
 
     /// The shares before the first iteration: the same rank for each vertex.

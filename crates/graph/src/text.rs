@@ -3,10 +3,11 @@
 //! | format | a line, or a record |
 //! |---|---|
 //! | `text` (SNAP) | `from to` or `from to weight`, between them spaces, tabs or commas; `#` or `%` begins a remark |
-//! | `matrix-market` | coordinate format: a banner, remarks, a line of three sizes, then `row column [value]` from 1 on |
+//! | `matrix-market` | coordinate format: a banner, remarks, a line of three sizes, then `row column [value]` from 1 on; capitals, blanks and the number of `%` before the banner do not matter |
 //! | `binary` | two unsigned 32-bit numbers, little-endian |
 //!
-//! Vertices are whole numbers from 0 to 4,294,967,294. A wrong line ends the reading; its number is in the error.
+//! Vertices are whole numbers from 0 to 4,294,967,294. A wrong line ends the reading; its number is in the error. Edges of a matrix count
+//! vertices from 0: [`EdgeFormat::first`] says what the file calls that vertex.
 
 use super::edges::{Edge, Edges, VERTEX_MAX};
 use thiserror::Error;
@@ -22,6 +23,25 @@ pub enum EdgeFormat {
     Binary,
 }
 
+impl EdgeFormat {
+    /// Recognises the format of an edge list from its first bytes: a banner of Matrix Market before the first line that is no remark, however
+    /// it is written, is one. Binary lists cannot be recognised.
+    pub fn recognise(first: &[u8]) -> EdgeFormat {
+        let lines = first.split(|&byte| byte == b'\n').map(plain);
+        let mut remarks = lines.take_while(|line| line.is_empty() || matches!(line[0], b'#' | b'%'));
+        if remarks.any(|line| banner_of(line).is_some()) {
+            EdgeFormat::MatrixMarket
+        } else {
+            EdgeFormat::Text
+        }
+    }
+
+    /// The number that the format gives the first vertex.
+    pub fn first(self) -> u32 {
+        u32::from(self == EdgeFormat::MatrixMarket)
+    }
+}
+
 /// What is wrong with a line or record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place} {number}: {why}")]
@@ -34,8 +54,8 @@ pub struct EdgeError {
     pub why: String,
 }
 
-/// The banner of a Matrix Market file.
-pub const BANNER: &[u8] = b"%%MatrixMarket";
+/// The first word of a Matrix Market file, behind one `%` or two.
+const BANNER: &str = "matrixmarket";
 
 /// Longest line: so that a file without lines is told early.
 const LINE_MAX: usize = 4096;
@@ -200,7 +220,11 @@ impl EdgeReader {
         self.check_length(line.len())?;
         self.number += 1;
         if self.format == EdgeFormat::MatrixMarket && self.matrix == Matrix::Banner {
-            self.matrix = banner(line).map_err(|why| self.error(why))?;
+            let remark = plain(line);
+            if banner_of(remark).is_none() && (remark.is_empty() || matches!(remark[0], b'#' | b'%')) {
+                return Ok(());
+            }
+            self.matrix = banner(remark).map_err(|why| self.error(why))?;
             return Ok(());
         }
         // An end of a line may be two bytes. A lone carriage return is none: it would hide the lines behind it.
@@ -323,12 +347,24 @@ fn eight(digits: u64) -> u64 {
     low.wrapping_add(high) >> 32
 }
 
+/// A line without blanks around it, and without the mark that some programs begin a file with.
+fn plain(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii()
+}
+
+/// The words of a banner in small letters, behind its `%`; `None`: the line is none.
+fn banner_of(line: &[u8]) -> Option<String> {
+    let words = String::from_utf8_lossy(line).to_lowercase();
+    let words = words.strip_prefix('%')?.trim_start_matches('%').trim_start();
+    words.starts_with(BANNER).then(|| words.into())
+}
+
 fn banner(line: &[u8]) -> Result<Matrix, String> {
-    let line = text(line).to_lowercase();
+    let line = banner_of(line).unwrap_or_default();
     let mut words = line.split_whitespace();
     let mut next = || words.next().unwrap_or("");
     let (magic, object, form, field, symmetry) = (next(), next(), next(), next(), next());
-    if magic != "%%matrixmarket" || object != "matrix" || form != "coordinate" {
+    if magic != BANNER || object != "matrix" || form != "coordinate" {
         return Err(
             "no banner of a matrix in coordinate format; allowed: %%MatrixMarket matrix coordinate ..."
                 .into(),

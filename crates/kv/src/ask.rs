@@ -11,11 +11,13 @@ pub struct Key(Bytes);
 #[derive(Clone)]
 enum Bytes {
     Short { length: u8, bytes: [u8; SHORT_BYTES_MAX] },
-    Long(Box<[u8]>),
+    Long(Box<[u8]>, bool),
 }
 
 /// A key of a cache line, with its length and which of the two it is.
 const SHORT_BYTES_MAX: usize = 62;
+/// Bit of the length: the key is binary.
+const BINARY: u8 = 1 << 7;
 
 impl Key {
     /// The longest key: memcached's limit.
@@ -28,19 +30,38 @@ impl Key {
             return None;
         }
         if bytes.len() > SHORT_BYTES_MAX {
-            return Some(Key(Bytes::Long(bytes.into())));
+            return Some(Key(Bytes::Long(bytes.into(), false)));
         }
         let mut short = [0; SHORT_BYTES_MAX];
         short[..bytes.len()].copy_from_slice(bytes);
         Some(Key(Bytes::Short { length: bytes.len() as u8, bytes: short }))
     }
 
+    /// The same key; `binary`: a client named it in base64, so an item that is stored under it is shown so ([`Item::binary`]).
+    #[must_use]
+    pub fn named(mut self, binary: bool) -> Key {
+        match &mut self.0 {
+            Bytes::Short { length, .. } => *length = *length & !BINARY | if binary { BINARY } else { 0 },
+            Bytes::Long(_, is_binary) => *is_binary = binary,
+        }
+        self
+    }
+
+    /// Whether a client named it in base64.
+    #[inline]
+    pub fn is_binary(&self) -> bool {
+        match &self.0 {
+            Bytes::Short { length, .. } => length & BINARY != 0,
+            Bytes::Long(_, binary) => *binary,
+        }
+    }
+
     /// Its bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Bytes::Short { length, bytes } => &bytes[..usize::from(*length)],
-            Bytes::Long(bytes) => bytes,
+            Bytes::Short { length, bytes } => &bytes[..usize::from(length & !BINARY)],
+            Bytes::Long(bytes, _) => bytes,
         }
     }
 }
@@ -113,6 +134,8 @@ pub enum What {
         cas: Option<u64>,
         /// Instead of removing it, mark the item stale; `Some(Some(expiry))` sets its expiry, too.
         invalidate: Option<Option<u32>>,
+        /// Instead of removing it, leave an item without value and flags, with this expiry. May be [`Outcome::Failed`].
+        emptied: Option<u32>,
     },
     /// Everything stored before is gone. Answers [`Outcome::Done`].
     FlushAll {
@@ -167,7 +190,7 @@ pub struct Store {
     pub expires_s: u32,
     /// Only if the item has this version.
     pub cas: Option<u64>,
-    /// Where `cas` is older than the item: store all the same, and mark the item stale.
+    /// Where `cas` is older than the item: store all the same, mark the item stale, and keep the expiry that is there.
     pub invalidate: bool,
     /// Append and prepend: make an item with this expiry where there is none.
     pub vivify: Option<u32>,
@@ -246,6 +269,8 @@ pub struct Item {
     pub idle_s: u32,
     /// Whether it was asked for before.
     pub fetched: bool,
+    /// Its key was named in base64 when it was stored.
+    pub binary: bool,
     /// It is marked stale.
     pub stale: bool,
     /// The caller is the one that has to fill it anew.
@@ -264,6 +289,9 @@ mod tests {
         for length in [1, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 1, Key::BYTES_MAX] {
             let key = Key::new(&text[..length]).expect("an allowed length");
             assert_eq!((key.as_bytes(), &key.clone()), (&text[..length], &key));
+            let binary = key.clone().named(true);
+            assert_eq!((binary.as_bytes(), &binary, binary.is_binary()), (&text[..length], &key, true));
+            assert!(!binary.named(false).is_binary() && !key.is_binary());
             assert_ne!(Some(key), Key::new(&text[..length - 1]));
         }
         assert!(Key::new(&text).is_none() && Key::new(&[]).is_none());

@@ -37,9 +37,15 @@ impl Kv {
     /// Begins evictions as long as too few slabs are free.
     pub(super) fn make_room(&mut self) {
         self.dead = self.engine.is_read_only();
-        if !matches!(self.phase, Phase::Running | Phase::Draining) {
-            return;
+        if matches!(self.phase, Phase::Running | Phase::Draining) {
+            self.evict_more();
         }
+        if self.dead {
+            self.look_for_rest();
+        }
+    }
+
+    fn evict_more(&mut self) {
         while !self.dead {
             let coming = self.evictions.len() as u32 + self.leaving;
             let free = self.engine.free() + coming;

@@ -1,6 +1,6 @@
 //! Slabs between memory and flash, and reads of them.
 
-use super::classes::SLAB_HEADER;
+use super::classes::{Class, SLAB_HEADER};
 use super::index::Place;
 use super::slabs::State;
 use super::{Kv, engine};
@@ -39,7 +39,7 @@ pub(super) struct Read {
 }
 
 impl Kv {
-    /// Opens a slab of a class. `None`: there is no write buffer for it.
+    /// Opens a slab of a class, or lends the one of a larger class. `None`: there is no write buffer for it.
     pub(super) fn open(&mut self, class: usize, again: bool) -> Option<u32> {
         // The last buffers are for what is written again: from that comes space.
         let kept = match again {
@@ -48,8 +48,7 @@ impl Kv {
             false => self.evictions.len().max(1),
         };
         if self.buffers.vacant() <= kept || self.vacant.is_empty() {
-            self.close_another();
-            return None;
+            return self.lend_or_close(class);
         }
         let (number, buffer) = (self.vacant.pop()?, self.buffers.take()?);
         let slab = &mut self.slabs[number as usize];
@@ -61,18 +60,30 @@ impl Kv {
         Some(number)
     }
 
-    /// All buffers are taken. Where none of them is on its way to flash, the fullest open slab goes there, though it has slots left.
-    fn close_another(&mut self) {
-        let moving = |state| matches!(state, State::Full | State::Writing);
-        if !self.full.is_empty() || self.slabs.iter().any(|slab| moving(slab.state)) {
-            return;
-        }
+    /// All buffers are taken. Where none of them is on its way to flash, the item goes to the open slab of a larger class, or the fullest open
+    /// slab goes to flash, though it has slots left. Both waste flash: slots are lent as long as that wastes no more than the other would, so
+    /// that together they waste at most twice what is best, however few buffers there are.
+    fn lend_or_close(&mut self, class: usize) -> Option<u32> {
         let open = self.classes.iter().filter(|class| class.open != NIL);
-        let used = |slab: u32| self.slabs[slab as usize].tops.len() as u64;
-        let fullest = open.max_by_key(|class| used(class.open) * u64::from(class.slot_bytes));
-        if let Some(slab) = fullest.map(|class| class.open) {
-            self.close(slab);
+        if self.buffers.count() - self.buffers.vacant() > open.clone().count() {
+            return None;
         }
+        let used =
+            |class: &Class| self.slabs[class.open as usize].tops.len() as u64 * u64::from(class.slot_bytes);
+        let fullest = open.max_by_key(|class| used(class))?;
+        let unused = u64::from(self.shape.slab_bytes) - used(fullest);
+        let fullest = fullest.open;
+        let larger = self.classes[class + 1..].iter().find(|larger| larger.open != NIL);
+        if let Some(larger) = larger {
+            let lent = self.lent_bytes + u64::from(larger.slot_bytes - self.classes[class].slot_bytes);
+            if lent <= unused {
+                self.lent_bytes = lent;
+                return Some(larger.open);
+            }
+        }
+        self.lent_bytes = 0;
+        self.close(fullest);
+        None
     }
 
     /// A slab gets no more items: it waits for the engine.
@@ -216,6 +227,7 @@ impl Kv {
     }
 
     fn written(&mut self, number: u32, good: bool) {
+        self.look_for_rest();
         let slab = &mut self.slabs[number as usize];
         match (good, slab.state) {
             // Elsewhere.

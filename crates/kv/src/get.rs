@@ -55,6 +55,7 @@ impl Kv {
             let bytes = if get.without_value { HEADER + key.as_bytes().len() } else { whole };
             return Flow::Read { place, cas: entry.cas, bytes, item };
         };
+        item.binary = head.binary;
         if get.without_value {
             (item.flags, item.size) = (head.flags, head.value_bytes);
         } else {
@@ -82,7 +83,14 @@ impl Kv {
                     }
                     self.statistics.gets += 1;
                     *reason(&mut self.statistics) += 1;
-                    return Flow::Done(Outcome::Item(Item { cas, expires_s, won: true, ..Item::default() }));
+                    let binary = key.is_binary();
+                    return Flow::Done(Outcome::Item(Item {
+                        cas,
+                        expires_s,
+                        binary,
+                        won: true,
+                        ..Item::default()
+                    }));
                 }
                 // It is told to fill the item all the same, and so is the next one.
                 Err(Flow::Wait | Flow::Done(_) | Flow::Read { .. }) => {}
@@ -128,7 +136,7 @@ impl Kv {
 
     /// What only the item itself says.
     pub(super) fn fill_item(&mut self, item: &mut Item, head: &Head, slot: &[u8], whole: bool) {
-        (item.flags, item.size) = (head.flags, head.value_bytes);
+        (item.flags, item.size, item.binary) = (head.flags, head.value_bytes, head.binary);
         if whole {
             item.value = self.buffer();
             item.value.extend_from_slice(head.value(slot));
@@ -162,14 +170,32 @@ impl Kv {
         Outcome::Touched
     }
 
-    pub(super) fn delete(&mut self, hash: u64, cas: Option<u64>, invalidate: Option<Option<u32>>) -> Outcome {
-        let Some(at) = self.live(hash) else { return Outcome::NotFound };
+    pub(super) fn delete(
+        &mut self,
+        key: &Key,
+        hash: u64,
+        cas: Option<u64>,
+        invalidate: Option<Option<u32>>,
+        emptied: Option<u32>,
+    ) -> Flow {
+        let Some(mut at) = self.live(hash) else { return Flow::Done(Outcome::NotFound) };
         let entry = *self.index.get(at);
         if cas.is_some_and(|wanted| wanted != self.version(entry.cas)) {
-            return Outcome::Exists;
+            return Flow::Done(Outcome::Exists);
+        }
+        if let Some(expires_s) = emptied {
+            if let Err(flow) = self.put(key, hash, &[], 0, expires_s) {
+                return flow;
+            }
+            // It may have expired already.
+            match self.index.find(hash) {
+                Some(new) => at = new,
+                None => return Flow::Done(Outcome::Deleted),
+            }
         }
         self.statistics.deletes += 1;
         match invalidate {
+            None if emptied.is_some() => {}
             None => self.remove(at),
             Some(expiry) => {
                 let entry = self.index.get_mut(at);
@@ -181,7 +207,7 @@ impl Kv {
                 }
             }
         }
-        Outcome::Deleted
+        Flow::Done(Outcome::Deleted)
     }
 
     pub(super) fn flush_all(&mut self, at_s: u32) -> Outcome {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0 crc32c of 4..36 and the key    4 crc32c of the value    8 value bytes    12 flags    16 version (cas, u64)    24 expiry
-//!  28 stored at    32 key bytes (u8)    33 zeros    36 key, value
+//!  28 stored at    32 key bytes (u8)    33 1: the key was named in base64    34 zeros    36 key, value
 //! ```
 //! All numbers are little endian. Two checksums, so that an item can be recognised without its value being read. What they do not cover
 //! is whether the item is the one that was meant: for that the reader compares key and version with what it looks for.
@@ -22,6 +22,7 @@ pub(super) struct Head {
     /// As stored; the index knows of later changes.
     pub expires_s: u32,
     pub stored_s: u32,
+    pub binary: bool,
 }
 
 /// Bytes that an item takes.
@@ -43,7 +44,7 @@ pub(super) fn encode(slot: &mut [u8], head: &Head, key: &[u8], value: &[u8]) {
     slot[16..24].copy_from_slice(&head.cas.to_le_bytes());
     slot[24..28].copy_from_slice(&head.expires_s.to_le_bytes());
     slot[28..32].copy_from_slice(&head.stored_s.to_le_bytes());
-    slot[32..36].copy_from_slice(&[key.len() as u8, 0, 0, 0]);
+    slot[32..36].copy_from_slice(&[key.len() as u8, head.binary.into(), 0, 0]);
     slot[HEADER..at].copy_from_slice(key);
     slot[at..at + value.len()].copy_from_slice(value);
     let sum = crc32c(&slot[4..at]);
@@ -61,6 +62,7 @@ impl Head {
             expires_s: word(slot, 24),
             stored_s: word(slot, 28),
             key_bytes: slot[32],
+            binary: slot[33] & 1 != 0,
         }
     }
 
@@ -119,7 +121,15 @@ mod tests {
 
     #[test]
     fn an_item_comes_back_and_no_damaged_bit_is_missed() {
-        let head = Head { key_bytes: 3, value_bytes: 5, flags: 7, cas: 1 << 40, expires_s: 9, stored_s: 8 };
+        let head = Head {
+            key_bytes: 3,
+            value_bytes: 5,
+            flags: 7,
+            cas: 1 << 40,
+            expires_s: 9,
+            stored_s: 8,
+            binary: true,
+        };
         let mut slot = [0xaa; 50];
         encode(&mut slot, &head, b"key", b"value");
         assert_eq!(Head::decode(&slot), Some(head));

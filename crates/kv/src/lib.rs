@@ -19,6 +19,7 @@
 //! | `requests.rs`, `get.rs`, `store.rs` | requests, one by one; what each does |
 //! | `fill.rs` | slabs on their way to flash; reads |
 //! | `evict.rs`, `watermarks.rs` | victims; how much flash stays free |
+//! | `retry.rs` | when flash that has failed is tried again |
 //! | `restart.rs`, `snapshot.rs` | start and stop |
 //! | `engine/` | the storage engines |
 //! | `system.rs` | the cache on a drive |
@@ -38,6 +39,7 @@ mod index;
 mod item;
 mod requests;
 mod restart;
+mod retry;
 mod slabs;
 mod snapshot;
 mod statistics;
@@ -60,6 +62,7 @@ use pellucid_flash::{Command, Completion, Drive, Figure, Nanos, Opcode, SimTime}
 use pellucid_host::{Machine, Steps};
 use requests::{Locks, Request};
 use restart::{Passage, Phase};
+use retry::Retry;
 use slabs::{Buffers, SlabRecord};
 use std::collections::VecDeque;
 use watermarks::Watermarks;
@@ -115,13 +118,16 @@ pub struct Kv {
     evictions: Vec<Eviction>,
     /// Slabs that leave as soon as no request reads them.
     leaving: u32,
+    /// Bytes of slots of larger classes that items left unused, since a slab was last closed for want of write buffers.
+    lent_bytes: u64,
     /// The last slab that was closed had slots left, for want of write buffers.
     closed_early: bool,
     /// No slab has been filled since the last look for obsolete ones.
     surveyed: bool,
     watermarks: Watermarks,
-    /// No slab can be written any more.
+    /// No slab can be written now.
     dead: bool,
+    retry: Retry,
     /// Why it cannot start.
     failed: Option<&'static str>,
     passage: Passage,
@@ -186,10 +192,12 @@ impl Kv {
             reads: Slab::default(),
             evictions: Vec::new(),
             leaving: 0,
+            lent_bytes: 0,
             closed_early: false,
             surveyed: false,
             watermarks: Watermarks::new(&config, &shape),
             dead: false,
+            retry: Retry::default(),
             failed: None,
             passage: Passage::default(),
             outstanding: 0,
@@ -247,7 +255,7 @@ impl Kv {
         self.classes[usize::from(slab.class)].slot_bytes as usize
     }
 
-    /// Whether nothing more can be stored.
+    /// Whether nothing can be stored now. What has failed is tried again later.
     pub fn is_read_only(&self) -> bool {
         self.dead
     }
@@ -261,6 +269,8 @@ impl Kv {
             erases: engine.erases,
             failures: engine.failures,
             retired_blocks: engine.retired,
+            resting_parts: engine.resting,
+            takes_stores: !self.dead,
             flash_written_bytes: self.io.written_bytes,
             flash_read_bytes: self.io.read_bytes,
             items: self.index.len(),
@@ -279,8 +289,7 @@ impl Kv {
         }
     }
 
-    /// Bytes of write buffers with which every slab class has one. With less, a store to one class sends off a slab of another before it is
-    /// full, and most of the flash holds nothing.
+    /// Bytes of write buffers with which every slab class has one. With less, items of several classes share slabs, and take more flash.
     pub fn memory_for_each_class_bytes(&self) -> u64 {
         self.classes.len() as u64 * self.engine.shape().slab_bytes as u64
     }

@@ -110,6 +110,9 @@ impl Kv {
     /// Takes a request.
     pub(super) fn take(&mut self, mut ask: Ask) {
         self.set_time(ask.time_s);
+        if self.retry.is_armed() {
+            self.try_again();
+        }
         let hash = item::hash(self.config.seed, ask.key.as_bytes());
         if matches!(ask.what, What::FlushAll { .. }) {
             if !self.waiting.is_empty() {
@@ -140,7 +143,9 @@ impl Kv {
         match &mut ask.what {
             What::Get(get) => self.get(*get, &ask.key, hash),
             What::Touch { expires_s } => Flow::Done(self.touch(hash, *expires_s)),
-            What::Delete { cas, invalidate } => Flow::Done(self.delete(hash, *cas, *invalidate)),
+            What::Delete { cas, invalidate, emptied } => {
+                self.delete(&ask.key, hash, *cas, *invalidate, *emptied)
+            }
             What::Arithmetic { .. } => self.arithmetic(ask, hash, found),
             What::FlushAll { at_s } => Flow::Done(self.flush_all(*at_s)),
             What::Store(store) => {

@@ -57,8 +57,12 @@ pub struct KvStatistics {
     pub erases: u64,
     /// Writes and erases that failed.
     pub failures: u64,
-    /// Blocks out of use.
+    /// Blocks out of use for good: the drive says that they are bad.
     pub retired_blocks: u64,
+    /// Parts of the flash that have failed and rest: LUNs, channels, blocks that could not be erased. They are tried again.
+    pub resting_parts: u64,
+    /// Whether stores are taken now.
+    pub takes_stores: bool,
     /// Stores that had to wait for a write buffer.
     pub waits: u64,
     /// Items now.
@@ -132,7 +136,19 @@ pub(super) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
         Figure::bytes("kv_flash_read_bytes", "Bytes read from the drive.", s.flash_read_bytes),
         count("kv_erases", "Blocks erased by the cache or, for it, by the library.", s.erases),
         count("kv_failures", "Writes and erases of flash that failed.", s.failures),
-        count("kv_retired_blocks", "Blocks out of use.", s.retired_blocks).gauge(),
+        count("kv_retired_blocks", "Blocks out of use for good.", s.retired_blocks).gauge(),
+        count(
+            "kv_resting_parts",
+            "Parts of the flash that failed and are tried again later.",
+            s.resting_parts,
+        )
+        .gauge(),
+        count(
+            "kv_takes_stores",
+            "1 while stores are taken, 0 while the flash takes no writes.",
+            s.takes_stores.into(),
+        )
+        .gauge(),
         count("kv_waits", "Stores that waited for a write buffer.", s.waits),
         count("kv_items", "Items now.", s.items).gauge(),
         Figure::bytes("kv_item_bytes", "Bytes of the slots of these items.", s.item_bytes).gauge(),

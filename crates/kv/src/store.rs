@@ -7,7 +7,7 @@ use super::slabs::State;
 use super::{Ask, Item, Key, Kv, Mode, Outcome, Store, What};
 use pellucid_flash::slab::NIL;
 
-const READ_ONLY: &str = "the flash takes no more writes";
+const READ_ONLY: &str = "the flash takes no writes now";
 
 /// The digits of a number, as memcached stores it.
 struct Digits {
@@ -110,6 +110,7 @@ impl Kv {
                     Old::Here(slot) => (Head::trusted(slot), slot),
                 };
                 let (flags, expires_s) = (old.0.flags, self.index.get(at).expires_s);
+                let named = key.clone().named(old.0.binary);
                 let parts = match store.mode {
                     Mode::Append => [old.0.value(old.1), &store.value],
                     _ => [&store.value, old.0.value(old.1)],
@@ -120,12 +121,17 @@ impl Kv {
                     self.scratch = joined;
                     return Flow::Done(Outcome::NotStored);
                 }
-                let stored = self.put(key, hash, &joined, flags, expires_s);
+                let stored = self.put(&named, hash, &joined, flags, expires_s);
                 self.scratch = joined;
                 stored
             }
             (Mode::Append | Mode::Prepend, None) => {
                 self.put(key, hash, &store.value, store.flags, store.vivify.unwrap_or(0))
+            }
+            // Otherwise what is stale would live on for as long as the new value was to live.
+            (_, Some(at)) if stale => {
+                let expires_s = self.index.get(at).expires_s;
+                self.put(key, hash, &store.value, store.flags, expires_s)
             }
             _ => self.put(key, hash, &store.value, store.flags, store.expires_s),
         };
@@ -145,9 +151,9 @@ impl Kv {
             unreachable!("it is arithmetic")
         };
         let at = self.live(hash);
-        let (value, flags, expires_s) = match (at, initial) {
+        let (value, flags, expires_s, binary) = match (at, initial) {
             (None, None) => return Flow::Done(Outcome::NotFound),
-            (None, Some((value, expires_s))) => (value, 0, expires_s),
+            (None, Some((value, expires_s))) => (value, 0, expires_s, ask.key.is_binary()),
             (Some(at), _) => {
                 let entry = *self.index.get(at);
                 if cas.is_some_and(|wanted| wanted != self.version(entry.cas)) {
@@ -160,10 +166,11 @@ impl Kv {
                 let head = Head::trusted(slot);
                 let Some(old) = number(head.value(slot)) else { return Flow::Done(Outcome::NotNumber) };
                 let value = if decrement { old.saturating_sub(delta) } else { old.wrapping_add(delta) };
-                (value, head.flags, touch.unwrap_or(entry.expires_s))
+                (value, head.flags, touch.unwrap_or(entry.expires_s), head.binary)
             }
         };
-        match self.put(&ask.key, hash, Digits::of(value).as_bytes(), flags, expires_s) {
+        let named = ask.key.clone().named(binary);
+        match self.put(&named, hash, Digits::of(value).as_bytes(), flags, expires_s) {
             Ok(cas) => {
                 self.statistics.arithmetic += 1;
                 Flow::Done(Outcome::Number { value, cas, expires_s, created: at.is_none() })
@@ -189,6 +196,9 @@ impl Kv {
             Some(_) if self.dead => Some(Outcome::Failed(READ_ONLY)),
             Some(_) => None,
         };
+        if self.dead {
+            self.retry.refused();
+        }
         let at = self.index.find(hash);
         let gone = expires_s != 0 && expires_s <= self.time_s;
         if (gone || outcome.is_some())
@@ -206,7 +216,14 @@ impl Kv {
                 None => self.slot(class, hash, false).ok_or(Flow::Wait)?,
             };
             self.cas += 1;
-            let head = Head { flags, cas: self.cas, expires_s, stored_s: self.time_s, ..Head::default() };
+            let head = Head {
+                flags,
+                cas: self.cas,
+                expires_s,
+                stored_s: self.time_s,
+                binary: key.is_binary(),
+                ..Head::default()
+            };
             self.encode(place, |slot| item::encode(slot, &head, key.as_bytes(), value));
             self.point(Entry::new(hash, place, self.cas, expires_s, self.time_s));
         } else {
@@ -232,8 +249,8 @@ impl Kv {
         (slab.state == State::Open && usize::from(slab.class) == class).then_some(place)
     }
 
-    /// A slot of a class for the item with `hash`. `None`: no write buffer is free. `again`: for an item that is written again, which may
-    /// take the last buffer.
+    /// A slot for an item of a class with `hash`: of that class, or of a larger one where buffers are short. `None`: no write buffer is free.
+    /// `again`: for an item that is written again, which may take the last buffer.
     pub(super) fn slot(&mut self, class: usize, hash: u64, again: bool) -> Option<Place> {
         let slab = match self.classes[class].open {
             NIL => self.open(class, again)?,

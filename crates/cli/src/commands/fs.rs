@@ -7,9 +7,9 @@ use crate::failure::Failure;
 use crate::subject::Subject;
 use crate::{interrupt, output};
 use anyhow::anyhow;
-use pellucid_fs::{Audit, BLOCK_BYTES, Finding, FsState, MountOptions, StatFs};
 use pellucid_device::Device;
 use pellucid_flash::SimTime;
+use pellucid_fs::{Audit, BLOCK_BYTES, Finding, FsState, MountOptions, StatFs};
 use pellucid_host::{Layer, LayerConfig, Tower};
 use pellucid_mount::{
     Format, ModelledDrive, Mounted, MountedOptions, Pace, Target, TargetError, Volume, check_point, now,

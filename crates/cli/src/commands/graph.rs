@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::output::warn;
 use crate::progress::Bar;
 use crate::{interrupt, output};
 use anyhow::anyhow;
@@ -11,10 +12,10 @@ use pellucid_graph::prepare::PrepareError;
 use pellucid_graph::text::EdgeFormat;
 use pellucid_graph_files::{
     Config, Input, InputError, Job, JobError, OWN_BYTES, Outcome, Output, OutputError, Phase, Program,
-    RowFormat, Storage, Target, Wanted,
+    RowFormat, Storage, Target, Wanted, is_result,
 };
 use pellucid_lab::experiment::peak_memory_bytes;
-use pellucid_output::OutputFile;
+use pellucid_output::{OutputFile, refuse_foreign};
 use pellucid_text::format::{binary_bytes, bytes, count, percent, significant, span};
 use pellucid_workload::parse_bytes;
 use pellucid_workload::trace::{decompressed_within, zstd_window_bytes};
@@ -99,9 +100,12 @@ struct Common {
     /// Memory that the whole process may take, such as 256MiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: String,
-    /// Write the value of each vertex to this file: .parquet, .csv, or columns with tabs
+    /// Write the value of each vertex to this file: .parquet, .csv, or columns with tabs (.tsv, .txt, or no ending)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Replace the file of --out, whatever it is; without this only results of this command are replaced
+    #[arg(long, requires = "out")]
+    force: bool,
     /// Print the so many largest values, or components
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=10_000))]
     top: u32,
@@ -164,7 +168,7 @@ impl Graph {
         let open = |wanted| open(&common, file, format, window_bytes, wanted);
         let began = Instant::now();
         let column = program.column().unwrap_or(("count", true));
-        let target = common.out.as_deref().map(|out| target(out, &common.edges)).transpose()?;
+        let target = common.out.as_deref().map(|out| target(out, &common, column)).transpose()?;
         let rows = Output::new(target, column, common.top as usize, graph_bytes / 8)
             .map_err(|error| failure(&common, not_graph, error.into()))?;
         interrupt::running("ending; asked again, the run goes on from what was prepared");
@@ -176,6 +180,14 @@ impl Graph {
         let found = Job::new(config).and_then(|job| job.run(open, rows, &mut look));
         bar.clear();
         let (outcome, top) = found.map_err(|error| failure(&common, not_graph, error))?;
+        if outcome.dropped {
+            let work = common.work.clone().unwrap_or_else(|| beside(&common.edges, data.is_file()));
+            let work = work.display();
+            warn(
+                global,
+                [format!("{work}: its iterations are not as they were written; they were computed anew")],
+            );
+        }
         let seconds = began.elapsed().as_secs_f64();
         let told = Told {
             name,
@@ -272,6 +284,13 @@ impl Format {
             (Some("binary"), _) => Format::Bytes(Some(EdgeFormat::Binary)),
             (Some("matrix-market"), _) => Format::Bytes(Some(EdgeFormat::MatrixMarket)),
             (Some(_), _) => Format::Bytes(Some(EdgeFormat::Text)),
+            // What is called a matrix is read as one, or refused.
+            (None, "mtx") => Format::Bytes(Some(EdgeFormat::MatrixMarket)),
+            (None, "gz" | "zst")
+                if ending(Path::new(common.edges.file_stem().unwrap_or_default())) == "mtx" =>
+            {
+                Format::Bytes(Some(EdgeFormat::MatrixMarket))
+            }
             (None, _) => Format::Bytes(None),
         }
     }
@@ -300,8 +319,8 @@ fn processors() -> usize {
 }
 
 /// The file of results, which takes its name when it is complete.
-fn target(out: &Path, edges: &Path) -> Result<Target, Failure> {
-    if let (Ok(out_name), Ok(edges_name)) = (out.canonicalize(), edges.canonicalize())
+fn target(out: &Path, common: &Common, (column, _): (&str, bool)) -> Result<Target, Failure> {
+    if let (Ok(out_name), Ok(edges_name)) = (out.canonicalize(), common.edges.canonicalize())
         && out_name == edges_name
     {
         let out = out.display();
@@ -310,14 +329,19 @@ fn target(out: &Path, edges: &Path) -> Result<Target, Failure> {
     let format = match ending(out).as_str() {
         "parquet" => RowFormat::Table,
         "csv" => RowFormat::Text(','),
-        other @ ("gz" | "zst" | "bz2" | "xz") => {
-            return Err(Failure::asked(anyhow!(
-                "--out {}: results are not compressed; allowed: .parquet, .csv, or another ending than .{other}",
-                out.display()
-            )));
+        "" | "tsv" | "txt" => RowFormat::Text('\t'),
+        // A pipe may have any name.
+        _ if out.exists() && !out.is_file() => RowFormat::Text('\t'),
+        other => {
+            let why = match other {
+                "gz" | "zst" | "bz2" | "xz" => "results are not compressed".into(),
+                _ => format!("no format has the ending .{other}"),
+            };
+            let allowed = ".parquet, .csv, .tsv, .txt, or no ending";
+            return Err(Failure::asked(anyhow!("--out {}: {why}; allowed: {allowed}", out.display())));
         }
-        _ => RowFormat::Text('\t'),
     };
+    refuse_foreign(out, common.force, |file| is_result(file, column))?;
     let mut begun = OutputFile::create(out)?;
     let file = begun.writer()?;
     Ok(Target { file, format, complete: Box::new(move || Ok(begun.commit()?)) })
@@ -403,6 +427,7 @@ fn failure(common: &Common, not_graph: u64, error: JobError) -> Failure {
         }
         JobError::Prepare(error) => Failure::asked(anyhow!("{edges}: {error}")),
         error @ JobError::Source { .. } => Failure::asked(anyhow!("{edges}: {error}")),
+        error @ JobError::Empty => Failure::work(anyhow!("{edges}: {error}")),
         error => Failure::work(anyhow!("{error}")),
     }
 }

@@ -45,7 +45,7 @@ pub struct KvReplay {
     #[arg(long, value_name = "US", default_value_t = 0)]
     think: u32,
     /// Replay so many requests only
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Store nothing after a miss
     #[arg(long)]
@@ -80,6 +80,12 @@ impl KvReplay {
         );
         output::header(global, "kv replay", &spec.drive_name, &work)?;
         let report = experiment.run(&mut requests, self.limit.unwrap_or(u64::MAX)).map_err(failure)?;
+        if report.summary.requests == 0 {
+            return Err(Failure::work(anyhow!(
+                "{}: it has no requests, so nothing was replayed",
+                self.trace.display()
+            )));
+        }
         if global.json {
             let json = serde_json::to_string_pretty(&report).map_err(Failure::work)?;
             output::print(&format!("{json}\n"))?;

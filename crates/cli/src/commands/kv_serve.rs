@@ -11,8 +11,9 @@ use anyhow::anyhow;
 use pellucid_kv::KvConfig;
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
-use pellucid_serve::kv::{DriveCache, KvService, session};
+use pellucid_serve::kv::{Cache, DriveCache, KvService, session};
 use pellucid_serve::{Address, CONTROL, Options, Server, Time, TlsConfig};
+use pellucid_text::format::binary_bytes;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -74,6 +75,25 @@ fn parse_kv_time(text: &str) -> Result<Time, String> {
     }
 }
 
+/// Says what slabs hold where there are fewer write buffers than slab classes.
+fn little_memory(cache: &DriveCache, memory_bytes: u64) -> Option<String> {
+    let needed = cache.memory_for_each_class_bytes();
+    if memory_bytes >= needed {
+        return None;
+    }
+    let classes = cache.classes();
+    let slots: Vec<String> =
+        classes.iter().map(|class| format!("{} x {}", class.slots_per_slab, class.slot_bytes)).collect();
+    let (had, needed) = (binary_bytes(memory_bytes as f64), binary_bytes(needed as f64));
+    Some(format!(
+        "kv.memory = {had}: a slab in memory for each of {} classes takes {needed}; with less, items share slabs of larger slots, and take \
+         more flash. Give it more, or a smaller kv.slab, or a larger kv.growth_factor. A slab holds, by class, so many items of so many \
+         bytes: {}",
+        classes.len(),
+        slots.join(", ")
+    ))
+}
+
 impl KvServe {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let Some(drive) = &self.drive else {
@@ -92,17 +112,9 @@ impl KvServe {
         let name = opened.name;
         let cache = DriveCache::new(opened.drive, &config);
         let cache = cache.map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
-        let needed = cache.memory_for_each_class_bytes();
-        let had = config.memory_bytes;
-        // Who leaves it as it is need not know: few clients store values of every size.
-        if had < needed && had != KvConfig::new(config.engine).memory_bytes {
-            warn(
-                &global,
-                [format!(
-                    "kv.memory = {had}: less than a slab for each class ({needed} bytes), so slabs are written before they are full; \
-                 give it more, or a smaller kv.slab, or a larger kv.growth_factor"
-                )],
-            );
+        // The usual memory needs no warning: few clients store values of every size.
+        if config.memory_bytes != KvConfig::new(config.engine).memory_bytes {
+            warn(&global, little_memory(&cache, config.memory_bytes));
         }
         let service = KvService::new(&name, cache, &config, self.time);
         let (quiet, format) = (global.quiet, self.log_format);

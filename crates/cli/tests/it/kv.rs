@@ -136,6 +136,95 @@ fn a_trace_is_replayed_and_a_malformed_line_is_named() {
     assert!(done.stderr.contains("bad.csv: line 2: value size is \"three\""), "{}", done.stderr);
 }
 
+#[test]
+fn a_trace_without_requests_is_no_success() {
+    let folder = Folder::new();
+    folder.write("cache.toml", FLASH);
+    for (text, more) in [
+        ("", &[][..]),
+        ("", &["--format", "cachelib"]),
+        ("\n\n", &[]),
+        ("key,op,size,op_count,key_size\n", &[]),
+        ("key,op,size\n\n", &["--json"]),
+    ] {
+        folder.write("trace.csv", text);
+        let words = ["kv", "replay", "trace.csv", "--drive", "cache.toml", "--set", "kv.engine=raw"];
+        let done = folder.run(&[&words[..], more].concat());
+        assert_eq!(done.status, 1, "{text:?} {more:?}: {}", done.stderr);
+        assert!(
+            done.stderr.contains("trace.csv: it has no requests, so nothing was replayed"),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn repeats_of_a_line_do_not_run_side_by_side() {
+    let folder = Folder::new();
+    folder.write("cache.toml", FLASH);
+    folder.write(
+        "trace.csv",
+        "key,op,size,op_count,key_size\n1,SET,82,1,40\n1,GET,0,3,40\n2,GET,104,1,64\n2,GET,104,4,64\n",
+    );
+    let report = folder
+        .run(&["kv", "replay", "trace.csv", "--drive", "cache.toml", "--engine", "raw", "--json"])
+        .json();
+    let operations = &report["summary"]["operations"];
+    assert_eq!(
+        (operations["hit"]["count"].as_u64(), operations["miss"]["count"].as_u64()),
+        (Some(7), Some(1)),
+        "{report}"
+    );
+}
+
+/// Sends a meta command, whose answer is to be this.
+fn says(client: &mut UnixStream, command: &str, expected: &str) {
+    let answer = ask(client, &format!("{command}\r\nmn\r\n"), "MN\r\n");
+    let end = if expected.is_empty() { "MN\r\n" } else { "\r\nMN\r\n" };
+    assert_eq!(answer, format!("{expected}{end}"), "{command}");
+}
+
+/// memcached 1.6: what is stale keeps its TTL; a key that was stored in base64 is shown so; `x` removes the value and leaves the item.
+#[test]
+fn meta_commands_say_what_memcached_says() {
+    let folder = Folder::new();
+    folder.write("cache.toml", FLASH);
+    let _server =
+        Serving::new(&folder, "exec \"$0\" kv cache.toml --engine raw --unix socket --time instant");
+    eventually("the cache listens", || UnixStream::connect(folder.path("socket")).is_ok());
+    let mut client = UnixStream::connect(folder.path("socket")).unwrap();
+    says(&mut client, "ms foo 2 T100 F1\r\nab", "HD");
+    says(&mut client, "ms foo 3 T5000 C1 I F2\r\nabc", "HD");
+    let left = |answer: &str| answer.contains(" t100") || answer.contains(" t99") || answer.contains(" t98");
+    let answer = ask(&mut client, "mg foo t v f\r\nmn\r\n", "MN\r\n");
+    assert!(left(&answer) && answer.ends_with(" f2 X W\r\nabc\r\nMN\r\n"), "{answer}");
+    // "foo" is Zm9v, "bar" is YmFy, "new" is bmV3, "num" is bnVt.
+    says(&mut client, "ms YmFy 2 b k\r\nxy", "HD kYmFy b");
+    says(&mut client, "mg bar k v", "VA 2 kYmFy b\r\nxy");
+    says(&mut client, "mg YmFy b k s", "HD kYmFy b s2");
+    says(&mut client, "mg Zm9v b k", "HD kfoo Z X");
+    says(&mut client, "mg bm8= b k", "EN kbm8= b");
+    says(&mut client, "mg bmV3 b k N30", "HD kbmV3 b W");
+    says(&mut client, "mg new k", "HD kbmV3 b Z");
+    says(&mut client, "ms bar 1 MA k\r\nz", "HD kbar");
+    says(&mut client, "mg bar k v", "VA 3 kYmFy b\r\nxyz");
+    says(&mut client, "ma bnVt b N0 J7 v", "VA 1\r\n7");
+    says(&mut client, "ma num v", "VA 1\r\n8");
+    says(&mut client, "mg num k", "HD kbnVt b");
+    let answer = ask(&mut client, "me bar\r\nmn\r\n", "MN\r\n");
+    assert!(answer.starts_with("ME YmFy exp=-1 "), "{answer}");
+    says(&mut client, "md no x", "NF");
+    says(&mut client, "ms k 3 T100 F5\r\nabc", "HD");
+    says(&mut client, "md k x C1", "EX");
+    says(&mut client, "md k x", "HD");
+    says(&mut client, "mg k v f t s", "VA 0 f0 t-1 s0\r\n");
+    says(&mut client, "ms k 3 F5\r\nabc", "HD");
+    says(&mut client, "md k x q I k Oabc", "");
+    says(&mut client, "mg k v f", "VA 0 f0 X W\r\n");
+    says(&mut client, "md k x x", "CLIENT_ERROR invalid or duplicate flag");
+}
+
 /// What a server with its data in a file has logged, and a client of it.
 fn start_in_a_file(folder: &Folder) -> (Serving, UnixStream) {
     let _ = std::fs::remove_file(folder.path("socket"));

@@ -1,7 +1,10 @@
 //! Single operations.
 
 use super::disk::Disk;
-use pellucid_fs::{Access, Attributes, Audit, Backend, Caller, Errno, FallocateMode, FileKind, FormatOptions, Fs, FsState, Ino, MountOptions, RenameMode, SetAttributes, Time, Whence, XattrMode};
+use pellucid_fs::{
+    Access, Attributes, Audit, Backend, Caller, Errno, FallocateMode, FileKind, FormatOptions, Fs, FsState,
+    Ino, MountOptions, RenameMode, SetAttributes, Time, Whence, XattrMode,
+};
 
 pub const NOW: Time = Time(1_700_000_000_000_000_000);
 pub const ROOT: Caller = Caller::ROOT;

@@ -3,7 +3,9 @@
 
 use super::basic::{Mounted, NOW, ROOT};
 use super::disk::Disk;
-use pellucid_fs::{Audit, BLOCK_BYTES, Backend, Errno, FormatOptions, Fs, FsState, Ino, MountOptions, RenameMode, Time};
+use pellucid_fs::{
+    Audit, BLOCK_BYTES, Backend, Errno, FormatOptions, Fs, FsState, Ino, MountOptions, RenameMode, Time,
+};
 
 /// Files that were synced, and what each holds.
 struct Killed {

@@ -20,6 +20,7 @@ pub struct Intake {
     degrees: Vec<u32>,
     edges: u64,
     vertices: u32,
+    first: u32,
     /// The sum of all weights.
     weight: f64,
 }
@@ -28,7 +29,7 @@ impl Intake {
     /// Ready for edges.
     pub fn new(asked: Asked) -> Intake {
         let runs = Runs::new(asked.weighted, asked.memory_bytes / 16);
-        Intake { runs, degrees: Vec::new(), edges: 0, vertices: asked.vertices, weight: 0.0, asked }
+        Intake { runs, degrees: Vec::new(), edges: 0, vertices: asked.vertices, first: 0, weight: 0.0, asked }
     }
 
     /// Edges so far.
@@ -39,6 +40,11 @@ impl Intake {
     /// There are so many vertices at least.
     pub fn see(&mut self, vertices: u32) {
         self.vertices = self.vertices.max(vertices);
+    }
+
+    /// The input calls vertex 0 `first`.
+    pub fn number_from(&mut self, first: u32) {
+        self.first = first;
     }
 
     /// Takes edges, which are as [`Asked::shape`] wants them.
@@ -127,6 +133,7 @@ impl Intake {
         let Asked { shape, weighted, origin, .. } = self.asked;
         Plan {
             vertices: self.vertices,
+            first: self.first,
             edges: self.edges,
             key: if let Shape::All(key) = shape { key } else { Key::From },
             weighted,

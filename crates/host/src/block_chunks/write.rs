@@ -237,9 +237,11 @@ impl BlockChunks {
                 );
                 self.send_new(op, Purpose::ResetTrim, trim);
             }
-            (Purpose::ResetTable, _) => {
-                (chunk.state, chunk.resetting) = (ChunkState::Offline, false);
-                self.finish(op, Status::ChunkOffline);
+            (Purpose::ResetTable, status) => {
+                // The chunk is as it was, and may be reset again: a drive that is full for a moment costs no chunk.
+                chunk.resetting = false;
+                chunk.generation -= 1;
+                self.finish(op, status);
             }
             // A trim is a hint: the chunk is free either way.
             _ => {

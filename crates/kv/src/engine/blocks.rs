@@ -1,13 +1,16 @@
 //! `raw` and `direct`: slabs are flash blocks, and the cache is their only manager (DIDACache's slab/block management).
 //!
 //! ```text
-//!   erased ─► used (by a slab) ─► dirty ─► being erased ─► erased          any, failed ─► bad
+//!   erased ─► used (by a slab) ─► dirty ─► being erased ─► erased          any, offline ─► bad
+//!                                   ▲            │ failed
+//!                                   └── rests ◄──┘
 //! ```
 //! Every LUN has its own lists, so that LUNs and channels work independently: slabs go to the LUNs in turn, channel by channel, one at a time
 //! in each. Blocks are erased in the background, one at a time in each LUN, while no read waits there or the LUN has no other block left.
-//! A block whose program or erase fails is out of use at once; a LUN that only fails gets nothing more.
+//! The drive says which blocks are bad. Another block whose program fails is erased and used again, after those that never failed; one whose
+//! erase fails rests, and so does a LUN that only fails, until they are tried again.
 //!
-//! Invariant: a block is in one list of its LUN, or being erased, or used by one slab, or bad.
+//! Invariant: a block is in one list of its LUN, or being erased, or used by one slab, or rests, or bad.
 
 use super::access::Access;
 use super::writer::Writer;
@@ -22,7 +25,7 @@ use std::collections::VecDeque;
 
 /// Pieces of a slab on their way at a time.
 const DEPTH: u32 = 2;
-/// After so many failures in a row a LUN gets nothing more.
+/// After so many failures in a row a LUN rests.
 const FAILURES_MAX: u32 = 8;
 /// Blocks of a slab: what the tags have bits for.
 const BLOCKS_MAX: u32 = 64;
@@ -70,6 +73,10 @@ pub(crate) struct Blocks {
     /// Blocks of the slabs: `each` for each.
     places: Vec<u32>,
     erases: Vec<u32>,
+    /// Failed programs of each block since its last good one.
+    strikes: Vec<u8>,
+    /// Blocks whose erase has failed.
+    spoiled: Vec<u32>,
     /// At a start: what was found. Later: `false` for blocks that are bad.
     good: Vec<bool>,
     /// Used by the cache: a part of each LUN, where there is a limit.
@@ -139,6 +146,8 @@ impl Blocks {
             turn: 0,
             places: Vec::new(),
             erases: vec![0; blocks],
+            strikes: vec![0; blocks],
+            spoiled: Vec::new(),
             good: vec![false; blocks],
             blocks_each_lun: limit,
             dirty: 0,
@@ -161,6 +170,8 @@ impl Blocks {
             places: Vec::new(),
             rotation: self.rotation.clone(),
             erases: self.erases.clone(),
+            strikes: self.strikes.clone(),
+            spoiled: Vec::new(),
             good: vec![false; self.good.len()],
             dirty: 0,
             reports_sent: 0,
@@ -199,6 +210,19 @@ impl Blocks {
         self.writer.len() < self.writes_max && (0..self.luns.len() as u32).any(|lun| self.takes(lun))
     }
 
+    pub fn resting(&self) -> u64 {
+        (self.luns.iter().filter(|lun| lun.is_dead()).count() + self.spoiled.len()) as u64
+    }
+
+    pub fn try_again(&mut self, _io: &mut Io) {
+        for lun in &mut self.luns {
+            lun.failures_in_a_row = lun.failures_in_a_row.min(FAILURES_MAX - 1);
+        }
+        for block in std::mem::take(&mut self.spoiled) {
+            self.discard(block);
+        }
+    }
+
     pub fn is_read_only(&self) -> bool {
         self.luns.iter().all(Lun::is_dead)
     }
@@ -212,7 +236,10 @@ impl Blocks {
         self.luns[lun].writing = true;
         for part in 0..self.each {
             let erased = &mut self.luns[lun].erased;
-            let least = (0..erased.len()).min_by_key(|&i| self.erases[erased[i] as usize]);
+            let least = (0..erased.len()).min_by_key(|&i| {
+                let block = erased[i] as usize;
+                (self.strikes[block], self.erases[block])
+            });
             let block = erased.swap_remove(least.expect("there are enough"));
             self.place_mut(slab)[part as usize] = block;
         }
@@ -388,25 +415,34 @@ impl Blocks {
             }
             WRITE => {
                 io.put_back(data);
-                self.written(io, tag as u32, (tag >> PART_SHIFT & 63) as u32, good);
+                self.written(io, tag as u32, (tag >> PART_SHIFT & 63) as u32, status);
             }
             FLUSH => io.events.push_back(Event::Flushed),
-            ERASE => self.erased(io, tag as u32, good),
+            ERASE => self.erased(io, tag as u32, status),
             _ => self.reported(tag as u32, &data, good),
         }
     }
 
-    fn written(&mut self, io: &mut Io, slab: u32, part: u32, good: bool) {
+    fn written(&mut self, io: &mut Io, slab: u32, part: u32, status: Status) {
         let block = self.places[(slab * self.each + part) as usize];
         let lun = self.lun_of(block) as usize;
+        let good = matches!(status, Status::Success | Status::HighEcc);
+        let strikes = &mut self.strikes[block as usize];
         if good {
             self.luns[lun].failures_in_a_row = 0;
         } else {
+            *strikes = strikes.saturating_add(1);
+        }
+        if status == Status::ChunkOffline {
             self.retire(block);
         }
         let Some(good) = self.writer.ended(slab, good) else { return };
         self.luns[lun].writing = false;
-        if !good {
+        if good {
+            for part in 0..self.each {
+                self.strikes[self.places[(slab * self.each + part) as usize] as usize] = 0;
+            }
+        } else {
             self.counters.failures += 1;
             self.luns[lun].failures_in_a_row += 1;
             self.release_failed(slab, part);
@@ -421,19 +457,27 @@ impl Blocks {
         }
     }
 
-    fn erased(&mut self, io: &mut Io, block: u32, good: bool) {
+    fn erased(&mut self, io: &mut Io, block: u32, status: Status) {
         let number = self.lun_of(block) as usize;
         let lun = &mut self.luns[number];
         lun.erasing = NIL;
-        if good {
-            lun.failures_in_a_row = 0;
-            lun.erased.push(block);
-            self.erases[block as usize] += 1;
-            self.counters.erases += 1;
-        } else {
-            lun.failures_in_a_row += 1;
-            self.counters.failures += 1;
-            self.retire(block);
+        match status {
+            Status::Success | Status::HighEcc => {
+                lun.failures_in_a_row = 0;
+                lun.erased.push(block);
+                self.erases[block as usize] += 1;
+                self.counters.erases += 1;
+            }
+            // Nothing was written to it.
+            Status::ChunkInvalidReset => lun.erased.push(block),
+            status => {
+                lun.failures_in_a_row += 1;
+                self.counters.failures += 1;
+                match status {
+                    Status::ChunkOffline => self.retire(block),
+                    _ => self.spoiled.push(block),
+                }
+            }
         }
         // What a dead LUN holds cannot be erased any more.
         let dead = self.luns[number].is_dead();
@@ -463,7 +507,7 @@ impl Blocks {
     }
 
     pub fn counters(&self) -> EngineCounters {
-        self.counters
+        EngineCounters { resting: self.resting(), ..self.counters }
     }
 
     pub fn check(&self) {
@@ -477,7 +521,8 @@ impl Blocks {
                 seen[block as usize] += 1;
             }
         }
-        self.places.iter().filter(|&&block| block != NIL).for_each(|&block| seen[block as usize] += 1);
+        let used = self.places.iter().filter(|&&block| block != NIL);
+        used.chain(&self.spoiled).for_each(|&block| seen[block as usize] += 1);
         if let Some(block) = seen.iter().position(|&count| count > 1) {
             let used = self.places.iter().position(|&place| place == block as u32);
             let lun = &self.luns[self.lun_of(block as u32) as usize];

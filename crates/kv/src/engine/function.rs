@@ -18,7 +18,7 @@ use pellucid_prism::{
 
 /// Pieces of a slab on their way at a time.
 const DEPTH: u32 = 2;
-/// After so many failures in a row a channel gets nothing more.
+/// After so many failures in a row a channel rests.
 const FAILURES_MAX: u32 = 32;
 const BLOCKS_MAX: u32 = 64;
 const PART_SHIFT: u32 = 32;
@@ -150,6 +150,18 @@ impl FunctionEngine {
 
     pub fn is_ready(&self) -> bool {
         (0..self.geometry.channel_count).any(|channel| self.takes(channel))
+    }
+
+    pub fn resting(&self) -> u64 {
+        let resting = self.channels.iter().filter(|channel| channel.failures_in_a_row >= FAILURES_MAX);
+        resting.count() as u64 + u64::from(self.level.resting_blocks())
+    }
+
+    pub fn try_again(&mut self, io: &mut Io) {
+        for channel in &mut self.channels {
+            channel.failures_in_a_row = channel.failures_in_a_row.min(FAILURES_MAX - 1);
+        }
+        self.level.try_again(io.now);
     }
 
     pub fn is_read_only(&self) -> bool {
@@ -333,7 +345,12 @@ impl FunctionEngine {
 
     pub fn counters(&self) -> EngineCounters {
         let level = self.level.counters();
-        EngineCounters { erases: level.erases, failures: self.failures, retired: level.retired }
+        EngineCounters {
+            erases: level.erases,
+            failures: self.failures,
+            retired: level.retired,
+            resting: self.resting(),
+        }
     }
 
     pub fn figures(&self) -> Vec<Figure> {

@@ -34,6 +34,8 @@ const REPORT: Tag = 4 << KIND_SHIFT;
 /// Makes a slab's place unreadable.
 const WIPE: Tag = 5 << KIND_SHIFT;
 const FLUSH: Tag = 6 << KIND_SHIFT;
+/// Tells the level below that a place holds nothing.
+const DISCARD: Tag = 7 << KIND_SHIFT;
 const KIND: Tag = 0xff << KIND_SHIFT;
 
 /// The most that one command of a slab's write carries.
@@ -113,6 +115,8 @@ pub(super) struct EngineCounters {
     pub erases: u64,
     pub failures: u64,
     pub retired: u64,
+    /// Parts that were given up, and may be tried again.
+    pub resting: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -189,7 +193,17 @@ impl Engine {
         each!(self, engine => engine.is_ready())
     }
 
-    /// Whether nothing can ever be written any more unless a slab is released.
+    /// Whether something was given up after failures, and may be tried again.
+    pub fn is_resting(&self) -> bool {
+        each!(self, engine => engine.resting() > 0)
+    }
+
+    /// What was given up is tried again: one more failure gives it up again.
+    pub fn try_again(&mut self, io: &mut Io) {
+        each!(self, engine => engine.try_again(io));
+    }
+
+    /// Whether nothing can be written unless a slab is released, or what rests is tried again.
     pub fn is_read_only(&self) -> bool {
         each!(self, engine => engine.is_read_only())
     }

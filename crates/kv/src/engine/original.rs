@@ -4,7 +4,7 @@
 //! overwritten when its next slab comes; nothing is trimmed.
 
 use super::writer::Writer;
-use super::{EngineCounters, Event, FLUSH, Io, KIND, READ, Shape, WIPE, WRITE};
+use super::{DISCARD, EngineCounters, Event, FLUSH, Io, KIND, READ, Shape, WIPE, WRITE};
 use crate::index::Entry;
 use crate::slabs::Buffers;
 use crate::{KvConfig, OverProvisioning};
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 /// Slabs on their way at a time to a drive that spreads each over its units, and pieces of each.
 const WRITES_MAX: u32 = 4;
 const DEPTH: u32 = 2;
-/// After so many failures in a row the drive takes no more.
+/// After so many failures in a row the drive rests.
 const FAILURES_MAX: u32 = 8;
 /// Slabs are this well aligned.
 const ALIGNMENT: u32 = 64 << 10;
@@ -136,6 +136,23 @@ impl Original {
         self.read_only
     }
 
+    pub fn resting(&self) -> u64 {
+        self.read_only.into()
+    }
+
+    pub fn try_again(&mut self, _io: &mut Io) {
+        (self.read_only, self.failures_in_a_row) = (false, FAILURES_MAX - 1);
+    }
+
+    /// Tells the level below of places that no slab has: it keeps nothing for them.
+    pub fn discards(&self) -> impl Iterator<Item = Command> + '_ {
+        let sectors = self.shape.slab_bytes / self.shape.sector_bytes;
+        self.free.iter().map(move |&place| {
+            let discard = Command::new(DISCARD, Opcode::Trim, self.lba(place, 0), sectors, Vec::new());
+            Command { namespace: self.namespace, ..discard }
+        })
+    }
+
     pub fn write(&mut self, slab: u32, buffer: u32, forced: bool) {
         let place = self.free.pop_front().expect("it is ready");
         *self.place_mut(slab) = place;
@@ -227,6 +244,7 @@ impl Original {
                 io.events.push_back(Event::Read { tag, data: None });
             }
             FLUSH => io.events.push_back(Event::Flushed),
+            DISCARD => {}
             WIPE => {
                 io.put_back(data);
                 self.release(tag as u32);
@@ -254,7 +272,7 @@ impl Original {
     }
 
     pub fn counters(&self) -> EngineCounters {
-        self.counters
+        EngineCounters { resting: self.resting(), ..self.counters }
     }
 
     pub fn check(&self) {

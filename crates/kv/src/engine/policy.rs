@@ -7,7 +7,7 @@ use super::{EngineCounters, Io, Shape, flash_of};
 use crate::slabs::Buffers;
 use crate::{EngineKind, KvConfig};
 use pellucid_flash::{Command, Completion, Drive, Figure, SimTime, Tag};
-use pellucid_host::Machine;
+use pellucid_host::{Layer, Machine};
 use pellucid_prism::{Gc, Mapping, Policy, PolicyConfig};
 
 /// Rows of blocks that the library has for its record and for blocks that fail.
@@ -90,6 +90,24 @@ impl PolicyEngine {
         self.slabs.is_read_only()
     }
 
+    pub fn resting(&self) -> u64 {
+        self.slabs.resting().max(self.level.is_read_only().into()).max(self.level.resting_chunks())
+    }
+
+    pub fn try_again(&mut self, io: &mut Io) {
+        self.slabs.try_again(io);
+        let stuck = self.level.is_read_only();
+        self.level.try_again(io.now);
+        if stuck {
+            // Blocks that failed writes have left in pieces hold the chunks that others wait for.
+            let discards: Vec<Command> = self.slabs.discards().collect();
+            for command in discards {
+                self.level.submit(io.now, Command { namespace: 0, ..command });
+            }
+        }
+        self.take_answers(io);
+    }
+
     pub fn write(&mut self, slab: u32, buffer: u32, forced: bool) {
         self.slabs.write(slab, buffer, forced);
     }
@@ -158,7 +176,7 @@ impl PolicyEngine {
     }
 
     pub fn counters(&self) -> EngineCounters {
-        self.slabs.counters()
+        EngineCounters { resting: self.resting(), ..self.slabs.counters() }
     }
 
     pub fn figures(&self) -> Vec<Figure> {

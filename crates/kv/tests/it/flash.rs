@@ -18,6 +18,8 @@ pub struct Faults {
     pub dead_luns: BTreeSet<u32>,
     /// Writes are refused (block).
     pub read_only: bool,
+    /// Writes and erases fail and change nothing, as on a disk that is full below.
+    pub full: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -246,6 +248,9 @@ impl Flash {
     fn carry_out(&mut self, mut command: Command) -> (Command, Status) {
         self.carried_out += 1;
         if self.faults.dead_luns.contains(&self.lun(command.lba)) && command.opcode != Opcode::Report {
+            return (command, Status::WriteFault);
+        }
+        if self.faults.full && matches!(command.opcode, Opcode::Write | Opcode::Reset) {
             return (command, Status::WriteFault);
         }
         let status = match command.opcode {

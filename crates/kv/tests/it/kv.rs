@@ -1,8 +1,9 @@
 //! What single requests do, in memory and on flash.
 
-use crate::flash::Flash;
-use pellucid_flash::{Rng, SimTime};
+use crate::flash::{Faults, Flash};
+use pellucid_flash::{Nanos, Rng, SimTime};
 use pellucid_kv::{Ask, EngineKind, Get, Item, Key, KvConfig, Mode, Outcome, Store, System, What, build};
+use std::ops::Range;
 
 struct Cache {
     system: System<Flash>,
@@ -22,12 +23,18 @@ impl Cache {
     }
 
     fn ask(&mut self, name: &str, what: What) -> Outcome {
+        let outcome = self.ask_quickly(name, what);
+        self.system.kv().check();
+        outcome
+    }
+
+    /// As [`Cache::ask`], without a look at all that has to hold.
+    fn ask_quickly(&mut self, name: &str, what: What) -> Outcome {
         let key = Key::new(name.as_bytes()).expect("a key");
         self.system.ask(self.system.now(), Ask { tag: 7, time_s: self.time_s, key, what });
         loop {
             if let Some(answer) = self.system.answer() {
                 assert_eq!(answer.tag, 7);
-                self.system.kv().check();
                 return answer.outcome;
             }
             let next = self.system.next_event().expect("something goes on");
@@ -107,9 +114,18 @@ fn stores_have_their_conditions() {
         away(cache);
         stored(&cache.ask("a", cas(now)));
         assert_eq!(cache.value("a").as_deref(), Some("new"));
-        assert_eq!(cache.ask("a", What::Delete { cas: Some(now), invalidate: None }), Outcome::Exists);
-        assert_eq!(cache.ask("a", What::Delete { cas: None, invalidate: None }), Outcome::Deleted);
-        assert_eq!(cache.ask("a", What::Delete { cas: None, invalidate: None }), Outcome::NotFound);
+        assert_eq!(
+            cache.ask("a", What::Delete { cas: Some(now), invalidate: None, emptied: None }),
+            Outcome::Exists
+        );
+        assert_eq!(
+            cache.ask("a", What::Delete { cas: None, invalidate: None, emptied: None }),
+            Outcome::Deleted
+        );
+        assert_eq!(
+            cache.ask("a", What::Delete { cas: None, invalidate: None, emptied: None }),
+            Outcome::NotFound
+        );
         assert_eq!(cache.value("a"), None);
     });
 }
@@ -179,7 +195,10 @@ fn one_caller_is_told_to_fill_an_item_anew() {
         assert!(!second.won && second.taken);
         cache.set_until("s", 0);
         away(cache);
-        assert_eq!(cache.ask("s", What::Delete { cas: None, invalidate: Some(None) }), Outcome::Deleted);
+        assert_eq!(
+            cache.ask("s", What::Delete { cas: None, invalidate: Some(None), emptied: None }),
+            Outcome::Deleted
+        );
         let [first, second] = [cache.get("s").expect("stale"), cache.get("s").expect("stale")];
         assert!(first.stale && first.won && second.stale && second.taken);
         cache.set_until("s", 0);
@@ -326,9 +345,161 @@ fn an_append_that_makes_an_item_too_large_changes_nothing() {
     });
 }
 
-/// A program that fails costs the block that it was for, and no other of its slab.
+impl Cache {
+    /// Stores values of some bytes under keys from `from` on, one each `step`; how many were refused, and the last that was.
+    fn stores(&mut self, from: usize, count: usize, step: Nanos) -> (usize, usize) {
+        let (mut refused, mut last) = (0, 0);
+        for number in from..from + count {
+            let value = format!("{number}:{}", "x".repeat(3000));
+            let store = Store { value: value.into_bytes(), ..Store::default() };
+            match self.ask_quickly(&format!("key-{number}"), What::Store(store)) {
+                Outcome::Stored { .. } => {}
+                Outcome::Failed(_) => (refused, last) = (refused + 1, number - from + 1),
+                other => panic!("{number}: {other:?}"),
+            }
+            self.system.advance(self.system.now() + step);
+        }
+        self.system.kv().check();
+        (refused, last)
+    }
+
+    /// How many of these keys are there. None has another value.
+    fn finds(&mut self, keys: Range<usize>) -> usize {
+        let is_there = |number: &usize| {
+            let get = What::Get(Get::default());
+            match self.ask_quickly(&format!("key-{number}"), get) {
+                Outcome::Item(item) => {
+                    assert!(
+                        item.value.starts_with(format!("{number}:").as_bytes()),
+                        "another value of {number}"
+                    );
+                    true
+                }
+                _ => false,
+            }
+        };
+        keys.filter(is_there).count()
+    }
+}
+
+/// A cache of 8 write buffers on some megabytes of flash.
+fn on_larger_flash(engine: EngineKind) -> Cache {
+    let config = KvConfig {
+        slab_bytes: 32 << 10,
+        memory_bytes: 256 << 10,
+        item_max_bytes: 8 << 10,
+        ..KvConfig::new(engine)
+    };
+    let flash = match engine {
+        EngineKind::Original => Flash::blocks(16_384, 3),
+        _ => Flash::chunks(crate::flash::geometry(2, 4, 64, 32), 3),
+    };
+    Cache { system: build(flash, &config, SimTime::ZERO).expect("a cache"), time_s: 1000 }
+}
+
+const STEP: Nanos = Nanos(1_000_000);
+
+/// Trouble of the flash that has an end: stores are taken again, without a new start.
 #[test]
-fn failed_programs_cost_a_block_each() {
+fn stores_are_taken_again_after_a_short_trouble() {
+    let all = |program| Faults { program, ..Faults::default() };
+    let troubles = [
+        ("every program fails", all(1.0)),
+        ("half of the programs fail", all(0.5)),
+        ("1 % of the programs fail", all(0.01)),
+        ("the disk below is full", Faults { full: true, ..Faults::default() }),
+        ("no writes are taken", Faults { read_only: true, ..all(1.0) }),
+    ];
+    for engine in EngineKind::ALL {
+        for (name, faults) in &troubles {
+            // Where time stands still between stores, those that are refused make it try again.
+            for step in [STEP, Nanos(0)] {
+                let mut cache = on_larger_flash(engine);
+                assert_eq!(cache.stores(0, 300, step), (0, 0), "{engine:?}");
+                cache.system.drive_mut().faults = faults.clone();
+                let (refused, _) = cache.stores(300, 800, step);
+                let found = cache.system.statistics();
+                if name != &troubles[1].0 && name != &troubles[2].0 {
+                    assert!(
+                        refused > 100 && !found.takes_stores && found.resting_parts > 0,
+                        "{engine:?}, {name}: {refused}, {found:?}"
+                    );
+                }
+                cache.system.drive_mut().faults = Faults::default();
+                let (refused, last) = cache.stores(2000, 1500, step);
+                let found = cache.system.statistics();
+                assert!(
+                    last < 300,
+                    "{engine:?}, {name}, {step:?}: {refused} refused, {last} the last: {found:?}"
+                );
+                assert!(found.takes_stores && found.resting_parts == 0, "{engine:?}, {name}: {found:?}");
+                assert_eq!(found.retired_blocks, 0, "{engine:?}, {name}: nothing is bad");
+                assert!(cache.finds(3400..3500) > 90, "{engine:?}, {name}");
+                cache.finds(0..3400);
+            }
+        }
+    }
+}
+
+/// A part of the flash that is gone for good is named, and the rest goes on.
+#[test]
+fn a_dead_part_of_the_flash_rests_and_is_named() {
+    for engine in [EngineKind::Function, EngineKind::Raw, EngineKind::Direct] {
+        let mut cache = on_larger_flash(engine);
+        cache.stores(0, 300, STEP);
+        cache.system.drive_mut().faults.dead_luns = [1].into();
+        let (refused, _) = cache.stores(300, 4000, STEP);
+        let found = cache.system.statistics();
+        assert!(
+            refused < 100 && found.resting_parts > 0 && found.takes_stores,
+            "{engine:?}: {refused}, {found:?}"
+        );
+        let figures = cache.system.figures();
+        let figure = |name| figures.iter().find(|figure| figure.name == name).map(|figure| figure.value);
+        assert_eq!(figure("kv_resting_parts"), Some(found.resting_parts));
+        assert_eq!(figure("kv_takes_stores"), Some(1));
+        cache.finds(0..4300);
+    }
+}
+
+/// With fewer write buffers than slab classes, items share slabs: flash holds nearly as many as with one for each.
+#[test]
+fn few_write_buffers_cost_little_flash() {
+    for engine in EngineKind::ALL {
+        let held = |memory_bytes: u64| {
+            let config = KvConfig {
+                slab_bytes: 64 << 10,
+                memory_bytes,
+                item_max_bytes: 32 << 10,
+                ..KvConfig::new(engine)
+            };
+            let flash = match engine {
+                EngineKind::Original => Flash::blocks(32_768, 3),
+                _ => Flash::chunks(crate::flash::geometry(2, 2, 64, 128), 3),
+            };
+            let system = build(flash, &config, SimTime::ZERO).expect("a cache");
+            let buffers = system.kv().memory_for_each_class_bytes() / (64 << 10);
+            assert!(buffers > 20, "{buffers} classes");
+            let (mut cache, mut rng) = (Cache { system, time_s: 1000 }, Rng::new(5));
+            for number in 0..4000 {
+                let value = "v".repeat(50 + rng.below(2950) as usize);
+                let store = Store { value: value.into_bytes(), ..Store::default() };
+                stored(&cache.ask_quickly(&format!("key-{number}"), What::Store(store)));
+            }
+            cache.system.kv().check();
+            cache.system.statistics().items
+        };
+        let (few, many) = (held(8 * (64 << 10)), held(64 * (64 << 10)));
+        assert!(
+            many > 3900 && few * 10 > many * 8,
+            "{engine:?}: {few} items with few buffers, {many} with many"
+        );
+    }
+}
+
+/// A program that fails costs no block that can be erased: the drive says which are bad.
+#[test]
+fn failed_programs_cost_no_block_that_can_be_erased() {
     for engine in [EngineKind::Raw, EngineKind::Direct] {
         let config = KvConfig {
             slab_bytes: 32 << 10,
@@ -358,7 +529,7 @@ fn failed_programs_cost_a_block_each() {
         let found = cache.system.statistics();
         let failed = cache.system.drive_mut().failed_programs;
         assert!(failed >= 20 && found.failures <= failed, "{engine:?}: {failed} failed: {found:?}");
-        assert_eq!(found.retired_blocks, found.failures, "{engine:?}: a block for each failure");
+        assert_eq!((found.retired_blocks, found.resting_parts), (0, 0), "{engine:?}: {found:?}");
         assert!((0..300).filter(|number| cache.get(&format!("key-{number}")).is_some()).count() > 30);
     }
 }

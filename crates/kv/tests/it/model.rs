@@ -120,7 +120,7 @@ impl Model {
                 touch: None,
                 cas: None,
             },
-            92..97 => What::Delete { cas, invalidate: None },
+            92..97 => What::Delete { cas, invalidate: None, emptied: None },
             97..98 => What::Touch { expires_s },
             _ if self.rng.chance(0.1) => What::FlushAll { at_s: 0 },
             _ => What::Get(Get::default()),

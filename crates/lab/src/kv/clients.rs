@@ -5,7 +5,8 @@
 //!                          get misses └► database query ─► fill (a set) ─┘
 //! ```
 //! Each client has one request at a time, in the order in which the requests come. What a miss brings from the database is
-//! stored, and only then the client goes on, as one that looks aside does.
+//! stored, and only then the client goes on, as one that looks aside does. Requests of a trace that have one key follow one another: a client
+//! whose key another one is busy with waits for it, as a replayer that gives each key to one thread would.
 //!
 //! Order at one moment: what the cache does at t runs before what a client does at t; clients act in the order in which they became
 //! ready. The outcome is a function of requests, configuration and the cache.
@@ -20,7 +21,8 @@ use pellucid_workload::kv::Requests;
 use pellucid_workload::trace::TraceError;
 use pellucid_workload::trace::kv::{KvRecord, Operation};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// A cache, as clients see it.
 pub trait Cache {
@@ -104,6 +106,8 @@ pub enum KvRunError {
 enum Waits {
     /// Its turn to ask.
     Turn,
+    /// Another client, which is busy with its key.
+    Key,
     /// The answer to its request.
     Answer,
     /// The database.
@@ -116,6 +120,8 @@ enum Waits {
 struct Client {
     waits: Waits,
     record: KvRecord,
+    /// How often it still asks for its record.
+    left: u64,
     /// Since when it waits, and when its request began.
     since: SimTime,
     began: SimTime,
@@ -131,6 +137,8 @@ pub struct Clients {
     due: BinaryHeap<Reverse<(SimTime, u64, u32)>>,
     made: u64,
     now: SimTime,
+    /// Of requests that are ordered by key: hashes of the keys that clients are busy with, and the clients that wait for each, in order.
+    keys: BTreeMap<[u8; 8], VecDeque<u32>>,
     /// Values were changed in place, so they are no patterns any more.
     edited: bool,
 }
@@ -138,13 +146,15 @@ pub struct Clients {
 impl Clients {
     /// Clients that begin at `now`.
     pub fn new(config: ClientsConfig, now: SimTime) -> Clients {
-        let client = Client { waits: Waits::Turn, record: KvRecord::default(), since: now, began: now };
+        let client =
+            Client { waits: Waits::Turn, record: KvRecord::default(), left: 0, since: now, began: now };
         let database = match config.on_miss {
             OnMiss::Query(database) => Some(Database::new(database, config.seed)),
             OnMiss::Nothing | OnMiss::Store => None,
         };
         let clients = vec![client; config.count.max(1) as usize];
-        Clients { config, database, clients, due: BinaryHeap::new(), made: 0, now, edited: false }
+        let (due, keys) = (BinaryHeap::new(), BTreeMap::new());
+        Clients { config, database, clients, due, made: 0, now, keys, edited: false }
     }
 
     /// Runs so many requests, or all there are, to their answers.
@@ -188,7 +198,11 @@ impl Clients {
                 continue;
             }
             if let Some(Reverse((_, _, client))) = self.due.pop() {
-                working += u32::from(self.act(cache, requests, client, &mut left, &mut meter)?);
+                let asks = self.is_ready(requests, client, &mut left, &mut meter)?;
+                if asks {
+                    self.act(cache, client);
+                }
+                working += u32::from(asks);
             }
         }
         Ok(meter.summary(self.now))
@@ -204,10 +218,9 @@ impl Clients {
         self.due.push(Reverse((at, self.made, client)));
     }
 
-    /// A client does what it is due to; says whether it asked the cache.
-    fn act(
+    /// Whether a client that is due has something to ask; takes its next request.
+    fn is_ready(
         &mut self,
-        cache: &mut impl Cache,
         requests: &mut impl Requests,
         at: u32,
         left: &mut u64,
@@ -216,21 +229,66 @@ impl Clients {
         let now = self.now;
         let client = &mut self.clients[at as usize];
         match client.waits {
+            Waits::Turn if *left == 0 => return Ok(false),
             Waits::Turn => {
-                if *left == 0 || !requests.next_into(&mut client.record)? {
-                    *left = 0;
-                    return Ok(false);
+                if client.left == 0 {
+                    client.left = requests.next_into(&mut client.record)?;
+                    if client.left == 0 {
+                        return Ok(false);
+                    }
+                    if requests.are_ordered_by_key() && !self.takes_key(at) {
+                        return Ok(false);
+                    }
                 }
-                *left -= 1;
+                let client = &mut self.clients[at as usize];
+                (client.left, *left) = (client.left - 1, *left - 1);
                 client.began = now;
                 client.waits = Waits::Answer;
             }
+            // The client that is busy with the key wakes it.
+            Waits::Key => return Ok(false),
             Waits::Query => {
                 meter.record(Kind::Query, client.since, now);
                 client.waits = Waits::Fill;
             }
             Waits::Answer | Waits::Fill => unreachable!("a client that waits for the cache is not due"),
         }
+        Ok(true)
+    }
+
+    /// A client begins with the key of its record; `false`: it waits, as another one is busy with it.
+    fn takes_key(&mut self, at: u32) -> bool {
+        let client = &mut self.clients[at as usize];
+        match self.keys.entry(word(&client.record.key)) {
+            Entry::Vacant(key) => {
+                key.insert(VecDeque::new());
+                true
+            }
+            Entry::Occupied(mut key) => {
+                key.get_mut().push_back(at);
+                client.waits = Waits::Key;
+                false
+            }
+        }
+    }
+
+    /// A client has ended all requests of its record: the next one that waits for its key goes on.
+    fn leaves_key(&mut self, at: u32) {
+        if let Entry::Occupied(mut key) = self.keys.entry(word(&self.clients[at as usize].record.key)) {
+            match key.get_mut().pop_front() {
+                Some(next) => {
+                    self.clients[next as usize].waits = Waits::Turn;
+                    self.wake(next, self.now);
+                }
+                None => drop(key.remove()),
+            }
+        }
+    }
+
+    /// A client asks the cache.
+    fn act(&mut self, cache: &mut impl Cache, at: u32) {
+        let now = self.now;
+        let client = &mut self.clients[at as usize];
         client.since = now;
         self.edited |= !matches!(
             client.record.operation,
@@ -241,7 +299,6 @@ impl Clients {
         let value = if stores(operation) { cache.buffer() } else { Vec::new() };
         let ask = ask(operation, value, at, &client.record, now);
         cache.ask(now, ask);
-        Ok(true)
     }
 
     fn answered(&mut self, cache: &mut impl Cache, answer: Answer, meter: &mut Meter) {
@@ -280,7 +337,11 @@ impl Clients {
             _ => {
                 meter.record(Kind::Request, client.began, now);
                 client.waits = Waits::Turn;
+                let ended = client.left == 0;
                 self.wake(at, now + self.config.think);
+                if ended && !self.keys.is_empty() {
+                    self.leaves_key(at);
+                }
             }
         }
     }
@@ -316,7 +377,7 @@ fn ask(operation: Operation, mut value: Vec<u8>, tag: u32, record: &KvRecord, no
         Operation::Replace => store(Mode::Replace),
         Operation::Append => store(Mode::Append),
         Operation::Prepend => store(Mode::Prepend),
-        Operation::Delete => What::Delete { cas: None, invalidate: None },
+        Operation::Delete => What::Delete { cas: None, invalidate: None, emptied: None },
         Operation::Increment => count(false),
         Operation::Decrement => count(true),
     };

@@ -2,6 +2,7 @@ use super::*;
 use pellucid_kv::Item;
 use pellucid_workload::kv::laws::{KeySize, Popularity, ValueSize};
 use pellucid_workload::kv::{Workload, WorkloadConfig};
+use pellucid_workload::trace::kv::KvReader;
 use std::collections::{BTreeMap, VecDeque};
 
 const SERVICE: Nanos = Nanos(1000);
@@ -139,6 +140,32 @@ fn the_same_seed_gives_the_same_run() {
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
+}
+
+/// CacheLib's count: one set, and eight gets, of which one misses, however many clients ask.
+#[test]
+fn requests_of_a_trace_to_one_key_follow_one_another() {
+    const TRACE: &str =
+        "key,op,size,op_count,key_size\n1,SET,82,1,40\n1,GET,0,3,40\n2,GET,104,1,64\n2,GET,104,4,64\n";
+    for count in [1, 2, 16] {
+        for limit in [9, 100] {
+            let mut trace = KvReader::from_read("t", TRACE.as_bytes(), None).unwrap();
+            let summary = clients(count, 10, OnMiss::Store).run(&mut plain(10), &mut trace, limit).unwrap();
+            let operations = &summary.operations;
+            assert_eq!(
+                (summary.requests, operations.hit.count, operations.miss.count),
+                (9, 7, 1),
+                "{count} clients"
+            );
+            assert_eq!((operations.store.count, operations.fill.count), (1, 1));
+        }
+    }
+    // Ended within the requests of one line, and gone on with.
+    let mut trace = KvReader::from_read("t", TRACE.as_bytes(), None).unwrap();
+    let (mut clients, mut cache) = (clients(16, 10, OnMiss::Store), plain(10));
+    let hits: Vec<u64> =
+        (0..3).map(|_| clients.run(&mut cache, &mut trace, 3).unwrap().operations.hit.count).collect();
+    assert_eq!(hits.iter().sum::<u64>(), 7, "{hits:?}");
 }
 
 #[test]

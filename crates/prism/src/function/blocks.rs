@@ -33,6 +33,8 @@ pub(super) enum State {
     Trimmed,
     /// Its erase is under way.
     Erasing,
+    /// Its erase has failed; it is tried again when that is asked for.
+    Spoiled,
     /// Out of use.
     Bad,
 }
@@ -138,7 +140,7 @@ impl Blocks {
         let (channel, state) = (self.channel_of(block), self.blocks[block as usize].state);
         let counts = &mut self.counts[channel];
         let add = |count: &mut u32, yes: bool| *count = count.wrapping_add_signed(if yes { by } else { 0 });
-        add(&mut counts.good, state != State::Bad);
+        add(&mut counts.good, !matches!(state, State::Spoiled | State::Bad));
         add(&mut counts.mapped, matches!(state, State::Mapped | State::Found));
         add(&mut counts.held, state == State::Held);
     }
@@ -263,7 +265,7 @@ impl Blocks {
         for (number, block) in (0..).zip(&self.blocks) {
             let state = block.state;
             let of = &mut counts[self.channel_of(number)];
-            of.good += u32::from(state != State::Bad);
+            of.good += u32::from(!matches!(state, State::Spoiled | State::Bad));
             of.mapped += u32::from(matches!(state, State::Mapped | State::Found));
             of.held += u32::from(state == State::Held);
             assert_eq!(self.pool.is_free(BlockId(number)), state == State::Free, "block {number}: {block:?}");

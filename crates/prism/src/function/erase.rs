@@ -5,13 +5,13 @@
 //!                                     - the application has nothing under way in the LUN
 //!                                     - the LUN has fewer than FREE_LOW erased blocks, or a write waits for this erase
 //!                                     - PASSED_MAX commands of the application went before it
-//!                                   ─► one erase at a time for each LUN ─► free, or bad
+//!                                   ─► one erase at a time for each LUN ─► free; bad, where the drive says so; else spoiled
 //! ```
 //! So a read waits for one erase at most, the one that its die is busy with; and under load that never pauses blocks still become free.
 
 use super::blocks::State;
 use super::{Function, Op, Purpose};
-use pellucid_flash::{Command, DieId, Opcode, Status};
+use pellucid_flash::{Command, DieId, Opcode, SimTime, Status};
 
 /// With fewer erased blocks than this a LUN does not wait until it is idle.
 const FREE_LOW: u32 = 2;
@@ -95,9 +95,14 @@ impl Function {
             // The application has it, and is told when it writes.
             (false, true) => {
                 self.break_off(block, status);
-                self.blocks[block].lost = true;
+                self.blocks[block].lost = status == Status::ChunkOffline;
             }
-            (false, false) => self.retire(block),
+            (false, false) if status == Status::ChunkOffline => self.retire(block),
+            (false, false) => {
+                self.blocks.begin_anew(block);
+                self.blocks.set_state(block, State::Spoiled);
+                self.spoiled.push(block);
+            }
         }
         self.erase_waiting(lun);
         self.go_on_levelling();
@@ -105,7 +110,8 @@ impl Function {
 
     /// Counts an erase; whether it went well.
     pub(super) fn erased(&mut self, block: u32, status: Status) -> bool {
-        if status != Status::Success {
+        // A chunk that holds nothing refuses to be erased.
+        if !matches!(status, Status::Success | Status::ChunkInvalidReset) {
             return false;
         }
         self.blocks[block].dirty = false;
@@ -113,6 +119,22 @@ impl Function {
         let erases = self.blocks.erases(block) + 1;
         self.blocks.pool.set_erases(pellucid_flash::BlockId(block), erases);
         true
+    }
+
+    /// Blocks whose erase has failed, which wait for [`Function::try_again`].
+    pub fn resting_blocks(&self) -> u32 {
+        self.spoiled.len() as u32
+    }
+
+    /// Erases blocks again whose erase has failed, though the drive does not say that they are bad.
+    pub fn try_again(&mut self, now: SimTime) {
+        self.now = now;
+        for block in std::mem::take(&mut self.spoiled) {
+            self.blocks.set_state(block, State::Trimmed);
+            let lun = self.blocks.lun_of(block);
+            self.blocks.luns[lun as usize].erases.push_back(block);
+            self.erase_waiting(lun);
+        }
     }
 
     /// Takes a block out of use.

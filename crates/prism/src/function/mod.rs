@@ -101,6 +101,8 @@ pub struct Function {
     #[expect(clippy::vec_box, reason = "the box is what commands carry")]
     vectors: Vec<Box<Vector>>,
     counters: FunctionCounters,
+    /// Blocks whose erase has failed.
+    spoiled: Vec<u32>,
 }
 
 impl Function {
@@ -127,6 +129,7 @@ impl Function {
             early: VecDeque::new(),
             vectors: Vec::new(),
             counters: FunctionCounters::default(),
+            spoiled: Vec::new(),
         };
         function.ask_for_chunks();
         function
@@ -206,7 +209,7 @@ impl Function {
 
     /// Whether nothing of a block can be read any more: it is erased, or out of use.
     pub fn is_erased(&self, address: FlashAddress) -> Result<bool, LevelError> {
-        Ok(matches!(self.blocks[self.number(address)?].state, State::Free | State::Bad))
+        Ok(matches!(self.blocks[self.number(address)?].state, State::Free | State::Spoiled | State::Bad))
     }
 
     /// What it did so far.

@@ -160,6 +160,27 @@ impl Policy {
         self.ranges.iter().map(|range| each!(&range.work, layer => layer.memory_bytes())).sum()
     }
 
+    /// Chunks whose erase has failed, though the drive does not say that they are bad.
+    pub fn resting_chunks(&self) -> u64 {
+        let resting = |range: &Served| match &range.work {
+            Work::Block(map) => map.resting_chunks(),
+            Work::Page(_) => 0,
+        };
+        self.ranges.iter().map(resting).sum()
+    }
+
+    /// Tries again what block-mapped ranges have given up after failures, so that a short trouble of the flash has an end.
+    pub fn try_again(&mut self, now: SimTime) {
+        self.now = now;
+        for range in &mut self.ranges {
+            if let Work::Block(map) = &mut range.work {
+                map.try_again(now);
+            }
+        }
+        self.unsent = true;
+        self.gather();
+    }
+
     /// Walks every invariant and panics where one is broken.
     pub fn check(&self) {
         for (at, range) in self.ranges.iter().enumerate() {

@@ -7,8 +7,11 @@
 //! Invariant: `texts` is the texts of all slots, in order; the first slot waits, or there is none.
 
 use crate::output::Output;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use pellucid_kv::{Item, Outcome};
 use pellucid_wire::memcached::{ErrorLine, Flags, MetaAnswer, Shown, answer_number, answer_value_head};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// Values up to this length are copied to the other bytes that are sent: an entry of their own would cost the system more.
@@ -179,7 +182,7 @@ impl Replies {
             Kind::MetaGet | Kind::MetaStore | Kind::MetaDelete | Kind::MetaArithmetic => {
                 meta(kind, key, Flags::of(rest), outcome, now_s, out)
             }
-            Kind::MetaDebug => debug(key, outcome, now_s, out),
+            Kind::MetaDebug => debug(key, Flags::of(rest).base64, outcome, now_s, out),
             Kind::Store { .. }
             | Kind::Arithmetic { .. }
             | Kind::Delete
@@ -293,16 +296,37 @@ fn meta(
     now_s: u32,
     out: &mut Output,
 ) -> Option<Vec<u8>> {
-    let line = |code: &'static [u8], length, shown| MetaAnswer { code, length, key, flags, shown };
+    let line = |code: &'static [u8], length, shown| MetaAnswer {
+        code,
+        length,
+        key,
+        base64: flags.base64,
+        flags,
+        shown,
+    };
     // Where a client is quiet, what it expects is not said.
     let (code, expected): (&[u8], bool) = match outcome {
         Outcome::Item(item) => {
-            let Item { flags: client, cas, expires_s, value, size, idle_s, fetched, stale, won, taken } =
-                item;
+            let Item {
+                flags: client,
+                cas,
+                expires_s,
+                value,
+                size,
+                idle_s,
+                fetched,
+                binary,
+                stale,
+                won,
+                taken,
+            } = item;
             let left_s = left_s(expires_s, now_s);
             let shown = Shown { cas, flags: client, left_s, idle_s, fetched, size, stale, won, taken };
             let length = flags.value.then_some(value.len());
-            out.encode(|out| line(b"HD", length, Some(shown)).encode(out));
+            let key = shown_key(key, flags.base64, binary);
+            let key = &key[..];
+            let line = MetaAnswer { code: b"HD", length, key, base64: binary, flags, shown: Some(shown) };
+            out.encode(|out| line.encode(out));
             return if flags.value { send_value(value, out) } else { Some(value) };
         }
         Outcome::Number { value, cas, expires_s, created } => {
@@ -353,15 +377,25 @@ fn meta(
     None
 }
 
-fn debug(key: &[u8], outcome: Outcome, now_s: u32, out: &mut Output) -> Option<Vec<u8>> {
-    let Outcome::Item(Item { cas, expires_s, value, size, idle_s, fetched, .. }) = outcome else {
+/// The key of an item, which is shown in base64 if it is `binary`, whatever the request had.
+fn shown_key(key: &[u8], base64: bool, binary: bool) -> Cow<'_, [u8]> {
+    match (base64, binary) {
+        (false, true) => BASE64_STANDARD.encode(key).into_bytes().into(),
+        // It was decoded when it came.
+        (true, false) => BASE64_STANDARD.decode(key).map_or(key.into(), Cow::from),
+        _ => key.into(),
+    }
+}
+
+fn debug(key: &[u8], base64: bool, outcome: Outcome, now_s: u32, out: &mut Output) -> Option<Vec<u8>> {
+    let Outcome::Item(Item { cas, expires_s, value, size, idle_s, fetched, binary, .. }) = outcome else {
         out.head(b"EN\r\n");
         return None;
     };
     let expiry = left_s(expires_s, now_s).map_or("-1".into(), |left| left.to_string());
     let fetched = if fetched { "yes" } else { "no" };
     out.head(b"ME ");
-    out.head(key);
+    out.head(&shown_key(key, base64, binary));
     let rest = format!(" exp={expiry} la={idle_s} cas={cas} fetch={fetched} cls=1 size={size}\r\n");
     out.head(rest.as_bytes());
     Some(value)

@@ -191,7 +191,7 @@ fn meta_key(text: &[u8], base64: bool) -> Option<Key> {
     }
     let mut bytes = [0; Key::BYTES_MAX];
     let length = BASE64_STANDARD.decode_slice(text, &mut bytes).ok()?;
-    Key::new(&bytes[..length])
+    Key::new(&bytes[..length]).map(|key| key.named(true))
 }
 
 fn mode(mode: StoreMode) -> Mode {
@@ -243,7 +243,13 @@ impl Requests {
             Event::MetaDebug { key, base64 } => match meta_key(key, base64) {
                 None => self.say(ErrorLine::BadBase64.line(), port),
                 Some(found) => {
-                    let number = self.replies.begin(Kind::MetaDebug, false, self.now_ns, key, &[]);
+                    let number = self.replies.begin(
+                        Kind::MetaDebug,
+                        false,
+                        self.now_ns,
+                        key,
+                        if base64 { b"b" } else { b"" },
+                    );
                     let what = What::Get(Get { without_value: true, ..Get::default() });
                     self.ask(number, found, what, 0, port);
                 }
@@ -318,7 +324,7 @@ impl Requests {
     /// Removes an item, and answers nothing.
     fn forget<C: Cache>(&mut self, key: Key, port: &mut Port<'_, KvService<C>>) {
         let number = self.replies.begin(Kind::Forget, true, self.now_ns, &[], &[]);
-        self.ask(number, key, What::Delete { cas: None, invalidate: None }, 0, port);
+        self.ask(number, key, What::Delete { cas: None, invalidate: None, emptied: None }, 0, port);
     }
 
     /// A value begins to come in.
@@ -414,7 +420,8 @@ impl Requests {
     fn delete<C: Cache>(&mut self, delete: &Delete<'_>, now_s: u32, port: &mut Port<'_, KvService<C>>) {
         let Some((number, key)) = self.begin(Kind::Delete, delete.key, delete.style, port) else { return };
         let invalidate = delete.invalidate.map(|expiry| expiry.map(|expiry| expires_s(expiry, now_s)));
-        self.ask(number, key, What::Delete { cas: delete.cas, invalidate }, 0, port);
+        let emptied = delete.emptied.map(|expiry| expires_s(expiry, now_s));
+        self.ask(number, key, What::Delete { cas: delete.cas, invalidate, emptied }, 0, port);
     }
 
     /// Begins a request with its key, which may be no good one.

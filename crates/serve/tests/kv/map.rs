@@ -85,15 +85,20 @@ impl MapCache {
                 }
                 None => Outcome::NotFound,
             },
-            What::Delete { cas, invalidate } => match self.live(&key, now_s) {
+            What::Delete { cas, invalidate, emptied } => match self.live(&key, now_s) {
                 None => Outcome::NotFound,
                 Some(entry) if cas.is_some_and(|cas| cas != entry.item.cas) => Outcome::Exists,
                 Some(entry) => {
+                    if let Some(expires_s) = emptied {
+                        let binary = ask.key.is_binary();
+                        entry.item = Item { cas: version, expires_s, binary, ..Item::default() };
+                    }
                     match invalidate {
                         Some(expiry) => {
                             (entry.item.stale, entry.token, entry.item.cas) = (true, false, version);
                             entry.item.expires_s = expiry.unwrap_or(entry.item.expires_s);
                         }
+                        None if emptied.is_some() => {}
                         None => drop(self.entries.remove(&key)),
                     }
                     Outcome::Deleted

@@ -138,8 +138,10 @@ pub struct MetaAnswer<'a> {
     pub code: &'static [u8],
     /// The length of the value that follows; with it the code is `VA`.
     pub length: Option<usize>,
-    /// The key as it came.
+    /// The key as it is shown.
     pub key: &'a [u8],
+    /// It is shown in base64.
+    pub base64: bool,
     /// The flags of the command.
     pub flags: Flags<'a>,
     /// The item, where there is one.
@@ -165,7 +167,7 @@ impl MetaAnswer<'_> {
                 b'k' => {
                     out.extend_from_slice(b" k");
                     out.extend_from_slice(self.key);
-                    if self.flags.base64 {
+                    if self.base64 {
                         out.extend_from_slice(b" b");
                     }
                 }

@@ -83,6 +83,7 @@ struct Said {
     delta: Option<u64>,
     mode: Option<u8>,
     invalidate: bool,
+    empty: bool,
 }
 
 /// Reads flags, of which `allowed` has the letters.
@@ -113,6 +114,7 @@ fn read<'a>(text: &'a [u8], allowed: &[u8]) -> Result<(Flags<'a>, Said), Wrong> 
                 said.client_flags = Some(value.ok_or(Wrong::Number)?);
             }
             b'I' => said.invalidate = true,
+            b'x' => said.empty = true,
             b'M' => match token {
                 [mode] => said.mode = Some(*mode),
                 _ => return Err(Wrong::Mode),
@@ -209,10 +211,12 @@ pub(super) fn delete<'a>(words: &mut Words<'a>) -> Event<'a> {
         Ok(key) => key,
         Err(refusal) => return refusal,
     };
-    match read(words.rest(), b"bCIkOqT") {
-        Ok((flags, Said { cas, touch, invalidate, .. })) => {
+    match read(words.rest(), b"bCIkOqTx") {
+        Ok((flags, Said { cas, touch, invalidate, empty, .. })) => {
             let invalidate = invalidate.then_some(touch);
-            Event::Delete(Delete { key, cas, invalidate, style: Style::Meta(flags) })
+            // As memcached: what is left never expires, unless it is told when.
+            let emptied = empty.then_some(touch.unwrap_or(0));
+            Event::Delete(Delete { key, cas, invalidate, emptied, style: Style::Meta(flags) })
         }
         Err(wrong) => refused(roughly(&wrong), None),
     }

@@ -7,7 +7,7 @@
 //! ```
 //! Commands, answers and error lines are those of memcached 1.6.18 (its `doc/protocol.txt` and its behaviour). Deviations: a `get` line
 //! longer than [`LINE_BYTES_MAX`] is answered key by key, so that an error late in it follows the values before it; client flags above 32
-//! bits are refused instead of cut; times are not cut to 32 bits; a base64 key is shown as base64 to the client that sent it so.
+//! bits are refused instead of cut; times are not cut to 32 bits; a key that is not found is shown as the client sent it.
 //!
 //! Invariant: how the input is cut into pieces changes nothing but where data are cut.
 
@@ -117,6 +117,8 @@ pub struct Delete<'a> {
     pub cas: Option<u64>,
     /// Mark the item stale, perhaps with a new expiry, instead of removing it.
     pub invalidate: Option<Option<i64>>,
+    /// Remove only the value, and set this expiry.
+    pub emptied: Option<i64>,
     /// How it is answered.
     pub style: Style<'a>,
 }

@@ -1,7 +1,8 @@
 //! Lines of the text commands, but `get`.
 
-use super::meta;
-use super::{Arithmetic, Delete, ErrorLine, Event, KEY_BYTES_MAX, Store, StoreMode, Style, VALUE_BYTES_MAX};
+use super::{
+    Arithmetic, Delete, ErrorLine, Event, KEY_BYTES_MAX, Store, StoreMode, Style, VALUE_BYTES_MAX, meta,
+};
 
 /// The words of a line.
 pub(super) struct Words<'a> {
@@ -179,7 +180,13 @@ fn delete<'a>(words: &mut Words<'a>) -> Event<'a> {
     match valid {
         false => refused(ErrorLine::DeleteUsage, noreply),
         true if key.len() > KEY_BYTES_MAX => refused(ErrorLine::BadFormat, noreply),
-        true => Event::Delete(Delete { key, cas: None, invalidate: None, style: Style::Text { noreply } }),
+        true => Event::Delete(Delete {
+            key,
+            cas: None,
+            invalidate: None,
+            emptied: None,
+            style: Style::Text { noreply },
+        }),
     }
 }
 

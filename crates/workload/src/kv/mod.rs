@@ -12,12 +12,21 @@ use crate::trace::kv::{KvReader, KvRecord};
 
 /// Where requests come from.
 pub trait Requests {
-    /// The next one into `record`; false when there is none.
-    fn next_into(&mut self, record: &mut KvRecord) -> Result<bool, TraceError>;
+    /// Reads the next one into `record`, and returns how many such requests one client makes, one after the other; 0 when there is none.
+    fn next_into(&mut self, record: &mut KvRecord) -> Result<u64, TraceError>;
+
+    /// Whether requests to one key follow one another.
+    fn are_ordered_by_key(&self) -> bool {
+        false
+    }
 }
 
 impl Requests for KvReader {
-    fn next_into(&mut self, record: &mut KvRecord) -> Result<bool, TraceError> {
+    fn next_into(&mut self, record: &mut KvRecord) -> Result<u64, TraceError> {
         KvReader::next_into(self, record)
+    }
+
+    fn are_ordered_by_key(&self) -> bool {
+        true
     }
 }

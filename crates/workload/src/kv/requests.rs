@@ -91,15 +91,15 @@ impl Workload {
 const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
 impl Requests for Workload {
-    fn next_into(&mut self, record: &mut KvRecord) -> Result<bool, TraceError> {
+    fn next_into(&mut self, record: &mut KvRecord) -> Result<u64, TraceError> {
         if let Some(number) = self.loading.next() {
             self.request(number, Operation::Set, record);
-            return Ok(true);
+            return Ok(1);
         }
         let operation = if self.rng.chance(self.config.set_share) { Operation::Set } else { Operation::Get };
         let number = self.ranks.draw(&mut self.rng);
         self.request(number, operation, record);
-        Ok(true)
+        Ok(1)
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
         let mut record = KvRecord::default();
         (0..count)
             .map(|_| {
-                assert!(workload.next_into(&mut record).unwrap());
+                assert_eq!(workload.next_into(&mut record).unwrap(), 1);
                 record.clone()
             })
             .collect()

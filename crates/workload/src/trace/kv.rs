@@ -13,7 +13,7 @@
 //! * A key is made as long as the trace says that it was: `0`s are appended. It keeps at most 250 bytes, memcached's limit; of a longer
 //!   one the last 16 are a hash of the whole. An anonymized key may hold commas, so `twitter` counts its other fields from the end.
 //! * Blanks and control characters, which no protocol of memcached allows in a key, become `_`.
-//! * `op_count` requests follow one another. `GET_LEASE` and `SET_LEASE` are gets and sets.
+//! * `op_count` requests follow one another: each is answered before the next. `GET_LEASE` and `SET_LEASE` are gets and sets.
 //! * `cas` is a set: the trace does not say which version it names. `incr` and `decr` are by 1.
 //! * A get has the size of the value that the traced cache returned, 0 where it had none or where it is unknown.
 //! * A time that is missing is 0; one before the previous is replaced by it.
@@ -118,9 +118,6 @@ pub struct KvReader {
     layout: Layout,
     lines_read: u64,
     times: Times,
-    /// The record of the last line, and how often it comes again.
-    current: KvRecord,
-    repeats: u64,
 }
 
 impl KvReader {
@@ -140,16 +137,16 @@ impl KvReader {
         let whole = |problem| TraceError::new(name, Position::Whole, problem);
         let mut source = Source::new(Box::new(input)).map_err(|error| whole(error.into()))?;
         let (head, _) = source.peek();
-        let first = head.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
+        let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+        let first = lines.find(|line| !line.is_empty()).unwrap_or_default();
         let layout = Layout::of(first, format).map_err(|problem| {
             // What cannot be read is not recognised either.
             whole(source.take_failure().map_or(problem, Problem::Io))
         })?;
-        let (times, current) = (Times::default(), KvRecord::default());
         let mut reader =
-            KvReader { name: name.into(), source, layout, lines_read: 0, times, current, repeats: 0 };
+            KvReader { name: name.into(), source, layout, lines_read: 0, times: Times::default() };
         if matches!(reader.layout, Layout::CacheLib(Columns { header: true, .. })) {
-            reader.line().map_err(|problem| reader.error(problem))?;
+            reader.line(&mut KvRecord::default()).map_err(|problem| reader.error(problem))?;
         }
         Ok(reader)
     }
@@ -162,40 +159,34 @@ impl KvReader {
         }
     }
 
-    /// The next record into `record`; false at the end of the trace.
-    pub fn next_into(&mut self, record: &mut KvRecord) -> Result<bool, TraceError> {
-        if self.repeats == 0 && !self.line().map_err(|problem| self.error(problem))? {
-            return Ok(false);
-        }
-        self.repeats -= 1;
-        record.clone_from(&self.current);
-        Ok(true)
+    /// Reads the next record into `record`, and returns how many such requests follow one another; 0 at the end of the trace.
+    pub fn next_into(&mut self, record: &mut KvRecord) -> Result<u64, TraceError> {
+        self.line(record).map_err(|problem| self.error(problem))
     }
 
     fn error(&self, problem: Problem) -> TraceError {
         TraceError::new(&self.name, Position::Line(self.lines_read.max(1)), problem)
     }
 
-    /// Reads the next line that holds something; a header is read once.
-    fn line(&mut self) -> Result<bool, Problem> {
+    /// Reads the next line that holds something, and returns how many requests it stands for; a header is read once, and counts as one.
+    fn line(&mut self, record: &mut KvRecord) -> Result<u64, Problem> {
         loop {
             self.lines_read += 1;
-            let Some(line) = self.source.line()? else { return Ok(false) };
+            let Some(line) = self.source.line()? else { return Ok(0) };
             if line.trim_ascii().is_empty() {
                 continue;
             }
             if let Layout::CacheLib(columns) = &mut self.layout
                 && std::mem::take(&mut columns.header)
             {
-                return Ok(true);
+                return Ok(1);
             }
-            let (at, repeats) = match &self.layout {
-                Layout::Twitter => (twitter(line, &mut self.current)?, 1),
-                Layout::CacheLib(columns) => columns.record(line, &mut self.current)?,
+            let (at, count) = match &self.layout {
+                Layout::Twitter => (twitter(line, record)?, 1),
+                Layout::CacheLib(columns) => columns.record(line, record)?,
             };
-            self.current.at_s = self.times.since_first(at)?;
-            self.repeats = repeats;
-            return Ok(true);
+            record.at_s = self.times.since_first(at)?;
+            return Ok(count);
         }
     }
 }
@@ -227,6 +218,8 @@ impl Layout {
         match format {
             Some(KvFormat::Twitter) => Ok(Layout::Twitter),
             Some(KvFormat::CacheLib) => named().map(|c| Layout::CacheLib(c.unwrap_or(Columns::DEFAULT))),
+            // An empty trace has any format, and no requests.
+            None if first.is_empty() => Ok(Layout::Twitter),
             None => {
                 // Before the names of columns, which a key may have, too.
                 let mut scratch = KvRecord::default();

@@ -32,8 +32,11 @@ op_time,key,key_size,op,op_count,size,cache_hits,ttl,usecase,sub_usecase
 fn read(content: &[u8], format: Option<KvFormat>) -> Result<(KvFormat, Vec<KvRecord>), TraceError> {
     let mut reader = KvReader::from_read("t", Cursor::new(content.to_vec()), format)?;
     let (mut record, mut records) = (KvRecord::default(), Vec::new());
-    while reader.next_into(&mut record)? {
-        records.push(record.clone());
+    loop {
+        match reader.next_into(&mut record)? {
+            0 => break,
+            count => records.extend(std::iter::repeat_n(record.clone(), count as usize)),
+        }
     }
     Ok((reader.format(), records))
 }
@@ -113,6 +116,13 @@ fn keys_are_what_a_protocol_allows() {
 }
 
 #[test]
+fn an_empty_trace_has_no_requests() {
+    for (text, format) in [("", None), ("\n\n", None), ("", Some(KvFormat::CacheLib))] {
+        assert!(read(text.as_bytes(), format).unwrap().1.is_empty(), "{text:?}");
+    }
+}
+
+#[test]
 fn the_first_malformed_line_is_named() {
     let twitter = Some(KvFormat::Twitter);
     let cachelib = Some(KvFormat::CacheLib);
@@ -144,7 +154,7 @@ fn the_first_malformed_line_is_named() {
             "not,a,trace\n",
             "t: no key-value trace has a first line like \"not,a,trace\"; allowed: twitter",
         ),
-        (None, "", "t: no key-value trace has a first line like \"\"; allowed: twitter"),
+        (None, "one\n", "t: no key-value trace has a first line like \"one\"; allowed: twitter"),
     ] {
         let error = read(content.as_bytes(), format).expect_err(content).to_string();
         assert!(error.starts_with(message), "{content:?}: {error}");

@@ -203,6 +203,8 @@ pub(crate) struct BlockMap {
     pool: Pool,
     chunks: Vec<Chunk>,
     garbage: Vec<Garbage>,
+    /// Chunks whose erase has failed.
+    spoiled: Vec<Garbage>,
     /// Erases under way in each LUN.
     erasing: Vec<bool>,
     /// Writes under way in each LUN.
@@ -215,6 +217,7 @@ pub(crate) struct BlockMap {
     clock: u64,
     turn: u32,
     read_only: bool,
+    failures_in_a_row: u32,
     start: Option<Box<start::Start>>,
     failure: Option<String>,
     early: VecDeque<u32>,
@@ -263,12 +266,14 @@ impl BlockMap {
             id,
             now: SimTime::ZERO,
             garbage: Vec::new(),
+            spoiled: Vec::new(),
             starved: VecDeque::new(),
             merging: None,
             sequence: 1,
             clock: 0,
             turn: 0,
             read_only: false,
+            failures_in_a_row: 0,
             start: Some(Box::default()),
             failure: None,
             early: VecDeque::new(),
@@ -297,7 +302,8 @@ impl BlockMap {
             return;
         }
         self.pool.check();
-        let mut held: Vec<u32> = self.garbage.iter().map(|garbage| garbage.chunk).collect();
+        let mut held: Vec<u32> =
+            self.garbage.iter().chain(&self.spoiled).map(|garbage| garbage.chunk).collect();
         for (number, logical) in self.logical.iter().enumerate() {
             for pair in logical.pieces.windows(2) {
                 assert!(

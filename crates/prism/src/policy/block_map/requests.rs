@@ -23,7 +23,9 @@ impl BlockMap {
         if end.is_none_or(|end| end > self.sectors) {
             return Some(Status::LbaOutOfRange);
         }
-        (self.read_only && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
+        // A trim frees chunks.
+        let writes = matches!(command.opcode, Opcode::Write | Opcode::WriteZeroes);
+        (self.read_only && writes).then_some(Status::ReadOnly)
     }
 
     /// A command is taken up.

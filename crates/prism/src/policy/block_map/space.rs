@@ -8,7 +8,7 @@
 
 use super::{BlockMap, Garbage, Logical, Purpose};
 use crate::policy::Gc;
-use pellucid_flash::{BlockId, Command, DieId, Opcode, Status};
+use pellucid_flash::{BlockId, Command, DieId, Opcode, SimTime, Status};
 
 /// Free chunks that writes of the application leave alone.
 pub(super) const RESERVE: u32 = 2;
@@ -94,7 +94,7 @@ impl BlockMap {
                 |other: &Garbage| other.logical == garbage.logical && other.sequence < garbage.sequence;
             let waits = self.erasing[lun]
                 || self.chunks[garbage.chunk as usize].readers > 0
-                || self.garbage.iter().any(older)
+                || self.garbage.iter().chain(&self.spoiled).any(older)
                 || self.erased_now().any(|other| older(&other));
             if waits {
                 at += 1;
@@ -117,7 +117,10 @@ impl BlockMap {
                 self.pool.set_erases(block, self.pool.erases(block) + 1);
                 self.pool.give(block);
             }
-            _ => self.pool.retire(block),
+            // Nothing was written to it.
+            Status::ChunkInvalidReset => self.pool.give(block),
+            Status::ChunkOffline => self.pool.retire(block),
+            _ => self.spoiled.push(garbage),
         }
         for request in std::mem::take(&mut self.chunks[garbage.chunk as usize].awaited) {
             self.part_done(request, None);
@@ -132,6 +135,25 @@ impl BlockMap {
             self.logical[logical as usize].starved = false;
             self.go_on(logical);
         }
+    }
+
+    /// Chunks whose erase has failed, which wait for [`BlockMap::try_again`].
+    pub fn resting_chunks(&self) -> u64 {
+        self.spoiled.len() as u64
+    }
+
+    /// Tries again what was given up after failures: erases, and blocks that could not be written.
+    pub fn try_again(&mut self, now: SimTime) {
+        self.now = now;
+        (self.read_only, self.failures_in_a_row) = (false, 0);
+        self.garbage.append(&mut self.spoiled);
+        for logical in 0..self.logical.len() as u32 {
+            if std::mem::take(&mut self.logical[logical as usize].stuck) {
+                self.go_on(logical);
+            }
+        }
+        self.erase_garbage();
+        self.feed();
     }
 
     /// Nothing is under way and a command waits for a chunk: there will be none. What is in a buffer stays there and can be read.

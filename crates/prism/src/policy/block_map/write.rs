@@ -12,6 +12,8 @@ use pellucid_flash::{Command, Completion, Opcode, Status, Vector};
 /// Sectors of the longest copy, and of the longest write.
 const COPY_MAX: u32 = 64;
 const WRITE_MAX: u32 = 4096;
+/// After so many failures in a row nothing is written until it is tried again.
+const FAILURES_MAX: u32 = 32;
 
 /// What the next look at a block brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,10 +287,16 @@ impl BlockMap {
             }
             self.counters.programmed += u64::from(sectors);
             self.counters.copied += if copy { u64::from(sectors) } else { 0 };
+            self.failures_in_a_row = 0;
             self.drop_covered(logical);
         } else {
             self.counters.write_failures += 1;
             top.open = false;
+            self.failures_in_a_row += 1;
+            if self.failures_in_a_row >= FAILURES_MAX {
+                (self.read_only, block.stuck) = (true, true);
+                self.fail_changes(logical);
+            }
         }
         self.go_on(logical);
     }
