@@ -4,9 +4,11 @@ Instructions are counted by valgrind, so a verdict depends on the program alone 
 off, so that what it costs to make the drive does not count. The buffer is small, so that a few megabytes fill it and most of what is
 outstanding waits for it.
 """
+import os
 import re
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import measure
 
@@ -17,10 +19,12 @@ BUFFER_ENTRIES = 512
 WRITTEN_KIB = 8 * 1024
 UNIT_KIB = 32
 # Size of a request in KiB, and requests outstanding. The first is what the others are compared with.
-POINTS = ((32, 4), (32, 256), (2048, 4), (2048, 64))
+FEW = (32, 4)
 # In address order, and over and over in place, where requests wait for older ones to the same addresses.
-PATTERNS = {"written in order": [], "overwritten in place": ["--size", "2m"]}
-# Requests of one unit cost more than parts of large ones, never less than a third.
+PATTERNS = {
+    "written in order": ([], (FEW, (32, 256), (2048, 4), (2048, 64))),
+    "overwritten in place": (["--size", "2m"], (FEW, (2048, 64))),
+}
 FACTOR = 1.5
 REFS = re.compile(r"I\s+refs:\s+([\d,]+)")
 
@@ -37,11 +41,12 @@ def instructions(binary: str, preset: str, bs_kib: int, depth: int, requests: in
     return int(found[1].replace(",", ""))
 
 
-def curve(binary: str, preset: str, pattern: list[str]) -> list[float]:
-    """Instructions for each 32 KiB at every point."""
-    one = instructions(binary, preset, UNIT_KIB, 1, 1, pattern)
+def curve(binary: str, preset: str, pattern: str) -> list[float]:
+    """Instructions for each 32 KiB at every point of a pattern."""
+    options, points = PATTERNS[pattern]
+    one = instructions(binary, preset, UNIT_KIB, 1, 1, options)
     units = WRITTEN_KIB // UNIT_KIB - 1
-    runs = (instructions(binary, preset, size, depth, WRITTEN_KIB // size, pattern) for size, depth in POINTS)
+    runs = (instructions(binary, preset, size, depth, WRITTEN_KIB // size, options) for size, depth in points)
     return [(run - one) / units for run in runs]
 
 
@@ -58,12 +63,14 @@ def complaints(binary: str) -> list[str]:
     if not shutil.which("valgrind"):
         print("cost of writes over size and depth: skipped, since valgrind, which counts instructions, is not installed")
         return []
+    asked = [(preset, pattern) for pattern in PATTERNS for preset in names()]
     found = []
-    for pattern, options in PATTERNS.items():
-        for preset in names():
-            first, *others = curve(binary, preset, options)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        curves = pool.map(lambda of: curve(binary, *of), asked)
+        for (preset, pattern), (first, *others) in zip(asked, curves):
             ratios = [other / first for other in others]
-            shown = ", ".join(f"{size}k/{depth} x {ratio:.2f}" for (size, depth), ratio in zip(POINTS[1:], ratios))
+            points = PATTERNS[pattern][1][1:]
+            shown = ", ".join(f"{size}k/{depth} x {ratio:.2f}" for (size, depth), ratio in zip(points, ratios))
             print(f"{preset}, {pattern}: {first:,.0f} instructions for each 32 KiB at 32k/4; {shown}", flush=True)
             if max(ratios) > FACTOR:
                 found.append(f"{preset}, {pattern}: a byte costs {max(ratios):.2f} x as much; allowed: {FACTOR} x")
