@@ -180,8 +180,8 @@ impl Gc {
         self.outgoing(die).iter().filter(|victim| victim.back).count() as u32
     }
 
-    /// The same of all dies.
-    fn all_coming_back(&self) -> u32 {
+    /// How many victims of all dies will come back as free blocks.
+    pub fn all_coming_back(&self) -> u32 {
         (0..self.dies.len() as u32).map(|die| self.coming_back(DieId(die))).sum()
     }
 
@@ -436,10 +436,8 @@ impl Gc {
         let back = !parts.blocks.failed(victim) && !cached;
         let stream = self.shared_stream(parts.blocks, victim, cause);
         parts.blocks.choose(victim);
-        if !back {
-            // The reserve may be smaller now.
-            parts.blocks.space_came();
-        }
+        // The reserve may be smaller now, or a block is coming back.
+        parts.blocks.space_came();
         let gc = self.die_mut(die);
         // What of the cache holds nothing needs no space.
         if !cached || valid > 0 {

@@ -106,10 +106,11 @@ impl Gc {
         if parts.blocks.giving(die) == 0 {
             return None;
         }
-        // Chosen anew at every look, a random choice that has to fit would be the emptiest one.
+        // Chosen anew at every look, a random choice that has to fit would be the emptiest one. Any other may be outdated.
+        let drawn = matches!(self.config.victim, Victim::Random | Victim::DChoices(_));
         let kept = self.candidate(die).take().filter(|&block| parts.blocks.may_be_victim(block));
         let choice = match kept {
-            Some(block) if self.config.victim != Victim::Greedy => block,
+            Some(block) if drawn => block,
             _ => self.policy_choice(parts, die)?,
         };
         if self.fits(parts.blocks, die, choice, Cause::Gc, 0) {

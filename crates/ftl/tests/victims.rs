@@ -5,6 +5,7 @@ use crate::common;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
 use pellucid_ftl::{FtlConfig, Load, PageMap, Plan, Reclaim, Separation, Stream, Victim, WearLevelling};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 #[derive(Clone, Debug)]
 struct Op {
@@ -175,7 +176,7 @@ impl World {
     /// Fills the drive and overwrites it at random so many times.
     fn work(&mut self, rounds: u32) {
         self.fill();
-        self.overwrite(self.map.user_units(), rounds);
+        self.overwrite(0..self.map.user_units(), rounds);
     }
 
     fn fill(&mut self) {
@@ -186,12 +187,13 @@ impl World {
         }
     }
 
-    /// Overwrites the first `units` at random, so many times.
-    fn overwrite(&mut self, units: u32, rounds: u32) {
+    /// Overwrites these pages at random, so many times.
+    fn overwrite(&mut self, pages: Range<u32>, rounds: u32) {
+        let units = pages.len() as u32;
         for round in 0..rounds * units / self.superpage as u32 {
             let mut lpns: Vec<Lpn> = Vec::new();
             while lpns.len() < self.superpage {
-                let lpn = Lpn(self.rng.below(units.into()) as u32);
+                let lpn = Lpn(pages.start + self.rng.below(units.into()) as u32);
                 if !lpns.contains(&lpn) {
                     lpns.push(lpn);
                 }
@@ -228,6 +230,34 @@ fn no_die_acts_against_its_policy() {
             }
         }
     }
+}
+
+/// A policy that looks at age alone takes full blocks too, as the log of theory does; greedy takes none.
+#[test]
+fn only_greedy_leaves_full_blocks_alone() {
+    let still = |victim| {
+        let mut world = World::new(&config(victim, Separation::GcCopies, 1, 0.3), 1, 32, 16, 1);
+        world.fill();
+        let place = |world: &World| common::place_of(&world.map, Lpn(0));
+        let before = place(&world);
+        let units = world.map.user_units();
+        world.overwrite(units / 2..units, 4);
+        place(&world) == before
+    };
+    assert!(still(Victim::Greedy));
+    assert!(!still(Victim::Fifo) && !still(Victim::Lru));
+}
+
+/// GC that starts sooner writes as much: its threshold is no reserve.
+#[test]
+fn gc_low_keeps_nothing_from_the_host() {
+    let programs = |gc_low| {
+        let mut world = World::new(&config(Victim::Greedy, Separation::Off, gc_low, 0.25), 1, 64, 16, 1);
+        world.work(4);
+        world.planned as f64
+    };
+    let (one, eight) = (programs(1), programs(8));
+    assert!((eight / one - 1.0).abs() < 0.05, "{one} programs with 1, {eight} with 8");
 }
 
 #[test]
@@ -293,7 +323,7 @@ fn wear_levelling_keeps_its_gap_under_load() {
         let config = FtlConfig { wear, ..config(Victim::Greedy, separation, gc_low, 0.25) };
         let mut world = World::new(&config, 2, 32, 16, 1);
         world.fill();
-        world.overwrite(world.map.user_units() / 5, 100);
+        world.overwrite(0..world.map.user_units() / 5, 100);
         assert_eq!(world.map.counters().emergency_victims, 0);
         let erases = |die: u32| (32 * die..32 * (die + 1)).map(|block| world.map.erases(BlockId(block)));
         (0..2).map(|die| erases(die).max().unwrap() - erases(die).min().unwrap()).max().unwrap()
@@ -302,8 +332,9 @@ fn wear_levelling_keeps_its_gap_under_load() {
         for gc_low in [1, 2, 4] {
             let (without, with) = (spread(None, gc_low, separation), spread(Some(8), gc_low, separation));
             assert!(without > 40, "{separation:?}, gc_low {gc_low}: {without} without levelling");
+            // A block that is due is copied while others are erased.
             assert!(
-                with <= 9,
+                with <= 10,
                 "{separation:?}, gc_low {gc_low}: {with} with a gap of 8, {without} without levelling"
             );
         }
@@ -316,12 +347,24 @@ fn a_refresh_goes_on_under_load() {
     for gc_low in [1, 2, 4] {
         let mut world = World::new(&config(Victim::Greedy, Separation::GcCopies, gc_low, 0.25), 1, 32, 16, 1);
         world.fill();
-        world.overwrite(world.map.user_units() / 5, 10);
+        world.overwrite(0..world.map.user_units() / 5, 10);
         let cold = Lpn(world.map.user_units() - 1);
         let place = common::place_of(&world.map, cold);
         let block = world.layout.block_of(place);
         assert!(world.map.refresh_block(block));
-        world.overwrite(world.map.user_units() / 5, 1);
+        world.overwrite(0..world.map.user_units() / 5, 1);
         assert_ne!(world.layout.block_of(common::place_of(&world.map, cold)), block, "gc_low {gc_low}");
     }
+}
+
+/// A die that copies out of a victim uses its reserve for the while; dies with free blocks take data meanwhile, and none is left out.
+#[test]
+fn no_die_waits_for_the_reserves_of_all_others() {
+    let mut world = World::new(&config(Victim::Greedy, Separation::Off, 1, 0.28), 8, 64, 16, 1);
+    world.work(4);
+    let erases =
+        |die: u32| (64 * die..64 * (die + 1)).map(|block| world.map.erases(BlockId(block))).sum::<u32>();
+    let dies: Vec<u32> = (0..8).map(erases).collect();
+    let (least, most) = (dies.iter().min().unwrap(), dies.iter().max().unwrap());
+    assert!(2 * least > *most, "erases of each die: {dies:?}");
 }
