@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Small versions of the two benchmarks, so that they never rot: the report's keys, repeatability, and growth of cost.
+"""Small versions of the two benchmarks, so that they never rot: the report's keys, repeatability, and growth of cost; and what a
+byte written costs over the size of requests and their number, for every preset (`write_cost.py`).
 
 No time is compared with a stored one. Cost is compared inside one process run after the other, a small drive against one of
 four times the capacity, in pairs that alternate; the median of the pairs' ratios has to stay below a generous factor, which
@@ -11,6 +12,7 @@ import statistics
 import sys
 
 import measure
+import write_cost
 from served import PELLUCID
 
 HOST_KEYS = ("wall_seconds", "requests_per_wall_second", "peak_memory_bytes")
@@ -82,6 +84,7 @@ def main() -> int:
     parser.add_argument("--pellucid", default=PELLUCID)
     binary = parser.parse_args().pellucid
     found = [line for name in SMALL for line in complaints(name, lambda d: measure.run(binary, d))]
+    found += write_cost.complaints(binary)
     for line in found:
         print(line, file=sys.stderr)
     return 1 if found else 0

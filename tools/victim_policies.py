@@ -3,8 +3,8 @@
 
 One die of `blocks` blocks of `pages` pages holds `user` logical pages. The host overwrites them at random, uniformly or with a hot
 part. Pages go to an open block, of the host or (`separated`) of garbage collection (GC) for what it copies. The last free block is
-for GC: a host that is not throttled writes until it would need that one. Then a victim is chosen and its valid pages are copied, and it
-gives its block back before the next one is chosen. Time does not exist. Nothing here comes from the drive that it judges.
+for GC: a host that is not throttled writes until it would need that one. Then a victim is chosen, full or not, and its valid pages are
+copied, and it gives its block back before the next one is chosen. Time does not exist. Nothing here comes from the drive that it judges.
 
     tools/victim_policies.py random --blocks 512 --pages 64 --op 0.28
     tools/victim_policies.py --compare target/release/pellucid     # the drive, through `pellucid run`, beside this

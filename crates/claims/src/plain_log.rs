@@ -2,7 +2,8 @@
 //!
 //! One die. Pages go to an open block, of the host or, `separated`, of garbage collection (GC) for what it copies. The last free block
 //! is for GC: the host writes until it would need that one. Then a victim is chosen, its valid pages are copied, and it gives its
-//! block back before the next one is chosen. Nothing here is shared with the translation that it judges.
+//! block back before the next one is chosen. A full block is as good a victim as any other, if the policy says so. Nothing here is shared
+//! with the translation that it judges.
 
 use pellucid_flash::Rng;
 use pellucid_ftl::Victim;

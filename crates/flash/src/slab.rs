@@ -166,26 +166,6 @@ impl List {
         Some(at)
     }
 
-    /// Takes the first of which `is` holds; the others keep their order.
-    pub fn take_first<T: Linked>(&mut self, slab: &mut Slab<T>, is: impl Fn(&T) -> bool) -> Option<u32> {
-        let (mut before, mut at) = (NIL, self.head);
-        while at != NIL && !is(&slab[at]) {
-            (before, at) = (at, *slab[at].next());
-        }
-        if at == NIL {
-            return None;
-        }
-        let after = *slab[at].next();
-        match before {
-            NIL => self.head = after,
-            before => *slab[before].next() = after,
-        }
-        if after == NIL {
-            self.tail = before;
-        }
-        Some(at)
-    }
-
     /// Calls `f` for every record.
     #[inline]
     pub fn for_each<T: Linked>(&self, slab: &mut Slab<T>, mut f: impl FnMut(&mut T)) {

@@ -269,7 +269,8 @@ pub struct FtlConfig {
     pub placement: Placement,
     /// Hot and cold data.
     pub separation: Separation,
-    /// Foreground GC starts in a die when it has this many free blocks or fewer (at least 1).
+    /// Foreground GC starts in a die when it has this many free blocks or fewer (at least 1). A threshold and no reserve: host data may
+    /// take all blocks but one, and under a saturating load they do.
     pub gc_low_blocks: u32,
     /// Background GC (while the drive is idle) goes on until a die has this many free blocks; `gc_low_blocks` or less: off.
     pub gc_high_blocks: u32,

@@ -30,8 +30,8 @@ impl PageMap {
         true
     }
 
-    /// The data of `block` are to be written anew before they become unreadable. They leave it as in GC, when its
-    /// die has space to spare. `false`: nothing to do, or known.
+    /// The data of `block` are to be written anew before they become unreadable. They leave it as in GC, in
+    /// turn with victims for space where its die has none to spare. `false`: nothing to do, or known.
     pub fn refresh_block(&mut self, block: BlockId) -> bool {
         let closed = self.blocks.state(block) == BlockState::Closed;
         closed && !self.blocks.failed(block) && self.gc.queue_refresh(self.layout.die_of_block(block), block)

@@ -74,6 +74,8 @@ struct DieGc {
     level: bool,
     /// Victims of wear levelling that are not erased yet.
     leveling: Vec<BlockId>,
+    /// The last victim that held data was taken for upkeep: wear levelling or a refresh.
+    was_upkeep: bool,
 }
 
 /// A victim under way.
@@ -178,8 +180,8 @@ impl Gc {
         self.outgoing(die).iter().filter(|victim| victim.back).count() as u32
     }
 
-    /// The same of all dies.
-    fn all_coming_back(&self) -> u32 {
+    /// How many victims of all dies will come back as free blocks.
+    pub fn all_coming_back(&self) -> u32 {
         (0..self.dies.len() as u32).map(|die| self.coming_back(DieId(die))).sum()
     }
 
@@ -208,6 +210,23 @@ impl Gc {
     #[inline]
     pub fn retiring(&self, die: DieId) -> &[BlockId] {
         &self.die(die).retiring
+    }
+
+    /// Whether wear levelling or a refresh waits for a victim of `die`.
+    pub fn upkeep_is_due(&self, die: DieId) -> bool {
+        let gc = self.die(die);
+        gc.level || !gc.refreshing.is_empty()
+    }
+
+    /// Whether upkeep may take the next victim of `die`: always while blocks are free beyond `gc_low`, which under a saturating load they
+    /// never are; then every other victim, so that neither upkeep nor the host waits for the other to end.
+    pub fn is_upkeeps_turn(&self, blocks: &BlockManager, die: DieId) -> bool {
+        !self.is_short(blocks, die) || !self.die(die).was_upkeep
+    }
+
+    /// Whether `die` has no free blocks beyond those at which GC starts.
+    pub fn is_short(&self, blocks: &BlockManager, die: DieId) -> bool {
+        blocks.free_count(die) <= self.config.gc_low_blocks
     }
 
     pub fn wants_levelling(&self, die: DieId) -> bool {
@@ -296,12 +315,10 @@ impl Gc {
         if blocks.is_dead(die) {
             return false;
         }
-        let spare = || blocks.free_count(die) > self.config.gc_low_blocks;
         gc.current.is_some()
             || !gc.again.is_empty()
             || !gc.retiring.is_empty()
-            || (gc.level && spare())
-            || (!gc.refreshing.is_empty() && spare())
+            || (self.upkeep_is_due(die) && self.is_upkeeps_turn(blocks, die))
             || self.wants_folding(blocks, die, load)
             || self.wants_space(blocks, die, load)
     }
@@ -419,10 +436,8 @@ impl Gc {
         let back = !parts.blocks.failed(victim) && !cached;
         let stream = self.shared_stream(parts.blocks, victim, cause);
         parts.blocks.choose(victim);
-        if !back {
-            // The reserve may be smaller now.
-            parts.blocks.space_came();
-        }
+        // The reserve may be smaller now, or a block is coming back.
+        parts.blocks.space_came();
         let gc = self.die_mut(die);
         // What of the cache holds nothing needs no space.
         if !cached || valid > 0 {
@@ -431,6 +446,8 @@ impl Gc {
         gc.retiring.retain(|&b| b != victim);
         gc.refreshing.retain(|&b| b != victim);
         gc.current = Some(Current { victim, cursor: 0, cause });
+        gc.was_upkeep =
+            if valid > 0 { matches!(cause, Cause::WearLevel | Cause::Refresh) } else { gc.was_upkeep };
         match cause {
             Cause::WearLevel => gc.leveling.push(victim),
             Cause::Refresh => gc.refreshed.push(victim),

@@ -14,6 +14,9 @@
 //! - a block with a failed program gives nothing back, so it is emptied when a second block is free, or when the die has no
 //!   other victim. While it waits, host data leave two.
 //!
+//! Wear levelling and refresh (upkeep) free no space, and a die that is written to as fast as it can never has any to spare. So they
+//! take every other victim of it ([`Gc::is_upkeeps_turn`]), which takes one block and gives one back, as any full one.
+//!
 //! The emergency is left for dies that have lost their reserve: a program of a GC stream failed, the power was cut in the
 //! middle of a victim, or translation pages that erases wait for had no other place.
 
@@ -40,10 +43,15 @@ impl Gc {
         {
             return Some((block, Cause::Retirement));
         }
-        if parts.blocks.free_count(die) > self.config.gc_low_blocks
-            && let Some(victim) = self.choose_for_upkeep(parts.blocks, die, load)
-        {
-            return Some(victim);
+        if self.is_upkeeps_turn(parts.blocks, die) {
+            if let Some(victim) = self.choose_for_upkeep(parts.blocks, die, load) {
+                return Some(victim);
+            }
+            // Beside the victims under way only emptier ones fit, which would go ahead of it for ever.
+            if self.is_short(parts.blocks, die) && self.upkeep_is_due(die) && self.waits_for_erase(parts, die)
+            {
+                return None;
+            }
         }
         if !self.wants_space(parts.blocks, die, load) {
             return failed.filter(|_| self.outgoing(die).is_empty()).map(|block| (block, Cause::Retirement));
@@ -61,7 +69,7 @@ impl Gc {
         self.retiring(die).iter().copied().find(|&block| blocks.is_settled(block))
     }
 
-    /// Wear levelling, refresh and folding, which free no space and so need some to spare.
+    /// Wear levelling and refresh, which free no space and take turns with GC; and folding, which needs space to spare.
     fn choose_for_upkeep(
         &mut self,
         blocks: &BlockManager,
@@ -89,7 +97,7 @@ impl Gc {
                 break;
             }
         }
-        let cached = self.next_fold(blocks, die, load);
+        let cached = if self.is_short(blocks, die) { None } else { self.next_fold(blocks, die, load) };
         let cached = cached.filter(|&block| self.fits(blocks, die, block, Cause::Fold, 1));
         cached.map(|block| (block, Cause::Fold))
     }
@@ -98,10 +106,11 @@ impl Gc {
         if parts.blocks.giving(die) == 0 {
             return None;
         }
-        // Chosen anew at every look, a random choice that has to fit would be the emptiest one.
+        // Chosen anew at every look, a random choice that has to fit would be the emptiest one. Any other may be outdated.
+        let drawn = matches!(self.config.victim, Victim::Random | Victim::DChoices(_));
         let kept = self.candidate(die).take().filter(|&block| parts.blocks.may_be_victim(block));
         let choice = match kept {
-            Some(block) if self.config.victim != Victim::Greedy => block,
+            Some(block) if drawn => block,
             _ => self.policy_choice(parts, die)?,
         };
         if self.fits(parts.blocks, die, choice, Cause::Gc, 0) {

@@ -5,6 +5,7 @@ use crate::common;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
 use pellucid_ftl::{FtlConfig, Load, PageMap, Plan, Reclaim, Separation, Stream, Victim, WearLevelling};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 #[derive(Clone, Debug)]
 struct Op {
@@ -19,8 +20,9 @@ struct World {
     map: PageMap,
     owner: Vec<Lpn>,
     queues: Vec<VecDeque<Op>>,
-    /// Per die: units of victims that wait for their superpage.
+    /// Per die: units of victims that wait for their superpage, and the stream that takes them.
     moved: Vec<Vec<(Lpn, Ppa)>>,
+    moved_to: Vec<Stream>,
     /// Per die: relocated superpages under way.
     relocating: Vec<u32>,
     /// Blocks that are being erased, in turn.
@@ -45,6 +47,7 @@ impl World {
             map: PageMap::new(config, &layout, &[]).unwrap_or_else(|e| panic!("{e}")),
             queues: vec![VecDeque::new(); dies as usize],
             moved: vec![Vec::new(); dies as usize],
+            moved_to: vec![Stream::Gc; dies as usize],
             relocating: vec![0; dies as usize],
             erasing: VecDeque::new(),
             fail: 0.0,
@@ -80,6 +83,7 @@ impl World {
                     self.victims.push((block, self.closed_at[block.0 as usize]));
                 }
                 self.moved[at].push((self.owner[next.from.0 as usize], next.from));
+                self.moved_to[at] = next.to;
             }
             let ends = next.is_none() || self.map.gc_rests(die);
             let full = self.moved[at].len() == self.superpage;
@@ -105,7 +109,8 @@ impl World {
         if lpns.is_empty() {
             return true;
         }
-        let Some(plan) = self.map.place(Stream::Gc, Some(die), &lpns) else { return false };
+        let to = self.moved_to[die.0 as usize];
+        let Some(plan) = self.map.place(to, Some(die), &lpns) else { return false };
         moved.clear();
         self.relocating[die.0 as usize] += 1;
         self.submit(plan, lpns, Some(die));
@@ -170,15 +175,25 @@ impl World {
 
     /// Fills the drive and overwrites it at random so many times.
     fn work(&mut self, rounds: u32) {
+        self.fill();
+        self.overwrite(0..self.map.user_units(), rounds);
+    }
+
+    fn fill(&mut self) {
         let units = self.map.user_units();
         for first in (0..units).step_by(self.superpage) {
             let lpns: Vec<Lpn> = (first..units.min(first + self.superpage as u32)).map(Lpn).collect();
             self.write_units(&lpns);
         }
+    }
+
+    /// Overwrites these pages at random, so many times.
+    fn overwrite(&mut self, pages: Range<u32>, rounds: u32) {
+        let units = pages.len() as u32;
         for round in 0..rounds * units / self.superpage as u32 {
             let mut lpns: Vec<Lpn> = Vec::new();
             while lpns.len() < self.superpage {
-                let lpn = Lpn(self.rng.below(units.into()) as u32);
+                let lpn = Lpn(pages.start + self.rng.below(units.into()) as u32);
                 if !lpns.contains(&lpn) {
                     lpns.push(lpn);
                 }
@@ -215,6 +230,34 @@ fn no_die_acts_against_its_policy() {
             }
         }
     }
+}
+
+/// A policy that looks at age alone takes full blocks too, as the log of theory does; greedy takes none.
+#[test]
+fn only_greedy_leaves_full_blocks_alone() {
+    let still = |victim| {
+        let mut world = World::new(&config(victim, Separation::GcCopies, 1, 0.3), 1, 32, 16, 1);
+        world.fill();
+        let place = |world: &World| common::place_of(&world.map, Lpn(0));
+        let before = place(&world);
+        let units = world.map.user_units();
+        world.overwrite(units / 2..units, 4);
+        place(&world) == before
+    };
+    assert!(still(Victim::Greedy));
+    assert!(!still(Victim::Fifo) && !still(Victim::Lru));
+}
+
+/// GC that starts sooner writes as much: its threshold is no reserve.
+#[test]
+fn gc_low_keeps_nothing_from_the_host() {
+    let programs = |gc_low| {
+        let mut world = World::new(&config(Victim::Greedy, Separation::Off, gc_low, 0.25), 1, 64, 16, 1);
+        world.work(4);
+        world.planned as f64
+    };
+    let (one, eight) = (programs(1), programs(8));
+    assert!((eight / one - 1.0).abs() < 0.05, "{one} programs with 1, {eight} with 8");
 }
 
 #[test]
@@ -270,4 +313,58 @@ fn wear_levelling_leaves_the_reserve() {
         assert!(counters.victims[pellucid_flash::Cause::WearLevel as usize] > 0, "{counters:?}");
         assert_eq!(counters.emergency_victims, 0, "{counters:?}");
     }
+}
+
+/// Data that lie still keep their blocks from wearing, however fast the host writes the rest: upkeep has a share of the victims.
+#[test]
+fn wear_levelling_keeps_its_gap_under_load() {
+    let spread = |static_gap, gc_low, separation| {
+        let wear = WearLevelling { dynamic: true, static_gap };
+        let config = FtlConfig { wear, ..config(Victim::Greedy, separation, gc_low, 0.25) };
+        let mut world = World::new(&config, 2, 32, 16, 1);
+        world.fill();
+        world.overwrite(0..world.map.user_units() / 5, 100);
+        assert_eq!(world.map.counters().emergency_victims, 0);
+        let erases = |die: u32| (32 * die..32 * (die + 1)).map(|block| world.map.erases(BlockId(block)));
+        (0..2).map(|die| erases(die).max().unwrap() - erases(die).min().unwrap()).max().unwrap()
+    };
+    for separation in [Separation::Off, Separation::GcCopies] {
+        for gc_low in [1, 2, 4] {
+            let (without, with) = (spread(None, gc_low, separation), spread(Some(8), gc_low, separation));
+            assert!(without > 40, "{separation:?}, gc_low {gc_low}: {without} without levelling");
+            // A block that is due is copied while others are erased.
+            assert!(
+                with <= 10,
+                "{separation:?}, gc_low {gc_low}: {with} with a gap of 8, {without} without levelling"
+            );
+        }
+    }
+}
+
+/// A block that is to be refreshed is written anew, however fast the host writes.
+#[test]
+fn a_refresh_goes_on_under_load() {
+    for gc_low in [1, 2, 4] {
+        let mut world = World::new(&config(Victim::Greedy, Separation::GcCopies, gc_low, 0.25), 1, 32, 16, 1);
+        world.fill();
+        world.overwrite(0..world.map.user_units() / 5, 10);
+        let cold = Lpn(world.map.user_units() - 1);
+        let place = common::place_of(&world.map, cold);
+        let block = world.layout.block_of(place);
+        assert!(world.map.refresh_block(block));
+        world.overwrite(0..world.map.user_units() / 5, 1);
+        assert_ne!(world.layout.block_of(common::place_of(&world.map, cold)), block, "gc_low {gc_low}");
+    }
+}
+
+/// A die that copies out of a victim uses its reserve for the while; dies with free blocks take data meanwhile, and none is left out.
+#[test]
+fn no_die_waits_for_the_reserves_of_all_others() {
+    let mut world = World::new(&config(Victim::Greedy, Separation::Off, 1, 0.28), 8, 64, 16, 1);
+    world.work(4);
+    let erases =
+        |die: u32| (64 * die..64 * (die + 1)).map(|block| world.map.erases(BlockId(block))).sum::<u32>();
+    let dies: Vec<u32> = (0..8).map(erases).collect();
+    let (least, most) = (dies.iter().min().unwrap(), dies.iter().max().unwrap());
+    assert!(2 * least > *most, "erases of each die: {dies:?}");
 }

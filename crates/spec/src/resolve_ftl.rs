@@ -34,7 +34,7 @@ keys! {
     "drive.ftl.separation": word::<Separation>(), Word("gc-copies") => drive.ftl.separation,
         "How hot and cold data are kept apart";
     "drive.ftl.gc_low": count(1), Whole(1) => drive.ftl.gc_low_blocks,
-        "Foreground GC starts when a die has this many free blocks";
+        "Foreground GC starts when a die has this many free blocks; no reserve: under load the host uses all but one";
     "drive.ftl.gc_high": count(0), Whole(0) => drive.ftl.gc_high_blocks,
         "Background GC ends when a die has this many free blocks; gc_low or less: off";
     "drive.ftl.gc_pacing": Kind::Flag, Flag(false) => drive.ftl.gc_pacing,

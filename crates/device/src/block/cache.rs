@@ -196,6 +196,7 @@ impl BlockNamespace {
                 self.release(shared, entry);
             }
         }
+        self.writes.behind.wake(lpn);
         if awaited {
             // The eviction stands for the data that the flush in progress waited for.
             self.flush_waits_for_trims();

@@ -86,7 +86,7 @@ impl BlockNamespace {
     /// An entry's data are on the media (or dropped by a trim).
     pub(crate) fn flushed(&mut self, entry: u32) {
         if std::mem::take(&mut self.buffer[entry].flushing) {
-            self.writes.behind_go_on = true;
+            self.writes.behind.wake(self.buffer[entry].lpn);
             self.flushes.entries_left -= 1;
             self.flushes.settled |= self.flushes.entries_left == 0;
         }
@@ -244,6 +244,7 @@ impl BlockNamespace {
             }
         }
         self.translation.trim(lpn);
+        self.writes.behind.wake(lpn);
         if awaited {
             // The trim stands for the data that the flush in progress waited for: without either, an older version could come back.
             self.flush_waits_for_trims();

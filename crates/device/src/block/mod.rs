@@ -8,6 +8,7 @@
 //! Each request path has its own file. Each changes the namespace and what all namespaces share
 //! ([`crate::shared::Shared`]), and nothing else.
 
+mod behind;
 pub(crate) mod buffer;
 mod cache;
 mod damage;
@@ -35,10 +36,11 @@ use buffer::Buffer;
 use discards::Discards;
 use flush::Flushes;
 use gc::Gc;
-use pellucid_flash::slab::{List, NIL};
+use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, Command, Layout, Lpn, Nanos, Opcode, Ppa, Status};
 use pellucid_ftl::{FtlConfig, Located, MapPage, MountReport, ProgramId, Translation};
 use placement::Placement;
+use starved::Starved;
 use write::Writes;
 
 /// What is described of a block namespace.
@@ -69,10 +71,8 @@ pub(crate) struct BlockNamespace {
     /// It has run out of good blocks.
     read_only: bool,
     idle: fold::Idle,
-    /// Slices that wait for a buffer entry: in turn, and reads that wait for one of their own.
-    starved: [List; 2],
-    /// Those of the first list.
-    starved_count: u32,
+    /// Slices that wait for a buffer entry.
+    starved: Starved,
     /// The last read for a host whose sense has not begun, and its command: what else of that command lies there joins it.
     gathering: (u32, u32),
     /// GC copies that wait for a superpage while the drive is being filled.
@@ -294,7 +294,7 @@ impl BlockNamespace {
 
     /// Whether data of a command wait for room in the buffer.
     pub fn awaits_room(&self) -> bool {
-        !self.starved[0].is_empty()
+        !self.starved.is_line_empty()
     }
 
     pub fn is_read_only(&self) -> bool {

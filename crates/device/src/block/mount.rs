@@ -93,7 +93,6 @@ impl BlockNamespace {
             read_only: view.worn_out,
             idle: Default::default(),
             starved: Default::default(),
-            starved_count: 0,
             gathering: (NIL, NIL),
             gathered: Default::default(),
             mounted,

@@ -51,7 +51,7 @@ impl BlockNamespace {
         };
         if write
             && (found.is_some_and(|entry| awaited(entry) || joins_not(entry))
-                || self.has_one_behind(shared, lpn))
+                || self.writes.behind.holds(lpn))
         {
             self.fall_behind(shared, slice);
             if let Some(entry) = found.filter(|_| apart) {
@@ -59,7 +59,6 @@ impl BlockNamespace {
             }
             return;
         }
-        let line = self.line(write);
         let entry = match found {
             Some(entry) if !write => entry,
             Some(entry)
@@ -72,7 +71,7 @@ impl BlockNamespace {
             }
             // A new entry: for a page that is not here, or beside one whose data are being programmed.
             _ => {
-                let waits = !in_turn && !self.starved[line].is_empty();
+                let waits = !in_turn && !self.is_line_empty(write);
                 if waits || (write && self.buffer.writes_are_full()) || !self.make_vacancy() {
                     return self.starve(shared, slice, write);
                 }
@@ -98,7 +97,7 @@ impl BlockNamespace {
         let record = &mut shared.slices[slice];
         record.place = Place::Entry(entry);
         // One that waited for an entry waited for programs.
-        match in_turn && line == 0 {
+        match in_turn && !self.waits_apart(write) {
             true => record.book_from(&mut self.writes.cleaning, shared.now),
             false => record.book(Stage::Buffer, shared.now),
         }

@@ -1,21 +1,203 @@
 //! Slices that wait for an entry of the buffer.
 //!
 //! ```text
-//!  no entry vacant ─► line 0 (writes, and reads that share their entries) ─► dirty entries are programmed ─► first of the line
-//!                 └─► line 1 (reads that have entries of their own) ───────► an entry becomes clean ──────► first of the line
+//!  no entry vacant ─► line (writes, and reads that share their entries) ─► dirty entries are programmed ─► first of the line
+//!                 └─► reads (those that have entries of their own) ──────► an entry becomes clean ──────► first of the reads
 //! ```
 //! A line is served first come, first served. Where clean entries stay (`buffer.retain`) a slice evicts the
 //! least recently used entry and waits for that one, so it goes first when that entry has been programmed.
+//!
+//! Invariants of [`Starved`]: slices that evict an entry stand before those that evict none; the slices that evict one entry are
+//! chained in the order in which they stand in the line. So every step costs the same, however many wait.
 
 use super::BlockNamespace;
 use crate::shared::Shared;
 use pellucid_flash::StageTimes;
-use pellucid_flash::slab::NIL;
+use pellucid_flash::slab::{NIL, Slab};
+use std::collections::VecDeque;
+
+/// Slices that wait for an entry, in the order in which they get one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Starved {
+    waiters: Slab<Waiter>,
+    /// First and last of the line.
+    line: Ends,
+    /// First of the line that evicts no entry yet.
+    undecided: u32,
+    waiting: u32,
+    /// First and last waiter that evicts each entry.
+    evictors: Vec<Ends>,
+    /// Reads that wait for an entry of their own.
+    reads: VecDeque<u32>,
+}
+
+/// Both ends of a list of waiters.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Ends { first: NIL, last: NIL }
+    }
+}
+
+/// A slice in the line.
+#[derive(Clone, Debug)]
+struct Waiter {
+    slice: u32,
+    /// The entry that leaves for it.
+    evicts: u32,
+    /// Its neighbours in the line.
+    previous: u32,
+    next: u32,
+    /// The next waiter that evicts the same entry.
+    next_evictor: u32,
+}
+
+impl Waiter {
+    fn of(slice: u32) -> Waiter {
+        Waiter { slice, evicts: NIL, previous: NIL, next: NIL, next_evictor: NIL }
+    }
+}
+
+impl Default for Waiter {
+    fn default() -> Self {
+        Waiter::of(NIL)
+    }
+}
+
+impl Starved {
+    /// Whether no slice waits, in the line or for an entry of its own.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.is_line_empty() && self.reads.is_empty()
+    }
+
+    /// Whether no slice stands in the line.
+    #[inline]
+    pub fn is_line_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Whether no read waits for an entry of its own.
+    #[inline]
+    pub fn has_no_reads(&self) -> bool {
+        self.reads.is_empty()
+    }
+
+    /// Slices in the line.
+    #[inline]
+    pub fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// A slice goes to the end of the line.
+    pub fn push(&mut self, slice: u32) {
+        let at = self.waiters.insert(Waiter { previous: self.line.last, ..Waiter::of(slice) });
+        self.undecided = if self.all_decided() { at } else { self.undecided };
+        match std::mem::replace(&mut self.line.last, at) {
+            NIL => self.line.first = at,
+            last => self.waiters[last].next = at,
+        }
+        self.waiting += 1;
+    }
+
+    /// The first of the line leaves it.
+    pub fn pop(&mut self) -> Option<u32> {
+        let at = self.line.first;
+        if at == NIL {
+            return None;
+        }
+        self.unlink(at);
+        let Waiter { slice, evicts, next, next_evictor, .. } = self.waiters[at];
+        match evicts {
+            NIL => self.undecided = next,
+            entry => {
+                let chain = &mut self.evictors[entry as usize];
+                debug_assert_eq!(chain.first, at, "the first of the line is the first that evicts its entry");
+                chain.first = next_evictor;
+                chain.last = if next_evictor == NIL { NIL } else { chain.last };
+            }
+        }
+        self.waiters.release(at);
+        self.waiting -= 1;
+        Some(slice)
+    }
+
+    /// An entry leaves for the first of the line that evicts none yet, if there is one.
+    pub fn evict(&mut self, entry: u32) {
+        if self.all_decided() {
+            return;
+        }
+        let at = self.undecided;
+        self.undecided = self.waiters[at].next;
+        self.waiters[at].evicts = entry;
+        let entry = entry as usize;
+        if self.evictors.len() <= entry {
+            self.evictors.resize(entry + 1, Ends::default());
+        }
+        match std::mem::replace(&mut self.evictors[entry].last, at) {
+            NIL => self.evictors[entry].first = at,
+            last => self.waiters[last].next_evictor = at,
+        }
+    }
+
+    /// The slice that evicts `entry` goes to the front of the line; the first one, if several do. Gives it.
+    pub fn lead(&mut self, entry: u32) -> Option<u32> {
+        let at = self.evictors.get(entry as usize)?.first;
+        if at == NIL {
+            return None;
+        }
+        self.unlink(at);
+        let first = std::mem::replace(&mut self.line.first, at);
+        (self.waiters[at].previous, self.waiters[at].next) = (NIL, first);
+        match first {
+            NIL => self.line.last = at,
+            first => self.waiters[first].previous = at,
+        }
+        Some(self.waiters[at].slice)
+    }
+
+    /// A read waits for an entry of its own.
+    pub fn push_read(&mut self, slice: u32) {
+        self.reads.push_back(slice);
+    }
+
+    /// The read that has waited longest for an entry of its own waits no longer.
+    pub fn pop_read(&mut self) -> Option<u32> {
+        self.reads.pop_front()
+    }
+
+    fn all_decided(&self) -> bool {
+        self.waiting == 0 || self.undecided == NIL
+    }
+
+    /// Takes a waiter out of the line; its record keeps its neighbours.
+    fn unlink(&mut self, at: u32) {
+        let Waiter { previous, next, .. } = self.waiters[at];
+        match previous {
+            NIL => self.line.first = next,
+            previous => self.waiters[previous].next = next,
+        }
+        match next {
+            NIL => self.line.last = previous,
+            next => self.waiters[next].previous = previous,
+        }
+    }
+}
 
 impl BlockNamespace {
-    /// In which line a slice waits for an entry: reads that have entries of their own in the second one.
-    pub(super) fn line(&self, write: bool) -> usize {
-        usize::from(!write && self.config.buffer.read_entries > 0)
+    /// Whether a slice waits for an entry of its own: reads, if entries are set aside for them.
+    pub(super) fn waits_apart(&self, write: bool) -> bool {
+        !write && self.config.buffer.read_entries > 0
+    }
+
+    /// Whether slices wait for the entries that a slice would take.
+    pub(super) fn is_line_empty(&self, write: bool) -> bool {
+        if self.waits_apart(write) { self.starved.has_no_reads() } else { self.starved.is_line_empty() }
     }
 
     /// Makes sure that an entry is vacant, at the cost of the least recently used clean one.
@@ -46,13 +228,10 @@ impl BlockNamespace {
 
     /// The slice waits for an entry, first come, first served.
     pub(super) fn starve(&mut self, shared: &mut Shared, slice: u32, write: bool) {
-        let line = self.line(write);
-        shared.slices[slice].evicts = NIL;
-        self.starved[line].push_back(&mut shared.slices, slice);
-        if line == 1 {
-            return;
+        if self.waits_apart(write) {
+            return self.starved.push_read(slice);
         }
-        self.starved_count += 1;
+        self.starved.push(slice);
         // It adds nothing to a superpage until it has an entry.
         self.writes.inbound -= u32::from(write);
         self.dispatch_for_space(shared);
@@ -60,22 +239,21 @@ impl BlockNamespace {
 
     /// Whether the first of the line may take an entry if there is one. A drive that stores no more refuses writes in their turn.
     fn serves_starved(&self) -> bool {
-        self.read_only || self.line(false) == 0 || !self.buffer.writes_are_full()
+        self.read_only || !self.waits_apart(false) || !self.buffer.writes_are_full()
     }
 
     /// Entries became vacant or clean: waiting slices get them.
     pub(crate) fn feed_starved(&mut self, shared: &mut Shared) {
-        while !self.starved[1].is_empty() && self.make_vacancy() {
-            let slice = self.starved[1].pop(&mut shared.slices).expect("not empty");
+        while !self.starved.has_no_reads() && self.make_vacancy() {
+            let slice = self.starved.pop_read().expect("not empty");
             self.place(shared, slice, true);
         }
-        while !self.starved[0].is_empty() && self.serves_starved() && self.make_vacancy() {
-            let slice = self.starved[0].pop(&mut shared.slices).expect("not empty");
-            self.starved_count -= 1;
+        while !self.starved.is_line_empty() && self.serves_starved() && self.make_vacancy() {
+            let slice = self.starved.pop().expect("not empty");
             self.writes.inbound += u32::from(shared.is_write(slice));
             self.place(shared, slice, true);
         }
-        if self.starved[0].is_empty() {
+        if self.starved.is_line_empty() {
             // What is left of the programs' time is no slice's wait.
             self.writes.cleaning = Default::default();
         } else {
@@ -86,17 +264,12 @@ impl BlockNamespace {
     /// Slices wait for entries: dispatches dirty ones until enough are in programs. Those that only wait for a superpage do
     /// not count, so a superpage that can be filled is not padded.
     pub(crate) fn dispatch_for_space(&mut self, shared: &mut Shared) {
-        let wanted = self.starved_count.next_multiple_of(shared.layout.units_per_superpage);
-        let mut waits = if self.evicts_for_one(shared) { self.starved[0].first() } else { None };
+        let wanted = self.starved.waiting().next_multiple_of(shared.layout.units_per_superpage);
+        let evicts_for_one = self.evicts_for_one(shared);
         while self.writes.programming() + self.writes.filling < wanted {
             let Some(entry) = self.buffer.oldest_dirty() else { return };
-            while let Some(slice) = waits {
-                let record = &mut shared.slices[slice];
-                waits = (record.next != NIL).then_some(record.next);
-                if record.evicts == NIL {
-                    record.evicts = entry;
-                    break;
-                }
+            if evicts_for_one {
+                self.starved.evict(entry);
             }
             self.dispatch(shared, entry);
         }
@@ -111,11 +284,76 @@ impl BlockNamespace {
 
     /// The slice for which `entry` has left goes to the front of the line; `false`: there is none.
     pub(super) fn let_evictor_lead(&mut self, shared: &mut Shared, entry: u32, stages: &StageTimes) -> bool {
-        let found = self.starved[0].take_first(&mut shared.slices, |slice| slice.evicts == entry);
-        let Some(slice) = found else { return false };
+        let Some(slice) = self.starved.lead(entry) else { return false };
         let mut stages = *stages;
         shared.slices[slice].book_from(&mut stages, shared.now);
-        self.starved[0].push_front(&mut shared.slices, slice);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The line as slices, from its first to its last; walks it backwards too.
+    fn line(starved: &Starved) -> Vec<u32> {
+        let mut found = Vec::new();
+        let (mut at, mut before) = (starved.line.first, NIL);
+        while at != NIL {
+            assert_eq!(starved.waiters[at].previous, before);
+            found.push(starved.waiters[at].slice);
+            (before, at) = (at, starved.waiters[at].next);
+        }
+        assert_eq!((before, found.len()), (starved.line.last, starved.waiting as usize));
+        found
+    }
+
+    fn of(slices: impl IntoIterator<Item = u32>) -> Starved {
+        let mut starved = Starved::default();
+        slices.into_iter().for_each(|slice| starved.push(slice));
+        starved
+    }
+
+    #[test]
+    fn the_slice_that_evicts_an_entry_leads_when_it_has_left() {
+        let mut starved = of(10..14);
+        for entry in [7, 3, 5] {
+            starved.evict(entry);
+        }
+        assert_eq!(starved.lead(6), None);
+        assert_eq!(starved.lead(3), Some(11));
+        assert_eq!(starved.lead(5), Some(12));
+        assert_eq!(line(&starved), [12, 11, 10, 13]);
+        // It evicts the entry until it has one.
+        assert_eq!(starved.lead(3), Some(11));
+        assert_eq!(starved.pop(), Some(11));
+        assert_eq!(starved.lead(3), None);
+        starved.push(14);
+        starved.evict(3);
+        assert_eq!(starved.lead(3), Some(13));
+        assert_eq!(line(&starved), [13, 12, 10, 14]);
+    }
+
+    /// An entry that is dirty again before its program leaves for a second slice, after the first one.
+    #[test]
+    fn slices_that_evict_one_entry_lead_in_the_order_of_the_line() {
+        let mut starved = of([1, 2, 3]);
+        starved.evict(9);
+        starved.evict(9);
+        assert_eq!((starved.lead(9), starved.pop()), (Some(1), Some(1)));
+        assert_eq!((starved.lead(9), starved.pop()), (Some(2), Some(2)));
+        assert_eq!((starved.lead(9), starved.pop(), starved.pop()), (None, Some(3), None));
+        starved.evict(9);
+        starved.push(4);
+        assert_eq!((starved.lead(9), line(&starved)), (None, vec![4]), "nobody waited");
+    }
+
+    #[test]
+    fn reads_with_entries_of_their_own_do_not_stand_in_the_line() {
+        let mut starved = Starved::default();
+        starved.push_read(1);
+        assert!(starved.is_line_empty() && !starved.is_empty());
+        assert_eq!((starved.pop_read(), starved.pop_read()), (Some(1), None));
+        assert!(starved.is_empty());
     }
 }

@@ -10,6 +10,7 @@
 //! Units are gathered until a superpage is full. A partial superpage is padded only when a command waits for it and nothing that
 //! could fill it is on its way: [`crate::block::write_waits`]. Writes that fail: [`crate::block::write_failures`].
 
+use super::behind::Behind;
 use super::buffer::{Content, Phase};
 use super::map_reads::Then;
 use super::packer::SuperpagePacker;
@@ -18,7 +19,7 @@ use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::WritePolicy;
 use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
-use pellucid_flash::slab::{List, NIL};
+use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, copy_images};
 use pellucid_ftl::{Full, Located, Move, Operation, Plan, ProgramId, Soon, Stream};
 use pellucid_media::Outcome;
@@ -54,10 +55,8 @@ pub(crate) struct Writes {
     pub(super) leaving: u32,
     /// Those whose data have arrived, ever.
     pub arrived: u64,
-    /// Those that wait until what they overwrite is on its way to the media.
-    pub behind: List,
-    /// Some of these may go on.
-    pub behind_go_on: bool,
+    /// Writes that wait until what they overwrite is on its way to the media.
+    pub behind: Behind,
     /// No die could take data at the last try.
     pub stalled: bool,
     /// Stages of programs that made entries clean while slices waited for entries, not yet shared out among these. Where an
@@ -118,7 +117,6 @@ impl BlockNamespace {
                 delivered: false,
                 route: Route::Page,
                 place: Place::None,
-                evicts: NIL,
                 mark: shared.now,
                 stages,
                 next: NIL,
@@ -187,20 +185,19 @@ impl BlockNamespace {
         if record.is_occupied() || (record.users > 0 && !leaves) {
             return;
         }
-        // A clean entry goes to the slices that wait for one: kept as the most recently used, it would let all older ones be written first.
         if leaves {
-            self.dispatch(shared, entry);
-        } else if record.listed
-            && (record.dirty != 0 || (self.config.buffer.retain && self.starved.iter().all(List::is_empty)))
-        {
-            self.buffer.idle(entry);
-            self.feed_starved(shared);
-        } else {
-            // Trimmed before it left: no program lets those go on that wait behind it.
-            self.writes.behind_go_on |= self.config.buffer.fifo;
-            self.buffer.vacate(entry);
-            self.feed_starved(shared);
+            return self.dispatch(shared, entry);
         }
+        // A clean entry goes to the slices that wait for one: kept as the most recently used, it would let all older ones be written first.
+        let stays = record.dirty != 0 || (self.config.buffer.retain && self.starved.is_empty());
+        let stays = stays && record.listed;
+        // Trimmed before it left: no program lets writes go on that wait behind it.
+        self.writes.behind.wake(record.lpn);
+        match stays {
+            true => self.buffer.idle(entry),
+            false => self.buffer.vacate(entry),
+        }
+        self.feed_starved(shared);
     }
 
     /// Sends an entry to the media as soon as nothing else is done with it.
@@ -293,7 +290,7 @@ impl BlockNamespace {
 
     fn enter_program(&mut self, shared: &mut Shared, plan: &Plan, position: usize, entry: u32) {
         self.set_unit(shared, plan.id, position, SuperpageUnit::Entry(entry));
-        self.writes.behind_go_on = true;
+        self.writes.behind.wake(self.buffer[entry].lpn);
         let record = &mut self.buffer[entry];
         record.phase = Phase::Programming;
         let sectors = shared.layout.sectors_per_unit;
@@ -467,7 +464,7 @@ impl BlockNamespace {
         self.acknowledge(shared, entry, Some(stages), Status::Success);
         self.flushed(entry);
         self.unpin(entry);
-        if self.starved[0].is_empty() {
+        if self.starved.is_line_empty() {
             self.writes.cleaning = StageTimes::default();
         } else if !self.let_evictor_lead(shared, entry, stages) {
             self.writes.cleaning.add_all(stages);
@@ -484,7 +481,9 @@ impl BlockNamespace {
         status: Status,
     ) {
         let mut list = self.buffer[entry].acknowledge.take();
-        self.writes.behind_go_on |= !list.is_empty();
+        if !list.is_empty() {
+            self.writes.behind.wake(self.buffer[entry].lpn);
+        }
         while let Some(slice) = list.pop(&mut shared.slices) {
             let record = &mut shared.slices[slice];
             match stages {

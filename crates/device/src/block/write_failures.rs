@@ -130,12 +130,12 @@ impl BlockNamespace {
             }
         }
         // Reads go on one after the other, whatever the buffer cannot get rid of; writes are refused in their turn.
-        if !self.starved[0].is_empty() && !self.make_vacancy() {
+        if !self.starved.is_line_empty() && !self.make_vacancy() {
             self.buffer.grow();
         }
         self.feed_starved(shared);
         self.fail_flushes(shared);
-        self.writes.behind_go_on = true;
+        self.writes.behind.wake_all();
         self.let_behind_go_on(shared);
     }
 }

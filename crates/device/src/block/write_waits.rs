@@ -3,55 +3,15 @@
 //! ```text
 //!  entries in a partial superpage ── a command waits for them, and nothing comes that could fill it ─► padded
 //!                              └─ so much has come that did not fill it ────────────────────────► padded
-//!  a write over sectors that a command waits for ── their program is planned ─► an entry of its own
 //!  a superpage that found no space ─ a block was erased, or GC went on ─► planned
 //! ```
-//! A command waits: a flush, a forced write (FUA), any write with write-through, a write behind an entry that takes no more. The first two
-//! waits are bounded: later writes cannot extend them.
+//! A command waits: a flush, a forced write (FUA), any write with write-through, a write behind an entry that takes no more
+//! ([`super::behind`]). Both waits are bounded: later writes cannot extend them.
 
 use super::BlockNamespace;
-use super::buffer::Phase;
 use crate::shared::Shared;
-use pellucid_flash::Lpn;
 
 impl BlockNamespace {
-    /// A write waits until sectors that another command waits for have left.
-    pub(crate) fn fall_behind(&mut self, shared: &mut Shared, slice: u32) {
-        // As one that waits for an entry, it adds nothing to a superpage.
-        self.writes.inbound -= 1;
-        self.writes.behind.push_back(&mut shared.slices, slice);
-    }
-
-    /// First in, first out: a write waits until `entry` has gone, which may have been in use when it was its turn to leave.
-    pub(crate) fn hurry(&mut self, shared: &mut Shared, entry: u32) {
-        let record = &mut self.buffer[entry];
-        record.wanted = true;
-        if record.dirty != 0 && record.phase == Phase::Resting {
-            self.dispatch(shared, entry);
-        }
-    }
-
-    /// Whether a write of `lpn` waits already, so that others do not go ahead of it.
-    pub(crate) fn has_one_behind(&mut self, shared: &mut Shared, lpn: Lpn) -> bool {
-        let mut found = false;
-        self.writes.behind.for_each(&mut shared.slices, |slice| found |= slice.lpn == lpn);
-        found
-    }
-
-    /// Writes that waited behind others go on, as far as they can; `false`: none could.
-    #[inline]
-    pub(crate) fn let_behind_go_on(&mut self, shared: &mut Shared) -> bool {
-        if !std::mem::take(&mut self.writes.behind_go_on) || self.writes.behind.is_empty() {
-            return false;
-        }
-        let mut waiting = self.writes.behind.take();
-        while let Some(slice) = waiting.pop(&mut shared.slices) {
-            self.writes.inbound += 1;
-            self.place(shared, slice, false);
-        }
-        true
-    }
-
     /// Pads partial superpages if a command waits and nothing is on its way to fill them.
     #[inline]
     pub(crate) fn pad_if_awaited(&mut self, shared: &mut Shared) {
@@ -59,12 +19,12 @@ impl BlockNamespace {
             return;
         }
         // What was dispatched for space has gone to different queues, none of which holds a superpage: more follow.
-        if self.starved_count > 0 && self.writes.programming() == 0 {
+        if !self.starved.is_line_empty() && self.writes.programming() == 0 {
             self.dispatch_for_space(shared);
         }
         // Slices that wait for an entry get one when a program ends, if any is running.
         let starved =
-            self.starved_count > 0 && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
+            !self.starved.is_line_empty() && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
         let awaited =
             self.writes.awaited > 0 || starved || self.flushes.waiting() || !self.writes.behind.is_empty();
         if !awaited || self.more_comes() {

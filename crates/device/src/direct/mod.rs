@@ -161,7 +161,6 @@ impl Shared {
             delivered: false,
             route,
             place,
-            evicts: NIL,
             mark: self.now,
             stages,
             next: NIL,

@@ -184,8 +184,6 @@ pub(crate) struct Slice {
     pub delivered: bool,
     pub route: Route,
     pub place: Place,
-    /// The buffer entry that leaves for it, while it waits for one.
-    pub evicts: u32,
     pub mark: SimTime,
     pub stages: StageTimes,
     pub next: u32,
@@ -214,7 +212,6 @@ impl Default for Slice {
             delivered: false,
             route: Route::Page,
             place: Place::None,
-            evicts: NIL,
             mark: SimTime::ZERO,
             stages: StageTimes::default(),
             next: NIL,

@@ -124,11 +124,17 @@ impl PageMap {
             Some(_) => free >= self.gc.reserve(die) + self.gc.cut_reserve && self.map_has_space(),
             None if gc_copy => free > 0,
             None if shared == Stream::Meta => free > self.gc.reserve(die),
-            None => {
-                free > self.gc.reserve(die) + self.gc.cut_reserve
-                    && self.blocks.free_total() > self.blocks.live_dies() + self.config.common_blocks()
-            }
+            None => free > self.gc.reserve(die) + self.gc.cut_reserve && self.has_blocks_to_spare(),
         }
+    }
+
+    /// Whether host data may take one of the free blocks of the drive: of these as many stay as there are dies. A die that copies out of a
+    /// victim may be using its own, which the victim gives back; else dies with free blocks would wait until all others have one
+    /// too. Only where erases may wait for translation pages have the blocks to be there.
+    fn has_blocks_to_spare(&self) -> bool {
+        let waits = self.config.durability != Durability::Volatile;
+        let coming = if waits { 0 } else { self.gc.all_coming_back() };
+        self.blocks.free_total() + coming > self.blocks.live_dies() + self.config.common_blocks()
     }
 
     /// Whether a translation page finds space beyond the GC reserve of the dies. Erases may wait for one, so host data must not use up the

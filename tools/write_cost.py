@@ -1,0 +1,77 @@
+"""What a byte written costs over the size of requests and the number outstanding, for every preset, in instructions.
+
+Instructions are counted by valgrind, so a verdict depends on the program alone and not on the machine. A run of one request is taken
+off, so that what it costs to make the drive does not count. The buffer is small, so that a few megabytes fill it and most of what is
+outstanding waits for it.
+"""
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import measure
+
+PRESETS = measure.ROOT / "presets"
+# No block namespace, so nothing that `run` could write to.
+WITHOUT_BLOCKS = ("jasmine-ssc", "zoned")
+BUFFER_ENTRIES = 512
+WRITTEN_KIB = 8 * 1024
+UNIT_KIB = 32
+# Size of a request in KiB, and requests outstanding. The first is what the others are compared with.
+FEW = (32, 4)
+# In address order, and over and over in place, where requests wait for older ones to the same addresses.
+PATTERNS = {
+    "written in order": ([], (FEW, (32, 256), (2048, 4), (2048, 64))),
+    "overwritten in place": (["--size", "2m"], (FEW, (2048, 64))),
+}
+FACTOR = 1.5
+REFS = re.compile(r"I\s+refs:\s+([\d,]+)")
+
+
+def instructions(binary: str, preset: str, bs_kib: int, depth: int, requests: int, pattern: list[str]) -> int:
+    """Instructions of one run."""
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", binary, "run", preset, "--json"]
+    command += ["--rw", "write", "--bs", f"{bs_kib}k", "--iodepth", str(depth), "--number-ios", str(requests), *pattern]
+    command += ["--set", f"buffer.entries={BUFFER_ENTRIES}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=measure.RUN_TIMEOUT_SECONDS)
+    found = REFS.search(done.stderr)
+    if done.returncode != 0 or not found:
+        raise SystemExit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+    return int(found[1].replace(",", ""))
+
+
+def curve(binary: str, preset: str, pattern: str) -> list[float]:
+    """Instructions for each 32 KiB at every point of a pattern."""
+    options, points = PATTERNS[pattern]
+    one = instructions(binary, preset, UNIT_KIB, 1, 1, options)
+    units = WRITTEN_KIB // UNIT_KIB - 1
+    runs = (instructions(binary, preset, size, depth, WRITTEN_KIB // size, options) for size, depth in points)
+    return [(run - one) / units for run in runs]
+
+
+def names() -> list[str]:
+    """All presets that can be written to."""
+    found = sorted(path.stem for path in PRESETS.glob("*.toml"))
+    if unknown := set(WITHOUT_BLOCKS) - set(found):
+        raise SystemExit(f"no presets any more: {', '.join(sorted(unknown))}")
+    return [name for name in found if name not in WITHOUT_BLOCKS]
+
+
+def complaints(binary: str) -> list[str]:
+    """The presets with which a byte costs more in large or many requests than in small and few."""
+    if not shutil.which("valgrind"):
+        print("cost of writes over size and depth: skipped, since valgrind, which counts instructions, is not installed")
+        return []
+    asked = [(preset, pattern) for pattern in PATTERNS for preset in names()]
+    found = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        curves = pool.map(lambda of: curve(binary, *of), asked)
+        for (preset, pattern), (first, *others) in zip(asked, curves):
+            ratios = [other / first for other in others]
+            points = PATTERNS[pattern][1][1:]
+            shown = ", ".join(f"{size}k/{depth} x {ratio:.2f}" for (size, depth), ratio in zip(points, ratios))
+            print(f"{preset}, {pattern}: {first:,.0f} instructions for each 32 KiB at 32k/4; {shown}", flush=True)
+            if max(ratios) > FACTOR:
+                found.append(f"{preset}, {pattern}: a byte costs {max(ratios):.2f} x as much; allowed: {FACTOR} x")
+    return found
