@@ -25,7 +25,7 @@ use crate::session::Keeps;
 use mio::{Poll, Token, Waker};
 use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{
-    ChunkInfo, Command, Completion, Drive, Figure, Interface, Layout, Lba, Lpn, Notice, SimTime,
+    ChunkInfo, Command, Completion, Drive, Figure, Held, Interface, Layout, Lba, Lpn, Notice, SimTime,
 };
 use pellucid_ftl::{Durability, MountReport};
 use pellucid_host::{
@@ -322,11 +322,17 @@ impl Served {
         }
     }
 
-    /// Whether a mapping unit of a namespace holds data, as far as that is known. A layer maps sector by sector.
-    pub(crate) fn is_mapped(&self, namespace: u16, unit: u32) -> bool {
-        match self.tower.layer_of(namespace) {
-            Some(layer) => layer.holds(Lba(unit.into())),
-            None => self.device().is_none_or(|device| device.is_mapped(namespace, Lpn(unit))),
+    /// Whether a mapping unit of a namespace holds data, as far as that is known. A layer, and a file, map sector by sector.
+    pub(crate) fn held(&self, namespace: u16, unit: u64) -> Held {
+        let nothing = Held { holds: false, until: u64::MAX, looks: 1 };
+        match (self.tower.layer_of(namespace), self.tower.bottom()) {
+            (Some(layer), _) => layer.holding(Lba(unit)),
+            (None, Bottom::File(file)) => file.held(Lba(unit)),
+            (None, bottom) => match (bottom.device(), u32::try_from(unit)) {
+                (Some(device), Ok(unit)) => device.held(namespace, Lpn(unit)),
+                (Some(_), Err(_)) => nothing,
+                (None, _) => Held { holds: true, ..nothing },
+            },
         }
     }
 
