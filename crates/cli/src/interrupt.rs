@@ -6,7 +6,7 @@
 //!  anything else      the process ends at once, and leaves no half-written file behind
 //! ```
 
-use std::io::Write;
+use crate::stderr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -31,7 +31,7 @@ pub fn install() {
         }
         ask();
         let what = WHAT.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = writeln!(std::io::stderr(), "\ninterrupted: {what}; once more ends at once");
+        stderr::say(&format!("\ninterrupted: {what}; once more ends at once"));
     });
 }
 
@@ -39,7 +39,8 @@ pub fn install() {
 pub fn now() -> ! {
     crate::view::leave();
     pellucid_lab::output::remove_unfinished();
-    let _ = writeln!(std::io::stderr(), "\ninterrupted");
+    stderr::say("\ninterrupted");
+    stderr::finish();
     std::process::exit(INTERRUPTED.into());
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::{interrupt, stderr};
 use pellucid_lab::output::OutputDirectory;
 use pellucid_lab::report::format::count;
 use pellucid_lab::report::{Directions, Report, render_text};
@@ -24,7 +24,7 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Remarks on standard error, unless they are not wanted.
 pub fn notice(global: &Global, text: &str) {
     if !global.quiet {
-        let _ = writeln!(io::stderr(), "{text}");
+        stderr::say(text);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::serving::parse_time;
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::log_line::LogFormat;
 use crate::subject::Subject;
 use crate::{interrupt, output};
 use anyhow::anyhow;
@@ -102,6 +103,7 @@ impl Mount {
             )));
         }
         check_point(&self.mountpoint).map_err(Failure::asked)?;
+        LogFormat::Text.never_wait()?;
         let options = MountOptions {
             memory_bytes,
             read_only: self.read_only,
