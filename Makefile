@@ -74,7 +74,7 @@ build-tests: prerequisites $(NEXTEST)
 
 # Real clients and a Linux kernel against the server.
 test-clients: build-tests client-tools
-	python3 tools/side_by_side.py linux_guest.py // real_clients.py + promises.py + hostile.py + cache_promises.py --stops 3 + kv_clients.py + graphs.py + fs_trials.py + fire_clients.py + long_run.py --seconds 60
+	python3 tools/side_by_side.py linux_guest.py // real_clients.py + promises.py + hostile.py + cache_promises.py --stops 3 + kv_clients.py + graphs.py + fs_trials.py + fire_clients.py + break_databases.py + long_run.py --seconds 60
 
 # Half an hour of fio and our own checker over NBD, with failing flash, power cuts and kills. make test runs a minute of it.
 long-run: build-tests client-tools

@@ -28,6 +28,9 @@ find_missing() {
     need memcached memcached
     need memccapable libmemcached-tools
     need dbench dbench
+    need losetup mount
+    # Debian keeps the programs of a cluster apart.
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need initdb postgresql
     need git git
     need strace strace
     { python3 -c 'import pymemcache' || /usr/bin/python3 -c 'import pymemcache'; } 2>/dev/null || packages="$packages python3-pymemcache"

@@ -4,9 +4,9 @@
 //! that it does not use, and names the commands that do.
 
 use crate::commands::Command;
+use crate::stderr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -128,7 +128,7 @@ pub fn parse() -> Result<(Command, Global), ExitCode> {
             ExitCode::from(error.exit_code() as u8)
         }
         _ => {
-            let _ = writeln!(std::io::stderr(), "error: {}", sentence(&error));
+            stderr::say(&format!("error: {}", sentence(&error)));
             ExitCode::from(2)
         }
     })

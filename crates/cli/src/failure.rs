@@ -1,13 +1,14 @@
 //! Why a command failed, in one sentence, and with which exit status.
 
 use crate::interrupt::INTERRUPTED;
+use crate::stderr;
 use pellucid_lab::drive::RunError;
 use pellucid_lab::experiment::ExperimentError;
 use pellucid_lab::image::ImageError;
 use pellucid_output::OutputError;
 use pellucid_spec::SpecError;
 use pellucid_text::format::count;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 /// The work failed.
@@ -67,7 +68,7 @@ impl Failure {
         if gone {
             return ExitCode::SUCCESS;
         }
-        let _ = writeln!(io::stderr(), "error: {}", self.error);
+        stderr::say(&format!("error: {}", self.error));
         ExitCode::from(self.status)
     }
 }

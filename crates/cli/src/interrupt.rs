@@ -7,7 +7,7 @@
 //! ```
 //! SIGXFSZ is ignored: a write beyond `ulimit -f` fails with EFBIG, and is reported like one to a full disk.
 
-use std::io::Write;
+use crate::stderr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -33,7 +33,7 @@ pub fn install() {
         }
         ask();
         let what = WHAT.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = writeln!(std::io::stderr(), "\ninterrupted: {what}; once more ends at once");
+        stderr::say(&format!("\ninterrupted: {what}; once more ends at once"));
     });
 }
 
@@ -47,7 +47,8 @@ fn ignore_long_files() {
 pub fn now() -> ! {
     crate::view::leave();
     pellucid_output::remove_unfinished();
-    let _ = writeln!(std::io::stderr(), "\ninterrupted");
+    stderr::say("\ninterrupted");
+    stderr::finish();
     std::process::exit(INTERRUPTED.into());
 }
 

@@ -3,6 +3,9 @@
 //! Each line begins with its time: UTC, as RFC 3339 writes it, with milliseconds. In JSON all values are strings, because the readers of
 //! logs want a key to have one type.
 
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::stderr;
 use pellucid_serve::event::Event;
 use serde_json::{Map, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,6 +20,22 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
+    /// From now on the command is a server, which no reader of its standard error keeps waiting.
+    pub fn never_wait(self) -> Result<(), Failure> {
+        let line = move |lines| self.line(SystemTime::now(), &Event::LinesDropped { lines });
+        stderr::never_wait(line).map_err(Failure::work)
+    }
+
+    /// The log of a server, on standard error.
+    pub fn log(self, global: &Global) -> impl Fn(&Event) + Copy + use<> {
+        let quiet = global.quiet;
+        move |event: &Event| {
+            if !quiet {
+                stderr::say(&self.line(SystemTime::now(), event));
+            }
+        }
+    }
+
     /// The line of an event in this format.
     pub fn line(self, at: SystemTime, event: &Event) -> String {
         let time = stamp(at);

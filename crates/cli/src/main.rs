@@ -16,6 +16,7 @@ mod output;
 mod precondition;
 mod progress;
 mod served_log;
+mod stderr;
 mod subject;
 mod view;
 mod watch;
@@ -29,8 +30,10 @@ fn main() -> ExitCode {
         Err(status) => return status,
     };
     interrupt::install();
-    match commands::run(command, &global) {
+    let status = match commands::run(command, &global) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
-    }
+    };
+    stderr::finish();
+    status
 }

@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::{interrupt, stderr};
 use pellucid_output::OutputDirectory;
 use pellucid_report::{Directions, Report, render_text};
 use pellucid_text::format::count;
@@ -24,7 +24,7 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Remarks on standard error, unless they are not wanted.
 pub fn notice(global: &Global, text: &str) {
     if !global.quiet {
-        let _ = writeln!(io::stderr(), "{text}");
+        stderr::say(text);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::namespaces::Namespace;
 use crate::probes::Snapshot;
 use crate::shared::Shared;
 use pellucid_flash::{
-    BlockId, ChunkInfo, Drive, Figure, HandleInfo, Layout, Lba, Lpn, Nanos, PlacementEvent,
+    BlockId, ChunkInfo, Drive, Figure, HandleInfo, Held, Layout, Lba, Lpn, Nanos, PlacementEvent,
     PlacementGeometry, Ppa, SimTime,
 };
 use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, NamelessMachine, Soon};
@@ -163,6 +163,12 @@ impl Device {
     /// reads as zeros.
     pub fn is_mapped(&self, namespace: u16, lpn: Lpn) -> bool {
         self.block(namespace).is_some_and(|block| block.is_mapped(lpn))
+    }
+
+    /// The same, with how far the answer is known to be the same.
+    pub fn held(&self, namespace: u16, lpn: Lpn) -> Held {
+        let nothing = Held { holds: false, until: u64::MAX, looks: 1 };
+        self.block(namespace).map_or(nothing, |block| block.held(lpn))
     }
 
     /// Blocks of the SLC caches of these namespaces, and those of them that are not free.

@@ -36,7 +36,7 @@ pub use histogram::Histogram;
 pub use nameless::{Migration, NamelessGeometry};
 pub use notice::Notice;
 pub use placement::{HandleInfo, PlacementEvent, PlacementEventKind, PlacementGeometry};
-pub use port::{Drive, Interface};
+pub use port::{Drive, Held, Interface};
 pub use reason::{Cause, MapReason};
 pub use rng::Rng;
 pub use stage::{Stage, StageTimes};

@@ -16,6 +16,9 @@ const ENTRY_BYTES: usize = 4;
 /// Small drives are made and copied often, and a large page has to be zeroed as a whole.
 const LARGE_BYTES_MIN: usize = 4 << 20;
 
+/// Entries that one bit of [`L2p::touched`] stands for.
+const REGION: u32 = 1 << 14;
+
 /// Where each logical page lies, and which units are valid.
 #[derive(Clone, Debug)]
 pub(crate) struct MappingTable {
@@ -85,6 +88,11 @@ impl MappingTable {
             None => self.l2p.get(lpn),
             Some((pages, sparse)) => MappingTable::get_cached(*pages, sparse, &self.l2p, lpn),
         }
+    }
+
+    /// See [`L2p::untouched_until`]; of a cache nothing is known.
+    pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
+        if self.sparse.is_some() { None } else { self.l2p.untouched_until(lpn) }
     }
 
     #[inline]
@@ -185,6 +193,8 @@ impl MappingTable {
 pub(crate) struct L2p {
     entries: u32,
     bytes: MmapMut,
+    /// One bit for each [`REGION`] of entries, set when one of them is.
+    touched: Vec<u64>,
 }
 
 impl L2p {
@@ -198,7 +208,24 @@ impl L2p {
         if bytes >= LARGE_BYTES_MIN {
             let _ = map.advise(Advice::HugePage);
         }
-        L2p { entries, bytes: map }
+        let regions = entries.div_ceil(REGION) as usize;
+        L2p { entries, bytes: map, touched: vec![0; regions.div_ceil(64)] }
+    }
+
+    /// The end of the regions from that of `lpn` on in which no entry was ever set, so that all their pages are nowhere; `None`: one was set
+    /// in the region of `lpn`.
+    pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
+        let first = lpn.0 / REGION;
+        let (mut at, end) = (first, self.entries.div_ceil(REGION));
+        while at < end {
+            let word = self.touched[at as usize / 64] >> (at % 64);
+            if word != 0 {
+                at += word.trailing_zeros();
+                break;
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        (at > first).then(|| Lpn(at.min(end).saturating_mul(REGION).min(self.entries)))
     }
 
     /// Where `lpn` lies; [`Ppa::NONE`]: nowhere.
@@ -221,6 +248,8 @@ impl L2p {
         let entry: &mut [u8; ENTRY_BYTES] =
             (&mut self.bytes[at..at + ENTRY_BYTES]).try_into().expect("the bytes of one entry");
         let old = std::mem::replace(entry, ppa.0.wrapping_add(1).to_ne_bytes());
+        let region = lpn.0 / REGION;
+        self.touched[region as usize / 64] |= u64::from(ppa.0 != Ppa::NONE.0) << (region % 64);
         Ppa(u32::from_ne_bytes(old).wrapping_sub(1))
     }
 
@@ -234,7 +263,7 @@ impl L2p {
 
     /// Bytes of memory when every page has been written.
     pub fn memory_bytes(&self) -> u64 {
-        u64::from(self.entries) * ENTRY_BYTES as u64
+        u64::from(self.entries) * ENTRY_BYTES as u64 + self.touched.len() as u64 * 8
     }
 }
 
@@ -242,6 +271,7 @@ impl Clone for L2p {
     fn clone(&self) -> L2p {
         let mut copy = L2p::new(self.entries);
         copy.bytes.copy_from_slice(&self.bytes);
+        copy.touched.clone_from(&self.touched);
         copy
     }
 }
@@ -274,6 +304,25 @@ mod tests {
             assert_eq!((table.get(lpns[1]), copy.get(lpns[1])), (Ppa::NONE, Ppa(lpns[1].0 ^ 5)));
             assert_eq!(copy.get(lpns[2]), Ppa(lpns[2].0 ^ 5), "{entries} entries");
         }
+    }
+
+    /// Regions in which nothing was set are known without a look at their entries, up to the end of the table.
+    #[test]
+    fn regions_that_nobody_touched_are_known() {
+        let entries = 200 * REGION + 7;
+        let mut table = L2p::new(entries);
+        assert_eq!(table.untouched_until(Lpn(3)), Some(Lpn(entries)));
+        table.set(Lpn(5), Ppa::NONE);
+        assert_eq!(table.untouched_until(Lpn(0)), Some(Lpn(entries)), "nothing is set by that");
+        for region in [70, 199] {
+            table.set(Lpn(region * REGION + 1), Ppa(0));
+        }
+        for (at, until) in [(0, Some(70)), (69, Some(70)), (70, None), (71, Some(199)), (199, None)] {
+            assert_eq!(table.untouched_until(Lpn(at * REGION)), until.map(|to| Lpn(to * REGION)), "{at}");
+        }
+        let copy = table.clone();
+        assert_eq!(copy.untouched_until(Lpn(entries - 1)), Some(Lpn(entries)));
+        assert_eq!(L2p::new(u32::MAX).untouched_until(Lpn(9)), Some(Lpn(u32::MAX)));
     }
 
     #[test]

@@ -309,6 +309,11 @@ impl PageMap {
         }
     }
 
+    /// See [`Translation::untouched_until`](crate::Translation::untouched_until).
+    pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
+        self.table.untouched_until(lpn)
+    }
+
     /// The newest copy of `lpn`; [`Ppa::NONE`]: none; [`Ppa::LOST`].
     #[inline]
     pub(crate) fn copy_of(&self, lpn: Lpn) -> Ppa {

@@ -301,6 +301,11 @@ impl SparseTable {
 
     /// The first dirty page at or behind `from`.
     pub fn next_dirty(&self, from: Lpn) -> Option<Lpn> {
+        // Looks are bounded by what the cache holds: a part of a large address space may have millions of pages.
+        if self.slots.len() <= self.pages_per_part as usize {
+            let dirty = self.iter().filter(|slot| slot.state() == CacheState::Dirty);
+            return dirty.map(|slot| slot.lpn()).filter(|&lpn| lpn >= from).min();
+        }
         let mut part = from.0 / self.pages_per_part;
         let mut first = from.0;
         while let Some(&dirty) = self.dirty_parts.get(part as usize) {
@@ -458,6 +463,30 @@ mod tests {
                     assert_eq!(table.next_dirty(lpn), next(lpn.0));
                 }
             }
+        }
+    }
+
+    /// The next dirty page is found by looks at what is cached, or at one part of the address space, whichever is less: a small cache of
+    /// 8 TiB would otherwise be looked for page by page.
+    #[test]
+    fn the_next_dirty_page_of_a_small_cache_is_found_at_once() {
+        for (address_pages, pages) in [(2_000_000_000, 400), (4_000, 3_000)] {
+            let mut table = table(address_pages, pages, 62);
+            let place = |n: u32| Lpn(n * (address_pages / 300) + n % 7);
+            for n in 0..300 {
+                let lpn = place(n);
+                assert!(table.pin(lpn));
+                table.set_state(lpn, if n % 3 == 0 { CacheState::Dirty } else { CacheState::Clean });
+            }
+            for n in 0..297 {
+                assert_eq!(
+                    table.next_dirty(Lpn(place(n).0 + 1)),
+                    Some(place(n / 3 * 3 + 3)),
+                    "behind page {n}"
+                );
+            }
+            assert_eq!(table.next_dirty(Lpn(place(297).0 + 1)), None);
+            table.check();
         }
     }
 

@@ -332,6 +332,12 @@ impl Translation {
         each!(self, it => it.peek(lpn))
     }
 
+    /// The end of a range of pages from `lpn` on of which none was ever written, as far as that is known without a look at each of them;
+    /// `None`: nothing is known of `lpn`.
+    pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
+        each!(self, it => it.untouched_until(lpn))
+    }
+
     /// Where the copy at `ppa` can be read now: there, or while its program has not ended the copy that it replaces.
     /// [`Ppa::NONE`]: the page has none on the media yet.
     #[inline]

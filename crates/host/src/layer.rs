@@ -1,7 +1,7 @@
 //! Layers: machines that look like a drive from above.
 
 use crate::Machine;
-use pellucid_flash::{Command, Completion, Figure, Interface, Lba, Notice};
+use pellucid_flash::{Command, Completion, Figure, Held, Interface, Lba, Notice};
 
 /// A machine that looks like a drive from above and uses one below.
 ///
@@ -29,9 +29,10 @@ pub trait Layer: Machine<Ask = Command, Answer = Completion> {
         true
     }
 
-    /// Whether a sector holds data, as far as the layer knows without asking the drive; one that holds none reads as zeros.
-    fn holds(&self, _lba: Lba) -> bool {
-        true
+    /// Whether a sector holds data, as far as the layer knows without asking the drive; one that holds none reads as zeros. `until`: the first
+    /// sector that may have another answer.
+    fn holding(&self, _lba: Lba) -> Held {
+        Held { holds: true, until: u64::MAX, looks: 1 }
     }
 
     /// Nameless: moves that are not acknowledged, old name and new one.

@@ -13,7 +13,7 @@ use crate::{
     ClusterBufferConfig, CpuCosts, HostFtl, HostFtlConfig, Layer, Machine, NamelessFile, NamelessFtl,
     NamelessFtlConfig, Shared, Stack, ZoneChunks, ZoneChunksConfig,
 };
-use pellucid_flash::{Command, Completion, Drive, Figure, Interface, Lba, Nanos, Notice, SimTime};
+use pellucid_flash::{Command, Completion, Drive, Figure, Held, Interface, Lba, Nanos, Notice, SimTime};
 
 /// A layer as it is described.
 #[derive(Clone, Debug, PartialEq)]
@@ -326,8 +326,8 @@ impl Layer for AnyLayer {
         each!(self, layer => layer.keeps_flushed())
     }
 
-    fn holds(&self, lba: Lba) -> bool {
-        each!(self, layer => layer.holds(lba))
+    fn holding(&self, lba: Lba) -> Held {
+        each!(self, layer => layer.holding(lba))
     }
 
     fn moves(&self) -> Vec<(Lba, Lba)> {

@@ -119,6 +119,13 @@ pub enum StoreError {
         /// The image file.
         path: PathBuf,
     },
+    /// The file is there and has no bytes: whatever it held is gone.
+    #[error("{}: the file is there and empty, so what it held is gone; restore it from a copy, \
+                 or delete it to start with a new drive", .path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file does not start with the magic number of an image.
     #[error("{}: not a media image (no magic number PELLUCID); \
                  name another file, or delete this one to create it anew", .path.display())]

@@ -14,9 +14,12 @@
 //! | `fail-programs=N`     | `fail-programs` with `count`       | the next N programs fail                                  |
 //! | `fail-erases=N`       | `fail-erases` with `count`         | the next N erases fail                                    |
 //! | `wear-out`            | `wear-out`                         | no spare block is left: the drive is read-only            |
+//! | `io-error`, ...       | `inject` with `fault`              | hosts meet the [fault](crate::host_fault)                 |
+//! | `clear`               | `clear-faults`                     | hosts meet none of these any more                         |
 
 use crate::core::Core;
 use crate::event::{By, Event};
+use crate::host_fault::HostFault;
 use crate::plan::PlanError;
 use pellucid_device::Device;
 use pellucid_flash::DieId;
@@ -27,7 +30,7 @@ use std::fmt;
 
 /// Kinds of planned faults, named when another one is asked for.
 const KINDS: &str = "power-cut, program-fail=P, erase-fail=P, read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, \
-                     bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out";
+                     bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out, io-error, torn-write, lost-flush, corrupt, delay=TIME, clear";
 /// Something to do to a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
@@ -37,6 +40,10 @@ pub enum Action {
     Chances(Chances),
     /// Something breaks.
     Damage(Fault),
+    /// Hosts meet a fault from now on.
+    Inject(HostFault),
+    /// Hosts meet no such fault from now on.
+    Clear,
 }
 
 /// Chances that operations of the media fail; `None`: as it is.
@@ -62,6 +69,11 @@ pub(crate) enum Outcome {
     Damage {
         read_only: bool,
     },
+    Injected,
+    /// Faults that hosts met.
+    Cleared {
+        faults: usize,
+    },
 }
 
 impl Outcome {
@@ -78,6 +90,8 @@ impl Outcome {
                 json!({ "program_fail": program, "erase_fail": erase, "read_fail": read })
             }
             Outcome::Damage { read_only } => json!({ "read_only": read_only }),
+            Outcome::Injected => json!({}),
+            Outcome::Cleared { faults } => json!({ "cleared": faults }),
         }
     }
 }
@@ -102,6 +116,8 @@ impl fmt::Display for Action {
                 Fault::FailErases { count } => write!(f, "fail-erases={count}"),
                 Fault::WearOut => f.write_str("wear-out"),
             },
+            Action::Inject(fault) => write!(f, "{fault}"),
+            Action::Clear => f.write_str("clear"),
         }
     }
 }
@@ -109,12 +125,16 @@ impl fmt::Display for Action {
 impl Action {
     /// The kind of a planned fault.
     pub(crate) fn of_plan(kind: &str) -> Result<Action, PlanError> {
+        if HostFault::is_meant(kind) {
+            return kind.parse().map(Action::Inject);
+        }
         let (name, value) = kind.split_once('=').map_or((kind, None), |(name, value)| (name, Some(value)));
         let chance = |value| number(kind, "chance", value, 0.0..=1.0);
         let count = |value: &str| whole(kind, "count", value);
         let unset = Chances::default();
         Ok(match (name, value) {
             ("power-cut", None) => Action::PowerCut,
+            ("clear", None) => Action::Clear,
             ("wear-out", None) => Action::Damage(Fault::WearOut),
             ("program-fail", Some(p)) => Action::Chances(Chances { program: Some(chance(p)?), ..unset }),
             ("erase-fail", Some(p)) => Action::Chances(Chances { erase: Some(chance(p)?), ..unset }),
@@ -147,6 +167,8 @@ impl Action {
             Action::Damage(fault) => {
                 core.device_here(drive)?.media().check_fault(fault).map_err(|error| error.to_string())
             }
+            Action::Inject(fault) => core.check_host_fault(drive, fault),
+            Action::Clear => Ok(()),
         }
     }
 
@@ -163,7 +185,8 @@ impl Action {
         let is_told = match self {
             Action::PowerCut => outcome.is_err(),
             Action::Chances(chances) => chances != Chances::default(),
-            Action::Damage(_) => outcome.is_ok() || matches!(by, By::Plan { .. }),
+            Action::Damage(_) | Action::Inject(_) => outcome.is_ok() || matches!(by, By::Plan { .. }),
+            Action::Clear => true,
         };
         if is_told {
             core.hub.events.push(Event::Fault {
@@ -194,6 +217,8 @@ impl Action {
                 let below = core.device(drive).is_some_and(Device::is_read_only);
                 Ok(Outcome::Damage { read_only: below || core.is_read_only(drive) })
             }
+            Action::Inject(fault) => core.meet(drive, fault).map(|()| Outcome::Injected),
+            Action::Clear => Ok(Outcome::Cleared { faults: core.clear_faults(drive) }),
         }
     }
 }

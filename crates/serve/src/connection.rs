@@ -179,6 +179,11 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// Whether nothing of it is under way: what it asks for next is all that its peer waits for.
+    pub fn is_quiet(&self) -> bool {
+        self.load.commands == 0 && self.load.incoming == 0
+    }
+
     /// Whether input is here that the session has not worked on, because it was congested or had done enough at once.
     fn has_more(&self) -> bool {
         !self.held.is_empty() || self.session.has_more()

@@ -27,7 +27,7 @@ use crate::remote::Remote;
 use crate::service::{Done, Service};
 use crate::session::{ConnectionId, Keeps, Namespace, Operation};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, Command, Completion, Histogram, Lba, Notice, Opcode, SimTime};
+use pellucid_flash::{ChunkInfo, Command, Completion, Held, Histogram, Lba, Notice, Opcode, SimTime};
 use pellucid_monitor::Board;
 use std::collections::VecDeque;
 use steps::Steps;
@@ -368,18 +368,22 @@ impl Core {
         }
     }
 
-    /// See [`crate::session::Port::allocated`].
-    pub(crate) fn allocated(&self, namespace: usize, lba: Lba, sectors: u64) -> (bool, u64) {
+    /// See [`crate::session::Port::held`].
+    pub(crate) fn held(&self, namespace: usize, lba: Lba, sectors: u64, looks_max: u64) -> Held {
         let Namespace { drive, number, sector_bytes, unit_bytes, .. } = self.namespaces[namespace];
         let device = &self.engine.backends()[drive];
         let per_unit = u64::from(unit_bytes / sector_bytes);
-        let holds = |unit: u64| u32::try_from(unit).is_ok_and(|unit| device.is_mapped(number, unit));
-        let first = lba.0 / per_unit;
         let end = (lba.0 + sectors).div_ceil(per_unit);
-        let answer = holds(first);
-        let differs = (first + 1..end).find(|&unit| holds(unit) != answer);
-        let length = differs.map_or(sectors, |unit| unit * per_unit - lba.0);
-        (answer, length)
+        let mut all = device.held(number, lba.0 / per_unit);
+        while all.until < end && all.looks < looks_max {
+            let next = device.held(number, all.until);
+            all.looks += next.looks;
+            if next.holds != all.holds {
+                break;
+            }
+            all.until = next.until;
+        }
+        Held { until: all.until.min(end).saturating_mul(per_unit).min(lba.0 + sectors), ..all }
     }
 
     /// The drives of this process as they are now.

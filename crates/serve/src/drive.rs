@@ -12,6 +12,7 @@
 //! is wall time, and what stands on it goes on in its turns only.
 
 mod bottom;
+mod injector;
 mod waiter;
 
 pub use bottom::Bottom;
@@ -20,12 +21,14 @@ pub use waiter::{Pace, Waiter};
 use crate::engine::{Answered, Backend};
 use crate::event::Event;
 use crate::file_drive::FileDrive;
+use crate::host_fault::HostFault;
 use crate::remote::Remote;
 use crate::session::Keeps;
+use injector::Injector;
 use mio::{Poll, Token, Waker};
 use pellucid_device::{Device, WritePolicy};
 use pellucid_flash::{
-    ChunkInfo, Command, Completion, Drive, Figure, Interface, Layout, Lba, Lpn, Notice, SimTime,
+    ChunkInfo, Command, Completion, Drive, Figure, Held, Interface, Layout, Lba, Lpn, Notice, SimTime,
 };
 use pellucid_ftl::{Durability, MountReport};
 use pellucid_host::{
@@ -55,6 +58,8 @@ pub struct Served {
     ahead_ns: Option<u64>,
     /// Its modelled drive is not waited for.
     instant: bool,
+    /// Between it and its hosts; `None`: no fault was ever asked for.
+    injector: Option<Box<Injector>>,
 }
 
 impl From<Device> for Served {
@@ -71,7 +76,7 @@ impl From<FileDrive> for Served {
 
 impl Served {
     fn new(tower: Tower<Bottom>) -> Served {
-        Served { tower, resting: false, ahead_ns: None, instant: false }
+        Served { tower, resting: false, ahead_ns: None, instant: false, injector: None }
     }
 
     /// Puts a cache on a cache drive and a backing store, and lets it start; this waits for both. `instant`: a modelled cache drive is as
@@ -190,7 +195,7 @@ impl Served {
     #[expect(clippy::result_large_err, reason = "the drive is handed back")]
     pub(crate) fn into_shared(self) -> Result<Served, (Served, &'static str)> {
         const NO_UNITS: &str = "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")";
-        let Served { tower, resting, ahead_ns, instant } = self;
+        let Served { tower, resting, ahead_ns, instant, injector } = self;
         let tower = match tower {
             Tower::Drive(drive) => {
                 let (now, waiting) = (drive.now(), drive.outstanding() + drive.completed());
@@ -203,8 +208,8 @@ impl Served {
             stack => Err((stack, "a layer of the host has all of its parallel units already")),
         };
         match tower {
-            Ok(tower) => Ok(Served { tower, resting, ahead_ns, instant }),
-            Err((tower, why)) => Err((Served { tower, resting, ahead_ns, instant }, why)),
+            Ok(tower) => Ok(Served { tower, resting, ahead_ns, instant, injector }),
+            Err((tower, why)) => Err((Served { tower, resting, ahead_ns, instant, injector }, why)),
         }
     }
 
@@ -322,11 +327,17 @@ impl Served {
         }
     }
 
-    /// Whether a mapping unit of a namespace holds data, as far as that is known. A layer maps sector by sector.
-    pub(crate) fn is_mapped(&self, namespace: u16, unit: u32) -> bool {
-        match self.tower.layer_of(namespace) {
-            Some(layer) => layer.holds(Lba(unit.into())),
-            None => self.device().is_none_or(|device| device.is_mapped(namespace, Lpn(unit))),
+    /// Whether a mapping unit of a namespace holds data, as far as that is known. A layer, and a file, map sector by sector.
+    pub(crate) fn held(&self, namespace: u16, unit: u64) -> Held {
+        let nothing = Held { holds: false, until: u64::MAX, looks: 1 };
+        match (self.tower.layer_of(namespace), self.tower.bottom()) {
+            (Some(layer), _) => layer.holding(Lba(unit)),
+            (None, Bottom::File(file)) => file.held(Lba(unit)),
+            (None, bottom) => match (bottom.device(), u32::try_from(unit)) {
+                (Some(device), Ok(unit)) => device.held(namespace, Lpn(unit)),
+                (Some(_), Err(_)) => nothing,
+                (None, _) => Held { holds: true, ..nothing },
+            },
         }
     }
 
@@ -358,36 +369,80 @@ impl Served {
 
     #[inline]
     pub(crate) fn submit(&mut self, at: SimTime, command: Command) {
-        self.tower.submit(at, command);
+        let passed = match &mut self.injector {
+            Some(injector) => injector.pass(at, command),
+            None => Some(command),
+        };
+        if let Some(command) = passed {
+            self.tower.submit(at, command);
+        }
     }
 
     #[inline]
     pub(crate) fn next_event(&self) -> Option<SimTime> {
-        let next = self.tower.next_event()?;
+        let late = self.injector.as_ref().and_then(|injector| injector.next_event());
+        let next = self.tower.next_event().into_iter().chain(late).min()?;
         Some(SimTime(next.0.saturating_sub(self.ahead_ns.unwrap_or(0))))
     }
 
     #[inline]
     pub(crate) fn advance(&mut self, now: SimTime) {
+        // The time of a completion that was held back may be over already.
+        let now = if self.injector.is_some() { now.max(self.now()) } else { now };
         self.tower.advance(now);
+        self.release(now);
+    }
+
+    /// Completions that a fault held back until now are to be handed out.
+    #[inline]
+    fn release(&mut self, now: SimTime) {
+        if let Some(injector) = &mut self.injector {
+            injector.advance(now);
+        }
     }
 
     /// Commands that have not ended; a target that starts or stops is waited for, too.
     #[inline]
     pub(crate) fn outstanding_commands(&self) -> usize {
         let changes = self.tower.shared().is_some_and(Shared::is_changing);
-        self.tower.outstanding() + usize::from(changes)
+        let late = self.injector.as_ref().map_or(0, |injector| injector.outstanding());
+        self.tower.outstanding() + usize::from(changes) + late
     }
 
     /// Completions that wait to be taken.
     #[inline]
     pub(crate) fn completed(&self) -> usize {
-        self.tower.completed()
+        self.tower.completed() + self.injector.as_ref().map_or(0, |injector| injector.completed())
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Completion> {
-        self.tower.pop()
+        let Some(injector) = &mut self.injector else { return self.tower.pop() };
+        if let Some(completion) = injector.pop() {
+            return Some(completion);
+        }
+        while let Some(completion) = self.tower.pop() {
+            if let Some(completion) = injector.came(completion) {
+                return Some(completion);
+            }
+        }
+        None
+    }
+
+    /// From now on the hosts of a namespace meet this fault.
+    pub(crate) fn meet(&mut self, namespace: u16, fault: HostFault) {
+        let sector_bytes = self.sizes(namespace)[0];
+        self.injector.get_or_insert_with(|| Box::new(Injector::new(sector_bytes))).add(namespace, fault);
+    }
+
+    /// The hosts of a namespace meet no fault from now on; how many they met.
+    pub(crate) fn clear_faults(&mut self, namespace: u16) -> usize {
+        self.injector.as_mut().map_or(0, |injector| injector.clear(namespace))
+    }
+
+    /// Faults that the hosts of a namespace meet, each with the commands that it has hit.
+    pub(crate) fn host_faults(&self, namespace: u16) -> Vec<(HostFault, u64)> {
+        self.injector.as_ref().map_or_else(Vec::new, |injector| injector.of(namespace).collect())
     }
 
     pub(crate) fn pop_notice(&mut self) -> Option<(u16, Notice)> {
@@ -403,7 +458,11 @@ impl Served {
             });
         };
         let report = device.power_cut().map_err(|error| error.to_string())?;
-        let (now, before) = (device.now(), self.now());
+        let now = device.now();
+        if let Some(injector) = &mut self.injector {
+            injector.lose_power();
+        }
+        let before = self.now();
         self.tower.bottom_mut().settle(now.max(before));
         self.tower.restart(now)?;
         if let Some(ahead_ns) = self.ahead_ns {
@@ -474,6 +533,7 @@ impl Served {
     /// Exchanges data with it and lets what stands on it do what follows.
     pub(crate) fn turn(&mut self, wall: SimTime) {
         let now = SimTime(wall.0 + self.ahead_ns.unwrap_or(0)).max(self.now());
+        self.release(now);
         if self.ahead_ns.is_none() {
             self.tower.bottom_mut().advance(now);
             return self.tower.advance(now);

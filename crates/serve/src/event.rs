@@ -131,6 +131,11 @@ pub enum Event {
         /// Events of this kind.
         events: u64,
     },
+    /// Lines of the log that nobody read in time, and that are lost.
+    LinesDropped {
+        /// So many.
+        lines: u64,
+    },
     /// A connection or a block device begins to use a namespace.
     Attached {
         /// The user.

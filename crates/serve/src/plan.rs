@@ -8,18 +8,21 @@
 //!  power-cut@random:seed=7,mean=500       again and again, after 1 to 999 operations, by the seed
 //!  program-fail=0.001@0s:drive=mine       a chance, from the beginning, for one of several drives
 //!  kill-die=5@1000ops                     damage: slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out
+//!  io-error@0s:on=write,rate=0.01         hosts meet it from then on: see [`crate::host_fault`]
+//!  clear@10s                              and no more from then on
 //! ```
 //! What can be planned is what the control socket can be asked for: see [`crate::action`].
 //!
 //! Invariant: by operations, and so by chance too, a plan is repeatable: the same requests of a host meet the same faults.
 
 use crate::action::Action;
+use crate::host_fault::HostFault;
 use pellucid_flash::Rng;
 use std::str::FromStr;
 use std::time::Duration;
 
 const MOMENTS: &str = "a time (2s, 500ms), a number of operations (1000ops), random";
-const KEYS: &str = "drive=NAME, times=N; with random also seed=N, mean=OPERATIONS";
+const KEYS: &str = "drive=NAME, times=N; with random also seed=N, mean=OPERATIONS; of a fault that hosts see also on, range, rate, count, seed";
 /// Operations between two faults by chance, on average, unless said otherwise.
 const MEAN_OPERATIONS: u64 = 1000;
 
@@ -81,12 +84,21 @@ impl FromStr for PlannedFault {
             return refuse("fault", text, "KIND@WHEN[:KEY=VALUE,...], for one power-cut@random:seed=7");
         };
         let (when, options) = rest.split_once(':').unwrap_or((rest, ""));
-        let action = Action::of_plan(kind)?;
+        let of_host = HostFault::is_meant(kind);
         let random = when == "random";
+        if of_host && random {
+            return refuse(
+                "fault's time",
+                when,
+                "a time (2s, 500ms), a number of operations (1000ops); by chance with rate=P",
+            );
+        }
         let (mut drive, mut times, mut seed, mut mean) = (None, (!random).then_some(1), 0, MEAN_OPERATIONS);
+        let mut host_options = Vec::new();
         for option in options.split(',').filter(|option| !option.is_empty()) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             match key {
+                _ if of_host && HostFault::has_key(key) => host_options.push(option),
                 "drive" => drive = Some(value.to_string()),
                 "times" => times = Some(number("times", value, 1)?),
                 "seed" if random => seed = number("seed", value, 0)?,
@@ -94,6 +106,10 @@ impl FromStr for PlannedFault {
                 _ => return refuse("fault's option", option, KEYS),
             }
         }
+        let action = Action::of_plan(&match of_host {
+            true => format!("{kind}:{}", host_options.join(",")),
+            false => kind.into(),
+        })?;
         let moment = if random { Moment::Random { seed, mean } } else { moment(when)? };
         if moment == Moment::Time(Duration::ZERO) && times != Some(1) {
             return refuse("fault's time", when, "above 0, because it is to happen several times");

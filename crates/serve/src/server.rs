@@ -412,26 +412,41 @@ impl<S: Service> Server<S> {
             self.table.note_busy(&reading);
         }
         let mut total = 0;
+        // Peers that wait for their next request only come first; a half of the turn is left to the others.
+        reading.retain(|&slot| {
+            let is_first =
+                total <= TURN_READ_BYTES_MAX / 2 && self.table.get(slot).is_some_and(|c| c.is_quiet());
+            if is_first {
+                total += self.read_from(slot);
+            }
+            !is_first
+        });
         for slot in reading.drain(..) {
-            // The others are the first in the next turn.
+            // The rest are the first in the next turn.
             if total > TURN_READ_BYTES_MAX {
                 self.table.queue(slot);
-                continue;
-            }
-            let Some(connection) = self.table.get(slot) else { continue };
-            if connection.wants_reading(&mut self.service) {
-                let came = connection.read(&mut self.service, &mut self.scratch);
-                total += came;
-                if came > 0 && self.service.hub_mut().protocols[connection.protocol].name != CONTROL {
-                    self.service.hub_mut().heard_ns = self.turn_ns;
-                }
-                self.table.touch(slot);
-                if came > 0 && !self.options.poll.is_zero() {
-                    self.table.heat(slot, self.turn_ns, self.poll.registry());
-                }
+            } else {
+                total += self.read_from(slot);
             }
         }
         self.at_hand = reading;
+    }
+
+    /// Reads once from a connection; how many bytes.
+    fn read_from(&mut self, slot: usize) -> usize {
+        let Some(connection) = self.table.get(slot) else { return 0 };
+        if !connection.wants_reading(&mut self.service) {
+            return 0;
+        }
+        let came = connection.read(&mut self.service, &mut self.scratch);
+        if came > 0 && self.service.hub_mut().protocols[connection.protocol].name != CONTROL {
+            self.service.hub_mut().heard_ns = self.turn_ns;
+        }
+        self.table.touch(slot);
+        if came > 0 && !self.options.poll.is_zero() {
+            self.table.heat(slot, self.turn_ns, self.poll.registry());
+        }
+        came
     }
 
     /// Hands completions to their sessions; bytes of their data.

@@ -19,11 +19,15 @@ use crate::output::Output;
 use crate::pool::Pool;
 use crate::service::{Answer, Service};
 use pellucid_device::Device;
-use pellucid_flash::{ChunkInfo, Interface, Lba, Notice, Opcode, Vector};
+use pellucid_flash::{ChunkInfo, Held, Interface, Lba, Notice, Opcode, Vector};
 use pellucid_ftl::MountReport;
 
 /// Commands that one connection may have in the drives before it is [congested](Port::congested).
 pub const COMMANDS_MAX: u32 = 2048;
+/// Bytes of data that one connection may ask for at once: with these the others have their turn.
+pub const AT_ONCE_BYTES: usize = 1 << 20;
+/// What a request counts of these at least: one without data is work as well.
+const AT_ONCE_MIN: usize = 4 << 10;
 /// Bytes of data that one connection may hold, in the drives and in its output, before it is congested.
 pub const BYTES_MAX: usize = 16 << 20;
 /// Bytes of data that all connections together may hold: coming in, in the drives and to be sent (and twice 16 KiB each).
@@ -241,6 +245,8 @@ pub struct Load {
     pub moved: u64,
     /// Bytes of large requests that come in.
     pub(crate) incoming_large: usize,
+    /// Bytes asked for through this [`Port`].
+    pub(crate) at_once: usize,
     /// Bytes of the next answer, for which there was no room ([`Port::has_room`]); 0: there was.
     pub(crate) wanted: usize,
     /// It waits for memory budget.
@@ -267,6 +273,7 @@ impl<'a, S: Service> Port<'a, S> {
         load: &'a mut Load,
         output: &'a mut Output,
     ) -> Port<'a, S> {
+        load.at_once = 0;
         Port { service, connection, load, output, beyond: 0 }
     }
 
@@ -280,11 +287,12 @@ impl<'a, S: Service> Port<'a, S> {
         self.output
     }
 
-    /// Whether the connection has so much under way that it should start nothing new. It is never congested while it has
-    /// nothing in the drives and nothing to send.
+    /// Whether the connection has so much under way, or has asked for so much in one call, that it should start nothing new now. It is
+    /// never congested while it has nothing in the drives and nothing to send.
     pub fn congested(&self) -> bool {
         let bytes = self.load.bytes + self.output.bytes() + self.beyond;
         self.load.commands >= COMMANDS_MAX
+            || self.load.at_once >= AT_ONCE_BYTES
             || bytes >= BYTES_MAX
             || (bytes > 0 && self.service.bytes_held() + OWN_BYTES > TOTAL_BYTES_MAX)
             || (self.load.wanted > 0 && !self.fits(self.load.wanted))
@@ -410,6 +418,7 @@ impl<'a, S: Service> Port<'a, S> {
     pub(crate) fn submits(&mut self, bytes: usize) {
         self.load.commands += 1;
         self.load.bytes += bytes;
+        self.load.at_once += bytes.max(AT_ONCE_MIN);
     }
 
     /// Whether the server is shutting down: new work should be refused.
@@ -475,10 +484,10 @@ impl Port<'_> {
         self.service.is_read_only(namespace)
     }
 
-    /// Whether any of the mapping units that `sectors` touch holds data on the media or in the buffer, and how many
-    /// sectors from `lba` on (at most `sectors`, at least 1) have the same answer.
-    pub fn allocated(&self, namespace: usize, lba: Lba, sectors: u64) -> (bool, u64) {
-        self.service.allocated(namespace, lba, sectors)
+    /// Whether the mapping unit of `lba` holds data on the media or in the buffer, and up to which of `sectors` the answer is the same, as
+    /// far as some `looks_max` looks tell; behind `lba` at least.
+    pub fn held(&self, namespace: usize, lba: Lba, sectors: u64, looks_max: u64) -> Held {
+        self.service.held(namespace, lba, sectors, looks_max)
     }
 
     /// Cuts the power of the drive behind a namespace and switches it on again. Operations in it end with

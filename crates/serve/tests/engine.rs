@@ -397,3 +397,34 @@ fn an_attachment_is_served() {
     let devices = server.join().expect("the server does not panic");
     assert_eq!(devices[0].outstanding_commands(), 0);
 }
+
+/// One request at a time beside 64 connections with 32 each, all of which ask again when they are answered: no more of the others are answered
+/// before it than are in the drive at once, and a turn.
+#[test]
+fn one_request_at_a_time_waits_for_few_of_the_others() {
+    const ONE: u64 = 100;
+    let mut core = Core::new(vec![("one".into(), drive(StoreKind::Ram))], Time::Instant).expect("a drive");
+    let sectors = core.namespaces()[0].sectors;
+    let read = |core: &mut Core, route: Route, n: u64| {
+        core.submit(0, route, Operation::new(Opcode::Read, Lba(n * 56 % (sectors - 8)), 8, vec![0; 4096]));
+    };
+    let route = |connection, token| Route { connection: ConnectionId::new(connection), token };
+    (0..64 * 32).for_each(|n| read(&mut core, route(1 + n % 64, n), n));
+    read(&mut core, route(ONE, 0), 0);
+    let (mut before, mut waits, mut answered) = (0, Vec::new(), 0);
+    while waits.len() < 100 {
+        core.run();
+        while let Some(done) = core.pop() {
+            assert_eq!(done.answer.status, Status::Success);
+            answered += 1;
+            if done.route.connection == ConnectionId::new(ONE) {
+                waits.push(std::mem::take(&mut before));
+            } else {
+                before += 1;
+            }
+            read(&mut core, done.route, answered);
+        }
+    }
+    let most = waits[1..].iter().max().expect("many");
+    assert!(*most <= 256 + 16 + 96, "{most} of the others were answered first");
+}

@@ -177,6 +177,15 @@ fn what_is_no_drive_is_refused_with_what_is_allowed() {
     let other = FileConfig { size_bytes: Some(8192), ..there.clone() };
     assert!(sentence(&other).contains("size = 8192; it has 5000 bytes"), "{}", sentence(&other));
     assert_eq!(fs::read(&path).expect("the file"), [0; 5000], "it is as it was");
+    fs::write(&path, []).expect("a file");
+    for config in [&config(&path), &there] {
+        assert!(
+            sentence(config).contains("it is there and empty: what it held is gone"),
+            "{}",
+            sentence(config)
+        );
+    }
+    assert_eq!(fs::metadata(&path).expect("there").len(), 0, "it is as it was");
     let directory = FileConfig::new(path.parent().expect("a directory"));
     assert!(sentence(&directory).contains("allowed: a regular file, a block device"));
     fs::remove_file(&path).expect("removed");

@@ -5,6 +5,7 @@ mod common;
 mod damaged;
 mod engine;
 mod file;
+mod host_faults;
 mod hostile;
 mod kv;
 mod monitor;

@@ -1,11 +1,11 @@
 //! The NBD session without sockets: what it says of a drive, and how much it does at once.
 
-use crate::common::{config, pattern};
+use crate::common::{config, drive, pattern, scratch};
 use pellucid_device::Device;
 use pellucid_media::StoreKind;
 use pellucid_serve::nbd::NbdSession;
-use pellucid_serve::session::{ConnectionId, Load, Port, Session};
-use pellucid_serve::{Core, Output, Service, Time};
+use pellucid_serve::session::{AT_ONCE_BYTES, ConnectionId, Load, Port, Session};
+use pellucid_serve::{Core, FileConfig, FileDrive, Output, Served, Service, Time};
 use pellucid_wire::nbd::{
     Chunk, ClientHandshake, ClientHandshakeEvent, Command, Extent, Info, InfoRequest, MetaContextRequest,
     OptionKind, OptionReply, ReplyDecoder, ReplyEvent, Request, allocation, encode_client_flags,
@@ -24,8 +24,8 @@ struct Alone {
 }
 
 impl Alone {
-    fn new(device: Device) -> Alone {
-        let core = Core::new(vec![("one".into(), device)], Time::Instant).expect("a drive to serve");
+    fn new(drive: impl Into<Served>) -> Alone {
+        let core = Core::new(vec![("one".into(), drive)], Time::Instant).expect("a drive to serve");
         let mut alone = Alone {
             core,
             session: NbdSession::default(),
@@ -110,15 +110,28 @@ fn sizes_are_powers_of_two_whatever_the_mapping_unit() {
     }
 }
 
-/// Block status is answered at once, and looks at every mapping unit: nobody else is served meanwhile, so there is a limit to it.
-#[test]
-fn block_status_of_much_lets_others_have_their_turn() {
-    const UNITS: u64 = 1 << 16;
+/// A drive of more mapping units than block status looks at in a turn, all of them in parts in which something was written once.
+fn touched(units: u64) -> Alone {
     let mut config = config(StoreKind::Ram);
     (config.media.geometry.blocks, config.media.geometry.unit_bytes) = (256, 512);
     let mut alone = Alone::new(Device::new(&config).expect("a good configuration"));
     let bytes = alone.core.namespaces()[0].bytes();
-    assert!(bytes / 512 > UNITS + 100, "more units than are looked at in a turn");
+    assert!(bytes / 512 > units + 100, "more units than are looked at in a turn");
+    for at in (0..bytes - 512).step_by(4096 * 512) {
+        assert_eq!(alone.receive(&[request(Command::Write, at, 512), pattern(1, 512)].concat()), 0);
+        assert_eq!(alone.receive(&request(Command::Flush, 0, 0)), 0);
+        assert_eq!(alone.receive(&request(Command::Trim, at, 512)), 0);
+        alone.run();
+    }
+    alone
+}
+
+/// Block status is answered at once, and may look at every mapping unit: nobody else is served meanwhile, so there is a limit to it.
+#[test]
+fn block_status_of_much_lets_others_have_their_turn() {
+    const UNITS: u64 = 1 << 16;
+    let mut alone = touched(UNITS);
+    let bytes = alone.core.namespaces()[0].bytes();
     let data = pattern(1, 4096);
     let place = (UNITS + 8) * 512;
     assert_eq!(alone.receive(&[request(Command::Write, place, 4096), data].concat()), 0);
@@ -136,4 +149,74 @@ fn block_status_of_much_lets_others_have_their_turn() {
     assert_eq!(alone.receive(&rest.repeat(20)), 0);
     let expected = vec![Extent { length_bytes: 4096, ..hole }, Extent { length_bytes: 4096, flags: 0 }];
     assert_eq!(alone.extents(), vec![expected; 20]);
+}
+
+const HOLE: u32 = allocation::HOLE | allocation::ZERO;
+
+/// A drive of 2 TiB on which little was written says so in a few extents, as long as a request can be.
+#[test]
+fn block_status_of_what_was_never_written_comes_in_large_extents() {
+    const GIB: u64 = 1 << 30;
+    let mut config = config(StoreKind::Ram);
+    let geometry = &mut config.media.geometry;
+    (geometry.page_bytes, geometry.unit_bytes, geometry.spare_bytes) = (16 << 10, 16 << 10, 256);
+    (geometry.pages, geometry.blocks) = (1024, 32 << 10);
+    let mut alone = Alone::new(Device::new(&config).expect("a good configuration"));
+    assert!(alone.core.namespaces()[0].bytes() > 1024 * GIB);
+    for at in [0, 5 * GIB] {
+        assert_eq!(alone.receive(&[request(Command::Write, at, 16 << 10), pattern(1, 16 << 10)].concat()), 0);
+    }
+    alone.run();
+    alone.output.take_all();
+    let most = u32::MAX - 511;
+    for place in [8 * GIB, 100 * GIB, 1000 * GIB] {
+        assert_eq!(alone.receive(&request(Command::BlockStatus, place, most)), 0);
+        assert_eq!(alone.extents(), vec![vec![Extent { length_bytes: most, flags: HOLE }]], "{place}");
+    }
+    assert_eq!(alone.receive(&request(Command::BlockStatus, 4 * GIB, 2 * GIB as u32)), 0);
+    let found = alone.extents().remove(0);
+    let length = |bytes: u64| bytes as u32;
+    let expected = [(length(GIB), HOLE), (16 << 10, 0), (length(GIB) - (16 << 10), HOLE)];
+    assert_eq!(found.iter().map(|e| (e.length_bytes, e.flags)).collect::<Vec<_>>(), expected);
+}
+
+/// A sparse file tells of its holes, those that a trim made among them.
+#[test]
+fn block_status_of_a_file_shows_its_holes() {
+    const MIB: u32 = 1 << 20;
+    let path = scratch("nbd-file-holes").join("sparse.img");
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    let config = FileConfig { size_bytes: Some(1 << 40), ..FileConfig::new(&path) };
+    let mut alone = Alone::new(FileDrive::open(&config).expect("a file drive"));
+    let mut ask = |requests: &[u8]| {
+        assert_eq!(alone.receive(requests), 0);
+        alone.run();
+        let extents = alone.extents();
+        extents.into_iter().flatten().map(|e| (e.length_bytes, e.flags)).collect::<Vec<_>>()
+    };
+    let status = request(Command::BlockStatus, 0, u32::MAX - 4095);
+    assert_eq!(ask(&status), [(u32::MAX - 4095, HOLE)]);
+    let place = 1 << 30;
+    assert_eq!(ask(&[request(Command::Write, place, MIB), pattern(1, MIB as usize)].concat()), []);
+    let behind = u32::MAX - 4095 - (1 << 30) - MIB;
+    assert_eq!(ask(&status), [(1 << 30, HOLE), (MIB, 0), (behind, HOLE)]);
+    assert_eq!(ask(&request(Command::Trim, place, MIB)), []);
+    assert_eq!(ask(&status), [(u32::MAX - 4095, HOLE)]);
+}
+
+/// A connection that asks for much in one go has it taken bit by bit, so that the others have their turns in between.
+#[test]
+fn requests_for_much_are_taken_in_turns() {
+    let mut alone = Alone::new(drive(StoreKind::Ram));
+    let read = request(Command::Read, 0, 64 << 10);
+    let asked = read.repeat(100);
+    let at_once = AT_ONCE_BYTES / (64 << 10);
+    let left = alone.receive(&asked);
+    assert_eq!(left, (100 - at_once) * read.len());
+    assert_eq!(alone.receive(&asked[asked.len() - left..]), (100 - 2 * at_once) * read.len());
+    // Small ones count, too.
+    let trims = request(Command::Trim, 0, 4096).repeat(1000);
+    let left = alone.receive(&trims);
+    assert_eq!(left, (1000 - AT_ONCE_BYTES / 4096) * read.len());
+    alone.run();
 }

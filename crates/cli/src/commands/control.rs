@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use pellucid_flash::DieId;
 use pellucid_media as media;
 use pellucid_output::reason;
+use pellucid_serve::HostFault;
 use pellucid_serve::control::{Action, Chances, Request};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -41,7 +42,9 @@ Examples:
   pellucid fault --control /tmp/pellucid.control --slow-die 5 --factor 20
   pellucid fault --control /tmp/pellucid.control --kill-die 5
   pellucid fault --control /tmp/pellucid.control --bit-errors --factor 100
-  pellucid fault --control /tmp/pellucid.control --wear-out";
+  pellucid fault --control /tmp/pellucid.control --wear-out
+  pellucid fault --control /tmp/pellucid.control --inject io-error:on=write,range=1GiB-2GiB,rate=0.01,seed=7
+  pellucid fault --control /tmp/pellucid.control --clear";
 
 fn chance(text: &str) -> Result<f64, String> {
     let chance = text.parse().ok().filter(|p| (0.0..=1.0).contains(p));
@@ -53,8 +56,8 @@ fn factor(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| "allowed: a number from 0 to 1000000000".into())
 }
 
-/// Break a drive in service: have operations fail, slow or kill a die, raise bit errors, wear it out; asked for nothing, it
-/// prints the chances
+/// Break a drive in service: have operations fail, slow or kill a die, raise bit errors, wear it out, have hosts meet errors, torn writes,
+/// lost flushes, corruption and delays; asked for nothing, it prints the chances
 #[derive(Debug, clap::Args)]
 #[command(after_help = FAULT_EXAMPLES)]
 pub struct Fault {
@@ -98,14 +101,23 @@ struct Damage {
     /// No spare block is left: the drive is read-only from now on
     #[arg(long)]
     wear_out: bool,
+    /// Hosts meet this fault from now on: KIND[:KEY=VALUE,...]. Kinds: io-error, torn-write, lost-flush, corrupt, delay=TIME; keys:
+    /// on=read+write+flush+trim, range=FROM-TO, rate=P, count=N, seed=N
+    #[arg(long, value_name = "FAULT")]
+    inject: Option<HostFault>,
+    /// Hosts meet none of the faults of --inject any more
+    #[arg(long)]
+    clear: bool,
 }
 
 impl Damage {
-    /// What is to break; `None`: nothing.
-    fn fault(&self, factor: Option<f64>) -> Option<media::Fault> {
+    /// What is to be done; `None`: nothing.
+    fn action(&self, factor: Option<f64>) -> Option<Action> {
         // The options that need a factor require it.
         let factor = factor.unwrap_or(1.0);
-        Some(match *self {
+        Some(Action::Damage(match *self {
+            Damage { inject: Some(fault), .. } => return Some(Action::Inject(fault)),
+            Damage { clear: true, .. } => return Some(Action::Clear),
             Damage { slow_die: Some(die), .. } => media::Fault::SlowDie { die: DieId(die), factor },
             Damage { kill_die: Some(die), .. } => media::Fault::KillDie { die: DieId(die) },
             Damage { bit_errors: Some(die), .. } => media::Fault::BitErrors { die: die.map(DieId), factor },
@@ -113,7 +125,7 @@ impl Damage {
             Damage { fail_erases: Some(count), .. } => media::Fault::FailErases { count },
             Damage { wear_out: true, .. } => media::Fault::WearOut,
             _ => return None,
-        })
+        }))
     }
 }
 
@@ -142,8 +154,8 @@ impl Fault {
         if self.factor.is_some() && self.damage.slow_die.is_none() && self.damage.bit_errors.is_none() {
             return Err(Failure::asked(anyhow!("--factor: goes with --slow-die or --bit-errors")));
         }
-        match self.damage.fault(self.factor) {
-            Some(fault) if chances == Chances::default() => self.target.ask(Action::Damage(fault)),
+        match self.damage.action(self.factor) {
+            Some(action) if chances == Chances::default() => self.target.ask(action),
             Some(_) => Err(Failure::asked(anyhow!("chances and damage: one at a time"))),
             None => self.target.ask(Action::Chances(chances)),
         }

@@ -4,7 +4,7 @@ use super::serving::Serving;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::Opened;
-use crate::output;
+use crate::{output, stderr};
 use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_flash::{Drive, SimTime};
@@ -15,7 +15,7 @@ use pellucid_host::{
 use pellucid_lab::experiment::prepare;
 use pellucid_serve::{FileConfig, FileDrive, Served};
 use pellucid_text::format;
-use std::io::{ErrorKind, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -92,13 +92,11 @@ impl Fire {
         if wants_journal && !global.quiet {
             let offered = drive.interfaces().first().map_or(0, |(_, offered)| offered.capacity_sectors());
             let bytes = |sectors: u64| sectors * u64::from(file.sector_bytes);
-            // A closed standard error loses this line and nothing else.
-            let _ = writeln!(
-                std::io::stderr(),
+            stderr::say(&format!(
                 "{device}: {} bytes are served of {}; the journal has the rest",
                 bytes(offered),
                 bytes(whole)
-            );
+            ));
         }
         let (name, from) = (file.drive_name(), format!("file:{}", file.path.display()));
         Ok(Opened { name, drive, registry: None, unprepared: false, from })
@@ -216,8 +214,7 @@ fn tell(global: &Global) -> impl FnMut(ProbePoint) {
     let tells = !global.quiet && std::io::stderr().is_terminal();
     move |point| {
         if tells {
-            // A closed standard error loses this line and nothing else.
-            let _ = writeln!(std::io::stderr(), "{} ...", format::binary_bytes(point.bytes as f64));
+            stderr::say(&format!("{} ...", format::binary_bytes(point.bytes as f64)));
         }
     }
 }

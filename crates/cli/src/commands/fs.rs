@@ -4,6 +4,7 @@ use super::fs_service::{self, InService, Wanted};
 use super::serving::{Oversight, parse_time};
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::log_line::LogFormat;
 use crate::subject::Subject;
 use crate::{interrupt, output};
 use anyhow::anyhow;
@@ -113,6 +114,7 @@ impl Mount {
             )));
         }
         check_point(&self.mountpoint).map_err(Failure::asked)?;
+        LogFormat::Text.never_wait()?;
         let options = MountOptions {
             memory_bytes,
             read_only: self.read_only,

@@ -4,7 +4,7 @@
 //!  threads of the mount ─► ModelledDrive ─► LocalDrive ─►│◄─ LocalEnd ◄─► Server, Core ─► drive     a thread of its own
 //! ```
 
-use super::serving::{Oversight, log_to_stderr};
+use super::serving::Oversight;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::log_line::LogFormat;
@@ -136,7 +136,7 @@ fn begin(wanted: Wanted, oversight: &Oversight, global: &Global) -> Result<(Serv
     let mut core = core.map_err(|refusal: Refusal| Failure::asked(anyhow!("{refusal}")))?;
     oversight.plan(&mut core)?;
     let (end, local) = in_process(0, &core).map_err(Failure::work)?;
-    let log = log_to_stderr(LogFormat::Text, global);
+    let log = LogFormat::Text.log(global);
     let mut server = Server::new(core, Options::default(), Box::new(log)).map_err(Failure::work)?;
     server.attach(Box::new(end)).map_err(Failure::work)?;
     oversight.listen(&mut server)?;

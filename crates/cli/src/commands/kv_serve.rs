@@ -14,9 +14,8 @@ use pellucid_serve::event::Event;
 use pellucid_serve::kv::{Cache, DriveCache, KvService, session};
 use pellucid_serve::{Address, CONTROL, Options, Server, Time, TlsConfig};
 use pellucid_text::format::binary_bytes;
-use std::io::Write;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// The protocol in the log and in figures.
 const PROTOCOL: &str = "memcached";
@@ -103,6 +102,7 @@ impl KvServe {
         };
         let addresses = self.addresses()?;
         self.check_addresses(&addresses)?;
+        self.log_format.never_wait()?;
         let mut global = global.clone();
         global.sets.extend(self.engine.iter().map(|engine| format!("kv.engine={engine}")));
         global.sets.extend(self.memory.iter().map(|memory| format!("kv.memory={memory}")));
@@ -117,12 +117,7 @@ impl KvServe {
             warn(&global, little_memory(&cache, config.memory_bytes));
         }
         let service = KvService::new(&name, cache, &config, self.time);
-        let (quiet, format) = (global.quiet, self.log_format);
-        let log = move |event: &Event| {
-            if !quiet {
-                let _ = writeln!(std::io::stderr(), "{}", format.line(SystemTime::now(), event));
-            }
-        };
+        let log = self.log_format.log(&global);
         let options = Options {
             poll: Duration::from_micros(self.poll_us),
             connections_max: self.connections.unwrap_or(Options::default().connections_max),

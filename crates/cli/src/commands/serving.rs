@@ -21,10 +21,9 @@ use pellucid_serve::{
     PlannedFault, Refusal, Server, Time, TlsConfig, UblkError,
 };
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// What the loopback and a client that polls cost, measured on one machine (docs/explanation/serving.md): with it `bench/paced_latency.py` finds
 /// the mean that SPDK's client sees 2.4 % above the model's, without it 5.9 %.
@@ -104,8 +103,9 @@ pub struct Oversight {
     monitor: MonitorOptions,
     /// Plan a fault: KIND@WHEN[:KEY=VALUE,...]; may be given several times. Kinds: power-cut, program-fail=P, erase-fail=P,
     /// read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out
-    /// (as pellucid fault does them); when: a time (2s, 500ms), an operation (1000ops), random; keys: drive=NAME, times=N, and with random
-    /// seed=N, mean=OPERATIONS
+    /// (as pellucid fault does them), and what hosts meet: io-error, torn-write, lost-flush, corrupt, delay=TIME, clear; when: a time (2s,
+    /// 500ms), an operation (1000ops), random; keys: drive=NAME, times=N, with random seed=N, mean=OPERATIONS, and of what hosts meet
+    /// on=read+write+flush+trim, range=FROM-TO, rate=P, count=N, seed=N
     #[arg(long, value_name = "FAULT")]
     fault: Vec<PlannedFault>,
     /// Take commands on this Unix socket
@@ -157,16 +157,6 @@ impl Oversight {
             server.show_on(&board);
         }
         Ok(())
-    }
-}
-
-/// What writes events to standard error.
-pub fn log_to_stderr(format: LogFormat, global: &Global) -> impl Fn(&Event) + Copy + 'static {
-    let quiet = global.quiet;
-    move |event: &Event| {
-        if !quiet {
-            let _ = writeln!(std::io::stderr(), "{}", format.line(SystemTime::now(), event));
-        }
     }
 }
 
@@ -239,8 +229,8 @@ fn parse_lead(text: &str) -> Result<Lead, String> {
 }
 
 impl Serving {
-    /// Refuses options that do nothing here or expose what they should not. `example`: a command that serves; `proves`: a remote drive is
-    /// given a secret.
+    /// Refuses options that do nothing here or expose what they should not; from then on the command is a server. `example`: a command that
+    /// serves; `proves`: a remote drive is given a secret.
     pub fn check(&self, example: &str, proves: bool) -> Result<(), Failure> {
         if self.nbd.is_empty() && self.nvme_tcp.is_empty() && !self.ublk {
             return Err(Failure::asked(anyhow!(
@@ -248,7 +238,8 @@ impl Serving {
             )));
         }
         self.check_addresses()?;
-        self.check_ignored(proves)
+        self.check_ignored(proves)?;
+        self.log_format.never_wait()
     }
 
     /// Serves these drives, which were `asked` for so, until it is stopped.
@@ -324,7 +315,7 @@ impl Serving {
                 |name| format!("{name}: no block namespace, so NBD does not show it; --nvme-tcp ADDR would");
             output::warn(global, unseen.map(|(_, name)| sentence(name)));
         }
-        let log = log_to_stderr(self.log_format, global);
+        let log = self.log_format.log(global);
         // They are said when everything listens, so that a refusal stands alone.
         let mut facts = served_log::drives(&core, &origins);
         let offered = served_log::offered(&core, &names);

@@ -2,12 +2,11 @@
 
 use super::control::Control;
 use crate::failure::Failure;
-use crate::interrupt;
 use crate::view::{Ending, Model, Next, Source, show};
+use crate::{interrupt, stderr};
 use anyhow::anyhow;
 use pellucid_monitor::Figures;
 use pellucid_serve::control::Request;
-use std::io::Write;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -76,7 +75,7 @@ impl Top {
             Ending::Interrupt => interrupt::now(),
             Ending::Quit => Ok(()),
             Ending::Over => {
-                let _ = writeln!(std::io::stderr(), "{}", served.0.stopped());
+                stderr::say(&served.0.stopped());
                 Ok(())
             }
         }

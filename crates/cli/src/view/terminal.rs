@@ -168,7 +168,7 @@ impl Drop for LiveView {
     fn drop(&mut self) {
         self.board.close();
         if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
-            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("--live: the terminal: {error}\n"));
+            crate::stderr::say(&format!("--live: the terminal: {error}"));
         }
     }
 }

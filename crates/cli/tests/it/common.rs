@@ -149,7 +149,11 @@ pub struct Serving(Child);
 impl Serving {
     /// Has a shell do `script` in a folder; `$0` is the command. What it logs goes to the file `log`.
     pub fn new(folder: &Folder, script: &str) -> Serving {
-        let log = std::fs::File::create(folder.path("log")).unwrap();
+        Serving::logging_to(folder, script, std::fs::File::create(folder.path("log")).unwrap())
+    }
+
+    /// The same; it logs to this.
+    pub fn logging_to(folder: &Folder, script: &str, log: impl Into<Stdio>) -> Serving {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, env!("CARGO_BIN_EXE_pellucid")]).current_dir(&folder.0).stderr(log);
         Serving(shell.spawn().unwrap())

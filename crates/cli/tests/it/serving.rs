@@ -1,8 +1,9 @@
 //! A server, as the system around it sees it.
 
-use crate::common::{Folder, Serving, eventually, listens};
+use crate::common::{Folder, Serving, TINY, eventually, listens};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -202,12 +203,23 @@ fn a_power_cut_of_one_of_several_drives_names_it() {
     assert!(control(&folder, r#"{"do":"power-cut","drive":"other"}"#).contains("true"));
 }
 
-/// A media file that held nothing comes up as a new drive, and one that others may read is used; the log says both.
+/// A media file that was never completed comes up as a new drive, and one that others may read is used; the log says both. One that was cut
+/// to nothing is refused, with the way to a new one.
 #[test]
-fn an_empty_media_file_and_one_that_others_read_are_logged() {
+fn an_unfinished_media_file_and_one_that_others_read_are_logged() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::with_drive();
+    let serve = ["serve", "tiny.toml", "--set", "media.store=file:kept.img", "--nbd", "unix:nbd"];
     folder.write("kept.img", "");
+    let done = folder.run(&serve);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    assert!(
+        done.stderr.contains("kept.img: the file is there and empty") && done.stderr.contains("delete it")
+    );
+    let file = ["serve", "file:kept.img,size=1MiB", "--nbd", "unix:nbd"];
+    let done = folder.run(&file);
+    assert!(done.status == 2 && done.stderr.contains("it is there and empty"), "{}", done.stderr);
+    folder.write("kept.img", "PELLUnew");
     let set_mode = |mode| {
         std::fs::set_permissions(folder.path("kept.img"), std::fs::Permissions::from_mode(mode)).unwrap()
     };
@@ -223,5 +235,36 @@ fn an_empty_media_file_and_one_that_others_read_are_logged() {
         eventually("the client is logged", || log().contains("event=connected"));
         let count = |event: &str| log().matches(event).count();
         assert_eq!((count("event=store-blank"), count("event=store-exposed")), (blank, exposed), "{}", log());
+    }
+}
+
+/// Standard error that is full, and that nobody reads, stops no server: it starts, answers, and ends when it is asked to.
+#[test]
+fn a_log_that_nobody_reads_stops_no_server() {
+    for command in [
+        "serve tiny.toml --set media.store=ram --time instant --nbd unix:front",
+        "fire --device backing.img --journal 2MiB --make-journal --nbd unix:front",
+        "cache --backing backing.img --drive jasmine-ssc --set media.store=file:flash.img --set media.channels=1 \
+         --set media.ways=2 --set media.blocks=32 --set media.pages=8 --set ftl.over_provisioning=0.55 --time instant \
+         --nbd unix:front",
+        "kv open.toml --engine policy --memory 256KiB --set media.store=ram --set media.blocks=32 --time instant --unix front",
+    ] {
+        let folder = Folder::with_drive();
+        std::fs::File::create(folder.path("backing.img")).unwrap().set_len(16 << 20).unwrap();
+        let open_channel = "[[drive.namespace]]\ninterface = \"open-channel\"\n[kv]\nitem_max = \"16KiB\"";
+        folder.write("open.toml", &TINY.replace("[precondition]\nfill = 0.9", open_channel));
+        let (full, log) = UnixStream::pair().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while (&full).write(&[b' '; 4096]).is_ok() {}
+        full.set_nonblocking(false).unwrap();
+        let mut server = Serving::logging_to(&folder, &format!("exec \"$0\" {command}"), OwnedFd::from(full));
+        listens(&folder, "front");
+        let mut client = UnixStream::connect(folder.path("front")).unwrap();
+        // NBD greets; memcached answers.
+        client.write_all(b"version\r\n").unwrap();
+        client.read_exact(&mut [0; 8]).unwrap();
+        server.signal("TERM");
+        server.wait();
+        drop(log);
     }
 }

@@ -215,6 +215,13 @@ impl Buffer {
         }
     }
 
+    /// The first page from `from` on that has sectors here which are newer than on the media; and how many entries were looked at.
+    pub fn next_dirty(&self, from: Lpn) -> (Option<Lpn>, u64) {
+        let dirty = self.entries.iter().filter(|entry| entry.listed && entry.dirty != 0);
+        let lpns = dirty.map(|entry| entry.lpn).filter(|&lpn| lpn >= from);
+        (lpns.min(), self.entries.len() as u64)
+    }
+
     /// Takes a vacant entry for `lpn` and lists it.
     #[inline]
     pub fn take(&mut self, lpn: Lpn) -> Option<u32> {

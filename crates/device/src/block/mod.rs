@@ -37,7 +37,7 @@ use discards::Discards;
 use flush::Flushes;
 use gc::Gc;
 use pellucid_flash::slab::NIL;
-use pellucid_flash::{BlockId, Command, Layout, Lpn, Nanos, Opcode, Ppa, Status};
+use pellucid_flash::{BlockId, Command, Held, Layout, Lpn, Nanos, Opcode, Ppa, Status};
 use pellucid_ftl::{FtlConfig, Located, MapPage, MountReport, ProgramId, Translation};
 use placement::Placement;
 use starved::Starved;
@@ -323,6 +323,19 @@ impl BlockNamespace {
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
         let programmed = lpn.0 < self.user_units && self.translation.peek(lpn) != Located::Zero;
         programmed || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
+    }
+
+    /// Whether a logical page holds data, and how far the answer is known to be the same.
+    pub fn held(&self, lpn: Lpn) -> Held {
+        let one = Held { holds: self.is_mapped(lpn), until: u64::from(lpn.0) + 1, looks: 1 };
+        match self.translation.untouched_until(lpn) {
+            Some(until) if !one.holds => {
+                let (dirty, looks) = self.buffer.next_dirty(lpn);
+                let until = dirty.map_or(until, |dirty| dirty.min(until));
+                Held { until: until.0.into(), looks, ..one }
+            }
+            _ => one,
+        }
     }
 
     pub fn check(&self, shared: &Shared) {

@@ -323,6 +323,11 @@ impl LogBlock {
         }
     }
 
+    /// See [`Translation::untouched_until`](crate::Translation::untouched_until).
+    pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
+        self.map.untouched_until(lpn)
+    }
+
     /// Prefetches the map entry of `lpn`, for the simulator's speed.
     #[inline]
     pub fn prefetch(&self, lpn: Lpn) {

@@ -4,9 +4,7 @@
 
 use super::{ClusterBuffer, ClusterBufferCounters, FlushPolicy, Op, Step, Stopping};
 use crate::{Layer, Machine};
-use pellucid_flash::{
-    Command, Completion, Figure, Interface, Lba, Nanos, Opcode, SimTime, StageTimes, Status,
-};
+use pellucid_flash::{Command, Completion, Figure, Interface, Nanos, Opcode, SimTime, StageTimes, Status};
 
 impl Machine for ClusterBuffer {
     type Ask = Command;
@@ -192,10 +190,6 @@ impl Layer for ClusterBuffer {
 
     fn keeps_flushed(&self) -> bool {
         self.config.flush == FlushPolicy::Strict
-    }
-
-    fn holds(&self, _lba: Lba) -> bool {
-        true
     }
 
     fn start_figures(&self) -> Vec<Figure> {

@@ -36,8 +36,8 @@ use line::Lines;
 pub(crate) use line::open_chunks;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    BlockId, Command, Completion, Figure, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage, StageTimes,
-    Status, Vector,
+    BlockId, Command, Completion, Figure, Held, Interface, Lba, Lpn, Nanos, Opcode, SimTime, Stage,
+    StageTimes, Status, Vector,
 };
 use pellucid_ftl::{Durability, FtlConfig, Located, PageMap, Separation};
 use rate::RateLimiter;
@@ -552,17 +552,23 @@ impl Layer for HostFtl {
         self.config.durability != Durability::Volatile
     }
 
-    fn holds(&self, lba: Lba) -> bool {
+    fn holding(&self, lba: Lba) -> Held {
         // Unknown until the map is there.
         if self.starting.is_some() || self.failure.is_some() {
-            return true;
+            return Held { holds: true, until: u64::MAX, looks: 1 };
         }
+        let one = Held { holds: false, until: lba.0 + 1, looks: 1 };
         let Some(lpn) = u32::try_from(lba.0).ok().filter(|&lpn| lpn < self.ftl.user_units()).map(Lpn) else {
-            return false;
+            return one;
         };
-        match self.ring.find(lpn) {
-            Some(at) => !self.ring.entry(at).trimmed,
-            None => self.ftl.peek(lpn) != Located::Zero,
+        match (self.ring.find(lpn), self.ftl.untouched_until(lpn)) {
+            (Some(at), _) => Held { holds: !self.ring.entry(at).trimmed, ..one },
+            (None, Some(until)) => {
+                let (in_ring, looks) = self.ring.next(lpn);
+                let until = in_ring.map_or(until, |next| next.min(until));
+                Held { until: until.0.into(), looks, ..one }
+            }
+            (None, None) => Held { holds: self.ftl.peek(lpn) != Located::Zero, ..one },
         }
     }
 

@@ -244,6 +244,13 @@ impl Ring {
         None
     }
 
+    /// The first logical page from `from` on of which the ring has a version; and how many entries were looked at.
+    pub fn next(&self, from: Lpn) -> (Option<Lpn>, u64) {
+        let length = self.mem - self.map;
+        let lpns = (0..length).map(|at| self.entry(self.map + at).lpn).filter(|&lpn| lpn >= from);
+        (lpns.min(), length)
+    }
+
     /// Brings the place of `lpn` in the index near.
     #[inline]
     pub fn touch(&self, lpn: Lpn) {

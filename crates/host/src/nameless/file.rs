@@ -10,7 +10,8 @@
 use crate::{Layer, Machine};
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    Command, Completion, Figure, Interface, Lba, Notice, Opcode, SimTime, Stage, StageTimes, Status, Vector,
+    Command, Completion, Figure, Held, Interface, Lba, Notice, Opcode, SimTime, Stage, StageTimes, Status,
+    Vector,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -382,7 +383,8 @@ impl Layer for NamelessFile {
         false
     }
 
-    fn holds(&self, lba: Lba) -> bool {
-        self.names.get(lba.0 as usize).is_some_and(|&name| name != NONE)
+    fn holding(&self, lba: Lba) -> Held {
+        let holds = self.names.get(lba.0 as usize).is_some_and(|&name| name != NONE);
+        Held { holds, until: lba.0 + 1, looks: 1 }
     }
 }

@@ -79,10 +79,10 @@ impl Backing {
         self.new
     }
 
-    /// Takes a file away whose image was not completed; one that was there before is empty again.
+    /// Removes a file whose image was not completed.
     pub fn discard(&self) {
-        // What cannot be taken away says itself that it is no image.
-        let _ = if self.new { std::fs::remove_file(&self.path) } else { self.file.set_len(0) };
+        // One that cannot be removed says itself that it is no image.
+        let _ = std::fs::remove_file(&self.path);
     }
 
     pub fn set_len(&self, bytes: u64) -> Result<(), StoreError> {

@@ -138,12 +138,10 @@ pub enum StoreNotice {
         /// What it should have.
         bytes: u64,
     },
-    /// The file was there, and held no drive: a new one was made in it.
+    /// The file was begun and never completed: a new drive was made in it.
     Blank {
         /// The image file.
         path: PathBuf,
-        /// What it had.
-        found: u64,
     },
     /// Others than the owner of the file may read or write it.
     Exposed {
@@ -179,14 +177,7 @@ impl fmt::Display for StoreNotice {
                  but reads, and the next start refuses the image",
                 path.display()
             ),
-            StoreNotice::Blank { path, found: 0 } => {
-                write!(
-                    f,
-                    "{}: the file was there and empty; a new drive without data was made in it",
-                    path.display()
-                )
-            }
-            StoreNotice::Blank { path, .. } => write!(
+            StoreNotice::Blank { path } => write!(
                 f,
                 "{}: the file was begun and never completed; a new drive without data was made in it",
                 path.display()

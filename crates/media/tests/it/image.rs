@@ -87,8 +87,17 @@ fn other_files_are_refused_and_left_alone() {
     for bytes in [b"short".to_vec(), vec![7; 10_000], vec![0; image.len()]] {
         assert!(matches!(refused(&file, &bytes), StoreError::NotAnImage { .. }));
     }
-    // An empty file becomes a new image.
-    std::fs::write(file.path(), b"").unwrap();
+}
+
+/// An image that was cut to nothing is not taken for a new one; without a file there is a new one.
+#[test]
+fn an_empty_file_is_refused_and_no_file_is_a_new_drive() {
+    let file = TempPath::new("empty");
+    made(&file);
+    let refusal = refused(&file, &[]);
+    assert!(matches!(refusal, StoreError::Empty { .. }), "{refusal}");
+    assert!(refusal.to_string().contains("delete it to start with a new drive"), "{refusal}");
+    std::fs::remove_file(file.path()).unwrap();
     assert_eq!(read(&mut open(&file.config()), Ppa(0), 0).0, pellucid_media::ReadResult::Erased);
 }
 

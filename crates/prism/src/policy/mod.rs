@@ -51,7 +51,8 @@ use crate::{LevelError, Space, SsdGeometry};
 use block_map::BlockMap;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    Command, Completion, Figure, Interface, Lba, Notice, Opcode, SimTime, Stage, StageTimes, Status, Tag,
+    Command, Completion, Figure, Held, Interface, Lba, Notice, Opcode, SimTime, Stage, StageTimes, Status,
+    Tag,
 };
 use pellucid_host::{HostFtl, Layer, Machine};
 use record::{Record, Spec};
@@ -372,11 +373,13 @@ impl Layer for Policy {
         self.ranges.iter().all(|range| each!(&range.work, layer => layer.keeps_flushed()))
     }
 
-    fn holds(&self, lba: Lba) -> bool {
+    fn holding(&self, lba: Lba) -> Held {
+        let nothing = Held { holds: false, until: lba.0 + 1, looks: 1 };
         let range = self.ranges.iter().find(|range| range.spec.sectors.contains(&lba.0));
-        range.is_some_and(|range| {
-            let lba = Lba(lba.0 - range.spec.sectors.start);
-            each!(&range.work, layer => layer.holds(lba))
+        range.map_or(nothing, |range| {
+            let Range { start, end } = range.spec.sectors.clone();
+            let held = each!(&range.work, layer => layer.holding(Lba(lba.0 - start)));
+            Held { until: held.until.saturating_add(start).min(end), ..held }
         })
     }
 }

@@ -75,6 +75,7 @@ fn drive_status(core: &Core, drive: usize) -> Value {
             "keeps": namespace.keeps.name(),
             "read_only": core.is_read_only(drive),
             "remote": core.remote_state(drive),
+            "host_faults": host_faults(core, drive),
         });
     };
     // Of several namespaces each tells what was done for it; erases of blocks and failures of media are told for the whole drive.
@@ -116,5 +117,12 @@ fn drive_status(core: &Core, drive: usize) -> Value {
         "program_failures": counters.program_failures,
         "erase_failures": counters.erase_failures,
         "power_cuts": device.counters().power_cuts,
+        "host_faults": host_faults(core, drive),
     })
+}
+
+/// Faults that hosts meet, and how many commands each has hit.
+fn host_faults(core: &Core, drive: usize) -> Vec<Value> {
+    let faults = core.host_faults(drive).into_iter();
+    faults.map(|(fault, hits)| json!({ "fault": fault.to_string(), "hits": hits })).collect()
 }

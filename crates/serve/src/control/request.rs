@@ -4,14 +4,14 @@
 //! same one.
 
 use crate::action::{Action, Chances};
+use crate::plan::PlanError;
 use pellucid_flash::DieId;
 use pellucid_host::{Target, TargetKind};
 use pellucid_media::Fault;
 use serde_json::{Map, Value, json};
 
 /// What can be asked for.
-const REQUESTS: &str =
-    "status, watch, power-cut, faults, damage, targets, target-create, target-remove, detach, stop";
+const REQUESTS: &str = "status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, stop";
 /// Kinds of damage.
 const DAMAGE: &str = "slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out";
 
@@ -82,6 +82,11 @@ impl Request {
                 read: fields.chance("read_fail")?,
             })),
             "damage" => act(Action::Damage(fields.damage()?)),
+            "inject" => {
+                let fault = fields.required_name("fault")?;
+                act(Action::Inject(fault.parse().map_err(|error: PlanError| error.to_string())?))
+            }
+            "clear-faults" => act(Action::Clear),
             "targets" => Request::Targets { drive },
             "detach" => Request::Detach { drive },
             "target-create" => {
@@ -138,7 +143,8 @@ impl Request {
 fn keys_of(what: &str) -> Option<&'static [&'static str]> {
     Some(match what {
         "status" | "watch" | "stop" => &[],
-        "power-cut" | "targets" | "detach" => &["drive"],
+        "power-cut" | "targets" | "detach" | "clear-faults" => &["drive"],
+        "inject" => &["drive", "fault"],
         "faults" => &["drive", "program_fail", "erase_fail", "read_fail"],
         "damage" => &["drive", "what", "die", "factor", "count"],
         "target-create" => &["drive", "name", "kind", "first_unit", "units"],
@@ -161,6 +167,8 @@ fn damage_keys_of(what: &str) -> Option<&'static [&'static str]> {
 fn fields_of(action: &Action) -> (&'static str, Value) {
     match action {
         Action::PowerCut => ("power-cut", json!({})),
+        Action::Inject(fault) => ("inject", json!({ "fault": fault.to_string() })),
+        Action::Clear => ("clear-faults", json!({})),
         Action::Chances(chances) => {
             let given = [
                 ("program_fail", chances.program),
@@ -256,6 +264,8 @@ impl Fields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host_fault::{HostFault, HostFaultKind};
+    use pellucid_flash::Nanos;
     use proptest::prelude::*;
 
     fn faults() -> impl Strategy<Value = Fault> {
@@ -275,9 +285,28 @@ mod tests {
         proptest::option::of(0.0..=1.0)
     }
 
+    fn host_faults() -> impl Strategy<Value = HostFault> {
+        let kinds = prop_oneof![
+            Just(HostFaultKind::IoError),
+            Just(HostFaultKind::LostFlush),
+            Just(HostFaultKind::Corrupt),
+            (1..u64::MAX).prop_map(|ns| HostFaultKind::Delay(Nanos(ns))),
+        ];
+        let rest = (0..u64::MAX, 1..u64::MAX, 0.0..=1.0, proptest::option::of(1..u64::MAX), any::<u64>());
+        (kinds, rest).prop_map(|(kind, (from, length, rate, count, seed))| HostFault {
+            range_bytes: (from, from.saturating_add(length)),
+            rate,
+            count,
+            seed,
+            ..HostFault::of(kind)
+        })
+    }
+
     fn actions() -> impl Strategy<Value = Action> {
         prop_oneof![
             Just(Action::PowerCut),
+            Just(Action::Clear),
+            host_faults().prop_map(Action::Inject),
             (chance(), chance(), chance()).prop_map(|(program, erase, read)| Action::Chances(Chances {
                 program,
                 erase,
@@ -329,7 +358,7 @@ mod tests {
             ("no", "not JSON: expected ident at line 1 column 2"),
             (
                 "[]",
-                "do: \"\"; allowed: status, watch, power-cut, faults, damage, targets, target-create, target-remove, detach, stop",
+                "do: \"\"; allowed: status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, stop",
             ),
             (r#"{"do":"status","drive":"a"}"#, "drive: unknown to status; allowed: nothing beside do"),
             (

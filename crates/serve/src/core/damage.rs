@@ -9,12 +9,16 @@
 mod tests;
 
 use super::Core;
-use crate::engine::Backend;
+use crate::action::Action;
+use crate::engine::{Backend, Time};
 use crate::event::{By, Event};
-use crate::plan::PlannedFault;
-use pellucid_flash::{Opcode, Status};
+use crate::host_fault::{HostFault, HostFaultKind};
+use crate::plan::{Moment, PlannedFault};
+use crate::session::Namespace;
+use pellucid_flash::{Interface, Opcode, Status};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
+use std::time::Duration;
 
 impl Core {
     /// Plans a fault.
@@ -24,6 +28,11 @@ impl Core {
     pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
         let namespace = self.namespace_named(fault.drive.as_deref())?;
         fault.action.check(namespace, self)?;
+        if matches!(fault.action, Action::Inject(_)) && fault.moment == Moment::Time(Duration::ZERO) {
+            // The first command meets it.
+            let by = By::Plan { text: fault.text, operations: 0 };
+            return fault.action.carry_out(namespace, by, self).map(drop);
+        }
         self.plan.add(fault, namespace, self.operations[namespace].had);
         self.operations[namespace].strike = self.plan.next_operation(namespace);
         Ok(())
@@ -95,6 +104,48 @@ impl Core {
     /// A value that is no probability, or a place that is not there.
     pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), String> {
         self.device_here(namespace)?.set_faults(faults).map_err(|error| error.to_string())
+    }
+
+    /// Refuses a fault that the hosts of a namespace cannot meet.
+    pub(crate) fn check_host_fault(&self, namespace: usize, fault: HostFault) -> Result<(), String> {
+        let Namespace { name, interface, drive, .. } = &self.namespaces[namespace];
+        if !matches!(interface, Interface::Block { .. }) {
+            return Err(format!("{fault}: {name} is no block namespace; allowed: with one"));
+        }
+        let bytes = self.namespaces[namespace].bytes();
+        if fault.range_bytes.0 >= bytes {
+            return Err(format!(
+                "{fault}: {name} has {bytes} bytes; allowed: a range that begins within them"
+            ));
+        }
+        let is_timeless = self.time() == Time::Instant && !self.engine.backends()[*drive].is_in_wall_time();
+        if matches!(fault.kind, HostFaultKind::Delay(_)) && is_timeless {
+            return Err(format!("{fault}: with --time instant nothing has a time; allowed: paced, xF"));
+        }
+        Ok(())
+    }
+
+    /// The hosts of a namespace meet a fault from now on.
+    ///
+    /// # Errors
+    /// Why they cannot.
+    pub(crate) fn meet(&mut self, namespace: usize, fault: HostFault) -> Result<(), String> {
+        self.check_host_fault(namespace, fault)?;
+        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        self.engine.backends_mut()[drive].meet(number, fault);
+        Ok(())
+    }
+
+    /// The hosts of a namespace meet no such fault from now on; how many they met.
+    pub(crate) fn clear_faults(&mut self, namespace: usize) -> usize {
+        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        self.engine.backends_mut()[drive].clear_faults(number)
+    }
+
+    /// Faults that the hosts of a namespace meet, each with the commands that it has hit.
+    pub fn host_faults(&self, namespace: usize) -> Vec<(HostFault, u64)> {
+        let Namespace { drive, number, .. } = self.namespaces[namespace];
+        self.engine.backends()[drive].host_faults(number)
     }
 
     /// Does damage to a drive, now.

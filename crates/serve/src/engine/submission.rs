@@ -5,19 +5,21 @@
 //!     └─ more than fits ─► a queue for each connection ─► turns ─► backends
 //! ```
 //! A backend in instant time does everything that it was given before it answers what comes later. So it is given no more at once than
-//! [`INSIDE_BYTES`], and connections take turns in filling that (deficit round robin): in each turn a connection gets [`TURN_BYTES`] of
-//! credit, and keeps what it has not used, because its next request is longer, for its next turn. A connection that asks for little waits
-//! for one turn of each other connection, however much they ask for.
+//! [`INSIDE_BYTES`], and connections take turns in filling that (start-time fair queueing). A connection with a queue has a *start*: the
+//! bytes that a connection would have had that never paused. The one with the smallest start has its turn: [`TURN_BYTES`] at most, so that
+//! its answers go out together, and its start moves on by what it was given. One that comes back after a pause starts where the turns are
+//! now, before all others there. So a connection that asks for little waits for one turn of one other connection, however many there
+//! are and however much they ask for, and never has more than its share.
 //!
 //! Invariants: requests of one connection go in in the order in which they came; a connection is in `turns` exactly while it has a queue,
 //! and no queue is empty.
 
 use crate::session::ConnectionId;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Requests are given to the backends as long as these hold fewer bytes than this.
 const INSIDE_BYTES: usize = 1 << 20;
-/// Credit of one turn.
+/// A turn ends with the request that reaches this.
 const TURN_BYTES: usize = 64 << 10;
 /// What a request counts at least: one without data is work as well.
 const COST_MIN: usize = 4 << 10;
@@ -43,10 +45,13 @@ impl<A> Submission<A> {
     }
 }
 
-/// A connection with a queue, in its place among those that take turns.
+/// Place among those that take turns: the smallest is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
+    start: u64,
+    /// It has not come back after a pause.
+    stayed: bool,
     connection: ConnectionId,
-    credit: usize,
 }
 
 /// All that waits for the backends.
@@ -55,7 +60,11 @@ pub(super) struct SubmissionBatch<A> {
     came: Vec<Submission<A>>,
     came_cost: usize,
     queues: BTreeMap<ConnectionId, VecDeque<Submission<A>>>,
-    turns: VecDeque<Turn>,
+    turns: BTreeSet<Turn>,
+    /// Start of the last turn.
+    now: u64,
+    /// Start of connections without a queue that have had more than others.
+    ahead: BTreeMap<ConnectionId, u64>,
     /// What is in the backends, of what went through here.
     inside: usize,
 }
@@ -66,7 +75,9 @@ impl<A> Default for SubmissionBatch<A> {
             came: Vec::new(),
             came_cost: 0,
             queues: BTreeMap::new(),
-            turns: VecDeque::new(),
+            turns: BTreeSet::new(),
+            now: 0,
+            ahead: BTreeMap::new(),
             inside: 0,
         }
     }
@@ -117,10 +128,16 @@ impl<A> SubmissionBatch<A> {
     #[cold]
     fn line_up(&mut self) {
         self.came_cost = 0;
+        if self.turns.is_empty() {
+            self.now = 0;
+            self.ahead.clear();
+        }
+        self.ahead.retain(|_, start| *start > self.now);
         for submission in self.came.drain(..) {
             let connection = submission.connection;
             let queue = self.queues.entry(connection).or_insert_with(|| {
-                self.turns.push_back(Turn { connection, credit: 0 });
+                let start = self.ahead.remove(&connection).unwrap_or(self.now);
+                self.turns.insert(Turn { start, stayed: false, connection });
                 VecDeque::new()
             });
             queue.push_back(submission);
@@ -130,23 +147,23 @@ impl<A> SubmissionBatch<A> {
     fn take_turns(&mut self, next: &mut Vec<Submission<A>>) {
         let mut total = self.inside;
         while total < INSIDE_BYTES
-            && let Some(Turn { connection, mut credit }) = self.turns.pop_front()
+            && let Some(Turn { start, connection, .. }) = self.turns.pop_first()
         {
             let Some(queue) = self.queues.get_mut(&connection) else { continue };
-            // One that was stopped because the backends were full still has the credit of that turn.
-            if queue.front().is_some_and(|first| first.cost > credit) {
-                credit += TURN_BYTES;
-            }
-            while total < INSIDE_BYTES && queue.front().is_some_and(|first| first.cost <= credit) {
+            let mut had = 0;
+            while total < INSIDE_BYTES && had < TURN_BYTES {
                 let Some(submission) = queue.pop_front() else { break };
-                credit -= submission.cost;
+                had += submission.cost;
                 total += submission.cost;
                 next.push(submission);
             }
-            match queue.front().map(|first| first.cost) {
-                None => drop(self.queues.remove(&connection)),
-                Some(cost) if cost <= credit => self.turns.push_front(Turn { connection, credit }),
-                Some(_) => self.turns.push_back(Turn { connection, credit }),
+            self.now = start;
+            let start = start + had as u64;
+            if queue.is_empty() {
+                self.queues.remove(&connection);
+                self.ahead.insert(connection, start);
+            } else {
+                self.turns.insert(Turn { start, stayed: true, connection });
             }
         }
     }
@@ -194,6 +211,70 @@ mod tests {
         let (_, before) = found.iter().find(|(tag, _)| *tag == 1000).expect("it goes in");
         assert!(*before <= 4 << 20, "{before} bytes went before");
         assert_eq!(found.len(), 257);
+    }
+
+    /// One request at a time beside 64 connections with 32 each, all of which ask again as soon as they are answered: no more than a turn of
+    /// another goes in before it.
+    #[test]
+    fn one_request_at_a_time_is_next_whatever_the_others_ask_for() {
+        const ONE: u32 = 1_000_000;
+        let mut batch = SubmissionBatch::default();
+        (0..64 * 32).for_each(|tag| batch.put(request(u64::from(tag / 32) + 1, tag, 4096)));
+        batch.put(request(100, ONE, 4096));
+        let (mut inside, mut others, mut waits, mut rounds) = (VecDeque::new(), vec![0; 64], Vec::new(), 0);
+        let mut before = 0;
+        while waits.len() < 200 {
+            let mut next = Vec::new();
+            batch.take(&mut next, false);
+            for submission in next {
+                let cost = batch.enters(&submission);
+                match submission.tag {
+                    ONE => waits.push(std::mem::take(&mut before)),
+                    _ => before += 1,
+                }
+                inside.push_back((submission.tag, cost));
+            }
+            // A batch of answers goes out, and each host asks again.
+            for (tag, cost) in inside.drain(..inside.len().min(63)) {
+                batch.leaves(cost);
+                if tag == ONE {
+                    before = 0;
+                    batch.put(request(100, ONE, 4096));
+                } else {
+                    others[tag as usize / 32] += 1;
+                    batch.put(request(u64::from(tag / 32) + 1, tag, 4096));
+                }
+            }
+            rounds += 1;
+            assert!(rounds < 20_000, "it is served");
+        }
+        let most = waits[1..].iter().max();
+        assert!(most.is_some_and(|&most| most <= 16), "{most:?} requests went in before it");
+        let (least, most) = (others.iter().min(), others.iter().max());
+        assert!(least.zip(most).is_some_and(|(least, most)| most - least <= 32), "{others:?}: equal shares");
+    }
+
+    /// A connection that pauses after each request has no more than its share, however large its requests are.
+    #[test]
+    fn pauses_bring_no_more_than_a_share() {
+        let mut batch = SubmissionBatch::default();
+        (0..64 << 10).for_each(|tag| batch.put(request(1 + u64::from(tag) % 3, tag, 4096)));
+        let (mut large, mut all) = (0, 0);
+        batch.put(request(100, 1 << 30, 1 << 20));
+        while all < 128 << 20 {
+            let mut next = Vec::new();
+            batch.take(&mut next, false);
+            for submission in next {
+                all += submission.ask;
+                if submission.tag == 1 << 30 {
+                    large += submission.ask;
+                    batch.put(request(100, 1 << 30, 1 << 20));
+                }
+                let cost = batch.enters(&submission);
+                batch.leaves(cost);
+            }
+        }
+        assert!(large.abs_diff(all / 4) <= 2 << 20, "{large} of {all} bytes, of a quarter");
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl Event {
             Event::Connected { .. } => "connected",
             Event::Closed { .. } => "closed",
             Event::NotLogged { .. } => "not-logged",
+            Event::LinesDropped { .. } => "lines-dropped",
             Event::Attached { .. } => "attached",
             Event::Detached { .. } => "detached",
             Event::UblkFailed { step: UblkStep::Start { .. }, .. } => "ublk-start-failed",
@@ -114,6 +115,7 @@ impl Event {
             }
             Event::CacheStarted { cache, items } => vec![text("cache", cache), word("items", items)],
             Event::NotLogged { events } => vec![word("events", events)],
+            Event::LinesDropped { lines } => vec![word("lines", lines)],
             Event::Closed { connection, peer, why } => {
                 vec![word("connection", connection), text("peer", peer), text("why", why)]
             }

@@ -119,7 +119,7 @@ impl FromStr for FileConfig {
 }
 
 /// Bytes, with a unit behind the number or without one.
-fn parse_bytes(text: &str) -> Option<u64> {
+pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match &text[digits.len()..] {
         "" | "B" => 1,

@@ -4,18 +4,24 @@
 //! make zeros of what is lost.
 
 use super::config::{FileConfig, FileError};
-use pellucid_flash::{Command, Opcode, Status};
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use pellucid_flash::{Command, Held, Lba, Opcode, Status};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom as SeekTo, fallocate, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+/// A file that was cut to nothing is not taken for a new one.
+const EMPTY: &str = "it is there and empty: what it held is gone; allowed: a copy of it, or no file at all and ,size=BYTES, which makes a new one";
+
 /// Memory, and with it the pieces of long operations, where direct I/O needs its own.
 const PIECE_BYTES: usize = 1 << 18;
 /// What direct I/O wants of an address in memory.
 const ALIGNMENT: usize = 4096;
+
+/// Asking a file system for holes costs about as much as so many looks into a table in memory.
+const SEEK_LOOKS: u64 = 128;
 
 /// An open file that no other process has.
 pub(super) struct Medium {
@@ -111,6 +117,9 @@ impl Medium {
             Err(TryLockError::Error(source)) => return Err(io("lock")(source)),
         }
         let mut bytes = file.seek(SeekFrom::End(0)).map_err(io("ask for the size"))?;
+        if is_regular && there.is_some() && bytes == 0 {
+            return Err(unfit(EMPTY.into()));
+        }
         match config.size_bytes {
             Some(size) if is_regular && bytes == 0 => {
                 file.set_len(size).map_err(io("give it its size"))?;
@@ -209,6 +218,24 @@ impl Medium {
 
     fn offset(&self, command: &Command) -> u64 {
         command.lba.0 * u64::from(self.sector_bytes)
+    }
+
+    /// Whether a sector holds data, and how far the file system says so. What it does not tell counts as data.
+    pub fn held(&self, lba: Lba) -> Held {
+        let sector = u64::from(self.sector_bytes);
+        let at = lba.0 * sector;
+        let data = Held { holds: true, until: u64::MAX, looks: SEEK_LOOKS };
+        let hole = |end: u64| Held { holds: false, until: end / sector, ..data };
+        match seek(&self.file, SeekTo::Data(at)) {
+            Ok(next) if next / sector > lba.0 => hole(next),
+            // A hole that ends within the sector is none.
+            Ok(_) => match seek(&self.file, SeekTo::Hole(at + sector - 1)) {
+                Ok(end) => Held { until: end.div_ceil(sector), ..data },
+                Err(_) => Held { until: lba.0 + 1, ..data },
+            },
+            Err(Errno::NXIO) if self.check_length(Status::UnrecoveredRead).is_ok() => hole(u64::MAX),
+            Err(_) => data,
+        }
     }
 
     /// Reads what the page cache has; `false`: not all of it, or this file does not tell.

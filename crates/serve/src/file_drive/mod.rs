@@ -13,11 +13,14 @@ mod config;
 mod medium;
 mod workers;
 
+pub(crate) use config::parse_bytes;
 pub use config::{FileConfig, FileError};
 
 use medium::{Made, Medium};
 use mio::Waker;
-use pellucid_flash::{Command, Completion, Drive, Interface, Opcode, SimTime, Stage, StageTimes, Status};
+use pellucid_flash::{
+    Command, Completion, Drive, Held, Interface, Lba, Opcode, SimTime, Stage, StageTimes, Status,
+};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,6 +74,11 @@ impl FileDrive {
     /// What tells it from others of its size, at every opening the same.
     pub fn identity(&self) -> String {
         self.workers.medium().identity()
+    }
+
+    /// Whether a sector holds data, as the file system tells; holes read as zeros.
+    pub(crate) fn held(&self, lba: Lba) -> Held {
+        self.workers.medium().held(lba)
     }
 
     /// Whether it takes no writes any more.

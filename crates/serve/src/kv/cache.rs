@@ -241,6 +241,9 @@ impl Cache for DriveCache {
                 })?;
                 Outcome::Damage { read_only: self.system.kv().is_read_only() }
             }
+            Action::Inject(_) | Action::Clear => {
+                return Err("host faults: a cache has no block namespace that hosts see; allowed: faults, damage, power-cut".into());
+            }
         };
         Ok(outcome.answer())
     }

@@ -14,9 +14,9 @@ use pellucid_wire::nbd::{
 /// Extents in one answer to block status; a client asks again for the rest.
 const EXTENTS_MAX: usize = 1024;
 
-/// Mapping units that block status looks at in one turn, for that is done at once: a longer range is answered in part, as the protocol
-/// allows, and requests behind it wait for the next turn.
-const UNITS_MAX: u64 = 1 << 16;
+/// Looks at mapping units that block status takes in one turn, for they are done at once: what would need more is answered in part, as the
+/// protocol allows, and requests behind it wait for the next turn. One look may tell of many units.
+const LOOKS_MAX: u64 = 1 << 16;
 
 /// A write whose payload is coming in.
 struct Incoming {
@@ -45,8 +45,8 @@ pub(super) struct Transmission {
     waiting: Option<Request>,
     in_drive: Vec<InDrive>,
     idle: Vec<u32>,
-    /// Mapping units that block status has looked at in this turn.
-    looked_at: u64,
+    /// Looks that block status has taken in this turn.
+    looks: u64,
 }
 
 impl Transmission {
@@ -59,14 +59,14 @@ impl Transmission {
             waiting: None,
             in_drive: Vec::new(),
             idle: Vec::new(),
-            looked_at: 0,
+            looks: 0,
         }
     }
 
     pub(super) fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
-        self.looked_at = 0;
+        self.looks = 0;
         loop {
-            let enough = self.looked_at >= UNITS_MAX;
+            let enough = self.looks >= LOOKS_MAX;
             if self.incoming.is_none() && (input.is_empty() || enough || self.waits() || port.congested()) {
                 return Ok(());
             }
@@ -253,20 +253,20 @@ impl Transmission {
     fn block_status(&mut self, request: &Request, port: &mut Port<'_>) {
         let Export { structured, .. } = self.chosen.export;
         debug_assert!(structured, "checked with the request");
-        let unit_sectors =
-            u64::from(port.namespaces()[self.chosen.namespace].unit_bytes >> self.sector_shift);
         let most = if request.flags & command_flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
-        let asked = u64::from(request.length_bytes) >> self.sector_shift;
-        let (mut at, mut left) =
-            (request.offset_bytes >> self.sector_shift, asked.min(UNITS_MAX * unit_sectors));
-        self.looked_at += left / unit_sectors + 1;
+        let mut left = u64::from(request.length_bytes) >> self.sector_shift;
+        let mut at = request.offset_bytes >> self.sector_shift;
+        let mut looks = 0;
         let mut extents = Vec::new();
-        while left > 0 && extents.len() < most {
-            let (holds, sectors) = port.allocated(self.chosen.namespace, Lba(at), left);
-            let flags = if holds { 0 } else { allocation::HOLE | allocation::ZERO };
+        while left > 0 && extents.len() < most && looks < LOOKS_MAX {
+            let held = port.held(self.chosen.namespace, Lba(at), left, LOOKS_MAX - looks);
+            let flags = if held.holds { 0 } else { allocation::HOLE | allocation::ZERO };
+            let sectors = held.until - at;
             extents.push(Extent { length_bytes: (sectors << self.sector_shift) as u32, flags });
             (at, left) = (at + sectors, left - sectors);
+            looks += held.looks;
         }
+        self.looks += looks;
         let cookie = request.cookie;
         port.output().encode(|out| encode_block_status(cookie, true, ALLOCATION_ID, &extents, out));
     }

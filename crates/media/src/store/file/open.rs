@@ -1,7 +1,7 @@
 //! Opening an image: a new one is made, an old one is checked as a whole.
 //!
 //! ```text
-//!  open ─┬─ none, empty, unfinished ─► create ─► (the drive takes it) ─► finish_creation: it has its magic number
+//!  open ─┬─ none, unfinished ─► create ─► (the drive takes it) ─► finish_creation: it has its magic number
 //!        └─ an image ─► header fits? ─► load: every state and spare area has its checksum ─► marked as in use
 //! ```
 //! Invariant: an image that is refused is left as it was found.
@@ -9,12 +9,15 @@
 use super::*;
 
 impl FileStore {
-    /// Opens the image at `path`, or creates it when there is none or an empty file. A new image has no magic number until
+    /// Opens the image at `path`, or creates it when there is none. An empty file is refused: it may have been cut. A new image has no magic number until
     /// [`FileStore::finish_creation`].
     pub(crate) fn open(path: &Path, config: &MediaConfig, shape: StoreShape) -> Result<Opened, StoreError> {
         let record = RecordShape::new(&shape);
         let regions = Regions::new(&shape, STATE_BYTES, record.bytes);
         let (backing, found) = Backing::open(path)?;
+        if found == 0 && !backing.is_new() {
+            return Err(StoreError::Empty { path: path.into() });
+        }
         let created = found == 0 || Header::is_unfinished(&backing, found);
         let header = match created {
             true => Header::new(config),
@@ -44,7 +47,7 @@ impl FileStore {
         };
         if created {
             if !store.backing.is_new() {
-                store.backing.tell(StoreNotice::Blank { path: path.into(), found });
+                store.backing.tell(StoreNotice::Blank { path: path.into() });
             }
             store.create(config).inspect_err(|_| store.discard())?;
         } else {

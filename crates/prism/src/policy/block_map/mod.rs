@@ -39,7 +39,7 @@ use super::Gc;
 use crate::Space;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{
-    ChunkAddress, Command, Completion, Figure, Interface, Lba, SimTime, StageTimes, Status, Vector,
+    ChunkAddress, Command, Completion, Figure, Held, Interface, Lba, SimTime, StageTimes, Status, Vector,
 };
 use pellucid_ftl::Pool;
 use pellucid_host::{Layer, Machine};
@@ -494,9 +494,10 @@ impl Layer for BlockMap {
         self.read_only || self.failure.is_some()
     }
 
-    fn holds(&self, lba: Lba) -> bool {
+    fn holding(&self, lba: Lba) -> Held {
         let length = u64::from(self.length());
         let (logical, sector) = ((lba.0 / length) as u32, (lba.0 % length) as u32);
-        self.start.is_some() || self.locate(logical, sector, 1).0 != Place::Nowhere
+        let holds = self.start.is_some() || self.locate(logical, sector, 1).0 != Place::Nowhere;
+        Held { holds, until: lba.0 + 1, looks: 1 }
     }
 }
