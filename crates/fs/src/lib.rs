@@ -3,35 +3,40 @@
 //! ```text
 //!   operations ─► tree and pages in memory ─► commit ─► batches ─► log          a prefix of the operations is durable after a flush
 //!                                        └─► checkpoint: nodes ─► log, then one of two places
-//!   cleaner    ─► what lives in a segment is made dirty ─► commit               the segment is free after the next checkpoint
+//!   cleaner    ─► live blocks of a segment become dirty ─► commit               the segment is free after the next checkpoint
 //! ```
-//! **One tree** (`tree.rs`) has all metadata: inodes, names, attributes, extents (`key.rs` lists them). **Operations are a log, the tree is its
+//! **One tree** (`tree.rs`) holds all metadata: inodes, names, attributes, extents (`key.rs` lists them). **Operations are a log, the tree is its
 //! checkpoint**: a commit writes data blocks and the keys that changed; a checkpoint writes the nodes that changed. A mount reads the newest
-//! checkpoint and applies the commits behind it, in order, up to the first that is not whole. So:
+//! checkpoint and applies the commits behind it, in order, up to the first incomplete one. Therefore:
 //!
-//! - a mount finds the state after some operation, no earlier than the newest [`SyncPoint`] that was said to be synced;
-//! - a segment is written anew only after a checkpoint that needs nothing of it;
-//! - space is promised when an operation is accepted: `ENOSPC` comes then or never.
+//! - A mount finds the state after some operation, no earlier than the newest [`SyncPoint`] that was reported as synced.
+//! - A segment is rewritten only after a checkpoint that needs nothing in it.
+//! - Space is promised when an operation is accepted: `ENOSPC` comes then or never.
 //!
-//! **Nothing waits.** An operation ends with [`Step::Done`], or with [`Step::Wait`] when blocks are missing in memory or there is no space:
-//! then nothing has changed; the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::ended`]) and calls the same operation
-//! again. Time is an argument. `Fs` is plain data: a clone forks its future.
+//! **Nothing waits.** An operation ends with [`Step::Done`], or with [`Step::Wait`] when blocks are missing in memory or space is missing.
+//! `Wait` has changed nothing: the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::ended`]) and calls the same operation
+//! again. An operation first touches all nodes that it will change and only then changes them, so there is nothing to undo. Time is an
+//! argument. `Fs` is plain data: a clone forks its future.
+//!
+//! **Failures.** A failed write leaves a hole in the numbers of batches, which no mount passes. Its blocks stay in memory and are moved like
+//! those of a victim; no sync is answered until a checkpoint holds them. A failed read is `EIO` for the file that owns the block. When the
+//! drive takes no writes any more, the file system is read-only.
 //!
 //! | file | job |
 //! |---|---|
-//! | `types.rs`, `jobs.rs` | what callers see; reads |
+//! | `types.rs`, `jobs.rs` | types of callers; reads |
 //! | `names.rs`, `names/rename.rs`, `attributes.rs`, `file.rs`, `xattr.rs` | the operations |
-//! | `extents.rs`, `space.rs` | blocks of a file; how many there may be |
+//! | `extents.rs`, `space.rs` | blocks of a file; free and reserved space |
 //! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
 //! | `pages.rs`, `block.rs` | data in memory |
-//! | `backend.rs` | what it lies on: a block drive, the flash library, or nameless writes |
-//! | `nameless/` | data that the drive places, and moves |
-//! | `log.rs`, `batch.rs` | segments, and what is written to them |
-//! | `format.rs`, `superblock.rs`, `commit.rs`, `checkpoint.rs` | how it is made, and what makes it durable |
-//! | `mount.rs`, `replay.rs` | what finds it again |
+//! | `backend.rs` | the medium below: a block drive, the flash library, or nameless writes |
+//! | `nameless/` | data that the drive places and moves |
+//! | `log.rs`, `batch.rs` | segments, and the batches written to them |
+//! | `format.rs`, `superblock.rs`, `commit.rs`, `checkpoint.rs` | making a file system; making changes durable |
+//! | `mount.rs`, `replay.rs` | mounting |
 //! | `clean.rs` | the cleaner |
 //! | `volume.rs` | jobs as commands of a drive, or calls of the flash library |
-//! | `audit.rs` | a walk over everything that finds damage |
+//! | `audit.rs` | a walk over all metadata that finds damage |
 
 mod attributes;
 mod audit;

@@ -1,4 +1,6 @@
-//! Directories: look-up, making, removing, listing; renaming is in `names/rename.rs`.
+//! Directories: look-up, creation, removal, listing; renaming is in `names/rename.rs`.
+//!
+//! Names are ordered by hash. The cookie of a listing is a position in the tree, so it stays valid while entries come and go.
 
 mod rename;
 
