@@ -20,7 +20,7 @@ use pellucid_report::plot::{Axis, Plot, Unit};
 /// Share of the space in use that small objects have.
 const SMALL_SPACE: f64 = 0.04;
 /// Share of the written bytes that are buckets of small objects. The claim does not give it; fitted to the mixed figure at half
-/// utilisation, see `docs/explanation/reproduce.md`.
+/// utilisation, see `docs/explanation/papers/beyond.md`.
 const SMALL_WRITES: f64 = 0.7;
 /// Units of a region: 16 MiB at 4 KiB. Consecutive units of a region are not written without a bucket in between.
 const REGION_UNITS: u32 = 4096;

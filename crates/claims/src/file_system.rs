@@ -29,7 +29,7 @@
 //! | a block drive at the start | all addresses mapped | as in P5 |
 //! | work of Table II | fileserver | the paper does not say |
 //!
-//! The scale and the number of blocks were chosen in sight of results, for the reasons above: docs/explanation/reproduce.md, U1.
+//! The scale and the number of blocks were chosen in sight of results, for the reasons above: docs/explanation/papers/prism.md, U1.
 
 use super::bench::{Bench, ReproduceError};
 use super::prism::{REPLAY_FREE, REPLAY_RESERVED, STATIC};

@@ -11,7 +11,7 @@
 //! could miss would be no claim.
 //!
 //! Invariants: the outcome of a claim depends on presets, overrides and seed alone, not on the number of threads; identifiers
-//! are unique; every claim has a section in `docs/explanation/reproduce.md`.
+//! are unique; every claim has a section in the page of its paper, `docs/explanation/papers`.
 
 mod bench;
 mod cache;

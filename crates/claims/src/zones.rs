@@ -242,7 +242,7 @@ impl Host {
 }
 
 /// What the drive of B3 has otherwise than the preset: blocks of full size, and the controller beside which `scheduler.suspensions` was
-/// fitted to measurements of two drives (docs/explanation/reproduce.md). It is that of another drive of the class.
+/// fitted to measurements of two drives (docs/explanation/papers/beyond.md). It is that of another drive of the class.
 const CONTROLLER: [&str; 7] = [
     "media.pages=1152",
     "media.timing.erase=4.5ms",
