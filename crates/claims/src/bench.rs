@@ -24,7 +24,7 @@ use std::sync::{Mutex, OnceLock};
 const MEDIA_UNITS: u32 = 1 << 22;
 /// [`Bench::fill`] of measurements in full: 3.6 GiB, more than 200 times the data buffer.
 const FILL: f64 = 1.0 / 16.0;
-/// What reads reach of it, in MiB.
+/// Region that reads reach, in MiB.
 const READ_MIB: u32 = 3 << 10;
 
 /// Written before a measurement of writes, as the paper's runs had: more than the data buffer holds, so that every further

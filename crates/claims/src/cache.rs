@@ -161,7 +161,7 @@ fn amplification(bench: &Bench, point: &Point) -> Result<Measured, ReproduceErro
     Ok(Measured { amplification: 1.0 + moved as f64 / writes as f64, blocks: [used, unused] })
 }
 
-/// What a cache writes, unit by unit.
+/// Writes of a cache, unit by unit.
 struct Cache {
     /// Units of small objects, from 0.
     small: u32,

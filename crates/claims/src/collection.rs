@@ -76,7 +76,7 @@ pub(super) struct OneDie {
     pub pages: u32,
     /// Pages that the host can address.
     pub user: u32,
-    /// What garbage collection copies has an open block of its own.
+    /// GC copies have an open block of their own.
     pub separated: bool,
     /// The hot part, as shares of the pages and of the writes.
     pub hot: Option<(f64, f64)>,

@@ -14,7 +14,7 @@ use pellucid_report::plot::Unit;
 
 /// Within this share of the published number.
 const SHARE: f64 = 0.20;
-/// Of channels, and what they share, in the drive that is written over and over.
+/// Divisor of channels, and of everything they share, in the drive that is written over and over.
 const QUARTER: f64 = 4.0;
 
 /// Micron 7450 PRO, 3.84 TB; at depth 1 the data sheet of the Micron 9200.
@@ -22,7 +22,7 @@ const DATACENTER: &str = "datacenter-tlc";
 /// Intel SSD 670p, 2 TB.
 const CLIENT: &str = "client-qlc";
 
-/// What is measured.
+/// Measured figure.
 #[derive(Clone, Copy, Debug)]
 enum Figure {
     /// Requests in a second.
@@ -39,10 +39,10 @@ struct Point {
     published: f64,
     /// Overrides that scale the drive down.
     sets: &'static [&'static str],
-    /// What comes before, and what is measured.
+    /// Jobs before the measurement, and the measured one.
     before: &'static [&'static str],
     job: &'static str,
-    /// What the drive that is measured has less of everything.
+    /// Factor by which the measured drive is smaller.
     scale: f64,
 }
 

@@ -104,10 +104,10 @@ impl System {
     }
 }
 
-/// What the block drive is.
+/// Kind of the block drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
-    /// The same flash, with the over-provisioning of the paper's drives.
+    /// Flash of equal size, with the over-provisioning of the paper's drives.
     Commercial,
     /// The simulator that the paper counts erases with.
     Replayed,
@@ -169,7 +169,7 @@ fn files(bench: &Bench, system: System, personality: Personality) -> FilesConfig
     }
 }
 
-/// What one system does with one personality.
+/// Runs one personality on one system.
 fn serve(
     bench: &Bench,
     system: System,

@@ -22,9 +22,9 @@ use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 
 /// Section 3.1.1: "tests on an 8 GB partition"; a quarter of it here, as only shares of it count.
 const PARTITION_KIB: u32 = 2 << 20;
-/// Of the partition, what waits to be written back.
+/// Share of the partition that waits to be written back.
 const DIRTY: f64 = 0.10;
-/// Of the partition, what the first row writes.
+/// Share of the partition that the first row writes.
 const FIRST: f64 = 0.30;
 /// 336 sectors: of "Seq 4 KB".
 const LARGEST: &str = "168KiB";

@@ -118,9 +118,9 @@ pub struct Claim {
     pub paper: Paper,
     /// The section, figure or table.
     pub place: &'static str,
-    /// What is claimed.
+    /// Statement of the claim.
     pub text: &'static str,
-    /// What has to be true for it to hold here.
+    /// Condition under which it holds here.
     pub holds_when: &'static str,
     run: fn(&Bench) -> Result<Outcome, ReproduceError>,
 }
@@ -131,7 +131,7 @@ impl Claim {
         format!("{} {}", self.paper.short(), self.place)
     }
 
-    /// Whether it follows overrides and seeds: the conformance suite makes drives of its own, and lines of code are what they are.
+    /// Returns whether it follows overrides and seeds: the conformance suite makes drives of its own, and lines of code are a count.
     pub fn has_settings(&self) -> bool {
         !matches!(self.id, "L2" | "P6")
     }
@@ -142,7 +142,7 @@ impl Claim {
     }
 }
 
-/// What running a claim gave.
+/// Result of running a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Every number that the claim depends on; never empty.
@@ -169,7 +169,7 @@ impl Outcome {
 /// A figure of a paper, drawn again.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What it shows and how it was measured.
+    /// Content of the figure, and how it was measured.
     pub caption: String,
     /// The drawing, an `<svg>` element.
     pub svg: String,

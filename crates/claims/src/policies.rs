@@ -22,7 +22,7 @@ const MEASURE: f64 = 2.0;
 /// The hot part: this share of the pages gets this share of the writes.
 const HOT: (f64, f64) = (0.2, 0.8);
 
-/// What is compared.
+/// One comparison.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     victim: Victim,

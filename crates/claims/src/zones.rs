@@ -47,7 +47,7 @@ const SETTLING_SHARE: u64 = 24;
 const MEASURED_SHARE: u64 = 6;
 /// Files of the block drive that are as large as a zone (1,077 MiB): the suite's are 128 MiB.
 const FILES_OF_ZONE: u64 = 8;
-/// Of a job on the block drive, so many files lie side by side, and one elsewhere (the suite's `max_bytes_for_level_multiplier`).
+/// Files of a job on the block drive that lie side by side; one more lies elsewhere (the suite's `max_bytes_for_level_multiplier`).
 const NEIGHBOURS: u64 = 4;
 const READ: u64 = WRITERS as u64;
 
@@ -171,7 +171,7 @@ impl Host {
         self.reading += 1;
     }
 
-    /// What has ended since.
+    /// Takes the commands that have ended.
     fn take_ended(&mut self) -> Result<(), RunError> {
         while let Some(completion) = self.device.pop() {
             if completion.status != Status::Success {
@@ -241,7 +241,7 @@ impl Host {
     }
 }
 
-/// What the drive of B3 has otherwise than the preset: blocks of full size, and the controller beside which `scheduler.suspensions` was
+/// Differences of B3's drive to the preset: blocks of full size, and the controller beside which `scheduler.suspensions` was
 /// fitted to measurements of two drives (docs/explanation/papers/beyond.md). It is that of another drive of the class.
 const CONTROLLER: [&str; 7] = [
     "media.pages=1152",
@@ -294,7 +294,7 @@ fn aged(bench: &Bench, over_provisioning: Option<f64>) -> Result<Host, Reproduce
     Ok(host)
 }
 
-/// What the host of an aged drive measures while jobs are due at `rate`, or always.
+/// Measures the host of an aged drive while jobs are due at `rate`, or always.
 fn point(mut host: Host, rate: Option<u64>) -> Result<Point, RunError> {
     let sector_bytes = u64::from(host.device.layout().sector_bytes);
     let pace = rate.map_or(0.0, |rate| {

@@ -29,7 +29,7 @@
 
 use crate::Lba;
 
-/// What becomes of the old copy of a sector that is moved.
+/// Treatment of the old copy of a sector that is moved.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, strum::EnumString,
 )]
@@ -42,7 +42,7 @@ pub enum Migration {
     Prototype,
 }
 
-/// What a host knows of a nameless namespace.
+/// Shape of a nameless namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamelessGeometry {
     /// Sectors that can have names at the same time.

@@ -8,7 +8,7 @@ use crate::{
     CacheGeometry, ChunkGeometry, Command, Completion, NamelessGeometry, Notice, SimTime, ZoneGeometry,
 };
 
-/// What a namespace is.
+/// Kind of a namespace, with its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
     /// Sectors that can be written in any order.
@@ -80,7 +80,7 @@ pub trait Drive {
     /// Namespaces, numbered from 0. A number below this may have none; see [`Drive::interface`].
     fn namespaces(&self) -> u16;
 
-    /// What namespace `namespace` is; `None` if there is none.
+    /// Returns the interface of `namespace`; `None` if there is no such namespace.
     fn interface(&self, namespace: u16) -> Option<Interface>;
 
     /// Bytes of a sector image: those of a sector, or 4 where the drive keeps stamps instead of data.

@@ -127,7 +127,7 @@ impl List {
         (self.head != NIL).then_some(self.head)
     }
 
-    /// Whether there is none.
+    /// Returns whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NIL

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding(pub String);
 
-/// What the names said of a file.
+/// Facts about a file from its names.
 #[derive(Clone, Copy, Debug, Default)]
 struct Named {
     links: u32,
@@ -24,7 +24,7 @@ struct Named {
     kind: Option<FileKind>,
 }
 
-/// What the inode says.
+/// Facts about a file from its inode.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     inode: Inode,
@@ -77,7 +77,7 @@ impl Audit {
         }
     }
 
-    /// What was found so far.
+    /// Returns the findings so far.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// Blocks of a batch on flash, with its header.
 const BATCH_BLOCKS: u32 = 32;
 
-/// What a file system lies on.
+/// Medium below a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// Blocks that can be overwritten: a block drive, or a file.
@@ -86,13 +86,13 @@ impl FlashShape {
 pub struct FoundSegment {
     /// Its number.
     pub segment: u32,
-    /// What was written to it; `None`: unknown.
+    /// Content of the segment; `None`: unknown.
     pub content: Option<Content>,
     /// Blocks of 4 KiB written, the last of them perhaps torn.
     pub blocks: u32,
 }
 
-/// What a segment has.
+/// Content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Batches of the log.
@@ -152,20 +152,20 @@ impl Backend {
     }
 }
 
-/// What is asked of the flash library.
+/// Requests to the flash library.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Library {
     /// Flash blocks that held data at the mount.
     pub found: BTreeMap<u32, FoundSegment>,
     /// A flash block is being handed out.
     allocates: Option<u64>,
-    /// What the file system goes on with is to be said.
+    /// The library has still to be told which blocks the file system keeps.
     pub tells: bool,
     pub keeps: Option<u64>,
 }
 
 impl Fs {
-    /// Whether a flash block shall be handed out before anything is written.
+    /// Returns whether a flash block shall be handed out before anything is written.
     pub(super) fn wants_segment(&self) -> bool {
         matches!(self.phase, Phase::Ready | Phase::Unmounting)
             && self.log.wants_segment(self.options.memory_bytes)

@@ -18,7 +18,7 @@ const RUN: usize = 20;
 const LAST: u32 = 1;
 const DELETED: u16 = u16::MAX;
 
-/// What a block of a batch is.
+/// Owner of a block in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Block of a file.
@@ -80,7 +80,7 @@ pub(super) struct Batch {
     sums: Vec<u32>,
     entries: Vec<u8>,
     last: bool,
-    /// What follows the header.
+    /// Blocks behind the header.
     blocks: Vec<SharedBlock>,
 }
 
@@ -234,7 +234,7 @@ impl Header {
         owners.enumerate().map(|(n, owner)| (self.address + 1 + n as u64, owner))
     }
 
-    /// Whether the blocks are those that were written; appends the batch's entries.
+    /// Returns whether the blocks are those that were written; appends the batch's entries.
     pub fn is_whole(&self, blocks: &[u8], entries: &mut Vec<u8>) -> bool {
         let data = blocks.chunks_exact(BLOCK_BYTES);
         if data.len() < self.sums.len()

@@ -96,7 +96,7 @@ impl<'a> WriteData<'a> {
     }
 }
 
-/// What was read of a file, in the file system's own blocks: it is put together without the file system.
+/// Result of a read, in the file system's own blocks: it is put together without the file system.
 #[derive(Debug, Default)]
 pub struct ReadData {
     /// A block, or zeros, and which of its bytes.

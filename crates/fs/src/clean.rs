@@ -42,7 +42,7 @@ pub(super) struct Cleaner {
 }
 
 impl Cleaner {
-    /// Whether blocks that lie nowhere are still to be moved.
+    /// Returns whether blocks that lie nowhere are still to be moved.
     pub fn is_rescuing(&self) -> bool {
         self.rescues
     }

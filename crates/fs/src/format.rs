@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How a file system is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
-    /// What it lies on.
+    /// Medium below.
     pub backend: Backend,
     /// Blocks of the drive, 4 KiB each. On flash: of the flash blocks that can be handed out.
     pub blocks: u64,

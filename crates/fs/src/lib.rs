@@ -134,7 +134,7 @@ pub enum FsState {
     Failed(String),
 }
 
-/// What the file system did so far.
+/// Counters of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsCounters {
     /// Blocks of new data written.
@@ -166,7 +166,7 @@ pub struct FsView {
     pub segment_blocks: u32,
     /// Segments.
     pub segments: u32,
-    /// Of these, without contents.
+    /// Free segments without contents.
     pub unused: u32,
     /// Without anything that lives; a checkpoint frees them.
     pub dead: u32,
@@ -270,7 +270,7 @@ impl Fs {
         }
     }
 
-    /// What it did so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> FsCounters {
         self.counters
     }
@@ -346,7 +346,7 @@ impl Fs {
         Ok(self.tree.touch(low, high)?)
     }
 
-    /// What was touched is there.
+    /// Runs a look-up whose nodes were touched before.
     fn present<T>(&mut self, look: impl FnOnce(&mut Fs) -> Result<T, Stop>) -> T {
         match look(self) {
             Ok(found) => found,
@@ -424,7 +424,7 @@ impl Fs {
         point
     }
 
-    /// Whether everything before a point is durable. The error: it cannot be made so.
+    /// Returns whether everything before a point is durable. The error: it cannot be made so.
     pub fn is_synced(&self, point: SyncPoint) -> Result<bool, Errno> {
         match self.phase {
             _ if self.commits.is_durable(point.0) => Ok(true),

@@ -36,7 +36,7 @@ pub(super) struct Layout {
     pub blocks: u64,
     pub segment_blocks: u32,
     pub segments: u32,
-    /// Of these, how many could be used when the file system was made: the others are broken.
+    /// Segments that were usable when the file system was made: the others are broken.
     pub capacity: u32,
     pub place_blocks: u32,
     /// Block of the first segment.
@@ -60,7 +60,7 @@ impl Layout {
         Layout { backend: Backend::Nameless(shape), ..Layout::new(blocks, segment_blocks) }
     }
 
-    /// Whether an address is a name: these stand behind the virtual blocks.
+    /// Returns whether an address is a name: these stand behind the virtual blocks.
     pub fn is_name(&self, address: u64) -> bool {
         address >= self.blocks && self.backend.names().is_some()
     }
@@ -242,12 +242,12 @@ impl Log {
         }
     }
 
-    /// Whether a block of the drive belongs to a segment.
+    /// Returns whether a block of the drive belongs to a segment.
     pub fn is_block(&self, address: u64) -> bool {
         address >= self.layout.start && address < self.layout.address(self.layout.segments, 0)
     }
 
-    /// Whether a block of the drive can have data.
+    /// Returns whether a block of the drive can have data.
     pub fn holds_data(&self, address: u64) -> bool {
         match self.layout.backend.names() {
             Some(shape) => self.layout.is_name(address) && address - self.layout.blocks < shape.names,
@@ -301,7 +301,7 @@ impl Log {
         *queue = if begins { *queue + blocks } else { queue.saturating_sub(blocks) };
     }
 
-    /// Whether the library shall hand out a flash block: so many are kept for the next checkpoints.
+    /// Returns whether the library shall hand out a flash block: so many are kept for the next checkpoints.
     pub fn wants_segment(&self, memory_bytes: usize) -> bool {
         if self.elsewhere == 0 {
             return false;
@@ -532,7 +532,7 @@ fn for_each_segment(layout: &Layout, mut address: u64, mut count: u64, mut each:
 mod tests {
     use super::*;
 
-    /// What is kept for the cleaner has to be among what a checkpoint lists, or a large file system waits for it for ever.
+    /// The reserve of the cleaner has to be among the segments that a checkpoint lists, or a large file system waits for it for ever.
     #[test]
     fn the_cleaner_leaves_space_to_others_however_large_the_volume() {
         for blocks in (12..38).map(|bits| 1_u64 << bits) {

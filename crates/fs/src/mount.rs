@@ -37,7 +37,7 @@ pub struct MountOptions {
     pub read_only: bool,
     /// The drive is told which segments are free.
     pub discard: bool,
-    /// What is cleaned.
+    /// Policy of the cleaner.
     pub cleaner: CleanerPolicy,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Page {
     pub written_by: u64,
 }
 
-/// What became of a page that was dropped.
+/// State of a page that was dropped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dropped {
     /// Pages that no extent counted.

@@ -110,7 +110,7 @@ impl Fs {
         Some(true)
     }
 
-    /// What the commits behind the checkpoint changed; and the log, so that it goes on behind them.
+    /// Replays the commits behind the checkpoint, and positions the log behind them.
     pub(super) fn replay(
         &mut self,
         picture: &Picture,

@@ -296,7 +296,7 @@ impl Tree {
         self.node_mut(frame).insert(slot, key, value);
     }
 
-    /// Whether the path leads along the right edge of the tree.
+    /// Returns whether the path leads along the right edge of the tree.
     fn is_last(&self) -> bool {
         self.path.iter().all(|&(frame, slot)| slot + 1 == self.node(frame).count())
     }

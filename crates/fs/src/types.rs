@@ -88,7 +88,7 @@ impl FileKind {
     }
 }
 
-/// What `stat` answers.
+/// Answer of `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Number of the file.
@@ -130,7 +130,7 @@ pub struct DirEntry {
     pub cookie: u64,
     /// The name.
     pub name: Box<[u8]>,
-    /// What `stat` answers, where it was asked for.
+    /// Answer of `stat`, where it was asked for.
     pub attributes: Option<Attributes>,
 }
 
@@ -158,12 +158,12 @@ impl Caller<'_> {
     }
 }
 
-/// What an access needs: any of read (4), write (2), execute (1), as in `access(2)`.
+/// Rights that an access needs: any of read (4), write (2), execute (1), as in `access(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access(pub u8);
 
 impl Access {
-    /// Whether the file exists.
+    /// No rights: the file has to exist.
     pub const NONE: Access = Access(0);
     /// Search of a directory, execution of a file.
     pub const EXECUTE: Access = Access(1);
@@ -182,7 +182,7 @@ pub enum SetTime {
     To(Time),
 }
 
-/// What `setattr` changes.
+/// Changes of `setattr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// Permission bits.
@@ -203,7 +203,7 @@ pub struct SetAttributes {
     pub changed: Option<Time>,
 }
 
-/// What rename does when the new name exists.
+/// Behaviour of rename when the new name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
     /// It is replaced.
@@ -214,7 +214,7 @@ pub enum RenameMode {
     Exchange,
 }
 
-/// What `setxattr` does when the attribute exists, or does not.
+/// Behaviour of `setxattr` when the attribute exists, or does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrMode {
     /// It is set.
@@ -225,7 +225,7 @@ pub enum XattrMode {
     Replace,
 }
 
-/// What `fallocate` does.
+/// Operation of `fallocate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallocateMode {
     /// Promises space, and lets the file grow to the end of the range.
@@ -240,7 +240,7 @@ pub enum FallocateMode {
     ZeroRangeKeepSize,
 }
 
-/// What `lseek` looks for.
+/// Target of `lseek`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// `SEEK_DATA`.
@@ -249,12 +249,12 @@ pub enum Whence {
     Hole,
 }
 
-/// What `statfs` answers, in blocks of 4 KiB.
+/// Answer of `statfs`, in blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
     /// Blocks that files and their metadata may take together.
     pub blocks: u64,
-    /// Of these, free. The cleaner can make every one of them writable.
+    /// Free blocks. The cleaner can make every one of them writable.
     pub blocks_free: u64,
     /// Files that could exist.
     pub files: u64,
@@ -274,7 +274,7 @@ pub enum Step<T> {
 }
 
 impl<T> Step<T> {
-    /// What was done, if it was.
+    /// Returns the result if the operation is done.
     pub fn done(self) -> Option<T> {
         match self {
             Step::Done(value) => Some(value),

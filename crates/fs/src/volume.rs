@@ -116,7 +116,7 @@ impl Volume {
         }
     }
 
-    /// What a file system on it lies on.
+    /// Returns the back end for a file system on this volume.
     pub fn backend(&self) -> Backend {
         match self {
             Volume::Block(_) => Backend::Block,
@@ -153,7 +153,7 @@ impl Volume {
         }
     }
 
-    /// Whether no flash block has data from before. Unknown of a block drive.
+    /// Returns whether no flash block has data from before. For a block drive this is unknown.
     pub fn is_empty(&self) -> bool {
         match self {
             Volume::Block(_) | Volume::Nameless(_) => false,
@@ -168,7 +168,7 @@ impl Volume {
         }
     }
 
-    /// What the function level counted; `None`: there is none.
+    /// Returns the counters of the function level; `None`: there is none.
     pub fn function_counters(&self) -> Option<FunctionCounters> {
         match self {
             Volume::Block(_) | Volume::Nameless(_) => None,

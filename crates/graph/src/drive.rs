@@ -15,7 +15,7 @@ use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// What things cost the host's processor.
+/// Costs of the host's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Handing a command over.
@@ -47,13 +47,13 @@ pub struct DriveStoreConfig {
     pub depth: usize,
     /// Pieces that are read, or were and stay in memory; more only while they are under way.
     pub pieces: usize,
-    /// Whether the drive is told what is removed.
+    /// True if the drive is told what is removed.
     pub trims: bool,
-    /// What things cost.
+    /// Costs of the host's processor.
     pub costs: Costs,
 }
 
-/// What a store has moved.
+/// Traffic of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes written.
@@ -150,7 +150,7 @@ impl<D: Drive> DriveStore<D> {
         self.now
     }
 
-    /// What it has moved.
+    /// Returns the traffic so far.
     pub fn moved(&self) -> Moved {
         self.moved
     }

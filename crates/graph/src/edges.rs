@@ -46,7 +46,7 @@ impl Edges {
         Edges { ends: Vec::new(), weights: Vec::new(), weighted }
     }
 
-    /// Whether they keep their weights.
+    /// Returns whether they keep their weights.
     pub fn is_weighted(&self) -> bool {
         self.weighted
     }
@@ -65,7 +65,7 @@ impl Edges {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -15,7 +15,7 @@ use super::store::{Segment, Store, StoreError};
 use bytemuck::Pod;
 use std::ops::Range;
 
-/// What a graph is and how it is cut.
+/// Shape of a graph, and how it is cut.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Vertices: one more than the largest number.
@@ -24,7 +24,7 @@ pub struct Plan {
     pub edges: u64,
     /// Which end is the key.
     pub key: Key,
-    /// Whether edges have weights.
+    /// True if edges have weights.
     pub weighted: bool,
     /// The mean of the weights; 1 without.
     pub mean_weight: f32,
@@ -211,7 +211,7 @@ impl Buffers {
 /// A prepared graph.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// What it is.
+    /// Plan of the graph.
     pub plan: Plan,
     /// All of it, where it fits.
     pub resident: Option<Window>,

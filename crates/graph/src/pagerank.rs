@@ -15,7 +15,7 @@ use super::store::{Segment, Store, StoreError, Work};
 use super::workers::Workers;
 use std::ops::Range;
 
-/// What is asked.
+/// Settings of PageRank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageRankConfig {
     /// The probability that the walk follows an edge.
@@ -35,7 +35,7 @@ pub struct PageRank {
     /// Shares of this iteration, where all of them are in memory.
     next: Vec<f32>,
     whole: bool,
-    /// Whether each iteration is kept in the store.
+    /// True if each iteration is kept in the store.
     kept: bool,
     iteration: u32,
     interval: usize,

@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use thiserror::Error;
 
-/// What a segment holds.
+/// Contents of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
     /// Edges as they came, sorted roughly by their keys.
     Run(u32),
     /// Their weights.
     RunWeights(u32),
-    /// Of one window, how many edges the keys below each key have.
+    /// Offsets of one window: how many edges the keys below each key have.
     Offsets(u32, u32),
-    /// Of one window, the other ends of its edges, ordered by key.
+    /// Other ends of the edges of one window, ordered by key.
     Others(u32, u32),
-    /// Of one window, the weights of its edges.
+    /// Weights of the edges of one window.
     Weights(u32, u32),
     /// For each vertex, how many edges leave it.
     Degrees,
@@ -30,12 +30,12 @@ pub enum Segment {
     Values(u32, bool),
     /// Which iteration is complete.
     State,
-    /// What the graph is and how it is cut into windows. It is there when everything before the first iteration is.
+    /// Shape of the graph and its windows. It exists when everything before the first iteration does.
     Plan,
 }
 
 impl Segment {
-    /// Whether it is written while a graph is prepared and never again.
+    /// Returns whether it is written while a graph is prepared and never again.
     pub fn is_shard(self) -> bool {
         matches!(self, Segment::Offsets(..) | Segment::Others(..) | Segment::Weights(..) | Segment::Degrees)
     }
@@ -65,23 +65,23 @@ pub enum StoreError {
     /// It is full.
     #[error("no space is left for {segment}: {why}")]
     Full {
-        /// What was written.
+        /// Segment being written.
         segment: Segment,
-        /// What says so.
+        /// Reason.
         why: String,
     },
     /// It could not read or write.
     #[error("{segment}: {why}")]
     Failed {
-        /// What was read or written.
+        /// Segment being read or written.
         segment: Segment,
-        /// What says so.
+        /// Reason.
         why: String,
     },
-    /// What is read is not what was written.
+    /// Data read are not the data written.
     #[error("{segment} is damaged: {why}")]
     Damaged {
-        /// What was read.
+        /// Segment being read.
         segment: Segment,
         /// In what way.
         why: String,

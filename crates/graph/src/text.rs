@@ -22,7 +22,7 @@ pub enum EdgeFormat {
     Binary,
 }
 
-/// What is wrong with a line or record.
+/// Error of a line or record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place} {number}: {why}")]
 pub struct EdgeError {
@@ -30,7 +30,7 @@ pub struct EdgeError {
     pub place: &'static str,
     /// Which, from 1 on.
     pub number: u64,
-    /// What is wrong, and what is allowed.
+    /// Description of the error, with the allowed values.
     pub why: String,
 }
 

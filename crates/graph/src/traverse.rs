@@ -19,7 +19,7 @@ pub trait Distance: Copy + PartialOrd {
     const VERTEX_BYTES: u64;
     /// The distance of the vertex at which it begins.
     const START: Self;
-    /// What cannot be reached has this distance.
+    /// Distance of vertices that cannot be reached.
     const UNREACHED: Self;
 
     /// With one edge more, of this weight.
@@ -112,7 +112,7 @@ impl Marks {
         self.count = 0;
     }
 
-    /// Those below `end`, from `from` on; the first of them.
+    /// Returns the first marked vertex below `end`, from `from` on.
     fn first(&self, from: u32, end: u32) -> Option<u32> {
         let first = |word: usize| u32::try_from(64 * word as u64).unwrap_or(u32::MAX);
         let (mut at, end) = (from.max(first(self.words.start)), end.min(first(self.words.end)));

@@ -34,7 +34,7 @@ impl EngineKind {
         }
     }
 
-    /// Whether slabs are flash blocks, so that eviction and garbage collection are one.
+    /// Returns whether slabs are flash blocks, so that eviction and garbage collection are one.
     pub const fn owns_blocks(self) -> bool {
         matches!(self, EngineKind::Function | EngineKind::Raw | EngineKind::Direct)
     }
@@ -45,7 +45,7 @@ impl EngineKind {
 pub enum OverProvisioning {
     /// This share of the flash, 0 to below 1.
     Fixed(f64),
-    /// What the queueing model says for the present rate of sets; only for engines that own blocks.
+    /// Size that the queueing model gives for the present rate of sets; only for engines that own blocks.
     Dynamic,
 }
 
@@ -68,14 +68,14 @@ pub enum Victim {
 pub enum Keep {
     /// None.
     Nothing,
-    /// Those that were asked for since they were written.
+    /// Items that were asked for since they were written.
     #[default]
     Hot,
     /// All that are valid, where the victim was chosen as most obsolete; else as `Hot`.
     Valid,
 }
 
-/// What host work costs in simulated time; all zero where the host's processor is real.
+/// Costs of host work in simulated time; all zero where the host's processor is real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvCosts {
     /// Cores that the cache may use; at least 1.
@@ -122,7 +122,7 @@ pub struct KvConfig {
     pub over_provisioning: OverProvisioning,
     /// Which slab is evicted.
     pub victim: Victim,
-    /// What of it is written again.
+    /// Items of a victim that are written again.
     pub keep: Keep,
     /// Ratio of the slot sizes of neighbouring slab classes, above 1.
     pub growth_factor: f64,
@@ -134,7 +134,7 @@ pub struct KvConfig {
     pub warm_restart: bool,
     /// Seed of the hash of keys.
     pub seed: u64,
-    /// What host work costs.
+    /// Costs of host work.
     pub costs: KvCosts,
 }
 
@@ -162,7 +162,7 @@ impl KvConfig {
 }
 
 impl KvConfig {
-    /// Whether the values are allowed.
+    /// Checks the values.
     ///
     /// The error is a sentence.
     pub(super) fn check(&self) -> Result<(), String> {
@@ -194,7 +194,7 @@ impl KvConfig {
         Ok(())
     }
 
-    /// Whether the flash of a drive has what is asked for.
+    /// Checks that the flash of a drive is large enough for the settings.
     ///
     /// The error is a sentence.
     pub(super) fn check_flash(&self, flash_bytes: u64) -> Result<(), String> {

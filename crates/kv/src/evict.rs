@@ -143,7 +143,7 @@ impl Kv {
         true
     }
 
-    /// What is still valid in a slab is dropped, and the slab is released.
+    /// Drops the items that are still valid in a slab, and releases the slab.
     fn drop_rest(&mut self, number: u32) {
         for slot in 0..self.slabs[number as usize].tops.len() as u32 {
             if self.slabs[number as usize].valid == 0 {

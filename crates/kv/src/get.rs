@@ -126,7 +126,7 @@ impl Kv {
         item
     }
 
-    /// What only the item itself says.
+    /// Fills in the fields that only the item itself has.
     pub(super) fn fill_item(&mut self, item: &mut Item, head: &Head, slot: &[u8], whole: bool) {
         (item.flags, item.size) = (head.flags, head.value_bytes);
         if whole {
@@ -144,7 +144,7 @@ impl Kv {
         self.classes[class].statistics.hits += 1;
     }
 
-    /// What lies there cannot be read, or is something else: it is lost.
+    /// Counts an item as lost: it cannot be read, or something else lies there.
     pub(super) fn damaged(&mut self, hash: u64, place: Place, cas: u32) {
         if let Some(at) = self.index.find(hash) {
             let entry = self.index.get(at);

@@ -19,7 +19,7 @@ pub(super) struct Place {
     pub slot: u32,
 }
 
-/// What the index knows of an item.
+/// Entry of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     pub hash: u64,
@@ -95,7 +95,7 @@ impl Entry {
         self.word = kept | FETCHED | u64::from(hits) << HITS | u64::from(time_s & ACCESS_MASK) << ACCESS;
     }
 
-    /// Whether it was ever asked for.
+    /// Returns whether it was ever asked for.
     pub fn is_fetched(&self) -> bool {
         self.word & FETCHED != 0
     }

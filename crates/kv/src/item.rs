@@ -12,7 +12,7 @@ use crc32c::{crc32c, crc32c_append};
 /// Bytes before the key.
 pub(super) const HEADER: usize = 36;
 
-/// What stands before the key.
+/// Bytes before the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub key_bytes: u8,

@@ -247,12 +247,12 @@ impl Kv {
         self.classes[usize::from(slab.class)].slot_bytes as usize
     }
 
-    /// Whether nothing more can be stored.
+    /// Returns whether nothing more can be stored.
     pub fn is_read_only(&self) -> bool {
         self.dead
     }
 
-    /// What is counted.
+    /// Returns the counters.
     pub fn statistics(&self) -> KvStatistics {
         let engine = self.engine.counters();
         let tops: usize = self.slabs.iter().map(|slab| slab.tops.capacity() * size_of::<u32>()).sum();
@@ -285,7 +285,7 @@ impl Kv {
         self.classes.len() as u64 * self.engine.shape().slab_bytes as u64
     }
 
-    /// What is counted for each slab class.
+    /// Returns the counters of each slab class.
     pub fn classes(&self) -> Vec<ClassStatistics> {
         let mut list: Vec<_> = self.classes.iter().map(|class| class.statistics).collect();
         for slab in self.slabs.iter().filter(|slab| !slab.tops.is_empty()) {

@@ -7,7 +7,7 @@ use super::{Ask, Item, Kv, Outcome, What, item};
 /// A request that could not be answered at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request {
-    /// Whether it waits for something.
+    /// True if it waits for something.
     pub live: bool,
     pub ask: Ask,
     pub hash: u64,

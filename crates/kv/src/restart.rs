@@ -37,14 +37,14 @@ pub(super) enum Phase {
     Running,
     /// Everything in memory goes to flash.
     Draining,
-    /// What has been written becomes durable.
+    /// Earlier writes become durable.
     Flushing,
     /// A snapshot is written.
     Saving,
     Stopped,
 }
 
-/// What only a start or a stop needs.
+/// State that only a start or a stop needs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passage {
     /// Requests that came too early.

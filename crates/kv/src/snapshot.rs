@@ -76,14 +76,14 @@ impl Part {
     }
 }
 
-/// Whether the parts, the newest snapshot's first and in order, begin with a whole snapshot.
+/// Returns whether the parts, the newest snapshot's first and in order, begin with a whole snapshot.
 pub(super) fn is_whole(parts: &[Part]) -> bool {
     let Some(first) = parts.first() else { return false };
     let count = parts.iter().take_while(|part| part.generation == first.generation).count();
     count == first.parts as usize && (0..).zip(&parts[..count]).all(|(number, part)| part.part == number)
 }
 
-/// Whether the payload is what its parts say.
+/// Returns whether the payload is what its parts say.
 pub(super) fn is_sound(parts: &[Part], image: &[u8]) -> bool {
     let mut rest = image;
     for part in parts {
@@ -127,7 +127,7 @@ impl Kv {
         bytes.div_ceil(self.shape.slab_bytes as usize - PART_HEADER) as u32
     }
 
-    /// What a snapshot is only good for: slots of these sizes, hashes of this seed.
+    /// Returns a checksum of the conditions for a snapshot: sizes of slots, seed of the hash.
     fn layout_sum(&self) -> u32 {
         let sizes =
             self.classes.iter().fold(0, |sum, class| crc32c_append(sum, &class.slot_bytes.to_le_bytes()));

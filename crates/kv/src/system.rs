@@ -172,7 +172,7 @@ impl<D: Drive> System<D> {
         }
     }
 
-    /// The same, to exchange data with a drive whose time is wall time. No other caller submits to it.
+    /// Returns the drive, to exchange data with one whose time is wall time. No other caller submits to it.
     pub fn drive_mut(&mut self) -> &mut D {
         match self {
             System::Plain(stack) => &mut stack.drive,
@@ -223,17 +223,17 @@ impl<D: Drive> System<D> {
         }
     }
 
-    /// What is counted.
+    /// Returns the counters.
     pub fn statistics(&self) -> KvStatistics {
         self.kv().statistics()
     }
 
-    /// What is counted for each slab class.
+    /// Returns the counters of each slab class.
     pub fn classes(&self) -> Vec<ClassStatistics> {
         self.kv().classes()
     }
 
-    /// What is counted, by name.
+    /// Returns all counters, by name.
     pub fn figures(&self) -> Vec<Figure> {
         self.kv().figures()
     }

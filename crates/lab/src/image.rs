@@ -36,11 +36,11 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub struct ImageError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// Kind of the error.
     pub problem: Box<ImageProblem>,
 }
 
-/// What is wrong with an image.
+/// Kind of an error of an image.
 #[derive(Debug)]
 pub enum ImageProblem {
     /// The file cannot be read or written.
@@ -110,7 +110,7 @@ impl From<SnapshotError> for ImageProblem {
     }
 }
 
-/// Whether the file begins as an image does. Of a pipe, what is read to look would be missing: it is none.
+/// Returns whether the file begins as an image does. A pipe is no image: looking at it would consume it.
 pub fn is_image(path: impl AsRef<Path>) -> bool {
     let mut magic = [0; 8];
     path.as_ref().is_file()
@@ -191,7 +191,7 @@ impl Image {
         &self.description
     }
 
-    /// That description with `KEY=VALUE` overrides. Its preconditioning says how the image came about.
+    /// Resolves the image's description with `KEY=VALUE` overrides. Its preconditioning says how the image came about.
     pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
         let name = self.path.display().to_string();
         pellucid_spec::from_str(&self.description, &name, sets)

@@ -80,7 +80,7 @@ enum Problem {
 }
 
 impl OutputError {
-    /// Whether the name cannot be meant, so that trying again is of no use.
+    /// Returns whether the name cannot be meant, so that trying again is of no use.
     pub fn is_mistake(&self) -> bool {
         use io::ErrorKind::{
             InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied,
@@ -219,7 +219,7 @@ impl OutputFile {
         }
     }
 
-    /// What went wrong while it was written.
+    /// Returns the error of a write that failed.
     pub fn failed(&self, error: io::Error) -> OutputError {
         OutputError::new(&self.path, error)
     }
@@ -352,7 +352,7 @@ impl OutputDirectory {
         replaced.map_err(|error| OutputError::new(&self.path, error))
     }
 
-    /// Whether everything in it is a report, and nobody here stands in it.
+    /// Returns whether everything in it is a report, and nobody here stands in it.
     fn can_exchange(&self, parts: &[Part]) -> bool {
         let inside = std::env::current_dir().and_then(fs::canonicalize);
         let goes = |at: &Path| parts.iter().any(|(path, _)| path.starts_with(at));
@@ -407,14 +407,14 @@ impl Drop for OutputDirectory {
     }
 }
 
-/// Whether a report in `directory` has a file of the name of `file`, and would replace it.
+/// Returns whether a report in `directory` has a file of the name of `file`, and would replace it.
 pub fn is_replaced(directory: &Path, file: &Path) -> bool {
     let place = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.into());
     file.file_name().is_some_and(|name| REPORT_FILES.iter().any(|own| name == *own))
         && place(parent(file)) == place(directory)
 }
 
-/// Whether a file, or all that a directory holds, belongs to a report.
+/// Returns whether a file, or all that a directory holds, belongs to a report.
 fn is_report(path: &Path) -> bool {
     if path.is_dir() {
         let entries = fs::read_dir(path);

@@ -14,7 +14,7 @@ pub enum LevelError {
     OutOfRange {
         /// The page.
         address: FlashAddress,
-        /// What there is.
+        /// Geometry that the address does not fit.
         geometry: SsdGeometry,
     },
     /// More pages than the block has from there on, or none.
@@ -30,7 +30,7 @@ pub enum LevelError {
     /// Data or out-of-band data of the wrong length.
     #[error("{what} of {bytes} bytes: allowed: {allowed}")]
     Length {
-        /// What has this length.
+        /// Item that has this length.
         what: &'static str,
         /// Its length.
         bytes: usize,

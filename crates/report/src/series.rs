@@ -308,7 +308,7 @@ impl Series {
         self.begin_seconds.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Returns whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.begin_seconds.is_empty()
     }

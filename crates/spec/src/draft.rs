@@ -119,7 +119,7 @@ pub(crate) enum EccCode {
     Bch,
 }
 
-/// What survives a power cut.
+/// Data that survive a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Survives {

@@ -64,7 +64,7 @@ pub(crate) struct Key {
     pub path: &'static str,
     pub kind: Kind,
     pub fallback: Fallback,
-    /// What it means, in one line.
+    /// Meaning, in one line.
     pub about: &'static str,
     /// Puts the value into the draft.
     pub set: fn(&mut Draft, &Typed),
@@ -172,7 +172,7 @@ impl Kind {
         }
     }
 
-    /// What is allowed, for messages and the reference.
+    /// Returns the allowed values, for messages and the reference.
     pub fn allowed(self) -> String {
         match self {
             // Where numbers of TOML end.

@@ -21,7 +21,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use toml_edit::{Document, Item};
 
-/// What is said of each target.
+/// Keys of each target.
 const KEYS: [&str; 5] = ["name", "kind", "first_unit", "units", "uuid"];
 
 /// Why a registry cannot be used.

@@ -14,7 +14,7 @@ use std::time::Instant;
 /// 8 GB, as a stick.
 const SECTORS: u64 = 16 << 20;
 const SECTOR_BYTES: usize = 512;
-/// What the target of 1.5 us is about: requests of 4 KiB.
+/// Sectors of the requests that the target of 1.5 us is about: 4 KiB.
 const SMALL: u32 = 8;
 
 /// Ends every command at once.
@@ -61,7 +61,7 @@ impl Drive for Nothing {
     }
 }
 
-/// What is asked.
+/// One workload.
 #[derive(Clone, Copy)]
 struct Workload {
     name: &'static str,

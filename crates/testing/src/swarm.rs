@@ -16,7 +16,7 @@ use pellucid_flash::{Command, Completion, DieId, Drive, Lba, Opcode, Rng, SimTim
 use pellucid_lab::drive::{Mismatch, Oracle, Promise, fill_images, version_of};
 use pellucid_media::Fault;
 
-/// What a swarm works on: a drive, or a host's layer on one.
+/// Subject of a swarm: a drive, or a host's layer on one.
 pub trait Subject: Drive {
     /// The drive at the bottom.
     fn device(&self) -> &Device;
@@ -26,13 +26,13 @@ pub trait Subject: Drive {
     fn now(&self) -> SimTime;
     /// Walks every invariant and panics where one is broken.
     fn check(&self);
-    /// Whether it stores nothing any more.
+    /// Returns whether it stores nothing any more.
     fn is_read_only(&self) -> bool;
     /// Does damage to the media.
     fn inject(&mut self, now: SimTime, fault: Fault);
     /// Cuts the power and switches on again; a sentence where it does not come back.
     fn power_cut(&mut self) -> Result<(), String>;
-    /// Whether every acknowledged write is on the media.
+    /// Returns whether every acknowledged write is on the media.
     fn writes_through(&self) -> bool;
     /// Sectors whose data would be lost with the power though they were flushed: a stated window. `None`: a flush keeps its promise.
     fn at_risk(&self) -> Option<Vec<Lba>> {
@@ -98,7 +98,7 @@ pub struct Swarm<T = Device> {
     pending: Vec<Pending>,
     in_flight: u32,
     now: SimTime,
-    /// Whether uncorrectable reads, and the end of the drive, are expected (faults are on).
+    /// True if uncorrectable reads, and the end of the drive, are expected (faults are on).
     lossy: bool,
     /// Commands completed.
     pub completed: u64,
@@ -444,7 +444,7 @@ pub fn run_seed_with_canary(seed: u64, commands: u32) {
     run(seed, &tiny(&sets_of(seed)), commands, Trouble::Canary);
 }
 
-/// What happens beside commands and power cuts.
+/// Event beside commands and power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     None,

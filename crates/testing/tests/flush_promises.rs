@@ -17,7 +17,7 @@ const BAST: &[&str] = &["ftl.map=bast"];
 const FAST: &[&str] = &["ftl.map=fast"];
 const MAPS: [&[&str]; 4] = [PAGE, DEMAND, BAST, FAST];
 
-/// What has become of one sector, by version: the place in this list; 0 is what was there first.
+/// History of one sector, by version: the place in this list; 0 is the first content.
 #[derive(Clone, Debug, Default)]
 struct Sector {
     newest: u32,
@@ -32,7 +32,7 @@ enum Sent {
         sectors: u32,
         versions: Vec<u32>,
     },
-    /// What it promises if it ends well.
+    /// Sectors and versions that the flush promises if it ends well.
     Flush(Vec<(u64, u32)>),
     Read,
 }

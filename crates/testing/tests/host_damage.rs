@@ -89,7 +89,7 @@ impl<D: Drive> Bench<D> {
         assert_eq!(self.run(Opcode::Flush, 0, Vec::new()).0, Status::Success);
     }
 
-    /// What the first sectors hold; `None`: unreadable, and said so.
+    /// Reads the first sectors; `None`: unreadable, and said so.
     fn look(&mut self) -> Vec<Option<u8>> {
         let read = |lba| match self.run(Opcode::Read, lba, vec![0xee; 512]) {
             (Status::Success, data) => Some(data[0]),
@@ -102,7 +102,7 @@ impl<D: Drive> Bench<D> {
     }
 }
 
-/// What [`overwritten`] leaves there.
+/// Returns the contents that [`overwritten`] leaves.
 fn newest() -> Vec<Option<u8>> {
     (0..SECTORS).map(|lba| Some(if lba < 16 { 2 } else { 1 })).collect()
 }

@@ -38,7 +38,7 @@ fn random_drives_never_return_a_wrong_sector() {
     all_clean(seeds(), swarm::run_seed, swarm::sets_of);
 }
 
-/// The same for harder drives, whose dies die and whose operations fail while they work.
+/// Runs harder drives, whose dies die and whose operations fail while they work.
 #[test]
 fn damaged_drives_never_return_a_wrong_sector() {
     all_clean(seeds(), swarm::run_harder_seed, swarm::harder_sets_of);

@@ -34,7 +34,7 @@ const RATE: Units = &[
     ("KiB/s", 1 << 10),
 ];
 
-/// What a quantity measures.
+/// Kind of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// In nanoseconds.

@@ -36,7 +36,7 @@ pub struct Handles {
 }
 
 impl Handles {
-    /// Those of `job` on a drive with `handles` of them.
+    /// Makes the handles of `job` on a drive with `handles` of them.
     ///
     /// # Errors
     /// A handle that the drive does not have.

@@ -59,7 +59,7 @@ impl Point {
     }
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     elapsed_s: f64,

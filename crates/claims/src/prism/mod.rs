@@ -133,12 +133,12 @@ fn flash_bytes(bench: &Bench) -> f64 {
     f64::from(CHANNELS * blocks(bench)) * BLOCK_BYTES as f64
 }
 
-/// What the size of the flash says.
+/// Meaning of the size of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     /// All flash: static over-provisioning is a part of it.
     Flash,
-    /// What the cache can fill: static over-provisioning is beside it.
+    /// Size that the cache can fill: static over-provisioning is beside it.
     Available,
     /// As `Available`, and Original's drive is the simulator that its I/O was replayed on.
     Replayed,

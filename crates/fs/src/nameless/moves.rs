@@ -160,7 +160,7 @@ impl Fs {
         Ok(())
     }
 
-    /// What every name of the drive is called now: what was moved is, and what no file has is freed.
+    /// Takes the present names of the drive: moved blocks get their new names, and names that no file has are freed.
     pub(super) fn take_report(&mut self, report: Result<Vec<u64>, JobError>) {
         self.nameless.reconciled = Reconciled::Done;
         // Without it nothing is freed that no extent has.

@@ -4,7 +4,7 @@ use super::model::{Pair, Shape};
 use crate::flash::geometry;
 use pellucid_flash::{ChunkGeometry, Rng};
 
-/// What the file system lies on.
+/// Medium below the file system.
 #[derive(Clone, Copy, PartialEq)]
 enum On {
     Block,

@@ -196,7 +196,7 @@ impl Disk {
         }
     }
 
-    /// Of what is cached or on its way any blocks reach the media.
+    /// Cuts the power: any blocks that are cached or on their way may reach the media.
     pub fn cut(&mut self) {
         if let Some(stack) = &mut self.flash {
             stack.drive.bottom_mut().power_cut();

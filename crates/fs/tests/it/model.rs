@@ -20,7 +20,7 @@ struct Node {
     mode: u16,
     links: u32,
     data: Rc<Vec<u8>>,
-    /// Of the data, so that a digest need not look at all of them after each step.
+    /// Hash of the data, so that a digest need not look at all of them after each step.
     data_hash: u64,
     entries: BTreeMap<String, Ino>,
     xattrs: BTreeMap<String, Vec<u8>>,
@@ -281,7 +281,7 @@ fn digest(mut lines: Vec<String>) -> u64 {
     hash(lines.join("\n").as_bytes())
 }
 
-/// What a run is like.
+/// Shape of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub blocks: u64,
@@ -545,7 +545,7 @@ impl Pair {
         fs.check();
     }
 
-    /// What the real one shows, in one number.
+    /// Returns a digest of the real file system.
     fn seen(&mut self) -> u64 {
         let mut lines = Vec::new();
         self.show(Ino::ROOT, "", &mut lines);
@@ -597,7 +597,7 @@ impl Pair {
     }
 }
 
-/// What an operation does to the model. `made`: the number of a new file.
+/// Applies an operation to the model. `made`: the number of a new file.
 fn apply(model: &mut Model, op: &Op, made: Option<Ino>) -> Result<(), Errno> {
     let new = |model: &mut Model, dir: Ino, name: &str, kind, mode, target: &[u8]| {
         if model.entry(dir, name).is_some() {

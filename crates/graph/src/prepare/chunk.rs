@@ -85,7 +85,7 @@ impl Chunk {
         self.pairs.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }

@@ -137,7 +137,7 @@ impl Intake {
         }
     }
 
-    /// Whether everything can stay in memory.
+    /// Returns whether everything can stay in memory.
     fn is_resident(&self) -> bool {
         let asked = &self.asked;
         let values = u64::from(self.vertices) * (4 + asked.vertex_bytes) + 4 * self.degrees.len() as u64;

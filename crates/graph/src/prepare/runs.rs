@@ -35,7 +35,7 @@ impl Runs {
         self.chunk_bytes
     }
 
-    /// Whether everything is in memory.
+    /// Returns whether everything is in memory.
     pub fn is_resident(&self) -> bool {
         self.runs.is_empty()
     }

@@ -77,7 +77,7 @@ pub(crate) struct Blocks {
     dirty: u32,
     reports_sent: u32,
     reports_left: u32,
-    /// What is kept from before is known: blocks may be erased.
+    /// The contents from before are known: blocks may be erased.
     begun: bool,
     /// Blocks of which a part shall be unreadable.
     wipes: Vec<u32>,
@@ -189,7 +189,7 @@ impl Blocks {
         self.luns.iter().map(|lun| lun.free() / self.each).sum()
     }
 
-    /// Whether a slab can begin in this LUN.
+    /// Returns whether a slab can begin in this LUN.
     fn takes(&self, lun: u32) -> bool {
         let lun = &self.luns[lun as usize];
         !lun.writing && !lun.is_dead() && lun.erased.len() >= self.each as usize
@@ -272,7 +272,7 @@ impl Blocks {
         }
     }
 
-    /// What a block holds is not needed.
+    /// Discards the content of a block.
     fn discard(&mut self, block: u32) {
         if self.good[block as usize] {
             let lun = self.lun_of(block);
@@ -321,7 +321,7 @@ impl Blocks {
         true
     }
 
-    /// What was found closed or open is erased when its turn comes.
+    /// Begins: blocks found closed or open are erased when their turn comes.
     pub fn begin(&mut self) {
         self.begun = true;
     }
@@ -445,7 +445,7 @@ impl Blocks {
         }
     }
 
-    /// What a LUN's blocks are.
+    /// Takes a report on the blocks of a LUN.
     fn reported(&mut self, lun: u32, data: &[u8], good: bool) {
         let chunks = self.access.geometry().chunks;
         let mut states = data.as_chunks::<{ ChunkInfo::BYTES }>().0.iter().map(ChunkInfo::decode);

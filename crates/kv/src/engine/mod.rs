@@ -23,7 +23,7 @@ use pellucid_flash::{
 use policy::PolicyEngine;
 use std::collections::VecDeque;
 
-/// What a tag is for: its upper bits.
+/// Purpose of a tag, in its upper bits.
 pub(super) const KIND_SHIFT: u32 = 56;
 /// A read for the cache; the rest of the tag is the cache's.
 pub(super) const READ: Tag = 1 << KIND_SHIFT;
@@ -39,16 +39,16 @@ const KIND: Tag = 0xff << KIND_SHIFT;
 /// The most that one command of a slab's write carries.
 const PIECE_BYTES: u32 = 256 << 10;
 
-/// What an engine tells the cache.
+/// Message of an engine to the cache.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     /// A read has ended, with its buffer. `None`: the data are lost. A tag of [`READ`].
     Read { tag: Tag, data: Option<Vec<u8>> },
     /// A slab is on flash, or could not be written to the place that it was given.
     Written { slab: u32, good: bool },
-    /// What a slab held can never be read again; it was released.
+    /// The content of a slab can never be read again; it was released.
     Wiped { good: bool },
-    /// What was written before is durable.
+    /// All earlier writes are durable.
     Flushed,
 }
 
@@ -107,7 +107,7 @@ impl Io {
     }
 }
 
-/// What an engine counts.
+/// Counters of an engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EngineCounters {
     pub erases: u64,
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// The same engine, which knows nothing of the flash.
+    /// Returns the engine as new, without knowledge of the flash.
     pub fn fresh(&self, now: SimTime) -> Engine {
         match self {
             Engine::Original(engine) => Engine::Original(engine.fresh()),
@@ -174,7 +174,7 @@ impl Engine {
         each!(self, engine => engine.shape())
     }
 
-    /// Whether it knows what is on the flash, so that it can be used.
+    /// Returns whether it knows what is on the flash, so that it can be used.
     pub fn is_started(&self) -> bool {
         each!(self, engine => engine.is_started())
     }
@@ -184,12 +184,12 @@ impl Engine {
         each!(self, engine => engine.free())
     }
 
-    /// Whether a slab can begin to be written now.
+    /// Returns whether a slab can begin to be written now.
     pub fn is_ready(&self) -> bool {
         each!(self, engine => engine.is_ready())
     }
 
-    /// Whether nothing can ever be written any more unless a slab is released.
+    /// Returns whether nothing can ever be written any more unless a slab is released.
     pub fn is_read_only(&self) -> bool {
         each!(self, engine => engine.is_read_only())
     }
@@ -296,7 +296,7 @@ impl Engine {
         each!(self, engine => engine.counters())
     }
 
-    /// What only this engine counts.
+    /// Returns the counters that only this engine has.
     pub fn figures(&self) -> Vec<Figure> {
         match self {
             Engine::Policy(engine) => engine.figures(),

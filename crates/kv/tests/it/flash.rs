@@ -6,7 +6,7 @@ use pellucid_flash::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What goes wrong.
+/// Faults to inject.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     pub program: f64,
@@ -105,7 +105,7 @@ impl Flash {
         }
     }
 
-    /// What is under way has happened, in part or not at all, and nobody is told.
+    /// Cuts the power: commands under way have happened, in part or not at all, and nobody is told.
     pub fn power_cut(&mut self) {
         let mut lost = BTreeSet::new();
         for (_, (_, command)) in std::mem::take(&mut self.pending) {

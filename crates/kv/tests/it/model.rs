@@ -19,7 +19,7 @@ fn value(key: u64, number: u64, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// What may be true of a key: it is gone, or it has this value.
+/// Possible state of a key: it is gone, or it has this value.
 #[derive(Clone, Debug, Default)]
 struct Known {
     value: Option<Vec<u8>>,

@@ -10,7 +10,7 @@ pub const STEADY_SHARE: f64 = 0.01;
 /// Most passes of random overwriting.
 pub const STEADY_PASSES_MAX: u32 = 20;
 
-/// What preconditioning did to a namespace.
+/// Work of preconditioning on a namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ageing {
     /// Its number.
@@ -97,7 +97,7 @@ impl Ageing {
     }
 }
 
-/// What preconditioning overwrites through: mapping units of a drive, or sectors above layers of the host.
+/// Target of the overwrites of preconditioning: mapping units of a drive, or sectors above layers of the host.
 pub(super) trait Overwrites {
     /// Writes `count` random pieces of the first `filled`.
     fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError>;

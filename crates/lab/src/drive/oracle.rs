@@ -50,7 +50,7 @@ pub fn fill_images(images: &mut [u8], image_bytes: usize, lba: Lba, version: u32
 pub struct Mismatch {
     /// The sector.
     pub lba: Lba,
-    /// What was read: the version, or `None` for zeros or no stamp of this sector.
+    /// Version that was read, or `None` for zeros or no stamp of this sector.
     pub version: Option<u32>,
     /// The oldest version allowed.
     pub oldest: u32,
@@ -133,7 +133,7 @@ pub struct Oracle {
     unknown: bool,
 }
 
-/// What a read was promised when it was submitted.
+/// Promise to a read when it was submitted.
 #[derive(Clone, Debug, Default)]
 pub struct Promise {
     oldest: Vec<u32>,
@@ -152,7 +152,7 @@ impl Oracle {
         Oracle { unknown: true, ..Oracle::new(sectors) }
     }
 
-    /// What a drive at rest that others have written holds now. Nothing can be said of what was lost before.
+    /// Reads the present content of a drive at rest that others have written. Earlier losses remain unknown.
     ///
     /// # Panics
     /// With a file store.

@@ -10,7 +10,7 @@ use pellucid_workload::{Generator, Handles, Io, IoLimit, Job, JobError, Rate};
 /// A request that wants to be submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// Operation.
     pub opcode: Opcode,
     /// Where.
     pub namespace: BlockNamespace,
@@ -28,7 +28,7 @@ pub struct Request {
     pub owner: u32,
 }
 
-/// What a source has to say when it is asked for a request.
+/// Answer of a source when it is asked for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Submit this now.
@@ -109,7 +109,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Whether a job suits a drive with such namespaces.
+    /// Checks that a job suits a drive with such namespaces.
     pub fn check(job: &Job, namespaces: &[BlockNamespace], sector_bytes: u32) -> Result<(), JobError> {
         let namespace = namespace_of(job, namespaces)?;
         Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?;
@@ -443,7 +443,7 @@ impl Trace {
         self.in_flight -= 1;
     }
 
-    /// What reading and shaping did.
+    /// Returns the statistics of reading and shaping.
     pub fn shaped(&self) -> &Shaped {
         &self.shaped
     }
@@ -509,7 +509,7 @@ impl FileWork {
         self.files.measures_from()
     }
 
-    /// What the threads saw.
+    /// Reports the figures of the threads.
     pub fn report(&self, end: SimTime) -> FilesReport {
         self.files.report(end)
     }

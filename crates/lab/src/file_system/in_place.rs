@@ -13,7 +13,7 @@ pub struct InPlaceServer {
     /// Sectors of a block of the file system.
     sectors_each: u32,
     now: SimTime,
-    /// Of commands that have ended.
+    /// Buffers of commands that have ended.
     buffers: Vec<Vec<u8>>,
 }
 

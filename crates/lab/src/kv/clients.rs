@@ -64,7 +64,7 @@ impl<D: Drive> Cache for System<D> {
     }
 }
 
-/// What follows a miss.
+/// Reaction to a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMiss {
     /// Nothing.
@@ -82,7 +82,7 @@ pub struct ClientsConfig {
     pub count: u32,
     /// Between an answer and the next request: the client's work and the network, both ways.
     pub think: Nanos,
-    /// What follows a miss.
+    /// Reaction to a miss.
     pub on_miss: OnMiss,
     /// Seed of the database.
     pub seed: u64,
@@ -99,7 +99,7 @@ pub enum KvRunError {
     Stuck,
 }
 
-/// What a client waits for.
+/// Event that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     /// Its turn to ask.
@@ -291,7 +291,7 @@ fn cache_has_priority(own: Option<SimTime>, now: SimTime) -> bool {
     own.is_none_or(|own| own > now)
 }
 
-/// Whether a request has a value.
+/// Returns whether a request has a value.
 fn stores(operation: Operation) -> bool {
     use Operation::{Add, Append, Prepend, Replace, Set};
     matches!(operation, Set | Add | Replace | Append | Prepend)

@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 pub struct DatabaseConfig {
     /// Queries served at the same time.
     pub servers: u32,
-    /// What each takes at least.
+    /// Least time of a query.
     pub fixed: Nanos,
     /// The mean of what it takes beyond that.
     pub variable: Nanos,

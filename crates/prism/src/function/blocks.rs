@@ -64,7 +64,7 @@ pub(super) struct Block {
     pub copy: u8,
 }
 
-/// What is kept for each LUN.
+/// State of each LUN.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lun {
     /// Blocks that wait for their erase, the oldest first.
@@ -200,7 +200,7 @@ impl Blocks {
         }
     }
 
-    /// The same of a LUN, erased ones only.
+    /// Maps a block of one LUN, erased ones only.
     fn map_in(&mut self, lun: u32) -> Option<u32> {
         let block = self.pool.take(DieId(lun))?.0;
         self.set_state(block, State::Mapped);

@@ -51,7 +51,7 @@ use pellucid_flash::{
 use pellucid_host::Machine;
 use std::collections::VecDeque;
 
-/// What a command to the drive is for.
+/// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Purpose {
     /// No command: the number is not in use.
@@ -204,12 +204,12 @@ impl Function {
         Ok(self.blocks.erases(self.number(address)?))
     }
 
-    /// Whether nothing of a block can be read any more: it is erased, or out of use.
+    /// Returns whether nothing of a block can be read any more: it is erased, or out of use.
     pub fn is_erased(&self, address: FlashAddress) -> Result<bool, LevelError> {
         Ok(matches!(self.blocks[self.number(address)?].state, State::Free | State::Bad))
     }
 
-    /// What it did so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> FunctionCounters {
         self.counters
     }
@@ -317,7 +317,7 @@ impl Machine for Function {
         self.now = now;
     }
 
-    /// What was called without an ask, as a trim, has commands for the drive now.
+    /// Calls without an ask, as a trim, may have commands for the drive at once.
     fn next_event(&self) -> Option<SimTime> {
         (!self.down.is_empty()).then_some(self.now)
     }

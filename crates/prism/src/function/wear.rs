@@ -22,7 +22,7 @@ use crate::FlashAddress;
 use pellucid_flash::{Command, Completion, DieId, Opcode, Status, Tag, Vector};
 use std::collections::VecDeque;
 
-/// What one call of the wear leveller did.
+/// Result of one call of the wear leveller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Levelled {
     /// Pairs of blocks whose data have changed places; the application exchanges them in its map, one pair after the other. One pair
@@ -56,7 +56,7 @@ struct Swap {
     at: u32,
     /// A command is with the drive.
     flying: bool,
-    /// What ended it before its time has been dealt with.
+    /// The error that ended it early has been dealt with.
     over: bool,
     /// Cold and hot data that the application has given back meanwhile.
     trimmed: [bool; 2],
@@ -100,7 +100,7 @@ pub(super) struct Wear {
 }
 
 impl Wear {
-    /// Whether the data of a block are being moved.
+    /// Returns whether the data of a block are being moved.
     pub fn swaps(&self, block: u32) -> bool {
         self.swap.as_ref().is_some_and(|swap| block == swap.cold || block == swap.hot)
     }

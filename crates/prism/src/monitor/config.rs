@@ -15,7 +15,7 @@ pub struct MonitorConfig {
     pub wear_gap: u32,
     /// LUNs that one application may have; 0: any number.
     pub quota_luns: u32,
-    /// The same for applications of these names.
+    /// Largest number of LUNs of the applications with these names.
     pub quotas: BTreeMap<String, u32>,
     /// Make a new state whatever the media hold.
     pub format: bool,
@@ -48,7 +48,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppId(pub u16);
 
-/// What an application was given.
+/// LUNs that an application was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// The application.
@@ -59,24 +59,24 @@ pub struct Allocation {
     pub geometry: SsdGeometry,
 }
 
-/// What the monitor knows of an application.
+/// Description of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApplicationInfo {
     /// The application.
     pub id: AppId,
     /// Its name.
     pub name: String,
-    /// What it asked for.
+    /// Request at its opening.
     pub request: Request,
     /// Parallel units of the drive that its LUNs are now, channel by channel.
     pub units: Vec<u32>,
     /// Channels that it sees.
     pub channels: u32,
-    /// Whether it is open: its namespace is there.
+    /// True if it is open: its namespace is there.
     pub is_open: bool,
 }
 
-/// What an application did since the monitor started, and the state of its flash.
+/// Work of an application since the monitor started, and the state of its flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Reads, and their sectors.
@@ -127,7 +127,7 @@ pub enum MonitorError {
     TooSmall {
         /// Blocks of a LUN.
         blocks: u32,
-        /// Of these, hidden from applications.
+        /// Chunks hidden from applications.
         hidden: u32,
     },
     /// The record of the state does not fit.
@@ -162,7 +162,7 @@ pub enum MonitorError {
     Missing {
         /// The name.
         name: String,
-        /// Those that there are, in words.
+        /// Existing applications, in words.
         known: String,
     },
     /// Nothing, or a share that is no number.
@@ -180,9 +180,9 @@ pub enum MonitorError {
     Quota {
         /// The application.
         name: String,
-        /// What it wants.
+        /// LUNs wanted.
         wanted: u64,
-        /// What it may have.
+        /// LUNs allowed.
         quota: u32,
     },
     /// Not enough LUNs are free.
@@ -197,7 +197,7 @@ pub enum MonitorError {
         free: u32,
         /// The most that one application can have.
         most: u32,
-        /// What an application can keep in one.
+        /// Capacity of one LUN for an application.
         lun_bytes: u64,
     },
     /// The application has commands under way.

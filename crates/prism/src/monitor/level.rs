@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 /// Sectors that are copied at a time, about.
 const COPY_SECTORS: u32 = 64;
 
-/// What is done with the block that is moved.
+/// Step of moving a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
     #[default]
@@ -66,12 +66,12 @@ pub(super) struct Leveller {
 }
 
 impl Leveller {
-    /// Whether a chunk of the drive is being filled, or is to be erased.
+    /// Returns whether a chunk of the drive is being filled, or is to be erased.
     pub fn uses(&self, chunk: u32) -> bool {
         self.taken.contains(&chunk)
     }
 
-    /// Whether a command has to wait until a block that it changes has been moved.
+    /// Returns whether a command has to wait until a block that it changes has been moved.
     #[inline]
     pub fn holds(&self, app: u16, view: &ChunkView, command: &Command) -> bool {
         self.frozen != [None; 2] && self.changes_frozen(app, view, command)
@@ -228,7 +228,7 @@ impl<D: Drive> Monitor<D> {
         }
     }
 
-    /// Whether a block can be copied as it is.
+    /// Returns whether a block can be copied as it is.
     fn is_movable(&self, info: &ChunkInfo) -> bool {
         match info.state {
             ChunkState::Free | ChunkState::Offline => true,

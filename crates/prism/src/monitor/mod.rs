@@ -69,7 +69,7 @@ struct Opened {
     under_way: usize,
 }
 
-/// What happens when a record is on the media.
+/// Effect of a record that is on the media.
 #[derive(Clone, Debug)]
 enum Commit {
     /// A block of an application is another chunk from now on.
@@ -267,7 +267,7 @@ impl<D: Drive> Monitor<D> {
         }
     }
 
-    /// What an application sees, as the state has it. Where the drive limits open chunks it may have its share, beside those that the
+    /// Returns the view of an application, from the state. A drive that limits open chunks grants it a share, beside those that the
     /// monitor needs for itself.
     fn view_of(&self, app: &Application) -> ChunkView {
         let share = |max: u32, luns: u32, of: u32| match max {
@@ -307,7 +307,7 @@ impl<D: Drive> Monitor<D> {
         })
     }
 
-    /// What an application did since it was opened.
+    /// Returns the statistics of an application since it was opened.
     pub fn statistics(&self, id: AppId) -> Option<Statistics> {
         let at = usize::from(id.0);
         let opened = self.opened.get(at)?.as_ref()?;
@@ -391,7 +391,7 @@ impl<D: Drive> Monitor<D> {
         Ok(())
     }
 
-    /// What the drive says of these chunks.
+    /// Decodes the drive's report on these chunks.
     fn infos_by(
         &mut self,
         runs: Vec<(u32, u32)>,

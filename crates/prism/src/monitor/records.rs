@@ -13,7 +13,7 @@ use pellucid_flash::ChunkGeometry;
 /// LUNs that hold records, of those that there are.
 const LUNS_MAX: u32 = 4;
 
-/// What a ring wants done.
+/// Work that a ring needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
     /// Reset this chunk.

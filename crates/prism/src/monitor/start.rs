@@ -56,12 +56,12 @@ impl Records {
         }
     }
 
-    /// Whether a chunk of the drive is for records.
+    /// Returns whether a chunk of the drive is for records.
     pub fn keeps(&self, chunk: u32) -> bool {
         self.chunks.iter().any(|ring| ring.contains(&chunk))
     }
 
-    /// What the power cut has ended.
+    /// Forgets everything that the power cut has ended.
     pub fn forget(&mut self) {
         (self.saving, self.dirty, self.dead) = (None, false, false);
     }

@@ -59,7 +59,7 @@ use requests::{Part, Request};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What serves a range.
+/// Translation that serves a range.
 #[derive(Clone, Debug)]
 enum Work {
     Page(Box<HostFtl>),
@@ -233,7 +233,7 @@ impl Machine for Policy {
         self.let_go();
     }
 
-    /// What was configured has commands for the drive now.
+    /// Configuration may have commands for the drive at once.
     fn next_event(&self) -> Option<SimTime> {
         match self.record.is_kept() {
             _ if self.record.has_command() => Some(self.now),
@@ -282,7 +282,7 @@ impl Machine for Policy {
         own.or_else(|| self.ranges.iter().find_map(|range| each!(&range.work, layer => layer.failure())))
     }
 
-    /// Whether the record says what the flash holds, every range that is configured has found its data, and those that are removed are gone.
+    /// Returns whether the record says what the flash holds, every range that is configured has found its data, and those that are removed are gone.
     fn is_ready(&self) -> bool {
         self.again.is_empty()
             && self.record.rests()

@@ -418,7 +418,7 @@ fn cuts_at_every_event_while_blocks_fail() {
     }
 }
 
-/// What is written to a spare counts as soon as the application has been told that its block is erased.
+/// A write to a spare counts as soon as the application has been told that its block is erased.
 #[test]
 fn a_block_is_replaced_for_good_before_its_erase_ends() {
     for seed in 0..40 {

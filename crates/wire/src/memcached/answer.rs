@@ -11,15 +11,15 @@ pub enum ErrorLine {
     LineTooLong,
     /// A key too long, a number that is none.
     BadFormat,
-    /// What stands behind a value is no line end.
+    /// The bytes behind a value are no line end.
     BadDataChunk,
     /// The arguments of `delete`.
     DeleteUsage,
     /// An expiry that is no number.
     BadExpiry,
-    /// What is to be added is no number.
+    /// The amount to add is no number.
     BadDelta,
-    /// What is to be added to is no number.
+    /// The stored value is no number.
     NotNumber,
     /// A key that is no base64.
     BadBase64,
@@ -108,7 +108,7 @@ pub fn answer_value_head(key: &[u8], flags: u32, length: usize, cas: Option<u64>
     out.extend_from_slice(b"\r\n");
 }
 
-/// What an answer to a meta command can show.
+/// Fields that an answer to a meta command can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Version (c).

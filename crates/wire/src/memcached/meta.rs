@@ -27,7 +27,7 @@ pub struct Flags<'a> {
 pub struct MetaFlag<'a> {
     /// Its letter.
     pub letter: u8,
-    /// What stands behind it.
+    /// Token behind the flag.
     pub token: &'a [u8],
 }
 
@@ -71,7 +71,7 @@ enum Wrong {
     Mode,
 }
 
-/// What the flags of any meta command can say.
+/// Flags of any meta command, parsed.
 #[derive(Default)]
 struct Said {
     touch: Option<i64>,
@@ -129,7 +129,7 @@ fn refused(error: ErrorLine, dropped: Option<u64>) -> Event<'static> {
     Event::Refused { error, noreply: false, dropped }
 }
 
-/// What memcached says to wrong flags of `mg` and `ms`.
+/// Returns memcached's error for wrong flags of `mg` and `ms`.
 fn precisely(wrong: &Wrong) -> ErrorLine {
     match wrong {
         Wrong::Duplicate => ErrorLine::DuplicateFlag,
@@ -141,7 +141,7 @@ fn precisely(wrong: &Wrong) -> ErrorLine {
     }
 }
 
-/// What it says to those of `md` and `ma`.
+/// Returns memcached's error for wrong flags of `md` and `ma`.
 fn roughly(wrong: &Wrong) -> ErrorLine {
     match wrong {
         Wrong::Opaque => ErrorLine::OpaqueTooLong,

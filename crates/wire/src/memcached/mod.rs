@@ -136,7 +136,7 @@ pub struct MetaGet<'a> {
     pub flags: Flags<'a>,
 }
 
-/// What a client says.
+/// Message of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A key of a `get`, `gets`, `gat` or `gats`.
@@ -203,7 +203,7 @@ pub enum Event<'a> {
     Quit,
     /// A command that makes no sense.
     Refused {
-        /// What is said about it.
+        /// Error to answer.
         error: ErrorLine,
         /// It is not said.
         noreply: bool,

@@ -124,7 +124,7 @@ impl InfoRequest<'_> {
         self.kinds.chunks_exact(2).map(|raw| u16::from_be_bytes([raw[0], raw[1]]))
     }
 
-    /// Whether an information type is asked for.
+    /// Returns whether an information type is asked for.
     pub fn wants(&self, kind: InfoKind) -> bool {
         self.kinds().any(|raw| raw == kind.raw())
     }

@@ -137,7 +137,7 @@ mod head {
     use crate::layout::wire_struct;
 
     wire_struct! {
-        /// What every message begins with.
+        /// Head of every message.
         pub struct Common: 6 {
             /// AUTH_TYPE.
             0 => auth_type: u8,

@@ -137,7 +137,7 @@ impl AsyncEventConfig {
     /// Discovery log page change notices.
     pub const DISCOVERY_LOG: u32 = 1 << 31;
 
-    /// Whether all bits of `notice` are wanted.
+    /// Returns whether all bits of `notice` are wanted.
     pub fn wants(self, notice: u32) -> bool {
         self.0 & notice == notice
     }

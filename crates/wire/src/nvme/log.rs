@@ -184,7 +184,7 @@ wire_struct! {
         144 => error_log_entries: u128,
         /// Capacity in bytes.
         160 => total_capacity_bytes: u128,
-        /// Of it, not given to namespaces.
+        /// Capacity that is not given to namespaces.
         176 => unallocated_capacity_bytes: u128,
     }
 }
@@ -199,7 +199,7 @@ wire_struct! {
     }
 }
 
-/// What one command does, a dword of the effects log (Base 5.1.12.1.6).
+/// Effects of one command, a dword of the effects log (Base 5.1.12.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CommandEffect(pub u32);
 
@@ -255,7 +255,7 @@ impl CommandEffects {
     }
 }
 
-/// What there is to know of one feature, a dword of the feature effects log (Base 5.1.12.1.19).
+/// Effects of one feature, a dword of the feature effects log (Base 5.1.12.1.19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FeatureEffect(pub u32);
 

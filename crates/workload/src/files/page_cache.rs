@@ -89,22 +89,22 @@ impl PageCache {
         self.slot(block).map(|slot| &mut self.pages[slot as usize])
     }
 
-    /// Whether a block is in memory; a page that is being read counts.
+    /// Returns whether a block is in memory; a page that is being read counts.
     pub fn has(&self, block: u32) -> bool {
         self.slot(block).is_some()
     }
 
-    /// Whether a block is on its way from the drive.
+    /// Returns whether a block is on its way from the drive.
     pub fn is_reading(&self, block: u32) -> bool {
         self.page(block).is_some_and(|page| page.reading)
     }
 
-    /// Whether a block is on its way to the drive.
+    /// Returns whether a block is on its way to the drive.
     pub fn is_writing(&self, block: u32) -> bool {
         self.page(block).is_some_and(|page| page.writing)
     }
 
-    /// Whether a block is newer than the drive's.
+    /// Returns whether a block is newer than the drive's.
     pub fn is_dirty(&self, block: u32) -> bool {
         self.page(block).is_some_and(|page| page.dirty)
     }

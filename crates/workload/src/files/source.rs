@@ -31,13 +31,13 @@ const METADATA: u32 = u32::MAX;
 pub struct BlockRequest {
     /// Comes back with [`Files::completed`].
     pub token: u32,
-    /// What to do with these blocks.
+    /// Kind of access to these blocks.
     pub kind: RequestKind,
     /// Which; none of a flush.
     pub extent: Extent,
 }
 
-/// What a request does.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// Reads blocks.
@@ -48,7 +48,7 @@ pub enum RequestKind {
     Flush,
 }
 
-/// What the threads have to say when they are asked for a request.
+/// Answer of the threads when they are asked for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilesNext {
     /// Submit this now.
@@ -151,7 +151,7 @@ struct Journal {
 #[derive(Clone, Copy, Debug, Default)]
 struct FileState {
     bytes: u64,
-    /// What a whole write makes of it.
+    /// Size that a whole write gives it.
     wanted_bytes: u64,
     exists: bool,
     busy: bool,
@@ -322,7 +322,7 @@ impl Files {
         }
     }
 
-    /// What the threads saw, of a measurement that ended at `end`.
+    /// Reports the figures of a measurement that ended at `end`.
     pub fn report(&self, end: SimTime) -> FilesReport {
         self.meter.report(&self.config, end.min(self.deadline()).since(self.measures_from()))
     }

@@ -9,7 +9,7 @@ use crate::trace::TraceError;
 use crate::trace::kv::{KvRecord, Operation};
 use pellucid_flash::Rng;
 
-/// What is asked.
+/// Settings of the requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkloadConfig {
     /// Keys that there are.

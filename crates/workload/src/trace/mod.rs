@@ -66,7 +66,7 @@ pub use shape::{AddressPolicy, ShapeStats, Shaped, Shaping};
 pub use source::{decompressed_within, zstd_window_bytes};
 pub use write::TraceWriter;
 
-/// What a record asks for.
+/// Operation of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Read `length_bytes` at `offset_bytes`.
@@ -109,7 +109,7 @@ impl From<Action> for Opcode {
 pub struct Record {
     /// Arrival, in nanoseconds since the first record of the trace.
     pub at: SimTime,
-    /// What to do.
+    /// Operation.
     pub action: Action,
     /// First byte.
     pub offset_bytes: u64,

@@ -103,7 +103,7 @@ impl Source {
         (&self.buffer[self.held.clone()], all)
     }
 
-    /// What went wrong while looking ahead, if anything did.
+    /// Takes the error of looking ahead, if there was one.
     pub(super) fn take_failure(&mut self) -> Option<io::Error> {
         self.failed.take()
     }
@@ -202,7 +202,7 @@ impl<R: Read> Read for GzipMembers<R> {
     }
 }
 
-/// Whether anything but zeros is left; what comes next is none.
+/// Returns whether anything but zeros is left; what comes next is none.
 fn skip_zeros(input: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let held = input.fill_buf()?;

@@ -61,7 +61,7 @@ struct Piece {
     sequence: u64,
 }
 
-/// What a command of the application wants of one logical block.
+/// Part of an application's command in one logical block.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     request: u32,
@@ -90,7 +90,7 @@ struct Logical {
     starved: bool,
     /// It is being merged.
     merging: bool,
-    /// What would have to be copied cannot be read, so that the buffer cannot be written.
+    /// Data to copy cannot be read, so the buffer cannot be written.
     stuck: bool,
     /// It cannot be merged for the same reason.
     lame: bool,
@@ -100,7 +100,7 @@ struct Logical {
     touched: u64,
 }
 
-/// What is kept for each chunk.
+/// State of each chunk.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     readers: u32,
@@ -123,14 +123,14 @@ struct Garbage {
 struct Request {
     command: Option<Command>,
     submitted: SimTime,
-    /// What it waits for.
+    /// Number of commands that it waits for.
     left: u32,
     status: Option<Status>,
     stages: StageTimes,
     unmapped: u32,
 }
 
-/// What a command to the drive is for.
+/// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default)]
 enum Purpose {
     #[default]
@@ -156,7 +156,7 @@ enum Purpose {
     Erase(Garbage),
 }
 
-/// What the writer of a block does with what it reads.
+/// Use that the writer of a block makes of data it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fetch {
     /// Writes it to the top piece.

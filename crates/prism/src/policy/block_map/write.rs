@@ -13,7 +13,7 @@ use pellucid_flash::{Command, Completion, Opcode, Status, Vector};
 const COPY_MAX: u32 = 64;
 const WRITE_MAX: u32 = 4096;
 
-/// What the next look at a block brings.
+/// Result of the next look at a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// Something was done; look again.
@@ -92,8 +92,8 @@ impl BlockMap {
         }
     }
 
-    /// What is left in the buffer is less than a page: the change that it came with is acknowledged; and when nothing is left, so are those
-    /// that wait for that.
+    /// Acknowledges the change of a buffer that holds less than a page; when the buffer is empty, it also acknowledges the changes
+    /// that wait for this.
     fn acknowledge(&mut self, logical: u32) -> Look {
         let block = &mut self.logical[logical as usize];
         if let Some(part) = block.taken.take() {
@@ -395,7 +395,7 @@ impl BlockMap {
         Look::Rests
     }
 
-    /// What has to be copied cannot be read.
+    /// Fails the block: data to copy cannot be read.
     fn copy_fails(&mut self, logical: u32) {
         let held = self.held(logical);
         let block = &mut self.logical[logical as usize];
@@ -416,7 +416,7 @@ impl BlockMap {
         }
     }
 
-    /// What waits for a block that cannot be written fails.
+    /// Fails everything that waits for a block that cannot be written.
     pub(super) fn fail_changes(&mut self, logical: u32) {
         let image = self.image();
         let block = &mut self.logical[logical as usize];
