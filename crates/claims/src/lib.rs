@@ -1,14 +1,14 @@
-//! The published claims, run again: what a paper measured on hardware, beside what the model gives.
+//! The published claims, run again: the numbers that a paper measured on hardware, beside those of the model.
 //!
 //! ```text
 //! claims() --select--> [Claim] --run(Bench)--> Outcome { checks, figures } --> text, JSON, page
 //! ```
 //! A [`Claim`] is a small function: it runs drives from presets on a [`Bench`] and returns [`Check`]s, each a number with
-//! the limit it must keep, and the paper's figures drawn again. Nothing here tunes a drive: what misses is reported with
+//! the limit it must keep, and the paper's figures drawn again. Nothing here tunes a drive: a miss is reported with
 //! its distance. Published numbers stand in the claim's file with the place they come from.
 //!
-//! What is known to miss stands in [`KNOWN_MISSES`]. Each claim has wrong models that make it miss in `mutations.rs`: what no model
-//! could miss would be no claim.
+//! [`KNOWN_MISSES`] lists the known misses. For each claim `mutations.rs` has wrong models that make it miss: a check that no model could
+//! miss would be worth nothing.
 //!
 //! Invariants: the outcome of a claim depends on presets, overrides and seed alone, not on the number of threads; identifiers
 //! are unique; every claim has a section in the page of its paper, `docs/explanation/papers`.

@@ -8,7 +8,7 @@
 //! All sizes are an eighth of the paper's: 1 GiB of flash, 256 MiB of page cache, 9 GiB of disk, whose seeks take the times of the paper's
 //! partition of 75 GB on 1.5 TB. Erase blocks are a quarter, so that a bank still has more than a hundred.
 //!
-//! What is FlashCache's own has its source in [`MANAGER`] and [`FLASHCACHE`]; what nothing says is assumed: [`FILE_SETS`],
+//! [`MANAGER`] and [`FLASHCACHE`] give the source of FlashCache's own rules. Assumptions without a source are [`FILE_SETS`],
 //! [`SEQUENTIAL`], [`Assumptions`].
 
 #[cfg(test)]

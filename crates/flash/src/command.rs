@@ -1,4 +1,4 @@
-//! What a host asks of a drive, and what the drive answers.
+//! Commands of a host, and completions of a drive.
 //!
 //! One vocabulary serves every command set. A namespace answers what its interface has and refuses the rest with
 //! [`Status::InvalidOpcode`]:

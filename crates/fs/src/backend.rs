@@ -1,4 +1,4 @@
-//! What a file system lies on: where its segments come from.
+//! The medium below a file system: where its segments come from.
 //!
 //! | | block drive or file | Prism's function level |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! What the file system asks of its drive.
+//! Jobs: requests of the file system to its drive.
 
 use super::backend::Content;
 use super::block::{Blocks, block_of, shared};

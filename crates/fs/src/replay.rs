@@ -1,4 +1,4 @@
-//! What the log has behind the newest checkpoint: found at a mount, and applied.
+//! Replay: a mount finds the commits behind the newest checkpoint, and applies them.
 
 use super::backend::Content;
 use super::batch::{Header, Identity, Owner, take_entry};

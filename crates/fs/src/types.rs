@@ -1,4 +1,4 @@
-//! What callers see: numbers of files, times, attributes, errors, steps.
+//! Types of callers: numbers of files, times, attributes, errors, steps.
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;

@@ -1,4 +1,4 @@
-//! What the cache is asked, and what it answers.
+//! Requests to the cache, and its answers.
 
 use pellucid_flash::SimTime;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What can be set.
+//! Settings of a cache.
 
 use pellucid_flash::Nanos;
 

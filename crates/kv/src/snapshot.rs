@@ -1,4 +1,4 @@
-//! What a clean stop leaves on flash.
+//! The snapshot that a clean stop leaves on flash.
 //!
 //! ```text
 //!   slab of a part    0 "PLKVPART"   8 crc32c of seed and 12..512   12 crc32c of the payload   16 number of the snapshot (u64)

@@ -1,4 +1,4 @@
-//! What the cache counts.
+//! Counters of the cache.
 
 use pellucid_flash::Figure;
 

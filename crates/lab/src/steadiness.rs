@@ -1,4 +1,4 @@
-//! Whether the write amplification of a run can be steady, and a sentence where it cannot.
+//! Judges whether the write amplification of a run is steady, and says so in a sentence where it is not.
 //!
 //! Two things are asked. Does what was measured depend on garbage collection at all? A replay during which GC copied
 //! nothing does not. And does write amplification still drift? The first time that data are overwritten after they were

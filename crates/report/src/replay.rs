@@ -1,4 +1,4 @@
-//! What a replay did otherwise than its trace says.
+//! Differences between a replay and its trace.
 
 use super::text::counted;
 use serde::Serialize;

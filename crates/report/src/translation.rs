@@ -1,4 +1,4 @@
-//! What a report says of the kinds of translation: cached mapping table, merges of log blocks, SLC cache.
+//! The report on translations: cached mapping table, merges of log blocks, SLC cache.
 //!
 //! Counts are of the measured time, and arise in the translation; here they only get names.
 

@@ -1,4 +1,4 @@
-//! What the rows of the schema fill in: the parts of a description before they are checked against each other.
+//! The draft that the rows of the schema fill in: the parts of a description before they are checked against each other.
 //!
 //! A key with a field of its own in a configuration sets that field. Keys that decide about one field together set
 //! fields of the draft, and the `resolve_*` module of their table puts these together.

@@ -1,4 +1,4 @@
-//! What the cluster buffer itself costs: `cargo run --release -p pellucid-testing --example cluster-buffer-cost [WORKLOAD [REQUESTS]]`.
+//! Cost of the cluster buffer itself: `cargo run --release -p pellucid-testing --example cluster-buffer-cost [WORKLOAD [REQUESTS]]`.
 //!
 //! Requests go one by one to the buffer, on a drive that answers at once and looks at no data. So what is measured is the layer, the pump
 //! under it, and the copies of data; the drive alone is measured beside it. Under `valgrind --tool=callgrind` with a workload and two

@@ -1,4 +1,4 @@
-//! What drives and reports count, and what they say of a drive: what the definitions promise, also where there is no page map.
+//! Drives and reports count as the definitions promise, also without a page map.
 
 use pellucid_device::Device;
 use pellucid_flash::{BlockId, Cause, Command, Lba, Opcode, SimTime, ZoneAction};

@@ -1,5 +1,5 @@
-//! What flushes promise while reads of the media fail: a write of part of a mapping unit that cannot be completed with the rest is lost, and
-//! every flush behind it says so. A flush that ends well has everything on the media that was acknowledged before it and after the last
+//! Flushes while reads of the media fail: a write of part of a mapping unit is lost if the rest of the unit cannot be read, and every flush
+//! behind it says so. A flush that ends well has everything on the media that was acknowledged before it and after the last
 //! flush that failed.
 
 use pellucid_device::Device;

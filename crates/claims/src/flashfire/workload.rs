@@ -1,8 +1,8 @@
 //! The paper's workloads as streams of requests to a disk under Windows XP.
 //!
-//! What the paper gives: Table 2, the sizes of an installation of Office; 806 MB in 102 files, 96 % of the writes of 64 KiB (MP3 copy); more
-//! than 90 % of the writes below 8 KiB (Linux sources); mostly small writes (uninstall); 30 web sites, reads and writes (browsing). Where
-//! requests go it does not say. That is a model of a volume here, whose constants are marked: *assumed*, or *fitted* to the number of
+//! The paper gives Table 2, the sizes of an installation of Office; 806 MB in 102 files, 96 % of the writes of 64 KiB (MP3 copy); more
+//! than 90 % of the writes below 8 KiB (Linux sources); mostly small writes (uninstall); 30 web sites, reads and writes (browsing). It does
+//! not say where requests go. A model of a volume decides that here; its constants are marked: *assumed*, or *fitted* to the number of
 //! Table 3. A partition of Windows XP begins at sector 63, so no request is aligned to anything in the drive.
 
 use pellucid_flash::Rng;

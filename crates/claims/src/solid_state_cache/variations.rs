@@ -1,4 +1,4 @@
-//! What S1, S2 and S4 hang on: each assumption varied alone. The tables in `docs/explanation/papers/jasmine.md` come from here:
+//! Sensitivity of S1, S2 and S4: each assumption varied alone. The tables in `docs/explanation/papers/jasmine.md` come from here:
 //! `cargo test --release -p pellucid-claims --lib solid_state_cache::variations -- --ignored --nocapture`.
 
 use super::{ASSUMED, Assumptions, CacheStudy, FILESERVER, MODES, System, VARMAIL, gain, saved};

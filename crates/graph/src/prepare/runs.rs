@@ -1,6 +1,6 @@
 //! Chunks in memory, and runs in the store: as many chunks as fit, joined.
 //!
-//! What belongs to some keys is a piece of each run, so it is read without the rest.
+//! The edges of some keys are one piece of each run, so they are read without the rest.
 
 use super::chunk::{Chunk, Index};
 use crate::store::{Segment, Store, StoreError};

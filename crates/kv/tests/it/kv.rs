@@ -1,4 +1,4 @@
-//! What single requests do, in memory and on flash.
+//! Single requests, in memory and on flash.
 
 use crate::flash::Flash;
 use pellucid_flash::{Rng, SimTime};

@@ -1,9 +1,9 @@
-//! What every sector of a drive should hold: the plain map that each run can be checked against.
+//! The oracle: a plain map of every sector, against which each run can be checked.
 //!
 //! Every write gets a version, and every sector it writes a *stamp*: a mix of sector number and version. A stamp read
 //! back is turned into a version again; a stale, torn or misplaced sector gives a version out of range.
 //!
-//! What a read may return, for each sector:
+//! A read may return, for each sector:
 //!
 //! ```text
 //!   lower bound ≤ version ≤ newest submitted          (lower bound: the newest write that had surely taken effect

@@ -1,6 +1,6 @@
-//! What a run works on: a drive of flash, a disk, or layers of the host on one or both of them.
+//! The target of a run: a drive of flash, a disk, or layers of the host on one or both of them.
 //!
-//! A run is generic over this, so that the plain drive is called without a detour.
+//! A run is generic over its target, so the plain drive is called directly.
 
 use super::namespaces::BlockNamespace;
 use pellucid_device::{Device, Disk};

@@ -1,4 +1,4 @@
-//! The same work on a file system that writes in place.
+//! The file server on a file system that writes in place.
 
 use super::{FileSystemReport, report};
 use pellucid_device::Device;

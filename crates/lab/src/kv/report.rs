@@ -1,4 +1,4 @@
-//! What clients measured.
+//! Measurements of the clients.
 
 use pellucid_flash::{Nanos, SimTime};
 use pellucid_report::{Latency, LatencyRecorder};

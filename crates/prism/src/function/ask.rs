@@ -1,4 +1,4 @@
-//! What the level is asked, what it answers, and what it counts.
+//! Calls of the level, its answers, and its counters.
 
 use super::Levelled;
 use crate::{FlashAddress, LevelError};

@@ -1,4 +1,4 @@
-//! What the function level writes beside every sector, so that a start knows what each block holds.
+//! The mark that the function level writes beside every sector, so that a start knows the content of each block.
 //!
 //! ```text
 //!   0 mark u32      4 content u32      8 erases u24      11 copy u8      12 checksum u32 of bytes 0 to 11

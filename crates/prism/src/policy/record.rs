@@ -1,4 +1,4 @@
-//! What a policy level remembers: which ranges there are, and which rows of chunks each has.
+//! The record of a policy level: which ranges there are, and which rows of chunks each has.
 //!
 //! ```text
 //!   homes    the first chunk of the first LUN, and of the last one       a record is one write, with a number and a checksum

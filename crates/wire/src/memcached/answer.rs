@@ -1,4 +1,4 @@
-//! What a server says, appended to a buffer.
+//! Answers of a server, appended to a buffer.
 
 use super::meta::Flags;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, and how it is told: file, place, value, and what was expected.
+//! Errors of a trace: file, place, value, and the expected one.
 
 use std::collections::BTreeSet;
 use std::error::Error;
