@@ -10,7 +10,7 @@ def rust(*lines: str) -> list[str]:
 
 
 def page(*lines: str) -> list[str]:
-    return complaints("docs/page.md", "\n".join(lines))
+    return complaints("page.md", "\n".join(lines))
 
 
 class Words(unittest.TestCase):

@@ -80,7 +80,7 @@ fn avoided_figure(study: &[StudyPoint]) -> Figure {
     Figure { caption, svg: plot.to_svg() }
 }
 
-/// Mean of the bits mended in a page of alternating cells, by a worn drive.
+/// Mean of the bits corrected in a page of alternating cells, by a worn drive.
 fn errors_per_page(
     bench: &Bench,
     cells: (MlcSymbol, MlcSymbol),

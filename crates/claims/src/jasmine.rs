@@ -5,7 +5,7 @@
 //!  J2            the same, 4 KB, ─► jasmine-optimized
 //!  J3, reads     some outstanding, in order or at random ─► either, written in order before
 //! ```
-//! What the paper does not say, and what is assumed (`docs/explanation/papers/jasmine.md` has what each assumption moves):
+//! Assumptions where the paper is silent (`docs/explanation/papers/jasmine.md` has what each assumption moves):
 //!
 //! - fio writes as it does by default, through the page cache: [`DIRTY`] of the partition waits to be written back, in the order of the
 //!   addresses. It is fitted to the mean request of the first row, 9 sectors.

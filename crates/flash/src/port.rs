@@ -75,7 +75,7 @@ impl Interface {
     }
 }
 
-/// A drive, as what stands above it sees it.
+/// A drive, as seen from above.
 pub trait Drive {
     /// Namespaces, numbered from 0. A number below this may have none; see [`Drive::interface`].
     fn namespaces(&self) -> u16;

@@ -104,7 +104,7 @@ impl Fs {
         Ok(())
     }
 
-    /// A step of freeing what lies behind the end of a file.
+    /// Takes a step of freeing blocks behind the end of a file.
     fn cut_behind_end(&mut self, ino: Ino) -> Result<(), Stop> {
         let inode = self.inode(ino)?;
         if self.free_from(ino, blocks_of(inode.size))? {

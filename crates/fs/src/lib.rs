@@ -223,7 +223,7 @@ pub struct Fs {
     changes: u64,
     /// Keys that have changed since the last commit, some of them twice.
     changed: Vec<Key>,
-    /// At this length `changed` is cleared of what stands there twice.
+    /// Length of `changed` at which duplicates are removed.
     changed_most: usize,
     /// Since when something is dirty.
     dirty_since: Option<Time>,

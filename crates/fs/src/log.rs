@@ -460,8 +460,8 @@ impl Log {
         }
     }
 
-    /// After a mount: segments that hold nothing are free, but for those whose commits the next mount would need, too. What stands in
-    /// `reserve` was written after the checkpoint if it is open now.
+    /// Adopts the segments after a mount: empty ones are free, except those whose commits the next mount would need, too. An open segment of
+    /// `reserve` was written after the checkpoint.
     pub fn adopt(&mut self, reserve: &[Head]) {
         self.free.clear();
         self.reserve.clear();

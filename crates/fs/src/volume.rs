@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   Fs ── next_job ──► Volume ─┬─ Block ──► a block namespace                             reads, writes, flushes, discards
-//!      ◄── tell ─────          ├─ Nameless ► a nameless namespace                         the same, names, and moves of these
+//!      ◄── tell ─────          ├─ Nameless ► a nameless namespace                         as for Block; names, and their moves
 //!                              └─ Flash ──► Function ──► an open-channel namespace        segment n is flash block n
 //! ```
-//! What a function level has acknowledged is on the flash, so a flush of it is done at once; handing out and giving back blocks takes no
-//! time either: erases go on in the background.
+//! The function level acknowledges data that are on the flash, so its flush ends at once. Handing out and giving back blocks takes no time
+//! either: erases go on in the background.
 
 mod nameless;
 

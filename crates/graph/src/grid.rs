@@ -5,8 +5,8 @@
 //!   keys  interval 0   window (0,0)     window (0,1)      a window: edges ordered by key,
 //!         interval 1   window (1,0)     window (1,1)      and where those of each key begin
 //! ```
-//! What belongs to the keys of one interval fits into memory at a time, and so do the values of one chunk of other ends; the edges are
-//! read from beginning to end, in blocks. A graph that fits into memory altogether is one window that stays there.
+//! The data of one interval's keys fit into memory at a time, and so do the values of one chunk of other ends; the edges are read from
+//! beginning to end, in blocks. A graph that fits into memory altogether is one window that stays there.
 //!
 //! Invariants: intervals and chunks each cover all vertices without a gap; each chunk is made of whole intervals; windows never change.
 

@@ -7,7 +7,7 @@
 //! | `Page_Write` | [`Raw::page_write`] |
 //! | `Block_Erase` | [`Raw::block_erase`] |
 //!
-//! A call makes the command for the drive, or refuses what lies outside before it is sent. Its completion comes from the drive under the
+//! A call makes the command for the drive, or refuses an address outside before it is sent. Its completion comes from the drive under the
 //! tag that was given, in whatever order the flash ends. The level has no state: mapping, garbage collection and wear levelling are the
 //! application's, and so are the rules of flash, which the drive checks: the pages of a block are written in order, each once between two
 //! erases, and `cached_sectors` before the end of what is written of an open block cannot be read yet.

@@ -312,7 +312,7 @@ pub struct GcSummary {
     pub erased_blocks: ByCause<u64>,
     /// Victims that were chosen by their few valid units instead of by the policy, as the die had lost its GC reserve.
     pub emergency_victims: u64,
-    /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without collections.
+    /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without garbage collection (GC).
     pub victim_valid_share: Option<f64>,
     /// Valid mapping units copied by GC, wear levelling, retirement, refresh and folding.
     pub copied_units: u64,

@@ -91,7 +91,7 @@ struct Pending {
 /// A drive, its oracle and a stream of random commands. Clone it to try a power cut without losing the present.
 #[derive(Clone, Debug)]
 pub struct Swarm<T = Device> {
-    /// The drive, or what stands on it.
+    /// The drive, or the layer above it.
     pub device: T,
     oracle: Oracle,
     rng: Rng,

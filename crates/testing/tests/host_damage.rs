@@ -1,4 +1,4 @@
-//! Flash that cannot be read when the host's translation starts: what is lost is what lies there, and it is said.
+//! Flash that cannot be read when the host's translation starts: only the data there are lost, and the loss is reported.
 
 use pellucid_device::Device;
 use pellucid_flash::{

@@ -95,7 +95,7 @@ pub(super) struct Nameless {
     reconciled: Reconciled,
     reconciles: Option<u64>,
     polls: Option<u64>,
-    /// Keys of which the next commit says what stands there.
+    /// Keys whose present content the next commit has to name.
     pub cuts: Vec<Key>,
 }
 

@@ -8,7 +8,7 @@ const INSIDE: &str = "slabs lie in the application's flash";
 /// The way to the blocks of a namespace. Blocks are numbered through channels, LUNs and blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access {
-    /// `raw`: calls of the library, which refuses what lies outside.
+    /// `raw`: calls of the library, which refuses other addresses.
     Library(Raw),
     /// `direct`: commands of the port.
     Commands(u16, ChunkGeometry),

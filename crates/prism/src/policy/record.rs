@@ -75,7 +75,7 @@ pub(super) struct Record {
     others: Vec<Lba>,
     /// At a start: chunks other than homes that hold data.
     in_use: Vec<Lba>,
-    /// A range was removed: what lies on rows that no range has is to be erased.
+    /// A range was removed: chunks on rows that no range has are to be erased.
     sweep: bool,
     down: VecDeque<Command>,
 }

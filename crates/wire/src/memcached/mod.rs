@@ -190,7 +190,7 @@ pub enum Event<'a> {
         /// It is not answered.
         noreply: bool,
     },
-    /// `stats`, with what stands behind it.
+    /// `stats`, with its arguments.
     Stats(&'a [u8]),
     /// `verbosity`, which changes nothing.
     Verbosity {

@@ -30,9 +30,9 @@ pub enum AddressPolicy {
     /// Count addresses modulo the capacity (in whole sectors). A request across the end is split there and goes on at
     /// 0; one longer than the drive is first clipped to the drive's length, as it touches every sector anyway.
     Fold,
-    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; what
-    /// lies close together stays so. A request over extents that are no neighbours any more is split. A trim gives no extent a place:
-    /// where nothing was read or written before, it is dropped. End with an error when the drive is full.
+    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; close
+    /// addresses stay close. A request over extents that are no longer neighbours is split. A trim gives no extent a place: it is
+    /// dropped where nothing was read or written before. End with an error when the drive is full.
     Compact,
 }
 

@@ -166,7 +166,7 @@ impl BlockMap {
         self.logical[logical as usize].pieces.iter().skip(1).find(|piece| piece.ends > sector).copied()
     }
 
-    /// Copies some of what lies below the top piece to it, up to `target`.
+    /// Copies some of the data below the top piece to it, up to `target`.
     fn copy(&mut self, logical: u32, target: u32) -> Look {
         let ends = self.logical[logical as usize].pieces[0].ends;
         let most = target.min(ends + COPY_MAX.max(self.unit()) / self.unit() * self.unit());
