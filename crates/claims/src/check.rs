@@ -37,9 +37,9 @@ pub enum Limit {
     AtMost(f64),
     /// From the first to the second.
     Between(f64, f64),
-    /// Nothing can be measured: the model has no such part.
+    /// No measurement is possible: the model has no such part.
     NotModelled,
-    /// Nothing: it is there to be seen, and other checks decide.
+    /// No limit: the number is shown, and other checks decide.
     Shown,
 }
 

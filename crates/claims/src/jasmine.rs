@@ -40,7 +40,7 @@ struct Row {
     rw: &'static str,
     kib: u32,
     largest: &'static str,
-    /// It finds an empty device.
+    /// True if the row finds an empty device.
     first: bool,
     published: f64,
     /// Mean sectors of a request, column 3.

@@ -41,9 +41,9 @@ const WRITERS: usize = 4;
 const WRITE_BYTES: u32 = 256 << 10;
 /// Every file is written this many times on average before the measurement.
 const WARM_UP_ROUNDS: u64 = 1;
-/// Then one of so many at the pace that is measured: the buffer that the warm-up has filled must empty itself.
+/// Share of the files that is written at the measured pace first: the buffer that the warm-up has filled must drain.
 const SETTLING_SHARE: u64 = 24;
-/// And one of so many during the measurement.
+/// Share of the files that is written during the measurement.
 const MEASURED_SHARE: u64 = 6;
 /// Files of the block drive that are as large as a zone (1,077 MiB): the suite's are 128 MiB.
 const FILES_OF_ZONE: u64 = 8;

@@ -36,7 +36,7 @@ pub struct CacheGeometry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CacheState {
-    /// Not cached.
+    /// Block that is not cached.
     #[default]
     Absent = 0,
     /// Cached; the backing store has the same data.

@@ -91,7 +91,7 @@ impl ChunkGeometry {
         self.address_by(self.address_bits(), lba)
     }
 
-    /// As [`ChunkGeometry::address`], for callers that keep the [bits](ChunkGeometry::address_bits).
+    /// Like [`ChunkGeometry::address`], for callers that keep the [bits](ChunkGeometry::address_bits).
     #[inline]
     pub const fn address_by(&self, [_, unit, chunk, sector]: [u32; 4], lba: Lba) -> Option<ChunkAddress> {
         let group = lba.0 >> (unit + chunk + sector);

@@ -19,9 +19,9 @@ pub enum Unit {
 /// How a figure changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureKind {
-    /// It only grows; two readings make a rate.
+    /// Value that only grows; two readings make a rate.
     Counter,
-    /// It goes up and down.
+    /// Value that goes up and down.
     Gauge,
 }
 

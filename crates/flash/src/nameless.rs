@@ -35,10 +35,10 @@ use crate::Lba;
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Migration {
-    /// It is kept until the host has acknowledged the new name, durably.
+    /// Keeps the old copy until the host has acknowledged the new name, durably.
     #[default]
     Acknowledged,
-    /// It is erased before the new copy is written, as in the paper's prototype: a power cut loses it.
+    /// Erases the old copy before the new one is written, as in the paper's prototype: a power cut loses it.
     Prototype,
 }
 

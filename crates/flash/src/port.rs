@@ -92,7 +92,7 @@ pub trait Drive {
     /// Runs everything that is due by `now`.
     fn advance(&mut self, now: SimTime);
 
-    /// As [`Drive::advance`], and then on from event to event while they lie before `limit` and no completion waits for
+    /// Like [`Drive::advance`], and then on from event to event while they lie before `limit` and no completion waits for
     /// [`Drive::pop`]. Returns the time reached. For callers that have nothing to submit before the next completion; a drive that
     /// always stops at `now` is right too.
     fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {

@@ -29,7 +29,7 @@ impl<T> Slab<T> {
         self.records.iter_mut()
     }
 
-    /// As [`Slab::iter_mut`].
+    /// Like [`Slab::iter_mut`].
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.records.iter()
     }

@@ -34,7 +34,7 @@ pub struct ZoneGeometry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ZoneState {
-    /// Nothing written.
+    /// Zone without data.
     #[default]
     Empty = 1,
     /// Opened by a write; the drive may close it to open another.

@@ -62,7 +62,7 @@ impl Run {
     }
 }
 
-/// Which file system and mount a batch belongs to.
+/// File system and mount of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub file_system: u64,

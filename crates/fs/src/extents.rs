@@ -18,7 +18,7 @@ pub(super) fn blocks_of(bytes: u64) -> u64 {
 pub(super) struct Run {
     /// The first block behind it.
     pub end: u64,
-    /// It has an extent.
+    /// The page has an extent.
     pub counted: bool,
     /// Where its first block lies; 0: nowhere, it reads as zeros.
     pub address: u64,

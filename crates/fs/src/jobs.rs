@@ -39,7 +39,7 @@ pub enum Job {
         /// Its name.
         id: JobId,
     },
-    /// Nothing of these blocks is needed any more: all of a segment. On a block drive it may be ignored; on flash the flash block is given
+    /// Discard all blocks of a segment, which are not needed any more. On a block drive it may be ignored; on flash the flash block is given
     /// back.
     Discard {
         /// Its name.

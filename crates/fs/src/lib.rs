@@ -122,15 +122,15 @@ impl From<Errno> for Stop {
 /// How a file system is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FsState {
-    /// It is being mounted: operations wait.
+    /// The file system is being mounted: operations wait.
     Mounting,
-    /// It is in use.
+    /// The file system is in use.
     Ready,
-    /// It is in use, and takes no changes.
+    /// The file system is in use, and takes no changes.
     ReadOnly,
-    /// It is unmounted, and all is durable.
+    /// The file system is unmounted, and all is durable.
     Unmounted,
-    /// It cannot be mounted; a sentence says why.
+    /// The mount failed; a sentence says why.
     Failed(String),
 }
 
@@ -168,7 +168,7 @@ pub struct FsView {
     pub segments: u32,
     /// Free segments without contents.
     pub unused: u32,
-    /// Without anything that lives; a checkpoint frees them.
+    /// Segments without live blocks; a checkpoint frees them.
     pub dead: u32,
     /// Out of use.
     pub bad: u32,

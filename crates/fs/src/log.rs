@@ -166,7 +166,7 @@ pub(super) enum State {
     Open,
     Closed,
     Bad,
-    /// It has checkpoints (flash).
+    /// The segment has checkpoints (flash).
     Checkpoint,
 }
 

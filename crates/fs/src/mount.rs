@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 /// Least memory.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 
-/// Which segment the cleaner chooses.
+/// Rule by which the cleaner chooses a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CleanerPolicy {
     /// The one whose cleaning frees most for longest: by what lives in it, and by its age.
@@ -33,7 +33,7 @@ pub enum CleanerPolicy {
 pub struct MountOptions {
     /// Memory for nodes and data, dirty ones too.
     pub memory_bytes: usize,
-    /// Nothing is written.
+    /// True if nothing may be written.
     pub read_only: bool,
     /// The drive is told which segments are free.
     pub discard: bool,

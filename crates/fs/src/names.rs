@@ -24,7 +24,7 @@ const COOKIE_FIRST: u64 = 3;
 enum Named {
     /// An entry.
     Here(Key, Ino, FileKind),
-    /// Nothing; a new entry stands here.
+    /// No entry; a new one takes this key.
     Free(Key),
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Page {
     pub moved: bool,
     /// Dirty, and no extent counts it yet.
     pub delayed: bool,
-    /// It stands in the list of dirty pages.
+    /// True if the page is in the list of dirty pages.
     listed: bool,
     used: bool,
     /// The batch that writes it.

@@ -16,7 +16,7 @@ pub(super) struct Found {
     segment: u32,
     end: u32,
     last: bool,
-    /// It has nothing but nodes of a checkpoint, which no commit needs.
+    /// True if the batch has only nodes of a checkpoint, which no commit needs.
     is_nodes: bool,
     entries: Vec<u8>,
 }

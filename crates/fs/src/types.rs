@@ -206,7 +206,7 @@ pub struct SetAttributes {
 /// Behaviour of rename when the new name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
-    /// It is replaced.
+    /// Replace it.
     Replace,
     /// `RENAME_NOREPLACE`: nothing happens.
     NoReplace,
@@ -217,7 +217,7 @@ pub enum RenameMode {
 /// Behaviour of `setxattr` when the attribute exists, or does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrMode {
-    /// It is set.
+    /// Set it.
     Set,
     /// `XATTR_CREATE`: it has to be new.
     Create,
@@ -269,7 +269,7 @@ pub struct StatFs {
 pub enum Step<T> {
     /// Done.
     Done(T),
-    /// Nothing has changed. The operation needs blocks that are not in memory, or space: carry out jobs, then call it again.
+    /// The operation changed nothing. It needs blocks that are not in memory, or space: carry out jobs, then call it again.
     Wait,
 }
 

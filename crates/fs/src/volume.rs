@@ -40,7 +40,7 @@ pub enum JobOutcome {
     },
     /// Names: of what was written, or what each is called now.
     Named(Result<Vec<u64>, JobError>),
-    /// It waited for moves.
+    /// The drive reported moves.
     Moved,
 }
 

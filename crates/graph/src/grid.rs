@@ -22,7 +22,7 @@ pub struct Plan {
     pub vertices: u32,
     /// Edges in the windows.
     pub edges: u64,
-    /// Which end is the key.
+    /// End that is the key.
     pub key: Key,
     /// True if edges have weights.
     pub weighted: bool,
@@ -71,7 +71,7 @@ impl Plan {
         self.intervals.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
     }
 
-    /// As bytes, little-endian, with a checksum behind.
+    /// Encodes the plan, little-endian, with a checksum behind.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.vertices.to_le_bytes());

@@ -24,11 +24,11 @@ pub enum Segment {
     Others(u32, u32),
     /// Weights of the edges of one window.
     Weights(u32, u32),
-    /// For each vertex, how many edges leave it.
+    /// Number of edges that leave each vertex.
     Degrees,
     /// The values of one interval's vertices, after an even or an odd iteration.
     Values(u32, bool),
-    /// Which iteration is complete.
+    /// Number of complete iterations.
     State,
     /// Shape of the graph and its windows. It exists when everything before the first iteration does.
     Plan,
@@ -62,7 +62,7 @@ impl fmt::Display for Segment {
 /// Why a store has not done what it should.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// It is full.
+    /// The store is full.
     #[error("no space is left for {segment}: {why}")]
     Full {
         /// Segment being written.
@@ -70,7 +70,7 @@ pub enum StoreError {
         /// Reason.
         why: String,
     },
-    /// It could not read or write.
+    /// The store could not read or write.
     #[error("{segment}: {why}")]
     Failed {
         /// Segment being read or written.
@@ -91,11 +91,11 @@ pub enum StoreError {
 /// Work of the processor, for stores in which time is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// So many edges were sorted into windows.
+    /// Number of edges sorted into windows.
     Sort(u64),
-    /// So many edges were followed.
+    /// Number of edges followed.
     Follow(u64),
-    /// So many vertices got a value.
+    /// Number of vertices that got a value.
     Apply(u64),
 }
 
@@ -116,7 +116,7 @@ pub trait Store {
     /// Fills `into` from byte `at` on.
     fn read(&mut self, segment: Segment, at: u64, into: &mut [u8]) -> Result<(), StoreError>;
 
-    /// These bytes will be read soon.
+    /// Announces a read of these bytes.
     fn will_read(&mut self, segment: Segment, at: u64, bytes: u64);
 
     /// Forgets a segment, if there is one.

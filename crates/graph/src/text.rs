@@ -28,7 +28,7 @@ pub enum EdgeFormat {
 pub struct EdgeError {
     /// "line" or "record".
     pub place: &'static str,
-    /// Which, from 1 on.
+    /// Number of the line or record, from 1 on.
     pub number: u64,
     /// Description of the error, with the allowed values.
     pub why: String,

@@ -82,7 +82,7 @@ pub struct Traverse<D> {
     window: Window,
 }
 
-/// Some vertices. Few that lie near each other take no longer than they are, as a long path has as many rounds as vertices.
+/// Set of vertices. A few that lie near each other cost only their number, because a long path has as many rounds as vertices.
 #[derive(Clone, Debug)]
 struct Marks {
     bits: Vec<u64>,
@@ -175,7 +175,7 @@ impl<D: Distance> Traverse<D> {
         Ok(Some(Share { done, of: done + 1 }))
     }
 
-    /// Nothing is near: the limit rises until something is. `false`: nothing is far either.
+    /// Raises the limit until a vertex is near. `false`: none is far either.
     fn raise(&mut self) -> bool {
         let end = self.distances.len() as u32;
         let mut nearest = D::UNREACHED;

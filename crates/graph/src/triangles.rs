@@ -29,7 +29,7 @@ pub struct Triangles {
 }
 
 impl Triangles {
-    /// Nothing is counted.
+    /// Makes a count of zero.
     pub fn new() -> Triangles {
         Triangles { at: (0, 0), done: 0, count: 0, one: Window::default(), other: Window::default() }
     }

@@ -246,7 +246,7 @@ pub struct Item {
     pub idle_s: u32,
     /// True if it was asked for before.
     pub fetched: bool,
-    /// It is marked stale.
+    /// True if the item is marked stale.
     pub stale: bool,
     /// The caller is the one that has to fill it anew.
     pub won: bool,

@@ -2,7 +2,7 @@
 
 use pellucid_flash::Nanos;
 
-/// Which storage engine holds the slabs.
+/// Storage engine that holds the slabs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EngineKind {
     /// A plain block drive: slabs are ranges of it, and the drive does its own garbage collection.
@@ -14,7 +14,7 @@ pub enum EngineKind {
     Function,
     /// The raw level: slabs are blocks, and everything about them is the cache's business.
     Raw,
-    /// As `Raw`, with open-channel commands to the drive and no library between.
+    /// Own blocks like `Raw`, by open-channel commands and without a library between.
     Direct,
 }
 
@@ -49,7 +49,7 @@ pub enum OverProvisioning {
     Dynamic,
 }
 
-/// Which slab is evicted.
+/// Slab that is evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Victim {
     /// The one written first.
@@ -63,10 +63,10 @@ pub enum Victim {
     TwoModes,
 }
 
-/// Which items of a victim are written again.
+/// Items of a victim that are written again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// None.
+    /// No item.
     Nothing,
     /// Items that were asked for since they were written.
     #[default]
@@ -93,7 +93,7 @@ pub struct KvCosts {
 }
 
 impl KvCosts {
-    /// Nothing costs anything.
+    /// Costs of nothing.
     pub const FREE: KvCosts = KvCosts {
         cores: 1,
         ask_ns: Nanos::ZERO,
@@ -120,7 +120,7 @@ pub struct KvConfig {
     pub memory_bytes: u64,
     /// Flash that is kept free.
     pub over_provisioning: OverProvisioning,
-    /// Which slab is evicted.
+    /// Slab that is evicted.
     pub victim: Victim,
     /// Items of a victim that are written again.
     pub keep: Keep,

@@ -154,7 +154,7 @@ impl Kv {
         self.vacant.push(number);
     }
 
-    /// Nothing of a stored slab is wanted any more.
+    /// Leaves a stored slab, of which nothing is wanted any more.
     pub(super) fn leave(&mut self, number: u32) {
         self.slabs[number as usize].state = State::Leaving;
         self.leaving += 1;

@@ -58,7 +58,7 @@ impl Entry {
         Place { slab: (self.word as u32 & 0xff_ffff) - 1, slot: (self.word >> 24) as u32 & 0xffff }
     }
 
-    /// It as three words, for a snapshot.
+    /// Encodes the entry as three words, for a snapshot.
     pub fn words(&self) -> [u64; 3] {
         [self.hash, self.word, u64::from(self.cas) | u64::from(self.expires_s) << 32]
     }
@@ -70,7 +70,7 @@ impl Entry {
         Some(Entry { hash, word, cas: rest as u32, expires_s: (rest >> 32) as u32 })
     }
 
-    /// It lies elsewhere from now on, and was not asked for since.
+    /// Moves the entry to another place, as an item that nobody asked for since.
     pub fn moved(&mut self, place: Place) {
         let kept = self.word >> 42 << 42;
         self.word = kept | u64::from(place.slab + 1) | u64::from(place.slot) << 24;
@@ -87,7 +87,7 @@ impl Entry {
         time_s.wrapping_sub((self.word >> ACCESS) as u32) & ACCESS_MASK
     }
 
-    /// It is asked for.
+    /// Notes an access.
     #[inline]
     pub fn access(&mut self, time_s: u32) {
         let hits = (self.hits() + 1).min(3);

@@ -19,7 +19,7 @@ pub(super) struct Head {
     pub value_bytes: u32,
     pub flags: u32,
     pub cas: u64,
-    /// As stored; the index knows of later changes.
+    /// Expiry as stored; the index knows of later changes.
     pub expires_s: u32,
     pub stored_s: u32,
 }

@@ -24,7 +24,7 @@ pub(super) enum State {
     Stored,
     /// On flash, what is kept of it is being written again.
     Evicting,
-    /// Nothing of it is valid; reads of it are under way.
+    /// No item of it is valid; reads of it are under way.
     Leaving,
     /// Holds a part of a snapshot.
     Snapshot,

@@ -33,7 +33,7 @@ pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<Syst
     build_by(drive, config, now, |_, next| next)
 }
 
-/// As [`build`]; `wait` lets time pass as in [`Stack::call_by`].
+/// Like [`build`]; `wait` lets time pass as in [`Stack::call_by`].
 ///
 /// The error is a sentence.
 pub fn build_by<D: Drive>(
@@ -195,7 +195,7 @@ impl<D: Drive> System<D> {
         self.stop_by(|_, next| next)
     }
 
-    /// As [`System::stop`]; `wait` lets time pass as in [`Stack::call_by`].
+    /// Like [`System::stop`]; `wait` lets time pass as in [`Stack::call_by`].
     ///
     /// The error is a sentence.
     pub fn stop_by(

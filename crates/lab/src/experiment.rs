@@ -192,7 +192,7 @@ pub fn execute(
     Ok((device, report))
 }
 
-/// As [`execute`], for layers under which the drive can be preconditioned by itself.
+/// Like [`execute`], for layers under which the drive can be preconditioned by itself.
 fn execute_below(
     spec: &Spec,
     mut device: Device,

@@ -45,9 +45,9 @@ pub struct ImageError {
 pub enum ImageProblem {
     /// The file cannot be read or written.
     Io(io::Error),
-    /// It does not begin as an image does.
+    /// The file does not begin as an image does.
     NotAnImage,
-    /// It has a layout that this version does not know.
+    /// The layout is of a version that is unknown here.
     Version(u32),
     /// Its checksum does not fit its content.
     Checksum,

@@ -13,9 +13,9 @@ use pellucid_spec::{Overwrite, Spec};
 use pellucid_text::format::significant;
 use pellucid_workload::{Distribution, Job, Pattern};
 
-/// So often the data must have been overwritten.
+/// Number of overwrites that a steady value needs.
 const OVERWRITES: f64 = 1.0;
-/// So often they are overwritten before write amplification is steady, as a rule: `pellucid age` needs three passes or more.
+/// Number of overwrites until write amplification is steady, as a rule: `pellucid age` needs three passes or more.
 const OVERWRITES_STEADY: f64 = 3.0;
 /// Shares of writes below this make no write workload.
 const WRITE_SHARE: f64 = 0.05;

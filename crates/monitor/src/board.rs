@@ -125,7 +125,7 @@ impl Board {
         drop(old);
     }
 
-    /// Nothing will be published any more: readers get the last view.
+    /// Closes the board: readers get the last view.
     pub fn close(&self) {
         let latest = self.shared.latest();
         self.shared.closed.store(true, Ordering::Release);

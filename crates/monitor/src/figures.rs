@@ -119,7 +119,7 @@ pub struct Lateness {
     pub bins: Bins,
     /// Half of the completions were at most so late, ns.
     pub p50_ns: Option<u64>,
-    /// As `p50_ns`, 99 of 100.
+    /// 99th percentile of the latency, as `p50_ns`.
     pub p99_ns: Option<u64>,
 }
 
@@ -275,10 +275,10 @@ pub struct WayFigures {
     /// Half of the operations took at most so long, for each of the four, ns, up to an eighth too large.
     #[serde(default)]
     pub p50_ns: [Option<u64>; OperationKind::COUNT],
-    /// As `p50_ns`, 99 of 100.
+    /// 99th percentile, as `p50_ns`.
     #[serde(default)]
     pub p99_ns: [Option<u64>; OperationKind::COUNT],
-    /// As `p50_ns`, 999 of 1,000.
+    /// 99.9th percentile, as `p50_ns`.
     #[serde(default)]
     pub p999_ns: [Option<u64>; OperationKind::COUNT],
     /// The longest, ns.

@@ -30,7 +30,7 @@ const HEADERS_MAX: usize = 64;
 const LIFE_MAX: Duration = Duration::from_secs(10);
 /// A view of this age is shown again, so that the drive takes no more than so many snapshots.
 const FRESH: Duration = Duration::from_millis(100);
-/// So long a reader waits for the drive before it is shown what there was.
+/// Longest wait of a reader for the drive, before it is shown the last view.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between failures to accept, such as for want of file descriptors.
 const BREATHER: Duration = Duration::from_millis(100);

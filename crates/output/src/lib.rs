@@ -146,7 +146,7 @@ pub fn reason(error: &io::Error) -> String {
 /// A file that takes its name when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
-    /// As it was asked for.
+    /// Path as it was asked for.
     path: PathBuf,
     file: File,
     /// Where it is written, and the name that it takes; `None`: it is no regular file, or has its name.
@@ -162,7 +162,7 @@ impl OutputFile {
         OutputFile::begin(path).map_err(|problem| OutputError::new(path, problem))
     }
 
-    /// As [`OutputFile::create`], a file that nobody but its owner reads.
+    /// Creates a file that only its owner can read, like [`OutputFile::create`].
     ///
     /// # Errors
     /// As [`OutputFile::create`].
@@ -212,7 +212,7 @@ impl OutputFile {
         self.file.try_clone().map_err(|error| OutputError::new(&self.path, error))
     }
 
-    /// It will not be complete, but what there is of it stays, under its name with `.part`.
+    /// Leaves the file incomplete: it keeps its name with `.part`.
     pub fn leave(&mut self) {
         if let Some((part, _)) = self.rename.take() {
             note(&part, false);
@@ -300,13 +300,13 @@ fn lock(path: &Path, open: impl Fn() -> io::Result<File>) -> Result<File, Proble
 /// A directory whose files are replaced together.
 #[derive(Debug)]
 pub struct OutputDirectory {
-    /// As it was asked for.
+    /// Path as it was asked for.
     path: PathBuf,
-    /// Without links.
+    /// Path without links.
     name: PathBuf,
     /// Kept open for its lock.
     lock: File,
-    /// It was not there before, and nothing was put into it.
+    /// True if the directory did not exist before, and nothing was put into it.
     empty: bool,
 }
 

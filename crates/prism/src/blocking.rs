@@ -23,7 +23,7 @@ use thiserror::Error;
 /// Why a call has not done what it should.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FlashError {
-    /// It was refused; nothing was sent.
+    /// The call was refused; nothing was sent.
     #[error(transparent)]
     Refused(#[from] LevelError),
     /// A range was refused; nothing has changed.
@@ -251,7 +251,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.raw_call(id, command).map(drop)
     }
 
-    /// As [`Flash::page_write`], with out-of-band data: 16 bytes for each sector.
+    /// Like [`Flash::page_write`], with out-of-band data: 16 bytes for each sector.
     pub fn page_write_with_oob(
         &mut self,
         id: RawId,
@@ -263,7 +263,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.raw_call(id, command).map(drop)
     }
 
-    /// As [`Flash::page_read`], with the out-of-band data.
+    /// Like [`Flash::page_read`], with the out-of-band data.
     pub fn page_read_with_oob(
         &mut self,
         id: RawId,

@@ -34,7 +34,7 @@ pub enum LevelError {
         what: &'static str,
         /// Its length.
         bytes: usize,
-        /// Which lengths there are.
+        /// Allowed lengths.
         allowed: String,
     },
     /// The level has not read yet what is on the flash.

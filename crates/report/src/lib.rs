@@ -55,7 +55,7 @@ pub const SCHEMA_VERSION: u32 = 2;
 /// Everything that is known about a finished run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// Which schema and which program.
+    /// Schema and program.
     #[serde(flatten)]
     pub version: Version,
     /// The drive that was run.
@@ -183,7 +183,7 @@ pub struct NamespaceResult {
 /// Work and state of a layer of the host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostLayer {
-    /// Which layer.
+    /// Name of the layer.
     pub name: String,
     /// Simulated seconds of the host's processor that it used.
     pub cpu_seconds: f64,
@@ -197,7 +197,7 @@ pub struct HostLayer {
     pub buffer_read_hits: u64,
 }
 
-/// Which schema and which program wrote a report.
+/// Schema and program of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Version {
     /// [`SCHEMA_VERSION`].

@@ -89,7 +89,7 @@ pub(crate) struct Draft {
     pub run: RunSpec,
 }
 
-/// Which pages of a word line are used.
+/// Pages of a word line that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Mode {

@@ -57,7 +57,7 @@ pub enum SpecError {
         /// A preset with a similar name.
         near: Option<String>,
     },
-    /// Not TOML, or a `--set` without `=`.
+    /// A text that is no TOML, or a `--set` without `=`.
     Syntax {
         /// Where.
         place: Place,

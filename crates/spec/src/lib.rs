@@ -273,7 +273,7 @@ pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
 /// Keys that decide whether a drive, or the host FTL above it, keeps flushed data.
 const DURABILITY_KEYS: [&str; 2] = ["drive.ftl.durability", "host.ftl.durability"];
 
-/// As [`load`], for a drive in service: where only a preset says that the drive is volatile, as the firmware of a paper was,
+/// Like [`load`], for a drive in service: where only a preset says that the drive is volatile, as the firmware of a paper was,
 /// it keeps a journal. A file or `--set` can ask for the volatile drive.
 pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
     let text = SpecText::open(path_or_preset)?;

@@ -132,7 +132,7 @@ impl Precondition {
 /// How long random overwrites go on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Overwrite {
-    /// So many times the capacity.
+    /// A multiple of the capacity.
     Capacities(f64),
     /// Until write amplification no longer changes.
     Steady,

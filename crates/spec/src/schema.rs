@@ -48,7 +48,7 @@ pub(crate) enum Kind {
 /// The value of a key that is not given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fallback {
-    /// It must be given.
+    /// No default: the key must be given.
     Required,
     Whole(i64),
     Real(f64),

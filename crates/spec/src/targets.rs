@@ -30,7 +30,7 @@ pub enum RegistryError {
     /// The file cannot be read or written.
     #[error("{path}: {1}", path = .0.display())]
     File(PathBuf, std::io::Error),
-    /// It is not a registry.
+    /// The file is not a registry.
     #[error("{path}: {1}", path = .0.display())]
     Malformed(PathBuf, String),
     /// A target is refused.

@@ -395,12 +395,12 @@ pub fn run_seed(seed: u64, commands: u32) {
     run(seed, &tiny(&sets_of(seed)), commands, Trouble::None);
 }
 
-/// As [`run_seed`], with harder drives that are damaged on the way.
+/// Like [`run_seed`], with harder drives that are damaged on the way.
 pub fn run_harder_seed(seed: u64, commands: u32) {
     run(seed, &tiny(&harder_sets_of(seed)), commands, Trouble::Damage);
 }
 
-/// As [`run_harder_seed`], with these overrides for its drive. False: that drive is refused.
+/// Like [`run_harder_seed`], with these overrides for its drive. False: that drive is refused.
 pub fn run_harder_seed_with(seed: u64, overrides: &[&str], commands: u32) -> bool {
     let mut sets = harder_sets_of(seed);
     sets.extend(overrides.iter().map(ToString::to_string));
@@ -409,7 +409,7 @@ pub fn run_harder_seed_with(seed: u64, overrides: &[&str], commands: u32) -> boo
     true
 }
 
-/// As [`run_seed`], with these overrides. False: the drive of this seed is refused with them.
+/// Like [`run_seed`], with these overrides. False: the drive of this seed is refused with them.
 pub fn run_seed_with(seed: u64, overrides: &[&str], commands: u32) -> bool {
     let mut sets = sets_of(seed);
     sets.extend(overrides.iter().map(ToString::to_string));
@@ -418,7 +418,7 @@ pub fn run_seed_with(seed: u64, overrides: &[&str], commands: u32) -> bool {
     true
 }
 
-/// As [`run_seed`], with the host's translation on small open-channel drives, every other one of which has failing flash.
+/// Like [`run_seed`], with the host's translation on small open-channel drives, every other one of which has failing flash.
 /// False: the drive of this seed is refused, as it is too small.
 pub fn run_host_seed(seed: u64, commands: u32) -> bool {
     let Some(drive) = host_drive(seed) else { return false };
@@ -426,19 +426,19 @@ pub fn run_host_seed(seed: u64, commands: u32) -> bool {
     true
 }
 
-/// As [`run_seed`], with a cluster buffer in front of the drive, in either mode.
+/// Like [`run_seed`], with a cluster buffer in front of the drive, in either mode.
 pub fn run_clustered_seed(seed: u64, commands: u32) {
     let Some(drive) = clustered(seed, &sets_of(seed)) else { return };
     work(Swarm::over(drive, seed), Rng::stream(seed, "clustered swarm"), commands, Trouble::None);
 }
 
-/// As [`run_clustered_seed`], with harder drives that are damaged on the way.
+/// Like [`run_clustered_seed`], with harder drives that are damaged on the way.
 pub fn run_harder_clustered_seed(seed: u64, commands: u32) {
     let Some(drive) = clustered_on_damaged(seed, &harder_sets_of(seed)) else { return };
     work(Swarm::over(drive, seed), Rng::stream(seed, "clustered swarm"), commands, Trouble::Damage);
 }
 
-/// As [`run_seed`], with the planted bug: must panic for some seed.
+/// Like [`run_seed`], with the planted bug: must panic for some seed.
 #[doc(hidden)]
 pub fn run_seed_with_canary(seed: u64, commands: u32) {
     run(seed, &tiny(&sets_of(seed)), commands, Trouble::Canary);

@@ -209,7 +209,7 @@ fn promises_are_kept_with(map: &[&str], others: &[&str]) -> u32 {
     worn_out
 }
 
-/// So few blocks that those given up, as they cannot be read, leave too little room.
+/// A drive with so few blocks that those it gives up as unreadable leave too little space.
 #[test]
 fn a_drive_that_becomes_read_only() {
     let worn_out = promises_are_kept_with(PAGE, &["media.blocks=24", "ftl.over_provisioning=0.6"]);

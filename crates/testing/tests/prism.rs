@@ -139,7 +139,7 @@ fn what_the_policy_level_has_flushed_survives_power_cuts() {
     assert_eq!(policy_survives(&[]), 0);
 }
 
-/// So seldom that the ranges do not run out of good chunks.
+/// Failures are rare enough that the ranges do not run out of good chunks.
 #[test]
 fn also_on_failing_flash() {
     let sets = [

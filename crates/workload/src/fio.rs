@@ -19,7 +19,7 @@ const JOBS_MAX: u64 = 4096;
 /// Severity of a key that is not simply honoured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// It has no effect here.
+    /// The key has no effect here.
     Ignored,
     /// The file cannot run with it.
     Refused,

@@ -275,7 +275,7 @@ impl JobBuilder {
         }
     }
 
-    /// As [`JobBuilder::set`], of a key that was written at `place`.
+    /// Like [`JobBuilder::set`], of a key that was written at `place`.
     pub fn set_at(&mut self, place: &str, key: &str, value: &str) -> Result<(), JobError> {
         self.set(key, value)?;
         if let Some(doc) = JobBuilder::key(key) {

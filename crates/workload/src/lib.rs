@@ -221,11 +221,11 @@ impl BlockSize {
 /// Condition that ends a job besides `runtime` and `number_ios`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoLimit {
-    /// As many bytes as the region has, times [`Job::loops`].
+    /// The bytes of the region, times [`Job::loops`].
     Region,
     /// `io_size`: this many bytes, times [`Job::loops`].
     Amount(Amount),
-    /// Nothing: time or the number of I/Os ends it.
+    /// No limit: time or the number of I/Os ends the job.
     None,
 }
 
@@ -324,7 +324,7 @@ pub struct Job {
     pub fua: bool,
     /// `numjobs`: how many clones run; [`expand`] turns a job into that many with `numjobs` 1.
     pub numjobs: u32,
-    /// Which clone this is, from 0.
+    /// Number of the clone, from 0.
     pub clone_index: u32,
     /// `randseed`.
     pub seed: u64,

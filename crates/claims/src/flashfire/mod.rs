@@ -188,7 +188,7 @@ fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
     (logs.iter().sum::<f64>() / logs.len() as f64).exp()
 }
 
-/// Without and with the buffer, on the second drive.
+/// Runs a workload without and with the buffer, on the second drive.
 fn pair(bench: &Bench, workload: Workload) -> Result<[Run; 2], ReproduceError> {
     let points = [0, BUFFER_MIB].map(|buffer| Point::new(SECOND, workload, buffer));
     let runs = bench.map(&points, |point| run(bench, point))?;

@@ -140,7 +140,7 @@ enum Size {
     Flash,
     /// Size that the cache can fill: static over-provisioning is beside it.
     Available,
-    /// As `Available`, and Original's drive is the simulator that its I/O was replayed on.
+    /// Size as with `Available`; Original's drive is the simulator on which its I/O was replayed.
     Replayed,
 }
 

@@ -24,7 +24,7 @@ pub struct Disk {
     /// Chance that a write fails.
     pub write_failures: f64,
     pub read_only: bool,
-    /// It is flash below the library, or below the FTL of nameless writes.
+    /// Flash below the library, or below the FTL of nameless writes.
     flash: Option<Stack<Volume, Tower<Flash>>>,
     /// The power failed.
     lost_power: bool,

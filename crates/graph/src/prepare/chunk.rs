@@ -39,7 +39,7 @@ impl Index {
     }
 }
 
-/// Some edges in memory, sorted by ranges.
+/// Edges in memory, sorted by ranges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chunk {
     pub(super) index: Index,

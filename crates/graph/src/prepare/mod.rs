@@ -42,7 +42,7 @@ use thiserror::Error;
 pub enum Shape {
     /// All of them, found by this end.
     All(Key),
-    /// As if they had no direction, each once, without loops: from the end with fewer edges to the other. Vertices are numbered anew by
+    /// Each edge once, without direction and loops: from the end with fewer edges to the other. Vertices are numbered anew by
     /// their number of edges.
     Simple,
 }

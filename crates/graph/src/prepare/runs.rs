@@ -156,7 +156,7 @@ impl Runs {
         Ok(())
     }
 
-    /// These edges of a run will be read soon.
+    /// Announces a read of these edges of a run.
     pub fn will_read<S: Store>(&self, store: &mut S, run: u32, edges: Range<usize>) {
         let (from, count) = (edges.start as u64, edges.len() as u64);
         store.will_read(Segment::Run(run), PAIR_BYTES * from, PAIR_BYTES * count);

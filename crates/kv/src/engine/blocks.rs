@@ -258,7 +258,7 @@ impl Blocks {
         }
     }
 
-    /// As [`Blocks::release`], of a slab whose write ended in block `part`. Those behind it are as they were: nothing is sent to a block before
+    /// Like [`Blocks::release`], of a slab whose write ended in block `part`. Those behind it are as they were: nothing is sent to a block before
     /// the one in front of it is written, and a drive refuses to erase what is erased.
     fn release_failed(&mut self, slab: u32, part: u32) {
         for behind in part + 1..self.each {

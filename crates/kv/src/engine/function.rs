@@ -312,7 +312,7 @@ impl FunctionEngine {
         io.events.push_back(Event::Written { slab, good });
     }
 
-    /// Which of the blocks that shall be erased are.
+    /// Looks which of the blocks to be erased are erased.
     fn look_at_wipes(&mut self, io: &mut Io) {
         let level = &self.level;
         let before = self.wipes.len();

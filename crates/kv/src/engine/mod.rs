@@ -211,7 +211,7 @@ impl Engine {
         each!(self, engine => engine.release(slab));
     }
 
-    /// As [`Engine::release`], and nothing of the slab shall ever be read again: [`Event::Wiped`] says when.
+    /// Like [`Engine::release`], and nothing of the slab shall ever be read again: [`Event::Wiped`] says when.
     pub fn wipe(&mut self, io: &mut Io, slab: u32) {
         each!(self, engine => engine.wipe(io, slab));
     }

@@ -14,7 +14,7 @@ pub struct Faults {
     pub read: f64,
     /// A read brings back other bytes than were written.
     pub corrupt: f64,
-    /// Nothing works there.
+    /// LUNs on which every operation fails.
     pub dead_luns: BTreeSet<u32>,
     /// Writes are refused (block).
     pub read_only: bool,

@@ -33,14 +33,14 @@ pub struct Pass {
 /// Why random overwriting ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stopped {
-    /// Nothing was asked for.
+    /// The description asked for no overwrites.
     #[default]
     NotAsked,
-    /// As much as was asked for was overwritten.
+    /// The described number of overwrites is done.
     AsAsked,
     /// Write amplification was steady.
     Steady,
-    /// It was not steady after the most passes that are allowed.
+    /// The largest number of passes is reached without a steady state.
     Limit,
 }
 

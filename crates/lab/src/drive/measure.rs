@@ -37,13 +37,13 @@ pub struct Measured {
     pub namespaces: Vec<NamespaceUse>,
     /// Work of the host's layers over the run, and their state.
     pub host: Option<HostUse>,
-    /// Busy time of channels, dies, link (to the drive, to the host) and firmware meanwhile, ns.
+    /// Busy time of channels over the run, ns.
     pub channel_busy: Vec<u64>,
-    /// As `channel_busy`, of dies.
+    /// Busy time of dies over the run, ns.
     pub die_busy: Vec<u64>,
-    /// As `channel_busy`, of the link: to the drive, to the host.
+    /// Busy time of the link over the run, ns: to the drive, to the host.
     pub link_busy: [u64; 2],
-    /// As `channel_busy`, of the firmware processor, by module.
+    /// Busy time of the firmware processor over the run, ns, by module.
     pub firmware_busy: [u64; FirmwareModule::COUNT],
     /// Statistics of a replay about its trace.
     pub replay: Option<Replay>,

@@ -148,7 +148,7 @@ impl<F: FnMut(Progress)> Onlooker for F {
     }
 }
 
-/// Nobody looks on.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 

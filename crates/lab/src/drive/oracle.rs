@@ -129,7 +129,7 @@ pub struct Oracle {
     open: HashMap<u64, Group>,
     /// Completed since the last flush: sector and lower bound.
     unflushed: Vec<(u64, u32)>,
-    /// Nothing is known of sectors that were not written since.
+    /// True if the content of sectors without a later write is unknown.
     unknown: bool,
 }
 
@@ -237,8 +237,8 @@ impl Oracle {
         self.unflushed.retain(|&(at, version)| sectors[at as usize].durable < version);
     }
 
-    /// These sectors may be lost with the power though they were flushed, as was said beforehand; so may be what was trimmed since the last
-    /// flush, where the trim is lost with what it forgot.
+    /// Notes sectors that the next power cut may lose though they were flushed; so may be trims since the last
+    /// flush, which are then lost with their data.
     pub fn forgo(&mut self, sectors: &[Lba]) {
         for lba in sectors {
             self.sectors[lba.0 as usize].durable = 0;

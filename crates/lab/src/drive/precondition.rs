@@ -120,7 +120,7 @@ impl<'a, 'o> Writer<'a, 'o> {
 }
 
 impl Overwrites for Writer<'_, '_> {
-    /// They are drawn in batches, so that the drive can be told.
+    /// Overwrites at random. Addresses are drawn in batches, so that the drive can prefetch.
     fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
         let sectors = u64::from(self.device.layout().sectors_per_unit);
         let mut batch = [Lpn(0); 16];

@@ -69,7 +69,7 @@ struct File {
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
-    /// Which operation of the loop.
+    /// Number of the operation in the loop.
     at: usize,
     file: Option<usize>,
     rotor: usize,

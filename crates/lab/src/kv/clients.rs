@@ -67,7 +67,7 @@ impl<D: Drive> Cache for System<D> {
 /// Reaction to a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMiss {
-    /// Nothing.
+    /// Do nothing.
     Nothing,
     /// The value is stored, if its size is known. It costs nothing to have.
     Store,
@@ -286,7 +286,7 @@ impl Clients {
     }
 }
 
-/// Nothing of the clients is due yet.
+/// Returns `true` if no event of the clients is due before the cache's.
 fn cache_has_priority(own: Option<SimTime>, now: SimTime) -> bool {
     own.is_none_or(|own| own > now)
 }

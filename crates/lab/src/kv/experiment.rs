@@ -176,7 +176,7 @@ impl FlashWork {
 }
 
 impl KvReport {
-    /// As text for people.
+    /// Renders the report as text.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let mut line = |name: &str, text: String| {

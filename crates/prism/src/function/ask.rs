@@ -77,7 +77,7 @@ pub enum FunctionOutcome {
     Levelled(Levelled),
     /// The flash failed.
     Failed(Status),
-    /// Nothing was sent.
+    /// The call was refused; nothing was sent.
     Refused(LevelError),
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Block {
     pub readers: u32,
     /// Something was sent to it since its last erase.
     pub dirty: bool,
-    /// It was mapped while it waited for its erase.
+    /// True if the block was mapped while it waited for its erase.
     pub cleaning: bool,
     /// A write has failed; it takes no more.
     pub broken: bool,

@@ -17,7 +17,7 @@ impl<D: Drive> Monitor<D> {
         self.allocate_by(name, request, |_, next| next)
     }
 
-    /// As [`Monitor::allocate`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    /// Like [`Monitor::allocate`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
     pub fn allocate_by(
         &mut self,
         name: &str,

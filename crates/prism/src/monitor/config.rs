@@ -120,7 +120,7 @@ pub enum MonitorError {
     /// The drive has no open-channel namespace.
     #[error("the drive has no open-channel namespace; the flash library needs channels, LUNs and blocks")]
     NotFlash,
-    /// Nothing is left of a LUN beside spare blocks and the monitor's own.
+    /// A LUN has no block beside spare blocks and the monitor's own.
     #[error(
         "LUNs of {blocks} blocks: {hidden} are for spares and the monitor's state; allowed: {hidden} + 1 or more"
     )]
@@ -165,7 +165,7 @@ pub enum MonitorError {
         /// Existing applications, in words.
         known: String,
     },
-    /// Nothing, or a share that is no number.
+    /// The request is for nothing, or for a share that is no number.
     #[error(
         "capacity {capacity_bytes} bytes, over-provisioning {over_provisioning}: allowed: 1 byte or more, and 0 to 100"
     )]
@@ -185,7 +185,7 @@ pub enum MonitorError {
         /// LUNs allowed.
         quota: u32,
     },
-    /// Not enough LUNs are free.
+    /// Too few LUNs are free.
     #[error(
         "{wanted} LUNs of {lun_bytes} bytes wanted; {free} are free, at most {most} for one application, which has as many in each of its \
          channels"

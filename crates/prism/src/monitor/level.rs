@@ -32,7 +32,7 @@ enum Step {
     Drain,
     /// The drive is asked for its state in both LUNs.
     Look,
-    /// So many sectors of it have been copied out of this LUN of the two.
+    /// Copies the block out of one LUN of the two; `done` sectors are copied.
     Copy { side: usize, done: u32 },
     /// The record is on its way.
     Record,

@@ -114,7 +114,7 @@ impl<D: Drive> Monitor<D> {
         Monitor::start_by(drive, config, now, |_, next| next)
     }
 
-    /// As [`Monitor::start`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    /// Like [`Monitor::start`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
     pub fn start_by(
         drive: D,
         config: MonitorConfig,
@@ -212,7 +212,7 @@ impl<D: Drive> Monitor<D> {
         self.release_by(name, |_, next| next)
     }
 
-    /// As [`Monitor::release`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    /// Like [`Monitor::release`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
     pub fn release_by(
         &mut self,
         name: &str,

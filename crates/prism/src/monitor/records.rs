@@ -123,7 +123,7 @@ impl Ring {
         }
     }
 
-    /// So many pages have been written, or not.
+    /// Ends the write of `pages` pages.
     pub fn write_ended(&mut self, pages: u32, ok: bool) -> Want {
         if !ok {
             self.slots[self.at].lost = true;

@@ -9,7 +9,7 @@ use pellucid_flash::{
 /// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum What {
-    /// Nothing: the record is not in use.
+    /// No purpose: the record is not in use.
     #[default]
     Nothing,
     /// An application's command.

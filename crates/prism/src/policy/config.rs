@@ -88,7 +88,7 @@ pub enum PolicyError {
         /// The ranges that there are.
         there: String,
     },
-    /// It cannot be removed yet.
+    /// The range cannot be removed yet.
     #[error(
         "range {begin} to {end}: {commands} commands of it are under way; it can be removed when they have ended"
     )]

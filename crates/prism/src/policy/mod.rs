@@ -71,7 +71,7 @@ enum Work {
 struct Served {
     spec: Spec,
     work: Work,
-    /// It is being removed.
+    /// True if the range is being removed.
     leaves: bool,
     /// Parts of commands that it has to answer.
     parts: u32,

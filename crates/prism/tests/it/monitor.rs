@@ -246,7 +246,7 @@ impl World {
         self.monitor.pop().expect("it has ended")
     }
 
-    /// Nothing is under way; everything is read and compared. What a crash has left in doubt is known from now on.
+    /// Reads and compares everything at rest. From now on the state that a crash left in doubt is known.
     fn check(&mut self) {
         assert!(self.under_way.is_empty());
         for (name, mut app) in std::mem::take(&mut self.apps) {

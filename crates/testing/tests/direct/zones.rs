@@ -20,7 +20,7 @@ struct Zone {
     writing: bool,
     /// The media let it down: it takes nothing more, and what was not durable may be gone.
     failed: bool,
-    /// It was taken out of use.
+    /// The zone was taken out of use.
     offline: bool,
     /// A flush has said that something acknowledged was lost, of this zone perhaps; later ones do not say so again.
     doubtful: bool,

@@ -119,11 +119,11 @@ pub struct Shown {
     pub left_s: Option<u32>,
     /// Seconds since it was last asked for (l).
     pub idle_s: u32,
-    /// It was asked for before (h).
+    /// True if the item was asked for before (h).
     pub fetched: bool,
     /// Bytes of the value (s).
     pub size: u32,
-    /// It is stale (X).
+    /// True if the item is stale (X).
     pub stale: bool,
     /// The client is to fill it anew (W).
     pub won: bool,

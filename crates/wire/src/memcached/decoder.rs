@@ -43,14 +43,14 @@ enum State {
     Line,
     /// Keys of a get.
     Keys(GetKind),
-    /// So many bytes of a value.
+    /// Bytes of a value that are still to come.
     Data(u64),
     /// The line end behind it: how much of it has come, and whether that is right.
     DataEnd {
         came: u8,
         good: bool,
     },
-    /// So many bytes that are dropped.
+    /// Bytes that are still to be dropped.
     Drop(u64),
     /// A line of which nothing more is used.
     SkipLine,

@@ -39,7 +39,7 @@ impl<'a> Flags<'a> {
         flags
     }
 
-    /// As they came.
+    /// Returns the flags as they came.
     pub fn text(&self) -> &'a [u8] {
         self.text
     }

@@ -94,7 +94,7 @@ pub enum OptionRequest<'a> {
 }
 
 impl OptionRequest<'_> {
-    /// Which option it is.
+    /// Returns the kind of the option.
     pub fn kind(&self) -> OptionKind {
         match self {
             Self::ExportName(_) => OptionKind::ExportName,

@@ -74,7 +74,7 @@ impl FeatureId {
 }
 
 wire_enum! {
-    /// Which value Get Features asks for (dword 10, bits 10:8).
+    /// Value that Get Features asks for (dword 10, bits 10:8).
     pub enum FeatureSelect: u8 {
         /// The value in force.
         Current = 0,

@@ -173,7 +173,7 @@ impl ZoneManagementSend {
 }
 
 wire_enum! {
-    /// Which zones a report lists (ZNS 3.4.2, Zone Receive Action Specific).
+    /// Zones that a report lists (ZNS 3.4.2, Zone Receive Action Specific).
     pub enum ReportFilter: u8 {
         /// All.
         All = 0,

@@ -66,9 +66,9 @@ pub struct Limits {
 pub enum DataCheck {
     /// The PDU carried none.
     Absent,
-    /// It matches.
+    /// The digest matches.
     Valid,
-    /// It does not; not fatal: the command fails with Transient Transport Error (TCP 3.3.1.1).
+    /// The digest does not match; not fatal: the command fails with Transient Transport Error (TCP 3.3.1.1).
     Mismatch,
 }
 

@@ -16,7 +16,7 @@ struct Page {
     newer: u32,
     older: u32,
     dirtied: SimTime,
-    /// Which write of the host it holds.
+    /// Write of the host that the page holds.
     version: u32,
     dirty: bool,
     reading: bool,
@@ -114,7 +114,7 @@ impl PageCache {
         self.page(block).filter(|page| page.dirty).map(|page| page.dirtied)
     }
 
-    /// Which write a page holds.
+    /// Returns the write that a page holds.
     pub fn version(&self, block: u32) -> Option<u32> {
         self.page(block).map(|page| page.version)
     }
@@ -205,7 +205,7 @@ impl PageCache {
         self.pages[slot as usize].reading = true;
     }
 
-    /// It has come.
+    /// Ends the read of a block: its page has come.
     pub fn end_read(&mut self, block: u32) {
         if let Some(page) = self.page_mut(block) {
             page.reading = false;
@@ -233,7 +233,7 @@ impl PageCache {
         }
     }
 
-    /// It is there.
+    /// Ends the write of a block: its page is on the drive.
     pub fn end_write(&mut self, block: u32) {
         if let Some(page) = self.page_mut(block)
             && page.writing

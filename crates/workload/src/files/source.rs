@@ -33,7 +33,7 @@ pub struct BlockRequest {
     pub token: u32,
     /// Kind of access to these blocks.
     pub kind: RequestKind,
-    /// Which; none of a flush.
+    /// Blocks; none for a flush.
     pub extent: Extent,
 }
 
@@ -53,9 +53,9 @@ pub enum RequestKind {
 pub enum FilesNext {
     /// Submit this now.
     Now(BlockRequest),
-    /// Nothing before this moment.
+    /// No request before this moment.
     At(SimTime),
-    /// Nothing before a completion.
+    /// No request before a completion.
     Blocked,
     /// The time is over.
     End,
@@ -75,14 +75,14 @@ enum Event {
     Commit,
 }
 
-/// Which pages a thread waits for.
+/// Condition of pages that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// They are in memory.
+    /// The pages are in memory.
     Read,
-    /// Nothing of them is on its way to the drive.
+    /// No page is on its way to the drive.
     Written,
-    /// Nothing of them is on its way at all.
+    /// No page is on its way at all.
     Still,
 }
 
@@ -99,7 +99,7 @@ enum Step {
 
 #[derive(Clone, Debug)]
 struct Thread {
-    /// Which operation of the loop.
+    /// Number of the operation in the loop.
     at: usize,
     began: SimTime,
     step: Step,
@@ -155,7 +155,7 @@ struct FileState {
     wanted_bytes: u64,
     exists: bool,
     busy: bool,
-    /// It waits for its turn to be written back.
+    /// True if the file waits for its turn to be written back.
     listed: bool,
     /// The transaction that changed it last.
     transaction: u64,

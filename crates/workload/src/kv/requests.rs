@@ -14,7 +14,7 @@ use pellucid_flash::Rng;
 pub struct WorkloadConfig {
     /// Keys that there are.
     pub keys: u64,
-    /// Which of them is asked for.
+    /// Law of the keys.
     pub popularity: Popularity,
     /// How long they are.
     pub key_size: KeySize,

@@ -7,7 +7,7 @@ use super::error::Problem;
 /// Content of a line or binary record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// Nothing that is a request.
+    /// Line or record without a request.
     Nothing,
     /// A request.
     Request(Raw),

@@ -191,7 +191,7 @@ impl FromStr for Format {
     }
 }
 
-/// Which of the events that the block layer logs for a request stands for the request (blkparse, blktrace).
+/// Event that stands for a request, of those that the block layer logs for it (blkparse, blktrace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockEvent {
     /// `Q`: as the application or file system asked, before merging.

@@ -56,7 +56,7 @@ struct Piece {
     chunk: u32,
     /// Sectors that can be read from it.
     ends: u32,
-    /// It takes more.
+    /// True if the piece takes more writes.
     open: bool,
     sequence: u64,
 }
@@ -86,13 +86,13 @@ struct Logical {
     taken: Option<Part>,
     /// A command of its writer is with the drive.
     busy: bool,
-    /// It waits for a free chunk.
+    /// True if the block waits for a free chunk.
     starved: bool,
-    /// It is being merged.
+    /// True if the block is being merged.
     merging: bool,
     /// Data to copy cannot be read, so the buffer cannot be written.
     stuck: bool,
-    /// It cannot be merged for the same reason.
+    /// True if the block cannot be merged, for lack of readable data.
     lame: bool,
     /// Flushes and writes with force unit access that wait until the buffer is empty.
     awaited: Vec<u32>,
@@ -114,7 +114,7 @@ struct Garbage {
     chunk: u32,
     logical: u32,
     sequence: u64,
-    /// It was trimmed: flushes wait for the erase.
+    /// True if the block was trimmed: flushes wait for the erase.
     trimmed: bool,
 }
 

@@ -134,7 +134,7 @@ impl BlockMap {
         }
     }
 
-    /// Nothing is under way and a command waits for a chunk: there will be none. What is in a buffer stays there and can be read.
+    /// Gives up if no operation is under way and a command waits for a chunk, which will never come. Data in a buffer stay there and can be read.
     pub(super) fn give_up_if_stuck(&mut self) {
         if self.starved.is_empty() || self.ops.in_use() > 0 {
             return;

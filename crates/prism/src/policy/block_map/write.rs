@@ -18,7 +18,7 @@ const WRITE_MAX: u32 = 4096;
 enum Look {
     /// Something was done; look again.
     Again,
-    /// It waits for a command, or for a chunk.
+    /// The writer waits for a command, or for a chunk.
     Waits,
     /// There is nothing to do.
     Rests,
