@@ -1,7 +1,7 @@
-//! Where claims are measured: drives made from presets, run on all threads that are allowed.
+//! The bench for claims: drives made from presets, run on all allowed threads.
 //!
-//! Invariant: each point has a drive and a seed of its own, and results stand in the order of the points; so nothing depends
-//! on which thread ran what.
+//! Invariant: each point has a drive and a seed of its own, and results stand in the order of the points; so
+//! results do not depend on threads.
 
 use super::flashfire::FireStudy;
 use super::latency::LatencyStudy;

@@ -5,9 +5,9 @@
 //!                                 4 %, `SMALL_WRITES` of the bytes       96 %
 //! ```
 //! A small-object cache is a set-associative table: an insertion rewrites the 4 KiB bucket that the key hashes to. A large-object
-//! cache evicts whole regions in the order in which they were written. Mixed, a block's large objects still live when its buckets
-//! have long been rewritten, and GC copies them; apart, blocks of the log die as a whole, and all spare space of the
-//! drive is the buckets' own.
+//! cache evicts whole regions in the order in which they were written. Mixed, a block's large objects are still live when its buckets
+//! have long been rewritten, and GC copies them. Apart, blocks of the log die as a whole, and the buckets have all spare space of
+//! the drive.
 
 use super::bench::{Bench, ReproduceError};
 use super::collection::closed_form;

@@ -1,4 +1,4 @@
-//! A measured number beside its limit, and whether it keeps it.
+//! A measured number beside its limit, and the verdict.
 
 use pellucid_report::plot::Unit;
 

@@ -1,11 +1,11 @@
-//! B7: the presets of modern drives beside the published figures of the drives that they stand for.
+//! B7: the presets of modern drives beside the published figures of the real drives.
 //!
 //! ```text
-//!  reads, depth 1     every die of the preset, fewer blocks: what is not collected does not depend on their number
+//!  reads, depth 1     every die of the preset, fewer blocks: work without GC does not depend on their number
 //!  sustained writes   a quarter of channels, buffer, link, firmware and outstanding requests, all blocks: each die as in the preset
 //!  SLC cache          filled by the job itself; never more than it holds
 //! ```
-//! Where each published number stands is in `docs/explanation/presets.md`.
+//! `docs/explanation/presets.md` has the source of each published number.
 
 use super::bench::{Bench, ReproduceError, measure};
 use super::{Check, Outcome};

@@ -5,17 +5,17 @@
 //!   ULFS-Prism   log-structured ─► function level: a segment is a flash block ─► the same flash
 //!   MIT-XMP      in place, with a journal ─► the kernel's block stack ─► a drive that maps by page
 //! ```
-//! ULFS-SSD and ULFS-Prism are the file system that `pellucid fs` mounts, with greedy cleaning. MIT-XMP hands each call on to ext4: the
-//! model of ext4 of [`pellucid_workload::files`] stands for it.
+//! ULFS-SSD and ULFS-Prism are the file system that `pellucid fs` mounts, with greedy cleaning. MIT-XMP passes each call to ext4: the
+//! model of ext4 in [`pellucid_workload::files`] stands for it.
 //!
 //! # Scale
 //!
 //! Lengths and times are a quarter: pages of 4 KiB that are programmed in 187 and sensed in 12.5 us, files, appends and requests, and
-//! what the processor needs for an operation. Blocks of the file systems stay at 4 KiB. A flash block is 256 KiB, so that a small drive
+//! the processor's time for an operation. Blocks of the file systems stay at 4 KiB. A flash block is 256 KiB, so that a small drive
 //! has many, and its erase is as much shorter. There are 64 blocks in each of 12 channels, the least of which 24 open segments take
 //! little, and over-provisioning beside them.
 //!
-//! # What is published, and what is not
+//! # Published and assumed
 //!
 //! | | value | |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Attributes, permissions, and files that are held open.
+//! Attributes, permissions, and open files.
 
 use super::key::Inode;
 use super::types::{

@@ -3,14 +3,14 @@
 //! | | block drive or file | Prism's function level |
 //! |---|---|---|
 //! | segment | at a multiple of its size | a flash block, which the library hands out ([`Job::Allocate`](super::Job)) |
-//! | open segments | one for new data, one for what the cleaner moves | the same in every channel; the channel with the shortest queue is written next |
-//! | batch | what fits | whole flash pages, and no more than [`BATCH_BLOCKS`], so that a commit uses all channels |
+//! | open segments | one for new data, one for the cleaner's copies | the same in every channel; the channel with the shortest queue is written next |
+//! | batch | as much as fits | whole flash pages, and no more than [`BATCH_BLOCKS`], so that a commit uses all channels |
 //! | checkpoint | two places, written in turn | appended to flash blocks of their own |
 //! | segment without contents | overwritten, discarded by choice | given back (`Flash_Trim`) once a checkpoint is durable that needs nothing of it; erased in the background |
 //! | mount | reads the reserve that the checkpoint lists | reads the blocks of the reserve that the library found |
 //!
-//! On a drive of nameless writes the log lies in the virtual address space as on a block drive, and has no data blocks: these are where the
-//! drive has put them (`nameless/mod.rs`).
+//! On a drive of nameless writes the log lies in the virtual address space as on a block drive. It has no data blocks: the drive places these
+//! (`nameless/mod.rs`).
 
 use super::Fs;
 use super::jobs::{Job, JobId};

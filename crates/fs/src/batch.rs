@@ -1,12 +1,12 @@
-//! A batch: what is written to a segment at once. A header says what follows it, with a checksum for each block.
+//! A batch: the blocks written to a segment at once. A header describes them, with a checksum for each.
 //!
 //! ```text
 //!   header   crc32c, magic, file system, epoch, sequence number, address, blocks, flags, lengths
 //!            runs: owners of the blocks   sums: their checksums    entries: changed keys and values
 //!   blocks   data of files, nodes of the tree, or more entries
 //! ```
-//! A *commit* is one or several batches; the last one says so. Its entries, put together from all of its batches, are the changes of the
-//! tree since the commit before it. A commit counts when all of its batches and all that was numbered before them are whole.
+//! A *commit* is one or several batches; the last one says so. The entries of all its batches together are the changes of the
+//! tree since the commit before it. A commit counts when all of its batches, and all batches with lower numbers, are whole.
 
 use super::block::{Blocks, SharedBlock, shared, shared_zeros};
 use super::key::{Fields, Key};

@@ -1,7 +1,6 @@
-//! Blocks that several have at once: a page in memory, and the writes that carry it to the media.
+//! Shared blocks: a page in memory, and the writes that carry it to the media.
 //!
-//! Data are copied once, when they come: by [`WriteData`], before anybody holds up the file system. A page that changes while a write has it
-//! becomes a copy.
+//! [`WriteData`] copies data once, when they come, before it locks the file system. A page that changes while a write holds it is copied.
 
 use super::node::Block;
 use super::types::BLOCK_BYTES;

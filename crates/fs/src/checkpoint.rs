@@ -3,7 +3,7 @@
 //! ```text
 //!   build ─► nodes and all before them are written ─► flush ─► place ─► flush ─► durable (─► discards) ─► freed segments are usable
 //! ```
-//! On flash a place is the next pages of a flash block that has nothing else, with the superblock before each picture. When the block is
+//! On flash a place is the next pages of a flash block of its own, with the superblock before each picture. When the block is
 //! full, or a write to it fails, another one is taken; the old one is given back once a checkpoint is durable that does not lie in it.
 
 use super::batch::{Batch, Owner};

@@ -1,8 +1,8 @@
 //! Commits: dirty pages and changed keys go to the log.
 //!
 //! A commit is built at one moment, so it holds the state after some operation. Its batches are written in any order; it is durable when
-//! they and all before them have ended and a flush that began afterwards has ended. When a write failed, the numbers of batches have a
-//! hole that no mount gets over: then only a checkpoint makes anything durable.
+//! they and all earlier ones have ended, and a flush that began afterwards has ended. A failed write leaves a hole in the numbers of batches,
+//! which no mount passes: then only a checkpoint makes anything durable.
 
 use super::backend::Content;
 use super::batch::{Batch, Owner, put_entry};

@@ -1,4 +1,4 @@
-//! Which blocks a file has.
+//! Extents: the blocks of a file.
 
 use super::key::{Extent, Inode, Key, Kind};
 use super::tree::Place;

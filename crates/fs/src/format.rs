@@ -1,4 +1,4 @@
-//! How a file system is made: its layout, and the first state.
+//! Formatting: the layout of a new file system, and its first state.
 
 use super::backend::{Backend, FlashShape, Library};
 use super::checkpoint::Checkpointing;

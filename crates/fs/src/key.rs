@@ -1,4 +1,4 @@
-//! Keys of the tree, and the values that stand there.
+//! Keys of the tree, and their values.
 //!
 //! | object | kind | offset | value |
 //! |---|---|---|---|

@@ -1,4 +1,4 @@
-//! The log: segments, what lives in each, and where the next blocks go.
+//! The log: segments, their live blocks, and the place of the next blocks.
 //!
 //! ```text
 //!   block 0      superblock
@@ -6,9 +6,9 @@
 //!   then         segments:   free ─► reserved ─► open ─► closed ─► (nothing lives, and a checkpoint knows it) free
 //!                                                              └─► bad: never written again
 //! ```
-//! A checkpoint lists the segments that the log may go to behind it, the *reserve*; a mount reads these and no others. A segment that
+//! A checkpoint lists the segments that the log may use behind it, the *reserve*; a mount reads these and no others. A segment that
 //! became free joins the reserve with the next checkpoint, and is written when that is durable.
-//! On flash (`backend.rs`) free segments are the library's: `free` has those that it has handed out.
+//! On flash (`backend.rs`) the library owns free segments: `free` has the ones that it has handed out.
 
 use super::backend::{Backend, FlashShape, NamesShape};
 use super::block::SharedBlock;

@@ -1,6 +1,6 @@
 //! Mount and unmount.
 //!
-//! Where metadata cannot be read that the mount has to change, or to free something, it is read-only: what can be read is given, the rest is EIO.
+//! A mount is read-only if metadata that it has to change, or needs to free something, cannot be read: readable files are served, the rest is EIO.
 
 use super::backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
 use super::checkpoint::Picture;

@@ -1,6 +1,6 @@
 //! Data of files in memory, by file and block.
 //!
-//! A page is clean (it is on the media, or on its way there) or dirty. Clean pages that no write needs are forgotten when memory is short.
+//! A page is clean (it is on the media, or on its way there) or dirty. Clean pages that no write needs are dropped when memory is short.
 
 use super::block::{SharedBlock, shared_zeros};
 use super::types::{BLOCK_BYTES, Ino};

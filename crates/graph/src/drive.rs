@@ -5,8 +5,8 @@
 //!   a segment: extents of one area, in order; an extent is as large as what the flash erases at a time
 //!   append ─► a write of `io_bytes` when that many are there     will_read ─► reads ahead     read ─► waits for them
 //! ```
-//! The processor and the drive work at the same time: what the engine computes passes as time ([`Store::spend`]), and commands go on
-//! meanwhile. A write is waited for when too many are under way, and by [`Store::replace`].
+//! The processor and the drive work at the same time: computing takes simulated time ([`Store::spend`]), and commands go on meanwhile. The
+//! engine waits for a write when too many are under way, and in [`Store::replace`].
 //!
 //! Invariants: a piece of a segment that is read was sealed before; extents of a removed segment are free when nothing reads them.
 

@@ -1,4 +1,4 @@
-//! Edges as they come.
+//! Edges in the order of the input.
 
 /// An edge from one vertex to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,7 +1,7 @@
-//! Where a graph's segments lie.
+//! The store of a graph's segments.
 //!
-//! A segment is written once, from its start to its end, then sealed and only read. So flash that erases whole blocks holds it as well as a
-//! file does. [`Store::replace`] is for the one small record that changes.
+//! A segment is written once, from its start to its end, then sealed and only read. So it suits flash that erases whole blocks as well
+//! as files. [`Store::replace`] is for the one small record that changes.
 //!
 //! ```text
 //!   create ─► append ... append ─► seal ─► read ... read ─► remove

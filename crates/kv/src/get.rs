@@ -1,4 +1,4 @@
-//! Gets, and what else changes only the index: touch, delete, flush_all.
+//! Gets, and the other requests that change only the index: touch, delete, flush_all.
 
 use super::index::{At, Place};
 use super::item::{HEADER, Head};

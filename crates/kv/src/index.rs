@@ -1,12 +1,11 @@
-//! The index: where each item lies, by the hash of its key.
+//! The index: the place of each item, by the hash of its key.
 //!
 //! ```text
 //!   hash   [ segment | home in the segment | ...                       ]      the upper 32 bits alone say segment and home
 //!   segment   entries in the order of their hashes, each at its home or behind it, with no gap between home and entry
 //! ```
 //! Open addressing in the order of hashes: a search ends at the first larger hash, so it is short for absent keys too, at a load of
-//! 7/8. A segment that is full is made a sixteenth larger, by itself, and one of which more than a quarter is free is made smaller, so that
-//! what a cache once held takes no memory. An entry has 24 bytes.
+//! 7/8. A full segment grows by a sixteenth, and one with more than a quarter free shrinks, so that evicted items take no memory. An entry has 24 bytes.
 //!
 //! Two keys with the same hash share one entry: the later one replaces the earlier.
 

@@ -1,4 +1,4 @@
-//! Requests: which run at once, which wait, and in which order those to one key go.
+//! Requests: which run at once, which wait, and the order of requests to one key.
 
 use super::fill::Purpose;
 use super::index::Place;

@@ -7,9 +7,9 @@
 //!                                         └── ask ─────────────────────────────────────┴─────────┘
 //! ```
 //! A clean stop writes every slab and then a snapshot of index and slabs, in slabs of its own. A start takes the newest whole snapshot and
-//! makes all snapshots unreadable *before* it answers anything. So a snapshot is either exactly what the cache is, or it is not there:
-//! after a crash the cache is empty, and no older version, deleted or expired item ever comes back. With `warm_restart` off snapshots are
-//! made unreadable all the same.
+//! makes all snapshots unreadable *before* it answers anything. So a snapshot either matches the cache exactly, or does not exist: after a
+//! crash the cache is empty, and no older version, deleted or expired item ever comes back. A start makes snapshots unreadable even with
+//! `warm_restart` off.
 
 use super::fill::Purpose;
 use super::index::Index;

@@ -5,8 +5,8 @@
 //!                     24 part   28 parts   32 payload bytes   36 slab bytes   40 places: one u32 each, as many as a slab has   512 payload
 //!   payload           version, time, flush that is due, slot sizes; slabs; index entries
 //! ```
-//! Numbers are little endian. The part names its own places, so a copy of it elsewhere is none; and its checksum covers the seed of the
-//! cache, so that a stored value cannot pass for one.
+//! Numbers are little endian. A part names its own places, so a copy elsewhere does not count; its checksum covers the seed of the cache,
+//! so a stored value cannot pass for a part.
 
 use super::Kv;
 use super::engine::Shape;

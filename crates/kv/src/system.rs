@@ -1,4 +1,4 @@
-//! The cache on a drive: what a server or an experiment runs.
+//! The cache on a drive, as a server or an experiment runs it.
 
 use super::{Answer, Ask, ClassStatistics, EngineKind, Kv, KvConfig, KvStatistics};
 use pellucid_flash::{Drive, Figure, Interface, SimTime};

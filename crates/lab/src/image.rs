@@ -8,8 +8,8 @@
 //!  ...       the media, as `pellucid_media::Media::export` writes them
 //!  u64       FNV-1a (64 bits) of everything before
 //! ```
-//! All little-endian. What is saved is what the media hold: programmed superpages with their spare areas, erase counts, bad
-//! blocks. A drive made from it is mounted from them, so its buffer is empty and its policies start from their seeds. The
+//! All little-endian. An image has the state of the media: programmed superpages with their spare areas, erase counts, bad blocks. A
+//! drive made from it is mounted from them, so its buffer is empty and its policies start from their seeds. The
 //! same file always gives the same drive.
 //!
 //! A description that differs from the saved one may be put on the media (another victim policy, other times, a faster

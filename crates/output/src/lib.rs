@@ -5,11 +5,11 @@
 //!  directory  DIR locked; DIR.part ─► write ─► fsync ─► exchange with DIR ─► remove what was there
 //! ```
 //! A reader sees the old file or the new one, never a part of it; a full disk leaves the old one. Locks die with their
-//! process, so what a killed writer left behind is taken over by the next. What is no regular file (a pipe, `/dev/stdout`)
-//! is written as it is.
+//! process, so the next writer takes over the files of a killed one. Anything but a regular file (a pipe, `/dev/stdout`)
+//! is written directly.
 //!
-//! A directory that holds anything but a report is not exchanged: its files are replaced one by one, when all of the new
-//! ones have been written.
+//! A directory with anything but a report in it is not exchanged: its files are replaced one by one, when all new ones have
+//! been written.
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File, TryLockError};

@@ -1,13 +1,13 @@
-//! The library as plain calls that return when they are done: for C, for examples, for any program with one thread of control.
+//! The library as blocking calls: for C, for examples, for any program with one thread of control.
 //!
 //! ```text
 //!   Flash ─► open_raw, open_function, open_policy ─► page_read, flash_write, ...      each runs the drive until its answer is there
 //!         └► submit ... poll                                            the same without waiting; both may be mixed
 //! ```
-//! `wait` lets time pass, as in [`Stack::call_by`]: it is given the drive and the time of its next event, and returns the time that it is
-//! then; `None` gives up. In virtual time it is [`at_once`]; in real time it sleeps, or waits for the drive's sockets.
+//! `wait` lets time pass, as in [`Stack::call_by`]: it takes the drive and the time of its next event, and returns the new time; `None` gives
+//! up. In virtual time it is [`at_once`]; in real time it sleeps, or waits for the drive's sockets.
 //!
-//! The drive has to keep data: buffers are bytes of sectors.
+//! The drive has to keep data, because buffers hold the bytes of sectors.
 
 use crate::levels::{Level, LevelAnswer, LevelAsk, LevelCall, LevelOutcome, Levels};
 use crate::{

@@ -1,4 +1,4 @@
-//! Why a level refuses a call before it reaches the drive.
+//! Errors of calls that a level refuses before they reach the drive.
 
 use crate::{FlashAddress, SsdGeometry};
 use thiserror::Error;

@@ -3,7 +3,7 @@
 //! ```text
 //!   ask { level, tag, call } ─► the level ─► its commands, tag | (level + 1) << 32 ─► drive
 //! ```
-//! Invariant: a level's own tags are below 2^32, so that a completion says whose it is.
+//! Invariant: a level's own tags are below 2^32, so a completion identifies its level.
 
 use crate::{Function, FunctionAnswer, FunctionAsk, FunctionCall, Policy, Raw};
 use pellucid_flash::slab::Slab;

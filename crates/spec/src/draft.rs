@@ -1,7 +1,7 @@
 //! The draft that the rows of the schema fill in: the parts of a description before they are checked against each other.
 //!
-//! A key with a field of its own in a configuration sets that field. Keys that decide about one field together set
-//! fields of the draft, and the `resolve_*` module of their table puts these together.
+//! A key that has a field of its own in a configuration sets that field. Keys that decide one field together set fields of
+//! the draft, and the `resolve_*` module of their table combines these.
 
 use super::document::Row;
 use super::resolve_backing::{BackingKind, Medium};

@@ -1,6 +1,6 @@
-//! The rows of the schema: a key's name, what it takes, its default, the field of the [`Draft`] that it sets, and
-//! what it means. Reading, checking, `--set`, `show`, suggestions and the reference are derived from the rows, so a
-//! new key is one row in one file.
+//! The rows of the schema: a key's name, its allowed values, its default, the field of the [`Draft`] that it sets, and
+//! its meaning. Reading, checking, `--set`, `show`, suggestions and the reference are derived from the rows, so a new
+//! key is one row in one file.
 //!
 //! Invariant: after [`Values::resolve`] every key has a value of the type its [`Kind`] promises. A row whose field
 //! has another type than its kind is found by the first description that is read.

@@ -10,8 +10,8 @@
 //! ```
 //! It is checked against the drive's shape whenever it is read, as a file can be edited.
 //!
-//! A process that changes it holds it ([`Hold`]) from before it reads it until it has written it; a server holds it as long as it serves
-//! the drive, as it writes what it knows.
+//! A process that changes the registry holds it ([`Hold`]) from before it reads the file until it has written it. A server holds it as long as it
+//! serves the drive.
 
 use pellucid_flash::ChunkGeometry;
 use pellucid_host::{Target, TargetError, TargetKind, Targets};

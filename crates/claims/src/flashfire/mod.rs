@@ -1,8 +1,8 @@
 //! FlashFire: write clustering in front of the SSDs of netbooks, F1 to F6.
 //!
 //! Kim, Kim, Lee, Maeng, Ramachandran, "FlashFire". Each workload ([`workload`]) runs on each drive with and without the cluster buffer, one
-//! request at a time, with the host's own work in between. Elapsed time ends with the last answer, as in the paper: what the buffer
-//! holds by then is not counted.
+//! request at a time, with the host's own work in between. Elapsed time ends with the last answer, as in the paper: the buffer's
+//! content at that moment is not counted.
 
 mod atto;
 mod workload;

@@ -4,15 +4,15 @@
 //!   dirty pages ─► nameless writes ─► names ─► extents ─► flush ─► the commit, in the log ─► flush ─► names that it dropped are freed
 //!   a move told ─► extents ─► a record in the log ─► flush ─► acknowledged
 //! ```
-//! The log, with nodes and entries, lies in the virtual address space of the drive; a data block is where the drive has put it, and the
-//! extent of its inode has the name. What holds:
+//! The log, with nodes and entries, lies in the virtual address space of the drive; the drive places data blocks, and the extent of
+//! an inode has their names. Invariants:
 //!
-//! - a commit goes to the log when the data that it names are durable; so a mount never finds a name of nothing. While the pages of a
-//!   commit are being named nothing makes a page dirty;
-//! - a name is freed when a commit that drops it is durable, and a move acknowledged when its record is. The record says of a block of a
-//!   file that its old name is the new one now; so it holds for what is durable, whatever has changed in memory meanwhile, and moves are
-//!   acknowledged while the drive makes nameless writes wait;
-//! - a mount asks the drive what all names are called now, and frees what no file has.
+//! - A commit goes to the log when the data that it names are durable, so a mount never finds a name without data. While the pages of a commit
+//!   are being named, nothing makes a page dirty.
+//! - A name is freed when a commit that drops it is durable, and a move is acknowledged when its record is. The record replaces the old name of a
+//!   file's block by the new one. It applies to the durable state, whatever has changed in memory meanwhile, so moves are acknowledged even
+//!   while the drive makes nameless writes wait.
+//! - A mount asks the drive for the present name of every name, and frees the names that no file has.
 //!
 //! The owner of a name (`owners.rs`) is known in memory only: a mount reads all extents.
 

@@ -1,4 +1,4 @@
-//! Moves: what the drive has put elsewhere, and what it says of all names at a mount.
+//! Moves: blocks that the drive has put elsewhere, and its report on all names at a mount.
 
 use super::{Dropped, Owner, Reconciled, runs};
 use crate::batch::put_entry;

@@ -1,4 +1,4 @@
-//! Takes edges in.
+//! The intake of edges.
 
 use super::chunk::Chunk;
 use super::plan::RESIDENT_KEYS;

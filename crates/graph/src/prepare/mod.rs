@@ -1,4 +1,4 @@
-//! From edges as they come to windows ordered by key.
+//! Preparation: from edges in any order to windows ordered by key.
 //!
 //! ```text
 //!   Edges ─► Chunk (sorted by ranges of keys) ─► Intake: chunks in memory ──(more than fit)──► runs in the store
@@ -14,8 +14,8 @@
 //! | `sort` | windows of the pieces of runs |
 //! | `resident` | the one window of a graph that stays in memory |
 //!
-//! Memory: chunks take at most half of what is allowed beside the degrees; a window is sorted in as many passes as it takes. A graph stays
-//! in memory when its edges, sorted and unsorted, fit there with what the program keeps for each vertex.
+//! Memory: chunks take at most half of the limit, beside the degrees; a window is sorted in as many passes as it takes. A graph stays
+//! in memory when its edges, sorted and unsorted, fit there beside the program's data for each vertex.
 //!
 //! Edges of one key are in the order in which they came, so results do not depend on memory or threads. Duplicates and loops stay, but in
 //! a [`Shape::Simple`] graph.

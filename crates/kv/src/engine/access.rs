@@ -1,4 +1,4 @@
-//! How commands to flash blocks are made: by the library's raw level, or without it.
+//! Commands to flash blocks, made by the library's raw level or without it.
 
 use pellucid_flash::{ChunkAddress, ChunkGeometry, Command, Opcode, Tag};
 use pellucid_prism::{FlashAddress, Raw};

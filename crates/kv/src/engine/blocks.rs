@@ -5,7 +5,7 @@
 //! ```
 //! Every LUN has its own lists, so that LUNs and channels work independently: slabs go to the LUNs in turn, channel by channel, one at a time
 //! in each. Blocks are erased in the background, one at a time in each LUN, while no read waits there or the LUN has no other block left.
-//! A block whose program or erase fails is out of use at once; a LUN that only fails gets nothing more.
+//! A block whose program or erase fails is out of use at once; a LUN on which everything fails gets no more blocks written.
 //!
 //! Invariant: a block is in one list of its LUN, or being erased, or used by one slab, or bad.
 

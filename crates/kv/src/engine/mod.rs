@@ -1,8 +1,8 @@
-//! Storage engines: where slabs lie, how they get there, and what becomes of their places.
+//! Storage engines: they place slabs, write them, and reuse their space.
 //!
 //! A slab is written as a whole, read in runs of sectors, and released as a whole; an engine does nothing else. It hands out commands and
-//! tells by [`Event`]s what has become of them. Engines differ in where slabs are mapped to flash blocks, in what erases, and
-//! therefore in how much flash has to stay free.
+//! reports their outcome by [`Event`]s. Engines differ in the layer that maps slabs to flash blocks, in the layer that erases, and therefore in
+//! the amount of flash that has to stay free.
 
 mod access;
 mod blocks;

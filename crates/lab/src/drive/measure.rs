@@ -1,4 +1,4 @@
-//! From what was measured to the report.
+//! From measurements to the report.
 
 use super::namespaces::NamespaceUse;
 use super::target::{HostUse, Target};

@@ -1,4 +1,4 @@
-//! The block namespaces that requests can go to, and what each namespace of a drive counts.
+//! The block namespaces that requests can go to, and the counters of each namespace.
 
 use super::target::Target;
 use pellucid_device::{Counters, Device};

@@ -1,4 +1,4 @@
-//! Preconditioning: what is written to a drive before the measurement, without simulating time.
+//! Preconditioning: writes to a drive before the measurement, without simulated time.
 
 use super::ageing::{Ageing, Overwrites, overwrite};
 use super::namespaces::BlockNamespace;

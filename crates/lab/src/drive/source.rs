@@ -1,4 +1,4 @@
-//! Where requests come from: jobs, a trace, or threads that work on files.
+//! Sources of requests: jobs, a trace, or threads that work on files.
 
 use super::namespaces::BlockNamespace;
 use pellucid_flash::{Lba, Nanos, Opcode, SimTime};

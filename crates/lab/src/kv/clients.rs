@@ -4,10 +4,10 @@
 //!  client   ─ think ─► request ─► answer ────────────────────────────────► think ...
 //!                          get misses └► database query ─► fill (a set) ─┘
 //! ```
-//! Each client has one request at a time, in the order in which the requests come. What a miss brings from the database is
-//! stored, and only then the client goes on, as one that looks aside does.
+//! Each client has one request at a time, in the order of the requests. After a miss it stores the database's answer before it
+//! goes on (look-aside).
 //!
-//! Order at one moment: what the cache does at t runs before what a client does at t; clients act in the order in which they became
+//! Order at one moment: the cache's events at t run before those of clients at t; clients act in the order in which they became
 //! ready. The outcome is a function of requests, configuration and the cache.
 //!
 //! A value is a pattern that follows from its key, so a hit with a wrong value is found without remembering values.

@@ -1,4 +1,4 @@
-//! A cache on a described drive, with clients: what `pellucid kv replay` and the published claims run.
+//! A cache on a described drive, with clients: the experiment of `pellucid kv replay` and the published claims.
 
 use super::clients::{Clients, ClientsConfig, KvRunError};
 use super::report::KvSummary;

@@ -1,4 +1,4 @@
-//! The blocks of an application: which are free, mapped, waiting for their erase, and what the reserve leaves.
+//! The blocks of an application: free, mapped, waiting for their erase, and left by the reserve.
 //!
 //! ```text
 //!            address_mapper            flash_trim               erase begins              erased

@@ -7,7 +7,7 @@
 //!                                     - PASSED_MAX commands of the application went before it
 //!                                   ─► one erase at a time for each LUN ─► free, or bad
 //! ```
-//! So a read waits for one erase at most, the one that its die is busy with; and under load that never pauses blocks still become free.
+//! So a read waits for one erase at most, the one under way in its die, and blocks become free even under load that never pauses.
 
 use super::blocks::State;
 use super::{Function, Op, Purpose};

@@ -3,9 +3,9 @@
 //! ```text
 //!   0 mark u32      4 content u32      8 erases u24      11 copy u8      12 checksum u32 of bytes 0 to 11
 //! ```
-//! All little endian. The *content* is a number that a block's data have from their first write until they are trimmed, wherever wear
-//! levelling moves them; *copy* counts the moves. Of two blocks with the same content the one with the lower copy number is valid: a
-//! block is erased only when the copy of what it holds is complete. Copy numbers wrap around; no more than three exist at a time.
+//! All little endian. The *content* number identifies a block's data from their first write until they are trimmed, wherever wear levelling
+//! moves them; *copy* counts the moves. If two blocks have one content, the one with the lower copy number is valid: a block is erased only
+//! when the copy of its data is complete. Copy numbers wrap around; at most three exist at a time.
 
 use pellucid_flash::Vector;
 

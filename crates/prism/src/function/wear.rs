@@ -9,11 +9,11 @@
 //!   Cold        copies spare to hot                              spare         cold
 //!   Done        waits until the application knows                hot           cold
 //! ```
-//! At every moment each of the two lies complete at one place that is not written to; a start takes the oldest copy. Reads and trims of
-//! the two are those of the data until the answer is taken with [`Machine::pop`](pellucid_host::Machine::pop), and of the places
-//! afterwards. Where the flash fails, it stops: what has moved stays where it is, and the answer says so.
+//! At every moment each of the two is complete at one place that is not being written; a start takes the oldest copy. Reads and trims of
+//! the two addresses concern the data until the answer is taken with [`Machine::pop`](pellucid_host::Machine::pop), and the places
+//! afterwards. If the flash fails, levelling stops: moved data stay at their new place, and the answer says so.
 //!
-//! A block that got data that are seldom written is passed over until it is written anew: else the next call would move them again.
+//! A block that received cold data is passed over until it is rewritten: otherwise the next call would move them again.
 
 use super::blocks::State;
 use super::mark::Oob;

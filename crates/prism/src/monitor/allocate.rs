@@ -3,7 +3,7 @@
 //! ```text
 //!  request ─► LUNs wanted, within the quota ─► shape: channels x LUNs, the cheapest that fits ─► erased ─► recorded ─► open
 //! ```
-//! Invariant: an application is told of its flash only when the record of it is on the media.
+//! Invariant: an application learns of its flash only when the record of it is on the media.
 
 use super::Monitor;
 use super::config::{Allocation, AppId, MonitorError, Request};

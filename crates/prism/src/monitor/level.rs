@@ -7,11 +7,11 @@
 //!     record            [   ]  [  B  ]         [   ]  [  A  ]       from here on the owners have the new places; writes go on
 //!     clean             [spare][  B  ]         [spare][  A  ]       when reads of the old places have ended
 //! ```
-//! A swap begins when a LUN has been erased so many times more, on average, than another one: than one of its channel, if there is one. Only
-//! the LUN that has just been erased can begin one, so one that is worn and now rests does not. A free LUN takes what it is given and gives
-//! nothing. A block is moved with one record, so at every moment each block has one place; what a power cut leaves in a spare is erased
-//! at the next start. A block that cannot be moved now waits until something is erased: one that a failed write has closed, as its copy
-//! would look otherwise; one whose last sectors the drive holds back, or cannot read; and all, when no spare is left.
+//! A swap begins when the mean erase count of a LUN exceeds that of another one by a limit, preferably one of its own channel. Only the LUN that
+//! has just been erased can begin a swap, so a worn LUN at rest does not. A free LUN takes data and gives none. One record moves a block, so at
+//! every moment each block has one place; the next start erases data that a power cut left in a spare. A block that cannot be moved now waits
+//! until the next erase: a block that a failed write has closed, because its copy would look different; a block whose last sectors the drive
+//! holds back or cannot read; and every block while no spare is left.
 
 use super::route::What;
 use super::state::Swap;

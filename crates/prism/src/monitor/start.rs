@@ -1,4 +1,4 @@
-//! A monitor finds its state, tidies up what a power cut has left, and writes records of the state.
+//! The start of a monitor: it finds its state, erases leftovers of a power cut, and writes records.
 
 use super::records::{self, Ring, Want};
 use super::route::What;

@@ -1,4 +1,4 @@
-//! How ranges are described, and why one is refused.
+//! Descriptions of ranges, and the reasons of a refusal.
 
 use pellucid_ftl::Victim;
 use pellucid_host::HostFtlConfig;

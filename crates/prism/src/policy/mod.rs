@@ -1,5 +1,5 @@
-//! The policy level: the application reads and writes sectors, and says for each range of them how they are mapped and collected
-//! (section IV-D of the paper).
+//! The policy level: the application reads and writes sectors, and chooses mapping and GC for each range of them (section IV-D of the
+//! paper).
 //!
 //! | paper | here |
 //! |---|---|
