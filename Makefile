@@ -99,6 +99,7 @@ check: prerequisites
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	python3 tools/check_dependencies.py
 	python3 tools/check_packages.py
+	python3 tools/check_words.py
 
 test-tools: prerequisites
 	python3 -m py_compile tools/*.py

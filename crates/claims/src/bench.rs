@@ -1,7 +1,7 @@
-//! Where claims are measured: drives made from presets, run on all threads that are allowed.
+//! The bench for claims: drives made from presets, run on all allowed threads.
 //!
-//! Invariant: each point has a drive and a seed of its own, and results stand in the order of the points; so nothing depends
-//! on which thread ran what.
+//! Invariant: each point has a drive and a seed of its own, and results stand in the order of the points; so
+//! results do not depend on threads.
 
 use super::flashfire::FireStudy;
 use super::latency::LatencyStudy;
@@ -24,7 +24,7 @@ use std::sync::{Mutex, OnceLock};
 const MEDIA_UNITS: u32 = 1 << 22;
 /// [`Bench::fill`] of measurements in full: 3.6 GiB, more than 200 times the data buffer.
 const FILL: f64 = 1.0 / 16.0;
-/// What reads reach of it, in MiB.
+/// Region that reads reach, in MiB.
 const READ_MIB: u32 = 3 << 10;
 
 /// Written before a measurement of writes, as the paper's runs had: more than the data buffer holds, so that every further

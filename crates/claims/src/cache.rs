@@ -5,9 +5,9 @@
 //!                                 4 %, `SMALL_WRITES` of the bytes       96 %
 //! ```
 //! A small-object cache is a set-associative table: an insertion rewrites the 4 KiB bucket that the key hashes to. A large-object
-//! cache evicts whole regions in the order in which they were written. Mixed, a block's large objects still live when its buckets
-//! have long been rewritten, and GC copies them; apart, blocks of the log die as a whole, and all spare space of the
-//! drive is the buckets' own.
+//! cache evicts whole regions in the order in which they were written. Mixed, a block's large objects are still live when its buckets
+//! have long been rewritten, and GC copies them. Apart, blocks of the log die as a whole, and the buckets have all spare space of
+//! the drive.
 
 use super::bench::{Bench, ReproduceError};
 use super::collection::closed_form;
@@ -20,7 +20,7 @@ use pellucid_report::plot::{Axis, Plot, Unit};
 /// Share of the space in use that small objects have.
 const SMALL_SPACE: f64 = 0.04;
 /// Share of the written bytes that are buckets of small objects. The claim does not give it; fitted to the mixed figure at half
-/// utilisation, see `docs/explanation/reproduce.md`.
+/// utilisation, see `docs/explanation/papers/beyond.md`.
 const SMALL_WRITES: f64 = 0.7;
 /// Units of a region: 16 MiB at 4 KiB. Consecutive units of a region are not written without a bucket in between.
 const REGION_UNITS: u32 = 4096;
@@ -161,7 +161,7 @@ fn amplification(bench: &Bench, point: &Point) -> Result<Measured, ReproduceErro
     Ok(Measured { amplification: 1.0 + moved as f64 / writes as f64, blocks: [used, unused] })
 }
 
-/// What a cache writes, unit by unit.
+/// Writes of a cache, unit by unit.
 struct Cache {
     /// Units of small objects, from 0.
     small: u32,

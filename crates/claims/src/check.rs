@@ -1,8 +1,8 @@
-//! A measured number beside its limit, and whether it keeps it.
+//! A measured number beside its limit, and the verdict.
 
 use pellucid_report::plot::Unit;
 
-/// Whether a check or a claim holds, from good to bad.
+/// Verdict on a check or a claim, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// Within the limit.
@@ -24,7 +24,7 @@ impl Verdict {
     }
 }
 
-/// What a measured number has to be.
+/// Limit of a measured number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// The published number, give or take this share of it.
@@ -37,16 +37,16 @@ pub enum Limit {
     AtMost(f64),
     /// From the first to the second.
     Between(f64, f64),
-    /// Nothing can be measured: the model has no such part.
+    /// No measurement is possible: the model has no such part.
     NotModelled,
-    /// Nothing: it is there to be seen, and other checks decide.
+    /// No limit: the number is shown, and other checks decide.
     Shown,
 }
 
 /// One number beside its limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// What is measured.
+    /// Measured quantity.
     pub what: String,
     /// The number in the paper, where it gives one, or that follows from it.
     pub published: Option<f64>,
@@ -56,7 +56,7 @@ pub struct Check {
     pub measured: f64,
     /// The unit of both.
     pub unit: Unit,
-    /// What `measured` has to be.
+    /// Limit that `measured` has to keep.
     pub limit: Limit,
 }
 
@@ -98,7 +98,7 @@ impl Check {
         self.published.filter(|published| *published != 0.0).map(|published| self.measured / published)
     }
 
-    /// Whether the number keeps its limit. A number that is none keeps no limit.
+    /// Compares the number with its limit. A number that is none keeps no limit.
     pub fn verdict(&self) -> Verdict {
         match self.limit {
             Limit::NotModelled => Verdict::NotModelled,

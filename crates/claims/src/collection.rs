@@ -13,7 +13,7 @@ const OVER_PROVISIONING: [f64; 5] = [0.07, 0.10, 0.14, 0.28, 0.30];
 /// How often the capacity is overwritten before the measurement, and in it.
 const SETTLE: f64 = 3.0;
 const MEASURE: f64 = 0.5;
-/// So many that the few which are open or waiting do not count.
+/// Number of blocks, large enough that the few which are open or waiting do not count.
 const BLOCKS: u32 = 2048;
 const PAGES: u32 = 256;
 
@@ -76,7 +76,7 @@ pub(super) struct OneDie {
     pub pages: u32,
     /// Pages that the host can address.
     pub user: u32,
-    /// What garbage collection copies has an open block of its own.
+    /// GC copies have an open block of their own.
     pub separated: bool,
     /// The hot part, as shares of the pages and of the writes.
     pub hot: Option<(f64, f64)>,

@@ -1,11 +1,11 @@
-//! B7: the presets of modern drives beside the published figures of the drives that they stand for.
+//! B7: the presets of modern drives beside the published figures of the real drives.
 //!
 //! ```text
-//!  reads, depth 1     every die of the preset, fewer blocks: what is not collected does not depend on their number
+//!  reads, depth 1     every die of the preset, fewer blocks: work without GC does not depend on their number
 //!  sustained writes   a quarter of channels, buffer, link, firmware and outstanding requests, all blocks: each die as in the preset
 //!  SLC cache          filled by the job itself; never more than it holds
 //! ```
-//! Where each published number stands is in `docs/explanation/presets.md`.
+//! `docs/explanation/presets.md` has the source of each published number.
 
 use super::bench::{Bench, ReproduceError, measure};
 use super::{Check, Outcome};
@@ -14,7 +14,7 @@ use pellucid_report::plot::Unit;
 
 /// Within this share of the published number.
 const SHARE: f64 = 0.20;
-/// Of channels, and what they share, in the drive that is written over and over.
+/// Divisor of channels, and of everything they share, in the drive that is written over and over.
 const QUARTER: f64 = 4.0;
 
 /// Micron 7450 PRO, 3.84 TB; at depth 1 the data sheet of the Micron 9200.
@@ -22,7 +22,7 @@ const DATACENTER: &str = "datacenter-tlc";
 /// Intel SSD 670p, 2 TB.
 const CLIENT: &str = "client-qlc";
 
-/// What is measured.
+/// Measured figure.
 #[derive(Clone, Copy, Debug)]
 enum Figure {
     /// Requests in a second.
@@ -39,10 +39,10 @@ struct Point {
     published: f64,
     /// Overrides that scale the drive down.
     sets: &'static [&'static str],
-    /// What comes before, and what is measured.
+    /// Jobs before the measurement, and the measured one.
     before: &'static [&'static str],
     job: &'static str,
-    /// What the drive that is measured has less of everything.
+    /// Factor by which the measured drive is smaller.
     scale: f64,
 }
 

@@ -1,7 +1,7 @@
 //! B4: a FIFO cache under uniform writes, against its closed form.
 //!
 //! A cache that keeps the last S writes of uniformly drawn keys, K in number, holds each key with a probability of 1 - (1 - 1/K)^S, which is
-//! 1 - e^(-S/K). It holds less if what happens to a stale copy of a key can touch its live one.
+//! 1 - e^(-S/K). It holds less if the eviction of a stale copy can remove the live one.
 
 use super::bench::{Bench, ReproduceError};
 use super::{Check, Figure, Outcome};

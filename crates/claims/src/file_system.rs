@@ -5,17 +5,17 @@
 //!   ULFS-Prism   log-structured ─► function level: a segment is a flash block ─► the same flash
 //!   MIT-XMP      in place, with a journal ─► the kernel's block stack ─► a drive that maps by page
 //! ```
-//! ULFS-SSD and ULFS-Prism are the file system that `pellucid fs` mounts, with greedy cleaning. MIT-XMP hands each call on to ext4: the
-//! model of ext4 of [`pellucid_workload::files`] stands for it.
+//! ULFS-SSD and ULFS-Prism are the file system that `pellucid fs` mounts, with greedy cleaning. MIT-XMP passes each call to ext4: the
+//! model of ext4 in [`pellucid_workload::files`] stands for it.
 //!
 //! # Scale
 //!
 //! Lengths and times are a quarter: pages of 4 KiB that are programmed in 187 and sensed in 12.5 us, files, appends and requests, and
-//! what the processor needs for an operation. Blocks of the file systems stay at 4 KiB. A flash block is 256 KiB, so that a small drive
+//! the processor's time for an operation. Blocks of the file systems stay at 4 KiB. A flash block is 256 KiB, so that a small drive
 //! has many, and its erase is as much shorter. There are 64 blocks in each of 12 channels, the least of which 24 open segments take
 //! little, and over-provisioning beside them.
 //!
-//! # What is published, and what is not
+//! # Published and assumed
 //!
 //! | | value | |
 //! |---|---|---|
@@ -29,7 +29,7 @@
 //! | a block drive at the start | all addresses mapped | as in P5 |
 //! | work of Table II | fileserver | the paper does not say |
 //!
-//! The scale and the number of blocks were chosen in sight of results, for the reasons above: docs/explanation/reproduce.md, U1.
+//! The scale and the number of blocks were chosen in sight of results, for the reasons above: docs/explanation/papers/prism.md, U1.
 
 use super::bench::{Bench, ReproduceError};
 use super::prism::{REPLAY_FREE, REPLAY_RESERVED, STATIC};
@@ -104,10 +104,10 @@ impl System {
     }
 }
 
-/// What the block drive is.
+/// Kind of the block drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
-    /// The same flash, with the over-provisioning of the paper's drives.
+    /// Flash of equal size, with the over-provisioning of the paper's drives.
     Commercial,
     /// The simulator that the paper counts erases with.
     Replayed,
@@ -169,7 +169,7 @@ fn files(bench: &Bench, system: System, personality: Personality) -> FilesConfig
     }
 }
 
-/// What one system does with one personality.
+/// Runs one personality on one system.
 fn serve(
     bench: &Bench,
     system: System,

@@ -64,7 +64,7 @@ pub(super) fn scrambler(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures })
 }
 
-/// What the scrambler avoids, with the two numbers of section 7.3.
+/// Draws the share of errors that the scrambler avoids, with the two numbers of section 7.3.
 fn avoided_figure(study: &[StudyPoint]) -> Figure {
     let mut plot = Plot::new("Errors that the scrambler avoids")
         .x_axis(Axis::linear("program/erase cycles", Unit::Count).from(0.0))
@@ -80,7 +80,7 @@ fn avoided_figure(study: &[StudyPoint]) -> Figure {
     Figure { caption, svg: plot.to_svg() }
 }
 
-/// Mean of the bits mended in a page of alternating cells, by a worn drive.
+/// Mean of the bits corrected in a page of alternating cells, by a worn drive.
 fn errors_per_page(
     bench: &Bench,
     cells: (MlcSymbol, MlcSymbol),

@@ -5,7 +5,7 @@
 //!  J2            the same, 4 KB, ─► jasmine-optimized
 //!  J3, reads     some outstanding, in order or at random ─► either, written in order before
 //! ```
-//! What the paper does not say, and what is assumed (`docs/explanation/reproduce.md` has what each assumption moves):
+//! Assumptions where the paper is silent (`docs/explanation/papers/jasmine.md` has what each assumption moves):
 //!
 //! - fio writes as it does by default, through the page cache: [`DIRTY`] of the partition waits to be written back, in the order of the
 //!   addresses. It is fitted to the mean request of the first row, 9 sectors.
@@ -22,9 +22,9 @@ use pellucid_report::plot::{Axis, BarChart, Bars, Unit};
 
 /// Section 3.1.1: "tests on an 8 GB partition"; a quarter of it here, as only shares of it count.
 const PARTITION_KIB: u32 = 2 << 20;
-/// Of the partition, what waits to be written back.
+/// Share of the partition that waits to be written back.
 const DIRTY: f64 = 0.10;
-/// Of the partition, what the first row writes.
+/// Share of the partition that the first row writes.
 const FIRST: f64 = 0.30;
 /// 336 sectors: of "Seq 4 KB".
 const LARGEST: &str = "168KiB";
@@ -40,7 +40,7 @@ struct Row {
     rw: &'static str,
     kib: u32,
     largest: &'static str,
-    /// It finds an empty device.
+    /// True if the row finds an empty device.
     first: bool,
     published: f64,
     /// Mean sectors of a request, column 3.

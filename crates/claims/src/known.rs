@@ -146,7 +146,7 @@ impl KnownMiss {
     }
 }
 
-/// What a claim's outcome is, beside what was known before.
+/// Outcome of a claim, compared with the known misses.
 #[derive(Clone, Debug, Default)]
 pub struct Standing<'a> {
     /// Checks that do not hold, as is known.

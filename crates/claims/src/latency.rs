@@ -74,7 +74,7 @@ struct Measured {
     bytes_per_second: f64,
 }
 
-/// What Table 7 and Fig. 24 show, measured.
+/// Measurements for Table 7 and Fig. 24.
 #[derive(Debug)]
 pub(super) struct LatencyStudy {
     /// By row group of [`TABLE_7`], then by [`OUTSTANDING`].
@@ -192,7 +192,7 @@ fn beyond_ns(mode: Mode) -> f64 {
     row.expect("a row group of the table").parts_us[2][0] * 1e3 - bus_and_array_ns(mode)
 }
 
-/// What the storage controller takes of an MLC write more than of an SLC write, beyond bus and array: published are 21.6 us
+/// Returns the unexplained time of the storage controller in an MLC write, beyond that in an SLC write. Published are 21.6 us
 /// against 5.0 us on the same path. No mechanism known to us explains it, and none was fitted to it.
 fn residue_ns() -> f64 {
     beyond_ns(Mode::Mlc) - beyond_ns(Mode::Slc)

@@ -1,17 +1,17 @@
-//! The published claims, run again: what a paper measured on hardware, beside what the model gives.
+//! The published claims, run again: the numbers that a paper measured on hardware, beside those of the model.
 //!
 //! ```text
 //! claims() --select--> [Claim] --run(Bench)--> Outcome { checks, figures } --> text, JSON, page
 //! ```
 //! A [`Claim`] is a small function: it runs drives from presets on a [`Bench`] and returns [`Check`]s, each a number with
-//! the limit it must keep, and the paper's figures drawn again. Nothing here tunes a drive: what misses is reported with
+//! the limit it must keep, and the paper's figures drawn again. Nothing here tunes a drive: a miss is reported with
 //! its distance. Published numbers stand in the claim's file with the place they come from.
 //!
-//! What is known to miss stands in [`KNOWN_MISSES`]. Each claim has wrong models that make it miss in `mutations.rs`: what no model
-//! could miss would be no claim.
+//! [`KNOWN_MISSES`] lists the known misses. For each claim `mutations.rs` has wrong models that make it miss: a check that no model could
+//! miss would be worth nothing.
 //!
 //! Invariants: the outcome of a claim depends on presets, overrides and seed alone, not on the number of threads; identifiers
-//! are unique; every claim has a section in `docs/explanation/reproduce.md`.
+//! are unique; every claim has a section in the page of its paper, `docs/explanation/papers`.
 
 mod bench;
 mod cache;
@@ -118,9 +118,9 @@ pub struct Claim {
     pub paper: Paper,
     /// The section, figure or table.
     pub place: &'static str,
-    /// What is claimed.
+    /// Statement of the claim.
     pub text: &'static str,
-    /// What has to be true for it to hold here.
+    /// Condition under which it holds here.
     pub holds_when: &'static str,
     run: fn(&Bench) -> Result<Outcome, ReproduceError>,
 }
@@ -131,7 +131,7 @@ impl Claim {
         format!("{} {}", self.paper.short(), self.place)
     }
 
-    /// Whether it follows overrides and seeds: the conformance suite makes drives of its own, and lines of code are what they are.
+    /// Returns whether it follows overrides and seeds: the conformance suite makes drives of its own, and lines of code are a count.
     pub fn has_settings(&self) -> bool {
         !matches!(self.id, "L2" | "P6")
     }
@@ -142,7 +142,7 @@ impl Claim {
     }
 }
 
-/// What running a claim gave.
+/// Result of running a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Every number that the claim depends on; never empty.
@@ -169,7 +169,7 @@ impl Outcome {
 /// A figure of a paper, drawn again.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What it shows and how it was measured.
+    /// Content of the figure, and how it was measured.
     pub caption: String,
     /// The drawing, an `<svg>` element.
     pub svg: String,

@@ -67,7 +67,7 @@ pub(super) fn maps(bench: &Bench) -> Result<Outcome, ReproduceError> {
     Ok(Outcome { checks, figures: Vec::new() })
 }
 
-/// The same mixed work on a page map and on a map in flash, whose table holds all of it.
+/// Runs equal mixed work on a page map and on a map in flash, whose table holds all of it.
 fn cached_table(bench: &Bench) -> Result<Check, ReproduceError> {
     let reports = bench.map(&["page", "demand"], |map| {
         let own = [
@@ -121,7 +121,7 @@ struct Hybrid {
     image: Vec<u8>,
 }
 
-/// What some writes cost.
+/// Cost of some writes.
 struct Cost {
     ftl: FtlCounters,
     programs_per_write: f64,

@@ -20,7 +20,7 @@ struct Mutation {
     claim: &'static str,
     /// How the text of the check begins that holds without `wrong` and misses with it.
     check: &'static str,
-    /// What is wrong, and the overrides that make it so. They count more than what makes the experiment what it is.
+    /// Description of the wrong model; its overrides follow. They win over those that define the experiment.
     what: &'static str,
     wrong: &'static [&'static str],
     size: Size,

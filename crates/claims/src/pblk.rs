@@ -19,7 +19,7 @@ const JOB: &str = "bs=16k";
 const REQUESTS: u32 = 12_288;
 /// The share of the capacity that is written before: more than is read.
 const FILL: f64 = 1.0 / 32.0;
-/// What is read of it, in MiB.
+/// Region that is read, in MiB.
 const READ_MIB: u32 = 768;
 /// Table 5: program time in SLC mode.
 const PROGRAM_NS: u64 = 486_000;
@@ -27,7 +27,7 @@ const PROGRAM_NS: u64 = 486_000;
 const WAYS: f64 = 8.0;
 const PRESET: &str = "cosmos-plus-open-channel";
 
-/// What was measured at one number of outstanding requests.
+/// Measurements at one number of outstanding requests.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     outstanding: u32,

@@ -20,7 +20,7 @@ const CH_PREV: usize = 0;
 const WAY_PREV: usize = 1;
 const RANDOM: usize = 2;
 
-/// What one scheme gives at one size.
+/// Result of one scheme at one size.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     /// Mean latency of reads and of writes.

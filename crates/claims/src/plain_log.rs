@@ -15,13 +15,13 @@ pub(super) struct PlainLog {
     victim: Victim,
     separated: bool,
     pages: u32,
-    /// Of each logical page, and back.
+    /// Place of each logical page.
     place: Vec<u32>,
     owner: Vec<u32>,
     blocks: Vec<Block>,
     free: Vec<u32>,
     closed: Vec<u32>,
-    /// Of the host and of GC: block and next page.
+    /// Open blocks of the host and of GC: block and next page.
     open: [Option<(u32, u32)>; 2],
     pub programs: u64,
     rng: Rng,
@@ -134,7 +134,7 @@ fn least<K: Ord>(count: u64, key: impl Fn(usize) -> K) -> usize {
 mod tests {
     use super::*;
 
-    /// What the host writes again and again in turn leaves empty blocks behind, which policies find that look at valid pages or at age.
+    /// Host writes in turn leave empty blocks behind, which policies find that look at valid pages or at age.
     #[test]
     fn a_log_written_in_turn_copies_nothing() {
         for victim in [Victim::Greedy, Victim::Fifo, Victim::CostBenefit] {

@@ -22,7 +22,7 @@ const MEASURE: f64 = 2.0;
 /// The hot part: this share of the pages gets this share of the writes.
 const HOT: (f64, f64) = (0.2, 0.8);
 
-/// What is compared.
+/// One comparison.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     victim: Victim,
@@ -72,7 +72,7 @@ impl Case {
         format!("write amplification, {victim}, {spare} over-provisioning, {pages} pages, {traffic}{apart}")
     }
 
-    /// As theory or the plain log has it.
+    /// Returns the value of theory or of the plain log.
     fn predicted(&self, seed: u64) -> f64 {
         match self.victim {
             Victim::Fifo if !self.hot => closed_form(self.over_provisioning),

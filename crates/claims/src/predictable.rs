@@ -19,7 +19,7 @@ const LENGTH: Nanos = Nanos::from_secs(5);
 const WRITE_BYTES: u32 = 64 << 10;
 /// On shared units a read waits for programs, which take many times as long as a read; for the writes' transfers alone it would wait less.
 const SHARED: Limit = Limit::AtLeast(4.0);
-/// What the block drive holds before; reads and writes stay there. Far from full, so that GC has no part in the result.
+/// Share of the block drive that holds data; reads and writes stay there. Far from full, so that GC has no part in the result.
 const BLOCK_FILL: f64 = 1.0 / 16.0;
 
 /// Where a stream's commands go.

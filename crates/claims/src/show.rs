@@ -89,7 +89,7 @@ fn published(check: &Check) -> String {
     }
 }
 
-/// As the axes of plots show it, with the digits that tolerances of a few thousandths need.
+/// Formats a value as the axes of plots do, with the digits that tolerances of a few thousandths need.
 fn show(unit: Unit, value: f64) -> String {
     match unit {
         _ if !value.is_finite() => "-".into(),

@@ -8,7 +8,7 @@
 //! All sizes are an eighth of the paper's: 1 GiB of flash, 256 MiB of page cache, 9 GiB of disk, whose seeks take the times of the paper's
 //! partition of 75 GB on 1.5 TB. Erase blocks are a quarter, so that a bank still has more than a hundred.
 //!
-//! What is FlashCache's own has its source in [`MANAGER`] and [`FLASHCACHE`]; what nothing says is assumed: [`FILE_SETS`],
+//! [`MANAGER`] and [`FLASHCACHE`] give the source of FlashCache's own rules. Assumptions without a source are [`FILE_SETS`],
 //! [`SEQUENTIAL`], [`Assumptions`].
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ const FLASHCACHE: [&str; 3] =
 /// A flush reaches the solid-state cache, which makes a checkpoint (paper, 3.3.2). That it reaches the disk, too, is not said.
 const FLASHTIER: [&str; 2] = ["media.sector_size=4096", "host.cache.flushes=flash"];
 
-/// What [`variations`] vary: what neither the paper nor its programs say, and mechanisms that are known.
+/// Assumptions that [`variations`] vary: gaps of the paper and its programs, and mechanisms that are known.
 #[derive(Clone, Copy, Debug)]
 struct Assumptions {
     /// Page cache, in MiB.
@@ -103,7 +103,7 @@ const SYSTEMS: [System; 5] = [
     System::Ssc(CacheMode::WriteThrough),
 ];
 
-/// What one system did with one personality.
+/// Result of one system with one personality.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     operations_per_second: f64,
@@ -119,7 +119,7 @@ struct Run {
 pub(crate) struct CacheStudy(Vec<Run>);
 
 impl CacheStudy {
-    /// Of the personality with this number.
+    /// Runs the personality with number `set`.
     pub fn run(bench: &Bench, set: usize) -> Result<CacheStudy, ReproduceError> {
         CacheStudy::assuming(bench, set, &ASSUMED)
     }
@@ -139,12 +139,12 @@ impl CacheStudy {
     }
 }
 
-/// Whether everything is measured, or the deciding checks alone.
+/// Returns whether everything is measured, or the deciding checks alone.
 fn is_whole(bench: &Bench) -> bool {
     bench.shorter() == 1
 }
 
-/// Of a `shorter` study all sizes and times are so much smaller.
+/// Runs one system. A `shorter` bench makes all sizes and times smaller by its factor.
 fn one(bench: &Bench, set: usize, system: System, assumed: &Assumptions) -> Result<Run, ReproduceError> {
     let FileSet { name, files, size, warm_up, measured } = FILE_SETS[set];
     let shorter = bench.shorter();
@@ -235,7 +235,7 @@ const WEBSERVER: usize = 1;
 const VARMAIL: usize = 2;
 const MODES: [CacheMode; 2] = [CacheMode::WriteBack, CacheMode::WriteThrough];
 
-/// What the solid-state cache does beyond the block drive, as a share of what that does.
+/// Returns the gain of the solid-state cache over the block drive, as a share of the latter.
 fn gain(study: &CacheStudy, mode: CacheMode) -> f64 {
     let rate = |system| study.of(system).operations_per_second;
     rate(System::Ssc(mode)) / rate(System::Ssd(mode)) - 1.0

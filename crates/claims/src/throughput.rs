@@ -44,7 +44,7 @@ fn series_name(mode: Mode, flow: Flow) -> String {
     format!("{} {}", mode.name(), flow.name())
 }
 
-/// What Fig. 21 shows, measured.
+/// Measurements for Fig. 21.
 #[derive(Debug)]
 pub(super) struct ThroughputStudy {
     /// Bytes per second.

@@ -41,13 +41,13 @@ const WRITERS: usize = 4;
 const WRITE_BYTES: u32 = 256 << 10;
 /// Every file is written this many times on average before the measurement.
 const WARM_UP_ROUNDS: u64 = 1;
-/// Then one of so many at the pace that is measured: the buffer that the warm-up has filled must empty itself.
+/// Share of the files that is written at the measured pace first: the buffer that the warm-up has filled must drain.
 const SETTLING_SHARE: u64 = 24;
-/// And one of so many during the measurement.
+/// Share of the files that is written during the measurement.
 const MEASURED_SHARE: u64 = 6;
 /// Files of the block drive that are as large as a zone (1,077 MiB): the suite's are 128 MiB.
 const FILES_OF_ZONE: u64 = 8;
-/// Of a job on the block drive, so many files lie side by side, and one elsewhere (the suite's `max_bytes_for_level_multiplier`).
+/// Files of a job on the block drive that lie side by side; one more lies elsewhere (the suite's `max_bytes_for_level_multiplier`).
 const NEIGHBOURS: u64 = 4;
 const READ: u64 = WRITERS as u64;
 
@@ -171,7 +171,7 @@ impl Host {
         self.reading += 1;
     }
 
-    /// What has ended since.
+    /// Takes the commands that have ended.
     fn take_ended(&mut self) -> Result<(), RunError> {
         while let Some(completion) = self.device.pop() {
             if completion.status != Status::Success {
@@ -241,8 +241,8 @@ impl Host {
     }
 }
 
-/// What the drive of B3 has otherwise than the preset: blocks of full size, and the controller beside which `scheduler.suspensions` was
-/// fitted to measurements of two drives (docs/explanation/reproduce.md). It is that of another drive of the class.
+/// Differences of B3's drive to the preset: blocks of full size, and the controller beside which `scheduler.suspensions` was
+/// fitted to measurements of two drives (docs/explanation/papers/beyond.md). It is that of another drive of the class.
 const CONTROLLER: [&str; 7] = [
     "media.pages=1152",
     "media.timing.erase=4.5ms",
@@ -294,7 +294,7 @@ fn aged(bench: &Bench, over_provisioning: Option<f64>) -> Result<Host, Reproduce
     Ok(host)
 }
 
-/// What the host of an aged drive measures while jobs are due at `rate`, or always.
+/// Measures the host of an aged drive while jobs are due at `rate`, or always.
 fn point(mut host: Host, rate: Option<u64>) -> Result<Point, RunError> {
     let sector_bytes = u64::from(host.device.layout().sector_bytes);
     let pace = rate.map_or(0.0, |rate| {

@@ -20,7 +20,7 @@ impl Ppa {
     /// "Lost": a logical page that was written, and of which no copy counts any more.
     pub const LOST: Ppa = Ppa(u32::MAX - 1);
 
-    /// Whether this address names a place.
+    /// Returns whether this address names a place.
     pub fn is_some(self) -> bool {
         self < Ppa::LOST
     }

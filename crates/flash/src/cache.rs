@@ -21,7 +21,7 @@
 //!   eviction is durable.
 //! - What is acknowledged is durable at once, or with the next flush; the drive's durability mode says which.
 
-/// What a host knows of a cache namespace. Commands address blocks: `lba` and `sectors` are multiples of `unit_sectors`.
+/// Shape of a cache namespace. Commands address blocks: `lba` and `sectors` are multiples of `unit_sectors`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheGeometry {
     /// Sectors of the sparse address space: those of the largest backing store.
@@ -36,7 +36,7 @@ pub struct CacheGeometry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CacheState {
-    /// Not cached.
+    /// Block that is not cached.
     #[default]
     Absent = 0,
     /// Cached; the backing store has the same data.

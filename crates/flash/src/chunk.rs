@@ -13,7 +13,7 @@
 
 use crate::{Lba, Nanos};
 
-/// What a host knows of an open-channel namespace before it reads any state.
+/// Shape of an open-channel namespace, known before any state is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkGeometry {
     /// Groups: what shares a channel.
@@ -91,7 +91,7 @@ impl ChunkGeometry {
         self.address_by(self.address_bits(), lba)
     }
 
-    /// As [`ChunkGeometry::address`], for callers that keep the [bits](ChunkGeometry::address_bits).
+    /// Like [`ChunkGeometry::address`], for callers that keep the [bits](ChunkGeometry::address_bits).
     #[inline]
     pub const fn address_by(&self, [_, unit, chunk, sector]: [u32; 4], lba: Lba) -> Option<ChunkAddress> {
         let group = lba.0 >> (unit + chunk + sector);
@@ -140,7 +140,7 @@ pub enum ChunkState {
     Offline = 8,
 }
 
-/// What a report says of a chunk.
+/// State of a chunk, as a report shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkInfo {
     /// State.
@@ -187,7 +187,7 @@ impl ChunkInfo {
     }
 }
 
-/// What the drive tells a host about a chunk without being asked (log D0h).
+/// Unasked message about a chunk (log D0h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkNotice {
     /// Number of the notice, from 1.

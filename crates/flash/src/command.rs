@@ -1,4 +1,4 @@
-//! What a host asks of a drive, and what the drive answers.
+//! Commands of a host, and completions of a drive.
 //!
 //! One vocabulary serves every command set. A namespace answers what its interface has and refuses the rest with
 //! [`Status::InvalidOpcode`]:
@@ -20,7 +20,7 @@ use crate::{Lba, SimTime, ZoneAction};
 /// The caller's name for a command; comes back unchanged with the completion.
 pub type Tag = u64;
 
-/// What to do.
+/// Operation of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
     /// Read sectors into `data`.
@@ -75,12 +75,12 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// Whether only nameless namespaces have it.
+    /// Returns whether only nameless namespaces have it.
     pub fn is_of_nameless(self) -> bool {
         matches!(self, Opcode::NamelessWrite | Opcode::PhysicalRead | Opcode::Free | Opcode::Acknowledge)
     }
 
-    /// Whether only cache namespaces have it.
+    /// Returns whether only cache namespaces have it.
     pub fn is_of_cache(self) -> bool {
         matches!(
             self,
@@ -100,7 +100,7 @@ pub struct Command {
     pub tag: Tag,
     /// The submission queue it arrives in; must be below the number of queues of the drive.
     pub queue: u16,
-    /// What to do.
+    /// Operation.
     pub opcode: Opcode,
     /// Force unit access: a write completes only when it is on the media.
     pub fua: bool,
@@ -114,7 +114,7 @@ pub struct Command {
     pub namespace: u16,
     /// Placement handle of a write to an `fdp` namespace; 0 where there is only one.
     pub handle: u16,
-    /// What only open-channel and nameless commands have.
+    /// Fields of open-channel and nameless commands only.
     pub vector: Option<Box<Vector>>,
 }
 
@@ -259,7 +259,7 @@ impl Status {
 pub struct Completion {
     /// The caller's name for the command.
     pub tag: Tag,
-    /// What was asked.
+    /// Operation of the command.
     pub opcode: Opcode,
     /// How it ended.
     pub status: Status,

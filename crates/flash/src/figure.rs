@@ -5,7 +5,7 @@
 
 use crate::Cause;
 
-/// What a figure counts.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Things; the name says which.
@@ -19,9 +19,9 @@ pub enum Unit {
 /// How a figure changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureKind {
-    /// It only grows; two readings make a rate.
+    /// Value that only grows; two readings make a rate.
     Counter,
-    /// It goes up and down.
+    /// Value that goes up and down.
     Gauge,
 }
 
@@ -30,7 +30,7 @@ pub enum FigureKind {
 pub struct Figure {
     /// Its name, in `snake_case` and with its unit at the end where that is not `Count`: `written_bytes`.
     pub name: &'static str,
-    /// What it says, in a sentence.
+    /// Meaning, in a sentence.
     pub help: &'static str,
     /// Its unit.
     pub unit: Unit,
@@ -58,12 +58,12 @@ impl Figure {
         Figure { unit: Unit::Nanos, ..Figure::count(name, help, value) }
     }
 
-    /// The same as a gauge.
+    /// Turns the figure into a gauge.
     pub fn gauge(self) -> Figure {
         Figure { kind: FigureKind::Gauge, ..self }
     }
 
-    /// The same for one cause.
+    /// Restricts the figure to one cause.
     pub fn of(self, cause: Cause) -> Figure {
         Figure { cause: Some(cause), ..self }
     }

@@ -1,6 +1,6 @@
 //! FNV-1a (Fowler, Noll, Vo), 64 bits: checksums of files, and numbers made of names.
 
-/// Of no bytes: where a hash begins.
+/// Hash of no bytes: the start of every hash.
 pub const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// Goes on from `hash`, at first [`FNV_BASIS`], with more bytes.

@@ -35,7 +35,7 @@ pub struct Geometry {
     pub sector_bytes: u32,
     /// Mapping-unit bytes: what one map entry covers. A whole number of sectors; divides the superpage.
     pub unit_bytes: u32,
-    /// Whether the planes of a die are always read, programmed and erased together.
+    /// True if the planes of a die are always read, programmed and erased together.
     pub multi_plane: bool,
     /// Pages of one word line that one program operation writes (1, or 3 for one-shot TLC).
     pub one_shot_pages: u32,
@@ -113,9 +113,9 @@ impl Split {
 pub struct GeometryError {
     /// The offending key, as in the TOML description.
     pub key: &'static str,
-    /// What it was.
+    /// Rejected value.
     pub value: u64,
-    /// What is allowed.
+    /// Allowed values.
     pub allowed: String,
 }
 
@@ -230,7 +230,7 @@ impl Geometry {
 }
 
 impl Layout {
-    /// The same with another number of blocks in each die, perhaps none.
+    /// Returns this layout with another number of blocks in each die, perhaps none.
     pub fn with_blocks_per_die(&self, blocks_per_die: u32) -> Layout {
         let blocks = self.dies * blocks_per_die;
         Layout {

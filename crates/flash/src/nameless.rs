@@ -29,20 +29,20 @@
 
 use crate::Lba;
 
-/// What becomes of the old copy of a sector that is moved.
+/// Treatment of the old copy of a sector that is moved.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, strum::EnumString,
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Migration {
-    /// It is kept until the host has acknowledged the new name, durably.
+    /// Keeps the old copy until the host has acknowledged the new name, durably.
     #[default]
     Acknowledged,
-    /// It is erased before the new copy is written, as in the paper's prototype: a power cut loses it.
+    /// Erases the old copy before the new one is written, as in the paper's prototype: a power cut loses it.
     Prototype,
 }
 
-/// What a host knows of a nameless namespace.
+/// Shape of a nameless namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamelessGeometry {
     /// Sectors that can have names at the same time.

@@ -8,7 +8,7 @@
 
 use crate::SimTime;
 
-/// What a host knows of placement before it reads any state.
+/// Shape of placement, known before any state is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacementGeometry {
     /// Handles; a write names one of `0..handles`.
@@ -57,7 +57,7 @@ impl HandleInfo {
 pub struct PlacementEvent {
     /// When.
     pub at: SimTime,
-    /// What.
+    /// Kind of the event.
     pub kind: PlacementEventKind,
     /// The handle concerned, or what a command gave for one.
     pub handle: u16,
@@ -102,7 +102,7 @@ impl PlacementEventKind {
         }
     }
 
-    /// Whether the host is the cause (its events have numbers below 80h).
+    /// Returns whether the host is the cause (its events have numbers below 80h).
     pub fn is_by_host(self) -> bool {
         (self as u8) < 0x80
     }

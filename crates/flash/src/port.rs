@@ -8,7 +8,7 @@ use crate::{
     CacheGeometry, ChunkGeometry, Command, Completion, NamelessGeometry, Notice, SimTime, ZoneGeometry,
 };
 
-/// What a namespace is.
+/// Kind of a namespace, with its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
     /// Sectors that can be written in any order.
@@ -91,7 +91,7 @@ pub trait Drive {
     /// Namespaces, numbered from 0. A number below this may have none; see [`Drive::interface`].
     fn namespaces(&self) -> u16;
 
-    /// What namespace `namespace` is; `None` if there is none.
+    /// Returns the interface of `namespace`; `None` if there is no such namespace.
     fn interface(&self, namespace: u16) -> Option<Interface>;
 
     /// Bytes of a sector image: those of a sector, or 4 where the drive keeps stamps instead of data.
@@ -103,7 +103,7 @@ pub trait Drive {
     /// Runs everything that is due by `now`.
     fn advance(&mut self, now: SimTime);
 
-    /// As [`Drive::advance`], and then on from event to event while they lie before `limit` and no completion waits for
+    /// Like [`Drive::advance`], and then on from event to event while they lie before `limit` and no completion waits for
     /// [`Drive::pop`]. Returns the time reached. For callers that have nothing to submit before the next completion; a drive that
     /// always stops at `now` is right too.
     fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {

@@ -46,7 +46,7 @@ impl Cause {
         Cause::Map,
     ];
 
-    /// Whether it belongs to one kind of translation; reports name it only where it occurs.
+    /// Returns whether it belongs to one kind of translation; reports name it only where it occurs.
     pub fn is_particular(self) -> bool {
         self == Cause::Map
     }

@@ -29,7 +29,7 @@ impl<T> Slab<T> {
         self.records.iter_mut()
     }
 
-    /// As [`Slab::iter_mut`].
+    /// Like [`Slab::iter_mut`].
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.records.iter()
     }
@@ -127,7 +127,7 @@ impl List {
         (self.head != NIL).then_some(self.head)
     }
 
-    /// Whether there is none.
+    /// Returns whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NIL

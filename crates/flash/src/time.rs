@@ -34,12 +34,12 @@ impl Nanos {
         Nanos((self.0 as f64 * factor) as u64)
     }
 
-    /// The same length in seconds, for reports.
+    /// Converts to seconds, for reports.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The same length in microseconds, for reports.
+    /// Converts to microseconds, for reports.
     pub fn as_us_f64(self) -> f64 {
         self.0 as f64 / 1e3
     }

@@ -11,7 +11,7 @@
 
 use crate::Lba;
 
-/// What a host knows of a zoned namespace before it reads any state.
+/// Shape of a zoned namespace, known before any state is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneGeometry {
     /// Zones.
@@ -34,7 +34,7 @@ pub struct ZoneGeometry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ZoneState {
-    /// Nothing written.
+    /// Zone without data.
     #[default]
     Empty = 1,
     /// Opened by a write; the drive may close it to open another.
@@ -51,7 +51,7 @@ pub enum ZoneState {
     Offline = 0xF,
 }
 
-/// What a host can do to a zone (Zone Management Send); the numbers are those of the specification.
+/// Action of a host on a zone (Zone Management Send); the numbers are those of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ZoneAction {
@@ -93,7 +93,7 @@ impl ZoneAction {
     ];
 }
 
-/// What a report says of a zone.
+/// State of a zone, as a report shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneInfo {
     /// State.

@@ -1,4 +1,4 @@
-//! Attributes, permissions, and files that are held open.
+//! Attributes, permissions, and open files.
 
 use super::key::Inode;
 use super::types::{
@@ -11,7 +11,7 @@ use super::{Fs, Stop};
 const ENTRY_BYTES: u64 = 32;
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// What `stat` answers.
+/// Returns the answer to `stat`.
 pub(super) fn attributes_of(ino: Ino, inode: &Inode) -> Attributes {
     let size = match inode.kind {
         FileKind::Directory => inode.size * ENTRY_BYTES,
@@ -35,7 +35,7 @@ pub(super) fn attributes_of(ino: Ino, inode: &Inode) -> Attributes {
 }
 
 impl Fs {
-    /// Whether the mode of a file allows an access.
+    /// Checks that the mode of a file allows an access.
     pub(super) fn allow(&self, caller: &Caller, inode: &Inode, access: Access) -> Result<(), Stop> {
         let wanted = u16::from(access.0 & 7);
         let granted = if caller.is_root() {
@@ -52,14 +52,14 @@ impl Fs {
         if granted & wanted == wanted { Ok(()) } else { Err(Errno::AccessDenied.into()) }
     }
 
-    /// What `stat` answers.
+    /// Answers `stat`.
     pub fn getattr(&mut self, now: Time, ino: Ino) -> Result<Step<Attributes>, Errno> {
         self.begin(now);
         let result = self.inode(ino).map(|inode| attributes_of(ino, &inode));
         self.end(result)
     }
 
-    /// Whether the caller may do what `access` says.
+    /// Checks that the caller may do what `access` says.
     pub fn access(
         &mut self,
         now: Time,
@@ -231,7 +231,7 @@ impl Fs {
     }
 }
 
-/// What a change by another than the owner takes away: set-user-id, and set-group-id of a file that the group may execute.
+/// Clears the bits that a change by another than the owner takes away: set-user-id, and set-group-id of a file that the group may execute.
 pub(super) fn clear_privileges(inode: &mut Inode) {
     inode.mode &= !0o4000;
     if inode.mode & 0o010 != 0 {

@@ -1,7 +1,7 @@
-//! A walk over all metadata, and data if that is wanted, which finds what does not fit together.
+//! A walk over all metadata, and over data on request, that finds contradictions.
 //!
-//! It reads nodes of the tree and nothing that was counted before: every count is made anew and compared. Of a file system that is mounted to
-//! be looked at it reads the headers of segments, too: without these the cleaner cannot free what is dead in them.
+//! It reads the nodes of the tree, counts everything anew and compares the counts. If a file system is mounted only for a look, it also reads the
+//! headers of segments, without which the cleaner cannot free dead blocks in them.
 
 use super::key::{Entry, Extent, Inode, Key, Kind};
 use super::log::State;
@@ -30,7 +30,7 @@ struct Named {
     kind: Option<FileKind>,
 }
 
-/// What the inode says.
+/// Facts about a file from its inode.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     inode: Inode,
@@ -83,7 +83,7 @@ impl Audit {
         }
     }
 
-    /// What was found so far.
+    /// Returns the findings so far.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }

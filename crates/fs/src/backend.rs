@@ -1,4 +1,4 @@
-//! What a file system lies on: where its segments come from.
+//! The medium below a file system: where its segments come from.
 //!
 //! | | block drive or file | Prism's function level |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | segment without contents | overwritten, discarded by choice | given back (`Flash_Trim`) once a checkpoint is durable that needs nothing of it; erased in the background |
 //! | mount | reads the reserve that the checkpoint lists | reads the blocks of the reserve that the library found |
 //!
-//! On a drive of nameless writes the log lies in the virtual address space as on a block drive, and has no data blocks: these are where the
-//! drive has put them (`nameless/mod.rs`).
+//! On a drive of nameless writes the log lies in the virtual address space as on a block drive. It has no data blocks: the drive places these
+//! (`nameless/mod.rs`).
 
 use super::Fs;
 use super::jobs::{Job, JobId};
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// Blocks of a batch on flash, with its header.
 const BATCH_BLOCKS: u32 = 32;
 
-/// What a file system lies on.
+/// Medium below a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// Blocks that can be overwritten: a block drive, or a file.
@@ -86,13 +86,13 @@ impl FlashShape {
 pub struct FoundSegment {
     /// Its number.
     pub segment: u32,
-    /// What was written to it; `None`: unknown.
+    /// Content of the segment; `None`: unknown.
     pub content: Option<Content>,
     /// Blocks of 4 KiB written, the last of them perhaps torn.
     pub blocks: u32,
 }
 
-/// What a segment has.
+/// Content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Batches of the log.
@@ -152,20 +152,20 @@ impl Backend {
     }
 }
 
-/// What is asked of the flash library.
+/// Requests to the flash library.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Library {
     /// Flash blocks that held data at the mount.
     pub found: BTreeMap<u32, FoundSegment>,
     /// A flash block is being handed out.
     allocates: Option<u64>,
-    /// What the file system goes on with is to be said.
+    /// The library has still to be told which blocks the file system keeps.
     pub tells: bool,
     pub keeps: Option<u64>,
 }
 
 impl Fs {
-    /// Whether a flash block shall be handed out before anything is written.
+    /// Returns whether a flash block shall be handed out before anything is written.
     pub(super) fn wants_segment(&self) -> bool {
         matches!(self.phase, Phase::Ready | Phase::Unmounting)
             && self.log.wants_segment(self.options.memory_bytes)

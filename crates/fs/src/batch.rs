@@ -1,4 +1,4 @@
-//! A batch: what is written to a segment at once. A header says what follows it, with a checksum for each block.
+//! A batch: the blocks written to a segment at once. A header describes them, with a checksum for each.
 //!
 //! ```text
 //!   header   crc32c, magic, file system, epoch, sequence number, address, blocks, flags, lengths, durable
@@ -22,7 +22,7 @@ const LAST: u32 = 1;
 const FIRST: u32 = 2;
 const DELETED: u16 = u16::MAX;
 
-/// What a block of a batch is.
+/// Owner of a block in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Block of a file.
@@ -70,7 +70,7 @@ impl Run {
     }
 }
 
-/// Which file system and mount a batch belongs to.
+/// File system and mount of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub file_system: u64,
@@ -89,7 +89,7 @@ pub(super) struct Batch {
     entries: Vec<u8>,
     first: bool,
     last: bool,
-    /// What follows the header.
+    /// Blocks behind the header.
     blocks: Vec<SharedBlock>,
 }
 

@@ -1,7 +1,6 @@
-//! Blocks that several have at once: a page in memory, and the writes that carry it to the media.
+//! Shared blocks: a page in memory, and the writes that carry it to the media.
 //!
-//! Data are copied once, when they come: by [`WriteData`], before anybody holds up the file system. A page that changes while a write has it
-//! becomes a copy.
+//! [`WriteData`] copies data once, when they come, before it locks the file system. A page that changes while a write holds it is copied.
 
 use super::node::Block;
 use super::types::BLOCK_BYTES;
@@ -96,7 +95,7 @@ impl<'a> WriteData<'a> {
     }
 }
 
-/// What was read of a file, in the file system's own blocks: it is put together without the file system.
+/// Result of a read, in the file system's own blocks: it is put together without the file system.
 #[derive(Debug, Default)]
 pub struct ReadData {
     /// A block, or zeros, and which of its bytes.

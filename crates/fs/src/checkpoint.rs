@@ -78,7 +78,7 @@ impl Checkpointing {
     }
 }
 
-/// What a checkpoint has besides the tree.
+/// Contents of a checkpoint besides the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Picture {
     pub number: u64,
@@ -194,7 +194,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Whether a checkpoint has a place to go to. On flash one is taken if need be.
+    /// Returns whether a checkpoint has a place to go to. On flash one is taken if need be.
     fn has_checkpoint_place(&mut self) -> bool {
         let layout = self.log.layout;
         if !layout.backend.is_flash() {
@@ -311,7 +311,7 @@ impl Fs {
         }
     }
 
-    /// Whether a flush helps the checkpoint on, when all batches up to `through` are written.
+    /// Returns whether a flush helps the checkpoint on, when all batches up to `through` are written.
     pub(super) fn checkpoint_wants_flush(&mut self, through: u64) -> bool {
         match self.checkpointing.stage {
             Stage::Nodes { through: needed } => needed <= through && !self.commits.has_place_writes(),

@@ -1,4 +1,4 @@
-//! The cleaner, and what goes on in the background.
+//! The cleaner, and other background work.
 //!
 //! A victim's headers name the owners of its blocks; the tree says which of these live. A live block is read and made dirty: the next
 //! commit writes it elsewhere, the next checkpoint frees the segment. Blocks whose write failed are moved in the same way.
@@ -44,7 +44,7 @@ pub(super) struct Cleaner {
 }
 
 impl Cleaner {
-    /// Whether blocks that lie nowhere are still to be moved.
+    /// Returns whether blocks that lie nowhere are still to be moved.
     pub fn is_rescuing(&self) -> bool {
         self.rescues
     }

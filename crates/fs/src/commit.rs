@@ -103,14 +103,14 @@ impl Commits {
         self.under_way.values().any(|write| write.seq.is_none())
     }
 
-    /// Whether something of a segment is not written yet.
+    /// Returns whether something of a segment is not written yet.
     pub fn writes_to(&self, segment: u32, log: &Log) -> bool {
         let queued = self.queue.iter().map(|(_, address, _)| *address);
         let sent = self.under_way.values().filter(|write| write.seq.is_some()).map(|write| write.address);
         queued.chain(sent).any(|address| log.layout.segment_of(address) == segment)
     }
 
-    /// Whether something is with the drive, or on its way there.
+    /// Returns whether something is with the drive, or on its way there.
     pub fn is_writing(&self) -> bool {
         !self.under_way.is_empty() || self.flush.is_some()
     }
@@ -137,7 +137,7 @@ impl Fs {
         (self.now.0 / 1_000_000_000).clamp(0, u32::MAX.into()) as u32
     }
 
-    /// Whether a commit is due.
+    /// Returns whether a commit is due.
     fn commit_is_due(&self) -> bool {
         let commits = &self.commits;
         let asked = commits.syncs.back().is_some_and(|&point| point > commits.built);

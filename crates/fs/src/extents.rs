@@ -1,4 +1,4 @@
-//! Which blocks a file has.
+//! Extents: the blocks of a file.
 
 use super::key::{Extent, Inode, Key, Kind};
 use super::tree::Place;
@@ -18,7 +18,7 @@ pub(super) fn blocks_of(bytes: u64) -> u64 {
 pub(super) struct Run {
     /// The first block behind it.
     pub end: u64,
-    /// It has an extent.
+    /// The page has an extent.
     pub counted: bool,
     /// Where its first block lies; 0: nowhere, it reads as zeros.
     pub address: u64,
@@ -104,7 +104,7 @@ impl Fs {
         Ok(())
     }
 
-    /// A step of freeing what lies behind the end of a file.
+    /// Takes a step of freeing blocks behind the end of a file.
     fn cut_behind_end(&mut self, ino: Ino) -> Result<(), Stop> {
         let inode = self.inode(ino)?;
         if self.free_from(ino, blocks_of(inode.size))? {

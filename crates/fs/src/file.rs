@@ -44,7 +44,7 @@ impl Fs {
         done
     }
 
-    /// As [`Fs::read`], without a copy.
+    /// Like [`Fs::read`], without a copy.
     pub fn read_data(
         &mut self,
         now: Time,
@@ -119,7 +119,7 @@ impl Fs {
         self.write_data(now, caller, ino, &WriteData::new(offset, data))
     }
 
-    /// As [`Fs::write`], of data that were prepared without the file system.
+    /// Like [`Fs::write`], of data that were prepared without the file system.
     pub fn write_data(
         &mut self,
         now: Time,

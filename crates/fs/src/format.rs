@@ -1,4 +1,4 @@
-//! How a file system is made: its layout, and the first state.
+//! Formatting: the layout of a new file system, and its first state.
 
 use super::backend::{Backend, FlashShape, Library};
 use super::checkpoint::Checkpointing;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How a file system is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
-    /// What it lies on.
+    /// Medium below.
     pub backend: Backend,
     /// Blocks of the drive, 4 KiB each. On flash: of the flash blocks that can be handed out.
     pub blocks: u64,

@@ -1,4 +1,4 @@
-//! What the file system asks of its drive.
+//! Jobs: requests of the file system to its drive.
 
 use super::backend::Content;
 use super::block::{Blocks, block_of, shared};
@@ -31,7 +31,7 @@ pub enum Job {
         block: u64,
         /// The blocks; on flash, whole pages.
         data: Blocks,
-        /// What it is.
+        /// Content of the job.
         content: Content,
     },
     /// Make every write that has ended durable.
@@ -39,7 +39,7 @@ pub enum Job {
         /// Its name.
         id: JobId,
     },
-    /// Nothing of these blocks is needed any more: all of a segment. On a block drive it may be ignored; on flash the flash block is given
+    /// Discard all blocks of a segment, which are not needed any more. On a block drive it may be ignored; on flash the flash block is given
     /// back.
     Discard {
         /// Its name.
@@ -75,7 +75,7 @@ pub enum Job {
         /// The old names of blocks.
         names: Vec<u64>,
     },
-    /// What each name is called now, or that it leads nowhere; [`Fs::got_names`] is told. Names only.
+    /// Ask for the present name of each name, or that it leads nowhere; [`Fs::got_names`] is told. Names only.
     Names {
         /// Its name.
         id: JobId,
@@ -122,7 +122,7 @@ pub enum JobError {
     ReadOnly,
 }
 
-/// What a read is for.
+/// Purpose of a read.
 #[derive(Clone, Debug)]
 pub(super) enum ReadFor {
     Node(Miss),
@@ -163,19 +163,19 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// Whether a read of a block is under way, even one whose data are no longer wanted.
+    /// Returns whether a read of a block is under way, even one whose data are no longer wanted.
     pub fn overlaps(&self, address: u64) -> bool {
         self.under_way.values().any(|r| (r.address..r.address + u64::from(r.blocks)).contains(&address))
     }
 
-    /// What was read in vain at an address says nothing of what will be there.
+    /// Forgets a failed read of an address, which says nothing of later contents.
     pub fn forgive(&mut self, address: u64) {
         self.bad.remove(&address);
         self.damaged.remove(&address);
         self.fragile.remove(&address);
     }
 
-    /// Whether a block is being read.
+    /// Returns whether a block is being read.
     fn has(&self, address: u64) -> bool {
         self.at.range(..=address).next_back().is_some_and(|(&first, id)| {
             self.under_way.get(id).is_some_and(|r| address < first + u64::from(r.blocks) && !r.cancelled)
@@ -281,7 +281,7 @@ impl Fs {
         }
     }
 
-    /// What is being read of these blocks of a file is not wanted any more.
+    /// Cancels reads under way of these blocks of a file.
     pub(super) fn cancel_reads(&mut self, ino: Ino, from: u64, to: u64) {
         for read in self.reads.under_way.values_mut() {
             if let ReadFor::Data { ino: of, block, .. } = read.what

@@ -1,4 +1,4 @@
-//! Keys of the tree, and the values that stand there.
+//! Keys of the tree, and their values.
 //!
 //! | object | kind | offset | value |
 //! |---|---|---|---|
@@ -71,7 +71,7 @@ impl Key {
         self.0 as u64 & OFFSET_MAX
     }
 
-    /// Whether `other` is of the same object and kind.
+    /// Returns whether `other` is of the same object and kind.
     pub const fn is_beside(self, other: Key) -> bool {
         self.0 >> OFFSET_BITS == other.0 >> OFFSET_BITS
     }
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What the tree holds of a file.
+/// Entry of a file in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inode {
     pub kind: FileKind,
@@ -122,7 +122,7 @@ pub(super) struct Inode {
     pub size: u64,
     /// Blocks that are its own: on the media, promised by fallocate, or written and still in memory.
     pub blocks: u64,
-    /// Of a directory.
+    /// Parent of a directory.
     pub parent: Ino,
     pub accessed: Time,
     pub modified: Time,

@@ -3,26 +3,31 @@
 //! ```text
 //!   operations ─► tree and pages in memory ─► commit ─► batches ─► log          a prefix of the operations is durable after a flush
 //!                                        └─► checkpoint: nodes ─► log, then one of two places
-//!   cleaner    ─► what lives in a segment is made dirty ─► commit               the segment is free after the next checkpoint
+//!   cleaner    ─► live blocks of a segment become dirty ─► commit               the segment is free after the next checkpoint
 //! ```
-//! **One tree** (`tree.rs`) has all metadata: inodes, names, attributes, extents (`key.rs` lists them). **Operations are a log, the tree is its
+//! **One tree** (`tree.rs`) holds all metadata: inodes, names, attributes, extents (`key.rs` lists them). **Operations are a log, the tree is its
 //! checkpoint**: a commit writes data blocks and the keys that changed; a checkpoint writes the nodes that changed. A mount reads the newest
 //! checkpoint and applies the commits behind it, in order, up to the first that was torn; one that was durable and is not whole is damage,
 //! which is named. So:
 //!
-//! - a mount finds the state after some operation, no earlier than the newest [`SyncPoint`] that was said to be synced;
-//! - a segment is written anew only after a checkpoint that needs nothing of it;
-//! - space is promised when an operation is accepted: `ENOSPC` comes then or never.
+//! - A mount finds the state after some operation, no earlier than the newest [`SyncPoint`] that was reported as synced.
+//! - A segment is rewritten only after a checkpoint that needs nothing in it.
+//! - Space is promised when an operation is accepted: `ENOSPC` comes then or never.
 //!
-//! **Nothing waits.** An operation ends with [`Step::Done`], or with [`Step::Wait`] when blocks are missing in memory or there is no space:
-//! then nothing has changed; the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::ended`]) and calls the same operation
-//! again. Time is an argument. `Fs` is plain data: a clone forks its future.
+//! **Nothing waits.** An operation ends with [`Step::Done`], or with [`Step::Wait`] when blocks are missing in memory or space is missing.
+//! `Wait` has changed nothing: the caller takes jobs ([`Fs::next_job`]), carries them out, reports ([`Fs::ended`]) and calls the same operation
+//! again. An operation first touches all nodes that it will change and only then changes them, so there is nothing to undo. Time is an
+//! argument. `Fs` is plain data: a clone forks its future.
+//!
+//! **Failures.** A failed write leaves a hole in the numbers of batches, which no mount passes. Its blocks stay in memory and are moved like
+//! those of a victim; no sync is answered until a checkpoint holds them. A failed read is `EIO` for the file that owns the block. When the
+//! drive takes no writes any more, the file system is read-only.
 //!
 //! | file | job |
 //! |---|---|
-//! | `types.rs`, `jobs.rs` | what callers see; reads |
+//! | `types.rs`, `jobs.rs` | types of callers; reads |
 //! | `names.rs`, `names/rename.rs`, `attributes.rs`, `file.rs`, `xattr.rs` | the operations |
-//! | `extents.rs`, `space.rs` | blocks of a file; how many there may be |
+//! | `extents.rs`, `space.rs` | blocks of a file; free and reserved space |
 //! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
 //! | `pages.rs`, `block.rs` | data in memory |
 //! | `backend.rs` | what it lies on: a block drive, the flash library, or nameless writes |
@@ -32,7 +37,7 @@
 //! | `mount.rs`, `replay.rs` | what finds it again |
 //! | `clean.rs` | the cleaner |
 //! | `volume.rs` | jobs as commands of a drive, or calls of the flash library |
-//! | `audit.rs` | a walk over everything that finds damage |
+//! | `audit.rs` | a walk over all metadata that finds damage |
 
 mod attributes;
 mod audit;
@@ -119,19 +124,19 @@ impl From<Errno> for Stop {
 /// How a file system is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FsState {
-    /// It is being mounted: operations wait.
+    /// The file system is being mounted: operations wait.
     Mounting,
-    /// It is in use.
+    /// The file system is in use.
     Ready,
-    /// It is in use, and takes no changes.
+    /// The file system is in use, and takes no changes.
     ReadOnly,
-    /// It is unmounted, and all is durable.
+    /// The file system is unmounted, and all is durable.
     Unmounted,
-    /// It cannot be mounted; a sentence says why.
+    /// The mount failed; a sentence says why.
     Failed(String),
 }
 
-/// What the file system did so far.
+/// Counters of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsCounters {
     /// Blocks of new data written.
@@ -163,9 +168,9 @@ pub struct FsView {
     pub segment_blocks: u32,
     /// Segments.
     pub segments: u32,
-    /// Of these, without contents.
+    /// Free segments without contents.
     pub unused: u32,
-    /// Without anything that lives; a checkpoint frees them.
+    /// Segments without live blocks; a checkpoint frees them.
     pub dead: u32,
     /// Out of use.
     pub bad: u32,
@@ -220,7 +225,7 @@ pub struct Fs {
     changes: u64,
     /// Keys that have changed since the last commit, some of them twice.
     changed: Vec<Key>,
-    /// At this length `changed` is cleared of what stands there twice.
+    /// Length of `changed` at which duplicates are removed.
     changed_most: usize,
     /// Since when something is dirty.
     dirty_since: Option<Time>,
@@ -356,7 +361,7 @@ impl Fs {
         Ok(self.tree.touch(low, high)?)
     }
 
-    /// What was touched is there.
+    /// Runs a look-up whose nodes were touched before.
     fn present<T>(&mut self, look: impl FnOnce(&mut Fs) -> Result<T, Stop>) -> T {
         match look(self) {
             Ok(found) => found,
@@ -434,7 +439,7 @@ impl Fs {
         point
     }
 
-    /// Whether everything before a point is durable. The error: it cannot be made so.
+    /// Returns whether everything before a point is durable. The error: it cannot be made so.
     pub fn is_synced(&self, point: SyncPoint) -> Result<bool, Errno> {
         match self.phase {
             _ if self.commits.is_durable(point.0) => Ok(true),

@@ -1,4 +1,4 @@
-//! The log: segments, what lives in each, and where the next blocks go.
+//! The log: segments, their live blocks, and the place of the next blocks.
 //!
 //! ```text
 //!   block 0      superblock
@@ -7,9 +7,9 @@
 //!   then         segments:   free ─► reserved ─► open ─► closed ─► (nothing lives, and a checkpoint knows it) free
 //!                                                              └─► bad: never written again
 //! ```
-//! A checkpoint lists the segments that the log may go to behind it, the *reserve*; a mount reads these and no others. A segment that
+//! A checkpoint lists the segments that the log may use behind it, the *reserve*; a mount reads these and no others. A segment that
 //! became free joins the reserve with the next checkpoint, and is written when that is durable.
-//! On flash (`backend.rs`) free segments are the library's: `free` has those that it has handed out.
+//! On flash (`backend.rs`) the library owns free segments: `free` has the ones that it has handed out.
 
 use super::backend::{Backend, FlashShape, NamesShape};
 use super::block::SharedBlock;
@@ -43,7 +43,7 @@ pub(super) struct Layout {
     pub blocks: u64,
     pub segment_blocks: u32,
     pub segments: u32,
-    /// Of these, how many could be used when the file system was made: the others are broken.
+    /// Segments that were usable when the file system was made: the others are broken.
     pub capacity: u32,
     /// Blocks of a copy of a checkpoint.
     pub place_blocks: u32,
@@ -69,7 +69,7 @@ impl Layout {
         Layout { backend: Backend::Nameless(shape), ..Layout::new(blocks, segment_blocks) }
     }
 
-    /// Whether an address is a name: these stand behind the virtual blocks.
+    /// Returns whether an address is a name: these stand behind the virtual blocks.
     pub fn is_name(&self, address: u64) -> bool {
         address >= self.blocks && self.backend.names().is_some()
     }
@@ -187,7 +187,7 @@ pub(super) enum State {
     Open,
     Closed,
     Bad,
-    /// It has checkpoints (flash).
+    /// The segment has checkpoints (flash).
     Checkpoint,
 }
 
@@ -263,12 +263,12 @@ impl Log {
         }
     }
 
-    /// Whether a block of the drive belongs to a segment.
+    /// Returns whether a block of the drive belongs to a segment.
     pub fn is_block(&self, address: u64) -> bool {
         address >= self.layout.start && address < self.layout.address(self.layout.segments, 0)
     }
 
-    /// Whether a block of the drive can have data.
+    /// Returns whether a block of the drive can have data.
     pub fn holds_data(&self, address: u64) -> bool {
         match self.layout.backend.names() {
             Some(shape) => self.layout.is_name(address) && address - self.layout.blocks < shape.names,
@@ -322,7 +322,7 @@ impl Log {
         *queue = if begins { *queue + blocks } else { queue.saturating_sub(blocks) };
     }
 
-    /// Whether the library shall hand out a flash block: so many are kept for the next checkpoints.
+    /// Returns whether the library shall hand out a flash block: so many are kept for the next checkpoints.
     pub fn wants_segment(&self, memory_bytes: usize) -> bool {
         if self.elsewhere == 0 {
             return false;
@@ -481,8 +481,8 @@ impl Log {
         }
     }
 
-    /// After a mount: segments that hold nothing are free, but for those whose commits the next mount would need, too. What stands in
-    /// `reserve` was written after the checkpoint if it is open now.
+    /// Adopts the segments after a mount: empty ones are free, except those whose commits the next mount would need, too. An open segment of
+    /// `reserve` was written after the checkpoint.
     pub fn adopt(&mut self, reserve: &[Head]) {
         self.free.clear();
         self.reserve.clear();
@@ -555,7 +555,7 @@ fn for_each_segment(layout: &Layout, mut address: u64, mut count: u64, mut each:
 mod tests {
     use super::*;
 
-    /// What is kept for the cleaner has to be among what a checkpoint lists, or a large file system waits for it for ever.
+    /// The reserve of the cleaner has to be among the segments that a checkpoint lists, or a large file system waits for it for ever.
     #[test]
     fn the_cleaner_leaves_space_to_others_however_large_the_volume() {
         for blocks in (12..38).map(|bits| 1_u64 << bits) {

@@ -1,6 +1,6 @@
 //! Mount and unmount.
 //!
-//! Where metadata cannot be read that the mount has to change, or to free something, it is read-only: what can be read is given, the rest is EIO.
+//! A mount is read-only if metadata that it has to change, or needs to free something, cannot be read: readable files are served, the rest is EIO.
 
 use super::audit::Finding;
 use super::backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
@@ -19,7 +19,7 @@ use super::{Fs, FsCounters, FsState, Stop};
 /// Least memory.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 
-/// Which segment the cleaner chooses.
+/// Rule by which the cleaner chooses a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CleanerPolicy {
     /// The one whose cleaning frees most for longest: by what lives in it, and by its age.
@@ -34,13 +34,13 @@ pub enum CleanerPolicy {
 pub struct MountOptions {
     /// Memory for nodes and data, dirty ones too.
     pub memory_bytes: usize,
-    /// Nothing is written.
+    /// True if nothing may be written.
     pub read_only: bool,
     /// Changes are taken although something that was durable is damaged: what is left of it becomes the state.
     pub repair: bool,
     /// The drive is told which segments are free.
     pub discard: bool,
-    /// What is cleaned.
+    /// Policy of the cleaner.
     pub cleaner: CleanerPolicy,
 }
 

@@ -1,4 +1,6 @@
-//! Directories: look-up, making, removing, listing; renaming is in `names/rename.rs`.
+//! Directories: look-up, creation, removal, listing; renaming is in `names/rename.rs`.
+//!
+//! Names are ordered by hash. The cookie of a listing is a position in the tree, so it stays valid while entries come and go.
 
 mod rename;
 
@@ -17,12 +19,12 @@ const COOKIE_DOT: u64 = 1;
 const COOKIE_DOT_DOT: u64 = 2;
 const COOKIE_FIRST: u64 = 3;
 
-/// What a directory has of a name.
+/// Target of a name in a directory.
 #[derive(Clone, Copy, Debug)]
 enum Named {
     /// An entry.
     Here(Key, Ino, FileKind),
-    /// Nothing; a new entry stands here.
+    /// No entry; a new one takes this key.
     Free(Key),
 }
 
@@ -287,7 +289,7 @@ impl Fs {
         self.put_inode(ino, dir);
     }
 
-    /// Whether entries of a directory may be made and removed.
+    /// Returns whether entries of a directory may be made and removed.
     fn allow_entries(&self, caller: &Caller, dir: &Inode) -> Result<(), Stop> {
         self.allow(caller, dir, Access(Access::WRITE.0 | Access::EXECUTE.0))?;
         // A directory that was removed takes no entries.

@@ -274,7 +274,7 @@ impl Node {
         (right && node.is_sound()).then_some(node)
     }
 
-    /// Whether slots and cells lie where they may, in order.
+    /// Returns whether slots and cells lie where they may, in order.
     pub fn is_sound(&self) -> bool {
         let count = self.count();
         let slots_end = HEADER + 2 * count;

@@ -1,6 +1,6 @@
 //! Data of files in memory, by file and block.
 //!
-//! A page is clean (it is on the media, or on its way there) or dirty. Clean pages that no write needs are forgotten when memory is short.
+//! A page is clean (it is on the media, or on its way there) or dirty. Clean pages that no write needs are dropped when memory is short.
 
 use super::block::{SharedBlock, shared_zeros};
 use super::types::{BLOCK_BYTES, Ino};
@@ -20,14 +20,14 @@ pub(super) struct Page {
     pub moved: bool,
     /// Dirty, and no extent counts it yet.
     pub delayed: bool,
-    /// It stands in the list of dirty pages.
+    /// True if the page is in the list of dirty pages.
     listed: bool,
     used: bool,
     /// The batch that writes it.
     pub written_by: u64,
 }
 
-/// What became of a page that was dropped.
+/// State of a page that was dropped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dropped {
     /// Pages that no extent counted.

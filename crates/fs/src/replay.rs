@@ -37,7 +37,7 @@ struct Found {
     end: u32,
     first: bool,
     last: bool,
-    /// It has nothing but nodes of a checkpoint, which no commit needs.
+    /// True if the batch has only nodes of a checkpoint, which no commit needs.
     is_nodes: bool,
     contents: Contents,
     /// The block of its header, where only the copy is whole.

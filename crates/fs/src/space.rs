@@ -1,4 +1,7 @@
-//! Space: what an operation may take, and when it has to wait.
+//! Space: how much an operation may take, and when it has to wait.
+//!
+//! Space is promised when data are accepted, so `ENOSPC` comes then or never. A sixteenth of the segments, ten at least, is reserved for the
+//! cleaner and for checkpoints; `statfs` does not count it. Operations that free space reserve none.
 
 use super::backend::NamesShape;
 use super::types::{Errno, StatFs, Step, Time};

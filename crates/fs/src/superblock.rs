@@ -1,4 +1,4 @@
-//! The superblock: what a file system is, and which.
+//! The superblock: kind and identity of a file system.
 
 use super::backend::Backend;
 use super::format::SEGMENT_BLOCKS_MIN;

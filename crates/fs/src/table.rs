@@ -1,4 +1,4 @@
-//! From a block's address to the frame that holds it: open addressing, with no gaps left by removals.
+//! A table from a block's address to the frame that holds it: open addressing, without gaps after removals.
 
 /// A map from addresses to frames.
 #[derive(Clone, Debug)]

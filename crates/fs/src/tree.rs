@@ -1,11 +1,11 @@
-//! The tree: a copy-on-write B-tree whose nodes are in memory as far as they are needed.
+//! The tree: a copy-on-write B-tree that keeps only needed nodes in memory.
 //!
 //! ```text
 //!   clean node    lies at an address; a frame may hold it; may be forgotten
 //!   dirty node    has no address: its parent, dirty too, names its frame; stays until a checkpoint gives it one
 //! ```
-//! Nothing here waits. Whatever needs a node that is not in memory returns [`Miss`], before anything has changed. A change needs the nodes
-//! on its path, which [`Tree::touch`] brings: callers touch all that they are going to change, then change it.
+//! Nothing here waits. A call that needs a node outside of memory returns [`Miss`], before anything has changed. [`Tree::touch`] brings the nodes
+//! on the path of a change: callers touch everything that they are going to change, then change it.
 
 use super::key::Key;
 use super::node::{Block, Child, Node};
@@ -296,7 +296,7 @@ impl Tree {
         self.node_mut(frame).insert(slot, key, value);
     }
 
-    /// Whether the path leads along the right edge of the tree.
+    /// Returns whether the path leads along the right edge of the tree.
     fn is_last(&self) -> bool {
         self.path.iter().all(|&(frame, slot)| slot + 1 == self.node(frame).count())
     }

@@ -1,4 +1,4 @@
-//! What callers see: numbers of files, times, attributes, errors, steps.
+//! Types of callers: numbers of files, times, attributes, errors, steps.
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;
@@ -88,7 +88,7 @@ impl FileKind {
     }
 }
 
-/// What `stat` answers.
+/// Answer of `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Number of the file.
@@ -130,7 +130,7 @@ pub struct DirEntry {
     pub cookie: u64,
     /// The name.
     pub name: Box<[u8]>,
-    /// What `stat` answers, where it was asked for.
+    /// Answer of `stat`, where it was asked for.
     pub attributes: Option<Attributes>,
 }
 
@@ -158,12 +158,12 @@ impl Caller<'_> {
     }
 }
 
-/// What an access needs: any of read (4), write (2), execute (1), as in `access(2)`.
+/// Rights that an access needs: any of read (4), write (2), execute (1), as in `access(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access(pub u8);
 
 impl Access {
-    /// Whether the file exists.
+    /// No rights: the file has to exist.
     pub const NONE: Access = Access(0);
     /// Search of a directory, execution of a file.
     pub const EXECUTE: Access = Access(1);
@@ -182,7 +182,7 @@ pub enum SetTime {
     To(Time),
 }
 
-/// What `setattr` changes.
+/// Changes of `setattr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// Permission bits.
@@ -203,10 +203,10 @@ pub struct SetAttributes {
     pub changed: Option<Time>,
 }
 
-/// What rename does when the new name exists.
+/// Behaviour of rename when the new name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
-    /// It is replaced.
+    /// Replace it.
     Replace,
     /// `RENAME_NOREPLACE`: nothing happens.
     NoReplace,
@@ -230,10 +230,10 @@ impl RenameMode {
     }
 }
 
-/// What `setxattr` does when the attribute exists, or does not.
+/// Behaviour of `setxattr` when the attribute exists, or does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrMode {
-    /// It is set.
+    /// Set it.
     Set,
     /// `XATTR_CREATE`: it has to be new.
     Create,
@@ -241,7 +241,7 @@ pub enum XattrMode {
     Replace,
 }
 
-/// What `fallocate` does.
+/// Operation of `fallocate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallocateMode {
     /// Promises space, and lets the file grow to the end of the range.
@@ -256,7 +256,7 @@ pub enum FallocateMode {
     ZeroRangeKeepSize,
 }
 
-/// What `lseek` looks for.
+/// Target of `lseek`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// `SEEK_DATA`.
@@ -265,12 +265,12 @@ pub enum Whence {
     Hole,
 }
 
-/// What `statfs` answers, in blocks of 4 KiB.
+/// Answer of `statfs`, in blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
     /// Blocks that files and their metadata may take together.
     pub blocks: u64,
-    /// Of these, free. The cleaner can make every one of them writable.
+    /// Free blocks. The cleaner can make every one of them writable.
     pub blocks_free: u64,
     /// Files that could exist.
     pub files: u64,
@@ -285,12 +285,12 @@ pub struct StatFs {
 pub enum Step<T> {
     /// Done.
     Done(T),
-    /// Nothing has changed. The operation needs blocks that are not in memory, or space: carry out jobs, then call it again.
+    /// The operation changed nothing. It needs blocks that are not in memory, or space: carry out jobs, then call it again.
     Wait,
 }
 
 impl<T> Step<T> {
-    /// What was done, if it was.
+    /// Returns the result if the operation is done.
     pub fn done(self) -> Option<T> {
         match self {
             Step::Done(value) => Some(value),

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   Fs ── next_job ──► Volume ─┬─ Block ──► a block namespace                             reads, writes, flushes, discards
-//!      ◄── tell ─────          ├─ Nameless ► a nameless namespace                         the same, names, and moves of these
+//!      ◄── tell ─────          ├─ Nameless ► a nameless namespace                         as for Block; names, and their moves
 //!                              └─ Flash ──► Function ──► an open-channel namespace        segment n is flash block n
 //! ```
-//! What a function level has acknowledged is on the flash, so a flush of it is done at once; handing out and giving back blocks takes no
-//! time either: erases go on in the background.
+//! The function level acknowledges data that are on the flash, so its flush ends at once. Handing out and giving back blocks takes no time
+//! either: erases go on in the background.
 
 mod nameless;
 
@@ -40,7 +40,7 @@ pub enum JobOutcome {
     },
     /// Names: of what was written, or what each is called now.
     Named(Result<Vec<u64>, JobError>),
-    /// It waited for moves.
+    /// The drive reported moves.
     Moved,
 }
 
@@ -116,7 +116,7 @@ impl Volume {
         }
     }
 
-    /// What a file system on it lies on.
+    /// Returns the back end for a file system on this volume.
     pub fn backend(&self) -> Backend {
         match self {
             Volume::Block(_) => Backend::Block,
@@ -153,7 +153,7 @@ impl Volume {
         }
     }
 
-    /// Whether no flash block has data from before. Unknown of a block drive.
+    /// Returns whether no flash block has data from before. For a block drive this is unknown.
     pub fn is_empty(&self) -> bool {
         match self {
             Volume::Block(_) | Volume::Nameless(_) => false,
@@ -168,7 +168,7 @@ impl Volume {
         }
     }
 
-    /// What the function level counted; `None`: there is none.
+    /// Returns the counters of the function level; `None`: there is none.
     pub fn function_counters(&self) -> Option<FunctionCounters> {
         match self {
             Volume::Block(_) | Volume::Nameless(_) => None,

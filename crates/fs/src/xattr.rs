@@ -35,7 +35,7 @@ fn decode(value: &[u8]) -> Option<(&[u8], usize, &[u8])> {
 /// Where an attribute stands.
 enum Found {
     At(Key, usize),
-    /// It may begin at this key.
+    /// A free key at which it may begin.
     Free(Key),
 }
 

@@ -1,4 +1,4 @@
-//! Connected components: vertices between which there is a way, whatever the direction of its edges.
+//! Connected components: vertices joined by a path, whatever the direction of its edges.
 //!
 //! One pass over all edges. Each vertex points to another of its component with a smaller number, or to itself (*root*); an edge joins the
 //! roots of its ends. So each component is named by its smallest vertex, in whatever order the edges come.

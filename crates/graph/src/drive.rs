@@ -5,8 +5,8 @@
 //!   a segment: extents of one area, in order; an extent is as large as what the flash erases at a time
 //!   append ─► a write of `io_bytes` when that many are there     will_read ─► reads ahead     read ─► waits for them
 //! ```
-//! The processor and the drive work at the same time: what the engine computes passes as time ([`Store::spend`]), and commands go on
-//! meanwhile. A write is waited for when too many are under way, and by [`Store::replace`].
+//! The processor and the drive work at the same time: computing takes simulated time ([`Store::spend`]), and commands go on meanwhile. The
+//! engine waits for a write when too many are under way, and in [`Store::replace`].
 //!
 //! Invariants: a piece of a segment that is read was sealed before; extents of a removed segment are free when nothing reads them.
 
@@ -15,7 +15,7 @@ use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// What things cost the host's processor.
+/// Costs of the host's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Handing a command over.
@@ -47,13 +47,13 @@ pub struct DriveStoreConfig {
     pub depth: usize,
     /// Pieces that are read, or were and stay in memory; more only while they are under way.
     pub pieces: usize,
-    /// Whether the drive is told what is removed.
+    /// True if the drive is told what is removed.
     pub trims: bool,
-    /// What things cost.
+    /// Costs of the host's processor.
     pub costs: Costs,
 }
 
-/// What a store has moved.
+/// Traffic of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes written.
@@ -150,7 +150,7 @@ impl<D: Drive> DriveStore<D> {
         self.now
     }
 
-    /// What it has moved.
+    /// Returns the traffic so far.
     pub fn moved(&self) -> Moved {
         self.moved
     }

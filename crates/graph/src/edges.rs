@@ -1,4 +1,4 @@
-//! Edges as they come.
+//! Edges in the order of the input.
 
 /// An edge from one vertex to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,7 +18,7 @@ impl Edge {
     }
 }
 
-/// Which end of an edge it is found by.
+/// End by which an edge is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// By where it ends: a vertex gathers from its predecessors.
@@ -30,7 +30,7 @@ pub enum Key {
 /// The largest number of a vertex: one below what 32 bits can count, so that the number of vertices fits, too.
 pub const VERTEX_MAX: u32 = u32::MAX - 1;
 
-/// Some edges, one behind the other.
+/// List of edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edges {
     /// Where each begins and ends.
@@ -41,12 +41,12 @@ pub struct Edges {
 }
 
 impl Edges {
-    /// None yet; `weighted`: they keep their weights.
+    /// Makes an empty list; `weighted`: its edges keep their weights.
     pub fn new(weighted: bool) -> Edges {
         Edges { ends: Vec::new(), weights: Vec::new(), weighted }
     }
 
-    /// Whether they keep their weights.
+    /// Returns whether they keep their weights.
     pub fn is_weighted(&self) -> bool {
         self.weighted
     }
@@ -65,7 +65,7 @@ impl Edges {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

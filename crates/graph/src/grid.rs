@@ -5,8 +5,8 @@
 //!   keys  interval 0   window (0,0)     window (0,1)      a window: edges ordered by key,
 //!         interval 1   window (1,0)     window (1,1)      and where those of each key begin
 //! ```
-//! What belongs to the keys of one interval fits into memory at a time, and so do the values of one chunk of other ends; the edges are
-//! read from beginning to end, in blocks. A graph that fits into memory altogether is one window that stays there.
+//! The data of one interval's keys fit into memory at a time, and so do the values of one chunk of other ends; the edges are read from
+//! beginning to end, in blocks. A graph that fits into memory altogether is one window that stays there.
 //!
 //! Invariants: intervals and chunks each cover all vertices without a gap; each chunk is made of whole intervals; windows never change.
 
@@ -15,7 +15,7 @@ use super::store::{Segment, Store, StoreError};
 use bytemuck::Pod;
 use std::ops::Range;
 
-/// What a graph is and how it is cut.
+/// Shape of a graph, and how it is cut.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Vertices: one more than the largest number.
@@ -24,9 +24,9 @@ pub struct Plan {
     pub first: u32,
     /// Edges in the windows.
     pub edges: u64,
-    /// Which end is the key.
+    /// End that is the key.
     pub key: Key,
-    /// Whether edges have weights.
+    /// True if edges have weights.
     pub weighted: bool,
     /// The mean of the weights; 1 without.
     pub mean_weight: f32,
@@ -73,7 +73,7 @@ impl Plan {
         self.intervals.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
     }
 
-    /// As bytes, little-endian, with a checksum behind.
+    /// Encodes the plan, little-endian, with a checksum behind.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.vertices.to_le_bytes());
@@ -215,7 +215,7 @@ impl Buffers {
 /// A prepared graph.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// What it is.
+    /// Plan of the graph.
     pub plan: Plan,
     /// All of it, where it fits.
     pub resident: Option<Window>,

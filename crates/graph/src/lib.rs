@@ -1,16 +1,19 @@
 //! An out-of-core graph engine: PageRank, connected components, breadth-first search, shortest paths and triangles on graphs larger than
-//! the memory that it is allowed.
+//! the memory that it may use.
 //!
 //! ```text
 //!   bytes ─► EdgeReader ─► Intake ─► Preparing ─► Grid ─► PageRank | Components | Traverse | Triangles ─► values
-//!             (text)         └──────(prepare)──────┘ └ Store: segments on files, on a drive, in memory
+//!             (text)         └──────(prepare)──────┘ └ Store: segments in files, on a drive, in memory
 //! ```
-//! The edges of a graph lie in windows ([`grid`]) that are written once and then streamed; what changes are values of vertices, which
-//! are written anew for each iteration. Programs go on step by step, so that the caller can show how far they are, stop between two steps,
-//! and start again from the store. A graph that fits into memory never touches the store.
+//! The edges of a graph lie in windows ([`grid`]) that are written once and then streamed. Only the values of vertices change, and each
+//! iteration writes them anew. A drive therefore sees large sequential writes that die together, and erases whole blocks. Programs advance step
+//! by step: the caller can show progress, stop between two steps, and resume from the store. A graph that fits into memory never touches the
+//! store.
 //!
-//! After GraphChi's parallel sliding windows (as the flash library's paper has them, section VI-C): a shard is the row of windows of one
-//! interval. Values are kept with the vertices rather than with the edges, so that shards never change.
+//! The method is GraphChi's parallel sliding windows, as the flash library's paper uses them (section VI-C): a shard is the row of windows of
+//! one interval. Values are kept with the vertices rather than with the edges, so shards never change.
+//!
+//! Invariant: a result depends on the graph and the program alone, not on memory, threads, or an interruption between two steps.
 
 pub mod components;
 pub mod drive;

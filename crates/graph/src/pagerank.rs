@@ -1,9 +1,9 @@
-//! PageRank: how often a walk that follows edges, and now and then begins anew anywhere, is at each vertex.
+//! PageRank: how often a walk is at each vertex that follows edges and now and then begins anew at any vertex.
 //!
 //! ```text
 //!   rank(v) = (1 - d) / V + d (sum over edges u -> v of rank(u) / outdegree(u) + rank of vertices without successors / V)
 //! ```
-//! A duplicate edge counts as often as it is there, and a loop counts. Ranks sum to 1. What is kept of each vertex is what it gives along
+//! A duplicate edge counts as often as it is there, and a loop counts. Ranks sum to 1. The program keeps for each vertex what it gives along
 //! each of its edges (*share*): rank / outdegree, or its rank if no edge leaves it.
 //!
 //! One step does one interval of one iteration. Shares are read from the iteration before and written for the next, so nothing depends on
@@ -15,7 +15,7 @@ use super::store::{Segment, Store, StoreError, Work};
 use super::workers::Workers;
 use std::ops::Range;
 
-/// What is asked.
+/// Settings of PageRank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageRankConfig {
     /// The probability that the walk follows an edge.
@@ -35,7 +35,7 @@ pub struct PageRank {
     /// Shares of this iteration, where all of them are in memory.
     next: Vec<f32>,
     whole: bool,
-    /// Whether each iteration is kept in the store.
+    /// True if each iteration is kept in the store.
     kept: bool,
     /// Whether the store had iterations that are not as they were written.
     dropped: bool,

@@ -1,7 +1,7 @@
-//! Where a graph's segments lie.
+//! The store of a graph's segments.
 //!
-//! A segment is written once, from its start to its end, then sealed and only read. So flash that erases whole blocks holds it as well as a
-//! file does. [`Store::replace`] is for the one small record that changes.
+//! A segment is written once, from its start to its end, then sealed and only read. So it suits flash that erases whole blocks as well
+//! as files. [`Store::replace`] is for the one small record that changes.
 //!
 //! ```text
 //!   create ─► append ... append ─► seal ─► read ... read ─► remove
@@ -11,31 +11,31 @@ use std::collections::BTreeMap;
 use std::fmt;
 use thiserror::Error;
 
-/// What a segment holds.
+/// Contents of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
     /// Edges as they came, sorted roughly by their keys.
     Run(u32),
     /// Their weights.
     RunWeights(u32),
-    /// Of one window, how many edges the keys below each key have.
+    /// Offsets of one window: how many edges the keys below each key have.
     Offsets(u32, u32),
-    /// Of one window, the other ends of its edges, ordered by key.
+    /// Other ends of the edges of one window, ordered by key.
     Others(u32, u32),
-    /// Of one window, the weights of its edges.
+    /// Weights of the edges of one window.
     Weights(u32, u32),
-    /// For each vertex, how many edges leave it.
+    /// Number of edges that leave each vertex.
     Degrees,
     /// The values of one interval's vertices, after an even or an odd iteration.
     Values(u32, bool),
-    /// Which iteration is complete.
+    /// Number of complete iterations.
     State,
-    /// What the graph is and how it is cut into windows. It is there when everything before the first iteration is.
+    /// Shape of the graph and its windows. It exists when everything before the first iteration does.
     Plan,
 }
 
 impl Segment {
-    /// Whether it is written while a graph is prepared and never again.
+    /// Returns whether it is written while a graph is prepared and never again.
     pub fn is_shard(self) -> bool {
         matches!(self, Segment::Offsets(..) | Segment::Others(..) | Segment::Weights(..) | Segment::Degrees)
     }
@@ -62,26 +62,26 @@ impl fmt::Display for Segment {
 /// Why a store has not done what it should.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// It is full.
+    /// The store is full.
     #[error("no space is left for {segment}: {why}")]
     Full {
-        /// What was written.
+        /// Segment being written.
         segment: Segment,
-        /// What says so.
+        /// Reason.
         why: String,
     },
-    /// It could not read or write.
+    /// The store could not read or write.
     #[error("{segment}: {why}")]
     Failed {
-        /// What was read or written.
+        /// Segment being read or written.
         segment: Segment,
-        /// What says so.
+        /// Reason.
         why: String,
     },
-    /// What is read is not what was written.
+    /// Data read are not the data written.
     #[error("{segment} is damaged: {why}")]
     Damaged {
-        /// What was read.
+        /// Segment being read.
         segment: Segment,
         /// In what way.
         why: String,
@@ -91,11 +91,11 @@ pub enum StoreError {
 /// Work of the processor, for stores in which time is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// So many edges were sorted into windows.
+    /// Number of edges sorted into windows.
     Sort(u64),
-    /// So many edges were followed.
+    /// Number of edges followed.
     Follow(u64),
-    /// So many vertices got a value.
+    /// Number of vertices that got a value.
     Apply(u64),
 }
 
@@ -116,7 +116,7 @@ pub trait Store {
     /// Fills `into` from byte `at` on.
     fn read(&mut self, segment: Segment, at: u64, into: &mut [u8]) -> Result<(), StoreError>;
 
-    /// These bytes will be read soon.
+    /// Announces a read of these bytes.
     fn will_read(&mut self, segment: Segment, at: u64, bytes: u64);
 
     /// Forgets a segment, if there is one.

@@ -48,9 +48,9 @@ impl EdgeFormat {
 pub struct EdgeError {
     /// "line" or "record".
     pub place: &'static str,
-    /// Which, from 1 on.
+    /// Number of the line or record, from 1 on.
     pub number: u64,
-    /// What is wrong, and what is allowed.
+    /// Description of the error, with the allowed values.
     pub why: String,
 }
 

@@ -19,7 +19,7 @@ pub trait Distance: Copy + PartialOrd {
     const VERTEX_BYTES: u64;
     /// The distance of the vertex at which it begins.
     const START: Self;
-    /// What cannot be reached has this distance.
+    /// Distance of vertices that cannot be reached.
     const UNREACHED: Self;
 
     /// With one edge more, of this weight.
@@ -82,7 +82,7 @@ pub struct Traverse<D> {
     window: Window,
 }
 
-/// Some vertices. Few that lie near each other take no longer than they are, as a long path has as many rounds as vertices.
+/// Set of vertices. A few that lie near each other cost only their number, because a long path has as many rounds as vertices.
 #[derive(Clone, Debug)]
 struct Marks {
     bits: Vec<u64>,
@@ -112,7 +112,7 @@ impl Marks {
         self.count = 0;
     }
 
-    /// Those below `end`, from `from` on; the first of them.
+    /// Returns the first marked vertex below `end`, from `from` on.
     fn first(&self, from: u32, end: u32) -> Option<u32> {
         let first = |word: usize| u32::try_from(64 * word as u64).unwrap_or(u32::MAX);
         let (mut at, end) = (from.max(first(self.words.start)), end.min(first(self.words.end)));
@@ -175,7 +175,7 @@ impl<D: Distance> Traverse<D> {
         Ok(Some(Share { done, of: done + 1 }))
     }
 
-    /// Nothing is near: the limit rises until something is. `false`: nothing is far either.
+    /// Raises the limit until a vertex is near. `false`: none is far either.
     fn raise(&mut self) -> bool {
         let end = self.distances.len() as u32;
         let mut nearest = D::UNREACHED;

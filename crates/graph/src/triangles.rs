@@ -1,6 +1,6 @@
 //! Triangles: three vertices, each two of which have an edge, whatever its direction.
 //!
-//! Of a [`Simple`](super::prepare::Shape::Simple) graph each edge is kept at the end with fewer edges, in order. A triangle is then found
+//! A [`Simple`](super::prepare::Shape::Simple) graph keeps each edge at the end with fewer edges, in order. A triangle is then found
 //! once, at its vertex with the fewest: two of its neighbours, of which one is a neighbour of the other.
 //!
 //! ```text
@@ -29,7 +29,7 @@ pub struct Triangles {
 }
 
 impl Triangles {
-    /// Nothing is counted.
+    /// Makes a count of zero.
     pub fn new() -> Triangles {
         Triangles { at: (0, 0), done: 0, count: 0, one: Window::default(), other: Window::default() }
     }

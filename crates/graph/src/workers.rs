@@ -1,4 +1,6 @@
-//! The workers that compute: one processor here, threads where there are some.
+//! The workers that compute: one processor here, threads where the caller has them.
+//!
+//! One worker adds up all edges of a key, in their order, so no result depends on the number of threads.
 
 /// Runs independent tasks of one computation. A task's result depends neither on the worker that runs it, nor on their number.
 pub trait Workers {

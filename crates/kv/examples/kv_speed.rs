@@ -1,4 +1,4 @@
-//! What a request to the key-value cache costs the processor, on a drive that does nothing but keep bytes.
+//! Processor time of a request to the key-value cache, on a drive that does nothing but keep bytes.
 //!
 //! `cargo run --release -p pellucid-kv --example kv_speed`. Measured are sets of 1 KiB values, gets that a write buffer answers, and gets
 //! from flash, each with the work of the drive below taken off: the same commands are given to the drive alone.

@@ -1,4 +1,4 @@
-//! What the cache is asked, and what it answers.
+//! Requests to the cache, and its answers.
 
 use pellucid_flash::SimTime;
 use std::fmt;
@@ -96,11 +96,11 @@ pub struct Ask {
     pub time_s: u32,
     /// The key; of no meaning with [`What::FlushAll`].
     pub key: Key,
-    /// What to do.
+    /// Request.
     pub what: What,
 }
 
-/// What to do with a key.
+/// Operation on a key.
 ///
 /// Expiry is in absolute seconds of the clock of [`Ask::time_s`]; 0: never. An expiry that has passed already makes the item gone at once.
 #[derive(Clone, Debug)]
@@ -267,7 +267,7 @@ pub struct Item {
     pub size: u32,
     /// Seconds since it was last asked for; counted up to 6 days.
     pub idle_s: u32,
-    /// Whether it was asked for before.
+    /// True if it was asked for before.
     pub fetched: bool,
     /// Its key was named in base64 when it was stored.
     pub binary: bool,

@@ -1,4 +1,4 @@
-//! The invariants, walked.
+//! A walk over the invariants.
 
 use super::Kv;
 use super::index::Place;

@@ -1,8 +1,8 @@
-//! What can be set.
+//! Settings of a cache.
 
 use pellucid_flash::Nanos;
 
-/// Which storage engine holds the slabs.
+/// Storage engine that holds the slabs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EngineKind {
     /// A plain block drive: slabs are ranges of it, and the drive does its own garbage collection.
@@ -14,7 +14,7 @@ pub enum EngineKind {
     Function,
     /// The raw level: slabs are blocks, and everything about them is the cache's business.
     Raw,
-    /// As `Raw`, with open-channel commands to the drive and no library between.
+    /// Own blocks like `Raw`, by open-channel commands and without a library between.
     Direct,
 }
 
@@ -34,7 +34,7 @@ impl EngineKind {
         }
     }
 
-    /// Whether slabs are flash blocks, so that eviction and garbage collection are one.
+    /// Returns whether slabs are flash blocks, so that eviction and garbage collection are one.
     pub const fn owns_blocks(self) -> bool {
         matches!(self, EngineKind::Function | EngineKind::Raw | EngineKind::Direct)
     }
@@ -45,11 +45,11 @@ impl EngineKind {
 pub enum OverProvisioning {
     /// This share of the flash, 0 to below 1.
     Fixed(f64),
-    /// What the queueing model says for the present rate of sets; only for engines that own blocks.
+    /// Size that the queueing model gives for the present rate of sets; only for engines that own blocks.
     Dynamic,
 }
 
-/// Which slab is evicted.
+/// Slab that is evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Victim {
     /// The one written first.
@@ -63,19 +63,19 @@ pub enum Victim {
     TwoModes,
 }
 
-/// Which items of a victim are written again.
+/// Items of a victim that are written again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// None.
+    /// No item.
     Nothing,
-    /// Those that were asked for since they were written.
+    /// Items that were asked for since they were written.
     #[default]
     Hot,
     /// All that are valid, where the victim was chosen as most obsolete; else as `Hot`.
     Valid,
 }
 
-/// What host work costs in simulated time; all zero where the host's processor is real.
+/// Costs of host work in simulated time; all zero where the host's processor is real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvCosts {
     /// Cores that the cache may use; at least 1.
@@ -93,7 +93,7 @@ pub struct KvCosts {
 }
 
 impl KvCosts {
-    /// Nothing costs anything.
+    /// Costs of nothing.
     pub const FREE: KvCosts = KvCosts {
         cores: 1,
         ask_ns: Nanos::ZERO,
@@ -120,9 +120,9 @@ pub struct KvConfig {
     pub memory_bytes: u64,
     /// Flash that is kept free.
     pub over_provisioning: OverProvisioning,
-    /// Which slab is evicted.
+    /// Slab that is evicted.
     pub victim: Victim,
-    /// What of it is written again.
+    /// Items of a victim that are written again.
     pub keep: Keep,
     /// Ratio of the slot sizes of neighbouring slab classes, above 1.
     pub growth_factor: f64,
@@ -134,7 +134,7 @@ pub struct KvConfig {
     pub warm_restart: bool,
     /// Seed of the hash of keys.
     pub seed: u64,
-    /// What host work costs.
+    /// Costs of host work.
     pub costs: KvCosts,
 }
 
@@ -162,7 +162,7 @@ impl KvConfig {
 }
 
 impl KvConfig {
-    /// Whether the values are allowed.
+    /// Checks the values.
     ///
     /// The error is a sentence.
     pub(super) fn check(&self) -> Result<(), String> {
@@ -194,7 +194,7 @@ impl KvConfig {
         Ok(())
     }
 
-    /// Whether the flash of a drive has what is asked for.
+    /// Checks that the flash of a drive is large enough for the settings.
     ///
     /// The error is a sentence.
     pub(super) fn check_flash(&self, flash_bytes: u64) -> Result<(), String> {

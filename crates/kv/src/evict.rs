@@ -7,8 +7,8 @@
 //!                            the slab that was asked for longest ago; what is hot is written again
 //!                ── none, or no write buffer ──  the same, and nothing is written again; without blocks of its own it waits for one
 //! ```
-//! An item is kept or dropped by its index entry, and only where that names this very slot: a stale copy of an item says nothing about
-//! the live one.
+//! The index entry of an item decides whether the item is kept, and only if it names this very slot: a stale copy says nothing about the live
+//! item.
 
 use super::fill::Purpose;
 use super::index::{Entry, Place};
@@ -149,7 +149,7 @@ impl Kv {
         true
     }
 
-    /// What is still valid in a slab is dropped, and the slab is released.
+    /// Drops the items that are still valid in a slab, and releases the slab.
     fn drop_rest(&mut self, number: u32) {
         for slot in 0..self.slabs[number as usize].tops.len() as u32 {
             if self.slabs[number as usize].valid == 0 {

@@ -8,7 +8,7 @@ use engine::Event;
 use pellucid_flash::Tag;
 use pellucid_flash::slab::NIL;
 
-/// What flash is read for.
+/// Purpose of a read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Purpose {
     /// The item of a request.
@@ -34,7 +34,7 @@ pub(super) struct Read {
     /// Commands under way.
     left: u32,
     lost: bool,
-    /// What several commands bring.
+    /// Data of several commands.
     data: Vec<u8>,
 }
 
@@ -165,7 +165,7 @@ impl Kv {
         self.vacant.push(number);
     }
 
-    /// Nothing of a stored slab is wanted any more.
+    /// Leaves a stored slab, of which nothing is wanted any more.
     pub(super) fn leave(&mut self, number: u32) {
         self.slabs[number as usize].state = State::Leaving;
         self.leaving += 1;
@@ -214,7 +214,7 @@ impl Kv {
         self.engine.peek(&mut self.io, engine::READ | Tag::from(at), place);
     }
 
-    /// What the engine tells.
+    /// Handles the messages of the engine.
     pub(super) fn run_events(&mut self) {
         while let Some(event) = self.io.events.pop_front() {
             match event {

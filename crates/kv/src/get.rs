@@ -1,4 +1,4 @@
-//! Gets, and what else changes only the index: touch, delete, flush_all.
+//! Gets, and the other requests that change only the index: touch, delete, flush_all.
 
 use super::index::{At, Place};
 use super::item::{HEADER, Head};
@@ -134,7 +134,7 @@ impl Kv {
         item
     }
 
-    /// What only the item itself says.
+    /// Fills in the fields that only the item itself has.
     pub(super) fn fill_item(&mut self, item: &mut Item, head: &Head, slot: &[u8], whole: bool) {
         (item.flags, item.size, item.binary) = (head.flags, head.value_bytes, head.binary);
         if whole {
@@ -152,7 +152,7 @@ impl Kv {
         self.classes[class].statistics.hits += 1;
     }
 
-    /// What lies there cannot be read, or is something else: it is lost.
+    /// Counts an item as lost: it cannot be read, or something else lies there.
     pub(super) fn damaged(&mut self, hash: u64, place: Place, cas: u32) {
         if let Some(at) = self.index.find(hash) {
             let entry = self.index.get(at);

@@ -1,12 +1,11 @@
-//! The index: where each item lies, by the hash of its key.
+//! The index: the place of each item, by the hash of its key.
 //!
 //! ```text
 //!   hash   [ segment | home in the segment | ...                       ]      the upper 32 bits alone say segment and home
 //!   segment   entries in the order of their hashes, each at its home or behind it, with no gap between home and entry
 //! ```
 //! Open addressing in the order of hashes: a search ends at the first larger hash, so it is short for absent keys too, at a load of
-//! 7/8. A segment that is full is made a sixteenth larger, by itself, and one of which more than a quarter is free is made smaller, so that
-//! what a cache once held takes no memory. An entry has 24 bytes.
+//! 7/8. A full segment grows by a sixteenth, and one with more than a quarter free shrinks, so that evicted items take no memory. An entry has 24 bytes.
 //!
 //! Two keys with the same hash share one entry: the later one replaces the earlier.
 
@@ -19,7 +18,7 @@ pub(super) struct Place {
     pub slot: u32,
 }
 
-/// What the index knows of an item.
+/// Entry of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     pub hash: u64,
@@ -58,7 +57,7 @@ impl Entry {
         Place { slab: (self.word as u32 & 0xff_ffff) - 1, slot: (self.word >> 24) as u32 & 0xffff }
     }
 
-    /// It as three words, for a snapshot.
+    /// Encodes the entry as three words, for a snapshot.
     pub fn words(&self) -> [u64; 3] {
         [self.hash, self.word, u64::from(self.cas) | u64::from(self.expires_s) << 32]
     }
@@ -70,7 +69,7 @@ impl Entry {
         Some(Entry { hash, word, cas: rest as u32, expires_s: (rest >> 32) as u32 })
     }
 
-    /// It lies elsewhere from now on, and was not asked for since.
+    /// Moves the entry to another place, as an item that nobody asked for since.
     pub fn moved(&mut self, place: Place) {
         let kept = self.word >> 42 << 42;
         self.word = kept | u64::from(place.slab + 1) | u64::from(place.slot) << 24;
@@ -87,7 +86,7 @@ impl Entry {
         time_s.wrapping_sub((self.word >> ACCESS) as u32) & ACCESS_MASK
     }
 
-    /// It is asked for.
+    /// Notes an access.
     #[inline]
     pub fn access(&mut self, time_s: u32) {
         let hits = (self.hits() + 1).min(3);
@@ -95,7 +94,7 @@ impl Entry {
         self.word = kept | FETCHED | u64::from(hits) << HITS | u64::from(time_s & ACCESS_MASK) << ACCESS;
     }
 
-    /// Whether it was ever asked for.
+    /// Returns whether it was ever asked for.
     pub fn is_fetched(&self) -> bool {
         self.word & FETCHED != 0
     }

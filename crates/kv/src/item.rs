@@ -4,22 +4,22 @@
 //!  0 crc32c of 4..36 and the key    4 crc32c of the value    8 value bytes    12 flags    16 version (cas, u64)    24 expiry
 //!  28 stored at    32 key bytes (u8)    33 1: the key was named in base64    34 zeros    36 key, value
 //! ```
-//! All numbers are little endian. Two checksums, so that an item can be recognised without its value being read. What they do not cover
-//! is whether the item is the one that was meant: for that the reader compares key and version with what it looks for.
+//! All numbers are little endian. Two checksums, so that an item can be recognised without reading its value. They do not tell
+//! whether it is the wanted item: the reader compares key and version for that.
 
 use crc32c::{crc32c, crc32c_append};
 
 /// Bytes before the key.
 pub(super) const HEADER: usize = 36;
 
-/// What stands before the key.
+/// Bytes before the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub key_bytes: u8,
     pub value_bytes: u32,
     pub flags: u32,
     pub cas: u64,
-    /// As stored; the index knows of later changes.
+    /// Expiry as stored; the index knows of later changes.
     pub expires_s: u32,
     pub stored_s: u32,
     pub binary: bool,

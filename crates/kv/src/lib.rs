@@ -4,19 +4,19 @@
 //!   ask ─► index ─┬─ in a write buffer ───────────────────────────────────────► answer
 //!                 └─ on flash ─► one read of the sectors that hold the item ──► answer, if key, version and checksum agree
 //!
-//!   store ─► open slab of its class (memory) ─► full ─► engine ─► stored ─► evicted: what is kept is written again
+//!   store ─► open slab of its class (memory) ─► full ─► engine ─► stored ─► evicted: items worth keeping are written again
 //! ```
-//! A store is answered when the item is in a write buffer. It waits only where no buffer is free; a get never waits for it, unless it is
-//! of the same key. Requests to one key are ordered: what needs several steps (a number on flash that is incremented, a store that waits)
-//! locks its key, and later requests to that key queue behind it.
+//! A store is answered when the item is in a write buffer, and waits only when no buffer is free. A get waits for a store only if both have
+//! the same key. Requests to one key are ordered: a request that takes several steps (incrementing a number on flash, a store that waits) locks its
+//! key, and later requests to that key queue behind it.
 //!
 //! | file | job |
 //! |---|---|
-//! | `ask.rs`, `config.rs`, `statistics.rs` | what is asked and answered, set, counted |
-//! | `item.rs`, `classes.rs` | an item as it lies in a slot; sizes of slots |
-//! | `index.rs` | where each item lies |
-//! | `slabs.rs` | what each slab holds; write buffers |
-//! | `requests.rs`, `get.rs`, `store.rs` | requests, one by one; what each does |
+//! | `ask.rs`, `config.rs`, `statistics.rs` | requests and answers, settings, counters |
+//! | `item.rs`, `classes.rs` | the layout of an item in a slot; sizes of slots |
+//! | `index.rs` | the place of each item |
+//! | `slabs.rs` | contents of each slab; write buffers |
+//! | `requests.rs`, `get.rs`, `store.rs` | requests, one by one |
 //! | `fill.rs` | slabs on their way to flash; reads |
 //! | `evict.rs`, `watermarks.rs` | victims; how much flash stays free |
 //! | `retry.rs` | when flash that has failed is tried again |
@@ -24,8 +24,8 @@
 //! | `engine/` | the storage engines |
 //! | `system.rs` | the cache on a drive |
 //!
-//! What holds at every moment: an index entry names the newest version of its key, or there is none; what an entry names is in a write
-//! buffer or on flash and is not erased; an item is recognised by key, version and checksum, so damaged or foreign data are a miss.
+//! Invariants: an index entry names the newest version of its key, or there is no entry; the item it names is in a write buffer or on flash that
+//! is not erased; an item is recognised by key, version and checksum, so damaged or foreign data are a miss.
 
 mod ask;
 mod check;
@@ -260,7 +260,7 @@ impl Kv {
         self.dead
     }
 
-    /// What is counted.
+    /// Returns the counters.
     pub fn statistics(&self) -> KvStatistics {
         let engine = self.engine.counters();
         let tops: usize = self.slabs.iter().map(|slab| slab.tops.capacity() * size_of::<u32>()).sum();
@@ -294,7 +294,7 @@ impl Kv {
         self.classes.len() as u64 * self.engine.shape().slab_bytes as u64
     }
 
-    /// What is counted for each slab class.
+    /// Returns the counters of each slab class.
     pub fn classes(&self) -> Vec<ClassStatistics> {
         let mut list: Vec<_> = self.classes.iter().map(|class| class.statistics).collect();
         for slab in self.slabs.iter().filter(|slab| !slab.tops.is_empty()) {

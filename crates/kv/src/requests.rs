@@ -1,4 +1,4 @@
-//! Requests: which run at once, which wait, and in which order those to one key go.
+//! Requests: which run at once, which wait, and the order of requests to one key.
 
 use super::fill::Purpose;
 use super::index::Place;
@@ -7,7 +7,7 @@ use super::{Ask, Item, Kv, Outcome, What, item};
 /// A request that could not be answered at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request {
-    /// Whether it waits for something.
+    /// True if it waits for something.
     pub live: bool,
     pub ask: Ask,
     pub hash: u64,

@@ -7,9 +7,9 @@
 //!                                         └── ask ─────────────────────────────────────┴─────────┘
 //! ```
 //! A clean stop writes every slab and then a snapshot of index and slabs, in slabs of its own. A start takes the newest whole snapshot and
-//! makes all snapshots unreadable *before* it answers anything. So a snapshot is either exactly what the cache is, or it is not there:
-//! after a crash the cache is empty, and no older version, deleted or expired item ever comes back. With `warm_restart` off snapshots are
-//! made unreadable all the same.
+//! makes all snapshots unreadable *before* it answers anything. So a snapshot either matches the cache exactly, or does not exist: after a
+//! crash the cache is empty, and no older version, deleted or expired item ever comes back. A start makes snapshots unreadable even with
+//! `warm_restart` off.
 
 use super::fill::Purpose;
 use super::index::Index;
@@ -37,14 +37,14 @@ pub(super) enum Phase {
     Running,
     /// Everything in memory goes to flash.
     Draining,
-    /// What has been written becomes durable.
+    /// Earlier writes become durable.
     Flushing,
     /// A snapshot is written.
     Saving,
     Stopped,
 }
 
-/// What only a start or a stop needs.
+/// State that only a start or a stop needs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passage {
     /// Requests that came too early.

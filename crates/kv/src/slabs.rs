@@ -1,12 +1,12 @@
-//! Slabs: what each holds, and the write buffers.
+//! Slabs: their contents, and the write buffers.
 //!
 //! ```text
 //!   free ─► open (a buffer) ─► full (waits) ─► writing ─► stored ─► evicting ─► leaving (reads end) ─► free
 //!                               ▲  program failed  │         └── nothing valid ──────▲
 //!                               └──────────────────┘
 //! ```
-//! A slab's number says nothing of its place on flash; the engine knows that. Invariants: `valid` and `hot` count the index entries that
-//! lie in the slab, and those of them that were asked for since; `tops[slot]` is the upper half of the hash of what was stored in a slot.
+//! The number of a slab is independent of its place on flash, which the engine knows. Invariants: `valid` counts the index entries in the
+//! slab, `hot` those that were asked for since; `tops[slot]` is the upper half of the hash of the item stored in a slot.
 
 use pellucid_flash::slab::NIL;
 
@@ -24,7 +24,7 @@ pub(super) enum State {
     Stored,
     /// On flash, what is kept of it is being written again.
     Evicting,
-    /// Nothing of it is valid; reads of it are under way.
+    /// No item of it is valid; reads of it are under way.
     Leaving,
     /// Holds a part of a snapshot.
     Snapshot,

@@ -1,12 +1,12 @@
-//! What a clean stop leaves on flash.
+//! The snapshot that a clean stop leaves on flash.
 //!
 //! ```text
 //!   slab of a part    0 "PLKVPART"   8 crc32c of seed and 12..512   12 crc32c of the payload   16 number of the snapshot (u64)
 //!                     24 part   28 parts   32 payload bytes   36 slab bytes   40 places: one u32 each, as many as a slab has   512 payload
 //!   payload           version, time, flush that is due, slot sizes; slabs; index entries
 //! ```
-//! Numbers are little endian. The part names its own places, so a copy of it elsewhere is none; and its checksum covers the seed of the
-//! cache, so that a stored value cannot pass for one.
+//! Numbers are little endian. A part names its own places, so a copy elsewhere does not count; its checksum covers the seed of the cache,
+//! so a stored value cannot pass for a part.
 
 use super::Kv;
 use super::engine::Shape;
@@ -76,14 +76,14 @@ impl Part {
     }
 }
 
-/// Whether the parts, the newest snapshot's first and in order, begin with a whole snapshot.
+/// Returns whether the parts, the newest snapshot's first and in order, begin with a whole snapshot.
 pub(super) fn is_whole(parts: &[Part]) -> bool {
     let Some(first) = parts.first() else { return false };
     let count = parts.iter().take_while(|part| part.generation == first.generation).count();
     count == first.parts as usize && (0..).zip(&parts[..count]).all(|(number, part)| part.part == number)
 }
 
-/// Whether the payload is what its parts say.
+/// Returns whether the payload is what its parts say.
 pub(super) fn is_sound(parts: &[Part], image: &[u8]) -> bool {
     let mut rest = image;
     for part in parts {
@@ -127,7 +127,7 @@ impl Kv {
         bytes.div_ceil(self.shape.slab_bytes as usize - PART_HEADER) as u32
     }
 
-    /// What a snapshot is only good for: slots of these sizes, hashes of this seed.
+    /// Returns a checksum of the conditions for a snapshot: sizes of slots, seed of the hash.
     fn layout_sum(&self) -> u32 {
         let sizes =
             self.classes.iter().fold(0, |sum, class| crc32c_append(sum, &class.slot_bytes.to_le_bytes()));

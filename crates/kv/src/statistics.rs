@@ -1,4 +1,4 @@
-//! What the cache counts.
+//! Counters of the cache.
 
 use pellucid_flash::Figure;
 
@@ -7,9 +7,9 @@ use pellucid_flash::Figure;
 pub struct KvStatistics {
     /// Gets answered.
     pub gets: u64,
-    /// Of these, hits.
+    /// Gets that hit.
     pub hits: u64,
-    /// Of the hits, those served from a write buffer.
+    /// Hits served from a write buffer.
     pub hits_in_memory: u64,
     /// Misses: the index has no such key.
     pub misses_absent: u64,
@@ -102,7 +102,7 @@ pub struct ClassStatistics {
     pub evicted: u64,
 }
 
-/// What is counted, by name; `more`: what only the engine counts.
+/// Names all counters; `more` are those of the engine.
 pub(super) fn figures(s: &KvStatistics, more: Vec<Figure>) -> Vec<Figure> {
     let count = Figure::count;
     let mut list = vec![

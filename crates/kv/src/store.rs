@@ -67,7 +67,7 @@ impl Kv {
         Flow::Read { place, cas: self.index.get(at).cas, bytes, item: Item::default() }
     }
 
-    /// What the condition of a store says.
+    /// Checks the condition of a store.
     fn refused(&self, store: &Store, at: Option<At>) -> Option<Outcome> {
         let version = at.map(|at| self.version(self.index.get(at).cas));
         match (store.cas, version) {

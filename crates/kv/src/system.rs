@@ -1,4 +1,4 @@
-//! The cache on a drive: what a server or an experiment runs.
+//! The cache on a drive, as a server or an experiment runs it.
 
 use super::{Answer, Ask, ClassStatistics, EngineKind, Kv, KvConfig, KvStatistics};
 use pellucid_flash::{Drive, Figure, Interface, SimTime};
@@ -33,7 +33,7 @@ pub fn build<D: Drive>(drive: D, config: &KvConfig, now: SimTime) -> Result<Syst
     build_by(drive, config, now, |_, next| next)
 }
 
-/// As [`build`]; `wait` lets time pass as in [`Stack::call_by`].
+/// Like [`build`]; `wait` lets time pass as in [`Stack::call_by`].
 ///
 /// The error is a sentence.
 pub fn build_by<D: Drive>(
@@ -172,7 +172,7 @@ impl<D: Drive> System<D> {
         }
     }
 
-    /// The same, to exchange data with a drive whose time is wall time. No other caller submits to it.
+    /// Returns the drive, to exchange data with one whose time is wall time. No other caller submits to it.
     pub fn drive_mut(&mut self) -> &mut D {
         match self {
             System::Plain(stack) => &mut stack.drive,
@@ -195,7 +195,7 @@ impl<D: Drive> System<D> {
         self.stop_by(|_, next| next)
     }
 
-    /// As [`System::stop`]; `wait` lets time pass as in [`Stack::call_by`].
+    /// Like [`System::stop`]; `wait` lets time pass as in [`Stack::call_by`].
     ///
     /// The error is a sentence.
     pub fn stop_by(
@@ -223,17 +223,17 @@ impl<D: Drive> System<D> {
         }
     }
 
-    /// What is counted.
+    /// Returns the counters.
     pub fn statistics(&self) -> KvStatistics {
         self.kv().statistics()
     }
 
-    /// What is counted for each slab class.
+    /// Returns the counters of each slab class.
     pub fn classes(&self) -> Vec<ClassStatistics> {
         self.kv().classes()
     }
 
-    /// What is counted, by name.
+    /// Returns all counters, by name.
     pub fn figures(&self) -> Vec<Figure> {
         self.kv().figures()
     }

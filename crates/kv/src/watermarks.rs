@@ -1,4 +1,4 @@
-//! How many slabs of flash stay free.
+//! Watermarks: the number of slabs of flash that stay free.
 //!
 //! With a fixed share, or a drive that has its own spare space, the marks do not move. Dynamic over-provisioning follows the rate at which
 //! clients store, in slabs, as DIDACache does: every channel is a server of an M/D/1 queue (reconstructed from the paper's text).
@@ -6,8 +6,8 @@
 //! ```text
 //!   rho = rate * service / servers        L_q = rho^2 / (2 (1 - rho))        low = servers * (L_q + rho)        high = low + burst
 //! ```
-//! `service` is the time that one server needs to write a slab and to erase its place. `low` is what arrives while a slab is served, so as
-//! many slabs have to be ready; the burst is one slab for each server.
+//! `service` is the time that one server needs to write a slab and to erase its place. `low` is the number of slabs that arrive
+//! while one is served, so as many have to be ready; the burst is one slab for each server.
 
 use super::engine::Shape;
 use super::{KvConfig, OverProvisioning};

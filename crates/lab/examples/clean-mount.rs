@@ -1,4 +1,4 @@
-//! What a host FTL's start costs after a clean stop: `cargo run --release -p pellucid-lab --example clean-mount -- DRIVE.toml [WRITES]`.
+//! Cost of a host FTL's start after a clean stop: `cargo run --release -p pellucid-lab --example clean-mount -- DRIVE.toml [WRITES]`.
 //!
 //! The description has a host FTL on a drive that keeps what is written (`store = "ram"` or `"file"`). Random sectors are written, the
 //! layer is stopped, and started again on the same drive; then it is started once more without the stop's help, after a power

@@ -33,7 +33,7 @@ pub enum ExperimentError {
     Job {
         /// Where it stands.
         place: String,
-        /// What is wrong.
+        /// Reason of the refusal.
         error: JobError,
     },
     /// Preconditioning by a trace was asked for, and there are only jobs.
@@ -192,7 +192,7 @@ pub fn execute(
     Ok((device, report))
 }
 
-/// As [`execute`], for layers under which the drive can be preconditioned by itself.
+/// Like [`execute`], for layers under which the drive can be preconditioned by itself.
 fn execute_below(
     spec: &Spec,
     mut device: Device,
@@ -271,7 +271,7 @@ pub fn precondition_by_trace(
     Ok(())
 }
 
-/// What the trace reads before it writes it, where preconditioning goes by it: a first pass over the trace.
+/// Collects the sectors that the trace reads before it writes them, if preconditioning needs them: a first pass over the trace.
 fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, ExperimentError> {
     match (spec.precondition.fill, &spec.run.trace) {
         (Fill::Share(_), _) => Ok(None),
@@ -508,7 +508,7 @@ pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
     Ok(tables + media as u64 + oracle)
 }
 
-/// What the machine has to give, where it tells.
+/// Returns the free memory of this machine, if it is known.
 pub fn available_memory_bytes() -> Option<u64> {
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

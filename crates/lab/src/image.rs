@@ -8,8 +8,8 @@
 //!  ...       the media, as `pellucid_media::Media::export` writes them
 //!  u64       FNV-1a (64 bits) of everything before
 //! ```
-//! All little-endian. What is saved is what the media hold: programmed superpages with their spare areas, erase counts, bad
-//! blocks. A drive made from it is mounted from them, so its buffer is empty and its policies start from their seeds. The
+//! All little-endian. An image has the state of the media: programmed superpages with their spare areas, erase counts, bad blocks. A
+//! drive made from it is mounted from them, so its buffer is empty and its policies start from their seeds. The
 //! same file always gives the same drive.
 //!
 //! A description that differs from the saved one may be put on the media (another victim policy, other times, a faster
@@ -36,18 +36,18 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub struct ImageError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// Kind of the error.
     pub problem: Box<ImageProblem>,
 }
 
-/// What is wrong with an image.
+/// Kind of an error of an image.
 #[derive(Debug)]
 pub enum ImageProblem {
     /// The file cannot be read or written.
     Io(io::Error),
-    /// It does not begin as an image does.
+    /// The file does not begin as an image does.
     NotAnImage,
-    /// It has a layout that this version does not know.
+    /// The layout is of a version that is unknown here.
     Version(u32),
     /// Its checksum does not fit its content.
     Checksum,
@@ -110,7 +110,7 @@ impl From<SnapshotError> for ImageProblem {
     }
 }
 
-/// Whether the file begins as an image does. Of a pipe, what is read to look would be missing: it is none.
+/// Returns whether the file begins as an image does. A pipe is no image: looking at it would consume it.
 pub fn is_image(path: impl AsRef<Path>) -> bool {
     let mut magic = [0; 8];
     path.as_ref().is_file()
@@ -191,7 +191,7 @@ impl Image {
         &self.description
     }
 
-    /// That description with `KEY=VALUE` overrides. Its preconditioning says how the image came about.
+    /// Resolves the image's description with `KEY=VALUE` overrides. Its preconditioning says how the image came about.
     pub fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
         let name = self.path.display().to_string();
         pellucid_spec::from_str(&self.description, &name, sets)

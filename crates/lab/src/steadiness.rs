@@ -1,10 +1,10 @@
-//! Whether the write amplification of a run can be steady, and a sentence where it cannot.
+//! Judges whether the write amplification of a run is steady, and says so in a sentence where it is not.
 //!
-//! Two things are asked. Does what was measured depend on garbage collection at all? A replay during which GC copied
-//! nothing does not. And does write amplification still drift? The first time that data are overwritten after they were
-//! written, it tells of how they were put there; so a run must overwrite them once, or they must have been overwritten
-//! before until it was steady, in the same way: uniformly, under the same translation settings. A run on a drive that
-//! was overwritten without that proof shows the drift itself, between the two halves of what it wrote.
+//! Two questions decide. Does the measurement depend on garbage collection (GC) at all? A replay during which GC copied
+//! nothing does not. Does write amplification still drift? The first overwrite of data reflects how they were written. So a
+//! run must overwrite them once, or preconditioning must have overwritten them until write amplification was steady, in the
+//! same way: uniformly, under the same translation settings. On a drive that was overwritten without that proof, the run
+//! itself shows the drift, between the two halves of its writes.
 
 use pellucid_flash::Cause;
 use pellucid_ftl::FtlConfig;
@@ -13,9 +13,9 @@ use pellucid_spec::{Overwrite, Spec};
 use pellucid_text::format::significant;
 use pellucid_workload::{Distribution, Job, Pattern};
 
-/// So often the data must have been overwritten.
+/// Number of overwrites that a steady value needs.
 const OVERWRITES: f64 = 1.0;
-/// So often they are overwritten before write amplification is steady, as a rule: `pellucid age` needs three passes or more.
+/// Number of overwrites until write amplification is steady, as a rule: `pellucid age` needs three passes or more.
 const OVERWRITES_STEADY: f64 = 3.0;
 /// Shares of writes below this make no write workload.
 const WRITE_SHARE: f64 = 0.05;

@@ -37,7 +37,7 @@ pub struct LayerSide {
     pub name: String,
     /// How the drive below is connected, and how often it was connected to again; `None`: it is of this process.
     pub remote: Option<(&'static str, u64)>,
-    /// What it counts, by name.
+    /// Counters, by name.
     pub figures: Vec<Figure>,
 }
 
@@ -48,7 +48,7 @@ pub struct Serving {
     pub protocols: Vec<Protocol>,
     /// Each layer of the host.
     pub layers: Vec<LayerSide>,
-    /// What each namespace has after a power cut: acknowledged, flushed, nothing.
+    /// Contents of each namespace after a power cut: acknowledged, flushed, nothing.
     pub keeps: Vec<(String, &'static str)>,
     /// Bytes of data in drives and outputs.
     pub held_bytes: u64,
@@ -59,7 +59,7 @@ pub struct Serving {
 /// How far a piece of work is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// What is done: the jobs or the trace.
+    /// Work: the jobs or the trace.
     pub what: String,
     /// Requests completed.
     pub requests: u64,
@@ -107,7 +107,7 @@ impl Board {
         let _ = self.shared.wake.set(Box::new(wake));
     }
 
-    /// Whether a reader asks. One load; for every turn of the engine.
+    /// Returns whether a reader asks. One load; for every turn of the engine.
     #[inline]
     pub fn wanted(&self) -> bool {
         self.shared.asked.load(Ordering::Acquire)
@@ -125,7 +125,7 @@ impl Board {
         drop(old);
     }
 
-    /// Nothing will be published any more: readers get the last view.
+    /// Closes the board: readers get the last view.
     pub fn close(&self) {
         let latest = self.shared.latest();
         self.shared.closed.store(true, Ordering::Release);
@@ -133,7 +133,7 @@ impl Board {
         self.shared.fresh.notify_all();
     }
 
-    /// Whether [`Board::close`] was called.
+    /// Returns whether [`Board::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::Acquire)
     }

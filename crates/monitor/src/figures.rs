@@ -48,7 +48,7 @@ pub struct ServingFigures {
     /// Each layer of the host.
     #[serde(default)]
     pub layers: Vec<LayerFigures>,
-    /// What each namespace has after a power cut: `acknowledged` writes, what was `flushed`, `nothing`.
+    /// Contents of each namespace after a power cut: `acknowledged` writes, `flushed` ones, `nothing`.
     #[serde(default)]
     pub keeps: BTreeMap<String, String>,
     /// Bytes of data in drives and outputs.
@@ -66,15 +66,15 @@ pub struct LayerFigures {
     pub remote: Option<String>,
     /// How often the remote drive was connected to again.
     pub reconnections: u64,
-    /// What the layer counts, each under its own name.
+    /// Counters of the layer, each under its own name.
     #[serde(flatten)]
     pub values: BTreeMap<String, LayerValue>,
-    /// The same with units and what they mean; not there in figures that were read.
+    /// Counters with units and meanings; absent in figures that were read.
     #[serde(skip)]
     pub figures: Vec<Figure>,
 }
 
-/// What a figure of a layer says.
+/// Value of a figure of a layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LayerValue {
@@ -119,7 +119,7 @@ pub struct Lateness {
     pub bins: Bins,
     /// Half of the completions were at most so late, ns.
     pub p50_ns: Option<u64>,
-    /// As `p50_ns`, 99 of 100.
+    /// 99th percentile of the latency, as `p50_ns`.
     pub p99_ns: Option<u64>,
 }
 
@@ -168,7 +168,7 @@ pub struct DriveFigures {
     /// Map entries that were looked up in the cached mapping table; 0 where the map is in memory.
     #[serde(default)]
     pub map_lookups: u64,
-    /// Those that were cached.
+    /// Look-ups that hit.
     #[serde(default)]
     pub map_hits: u64,
     /// Translation pages read, by why: `lookup`, `eviction`, `gc`, `flush`, as far as it happened.
@@ -218,7 +218,7 @@ pub struct DriveFigures {
     pub link_busy_ns: [u64; 2],
     /// Busy time of the firmware processor, ns.
     pub firmware_busy_ns: u64,
-    /// The same by module: `fetch`, `slice`, `dma`, `issue`, `status`, `complete`.
+    /// Firmware time by module: `fetch`, `slice`, `dma`, `issue`, `status`, `complete`.
     #[serde(default)]
     pub firmware_module_ns: BTreeMap<String, u64>,
     /// Busy time of each channel, ns.
@@ -227,13 +227,13 @@ pub struct DriveFigures {
     pub channels_active: u32,
     /// Busy time of each way, ns: those of the first channel first.
     pub way_busy_ns: Vec<u64>,
-    /// What each way holds: `read`, `program`, `erase`, `copyback`, or nothing.
+    /// Holder of each way: `read`, `program`, `erase`, `copyback`, or nothing.
     pub way_holds: Vec<Option<String>>,
-    /// What was noted since the drive is watched; absent when it is not.
+    /// Notes since the drive is watched; absent when it is not.
     pub watched: Option<WatchedFigures>,
 }
 
-/// What a watched drive notes.
+/// Notes of a watched drive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchedFigures {
     /// Since when, ns of the drive's time.
@@ -257,7 +257,7 @@ pub struct WatchedFigures {
 /// Commands of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CommandFigures {
-    /// Those that failed.
+    /// Operations that failed.
     pub failed: u64,
     /// All, by latency in ns.
     pub latency: Bins,
@@ -275,10 +275,10 @@ pub struct WayFigures {
     /// Half of the operations took at most so long, for each of the four, ns, up to an eighth too large.
     #[serde(default)]
     pub p50_ns: [Option<u64>; OperationKind::COUNT],
-    /// As `p50_ns`, 99 of 100.
+    /// 99th percentile, as `p50_ns`.
     #[serde(default)]
     pub p99_ns: [Option<u64>; OperationKind::COUNT],
-    /// As `p50_ns`, 999 of 1,000.
+    /// 99.9th percentile, as `p50_ns`.
     #[serde(default)]
     pub p999_ns: [Option<u64>; OperationKind::COUNT],
     /// The longest, ns.
@@ -345,7 +345,7 @@ impl Bins {
         found.and_then(|bin| self.upper.get(bin).copied())
     }
 
-    /// What was added since `earlier`.
+    /// Returns the difference to `earlier`.
     pub fn since(&self, earlier: &Bins) -> Bins {
         let mut before = earlier.upper.iter().zip(&earlier.weight).peekable();
         let mut bins = Bins { sum: self.sum.saturating_sub(earlier.sum), ..Bins::default() };

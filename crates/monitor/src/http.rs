@@ -30,7 +30,7 @@ const HEADERS_MAX: usize = 64;
 const LIFE_MAX: Duration = Duration::from_secs(10);
 /// A view of this age is shown again, so that the drive takes no more than so many snapshots.
 const FRESH: Duration = Duration::from_millis(100);
-/// So long a reader waits for the drive before it is shown what there was.
+/// Longest wait of a reader for the drive, before it is shown the last view.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between failures to accept, such as for want of file descriptors.
 const BREATHER: Duration = Duration::from_millis(100);
@@ -88,7 +88,7 @@ pub enum MonitorError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
     /// The system gives no thread.
@@ -235,7 +235,7 @@ impl Client {
     }
 }
 
-/// What to answer, and whether with its body.
+/// Returns the answer, and whether its body is sent.
 fn answer(head: &[u8], board: &Board, open: bool) -> (Answer, bool) {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -264,7 +264,7 @@ fn answer(head: &[u8], board: &Board, open: bool) -> (Answer, bool) {
     (answer, with_body)
 }
 
-/// Whether a Host header names this machine: a page from elsewhere whose name was made to point here does not read the figures.
+/// Returns whether a Host header names this machine: a page from elsewhere whose name was made to point here does not read the figures.
 fn is_local(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.rsplit_once(':') {

@@ -433,7 +433,7 @@ fn server(text: &mut Text, serving: &ServingFigures) {
     text.bins(name, &[], &serving.lateness.bins);
 }
 
-/// What the host's side of served layers counts: a family for each name that a layer gives, in the order of the layers.
+/// Writes the counters of the host's side of served layers: a family for each name that a layer gives, in the order of the layers.
 fn layers(text: &mut Text, layers: &[LayerFigures]) {
     if layers.is_empty() {
         return;

@@ -5,11 +5,11 @@
 //!  directory  DIR locked; DIR.part ─► write ─► fsync ─► exchange with DIR ─► remove what was there
 //! ```
 //! A reader sees the old file or the new one, never a part of it; a full disk leaves the old one. Locks die with their
-//! process, so what a killed writer left behind is taken over by the next. What is no regular file (a pipe, `/dev/stdout`)
-//! is written as it is.
+//! process, so the next writer takes over the files of a killed one. Anything but a regular file (a pipe, `/dev/stdout`)
+//! is written directly.
 //!
-//! A directory that holds anything but a report is not exchanged: its files are replaced one by one, when all of the new
-//! ones have been written.
+//! A directory with anything but a report in it is not exchanged: its files are replaced one by one, when all new ones have
+//! been written.
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File, TryLockError};
@@ -82,7 +82,7 @@ enum Problem {
 }
 
 impl OutputError {
-    /// Whether the name cannot be meant, so that trying again is of no use.
+    /// Returns whether the name cannot be meant, so that trying again is of no use.
     pub fn is_mistake(&self) -> bool {
         use io::ErrorKind::{
             InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied,
@@ -184,7 +184,7 @@ pub fn begins_with(file: &File, beginnings: &[&[u8]]) -> bool {
 /// A file that takes its name when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
-    /// As it was asked for.
+    /// Path as it was asked for.
     path: PathBuf,
     file: File,
     /// Where it is written, and the name that it takes; `None`: it is no regular file, or has its name.
@@ -200,7 +200,7 @@ impl OutputFile {
         OutputFile::begin(path).map_err(|problem| OutputError::new(path, problem))
     }
 
-    /// As [`OutputFile::create`], a file that nobody but its owner reads.
+    /// Creates a file that only its owner can read, like [`OutputFile::create`].
     ///
     /// # Errors
     /// As [`OutputFile::create`].
@@ -250,14 +250,14 @@ impl OutputFile {
         self.file.try_clone().map_err(|error| OutputError::new(&self.path, error))
     }
 
-    /// It will not be complete, but what there is of it stays, under its name with `.part`.
+    /// Leaves the file incomplete: it keeps its name with `.part`.
     pub fn leave(&mut self) {
         if let Some((part, _)) = self.rename.take() {
             note(&part, false);
         }
     }
 
-    /// What went wrong while it was written.
+    /// Returns the error of a write that failed.
     pub fn failed(&self, error: io::Error) -> OutputError {
         OutputError::new(&self.path, error)
     }
@@ -338,13 +338,13 @@ fn lock(path: &Path, open: impl Fn() -> io::Result<File>) -> Result<File, Proble
 /// A directory whose files are replaced together.
 #[derive(Debug)]
 pub struct OutputDirectory {
-    /// As it was asked for.
+    /// Path as it was asked for.
     path: PathBuf,
-    /// Without links.
+    /// Path without links.
     name: PathBuf,
     /// Kept open for its lock.
     lock: File,
-    /// It was not there before, and nothing was put into it.
+    /// True if the directory did not exist before, and nothing was put into it.
     empty: bool,
 }
 
@@ -390,7 +390,7 @@ impl OutputDirectory {
         replaced.map_err(|error| OutputError::new(&self.path, error))
     }
 
-    /// Whether everything in it is a report, and nobody here stands in it.
+    /// Returns whether everything in it is a report, and nobody here stands in it.
     fn can_exchange(&self, parts: &[Part]) -> bool {
         let inside = std::env::current_dir().and_then(fs::canonicalize);
         let goes = |at: &Path| parts.iter().any(|(path, _)| path.starts_with(at));
@@ -445,14 +445,14 @@ impl Drop for OutputDirectory {
     }
 }
 
-/// Whether a report in `directory` has a file of the name of `file`, and would replace it.
+/// Returns whether a report in `directory` has a file of the name of `file`, and would replace it.
 pub fn is_replaced(directory: &Path, file: &Path) -> bool {
     let place = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.into());
     file.file_name().is_some_and(|name| REPORT_FILES.iter().any(|own| name == *own))
         && place(parent(file)) == place(directory)
 }
 
-/// Whether a file, or all that a directory holds, belongs to a report.
+/// Returns whether a file, or all that a directory holds, belongs to a report.
 fn is_report(path: &Path) -> bool {
     if path.is_dir() {
         let entries = fs::read_dir(path);

@@ -1,4 +1,4 @@
-//! Addresses as an application says them.
+//! Addresses in an application's terms.
 
 use std::fmt;
 

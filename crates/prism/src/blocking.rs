@@ -1,13 +1,13 @@
-//! The library as plain calls that return when they are done: for C, for examples, for any program with one thread of control.
+//! The library as blocking calls: for C, for examples, for any program with one thread of control.
 //!
 //! ```text
 //!   Flash ─► open_raw, open_function, open_policy ─► page_read, flash_write, ...      each runs the drive until its answer is there
 //!         └► submit ... poll                                            the same without waiting; both may be mixed
 //! ```
-//! `wait` lets time pass, as in [`Stack::call_by`]: it is given the drive and the time of its next event, and returns the time that it is
-//! then; `None` gives up. In virtual time it is [`at_once`]; in real time it sleeps, or waits for the drive's sockets.
+//! `wait` lets time pass, as in [`Stack::call_by`]: it takes the drive and the time of its next event, and returns the new time; `None` gives
+//! up. In virtual time it is [`at_once`]; in real time it sleeps, or waits for the drive's sockets.
 //!
-//! The drive has to keep data: buffers are bytes of sectors.
+//! The drive has to keep data, because buffers hold the bytes of sectors.
 
 use crate::levels::{Level, LevelAnswer, LevelAsk, LevelCall, LevelOutcome, Levels};
 use crate::{
@@ -23,7 +23,7 @@ use thiserror::Error;
 /// Why a call has not done what it should.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FlashError {
-    /// It was refused; nothing was sent.
+    /// The call was refused; nothing was sent.
     #[error(transparent)]
     Refused(#[from] LevelError),
     /// A range was refused; nothing has changed.
@@ -251,7 +251,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.raw_call(id, command).map(drop)
     }
 
-    /// As [`Flash::page_write`], with out-of-band data: 16 bytes for each sector.
+    /// Like [`Flash::page_write`], with out-of-band data: 16 bytes for each sector.
     pub fn page_write_with_oob(
         &mut self,
         id: RawId,
@@ -263,7 +263,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Flash<D, W>
         self.raw_call(id, command).map(drop)
     }
 
-    /// As [`Flash::page_read`], with the out-of-band data.
+    /// Like [`Flash::page_read`], with the out-of-band data.
     pub fn page_read_with_oob(
         &mut self,
         id: RawId,

@@ -1,4 +1,4 @@
-//! Why a level refuses a call before it reaches the drive.
+//! Errors of calls that a level refuses before they reach the drive.
 
 use crate::{FlashAddress, SsdGeometry};
 use thiserror::Error;
@@ -14,7 +14,7 @@ pub enum LevelError {
     OutOfRange {
         /// The page.
         address: FlashAddress,
-        /// What there is.
+        /// Geometry that the address does not fit.
         geometry: SsdGeometry,
     },
     /// More pages than the block has from there on, or none.
@@ -30,11 +30,11 @@ pub enum LevelError {
     /// Data or out-of-band data of the wrong length.
     #[error("{what} of {bytes} bytes: allowed: {allowed}")]
     Length {
-        /// What has this length.
+        /// Item that has this length.
         what: &'static str,
         /// Its length.
         bytes: usize,
-        /// Which lengths there are.
+        /// Allowed lengths.
         allowed: String,
     },
     /// The level has not read yet what is on the flash.

@@ -23,7 +23,7 @@ pub struct SsdGeometry {
 }
 
 impl SsdGeometry {
-    /// That of an open-channel namespace.
+    /// Returns the geometry of an open-channel namespace.
     pub const fn of(chunks: &ChunkGeometry) -> SsdGeometry {
         SsdGeometry {
             channel_count: chunks.groups,
@@ -54,7 +54,7 @@ impl SsdGeometry {
         self.blocks() as u64 * self.block_bytes()
     }
 
-    /// What a [`Pool`](pellucid_ftl::Pool) of the blocks has to know: a LUN is a die, and a block has its number.
+    /// Returns the layout for a [`Pool`](pellucid_ftl::Pool) of the blocks: a LUN is a die, and a block has its number.
     pub(crate) fn layout(&self) -> Layout {
         let SsdGeometry { channel_count, luns_each_channel, blocks_each_lun, pages_each_block, page_bytes } =
             *self;
@@ -77,7 +77,7 @@ impl SsdGeometry {
         }
     }
 
-    /// Whether there is such a page.
+    /// Returns whether there is such a page.
     pub const fn contains(&self, address: FlashAddress) -> bool {
         address.channel < self.channel_count
             && address.lun < self.luns_each_channel

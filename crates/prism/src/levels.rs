@@ -3,7 +3,7 @@
 //! ```text
 //!   ask { level, tag, call } ─► the level ─► its commands, tag | (level + 1) << 32 ─► drive
 //! ```
-//! Invariant: a level's own tags are below 2^32, so that a completion says whose it is.
+//! Invariant: a level's own tags are below 2^32, so a completion identifies its level.
 
 use crate::{Function, FunctionAnswer, FunctionAsk, FunctionCall, Policy, Raw};
 use pellucid_flash::slab::Slab;
@@ -28,14 +28,14 @@ pub enum Level {
     Policy(Policy),
 }
 
-/// What a level is asked.
+/// Call of a level.
 #[derive(Clone, Debug)]
 pub enum LevelCall {
-    /// Of raw flash: what [`Raw`] has made.
+    /// Command of raw flash, made by [`Raw`].
     Raw(Command),
-    /// Of the function level.
+    /// Call of the function level.
     Function(FunctionCall),
-    /// Of the policy level: a command of a block drive.
+    /// Command of the policy level, as of a block drive.
     Policy(Command),
 }
 
@@ -46,18 +46,18 @@ pub struct LevelAsk {
     pub level: u32,
     /// The caller's name for it.
     pub tag: Tag,
-    /// What to do.
+    /// Call.
     pub call: LevelCall,
 }
 
-/// What a level answers.
+/// Answer of a level.
 #[derive(Clone, Debug)]
 pub enum LevelOutcome {
-    /// Of raw flash.
+    /// Completion of raw flash.
     Raw(Completion),
-    /// Of the function level.
+    /// Answer of the function level.
     Function(FunctionAnswer),
-    /// Of the policy level.
+    /// Completion of the policy level.
     Policy(Completion),
 }
 
@@ -68,7 +68,7 @@ pub struct LevelAnswer {
     pub level: u32,
     /// The caller's name for the ask.
     pub tag: Tag,
-    /// What became of it.
+    /// Outcome of the call.
     pub outcome: LevelOutcome,
 }
 
@@ -141,12 +141,12 @@ impl Level {
         each!(self, _queue => (), machine => machine.stop(now));
     }
 
-    /// Whether that is there.
+    /// Returns whether the stop has ended.
     pub fn is_stopped(&self) -> bool {
         each!(self, _queue => true, machine => machine.is_stopped())
     }
 
-    /// Whether it has started.
+    /// Returns whether it has started.
     pub fn is_ready(&self) -> bool {
         each!(self, _queue => true, machine => machine.is_ready())
     }
@@ -216,12 +216,12 @@ impl Levels {
         self.levels.get(level as usize)?.as_ref()
     }
 
-    /// The same, to be changed.
+    /// Returns a level for changes.
     pub fn get_mut(&mut self, level: u32) -> Option<&mut Level> {
         self.levels.get_mut(level as usize)?.as_mut()
     }
 
-    /// Whether no level has anything under way with the drive.
+    /// Returns whether no level has anything under way with the drive.
     pub fn is_at_rest(&self) -> bool {
         self.under_way.iter().all(|&commands| commands == 0) && self.next_event().is_none()
     }

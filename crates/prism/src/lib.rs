@@ -7,8 +7,8 @@
 //!   ───────────────────────────────────────── Drive ─────────────────────────────────────────
 //!                an open-channel drive, or chunks made of zones or of a plain block drive
 //! ```
-//! The words are those of Prism-SSD (Shen et al., IEEE TPDS 2020, section IV): a *channel* is a group of the open-channel namespace,
-//! a *LUN* a parallel unit, a *block* a chunk, a *page* the least that can be written (`ws_min`). Each level is a state machine without
+//! The terms are those of Prism-SSD (Shen et al., IEEE TPDS 2020, section IV): a *channel* is a group of the open-channel namespace,
+//! a *LUN* a parallel unit, a *block* a chunk, a *page* the smallest write (`ws_min`). Each level is a state machine without
 //! I/O over a [`Drive`](pellucid_flash::Drive), so all of them run in virtual time, behind a socket, and blocking
 //! ([`blocking::Flash`]).
 //!

@@ -7,7 +7,7 @@
 //! | `Page_Write` | [`Raw::page_write`] |
 //! | `Block_Erase` | [`Raw::block_erase`] |
 //!
-//! A call makes the command for the drive, or refuses what lies outside before it is sent. Its completion comes from the drive under the
+//! A call makes the command for the drive, or refuses an address outside before it is sent. Its completion comes from the drive under the
 //! tag that was given, in whatever order the flash ends. The level has no state: mapping, garbage collection and wear levelling are the
 //! application's, and so are the rules of flash, which the drive checks: the pages of a block are written in order, each once between two
 //! erases, and `cached_sectors` before the end of what is written of an open block cannot be read yet.
@@ -50,7 +50,7 @@ impl Raw {
         Ok(self.command(tag, Opcode::Read, lba, pages * self.space.page_sectors(), buffer))
     }
 
-    /// As [`Raw::page_read`], for `sectors` sectors of one block, from `sector` sectors behind the beginning of the page on: flash that can
+    /// Like [`Raw::page_read`], for `sectors` sectors of one block, from `sector` sectors behind the beginning of the page on: flash that can
     /// transfer a part of a page brings no more than that.
     pub fn sectors_read(
         &self,
@@ -66,7 +66,7 @@ impl Raw {
         Ok(self.command(tag, Opcode::Read, pellucid_flash::Lba(lba.0 + u64::from(sector)), sectors, buffer))
     }
 
-    /// As [`Raw::page_read`], with the out-of-band data: [`Vector::METADATA_BYTES`] of each sector, in the completion's vector.
+    /// Like [`Raw::page_read`], with the out-of-band data: [`Vector::METADATA_BYTES`] of each sector, in the completion's vector.
     pub fn page_read_with_oob(
         &self,
         tag: Tag,
@@ -93,7 +93,7 @@ impl Raw {
         Ok(self.command(tag, Opcode::Write, lba, pages * self.space.page_sectors(), data))
     }
 
-    /// As [`Raw::page_write`], with out-of-band data: [`Vector::METADATA_BYTES`] for each sector.
+    /// Like [`Raw::page_write`], with out-of-band data: [`Vector::METADATA_BYTES`] for each sector.
     pub fn page_write_with_oob(
         &self,
         tag: Tag,

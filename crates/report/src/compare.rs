@@ -33,7 +33,7 @@ pub fn render_compare(reports: &[Report]) -> String {
     out
 }
 
-/// What has to be known of the reports to compare them.
+/// Returns remarks that a reader needs to compare the reports.
 pub(super) fn notes(reports: &[Report]) -> Vec<String> {
     let mut notes = Vec::new();
     for report in reports {
@@ -53,7 +53,7 @@ pub(super) fn notes(reports: &[Report]) -> Vec<String> {
     notes
 }
 
-/// The same as cells: the names behind an empty cell, and the rows, each with its label first.
+/// Returns the comparison as cells: the names behind an empty cell, and the rows, each with its label first.
 pub(super) fn cells(reports: &[Report]) -> (Vec<String>, Vec<Vec<String>>) {
     let names = reports.iter().map(|report| report.drive.name.clone());
     let head = [String::new()].into_iter().chain(names).collect();

@@ -1,6 +1,5 @@
-//! The report as one HTML page that needs nothing else: style and drawings are inside, there is no script,
-//! and no address of another resource. It is written as well-formed XML too, so that a test can check its
-//! structure.
+//! The report as one self-contained HTML page: style and drawings are inside; there is no script and no address of
+//! another resource. The page is also well-formed XML, so that a test can check its structure.
 
 mod figures;
 mod shell;

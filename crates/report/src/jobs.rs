@@ -39,7 +39,7 @@ impl Span {
     }
 }
 
-/// What a job did, its clones together.
+/// Result of a job, its clones together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JobResult {
     /// Its name.
@@ -56,7 +56,7 @@ pub struct JobResult {
     pub requests: Requests,
 }
 
-/// What the jobs of a group did together. A job with `stonewall` or `new_group` begins a group.
+/// Result of the jobs of a group together. A job with `stonewall` or `new_group` begins a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GroupResult {
     /// Its number, from 0.

@@ -55,18 +55,18 @@ pub const SCHEMA_VERSION: u32 = 2;
 /// Everything that is known about a finished run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// Which schema and which program.
+    /// Schema and program.
     #[serde(flatten)]
     pub version: Version,
     /// The drive that was run.
     pub drive: Drive,
-    /// What was done to it.
+    /// Work of the run.
     pub workload: Workload,
     /// Keys of the description that `--set` or the drive's own list overrode, with their values.
     pub overrides: BTreeMap<String, String>,
     /// The seeds of the run by purpose (`media`, `ftl`, `workload`, ...).
     pub seeds: BTreeMap<String, u64>,
-    /// What a reader of the numbers should know, a sentence each: why they may not mean what they seem to.
+    /// Cautions for a reader of the numbers, a sentence each: why they may mislead.
     pub warnings: Vec<String>,
     /// Requests completed, with and without success, in all directions.
     pub requests: u64,
@@ -74,7 +74,7 @@ pub struct Report {
     pub partial: bool,
     /// Length of the measurement in simulated seconds: from its start to the last completion.
     pub simulated_seconds: f64,
-    /// What the run cost here; differs from run to run.
+    /// Cost of the run on this machine; differs from run to run.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostCost>,
     /// Requests by direction, over the whole measurement.
@@ -97,35 +97,35 @@ pub struct Report {
     pub media: MediaHealth,
     /// How busy each part was.
     pub utilisation: Utilisation,
-    /// What the cached mapping table did; absent where the map is in memory.
+    /// Figures of the cached mapping table; absent where the map is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map_cache: Option<MapCache>,
     /// Merges of log blocks; absent without log blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merges: Option<Merges>,
-    /// What went through the SLC cache; absent without one.
+    /// Traffic of the SLC cache; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slc_cache: Option<SlcCache>,
-    /// What was done for each namespace; absent where the drive has one.
+    /// Result of each namespace; absent where the drive has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceResult>,
     /// The layer of the host above the drive; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_layer: Option<HostLayer>,
-    /// What a replay made of its trace; absent without one.
+    /// Statistics of a replay about its trace; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
-    /// What threads of a file server saw; absent without them.
+    /// Figures of the threads of a file server; absent without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesReport>,
-    /// What a disk, and layers of the host without a group of their own, counted; absent without any.
+    /// Counters of a disk, and of layers of the host without a group of their own; absent without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartFigures>,
     /// The run over time.
     pub series: Series,
 }
 
-/// What a disk or a layer counted.
+/// Counters of a disk or a layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartFigures {
     /// Its name.
@@ -150,7 +150,7 @@ impl PartFigures {
     }
 }
 
-/// What was done for one namespace of several, as the drive counts it.
+/// Result of one namespace of several, as the drive counts it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NamespaceResult {
     /// Its number, from 0.
@@ -161,7 +161,7 @@ pub struct NamespaceResult {
     pub capacity_bytes: u64,
     /// Its erased blocks, ready for new data.
     pub free_blocks: u64,
-    /// Whether it refuses writes: no block can be freed for new data.
+    /// True if it refuses writes: no block can be freed for new data.
     pub read_only: bool,
     /// Why bytes were programmed.
     pub write_amplification: WriteAmplification,
@@ -180,10 +180,10 @@ pub struct NamespaceResult {
     pub slc_cache: Option<SlcCache>,
 }
 
-/// What a layer of the host did and holds.
+/// Work and state of a layer of the host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostLayer {
-    /// Which layer.
+    /// Name of the layer.
     pub name: String,
     /// Simulated seconds of the host's processor that it used.
     pub cpu_seconds: f64,
@@ -197,7 +197,7 @@ pub struct HostLayer {
     pub buffer_read_hits: u64,
 }
 
-/// Which schema and which program wrote a report.
+/// Schema and program of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Version {
     /// [`SCHEMA_VERSION`].
@@ -229,18 +229,18 @@ pub struct Drive {
     pub memory_bytes: u64,
 }
 
-/// What was done to the drive.
+/// Work that the drive was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Workload {
     /// One line: the jobs or the trace.
     pub summary: String,
     /// The command line that repeats the run.
     pub command_line: String,
-    /// What was written to the drive before.
+    /// State of the drive before, as it was written.
     pub precondition: String,
 }
 
-/// What the run cost on the machine that simulated it: the only numbers that differ between two equal runs.
+/// Cost of the run on the machine that simulated it: the only numbers that differ between two equal runs.
 /// In JSON these keys stand at the top level, or are left out as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HostCost {
@@ -312,13 +312,13 @@ pub struct GcSummary {
     pub erased_blocks: ByCause<u64>,
     /// Victims that were chosen by their few valid units instead of by the policy, as the die had lost its GC reserve.
     pub emergency_victims: u64,
-    /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without collections.
+    /// Valid share (0 to 1) of the victims when they were chosen, mean; absent without garbage collection (GC).
     pub victim_valid_share: Option<f64>,
     /// Valid mapping units copied by GC, wear levelling, retirement, refresh and folding.
     pub copied_units: u64,
 }
 
-/// What finding the data again after power-on took.
+/// Cost of the mount after power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mount {
     /// Nanoseconds that the reads keep the busiest die; the clock does not run meanwhile.
@@ -371,7 +371,7 @@ pub struct Utilisation {
     pub dies: Vec<Vec<f64>>,
     /// The firmware processor; absent when its steps take no time.
     pub firmware: Option<f64>,
-    /// What the processor was busy with; absent when its steps take no time.
+    /// Busy time of the processor by module; absent when its steps take no time.
     pub firmware_modules: Option<FirmwareModules>,
     /// The host link from drive to host (reads); absent when transfers take no time.
     pub link_to_host: Option<f64>,

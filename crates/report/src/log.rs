@@ -1,7 +1,7 @@
 //! The log of single requests: one CSV line per completion, written as the run goes on.
 //!
 //! Columns: `at_ns,completed_ns,op,lba,sectors,status,latency_ns`, then one column `<stage>_ns` per
-//! [`Stage`], `unmapped_sectors` (of a read) and `job` (its number, from 1; of a trace, its device). Times are simulated nanoseconds since the drive was switched on; the stage columns of a line
+//! [`Stage`], `unmapped_sectors` (for reads) and `job` (the job's number, from 1, or the device of a trace). Times are simulated nanoseconds since the drive was switched on; the stage columns of a line
 //! sum to its `latency_ns`. Lines stand in the order of completion.
 
 use super::tables::key;

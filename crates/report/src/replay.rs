@@ -1,4 +1,4 @@
-//! What a replay did otherwise than its trace says.
+//! Differences between a replay and its trace.
 
 use super::text::counted;
 use serde::Serialize;
@@ -10,7 +10,7 @@ pub struct Replay {
     pub records: u64,
     /// Their devices (disks, volumes, files), all replayed into the drive's one address space.
     pub devices: u64,
-    /// Of other devices than the one that was asked for: left out.
+    /// Records of other devices than the selected one: left out.
     pub other_devices: u64,
     /// Earlier than the one before them: replayed at that one's time.
     pub out_of_order: u64,

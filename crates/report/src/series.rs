@@ -106,7 +106,7 @@ impl TimeSeries {
         TimeSeries::with_interval(start, baseline, Nanos::from_us(100))
     }
 
-    /// As [`new`](TimeSeries::new) with another first interval length (at least 1 ns).
+    /// Like [`new`](TimeSeries::new) with another first interval length (at least 1 ns).
     pub fn with_interval(start: SimTime, baseline: Sample, interval: Nanos) -> TimeSeries {
         let interval_ns = interval.0.max(1);
         TimeSeries {
@@ -308,7 +308,7 @@ impl Series {
         self.begin_seconds.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Returns whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.begin_seconds.is_empty()
     }

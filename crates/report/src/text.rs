@@ -5,7 +5,7 @@ use super::{Direction, NamespaceResult, Report, jobs};
 use pellucid_text::format::{bytes, count, duration, optional, percent, quantity, significant, span};
 use std::fmt::Write;
 
-/// What is said of a partial report.
+/// Notice on a partial report.
 pub(super) const PARTIAL: &str =
     "the user ended the run before its work was done; this is what had completed";
 /// Where the text of a labelled line begins.

@@ -1,4 +1,4 @@
-//! What a report says of the kinds of translation: cached mapping table, merges of log blocks, SLC cache.
+//! The report on translations: cached mapping table, merges of log blocks, SLC cache.
 //!
 //! Counts are of the measured time, and arise in the translation; here they only get names.
 
@@ -6,14 +6,14 @@ use pellucid_flash::MapReason;
 use pellucid_ftl::{MergeCounters, MergeKind};
 use serde::Serialize;
 
-/// What the cached mapping table of a map in flash did.
+/// Figures of the cached mapping table of a map in flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MapCache {
     /// Entries that fit.
     pub entries: u64,
     /// Entries that were looked up for reads and writes.
     pub lookups: u64,
-    /// Those that were cached, as a share of `lookups`; absent without any.
+    /// Share of `lookups` that hit; absent without look-ups.
     pub hit_ratio: Option<f64>,
     /// Translation pages read because an entry was not cached.
     pub lookup_reads: u64,
@@ -35,7 +35,7 @@ pub struct MapPages {
 }
 
 impl MapPages {
-    /// Of counts by [`MapReason`].
+    /// Converts counts by [`MapReason`].
     pub fn new(counts: &[u64; MapReason::COUNT]) -> MapPages {
         let of = |reason: MapReason| counts[reason as usize];
         MapPages { eviction: of(MapReason::Eviction), gc: of(MapReason::Gc), flush: of(MapReason::Flush) }
@@ -72,7 +72,7 @@ pub struct MergesOfKind {
 }
 
 impl Merges {
-    /// Of counts by [`MergeKind`].
+    /// Converts counts by [`MergeKind`].
     pub fn new(counts: &[MergeCounters; MergeKind::COUNT]) -> Merges {
         let of = |kind: MergeKind| {
             let MergeCounters { merges, copied_units, padded_units, erases } = counts[kind as usize];
@@ -87,19 +87,19 @@ impl Merges {
     }
 }
 
-/// What went through the SLC cache, and past it.
+/// Traffic through the SLC cache, and past it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SlcCache {
-    /// What hosts wrote and was programmed there first.
+    /// Host bytes programmed in the cache first.
     pub host_bytes: u64,
-    /// What hosts wrote and was programmed elsewhere at once, as the cache was full.
+    /// Host bytes programmed elsewhere at once, because the cache was full.
     pub direct_bytes: u64,
-    /// What was moved from there to blocks of all bits.
+    /// Bytes moved from the cache to blocks of all bits.
     pub folded_bytes: u64,
     /// Blocks of the cache that were emptied and erased.
     pub folded_blocks: u64,
     /// Blocks of the cache.
     pub blocks: u64,
-    /// Those that were not free at the end.
+    /// Blocks that were not free at the end.
     pub used_blocks: u64,
 }

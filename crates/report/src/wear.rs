@@ -1,4 +1,4 @@
-//! What a report says of blocks and their wear.
+//! The report on blocks and their wear.
 //!
 //! Invariant: bad blocks are no part of erase counts, nor of the histogram.
 

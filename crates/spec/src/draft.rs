@@ -1,7 +1,7 @@
-//! What the rows of the schema fill in: the parts of a description before they are checked against each other.
+//! The draft that the rows of the schema fill in: the parts of a description before they are checked against each other.
 //!
-//! A key with a field of its own in a configuration sets that field. Keys that decide about one field together set
-//! fields of the draft, and the `resolve_*` module of their table puts these together.
+//! A key that has a field of its own in a configuration sets that field. Keys that decide one field together set fields of
+//! the draft, and the `resolve_*` module of their table combines these.
 
 use super::document::Row;
 use super::resolve_backing::{BackingKind, Medium};
@@ -89,7 +89,7 @@ pub(crate) struct Draft {
     pub run: RunSpec,
 }
 
-/// Which pages of a word line are used.
+/// Pages of a word line that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Mode {
@@ -119,7 +119,7 @@ pub(crate) enum EccCode {
     Bch,
 }
 
-/// What survives a power cut.
+/// Data that survive a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Survives {

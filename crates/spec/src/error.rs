@@ -50,18 +50,18 @@ impl fmt::Display for Place {
 pub enum SpecError {
     /// Neither a preset nor a readable file.
     NotFound {
-        /// What was asked for.
+        /// Requested name.
         name: String,
         /// Why the file could not be read.
         reason: String,
         /// A preset with a similar name.
         near: Option<String>,
     },
-    /// Not TOML, or a `--set` without `=`.
+    /// A text that is no TOML, or a `--set` without `=`.
     Syntax {
         /// Where.
         place: Place,
-        /// What is wrong.
+        /// Reason of the refusal.
         reason: String,
     },
     /// A key that does not exist.
@@ -83,7 +83,7 @@ pub enum SpecError {
         key: String,
         /// Its value as TOML.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
     /// A key without a default that was not given.
@@ -92,7 +92,7 @@ pub enum SpecError {
         name: String,
         /// The key, from the top of the file.
         key: String,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
 }

@@ -64,21 +64,21 @@ const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
 pub struct Spec {
     /// The drive.
     pub drive: DeviceConfig,
-    /// What reports call it: `drive.name`, else the preset's or the file's name.
+    /// Name of the drive in reports: `drive.name`, else the preset's or the file's name.
     pub drive_name: String,
-    /// What the drive is: with [`Medium::Disk`] `drive` is not made.
+    /// Kind of the drive: with [`Medium::Disk`] `drive` is not made.
     pub medium: Medium,
     /// The second drive.
     pub backing: Backing,
-    /// What stands above it, nearest the drive first; empty: work is done on the drive itself.
+    /// Layers above the drive, nearest the drive first; empty: the work goes to the drive itself.
     pub host: Vec<LayerConfig>,
     /// `[host.ftl]`, whether or not such a layer stands above the drive.
     pub host_ftl: HostFtlConfig,
     /// `[kv]`, whether or not a cache stands on the drive.
     pub kv: KvConfig,
-    /// What is done with it, in order.
+    /// Work, in order.
     pub jobs: Vec<RawJob>,
-    /// What is written to it before.
+    /// State of the drive before the work.
     pub precondition: Precondition,
     /// How the run is done.
     pub run: RunSpec,
@@ -151,13 +151,13 @@ impl Spec {
 pub struct KeyInfo {
     /// The key, from the top of the file.
     pub key: &'static str,
-    /// What it takes.
+    /// Allowed values.
     pub allowed: String,
     /// Its default as TOML; `None`: it must be given.
     pub default: Option<String>,
     /// The unit of a plain number; empty: none.
     pub unit: &'static str,
-    /// What it means.
+    /// Meaning of the key.
     pub about: &'static str,
 }
 
@@ -270,10 +270,10 @@ pub fn load(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
     SpecText::open(path_or_preset)?.spec(sets)
 }
 
-/// What decides whether a drive, or the host FTL above it, keeps what was flushed.
+/// Keys that decide whether a drive, or the host FTL above it, keeps flushed data.
 const DURABILITY_KEYS: [&str; 2] = ["drive.ftl.durability", "host.ftl.durability"];
 
-/// As [`load`], for a drive in service: where only a preset says that the drive is volatile, as the firmware of a paper was,
+/// Like [`load`], for a drive in service: where only a preset says that the drive is volatile, as the firmware of a paper was,
 /// it keeps a journal. A file or `--set` can ask for the volatile drive.
 pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, SpecError> {
     let text = SpecText::open(path_or_preset)?;
@@ -318,7 +318,7 @@ pub fn from_str(text: &str, name: &str, sets: &[String]) -> Result<Spec, SpecErr
 /// The name of [`NO_FLASH`] in places.
 const NO_FLASH_NAME: &str = "no flash";
 
-/// What stands for the flash of a description that has none.
+/// Stand-in for the flash of a description that has none.
 const NO_FLASH: &str = "[drive.media]\nchannels = 1\nways = 1\nblocks = 64\npages = 64\npage_size = \"4KiB\"\nsector_size = 512\n\
     cell = \"slc\"\n[drive.media.timing]\nread = \"1us\"\nprogram = \"1us\"\nerase = \"1us\"\nchannel_rate = \"1GB/s\"\n";
 

@@ -6,7 +6,7 @@
 pub struct Preset {
     /// The name to ask for.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Summary, in one line.
     pub summary: &'static str,
     /// The description, as TOML.
     pub text: &'static str,

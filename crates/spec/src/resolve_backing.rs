@@ -57,7 +57,7 @@ keys! {
         "Disk: time until an unreadable sector is given up";
 }
 
-/// What the drive is.
+/// Medium of the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Medium {
@@ -68,7 +68,7 @@ pub enum Medium {
     Disk,
 }
 
-/// What the second drive is.
+/// Kind of the second drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum BackingKind {
@@ -82,7 +82,7 @@ pub enum BackingKind {
 /// `[backing]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backing {
-    /// What it is.
+    /// Kind of the drive.
     pub kind: BackingKind,
     /// The disk, whether or not it is used.
     pub disk: DiskConfig,

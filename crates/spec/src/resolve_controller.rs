@@ -9,7 +9,7 @@ use pellucid_flash::{Layout, Nanos};
 use pellucid_text::Quantity;
 
 const QUEUES: Kind = Kind::Whole(1, 65_535);
-/// What the tables of a drive are made for.
+/// Number of commands, as far as the tables of a drive reach.
 const COMMANDS: Kind = Kind::Whole(1, (1 << 20) - 1);
 const ENTRIES: Kind = Kind::Whole(1, (1 << 24) - 1);
 const READ_ENTRIES: Kind = Kind::Whole(0, (1 << 24) - 1);

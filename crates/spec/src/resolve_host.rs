@@ -1,4 +1,4 @@
-//! `[host]`: what stands above the drive, and what the host's own work costs.
+//! `[host]`: the layers above the drive, and the cost of the host's own work.
 
 use super::draft::{Draft, Layer, Survives};
 use super::error::SpecError;

@@ -222,7 +222,7 @@ fn finish_integrity(draft: &mut Draft, values: &Values) -> Result<(), SpecError>
     Ok(())
 }
 
-/// What copyback may be where [`Integrity::forbids_copies`].
+/// Value of copyback that [`Integrity::forbids_copies`] leaves.
 pub(super) const NO_COPIES: &str = "false: a copy inside the die would pass the error correction by";
 
 /// Refuses an error correction that does not fit, once it is known what the namespaces take of the spare area.

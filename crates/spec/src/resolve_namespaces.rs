@@ -22,7 +22,7 @@ keys! {
         "Namespaces, each with an interface and blocks of every die; none: one block namespace of everything";
 }
 
-/// What a namespace offers.
+/// Interface of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum InterfaceWord {
@@ -382,9 +382,9 @@ pub(crate) struct Translated {
     pub layout: Layout,
     /// The namespace that they belong to, by its place in the list; `None`: the drive has no list.
     namespace: Option<usize>,
-    /// Whether they are all of the drive's.
+    /// True if they are all of the drive's.
     whole: bool,
-    /// What it asks of translation, if it is a cache.
+    /// Demands on translation, if it is a cache.
     cache: Option<CacheConfig>,
 }
 
@@ -399,7 +399,7 @@ impl Translated {
         ftl
     }
 
-    /// Of the smallest block namespace; `None` if there is none.
+    /// Finds the smallest block namespace; `None` if there is none.
     pub fn find(namespaces: &[Namespace], layout: &Layout) -> Option<Translated> {
         if namespaces.is_empty() {
             return Some(Translated { layout: layout.clone(), namespace: None, whole: true, cache: None });

@@ -68,12 +68,12 @@ pub struct RawPair {
     pub origin: Origin,
 }
 
-/// What is written before the run, once.
+/// State of the drive before the run, made once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fill {
     /// This share of the capacity, 0 to 1, sequentially.
     Share(f64),
-    /// What the trace reads before it writes it.
+    /// All data that the trace reads before it writes them.
     Trace,
 }
 
@@ -90,7 +90,7 @@ impl Fill {
 /// Writes before the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precondition {
-    /// What is written first.
+    /// Data that are written first.
     pub fill: Fill,
     /// Random overwrites after the fill.
     pub overwrite: Overwrite,
@@ -132,7 +132,7 @@ impl Precondition {
 /// How long random overwrites go on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Overwrite {
-    /// So many times the capacity.
+    /// A multiple of the capacity.
     Capacities(f64),
     /// Until write amplification no longer changes.
     Steady,
@@ -143,7 +143,7 @@ pub enum Overwrite {
 pub struct RunSpec {
     /// Seed of the jobs.
     pub seed: u64,
-    /// Whether every byte that is read is checked.
+    /// True if every byte that is read is checked.
     pub verify: bool,
     /// Directory of the report.
     pub report: Option<PathBuf>,

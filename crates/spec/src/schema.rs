@@ -1,6 +1,6 @@
-//! The rows of the schema: a key's name, what it takes, its default, the field of the [`Draft`] that it sets, and
-//! what it means. Reading, checking, `--set`, `show`, suggestions and the reference are derived from the rows, so a
-//! new key is one row in one file.
+//! The rows of the schema: a key's name, its allowed values, its default, the field of the [`Draft`] that it sets, and
+//! its meaning. Reading, checking, `--set`, `show`, suggestions and the reference are derived from the rows, so a new
+//! key is one row in one file.
 //!
 //! Invariant: after [`Values::resolve`] every key has a value of the type its [`Kind`] promises. A row whose field
 //! has another type than its kind is found by the first description that is read.
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
 /// The value of a key that is not given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fallback {
-    /// It must be given.
+    /// No default: the key must be given.
     Required,
     Whole(i64),
     Real(f64),
@@ -64,7 +64,7 @@ pub(crate) struct Key {
     pub path: &'static str,
     pub kind: Kind,
     pub fallback: Fallback,
-    /// What it means, in one line.
+    /// Meaning, in one line.
     pub about: &'static str,
     /// Puts the value into the draft.
     pub set: fn(&mut Draft, &Typed),
@@ -172,7 +172,7 @@ impl Kind {
         }
     }
 
-    /// What is allowed, for messages and the reference.
+    /// Returns the allowed values, for messages and the reference.
     pub fn allowed(self) -> String {
         match self {
             // Where numbers of TOML end.

@@ -31,7 +31,7 @@ const TABLES: &[&str] = &[
 /// Keys that are not written with the rest: presets are resolved away, jobs have their own form.
 const APART: &[&str] = &["drive.preset", "job"];
 
-/// Whether an entry need not be written: what nothing is said about stands above no drive.
+/// Returns whether an entry need not be written: a default above no drive.
 fn is_silent(entry: &Entry) -> bool {
     let apart = ["host.", "kv.", "backing.", "drive.kind"];
     apart.iter().any(|table| entry.key.starts_with(table)) && entry.origin.place == Place::Default
@@ -40,7 +40,7 @@ fn is_silent(entry: &Entry) -> bool {
 /// Keys of a drive that a disk has too.
 const DISK_KEYS: &[&str] = &["drive.name", "drive.kind", "drive.media.sector_size", "drive.media.store"];
 
-/// Whether somebody said it: it is neither a default nor what stands for the flash of a disk.
+/// Returns whether the description gives the value: it is neither a default nor the stand-in for the flash of a disk.
 fn is_said(entry: &Entry) -> bool {
     match &entry.origin.place {
         Place::Default => false,
@@ -104,7 +104,7 @@ fn push_line(out: &mut String, name: &str, value: &str, origin: &Origin) {
     out.push_str(&format!("{assignment:<COMMENT_COLUMN$}  # {}\n", source(origin)));
 }
 
-/// What stands in the comment. A comment that says more than the place wins, so that showing a shown file
+/// Returns the text of the comment. A comment that says more than the place wins, so that showing a shown file
 /// changes nothing.
 fn source(origin: &Origin) -> String {
     let text = match (&origin.comment, &origin.place) {

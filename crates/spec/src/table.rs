@@ -35,7 +35,7 @@ impl Table<'_> {
         self.row.fields.iter().find(|field| present(&field.path) == name)
     }
 
-    /// Whether the table has the field.
+    /// Returns whether the table has the field.
     pub fn has(&self, name: &str) -> bool {
         self.leaf(name).is_some()
     }

@@ -10,8 +10,8 @@
 //! ```
 //! It is checked against the drive's shape whenever it is read, as a file can be edited.
 //!
-//! A process that changes it holds it ([`Hold`]) from before it reads it until it has written it; a server holds it as long as it serves
-//! the drive, as it writes what it knows.
+//! A process that changes the registry holds it ([`Hold`]) from before it reads the file until it has written it. A server holds it as long as it
+//! serves the drive.
 
 use pellucid_flash::ChunkGeometry;
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
@@ -21,7 +21,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use toml_edit::{Document, Item};
 
-/// What is said of each target.
+/// Keys of each target.
 const KEYS: [&str; 5] = ["name", "kind", "first_unit", "units", "uuid"];
 
 /// Why a registry cannot be used.
@@ -30,7 +30,7 @@ pub enum RegistryError {
     /// The file cannot be read or written.
     #[error("{path}: {1}", path = .0.display())]
     File(PathBuf, std::io::Error),
-    /// It is not a registry.
+    /// The file is not a registry.
     #[error("{path}: {1}", path = .0.display())]
     Malformed(PathBuf, String),
     /// A target is refused.

@@ -1,4 +1,4 @@
-//! What a hit costs the cache manager, and what a cached block costs in memory:
+//! Cost of a hit in the cache manager, and of a cached block in memory:
 //! `cargo run --release -p pellucid-testing --example cache-cost -- [HITS]`.
 //!
 //! Both drives answer at once and keep nothing, so what is left is the manager and the pump. One command of 4 KiB is outstanding. Each

@@ -1,4 +1,4 @@
-//! What the cluster buffer itself costs: `cargo run --release -p pellucid-testing --example cluster-buffer-cost [WORKLOAD [REQUESTS]]`.
+//! Cost of the cluster buffer itself: `cargo run --release -p pellucid-testing --example cluster-buffer-cost [WORKLOAD [REQUESTS]]`.
 //!
 //! Requests go one by one to the buffer, on a drive that answers at once and looks at no data. So what is measured is the layer, the pump
 //! under it, and the copies of data; the drive alone is measured beside it. Under `valgrind --tool=callgrind` with a workload and two
@@ -14,7 +14,7 @@ use std::time::Instant;
 /// 8 GB, as a stick.
 const SECTORS: u64 = 16 << 20;
 const SECTOR_BYTES: usize = 512;
-/// What the target of 1.5 us is about: requests of 4 KiB.
+/// Sectors of the requests that the target of 1.5 us is about: 4 KiB.
 const SMALL: u32 = 8;
 
 /// Ends every command at once.
@@ -61,7 +61,7 @@ impl Drive for Nothing {
     }
 }
 
-/// What is asked.
+/// One workload.
 #[derive(Clone, Copy)]
 struct Workload {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! What tests of drives share: random drives under random commands, and the conformance of command sets.
+//! Tests of drives: random drives under random commands, and the conformance of command sets.
 
 pub mod conformance;
 pub mod swarm;

@@ -16,7 +16,7 @@ use pellucid_flash::{Command, Completion, DieId, Drive, Lba, Opcode, Rng, SimTim
 use pellucid_lab::drive::{Mismatch, Oracle, Promise, fill_images, version_of};
 use pellucid_media::Fault;
 
-/// What a swarm works on: a drive, or a host's layer on one.
+/// Subject of a swarm: a drive, or a host's layer on one.
 pub trait Subject: Drive {
     /// The drive at the bottom.
     fn device(&self) -> &Device;
@@ -26,13 +26,13 @@ pub trait Subject: Drive {
     fn now(&self) -> SimTime;
     /// Walks every invariant and panics where one is broken.
     fn check(&self);
-    /// Whether it stores nothing any more.
+    /// Returns whether it stores nothing any more.
     fn is_read_only(&self) -> bool;
     /// Does damage to the media.
     fn inject(&mut self, now: SimTime, fault: Fault);
     /// Cuts the power and switches on again; a sentence where it does not come back.
     fn power_cut(&mut self) -> Result<(), String>;
-    /// Whether every acknowledged write is on the media.
+    /// Returns whether every acknowledged write is on the media.
     fn writes_through(&self) -> bool;
     /// Sectors whose data would be lost with the power though they were flushed: a stated window. `None`: a flush keeps its promise.
     fn at_risk(&self) -> Option<Vec<Lba>> {
@@ -91,14 +91,14 @@ struct Pending {
 /// A drive, its oracle and a stream of random commands. Clone it to try a power cut without losing the present.
 #[derive(Clone, Debug)]
 pub struct Swarm<T = Device> {
-    /// The drive, or what stands on it.
+    /// The drive, or the layer above it.
     pub device: T,
     oracle: Oracle,
     rng: Rng,
     pending: Vec<Pending>,
     in_flight: u32,
     now: SimTime,
-    /// Whether uncorrectable reads, and the end of the drive, are expected (faults are on).
+    /// True if uncorrectable reads, and the end of the drive, are expected (faults are on).
     lossy: bool,
     /// Commands completed.
     pub completed: u64,
@@ -395,12 +395,12 @@ pub fn run_seed(seed: u64, commands: u32) {
     run(seed, &tiny(&sets_of(seed)), commands, Trouble::None);
 }
 
-/// As [`run_seed`], with harder drives that are damaged on the way.
+/// Like [`run_seed`], with harder drives that are damaged on the way.
 pub fn run_harder_seed(seed: u64, commands: u32) {
     run(seed, &tiny(&harder_sets_of(seed)), commands, Trouble::Damage);
 }
 
-/// As [`run_harder_seed`], with these overrides for its drive. False: that drive is refused.
+/// Like [`run_harder_seed`], with these overrides for its drive. False: that drive is refused.
 pub fn run_harder_seed_with(seed: u64, overrides: &[&str], commands: u32) -> bool {
     let mut sets = harder_sets_of(seed);
     sets.extend(overrides.iter().map(ToString::to_string));
@@ -409,7 +409,7 @@ pub fn run_harder_seed_with(seed: u64, overrides: &[&str], commands: u32) -> boo
     true
 }
 
-/// As [`run_seed`], with these overrides. False: the drive of this seed is refused with them.
+/// Like [`run_seed`], with these overrides. False: the drive of this seed is refused with them.
 pub fn run_seed_with(seed: u64, overrides: &[&str], commands: u32) -> bool {
     let mut sets = sets_of(seed);
     sets.extend(overrides.iter().map(ToString::to_string));
@@ -418,7 +418,7 @@ pub fn run_seed_with(seed: u64, overrides: &[&str], commands: u32) -> bool {
     true
 }
 
-/// As [`run_seed`], with the host's translation on small open-channel drives, every other one of which has failing flash.
+/// Like [`run_seed`], with the host's translation on small open-channel drives, every other one of which has failing flash.
 /// False: the drive of this seed is refused, as it is too small.
 pub fn run_host_seed(seed: u64, commands: u32) -> bool {
     let Some(drive) = host_drive(seed) else { return false };
@@ -426,25 +426,25 @@ pub fn run_host_seed(seed: u64, commands: u32) -> bool {
     true
 }
 
-/// As [`run_seed`], with a cluster buffer in front of the drive, in either mode.
+/// Like [`run_seed`], with a cluster buffer in front of the drive, in either mode.
 pub fn run_clustered_seed(seed: u64, commands: u32) {
     let Some(drive) = clustered(seed, &sets_of(seed)) else { return };
     work(Swarm::over(drive, seed), Rng::stream(seed, "clustered swarm"), commands, Trouble::None);
 }
 
-/// As [`run_clustered_seed`], with harder drives that are damaged on the way.
+/// Like [`run_clustered_seed`], with harder drives that are damaged on the way.
 pub fn run_harder_clustered_seed(seed: u64, commands: u32) {
     let Some(drive) = clustered_on_damaged(seed, &harder_sets_of(seed)) else { return };
     work(Swarm::over(drive, seed), Rng::stream(seed, "clustered swarm"), commands, Trouble::Damage);
 }
 
-/// As [`run_seed`], with the planted bug: must panic for some seed.
+/// Like [`run_seed`], with the planted bug: must panic for some seed.
 #[doc(hidden)]
 pub fn run_seed_with_canary(seed: u64, commands: u32) {
     run(seed, &tiny(&sets_of(seed)), commands, Trouble::Canary);
 }
 
-/// What happens beside commands and power cuts.
+/// Event beside commands and power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     None,

@@ -1,4 +1,4 @@
-//! What preconditioning leaves is what a drive comes to at work.
+//! Preconditioning leaves a drive in the state that it reaches at work.
 
 use pellucid_device::Device;
 use pellucid_flash::{Cause, Command, Lba, Opcode, Rng, Status};

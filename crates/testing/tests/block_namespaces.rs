@@ -38,7 +38,7 @@ fn completions(device: &mut Device) -> Vec<Completion> {
     }
 }
 
-/// What a mapping unit may hold: what it held when it was last flushed, and everything since; the newest last.
+/// Possible contents of a mapping unit: the content when it was last flushed, and everything since; the newest last.
 #[derive(Clone, Debug)]
 struct Unit(Vec<u8>);
 

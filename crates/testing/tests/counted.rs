@@ -1,4 +1,4 @@
-//! What drives and reports count, and what they say of a drive: what the definitions promise, also where there is no page map.
+//! Drives and reports count as the definitions promise, also without a page map.
 
 use pellucid_device::Device;
 use pellucid_flash::{BlockId, Cause, Command, Lba, Opcode, SimTime, ZoneAction};
@@ -172,7 +172,7 @@ fn data_that_were_just_written_are_fresh() {
     }
 }
 
-/// Nothing works for longer than the time that has passed, whatever is under way or booked.
+/// No part is busy for longer than the elapsed time, whatever is under way or booked.
 #[test]
 fn busy_times_are_those_that_have_passed() {
     let base = ["buffer.entries=8", "host.link_rate=\"20MB/s\"", "media.timing.channel_rate=\"20MB/s\""];

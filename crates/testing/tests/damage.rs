@@ -39,7 +39,7 @@ fn flush(device: &mut Device) -> Status {
     ask(device, Opcode::Flush, 0, Vec::new()).status
 }
 
-/// What a unit holds, if it can be read and is of one byte.
+/// Reads a unit; returns its byte if all of its bytes are equal.
 fn read(device: &mut Device, unit: u64) -> Result<u8, Status> {
     let completion = ask(device, Opcode::Read, unit, vec![0xee; 4096]);
     assert!(completion.data.iter().all(|&byte| byte == completion.data[0]), "unit {unit} is mixed");
@@ -366,7 +366,7 @@ fn a_map_segment_that_cannot_be_read_brings_back_no_trimmed_data() {
     device.check();
 }
 
-/// What a translation page says is in memory: one that GC cannot read is written anew, and takes no block with it.
+/// The content of a translation page is in memory: one that GC cannot read is written anew, and takes no block with it.
 #[test]
 fn translation_pages_that_cannot_be_read_cost_nothing() {
     let superpage = |at: usize| {

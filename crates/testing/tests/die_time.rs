@@ -1,4 +1,4 @@
-//! What the time of a die goes into: senses of GC, and what counts as work.
+//! The time of a die: senses of GC, and operations that count as work.
 
 use pellucid_device::{Device, Filler};
 use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Rng};

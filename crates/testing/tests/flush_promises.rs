@@ -1,5 +1,5 @@
-//! What flushes promise while reads of the media fail: a write of part of a mapping unit that cannot be completed with the rest is lost, and
-//! every flush behind it says so. A flush that ends well has everything on the media that was acknowledged before it and after the last
+//! Flushes while reads of the media fail: a write of part of a mapping unit is lost if the rest of the unit cannot be read, and every flush
+//! behind it says so. A flush that ends well has everything on the media that was acknowledged before it and after the last
 //! flush that failed.
 
 use pellucid_device::Device;
@@ -17,7 +17,7 @@ const BAST: &[&str] = &["ftl.map=bast"];
 const FAST: &[&str] = &["ftl.map=fast"];
 const MAPS: [&[&str]; 4] = [PAGE, DEMAND, BAST, FAST];
 
-/// What has become of one sector, by version: the place in this list; 0 is what was there first.
+/// History of one sector, by version: the place in this list; 0 is the first content.
 #[derive(Clone, Debug, Default)]
 struct Sector {
     newest: u32,
@@ -32,7 +32,7 @@ enum Sent {
         sectors: u32,
         versions: Vec<u32>,
     },
-    /// What it promises if it ends well.
+    /// Sectors and versions that the flush promises if it ends well.
     Flush(Vec<(u64, u32)>),
     Read,
 }
@@ -209,7 +209,7 @@ fn promises_are_kept_with(map: &[&str], others: &[&str]) -> u32 {
     worn_out
 }
 
-/// So few blocks that those given up, as they cannot be read, leave too little room.
+/// A drive with so few blocks that those it gives up as unreadable leave too little space.
 #[test]
 fn a_drive_that_becomes_read_only() {
     let worn_out = promises_are_kept_with(PAGE, &["media.blocks=24", "ftl.over_provisioning=0.6"]);

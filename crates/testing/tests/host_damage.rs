@@ -1,4 +1,4 @@
-//! Flash that cannot be read when the host's translation starts: what is lost is what lies there, and it is said.
+//! Flash that cannot be read when the host's translation starts: only the data there are lost, and the loss is reported.
 
 use pellucid_device::Device;
 use pellucid_flash::{
@@ -89,7 +89,7 @@ impl<D: Drive> Bench<D> {
         assert_eq!(self.run(Opcode::Flush, 0, Vec::new()).0, Status::Success);
     }
 
-    /// What the first sectors hold; `None`: unreadable, and said so.
+    /// Reads the first sectors; `None`: unreadable, and said so.
     fn look(&mut self) -> Vec<Option<u8>> {
         let read = |lba| match self.run(Opcode::Read, lba, vec![0xee; 512]) {
             (Status::Success, data) => Some(data[0]),
@@ -102,7 +102,7 @@ impl<D: Drive> Bench<D> {
     }
 }
 
-/// What [`overwritten`] leaves there.
+/// Returns the contents that [`overwritten`] leaves.
 fn newest() -> Vec<Option<u8>> {
     (0..SECTORS).map(|lba| Some(if lba < 16 { 2 } else { 1 })).collect()
 }

@@ -42,7 +42,7 @@ spare_chunks = 2
 verify = true
 "#;
 
-/// What makes of it a zoned drive with a log above.
+/// Overrides for a zoned drive with a log above.
 const ZONES: [&str; 6] = [
     r#"drive.namespace=[{ interface = "zoned", dies_per_zone = 2, spare_blocks = 2, active_max = 8 }]"#,
     r#"host.layers=["zone-log"]"#,
@@ -94,7 +94,7 @@ fn a_verified_run_reports_the_whole_stack() {
     }
 }
 
-/// What the layers say they wrote is what the drive has programmed, whether it keeps data or stamps.
+/// The layers count as written exactly what the drive has programmed, whether it keeps data or stamps.
 #[test]
 fn what_a_zone_log_writes_is_what_the_drive_programs() {
     for store in ["media.store=ram", "media.store=none"] {
@@ -229,7 +229,7 @@ fn read(stack: &mut Tower<Device>, lba: u64) -> u32 {
     }
 }
 
-/// What the drive holds back of its open chunks (`mw_cunits`) comes from the write buffer.
+/// Sectors that the drive holds back of its open chunks (`mw_cunits`) come from the write buffer.
 #[test]
 fn a_drive_that_holds_sectors_back_is_served_from_the_buffer() {
     let text = DRIVE.replace("interface = \"open-channel\"", "interface = \"open-channel\"\ncached = 3");

@@ -85,7 +85,7 @@ fn restored(path: &TempPath, sets: &[String]) -> (Spec, Device) {
     (spec, device)
 }
 
-/// What the drive holds at every logical page: sequence number and place need not agree, the data must.
+/// Returns the content of every logical page: sequence number and place need not agree, the data must.
 fn contents(device: &Device) -> Vec<Option<Vec<u8>>> {
     let mut media = device.media().clone();
     let bytes = device.image_bytes() * device.layout().sectors_per_unit as usize;

@@ -1,4 +1,4 @@
-//! The four drives of `docs/explanation/move-the-line.md`, small: what moves with the line, and in which direction.
+//! The four drives of `docs/explanation/move-the-line.md`, small: the quantities that move with the line, and their direction.
 
 use pellucid_lab::experiment::{execute, jobs, parse_job};
 use pellucid_report::Report;

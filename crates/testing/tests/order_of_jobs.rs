@@ -115,7 +115,7 @@ fn a_job_of_which_nothing_counts_has_zeros() {
     assert!(!report.to_json(false).contains("NaN"));
 }
 
-/// As with fio, `ramp_time` begins when its job does.
+/// `ramp_time` begins when its job does, as with fio.
 #[test]
 fn a_job_that_waits_has_its_warm_up_after_that() {
     let report = on_full_drive(&[

@@ -9,7 +9,7 @@ use pellucid_testing::swarm;
 /// Writes outstanding.
 const DEPTH: u64 = 16;
 
-/// What is of no interest here: the controller takes no time of its own, and planes of a die are read together.
+/// Overrides for a plain drive: the controller takes no time of its own, and planes of a die are read together.
 const PLAIN: [&str; 6] = [
     "media.timing.erase=4.5ms",
     "media.independent_plane_reads=false",
@@ -38,7 +38,7 @@ fn drive(sets: &[&str]) -> Device {
     device
 }
 
-/// What writers of a superpage each see.
+/// Latencies of the writers of a superpage.
 #[derive(Debug)]
 struct Seen {
     /// The longest time without the end of a write.
@@ -143,7 +143,7 @@ fn end(device: &mut Device, command: Command) {
     }
 }
 
-/// Whether a small random drive takes three times its capacity in random writes, with some trims and flushes.
+/// Returns whether a small random drive takes three times its capacity in random writes, with some trims and flushes.
 fn takes_everything(seed: u64, pacing: bool) -> bool {
     let mut sets = swarm::sets_of(seed);
     sets.retain(|set| !set.starts_with("media.faults") && !set.starts_with("ftl.gc_pacing"));

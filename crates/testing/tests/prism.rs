@@ -139,7 +139,7 @@ fn what_the_policy_level_has_flushed_survives_power_cuts() {
     assert_eq!(policy_survives(&[]), 0);
 }
 
-/// So seldom that the ranges do not run out of good chunks.
+/// Failures are rare enough that the ranges do not run out of good chunks.
 #[test]
 fn also_on_failing_flash() {
     let sets = [
@@ -256,7 +256,7 @@ fn the_function_level_finds_its_blocks_after_power_cuts_on_failing_flash() {
     }
 }
 
-/// A LUN dies: what lies there is lost and said so; nothing else is, and the level goes on with the others.
+/// A LUN dies: its data are lost and reported so; nothing else is, and the level goes on with the others.
 #[test]
 fn a_dying_lun_costs_what_it_holds_and_nothing_else() {
     let (mut flash, level) = function(device(&[]));

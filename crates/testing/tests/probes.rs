@@ -108,7 +108,7 @@ fn a_power_cut_takes_nothing_off_the_counters() {
     assert!(moved > 0, "no drive has collected anything");
 }
 
-/// What is noted of wear takes room by what there is, not by how far erase counts go.
+/// Memory for wear grows with the number of blocks, not with erase counts.
 #[test]
 fn worn_blocks_take_no_more_room_than_new_ones() {
     let job = "rw = \"randwrite\"\nbs = \"16k\"\nnumber_ios = 100";

@@ -13,7 +13,7 @@ fn run(job: &str) -> Report {
     execute(&spec, &jobs, &|| 0.0, |_| ()).unwrap_or_else(|e| panic!("{e}")).1
 }
 
-/// What is left out of the requests is left out of the time too, and of everything else that is counted.
+/// Requests of the warm-up are left out of the time too, and of every other count.
 #[test]
 fn a_warm_up_is_no_part_of_the_measurement() {
     let writes = "rw = 'randwrite'\nbs = '4k'\niodepth = 4\nruntime = '2s'";

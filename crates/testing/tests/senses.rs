@@ -4,7 +4,7 @@ use pellucid_device::Device;
 use pellucid_flash::{Cause, Command, Lba, Opcode, Status};
 use pellucid_lab::drive::{Unwatched, precondition};
 
-/// What is of no interest here: the controller takes no time of its own, and planes of a die are read together.
+/// Overrides for a plain drive: the controller takes no time of its own, and planes of a die are read together.
 const PLAIN: [&str; 7] = [
     "media.blocks=96",
     "media.timing.erase=4.5ms",

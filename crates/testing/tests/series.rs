@@ -80,7 +80,7 @@ fn trims_are_no_writes_of_the_series() {
     }
 }
 
-/// What the drive goes on with when the last request has completed belongs to nobody's measurement.
+/// Work of the drive after the last completion belongs to no measurement.
 #[test]
 fn the_state_of_blocks_is_that_of_the_last_completion() {
     let report = run("rw=randwrite,bs=4k,number_ios=6000,iodepth=64");
@@ -90,7 +90,7 @@ fn the_state_of_blocks_is_that_of_the_last_completion() {
     assert_eq!(report.series.free_blocks.last(), Some(&report.wear.free_blocks));
 }
 
-/// Nothing else in a report tells the end of a drive's life from other failing writes.
+/// Only this tells the end of a drive's life from other failing writes.
 #[test]
 fn the_end_of_life_is_told() {
     let job = "rw=randwrite,bs=4k,number_ios=6000,iodepth=4";

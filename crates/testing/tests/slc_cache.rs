@@ -128,7 +128,7 @@ fn an_idle_drive_folds_its_cache_and_a_busy_one_does_not() {
     assert!(times.iter().all(|time| time.0 < 700_000), "the cache takes data again: {times:?}");
 }
 
-/// What is overwritten in the cache needs no folding.
+/// Data overwritten in the cache need no folding.
 #[test]
 fn blocks_that_hold_nothing_are_erased_at_once() {
     let mut device = drive(&[]);

@@ -14,7 +14,7 @@ const LOAD: Nanos = Nanos(138_000);
 /// A read that waits for nothing: sense, transfer, decoding, host link.
 const ALONE: Nanos = Nanos(62_000);
 
-/// What is of no interest here: the controller takes no time of its own, and planes of a die are read together.
+/// Overrides for a plain drive: the controller takes no time of its own, and planes of a die are read together.
 const PLAIN: [&str; 7] = [
     "media.blocks=96",
     "media.timing.erase=4.5ms",

@@ -15,11 +15,11 @@ const REGRESSIONS: [u64; 21] = [
     11894, 12344, 31757,
 ];
 
-/// As `REGRESSIONS`, of harder drives. 646: a copy on its way brought back what a write had been acknowledged over. 70, 242: a mount came back
+/// Like `REGRESSIONS`, of harder drives. 646: a copy on its way brought back what a write had been acknowledged over. 70, 242: a mount came back
 /// to copies whose data had been forgotten, and they read as good.
 const HARDER_REGRESSIONS: [u64; 8] = [70, 103, 242, 468, 646, 2303, 2590, 2816];
 
-/// As `REGRESSIONS`, of host FTLs: a trim that took a newer version of its page, in the same superpage, with it.
+/// Like `REGRESSIONS`, of host FTLs: a trim that took a newer version of its page, in the same superpage, with it.
 const HOST_REGRESSIONS: [u64; 3] = [314, 1073, 1315];
 
 fn number(name: &str) -> Option<u64> {
@@ -38,7 +38,7 @@ fn random_drives_never_return_a_wrong_sector() {
     all_clean(seeds(), swarm::run_seed, swarm::sets_of);
 }
 
-/// The same for harder drives, whose dies die and whose operations fail while they work.
+/// Runs harder drives, whose dies die and whose operations fail while they work.
 #[test]
 fn damaged_drives_never_return_a_wrong_sector() {
     all_clean(seeds(), swarm::run_harder_seed, swarm::harder_sets_of);

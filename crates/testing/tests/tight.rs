@@ -144,7 +144,7 @@ fn the_fullest_drives_outlive_power_cuts() {
     assert_eq!(failing(seeds(40), |device, seed| cut_off(device, seed, 300)), [0; 0], "seeds that failed");
 }
 
-/// Of one or two dies, in which all that a cut tears has to be made good: with 20 % to spare such drives were lost to some hundred cuts.
+/// One or two dies have to make good all that a cut tears: with 20 % to spare such drives were lost to some hundred cuts.
 #[test]
 fn small_full_drives_outlive_thousands_of_power_cuts() {
     for channels in ["media.channels=1", "media.channels=2"] {

@@ -1,4 +1,4 @@
-//! What is lost is said to be lost: by the read that asks for it, and by the next flush.
+//! A loss is reported: by the read of the lost data, and by the next flush.
 
 use pellucid_device::Device;
 use pellucid_flash::{Command, DieId, Lba, Opcode, Status};

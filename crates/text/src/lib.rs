@@ -1,7 +1,7 @@
-//! Text that people write and read: quantities with units, numbers of a report, and the word that was meant.
+//! Text for people: quantities with units, numbers of a report, suggestions for mistyped words.
 //!
 //! [`Quantity`] reads and writes sizes, times and rates exactly, [`format`](mod@format) rounds numbers for a reader, [`suggest`] finds the known
-//! word nearest to a mistyped one. Pure: nothing here knows what the text is about.
+//! word nearest to a mistyped one. Pure: the crate does not know the subject of the text.
 
 pub mod format;
 mod quantity;

@@ -1,5 +1,4 @@
-//! Values with their units: durations, sizes, rates; how they are read, and how they are written so that they
-//! read back the same.
+//! Values with their units: durations, sizes, rates. A value that is written reads back as the same value.
 //!
 //! Arithmetic is exact: "1.388 ms" is 1,388,000 ns by whole numbers, never by floating point, and a value
 //! finer than the base unit is refused instead of rounded.
@@ -34,7 +33,7 @@ const RATE: Units = &[
     ("KiB/s", 1 << 10),
 ];
 
-/// What a quantity measures.
+/// Kind of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// In nanoseconds.

@@ -8,7 +8,7 @@
 //! | `pareto:h` | rank `floor((n - 1) u^(ln h / ln(1 - h)))`, u uniform: share h of ranks gets 1 - h of I/O |
 //! | `normal:d` | rank around n / 2, standard deviation d % of n, drawn again when outside |
 //! | `zoned:a/s:...` | a % of I/O uniformly in the next s % of the region |
-//! | `zoned_abs:a/bytes:...` | the same with sizes in bytes; what lies behind the last zone is not touched |
+//! | `zoned_abs:a/bytes:...` | as `zoned`, with sizes in bytes; I/O never goes behind the last zone |
 //!
 //! Zipf ranks come from rejection-inversion (W. Hörmann and G. Derflinger, "Rejection-inversion to generate
 //! variates from monotone discrete distributions", ACM TOMACS 6(3), 1996): constant time and memory for any

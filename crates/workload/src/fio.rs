@@ -16,10 +16,10 @@ use std::fmt;
 /// Jobs of one file at most, clones counted.
 const JOBS_MAX: u64 = 4096;
 
-/// What became of a key that is not simply honoured.
+/// Severity of a key that is not simply honoured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// It has no effect here.
+    /// The key has no effect here.
     Ignored,
     /// The file cannot run with it.
     Refused,
@@ -36,7 +36,7 @@ pub struct Notice {
     pub value: String,
     /// Why it is ignored, or what is allowed instead.
     pub why: String,
-    /// Whether the file runs.
+    /// Severity, which decides if the file runs.
     pub severity: Severity,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Notice {
 pub struct FioFile {
     /// Its jobs in order, clones expanded.
     pub jobs: Vec<Job>,
-    /// What was left out, in the order of lines; all [`Severity::Ignored`].
+    /// Keys left out, in the order of lines; all [`Severity::Ignored`].
     pub notices: Vec<Notice>,
 }
 
@@ -72,7 +72,7 @@ pub enum FioError {
         file: String,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong and what is allowed.
+        /// Description of the error, with the allowed values.
         what: String,
     },
     /// Keys that cannot be honoured or have wrong values; all of them.
@@ -90,7 +90,7 @@ pub enum FioError {
         line: usize,
         /// The section.
         name: String,
-        /// What does not fit.
+        /// Reason of the refusal.
         error: JobError,
     },
 }
@@ -247,7 +247,7 @@ fn split_sections(text: &str) -> Result<Vec<Section>, (usize, String)> {
     Ok(sections)
 }
 
-/// What `[global]` hands to a section, and what a section makes of it.
+/// Keys that `[global]` hands to a section, with the section's own.
 #[derive(Clone)]
 struct Scope {
     file: String,

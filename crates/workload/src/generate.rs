@@ -23,7 +23,7 @@ use pellucid_flash::{Lba, Opcode, Rng, SimTime};
 /// One I/O of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// What to do.
+    /// Operation.
     pub op: Opcode,
     /// First sector; 0 for a flush.
     pub lba: Lba,
@@ -56,7 +56,7 @@ pub struct Generator {
     start_delay_ns: u64,
     deadline_ns: u64,
     sector_bytes: u64,
-    /// Whether the job does what most jobs do not: pacing, thinking, or `trimwrite`.
+    /// True if the job does what most jobs do not: pacing, thinking, or `trimwrite`.
     unusual: bool,
     paced: bool,
     paces: [Pace; 3],

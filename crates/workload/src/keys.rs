@@ -26,7 +26,7 @@ pub struct KeyDoc {
     pub name: &'static str,
     /// Other names that fio has for it.
     pub aliases: &'static [&'static str],
-    /// What it does, one line.
+    /// Effect, one line.
     pub help: &'static str,
     /// A value that is accepted.
     pub example: &'static str,
@@ -37,7 +37,7 @@ pub struct KeyDoc {
 pub enum JobError {
     /// No such key.
     UnknownKey {
-        /// What was asked for.
+        /// Requested key.
         key: String,
         /// The key that is spelt most alike, if any comes close.
         nearest: Option<&'static str>,
@@ -48,7 +48,7 @@ pub enum JobError {
         key: &'static str,
         /// Its value.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
 }
@@ -275,7 +275,7 @@ impl JobBuilder {
         }
     }
 
-    /// As [`JobBuilder::set`], of a key that was written at `place`.
+    /// Like [`JobBuilder::set`], of a key that was written at `place`.
     pub fn set_at(&mut self, place: &str, key: &str, value: &str) -> Result<(), JobError> {
         self.set(key, value)?;
         if let Some(doc) = JobBuilder::key(key) {

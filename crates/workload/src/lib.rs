@@ -172,7 +172,7 @@ impl Pattern {
         Pattern::NAMES.iter().find(|(_, p)| *p == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether offsets are random.
+    /// Returns whether offsets are random.
     pub fn is_random(self) -> bool {
         use Pattern::*;
         matches!(self, RandRead | RandWrite | RandTrim | RandRw | RandTrimWrite)
@@ -218,14 +218,14 @@ impl BlockSize {
     }
 }
 
-/// What ends a job besides `runtime` and `number_ios`.
+/// Condition that ends a job besides `runtime` and `number_ios`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoLimit {
-    /// As many bytes as the region has, times [`Job::loops`].
+    /// The bytes of the region, times [`Job::loops`].
     Region,
     /// `io_size`: this many bytes, times [`Job::loops`].
     Amount(Amount),
-    /// Nothing: time or the number of I/Os ends it.
+    /// No limit: time or the number of I/Os ends the job.
     None,
 }
 
@@ -291,7 +291,7 @@ pub struct Job {
     pub offset_increment: Amount,
     /// `size`: how long the region is; percent of the drive, shortened at its end.
     pub size: Amount,
-    /// What ends the job.
+    /// Condition that ends the job.
     pub limit: IoLimit,
     /// `number_ios`: ends the job after this many I/Os (per loop). Flushes, and the trims of `trimwrite`, do
     /// not count.
@@ -324,7 +324,7 @@ pub struct Job {
     pub fua: bool,
     /// `numjobs`: how many clones run; [`expand`] turns a job into that many with `numjobs` 1.
     pub numjobs: u32,
-    /// Which clone this is, from 0.
+    /// Number of the clone, from 0.
     pub clone_index: u32,
     /// `randseed`.
     pub seed: u64,
@@ -350,7 +350,7 @@ pub struct Job {
     pub files: Option<FileJob>,
 }
 
-/// What a job says of a file set; the rest is the personality's.
+/// Settings of a file set that a job gives; the rest is the personality's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileJob {
     /// `rw`.

@@ -5,7 +5,7 @@
 use super::{Job, JobError};
 use pellucid_flash::Rng;
 
-/// Which placement handles a job writes with.
+/// Placement handles that a job writes with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HandleList {
     /// Handle 0, as a host that knows nothing of placement.
@@ -13,11 +13,11 @@ pub enum HandleList {
     Off,
     /// All handles of the drive.
     All,
-    /// These.
+    /// The listed handles.
     These(Vec<u16>),
 }
 
-/// Which handle of the list is next.
+/// Choice of the next handle of the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandleSelect {
     /// `roundrobin`: in turn.
@@ -36,7 +36,7 @@ pub struct Handles {
 }
 
 impl Handles {
-    /// Those of `job` on a drive with `handles` of them.
+    /// Makes the handles of `job` on a drive with `handles` of them.
     ///
     /// # Errors
     /// A handle that the drive does not have.

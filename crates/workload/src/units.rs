@@ -34,7 +34,7 @@ const TIME_MAX: Nanos = Nanos::from_secs(3650 * 86_400);
 /// A part of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// 0 to 100 percent.
     Percent(u8),

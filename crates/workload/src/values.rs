@@ -6,7 +6,7 @@ use super::units::{UnitError, parse_bytes};
 use super::{BlockSize, Pattern, Rate};
 use crate::files::Personality;
 
-/// What a value should have been.
+/// Allowed values, for an error.
 pub(super) struct Allowed(pub String);
 
 impl From<UnitError> for Allowed {

@@ -27,7 +27,7 @@ impl Written {
         self.keys.push((key, place.into()));
     }
 
-    /// Whether `key` was given.
+    /// Returns whether `key` was given.
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|(name, _)| *name == key)
     }

@@ -1,8 +1,8 @@
 //! FlashFire: write clustering in front of the SSDs of netbooks, F1 to F6.
 //!
 //! Kim, Kim, Lee, Maeng, Ramachandran, "FlashFire". Each workload ([`workload`]) runs on each drive with and without the cluster buffer, one
-//! request at a time, with the host's own work in between. Elapsed time ends with the last answer, as in the paper: what the buffer
-//! holds by then is not counted.
+//! request at a time, with the host's own work in between. Elapsed time ends with the last answer, as in the paper: the buffer's
+//! content at that moment is not counted.
 
 mod atto;
 mod workload;
@@ -59,7 +59,7 @@ impl Point {
     }
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     elapsed_s: f64,
@@ -188,7 +188,7 @@ fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
     (logs.iter().sum::<f64>() / logs.len() as f64).exp()
 }
 
-/// Without and with the buffer, on the second drive.
+/// Runs a workload without and with the buffer, on the second drive.
 fn pair(bench: &Bench, workload: Workload) -> Result<[Run; 2], ReproduceError> {
     let points = [0, BUFFER_MIB].map(|buffer| Point::new(SECOND, workload, buffer));
     let runs = bench.map(&points, |point| run(bench, point))?;

@@ -1,8 +1,8 @@
 //! The paper's workloads as streams of requests to a disk under Windows XP.
 //!
-//! What the paper gives: Table 2, the sizes of an installation of Office; 806 MB in 102 files, 96 % of the writes of 64 KiB (MP3 copy); more
-//! than 90 % of the writes below 8 KiB (Linux sources); mostly small writes (uninstall); 30 web sites, reads and writes (browsing). Where
-//! requests go it does not say. That is a model of a volume here, whose constants are marked: *assumed*, or *fitted* to the number of
+//! The paper gives Table 2, the sizes of an installation of Office; 806 MB in 102 files, 96 % of the writes of 64 KiB (MP3 copy); more
+//! than 90 % of the writes below 8 KiB (Linux sources); mostly small writes (uninstall); 30 web sites, reads and writes (browsing). It does
+//! not say where requests go. A model of a volume decides that here; its constants are marked: *assumed*, or *fitted* to the number of
 //! Table 3. A partition of Windows XP begins at sector 63, so no request is aligned to anything in the drive.
 
 use pellucid_flash::Rng;
@@ -13,11 +13,11 @@ const PARTITION: u64 = 63;
 const FS_CLUSTER: u64 = 8;
 /// Share of small writes to NTFS that go anywhere: directories, security descriptors, parts of the registry. Fitted: Table 3.
 const NTFS_SCATTERED: f64 = 0.075;
-/// The same of FAT32, which has neither; assumed.
+/// Share of scattered writes on FAT32, which has neither; assumed.
 const FAT_SCATTERED: f64 = 0.02;
 /// Directories and files that are in use at a time: regions of half a MiB; assumed.
 const NTFS_REGIONS: usize = 12;
-/// The same of FAT32; assumed.
+/// Regions in use on FAT32; assumed.
 const FAT_REGIONS: usize = 4;
 /// A region is left for another one after so many writes to it, in the mean; assumed.
 const REGION_WRITES: u64 = 100;
@@ -50,7 +50,7 @@ const SITE_FILE_BYTES: f64 = 312e3 / SITE_FILES;
 /// Browser Performance", March 2009). That a netbook behind a proxy takes as long is assumed.
 const SITE_S: f64 = 3.53;
 
-/// What is done.
+/// Work of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Workload {
     Mp3,
@@ -63,7 +63,7 @@ pub(super) enum Workload {
 impl Workload {
     pub const ALL: [Workload; 5] =
         [Workload::Mp3, Workload::Linux, Workload::Install, Workload::Uninstall, Workload::Browse];
-    /// Those that the paper calls write-intensive.
+    /// Workloads that the paper calls write-intensive.
     pub const WRITING: [Workload; 4] =
         [Workload::Mp3, Workload::Linux, Workload::Install, Workload::Uninstall];
 
@@ -99,7 +99,7 @@ impl Workload {
     }
 }
 
-/// What the volume is formatted with.
+/// Format of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileSystem {
     Ntfs,

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 const BLOCK: u64 = 4096;
 /// Data between two commits: 5 s, ext3's interval, at the board's 90 MB/s.
 const COMMIT: u64 = 450_000_000 / BLOCK;
-/// Of the file system, what files fill: ext3 keeps 5 % for the superuser, and its tables take some.
+/// Share of the file system that files fill: ext3 keeps 5 % for the superuser, and its tables take some.
 const USED: f64 = 0.90;
 const FILES_OF_DIRECTORY: f64 = 10.2;
 const INODES_OF_BLOCK: u64 = 16;
@@ -30,7 +30,7 @@ const GROUP_BLOCKS: u64 = 32_768;
 const POINTERS: u64 = 1024;
 const DIRECT: u64 = 12;
 
-/// What an image consists of.
+/// Contents of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Image {
     pub files: u64,

@@ -21,7 +21,7 @@ use pellucid_spec::Spec;
 const TABLE_4: [(u32, f64, f64); 3] = [(4, 2.50, 94.0), (16, 17.8, 325.0), (48, 52.8, 803.0)];
 const PAGE: u32 = 8;
 
-/// What the tables of a file system of a size take.
+/// Memory of the tables for a file system of a size.
 struct Memory {
     page_map: f64,
     nameless: f64,
@@ -105,9 +105,9 @@ pub(super) fn memory(bench: &Bench) -> Result<Outcome, ReproduceError> {
 
 /// The partition: a quarter of the paper's 8 GB, as in J1.
 const PARTITION_KIB: u32 = 2 << 20;
-/// Of the partition, what waits to be written back, as in J1.
+/// Share of the partition that waits to be written back, as in J1.
 const DIRTY: f64 = 0.10;
-/// Of the partition, what random writes write, as in J1.
+/// Share of the partition that random writes write, as in J1.
 const FIRST: f64 = 0.30;
 /// The capacity of the block drives, as in J1.
 const CAPACITY_KIB: u32 = 56 << 20;
@@ -129,7 +129,7 @@ enum Work {
     RandomRead,
 }
 
-/// Of Fig. 8.
+/// Systems of Fig. 8.
 const SYSTEMS: [System; 3] = [System::Baseline, System::Optimized, System::Nameless];
 const WORK: [Work; 4] = [Work::SequentialWrite, Work::RandomWrite, Work::SequentialRead, Work::RandomRead];
 

@@ -4,7 +4,7 @@ use super::super::bench::Bench;
 use super::super::{Check, Limit, Outcome, ReproduceError};
 use pellucid_report::plot::Unit;
 
-/// What the script has written: level, lines in the paper, lines here. Its test fails where the sources have changed since.
+/// Output of the script: level, lines in the paper, lines here. Its test fails where the sources have changed since.
 const COUNTED: &str = include_str!("lines.csv");
 
 struct Level<'a> {

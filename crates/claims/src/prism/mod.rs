@@ -22,10 +22,10 @@
 //! | P3 to P5: 30 GB can be filled ("available SSD size"), static over-provisioning is beside it | section IV-A: "six extra flash LUNs"; the 25 GB of the preload would not fit otherwise |
 //! | P5: page copies and erases of Original are those of a simulator: 15 % of all pages reserved, cleaning below 5 % of free blocks, all logical pages mapped at the start | "we collect its I/O trace and replay it with" the SSD extension of DiskSim; its sample parameters and `ssd_init.c` |
 //!
-//! # What is published, and what was chosen by outcome
+//! # Published constants, and constants chosen by outcome
 //!
-//! Of the rest most constants were chosen with the published values in sight, several of them because of what came out. So P1's static ends and
-//! P5's copies of Original are no predictions, and what else holds is evidence only as far as it does not hang on these:
+//! Most other constants were chosen with the published values in sight, several of them because of the outcome. So P1's static ends and
+//! P5's copies of Original are no predictions, and the other claims are evidence only as far as they do not hang on these:
 //!
 //! | | value | |
 //! |---|---|---|
@@ -133,14 +133,14 @@ fn flash_bytes(bench: &Bench) -> f64 {
     f64::from(CHANNELS * blocks(bench)) * BLOCK_BYTES as f64
 }
 
-/// What the size of the flash says.
+/// Meaning of the size of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     /// All flash: static over-provisioning is a part of it.
     Flash,
-    /// What the cache can fill: static over-provisioning is beside it.
+    /// Size that the cache can fill: static over-provisioning is beside it.
     Available,
-    /// As `Available`, and Original's drive is the simulator that its I/O was replayed on.
+    /// Size as with `Available`; Original's drive is the simulator on which its I/O was replayed.
     Replayed,
 }
 

@@ -11,7 +11,7 @@ use pellucid_workload::kv::laws::Popularity;
 
 /// Sizes of the cache, as shares of the data.
 const SIZES: [f64; 4] = [0.06, 0.08, 0.10, 0.12];
-/// Of requests that miss.
+/// Database that answers misses.
 const DATABASE: DatabaseConfig =
     DatabaseConfig { servers: 12, fixed: Nanos::from_us(100), variable: Nanos::from_us(100) };
 const POPULARITY: Popularity = Popularity::Pareto { scale: 0.03, shape: 0.1 };
@@ -21,7 +21,7 @@ const CLIENTS: u32 = 8;
 const SETTLE: f64 = 1.6;
 const MEASURE: f64 = 0.9;
 
-/// What one cache did.
+/// Result of one cache.
 struct Point {
     engine: EngineKind,
     size: f64,

@@ -1,5 +1,5 @@
-//! What S1, S2 and S4 hang on: each assumption varied alone. The tables in `docs/explanation/reproduce.md` come from here:
-//! `cargo test --release -p pellucid-lab --lib solid_state_cache::variations -- --ignored --nocapture`.
+//! Sensitivity of S1, S2 and S4: each assumption varied alone. The tables in `docs/explanation/papers/jasmine.md` come from here:
+//! `cargo test --release -p pellucid-claims --lib solid_state_cache::variations -- --ignored --nocapture`.
 
 use super::{ASSUMED, Assumptions, CacheStudy, FILESERVER, MODES, System, VARMAIL, gain, saved};
 use crate::Bench;

@@ -4,15 +4,15 @@
 //!   dirty pages ─► nameless writes ─► names ─► extents ─► flush ─► the commit, in the log ─► flush ─► names that it dropped are freed
 //!   a move told ─► extents ─► a record in the log ─► flush ─► acknowledged
 //! ```
-//! The log, with nodes and entries, lies in the virtual address space of the drive; a data block is where the drive has put it, and the
-//! extent of its inode has the name. What holds:
+//! The log, with nodes and entries, lies in the virtual address space of the drive; the drive places data blocks, and the extent of
+//! an inode has their names. Invariants:
 //!
-//! - a commit goes to the log when the data that it names are durable; so a mount never finds a name of nothing. While the pages of a
-//!   commit are being named nothing makes a page dirty;
-//! - a name is freed when a commit that drops it is durable, and a move acknowledged when its record is. The record says of a block of a
-//!   file that its old name is the new one now; so it holds for what is durable, whatever has changed in memory meanwhile, and moves are
-//!   acknowledged while the drive makes nameless writes wait;
-//! - a mount asks the drive what all names are called now, and frees what no file has.
+//! - A commit goes to the log when the data that it names are durable, so a mount never finds a name without data. While the pages of a commit
+//!   are being named, nothing makes a page dirty.
+//! - A name is freed when a commit that drops it is durable, and a move is acknowledged when its record is. The record replaces the old name of a
+//!   file's block by the new one. It applies to the durable state, whatever has changed in memory meanwhile, so moves are acknowledged even
+//!   while the drive makes nameless writes wait.
+//! - A mount asks the drive for the present name of every name, and frees the names that no file has.
 //!
 //! The owner of a name (`owners.rs`) is known in memory only: a mount reads all extents.
 
@@ -45,7 +45,7 @@ struct Dropped {
     seq: Option<u64>,
 }
 
-/// What is known of the drive's names after a mount.
+/// Knowledge of the drive's names after a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Reconciled {
     /// The drive has no names, or nothing is changed.
@@ -95,7 +95,7 @@ pub(super) struct Nameless {
     reconciled: Reconciled,
     reconciles: Option<u64>,
     polls: Option<u64>,
-    /// Keys of which the next commit says what stands there.
+    /// Keys whose present content the next commit has to name.
     pub cuts: Vec<Key>,
 }
 
@@ -108,20 +108,20 @@ impl Nameless {
         self.owners.len() + rest as u64
     }
 
-    /// Whether nothing is on its way.
+    /// Returns whether nothing is on its way.
     pub fn is_idle(&self) -> bool {
         let jobs = self.upkeep.is_empty() && self.writes.is_empty() && self.polls.is_none();
         let waiting = self.to_free.is_empty() && self.to_acknowledge.is_empty() && self.written.is_empty();
         jobs && waiting && self.reconciles.is_none() && self.records.is_empty()
     }
 
-    /// Whether moves are on their way to be acknowledged.
+    /// Returns whether moves are on their way to be acknowledged.
     fn acknowledges(&self) -> bool {
         let waiting = !self.moves.is_empty() || !self.records.is_empty() || !self.to_acknowledge.is_empty();
         waiting || !self.upkeep.is_empty()
     }
 
-    /// Whether names or moves were asked by a job.
+    /// Returns whether names or moves were asked by a job.
     pub fn is_asked(&self, id: u64) -> bool {
         self.writes.contains_key(&id) || self.polls == Some(id) || self.reconciles == Some(id)
     }
@@ -154,7 +154,7 @@ impl Nameless {
         self.short &= self.dropped.iter().any(|dropped| dropped.seq.is_some());
     }
 
-    /// Whether a flush is wanted, when all batches up to `through` are written: of data, or (in a log without a hole) of records.
+    /// Returns whether a flush is wanted, when all batches up to `through` are written: of data, or (in a log without a hole) of records.
     pub fn wants_flush(&self, through: u64, hole: bool) -> bool {
         let record = self.records.front().is_some_and(|(seq, _)| *seq <= through);
         let dropped = self.dropped.front().and_then(|dropped| dropped.seq).is_some_and(|seq| seq <= through);
@@ -254,7 +254,7 @@ impl Fs {
         }
     }
 
-    /// Whether what was read from an address is a block of a file still: names end.
+    /// Returns whether what was read from an address is a block of a file still: names end.
     pub(super) fn still_lies(&self, ino: Ino, block: u64, address: u64) -> bool {
         !self.log.layout.is_name(address)
             || self.nameless.owners.get(self.name_of(address)) == Some((ino, block))
@@ -345,7 +345,7 @@ impl Fs {
         None
     }
 
-    /// Whether the drive is to be asked for moves.
+    /// Returns whether the drive is to be asked for moves.
     pub(super) fn nameless_wants_time(&self) -> bool {
         let writes = !self.nameless.writes.is_empty() || self.commits.is_writing();
         self.has_names() && writes && self.nameless.polls.is_none()

@@ -1,4 +1,4 @@
-//! Moves: what the drive has put elsewhere, and what it says of all names at a mount.
+//! Moves: blocks that the drive has put elsewhere, and its report on all names at a mount.
 
 use super::{Dropped, Owner, Reconciled, runs};
 use crate::batch::put_entry;
@@ -161,7 +161,7 @@ impl Fs {
         Ok(())
     }
 
-    /// What every name of the drive is called now: what was moved is, and what no file has is freed.
+    /// Takes the present names of the drive: moved blocks get their new names, and names that no file has are freed.
     pub(super) fn take_report(&mut self, report: Result<Vec<u64>, JobError>) {
         self.nameless.reconciled = Reconciled::Done;
         // Without it nothing is freed that no extent has.

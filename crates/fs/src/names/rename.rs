@@ -201,7 +201,7 @@ impl Fs {
         self.put_inode(ino, inode);
     }
 
-    /// Whether a directory is `above` or below it.
+    /// Returns whether a directory is `above` or below it.
     fn is_within(&mut self, mut ino: Ino, above: Ino) -> Result<bool, Stop> {
         while ino != above {
             if ino == Ino::ROOT {

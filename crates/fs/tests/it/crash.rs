@@ -4,7 +4,7 @@ use super::model::{Pair, Shape};
 use crate::flash::geometry;
 use pellucid_flash::{ChunkGeometry, Rng};
 
-/// What the file system lies on.
+/// Medium below the file system.
 #[derive(Clone, Copy, PartialEq)]
 enum On {
     Block,
@@ -33,7 +33,7 @@ fn shape(seed: u64, on: On) -> Shape {
     }
 }
 
-/// Some channels of few blocks; pages of 2, 4 or 16 KiB.
+/// Makes flash of some channels with few blocks; pages of 2, 4 or 16 KiB.
 fn small_flash(rng: &mut Rng, segment_blocks: u32) -> ChunkGeometry {
     let channels = 1 + rng.below(4) as u32;
     let blocks = (45 + rng.below(40) as u32).div_ceil(2 * channels);

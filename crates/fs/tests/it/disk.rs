@@ -24,7 +24,7 @@ pub struct Disk {
     /// Chance that a write fails.
     pub write_failures: f64,
     pub read_only: bool,
-    /// It is flash below the library, or below the FTL of nameless writes.
+    /// Flash below the library, or below the FTL of nameless writes.
     flash: Option<Stack<Volume, Tower<Flash>>>,
     /// The power failed.
     lost_power: bool,
@@ -196,7 +196,7 @@ impl Disk {
         }
     }
 
-    /// Of what is cached or on its way any blocks reach the media.
+    /// Cuts the power: any blocks that are cached or on their way may reach the media.
     pub fn cut(&mut self) {
         if let Some(stack) = &mut self.flash {
             stack.drive.bottom_mut().power_cut();

@@ -20,7 +20,7 @@ struct Node {
     mode: u16,
     links: u32,
     data: Rc<Vec<u8>>,
-    /// Of the data, so that a digest need not look at all of them after each step.
+    /// Hash of the data, so that a digest need not look at all of them after each step.
     data_hash: u64,
     entries: BTreeMap<String, Ino>,
     xattrs: BTreeMap<String, Vec<u8>>,
@@ -287,7 +287,7 @@ fn digest(mut lines: Vec<String>) -> u64 {
     hash(lines.join("\n").as_bytes())
 }
 
-/// What a run is like.
+/// Shape of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub blocks: u64,
@@ -560,7 +560,7 @@ impl Pair {
         fs.check();
     }
 
-    /// What the real one shows, in one number.
+    /// Returns a digest of the real file system.
     fn seen(&mut self) -> u64 {
         let mut lines = Vec::new();
         self.show(Ino::ROOT, "", &mut lines);

@@ -39,7 +39,7 @@ impl Index {
     }
 }
 
-/// Some edges in memory, sorted by ranges.
+/// Edges in memory, sorted by ranges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chunk {
     pub(super) index: Index,
@@ -85,7 +85,7 @@ impl Chunk {
         self.pairs.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }

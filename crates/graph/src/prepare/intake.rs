@@ -1,4 +1,4 @@
-//! Takes edges in.
+//! The intake of edges.
 
 use super::chunk::Chunk;
 use super::plan::RESIDENT_KEYS;
@@ -144,7 +144,7 @@ impl Intake {
         }
     }
 
-    /// Whether everything can stay in memory.
+    /// Returns whether everything can stay in memory.
     fn is_resident(&self) -> bool {
         let asked = &self.asked;
         let values = u64::from(self.vertices) * (4 + asked.vertex_bytes) + 4 * self.degrees.len() as u64;

@@ -1,4 +1,4 @@
-//! From edges as they come to windows ordered by key.
+//! Preparation: from edges in any order to windows ordered by key.
 //!
 //! ```text
 //!   Edges ─► Chunk (sorted by ranges of keys) ─► Intake: chunks in memory ──(more than fit)──► runs in the store
@@ -14,8 +14,8 @@
 //! | `sort` | windows of the pieces of runs |
 //! | `resident` | the one window of a graph that stays in memory |
 //!
-//! Memory: chunks take at most half of what is allowed beside the degrees; a window is sorted in as many passes as it takes. A graph stays
-//! in memory when its edges, sorted and unsorted, fit there with what the program keeps for each vertex.
+//! Memory: chunks take at most half of the limit, beside the degrees; a window is sorted in as many passes as it takes. A graph stays
+//! in memory when its edges, sorted and unsorted, fit there beside the program's data for each vertex.
 //!
 //! Edges of one key are in the order in which they came, so results do not depend on memory or threads. Duplicates and loops stay, but in
 //! a [`Shape::Simple`] graph.
@@ -37,34 +37,34 @@ use super::workers::Workers;
 use runs::Runs;
 use thiserror::Error;
 
-/// What is kept of the edges.
+/// Edges that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// All of them, found by this end.
     All(Key),
-    /// As if they had no direction, each once, without loops: from the end with fewer edges to the other. Vertices are numbered anew by
+    /// Each edge once, without direction and loops: from the end with fewer edges to the other. Vertices are numbered anew by
     /// their number of edges.
     Simple,
 }
 
-/// What a program needs.
+/// Needs of a program.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// What is kept of the edges.
+    /// Edges that are kept.
     pub shape: Shape,
-    /// Whether edges keep their weights; not those of a simple graph.
+    /// True if edges keep their weights; not those of a simple graph.
     pub weighted: bool,
-    /// Whether out-degrees are needed.
+    /// True if out-degrees are needed.
     pub degrees: bool,
     /// Bytes of memory that everything may take together.
     pub memory_bytes: u64,
     /// Bytes that the program keeps in memory for each vertex, if it can.
     pub vertex_bytes: u64,
-    /// Whether it can also work with the values of some vertices in memory at a time.
+    /// True if it can also work with the values of some vertices in memory at a time.
     pub chunked: bool,
     /// Vertices there are at least.
     pub vertices: u32,
-    /// Whether everything is one window in the store, as a caller that maps it into memory needs it.
+    /// True if everything is one window in the store, as a caller that maps it into memory needs it.
     pub mapped: bool,
     /// See [`Plan::origin`].
     pub origin: u64,
@@ -82,10 +82,10 @@ pub enum PrepareError {
         /// Edges of the window.
         edges: u64,
     },
-    /// What has to be in memory does not fit.
+    /// Data that have to be in memory do not fit.
     #[error("{what} need {needed} bytes of memory at least; allowed are {allowed}")]
     Memory {
-        /// What does not fit.
+        /// Data that do not fit.
         what: &'static str,
         /// Bytes of memory to allow.
         needed: u64,

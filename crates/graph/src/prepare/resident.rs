@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Edges of a part: their places stay near the processor.
 const PART_EDGES: u64 = 1 << 17;
 
-/// What one worker makes: the edges of some keys.
+/// Part of one worker: the edges of some keys.
 struct Part<'a> {
     keys: Range<u32>,
     /// Edges of the keys before.

@@ -1,6 +1,6 @@
 //! Chunks in memory, and runs in the store: as many chunks as fit, joined.
 //!
-//! What belongs to some keys is a piece of each run, so it is read without the rest.
+//! The edges of some keys are one piece of each run, so they are read without the rest.
 
 use super::chunk::{Chunk, Index};
 use crate::store::{Segment, Store, StoreError};
@@ -35,7 +35,7 @@ impl Runs {
         self.chunk_bytes
     }
 
-    /// Whether everything is in memory.
+    /// Returns whether everything is in memory.
     pub fn is_resident(&self) -> bool {
         self.runs.is_empty()
     }
@@ -156,7 +156,7 @@ impl Runs {
         Ok(())
     }
 
-    /// These edges of a run will be read soon.
+    /// Announces a read of these edges of a run.
     pub fn will_read<S: Store>(&self, store: &mut S, run: u32, edges: Range<usize>) {
         let (from, count) = (edges.start as u64, edges.len() as u64);
         store.will_read(Segment::Run(run), PAIR_BYTES * from, PAIR_BYTES * count);

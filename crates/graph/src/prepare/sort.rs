@@ -146,7 +146,7 @@ impl Target {
         Ok(())
     }
 
-    /// Some keys whose edges fit: each edge gets its place.
+    /// Gives each edge of some keys, whose edges fit, its place.
     fn place<S: Store>(
         &mut self,
         store: &mut S,

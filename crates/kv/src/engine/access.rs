@@ -1,4 +1,4 @@
-//! How commands to flash blocks are made: by the library's raw level, or without it.
+//! Commands to flash blocks, made by the library's raw level or without it.
 
 use pellucid_flash::{ChunkAddress, ChunkGeometry, Command, Opcode, Tag};
 use pellucid_prism::{FlashAddress, Raw};
@@ -8,7 +8,7 @@ const INSIDE: &str = "slabs lie in the application's flash";
 /// The way to the blocks of a namespace. Blocks are numbered through channels, LUNs and blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access {
-    /// `raw`: calls of the library, which refuses what lies outside.
+    /// `raw`: calls of the library, which refuses other addresses.
     Library(Raw),
     /// `direct`: commands of the port.
     Commands(u16, ChunkGeometry),

@@ -84,7 +84,7 @@ pub(crate) struct Blocks {
     dirty: u32,
     reports_sent: u32,
     reports_left: u32,
-    /// What is kept from before is known: blocks may be erased.
+    /// The contents from before are known: blocks may be erased.
     begun: bool,
     /// Blocks of which a part shall be unreadable.
     wipes: Vec<u32>,
@@ -200,7 +200,7 @@ impl Blocks {
         self.luns.iter().map(|lun| lun.free() / self.each).sum()
     }
 
-    /// Whether a slab can begin in this LUN.
+    /// Returns whether a slab can begin in this LUN.
     fn takes(&self, lun: u32) -> bool {
         let lun = &self.luns[lun as usize];
         !lun.writing && !lun.is_dead() && lun.erased.len() >= self.each as usize
@@ -285,7 +285,7 @@ impl Blocks {
         }
     }
 
-    /// As [`Blocks::release`], of a slab whose write ended in block `part`. Those behind it are as they were: nothing is sent to a block before
+    /// Like [`Blocks::release`], of a slab whose write ended in block `part`. Those behind it are as they were: nothing is sent to a block before
     /// the one in front of it is written, and a drive refuses to erase what is erased.
     fn release_failed(&mut self, slab: u32, part: u32) {
         for behind in part + 1..self.each {
@@ -299,7 +299,7 @@ impl Blocks {
         }
     }
 
-    /// What a block holds is not needed.
+    /// Discards the content of a block.
     fn discard(&mut self, block: u32) {
         if self.good[block as usize] {
             let lun = self.lun_of(block);
@@ -348,7 +348,7 @@ impl Blocks {
         true
     }
 
-    /// What was found closed or open is erased when its turn comes.
+    /// Begins: blocks found closed or open are erased when their turn comes.
     pub fn begin(&mut self) {
         self.begun = true;
     }
@@ -489,7 +489,7 @@ impl Blocks {
         }
     }
 
-    /// What a LUN's blocks are.
+    /// Takes a report on the blocks of a LUN.
     fn reported(&mut self, lun: u32, data: &[u8], good: bool) {
         let chunks = self.access.geometry().chunks;
         let mut states = data.as_chunks::<{ ChunkInfo::BYTES }>().0.iter().map(ChunkInfo::decode);

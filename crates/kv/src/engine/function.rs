@@ -1,8 +1,7 @@
-//! `function`: slabs are flash blocks that the library's function level hands out, erases in the background and knows the state of.
+//! `function`: slabs are flash blocks that the library's function level hands out, tracks, and erases in the background.
 //!
-//! The cache decides which channel a slab goes to and which slab is given back; which block of the channel it gets, when that is erased and
-//! which blocks are bad is the library's business. A mark beside the data says whether a block begins a slab of items or a part of a
-//! snapshot.
+//! The cache decides which channel a slab goes to and which slab is given back. The library decides which block of the channel it gets and when
+//! that is erased, and replaces bad blocks. A mark beside the data says whether a block begins a slab of items or a part of a snapshot.
 
 use super::writer::Writer;
 use super::{EngineCounters, Event, Io, KIND, READ, Shape, WRITE, flash_of, too_long};
@@ -324,7 +323,7 @@ impl FunctionEngine {
         io.events.push_back(Event::Written { slab, good });
     }
 
-    /// Which of the blocks that shall be erased are.
+    /// Looks which of the blocks to be erased are erased.
     fn look_at_wipes(&mut self, io: &mut Io) {
         let level = &self.level;
         let before = self.wipes.len();

@@ -1,8 +1,8 @@
-//! Storage engines: where slabs lie, how they get there, and what becomes of their places.
+//! Storage engines: they place slabs, write them, and reuse their space.
 //!
 //! A slab is written as a whole, read in runs of sectors, and released as a whole; an engine does nothing else. It hands out commands and
-//! tells by [`Event`]s what has become of them. Engines differ in where slabs are mapped to flash blocks, in what erases, and
-//! therefore in how much flash has to stay free.
+//! reports their outcome by [`Event`]s. Engines differ in the layer that maps slabs to flash blocks, in the layer that erases, and therefore in
+//! the amount of flash that has to stay free.
 
 mod access;
 mod blocks;
@@ -23,7 +23,7 @@ use pellucid_flash::{
 use policy::PolicyEngine;
 use std::collections::VecDeque;
 
-/// What a tag is for: its upper bits.
+/// Purpose of a tag, in its upper bits.
 pub(super) const KIND_SHIFT: u32 = 56;
 /// A read for the cache; the rest of the tag is the cache's.
 pub(super) const READ: Tag = 1 << KIND_SHIFT;
@@ -41,16 +41,16 @@ const KIND: Tag = 0xff << KIND_SHIFT;
 /// The most that one command of a slab's write carries.
 const PIECE_BYTES: u32 = 256 << 10;
 
-/// What an engine tells the cache.
+/// Message of an engine to the cache.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     /// A read has ended, with its buffer. `None`: the data are lost. A tag of [`READ`].
     Read { tag: Tag, data: Option<Vec<u8>> },
     /// A slab is on flash, or could not be written to the place that it was given.
     Written { slab: u32, good: bool },
-    /// What a slab held can never be read again; it was released.
+    /// The content of a slab can never be read again; it was released.
     Wiped { good: bool },
-    /// What was written before is durable.
+    /// All earlier writes are durable.
     Flushed,
 }
 
@@ -109,7 +109,7 @@ impl Io {
     }
 }
 
-/// What an engine counts.
+/// Counters of an engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EngineCounters {
     pub erases: u64,
@@ -159,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// The same engine, which knows nothing of the flash.
+    /// Returns the engine as new, without knowledge of the flash.
     pub fn fresh(&self, now: SimTime) -> Engine {
         match self {
             Engine::Original(engine) => Engine::Original(engine.fresh()),
@@ -178,7 +178,7 @@ impl Engine {
         each!(self, engine => engine.shape())
     }
 
-    /// Whether it knows what is on the flash, so that it can be used.
+    /// Returns whether it knows what is on the flash, so that it can be used.
     pub fn is_started(&self) -> bool {
         each!(self, engine => engine.is_started())
     }
@@ -188,7 +188,7 @@ impl Engine {
         each!(self, engine => engine.free())
     }
 
-    /// Whether a slab can begin to be written now.
+    /// Returns whether a slab can begin to be written now.
     pub fn is_ready(&self) -> bool {
         each!(self, engine => engine.is_ready())
     }
@@ -225,7 +225,7 @@ impl Engine {
         each!(self, engine => engine.release(slab));
     }
 
-    /// As [`Engine::release`], and nothing of the slab shall ever be read again: [`Event::Wiped`] says when.
+    /// Like [`Engine::release`], and nothing of the slab shall ever be read again: [`Event::Wiped`] says when.
     pub fn wipe(&mut self, io: &mut Io, slab: u32) {
         each!(self, engine => engine.wipe(io, slab));
     }
@@ -310,7 +310,7 @@ impl Engine {
         each!(self, engine => engine.counters())
     }
 
-    /// What only this engine counts.
+    /// Returns the counters that only this engine has.
     pub fn figures(&self) -> Vec<Figure> {
         match self {
             Engine::Policy(engine) => engine.figures(),

@@ -1,7 +1,7 @@
-//! `original`: slabs are ranges of a plain block drive, which maps, collects and erases below them by itself.
+//! `original`: slabs are ranges of a plain block drive, which maps, garbage-collects and erases below them by itself.
 //!
-//! A share of the drive is never written (static over-provisioning): the drive's garbage collection has it as spare space. A place is
-//! overwritten when its next slab comes; nothing is trimmed.
+//! A share of the drive is never written (static over-provisioning): the drive's garbage collection uses it as spare space. The next
+//! slab overwrites a place; nothing is trimmed.
 
 use super::writer::Writer;
 use super::{DISCARD, EngineCounters, Event, FLUSH, Io, KIND, READ, Shape, WIPE, WRITE};

@@ -1,6 +1,6 @@
 //! `policy`: the slabs of `original`, on a block-mapped range of the library's policy level instead of a block drive.
 //!
-//! What differs is how the drive is set up: the cache says that it writes in whole blocks, so the library maps blocks and copies nothing.
+//! Only the set-up of the drive differs: the cache says that it writes in whole blocks, so the library maps blocks and copies nothing.
 
 use super::original::Original;
 use super::{EngineCounters, Io, Shape, flash_of};

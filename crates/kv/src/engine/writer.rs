@@ -44,7 +44,7 @@ impl Writer {
         Writer { writes: Vec::new(), turn: 0, slab_bytes, boundary, unit, piece, depth }
     }
 
-    /// What pieces are a multiple of, if they are small enough.
+    /// Returns the unit of pieces that are small enough.
     pub fn unit(&self) -> u32 {
         self.unit
     }

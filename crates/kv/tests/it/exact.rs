@@ -1,4 +1,4 @@
-//! What can be calculated, and what eviction must not touch.
+//! Results that can be calculated, and items that eviction must not touch.
 
 use crate::flash::Flash;
 use pellucid_flash::{Rng, SimTime};

@@ -6,7 +6,7 @@ use pellucid_flash::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What goes wrong.
+/// Faults to inject.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     pub program: f64,
@@ -14,7 +14,7 @@ pub struct Faults {
     pub read: f64,
     /// A read brings back other bytes than were written.
     pub corrupt: f64,
-    /// Nothing works there.
+    /// LUNs on which every operation fails.
     pub dead_luns: BTreeSet<u32>,
     /// Writes are refused (block).
     pub read_only: bool,
@@ -107,7 +107,7 @@ impl Flash {
         }
     }
 
-    /// What is under way has happened, in part or not at all, and nobody is told.
+    /// Cuts the power: commands under way have happened, in part or not at all, and nobody is told.
     pub fn power_cut(&mut self) {
         let mut lost = BTreeSet::new();
         for (_, (_, command)) in std::mem::take(&mut self.pending) {

@@ -1,4 +1,4 @@
-//! What single requests do, in memory and on flash.
+//! Single requests, in memory and on flash.
 
 use crate::flash::{Faults, Flash};
 use pellucid_flash::{Nanos, Rng, SimTime};
@@ -299,7 +299,7 @@ fn what_the_flash_has_not_is_refused() {
     assert!(more.starts_with("kv.memory = 500GiB: allowed: up to 64MiB, for "), "{more}");
 }
 
-/// As memcached: what would become too large stays as it was.
+/// An append that would become too large leaves the item as it was, as in memcached.
 /// With fewer buffers than slab classes an append that has read its item waits until a slab of another class has been written. It does not read
 /// again meanwhile: a drive that answers reads at once would never get to the write.
 #[test]

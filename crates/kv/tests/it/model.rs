@@ -1,7 +1,7 @@
 //! The cache beside a plain map: random requests, many at a time, on flash that works, fails and loses power.
 //!
-//! What is true at any moment: a get answers the newest value of its key, or a miss. Requests to one key are done in the order in which
-//! they were asked, so the model can say at once what each one does if the key is still there.
+//! At any moment a get answers the newest value of its key, or a miss. Requests to one key are done in the order in which
+//! they were asked, so the model knows at once the effect of each one if the key is still there.
 
 use crate::flash::{Faults, Flash, geometry};
 use pellucid_flash::{Nanos, Rng, SimTime};
@@ -19,7 +19,7 @@ fn value(key: u64, number: u64, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// What may be true of a key: it is gone, or it has this value.
+/// Possible state of a key: it is gone, or it has this value.
 #[derive(Clone, Debug, Default)]
 struct Known {
     value: Option<Vec<u8>>,

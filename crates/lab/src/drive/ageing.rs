@@ -10,7 +10,7 @@ pub const STEADY_SHARE: f64 = 0.01;
 /// Most passes of random overwriting.
 pub const STEADY_PASSES_MAX: u32 = 20;
 
-/// What preconditioning did to a namespace.
+/// Work of preconditioning on a namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ageing {
     /// Its number.
@@ -33,14 +33,14 @@ pub struct Pass {
 /// Why random overwriting ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stopped {
-    /// Nothing was asked for.
+    /// The description asked for no overwrites.
     #[default]
     NotAsked,
-    /// As much as was asked for was overwritten.
+    /// The described number of overwrites is done.
     AsAsked,
     /// Write amplification was steady.
     Steady,
-    /// It was not steady after the most passes that are allowed.
+    /// The largest number of passes is reached without a steady state.
     Limit,
 }
 
@@ -97,7 +97,7 @@ impl Ageing {
     }
 }
 
-/// What preconditioning overwrites through: mapping units of a drive, or sectors above layers of the host.
+/// Target of the overwrites of preconditioning: mapping units of a drive, or sectors above layers of the host.
 pub(super) trait Overwrites {
     /// Writes `count` random pieces of the first `filled`.
     fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError>;

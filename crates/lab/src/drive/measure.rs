@@ -1,4 +1,4 @@
-//! From what was measured to the report.
+//! From measurements to the report.
 
 use super::namespaces::NamespaceUse;
 use super::target::{HostUse, Target};
@@ -16,7 +16,7 @@ use pellucid_report::{
 use pellucid_text::format::{duration, percent};
 use std::collections::BTreeMap;
 
-/// What a run has measured.
+/// Measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// All requests, over the whole measurement.
@@ -27,29 +27,29 @@ pub struct Measured {
     pub groups: Vec<GroupResult>,
     /// From the start, or the end of `ramp_time`, to the last completion.
     pub simulated: Nanos,
-    /// What the drive counted meanwhile.
+    /// Counters of the drive over the run.
     pub counters: Counters,
     /// Codewords by wrong bits, meanwhile.
     pub chunks_by_wrong_bits: Vec<u64>,
-    /// What translation decided meanwhile.
+    /// Counters of translation over the run.
     pub ftl: FtlCounters,
-    /// What each namespace of several counted meanwhile.
+    /// Counters of each namespace of several over the run.
     pub namespaces: Vec<NamespaceUse>,
-    /// What the host's layers did meanwhile, and hold.
+    /// Work of the host's layers over the run, and their state.
     pub host: Option<HostUse>,
-    /// Busy time of channels, dies, link (to the drive, to the host) and firmware meanwhile, ns.
+    /// Busy time of channels over the run, ns.
     pub channel_busy: Vec<u64>,
-    /// As `channel_busy`, of dies.
+    /// Busy time of dies over the run, ns.
     pub die_busy: Vec<u64>,
-    /// As `channel_busy`, of the link: to the drive, to the host.
+    /// Busy time of the link over the run, ns: to the drive, to the host.
     pub link_busy: [u64; 2],
-    /// As `channel_busy`, of the firmware processor, by module.
+    /// Busy time of the firmware processor over the run, ns, by module.
     pub firmware_busy: [u64; FirmwareModule::COUNT],
-    /// What was made of a trace.
+    /// Statistics of a replay about its trace.
     pub replay: Option<Replay>,
-    /// What threads of a file server saw.
+    /// Figures of the threads of a file server.
     pub files: Option<FilesReport>,
-    /// What layers and disk counted meanwhile.
+    /// Counters of layers and disk over the run.
     pub figures: Vec<PartFigures>,
     /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
     pub wear: Wear,
@@ -157,7 +157,7 @@ fn by_job(jobs: &Jobs, recorders: &[RequestRecorder], from: SimTime) -> (Vec<Job
     (results.collect(), groups.collect())
 }
 
-/// What layers did between two moments; what they hold is that of the second.
+/// Returns the work of layers between two moments, with the state of the second.
 fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
     let (n, b) = (&now.counters, &before.counters);
     HostUse {
@@ -228,7 +228,7 @@ pub fn report(
     }
 }
 
-/// What only a drive of flash has to tell.
+/// Reports the part that only a drive of flash has.
 fn of_flash(device: &Device, measured: &Measured) -> Report {
     let layout = device.layout();
     let sector = u64::from(layout.sector_bytes);
@@ -377,14 +377,14 @@ fn namespace(device: &Device, used: &NamespaceUse) -> NamespaceResult {
     }
 }
 
-/// What translations did that not every kind of them does.
+/// Counters that only some translations have.
 struct Translated {
     map_cache: Option<MapCache>,
     merges: Option<Merges>,
     slc_cache: Option<SlcCache>,
 }
 
-/// What reports say of the translation of these block namespaces, which counted so much.
+/// Reports the translation of these block namespaces, from the counters `ftl`.
 fn translated(device: &Device, namespaces: &[u16], ftl: &FtlCounters, counters: &Counters) -> Translated {
     let merges = device.config().ftl.map.log_blocks().is_some();
     Translated {
@@ -457,7 +457,7 @@ pub(super) fn whole_stack(counters: &Counters, host: Option<&HostUse>) -> (u64, 
     (host.counters.written_sectors, programmed)
 }
 
-/// What a drive of this kind needs beside the media: tables of translation and namespaces, and its data buffer.
+/// Returns the memory of a drive of this kind beside the media: tables of translation and namespaces, and its data buffer.
 fn drive_memory_bytes(device: &Device) -> u64 {
     let tables =
         device.memory_bytes().into_iter().filter(|(part, _)| ["translation", "namespaces"].contains(part));

@@ -129,7 +129,7 @@ pub struct Run<'a, T: Target = Device> {
 
 /// Looks on while a run goes on. A closure that takes [`Progress`] is one.
 pub trait Onlooker {
-    /// Whether the drive's probes should be on; asked once, before the first request.
+    /// Returns whether the drive's probes should be on; asked once, before the first request.
     fn watches(&self) -> bool {
         false
     }
@@ -148,7 +148,7 @@ impl<F: FnMut(Progress)> Onlooker for F {
     }
 }
 
-/// Nobody looks on.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 
@@ -311,7 +311,7 @@ impl<'a, T: Target> Run<'a, T> {
         }
     }
 
-    /// What is measured begins at `at`, before which nothing more happens: what was counted so far was a warm-up.
+    /// Begins the measurement at `at`, before which nothing more happens: everything counted so far was a warm-up.
     fn measure_from(&mut self, at: SimTime) {
         self.device.advance(at);
         self.warming = false;
@@ -514,12 +514,12 @@ impl<'a, T: Target> Run<'a, T> {
     }
 }
 
-/// What the flash of a target has counted.
+/// Returns the counters of a target's flash.
 fn counters(target: &impl Target) -> Counters {
     target.flash().map_or_else(Counters::default, Device::counters)
 }
 
-/// What its translation has decided.
+/// Returns the counters of its translation.
 fn ftl_counters(target: &impl Target) -> FtlCounters {
     target.flash().map_or_else(FtlCounters::default, Device::ftl_counters)
 }

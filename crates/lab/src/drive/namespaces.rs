@@ -1,4 +1,4 @@
-//! The block namespaces that requests can go to, and what each namespace of a drive counts.
+//! The block namespaces that requests can go to, and the counters of each namespace.
 
 use super::target::Target;
 use pellucid_device::{Counters, Device};
@@ -44,23 +44,23 @@ impl BlockNamespace {
     }
 }
 
-/// What a namespace of several has counted.
+/// Counters of one namespace of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceUse {
     /// Its number.
     pub number: u16,
     /// Flash operations and commands.
     pub counters: Counters,
-    /// What its translation decided.
+    /// Counters of its translation.
     pub ftl: FtlCounters,
     /// Its erased blocks that are waiting, at this moment.
     pub free_blocks: u32,
-    /// Whether it takes no writes any more.
+    /// True if it takes no writes any more.
     pub read_only: bool,
 }
 
 impl NamespaceUse {
-    /// Of each namespace; none where the drive has only one.
+    /// Returns the counters of each namespace; none where the drive has only one.
     pub(super) fn all(target: &impl Target) -> Vec<NamespaceUse> {
         let Some(device) = target.flash() else { return Vec::new() };
         let numbers = 0..device.namespaces();
@@ -74,7 +74,7 @@ impl NamespaceUse {
         if numbers.len() > 1 { numbers.map(of).collect() } else { Vec::new() }
     }
 
-    /// What was counted since `before`.
+    /// Returns the difference to `before`.
     pub(super) fn since(self, before: &NamespaceUse) -> NamespaceUse {
         NamespaceUse {
             counters: self.counters.since(&before.counters),

@@ -1,9 +1,9 @@
-//! What every sector of a drive should hold: the plain map that each run can be checked against.
+//! The oracle: a plain map of every sector, against which each run can be checked.
 //!
 //! Every write gets a version, and every sector it writes a *stamp*: a mix of sector number and version. A stamp read
 //! back is turned into a version again; a stale, torn or misplaced sector gives a version out of range.
 //!
-//! What a read may return, for each sector:
+//! A read may return, for each sector:
 //!
 //! ```text
 //!   lower bound ≤ version ≤ newest submitted          (lower bound: the newest write that had surely taken effect
@@ -50,7 +50,7 @@ pub fn fill_images(images: &mut [u8], image_bytes: usize, lba: Lba, version: u32
 pub struct Mismatch {
     /// The sector.
     pub lba: Lba,
-    /// What was read: the version, or `None` for zeros or no stamp of this sector.
+    /// Version that was read, or `None` for zeros or no stamp of this sector.
     pub version: Option<u32>,
     /// The oldest version allowed.
     pub oldest: u32,
@@ -129,11 +129,11 @@ pub struct Oracle {
     open: HashMap<u64, Group>,
     /// Completed since the last flush: sector and lower bound.
     unflushed: Vec<(u64, u32)>,
-    /// Nothing is known of sectors that were not written since.
+    /// True if the content of sectors without a later write is unknown.
     unknown: bool,
 }
 
-/// What a read was promised when it was submitted.
+/// Promise to a read when it was submitted.
 #[derive(Clone, Debug, Default)]
 pub struct Promise {
     oldest: Vec<u32>,
@@ -152,7 +152,7 @@ impl Oracle {
         Oracle { unknown: true, ..Oracle::new(sectors) }
     }
 
-    /// What a drive at rest that others have written holds now. Nothing can be said of what was lost before.
+    /// Reads the present content of a drive at rest that others have written. Earlier losses remain unknown.
     ///
     /// # Panics
     /// With a file store.
@@ -237,8 +237,8 @@ impl Oracle {
         self.unflushed.retain(|&(at, version)| sectors[at as usize].durable < version);
     }
 
-    /// These sectors may be lost with the power though they were flushed, as was said beforehand; so may be what was trimmed since the last
-    /// flush, where the trim is lost with what it forgot.
+    /// Notes sectors that the next power cut may lose though they were flushed; so may be trims since the last
+    /// flush, which are then lost with their data.
     pub fn forgo(&mut self, sectors: &[Lba]) {
         for lba in sectors {
             self.sectors[lba.0 as usize].durable = 0;

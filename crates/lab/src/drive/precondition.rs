@@ -1,4 +1,4 @@
-//! Preconditioning: what is written to a drive before the measurement, without simulating time.
+//! Preconditioning: writes to a drive before the measurement, without simulated time.
 
 use super::ageing::{Ageing, Overwrites, overwrite};
 use super::namespaces::BlockNamespace;
@@ -120,7 +120,7 @@ impl<'a, 'o> Writer<'a, 'o> {
 }
 
 impl Overwrites for Writer<'_, '_> {
-    /// They are drawn in batches, so that the drive can be told.
+    /// Overwrites at random. Addresses are drawn in batches, so that the drive can prefetch.
     fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
         let sectors = u64::from(self.device.layout().sectors_per_unit);
         let mut batch = [Lpn(0); 16];

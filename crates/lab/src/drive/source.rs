@@ -1,4 +1,4 @@
-//! Where requests come from: jobs, a trace, or threads that work on files.
+//! Sources of requests: jobs, a trace, or threads that work on files.
 
 use super::namespaces::BlockNamespace;
 use pellucid_flash::{Lba, Nanos, Opcode, SimTime};
@@ -10,7 +10,7 @@ use pellucid_workload::{Generator, Handles, Io, IoLimit, Job, JobError, Rate};
 /// A request that wants to be submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// Operation.
     pub opcode: Opcode,
     /// Where.
     pub namespace: BlockNamespace,
@@ -24,26 +24,26 @@ pub struct Request {
     pub queue: u16,
     /// Placement handle of a write.
     pub handle: u16,
-    /// Which job or stream it belongs to; comes back with the completion.
+    /// Job or stream of the request; comes back with the completion.
     pub owner: u32,
 }
 
-/// What a source has to say when it is asked for a request.
+/// Answer of a source when it is asked for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Submit this now.
     Now(Request),
-    /// Nothing before this moment.
+    /// No request before this moment.
     At(SimTime),
-    /// Nothing before a completion.
+    /// No request before a completion.
     Blocked,
-    /// Nothing any more.
+    /// No further request.
     End,
     /// Requests without end: only `runtime` ends this job, and [`STANDSTILL_REQUESTS`] of them took no time.
     Endless(u32),
 }
 
-/// So many requests of a job at one moment are taken for a clock that stands still. More than any data buffer takes in before
+/// Requests of a job at one moment that are taken for a clock that stands still. More than any data buffer takes in before
 /// it has to wait for the media.
 pub const STANDSTILL_REQUESTS: u64 = 1 << 21;
 
@@ -60,11 +60,11 @@ struct Worker {
     /// Drawn ahead, for a job whose requests have no release times: so the drive can be told what will come.
     ahead: Option<Io>,
     draws_ahead: bool,
-    /// Nothing but `runtime` ends it.
+    /// True if only `runtime` ends the job.
     only_timed: bool,
     /// Statistics count what it submits from this moment on; [`SimTime::MAX`] before it starts.
     counts_from: SimTime,
-    /// Which of the results is its.
+    /// Index of its result.
     result: u32,
     /// When it last submitted something, and how much at that moment.
     at_once: (SimTime, u64),
@@ -109,7 +109,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Whether a job suits a drive with such namespaces.
+    /// Checks that a job suits a drive with such namespaces.
     pub fn check(job: &Job, namespaces: &[BlockNamespace], sector_bytes: u32) -> Result<(), JobError> {
         let namespace = namespace_of(job, namespaces)?;
         Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?;
@@ -289,7 +289,7 @@ impl Jobs {
         self.workers[owner as usize].counts_from
     }
 
-    /// Which of the [`results`](Jobs::results) `owner` belongs to.
+    /// Returns the index of the [results](Jobs::results) for `owner`.
     #[inline]
     pub fn result_of(&self, owner: u32) -> u32 {
         self.workers[owner as usize].result
@@ -443,7 +443,7 @@ impl Trace {
         self.in_flight -= 1;
     }
 
-    /// What reading and shaping did.
+    /// Returns the statistics of reading and shaping.
     pub fn shaped(&self) -> &Shaped {
         &self.shaped
     }
@@ -509,7 +509,7 @@ impl FileWork {
         self.files.measures_from()
     }
 
-    /// What the threads saw.
+    /// Reports the figures of the threads.
     pub fn report(&self, end: SimTime) -> FilesReport {
         self.files.report(end)
     }

@@ -1,6 +1,6 @@
-//! What a run works on: a drive of flash, a disk, or layers of the host on one or both of them.
+//! The target of a run: a drive of flash, a disk, or layers of the host on one or both of them.
 //!
-//! A run is generic over this, so that the plain drive is called without a detour.
+//! A run is generic over its target, so the plain drive is called directly.
 
 use super::namespaces::BlockNamespace;
 use pellucid_device::{Device, Disk};
@@ -8,13 +8,13 @@ use pellucid_flash::{Cause, Drive, Figure, Lba, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
 use pellucid_host::{HostCounters, Layer, LayerConfig, Machine, Pair, Stack, Tower, ZoneChunks};
 
-/// What stands at the bottom: a drive of flash, a disk, or both.
+/// Bottom of a tower: a drive of flash, a disk, or both.
 pub trait Bottom: Drive {
     /// The drive of flash.
     fn flash(&self) -> Option<&Device> {
         None
     }
-    /// The same, to be changed.
+    /// Returns the flash for changes.
     fn flash_mut(&mut self) -> Option<&mut Device> {
         None
     }
@@ -79,7 +79,7 @@ impl<A: Bottom, B: Bottom> Bottom for Pair<A, B> {
 pub trait Target: Drive {
     /// The drive of flash, if there is one.
     fn flash(&self) -> Option<&Device>;
-    /// The same, to be changed.
+    /// Returns the flash for changes.
     fn flash_mut(&mut self) -> Option<&mut Device>;
     /// The disk, if there is one.
     fn disk(&self) -> Option<&Disk> {
@@ -109,21 +109,21 @@ pub trait Target: Drive {
     }
     /// A command for `lba` will come soon; changes nothing but the simulator's own speed.
     fn prefetch(&self, namespace: u16, lba: Lba);
-    /// Whether nothing more can be written: the drive, or the layer above it, has no good blocks left for it.
+    /// Returns whether nothing more can be written: the drive, or the layer above it, has no good blocks left for it.
     fn is_read_only(&self) -> bool {
         self.flash().is_some_and(Device::is_read_only)
     }
-    /// What the host's layers have done and hold; `None` without layers.
+    /// Returns the work and state of the host's layers; `None` without layers.
     fn host(&self) -> Option<HostUse> {
         None
     }
-    /// What layers and disk count, by whose name.
+    /// Returns the counters of layers and disk, by name.
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
         below(self)
     }
 }
 
-/// What the drives at the bottom count: a solid-state cache, the disk.
+/// Returns the counters of the drives at the bottom: a solid-state cache, the disk.
 fn below(target: &(impl Target + ?Sized)) -> Vec<(&'static str, Vec<Figure>)> {
     let caches = target.flash().into_iter().flat_map(|device| {
         (0..Drive::namespaces(device)).map(|number| ("cache-drive", device.cache_figures(number)))
@@ -132,14 +132,14 @@ fn below(target: &(impl Target + ?Sized)) -> Vec<(&'static str, Vec<Figure>)> {
     caches.filter(|(_, figures)| !figures.is_empty()).chain(disk).collect()
 }
 
-/// What the host's layers have done so far, and hold.
+/// Work of the host's layers so far, and their state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostUse {
     /// The layer.
     pub layer: &'static str,
-    /// What it counted.
+    /// Counters of the host FTL.
     pub counters: HostCounters,
-    /// What its engine decided.
+    /// Counters of its engine.
     pub ftl: FtlCounters,
     /// Time of the host's processor.
     pub cpu_busy: Nanos,
@@ -221,7 +221,7 @@ impl<D: Bottom> Target for Tower<D> {
         self.bottom().disk()
     }
 
-    /// Of layers that have no counters of their own kind in a report, and of the drives below.
+    /// Returns the figures of layers that have no counters of their own kind in a report, and of the drives below.
     fn figures(&self) -> Vec<(&'static str, Vec<Figure>)> {
         let layers =
             self.layers().filter(|layer| layer.host_ftl().is_none() && layer.zone_chunks().is_none());
@@ -233,7 +233,7 @@ impl<D: Bottom> Target for Tower<D> {
         self.stack().map_or_else(|| self.bottom().now(), Stack::now)
     }
 
-    /// That of the uppermost layer.
+    /// Returns the namespaces of the uppermost layer.
     fn block_namespaces(&self) -> Vec<BlockNamespace> {
         let number = self.stack().map_or(0, Stack::namespace);
         let sectors = self.interface(number).map_or(0, |interface| interface.capacity_sectors());
@@ -251,7 +251,7 @@ impl<D: Bottom> Target for Tower<D> {
         self.stack().is_some_and(|stack| stack.layer.is_read_only())
     }
 
-    /// What the uppermost layer did, at the cost of all of them.
+    /// Returns the work of the uppermost layer, at the cost of all of them.
     fn host(&self) -> Option<HostUse> {
         let mut layers = self.layers();
         let top = layers.next()?;

@@ -1,4 +1,4 @@
-//! The same work on a file system that writes in place.
+//! The file server on a file system that writes in place.
 
 use super::{FileSystemReport, report};
 use pellucid_device::Device;
@@ -13,7 +13,7 @@ pub struct InPlaceServer {
     /// Sectors of a block of the file system.
     sectors_each: u32,
     now: SimTime,
-    /// Of commands that have ended.
+    /// Buffers of commands that have ended.
     buffers: Vec<Vec<u8>>,
 }
 

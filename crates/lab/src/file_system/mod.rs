@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 /// Jobs with the drive at a time.
 const JOBS_MAX: usize = 128;
 
-/// What a measurement gave.
+/// Result of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FileSystemReport {
     /// Operations.
@@ -69,7 +69,7 @@ struct File {
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
-    /// Which operation of the loop.
+    /// Number of the operation in the loop.
     at: usize,
     file: Option<usize>,
     rotor: usize,
@@ -429,7 +429,7 @@ fn name(file: usize) -> String {
     format!("file {file:08}")
 }
 
-/// What a drive did since it had counted so much.
+/// Reports the work of a drive since `before`.
 fn report(drive: &Device, before: &Counters) -> FileSystemReport {
     let counters = drive.counters().since(before);
     let sector = u64::from(drive.layout().sector_bytes);
@@ -503,7 +503,7 @@ retain = false
         report
     }
 
-    /// The same work in the same time every time; and below the function level nothing is copied.
+    /// Equal work takes equal time every time; below the function level nothing is copied.
     #[test]
     fn a_file_server_runs_on_both_back_ends() {
         let personality = Personality::Fileserver;

@@ -8,7 +8,7 @@
 //! stored, and only then the client goes on, as one that looks aside does. Requests of a trace that have one key follow one another: a client
 //! whose key another one is busy with waits for it, as a replayer that gives each key to one thread would.
 //!
-//! Order at one moment: what the cache does at t runs before what a client does at t; clients act in the order in which they became
+//! Order at one moment: the cache's events at t run before those of clients at t; clients act in the order in which they became
 //! ready. The outcome is a function of requests, configuration and the cache.
 //!
 //! A value is a pattern that follows from its key, so a hit with a wrong value is found without remembering values.
@@ -66,10 +66,10 @@ impl<D: Drive> Cache for System<D> {
     }
 }
 
-/// What follows a miss.
+/// Reaction to a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMiss {
-    /// Nothing.
+    /// Do nothing.
     Nothing,
     /// The value is stored, if its size is known. It costs nothing to have.
     Store,
@@ -84,7 +84,7 @@ pub struct ClientsConfig {
     pub count: u32,
     /// Between an answer and the next request: the client's work and the network, both ways.
     pub think: Nanos,
-    /// What follows a miss.
+    /// Reaction to a miss.
     pub on_miss: OnMiss,
     /// Seed of the database.
     pub seed: u64,
@@ -101,7 +101,7 @@ pub enum KvRunError {
     Stuck,
 }
 
-/// What a client waits for.
+/// Event that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     /// Its turn to ask.
@@ -347,12 +347,12 @@ impl Clients {
     }
 }
 
-/// Nothing of the clients is due yet.
+/// Returns `true` if no event of the clients is due before the cache's.
 fn cache_has_priority(own: Option<SimTime>, now: SimTime) -> bool {
     own.is_none_or(|own| own > now)
 }
 
-/// Whether a request has a value.
+/// Returns whether a request has a value.
 fn stores(operation: Operation) -> bool {
     use Operation::{Add, Append, Prepend, Replace, Set};
     matches!(operation, Set | Add | Replace | Append | Prepend)

@@ -14,9 +14,9 @@ struct Plain {
     now: SimTime,
     free: SimTime,
     answers: VecDeque<Answer>,
-    /// It returns values of another key.
+    /// The cache returns values of another key.
     wrong: bool,
-    /// It answers only so many more requests.
+    /// Number of requests that the cache still answers.
     patience: u64,
 }
 

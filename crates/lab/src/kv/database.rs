@@ -1,10 +1,10 @@
-//! The database behind a cache: what a miss costs.
+//! The database behind a cache: the cost of a miss.
 //!
 //! A queue in front of several servers: queries are served in order, each by the server that is free first. A query takes a fixed
 //! part, and an exponentially distributed one.
 //!
-//! It stands for the `MySQL` database of the Prism-SSD paper, which gives no figure of it. So its constants are assumptions; a claim that
-//! depends on them says by how much.
+//! It stands for the `MySQL` database of the Prism-SSD paper, which gives no figure for it, so the constants are assumptions. A
+//! claim that depends on them says by how much.
 
 use pellucid_flash::{Nanos, Rng, SimTime};
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 pub struct DatabaseConfig {
     /// Queries served at the same time.
     pub servers: u32,
-    /// What each takes at least.
+    /// Least time of a query.
     pub fixed: Nanos,
     /// The mean of what it takes beyond that.
     pub variable: Nanos,

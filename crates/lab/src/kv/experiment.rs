@@ -1,4 +1,4 @@
-//! A cache on a described drive, with clients: what `pellucid kv replay` and the published claims run.
+//! A cache on a described drive, with clients: the experiment of `pellucid kv replay` and the published claims.
 
 use super::clients::{Clients, ClientsConfig, KvRunError};
 use super::report::KvSummary;
@@ -72,18 +72,18 @@ impl Experiment {
     }
 }
 
-/// What a run did.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KvReport {
-    /// What clients saw.
+    /// Requests, as clients saw them.
     pub summary: KvSummary,
-    /// What the cache did.
+    /// Work of the cache.
     pub cache: CacheWork,
-    /// What the drive did.
+    /// Work of the drive.
     pub flash: FlashWork,
 }
 
-/// What a cache did in a run, and what it holds at its end.
+/// Work of a cache in a run, and its contents at the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CacheWork {
     /// Items that clients stored.
@@ -154,7 +154,7 @@ impl CacheWork {
     }
 }
 
-/// What a drive did in a run.
+/// Work of a drive in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlashWork {
     /// Bytes programmed, whatever for.
@@ -176,7 +176,7 @@ impl FlashWork {
 }
 
 impl KvReport {
-    /// As text for people.
+    /// Renders the report as text.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let mut line = |name: &str, text: String| {

@@ -1,10 +1,10 @@
-//! What clients measured.
+//! Measurements of the clients.
 
 use pellucid_flash::{Nanos, SimTime};
 use pellucid_report::{Latency, LatencyRecorder};
 use serde::Serialize;
 
-/// What became of the requests of one run, in simulated time.
+/// Outcome of the requests of one run, in simulated time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KvSummary {
     /// Requests of clients; what is stored after a miss is no request of its own.

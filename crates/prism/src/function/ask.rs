@@ -1,10 +1,10 @@
-//! What the level is asked, what it answers, and what it counts.
+//! Calls of the level, its answers, and its counters.
 
 use super::Levelled;
 use crate::{FlashAddress, LevelError};
 use pellucid_flash::{SimTime, Status, Tag};
 
-/// What [`Function::address_mapper`] hands out.
+/// Kind of block that [`Function::address_mapper`] hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mapping {
     /// A page.
@@ -13,7 +13,7 @@ pub enum Mapping {
     Block,
 }
 
-/// What was handed out.
+/// Block that was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocated {
     /// The block, or the page.
@@ -22,12 +22,12 @@ pub struct Allocated {
     pub free_blocks: u32,
 }
 
-/// What the function level is asked, and waits for the flash with.
+/// Call of the function level that waits for the flash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionAsk {
     /// The caller's name for it; comes back with the answer.
     pub tag: Tag,
-    /// What to do.
+    /// Call.
     pub call: FunctionCall,
 }
 
@@ -73,11 +73,11 @@ impl FunctionCall {
 pub enum FunctionOutcome {
     /// Done.
     Done,
-    /// What wear levelling did.
+    /// Wear levelling has ended.
     Levelled(Levelled),
     /// The flash failed.
     Failed(Status),
-    /// Nothing was sent.
+    /// The call was refused; nothing was sent.
     Refused(LevelError),
 }
 

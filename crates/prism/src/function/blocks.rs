@@ -1,4 +1,4 @@
-//! The blocks of an application: which are free, mapped, waiting for their erase, and what the reserve leaves.
+//! The blocks of an application: free, mapped, waiting for their erase, and left by the reserve.
 //!
 //! ```text
 //!            address_mapper            flash_trim               erase begins              erased
@@ -54,7 +54,7 @@ pub(super) struct Block {
     pub readers: u32,
     /// Something was sent to it since its last erase.
     pub dirty: bool,
-    /// It was mapped while it waited for its erase.
+    /// True if the block was mapped while it waited for its erase.
     pub cleaning: bool,
     /// A write has failed; it takes no more.
     pub broken: bool,
@@ -66,7 +66,7 @@ pub(super) struct Block {
     pub copy: u8,
 }
 
-/// What is kept for each LUN.
+/// State of each LUN.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lun {
     /// Blocks that wait for their erase, the oldest first.
@@ -202,7 +202,7 @@ impl Blocks {
         }
     }
 
-    /// The same of a LUN, erased ones only.
+    /// Maps a block of one LUN, erased ones only.
     fn map_in(&mut self, lun: u32) -> Option<u32> {
         let block = self.pool.take(DieId(lun))?.0;
         self.set_state(block, State::Mapped);

@@ -7,7 +7,7 @@
 //!                                     - PASSED_MAX commands of the application went before it
 //!                                   ─► one erase at a time for each LUN ─► free; bad, where the drive says so; else spoiled
 //! ```
-//! So a read waits for one erase at most, the one that its die is busy with; and under load that never pauses blocks still become free.
+//! So a read waits for one erase at most, the one under way in its die, and blocks become free even under load that never pauses.
 
 use super::blocks::State;
 use super::{Function, Op, Purpose};
@@ -16,7 +16,7 @@ use pellucid_flash::{Command, DieId, Opcode, SimTime, Status};
 /// With fewer erased blocks than this a LUN does not wait until it is idle.
 const FREE_LOW: u32 = 2;
 
-/// So many commands of the application go before an erase that waits.
+/// Largest number of the application's commands that go before a waiting erase.
 const PASSED_MAX: u32 = 64;
 
 impl Function {
@@ -28,7 +28,7 @@ impl Function {
         lun.passed += u32::from(!lun.erases.is_empty());
     }
 
-    /// It has ended.
+    /// Ends the erase of a block.
     pub(super) fn end_on(&mut self, block: u32) {
         let lun = self.blocks.lun_of(block) as usize;
         self.blocks.luns[lun].busy -= 1;

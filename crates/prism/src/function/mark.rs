@@ -1,11 +1,11 @@
-//! What the function level writes beside every sector, so that a start knows what each block holds.
+//! The mark that the function level writes beside every sector, so that a start knows the content of each block.
 //!
 //! ```text
 //!   0 mark u32      4 content u32      8 erases u24      11 copy u8      12 checksum u32 of bytes 0 to 11
 //! ```
-//! All little endian. The *content* is a number that a block's data have from their first write until they are trimmed, wherever wear
-//! levelling moves them; *copy* counts the moves. Of two blocks with the same content the one with the lower copy number is valid: a
-//! block is erased only when the copy of what it holds is complete. Copy numbers wrap around; no more than three exist at a time.
+//! All little endian. The *content* number identifies a block's data from their first write until they are trimmed, wherever wear levelling
+//! moves them; *copy* counts the moves. If two blocks have one content, the one with the lower copy number is valid: a block is erased only
+//! when the copy of its data is complete. Copy numbers wrap around; at most three exist at a time.
 
 use pellucid_flash::Vector;
 
@@ -42,7 +42,7 @@ impl Oob {
         Some(Oob { mark: word(0)?, content: word(4)?, erases: word(8)? & 0xFF_FFFF, copy: bytes[11] })
     }
 
-    /// Whether it is an older copy than `other`, of the same content.
+    /// Returns whether it is an older copy than `other`, of the same content.
     pub fn is_older(&self, other: &Oob) -> bool {
         (self.copy.wrapping_sub(other.copy) as i8) < 0
     }

@@ -1,4 +1,4 @@
-//! The function level: the application maps, collects and says when; the library allocates, erases, levels and reserves (section IV-C).
+//! The function level: the application maps, copies and decides when; the library allocates, erases, levels and reserves (section IV-C).
 //!
 //! | paper | here |
 //! |---|---|
@@ -19,14 +19,13 @@
 //! is open in the channel, LUN by LUN. Flash is written in order, so pages are written in the order in which they were handed out in each
 //! block; and it is erased by blocks, so a block is given back when no page of it is needed.
 //!
-//! **Restart.** Beside every sector stand the application's word ([mark](FunctionCall::Write)) and what the library needs (`mark.rs`). A
+//! **Restart.** Beside every sector stand the application's word ([mark](FunctionCall::Write)) and the library's own (`mark.rs`). A
 //! start reads one sector of every block that holds data, and lists them ([`Function::found`]): where the block is, the mark of its first
 //! sector, how much was written. The application recognises its data by the mark, or by what it reads, and says which blocks it goes on
-//! with ([`Function::recover`]); all others are erased in the background. What wear levelling was moving when the power failed is listed at
-//! exactly one place, complete: so after a crash an application trusts the marks, not the addresses that it remembers.
+//! with ([`Function::recover`]); all others are erased in the background. A block that wear levelling was moving when the power failed is listed at
+//! exactly one place, complete. After a crash an application trusts the marks, not the addresses that it remembers.
 //!
-//! What holds at every moment: data whose write was acknowledged stay until the application gives their block back; a block is erased only
-//! when nothing reads from it.
+//! Invariants: acknowledged data stay until the application gives their block back; a block is erased only when nothing reads from it.
 
 mod ask;
 mod blocks;
@@ -51,7 +50,7 @@ use pellucid_flash::{
 use pellucid_host::Machine;
 use std::collections::VecDeque;
 
-/// What a command to the drive is for.
+/// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Purpose {
     /// No command: the number is not in use.
@@ -207,12 +206,12 @@ impl Function {
         Ok(self.blocks.erases(self.number(address)?))
     }
 
-    /// Whether nothing of a block can be read any more: it is erased, or out of use.
+    /// Returns whether nothing of a block can be read any more: it is erased, or out of use.
     pub fn is_erased(&self, address: FlashAddress) -> Result<bool, LevelError> {
         Ok(matches!(self.blocks[self.number(address)?].state, State::Free | State::Spoiled | State::Bad))
     }
 
-    /// What it did so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> FunctionCounters {
         self.counters
     }
@@ -320,7 +319,7 @@ impl Machine for Function {
         self.now = now;
     }
 
-    /// What was called without an ask, as a trim, has commands for the drive now.
+    /// Calls without an ask, as a trim, may have commands for the drive at once.
     fn next_event(&self) -> Option<SimTime> {
         (!self.down.is_empty()).then_some(self.now)
     }

@@ -9,11 +9,11 @@
 //!   Cold        copies spare to hot                              spare         cold
 //!   Done        waits until the application knows                hot           cold
 //! ```
-//! At every moment each of the two lies complete at one place that is not written to; a start takes the oldest copy. Reads and trims of
-//! the two are those of the data until the answer is taken with [`Machine::pop`](pellucid_host::Machine::pop), and of the places
-//! afterwards. Where the flash fails, it stops: what has moved stays where it is, and the answer says so.
+//! At every moment each of the two is complete at one place that is not being written; a start takes the oldest copy. Reads and trims of
+//! the two addresses concern the data until the answer is taken with [`Machine::pop`](pellucid_host::Machine::pop), and the places
+//! afterwards. If the flash fails, levelling stops: moved data stay at their new place, and the answer says so.
 //!
-//! A block that got data that are seldom written is passed over until it is written anew: else the next call would move them again.
+//! A block that received cold data is passed over until it is rewritten: otherwise the next call would move them again.
 
 use super::blocks::State;
 use super::mark::Oob;
@@ -22,7 +22,7 @@ use crate::FlashAddress;
 use pellucid_flash::{Command, Completion, DieId, Opcode, Status, Tag, Vector};
 use std::collections::VecDeque;
 
-/// What one call of the wear leveller did.
+/// Result of one call of the wear leveller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Levelled {
     /// Pairs of blocks whose data have changed places; the application exchanges them in its map, one pair after the other. One pair
@@ -56,7 +56,7 @@ struct Swap {
     at: u32,
     /// A command is with the drive.
     flying: bool,
-    /// What ended it before its time has been dealt with.
+    /// The error that ended it early has been dealt with.
     over: bool,
     /// Cold and hot data that the application has given back meanwhile.
     trimmed: [bool; 2],
@@ -100,7 +100,7 @@ pub(super) struct Wear {
 }
 
 impl Wear {
-    /// Whether the data of a block are being moved.
+    /// Returns whether the data of a block are being moved.
     pub fn swaps(&self, block: u32) -> bool {
         self.swap.as_ref().is_some_and(|swap| block == swap.cold || block == swap.hot)
     }

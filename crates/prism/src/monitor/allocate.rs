@@ -3,7 +3,7 @@
 //! ```text
 //!  request ─► LUNs wanted, within the quota ─► shape: channels x LUNs, the cheapest that fits ─► erased ─► recorded ─► open
 //! ```
-//! Invariant: an application is told of its flash only when the record of it is on the media.
+//! Invariant: an application learns of its flash only when the record of it is on the media.
 
 use super::Monitor;
 use super::config::{Allocation, AppId, MonitorError, Request};
@@ -17,7 +17,7 @@ impl<D: Drive> Monitor<D> {
         self.allocate_by(name, request, |_, next| next)
     }
 
-    /// As [`Monitor::allocate`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    /// Like [`Monitor::allocate`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
     pub fn allocate_by(
         &mut self,
         name: &str,

@@ -15,7 +15,7 @@ pub struct MonitorConfig {
     pub wear_gap: u32,
     /// LUNs that one application may have; 0: any number.
     pub quota_luns: u32,
-    /// The same for applications of these names.
+    /// Largest number of LUNs of the applications with these names.
     pub quotas: BTreeMap<String, u32>,
     /// Make a new state whatever the media hold.
     pub format: bool,
@@ -48,7 +48,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppId(pub u16);
 
-/// What an application was given.
+/// LUNs that an application was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// The application.
@@ -59,24 +59,24 @@ pub struct Allocation {
     pub geometry: SsdGeometry,
 }
 
-/// What the monitor knows of an application.
+/// Description of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApplicationInfo {
     /// The application.
     pub id: AppId,
     /// Its name.
     pub name: String,
-    /// What it asked for.
+    /// Request at its opening.
     pub request: Request,
     /// Parallel units of the drive that its LUNs are now, channel by channel.
     pub units: Vec<u32>,
     /// Channels that it sees.
     pub channels: u32,
-    /// Whether it is open: its namespace is there.
+    /// True if it is open: its namespace is there.
     pub is_open: bool,
 }
 
-/// What an application did since the monitor started, and the state of its flash.
+/// Work of an application since the monitor started, and the state of its flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Reads, and their sectors.
@@ -120,14 +120,14 @@ pub enum MonitorError {
     /// The drive has no open-channel namespace.
     #[error("the drive has no open-channel namespace; the flash library needs channels, LUNs and blocks")]
     NotFlash,
-    /// Nothing is left of a LUN beside spare blocks and the monitor's own.
+    /// A LUN has no block beside spare blocks and the monitor's own.
     #[error(
         "LUNs of {blocks} blocks: {hidden} are for spares and the monitor's state; allowed: {hidden} + 1 or more"
     )]
     TooSmall {
         /// Blocks of a LUN.
         blocks: u32,
-        /// Of these, hidden from applications.
+        /// Chunks hidden from applications.
         hidden: u32,
     },
     /// The record of the state does not fit.
@@ -162,10 +162,10 @@ pub enum MonitorError {
     Missing {
         /// The name.
         name: String,
-        /// Those that there are, in words.
+        /// Existing applications, in words.
         known: String,
     },
-    /// Nothing, or a share that is no number.
+    /// The request is for nothing, or for a share that is no number.
     #[error(
         "capacity {capacity_bytes} bytes, over-provisioning {over_provisioning}: allowed: 1 byte or more, and 0 to 100"
     )]
@@ -180,12 +180,12 @@ pub enum MonitorError {
     Quota {
         /// The application.
         name: String,
-        /// What it wants.
+        /// LUNs wanted.
         wanted: u64,
-        /// What it may have.
+        /// LUNs allowed.
         quota: u32,
     },
-    /// Not enough LUNs are free.
+    /// Too few LUNs are free.
     #[error(
         "{wanted} LUNs of {lun_bytes} bytes wanted; {free} are free, at most {most} for one application, which has as many in each of its \
          channels"
@@ -197,7 +197,7 @@ pub enum MonitorError {
         free: u32,
         /// The most that one application can have.
         most: u32,
-        /// What an application can keep in one.
+        /// Capacity of one LUN for an application.
         lun_bytes: u64,
     },
     /// The application has commands under way.

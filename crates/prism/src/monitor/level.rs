@@ -7,11 +7,11 @@
 //!     record            [   ]  [  B  ]         [   ]  [  A  ]       from here on the owners have the new places; writes go on
 //!     clean             [spare][  B  ]         [spare][  A  ]       when reads of the old places have ended
 //! ```
-//! A swap begins when a LUN has been erased so many times more, on average, than another one: than one of its channel, if there is one. Only
-//! the LUN that has just been erased can begin one, so one that is worn and now rests does not. A free LUN takes what it is given and gives
-//! nothing. A block is moved with one record, so at every moment each block has one place; what a power cut leaves in a spare is erased
-//! at the next start. A block that cannot be moved now waits until something is erased: one that a failed write has closed, as its copy
-//! would look otherwise; one whose last sectors the drive holds back, or cannot read; and all, when no spare is left.
+//! A swap begins when the mean erase count of a LUN exceeds that of another one by a limit, preferably one of its own channel. Only the LUN that
+//! has just been erased can begin a swap, so a worn LUN at rest does not. A free LUN takes data and gives none. One record moves a block, so at
+//! every moment each block has one place; the next start erases data that a power cut left in a spare. A block that cannot be moved now waits
+//! until the next erase: a block that a failed write has closed, because its copy would look different; a block whose last sectors the drive
+//! holds back or cannot read; and every block while no spare is left.
 
 use super::route::What;
 use super::state::Swap;
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 /// Sectors that are copied at a time, about.
 const COPY_SECTORS: u32 = 64;
 
-/// What is done with the block that is moved.
+/// Step of moving a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
     #[default]
@@ -32,7 +32,7 @@ enum Step {
     Drain,
     /// The drive is asked for its state in both LUNs.
     Look,
-    /// So many sectors of it have been copied out of this LUN of the two.
+    /// Copies the block out of one LUN of the two; `done` sectors are copied.
     Copy { side: usize, done: u32 },
     /// The record is on its way.
     Record,
@@ -66,12 +66,12 @@ pub(super) struct Leveller {
 }
 
 impl Leveller {
-    /// Whether a chunk of the drive is being filled, or is to be erased.
+    /// Returns whether a chunk of the drive is being filled, or is to be erased.
     pub fn uses(&self, chunk: u32) -> bool {
         self.taken.contains(&chunk)
     }
 
-    /// Whether a command has to wait until a block that it changes has been moved.
+    /// Returns whether a command has to wait until a block that it changes has been moved.
     #[inline]
     pub fn holds(&self, app: u16, view: &ChunkView, command: &Command) -> bool {
         self.frozen != [None; 2] && self.changes_frozen(app, view, command)
@@ -228,7 +228,7 @@ impl<D: Drive> Monitor<D> {
         }
     }
 
-    /// Whether a block can be copied as it is.
+    /// Returns whether a block can be copied as it is.
     fn is_movable(&self, info: &ChunkInfo) -> bool {
         match info.state {
             ChunkState::Free | ChunkState::Offline => true,

@@ -3,27 +3,27 @@
 //! ```text
 //!   above     namespace 0: "cache", 2 channels x 2 LUNs        namespace 1: "log", 2 channels x 1 LUN
 //!             │ block 0 1 2 ...                                │
-//!   monitor   each block ─► a chunk of the LUN that is the application's now; what lies outside is refused
+//!   monitor   each block ─► a chunk of the LUN that is the application's now; others are refused
 //!             │                    hidden: spare chunks of each LUN, and a few for the monitor's state
 //!   drive     channel 0: LUN 0 1 2 3        channel 1: LUN 4 5 6 7
 //! ```
-//! **Allocation.** A request is counted in LUNs, rounded up, over-provisioning on top. They are taken round robin over channels. All
-//! channels that an application sees have equally many LUNs; where the number does not divide, the shape is taken that costs the least,
-//! counted in LUNs beyond those wanted and channels left out ([`Allocation::wanted_luns`] says what was wanted). Of a channel's free LUNs
-//! the least worn are taken, and erased before the application has them.
+//! **Allocation.** A request is counted in LUNs, rounded up, over-provisioning on top. LUNs are taken round robin over channels. All channels of an
+//! application have equally many LUNs; where the number does not divide, the cheapest shape is taken, counted in extra LUNs and channels left
+//! out ([`Allocation::wanted_luns`] has the number wanted). The least worn free LUNs of a channel are taken, and erased before the
+//! application gets them.
 //!
 //! **Isolation.** An application has an open-channel namespace of its own, with addresses counted from 0, and cannot name anything else:
-//! every address of a command is looked up ([`ChunkView`]), and one that it does not have refuses the whole command with
-//! [`Status::LbaOutOfRange`]. A run of sectors stays in its block.
+//! every address of a command is looked up ([`ChunkView`]), and a foreign one refuses the whole command with [`Status::LbaOutOfRange`]. A run of sectors stays in its block.
 //!
-//! **Bad blocks.** A LUN shows as many blocks as all others; when one cannot be erased a spare replaces it and the erase ends well. Without
-//! a spare it is offline.
+//! **Bad blocks.** All LUNs show equally many blocks. If one cannot be erased, a spare replaces it and the erase succeeds. Without a spare the block
+//! is offline.
 //!
-//! **Wear.** What is erased is counted for each LUN. When a LUN has had so many more than the least worn one, the two change places, block
-//! by block, while they are used (`level.rs`).
+//! **Wear.** Erases are counted for each LUN. When a LUN exceeds the least worn one by a limit, the two change places, block by block, while they are
+//! used (`level.rs`).
 //!
-//! **State.** See `state.rs` and `records.rs`. A change counts when its record is on the media: an application is told after that. Erase
-//! counts are as old as the last record, which is written again after as many erases as a LUN shows blocks.
+//! **State.** See `state.rs` and `records.rs`. A change counts when its record is on the media, and applications learn of it after
+//! that. A record is the whole state, so there is no log to replay. Erase counts are as old as the last record, which is rewritten after as many
+//! erases as a LUN shows blocks.
 //!
 //! Commands take one table look-up and allocate nothing; tags of all 64 bits come back.
 
@@ -69,7 +69,7 @@ struct Opened {
     under_way: usize,
 }
 
-/// What happens when a record is on the media.
+/// Effect of a record that is on the media.
 #[derive(Clone, Debug)]
 enum Commit {
     /// A block of an application is another chunk from now on.
@@ -114,7 +114,7 @@ impl<D: Drive> Monitor<D> {
         Monitor::start_by(drive, config, now, |_, next| next)
     }
 
-    /// As [`Monitor::start`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    /// Like [`Monitor::start`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
     pub fn start_by(
         drive: D,
         config: MonitorConfig,
@@ -212,7 +212,7 @@ impl<D: Drive> Monitor<D> {
         self.release_by(name, |_, next| next)
     }
 
-    /// As [`Monitor::release`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
+    /// Like [`Monitor::release`]; `wait` lets time pass as in [`Stack::call_by`](pellucid_host::Stack::call_by).
     pub fn release_by(
         &mut self,
         name: &str,
@@ -267,7 +267,7 @@ impl<D: Drive> Monitor<D> {
         }
     }
 
-    /// What an application sees, as the state has it. Where the drive limits open chunks it may have its share, beside those that the
+    /// Returns the view of an application, from the state. A drive that limits open chunks grants it a share, beside those that the
     /// monitor needs for itself.
     fn view_of(&self, app: &Application) -> ChunkView {
         let share = |max: u32, luns: u32, of: u32| match max {
@@ -307,7 +307,7 @@ impl<D: Drive> Monitor<D> {
         })
     }
 
-    /// What an application did since it was opened.
+    /// Returns the statistics of an application since it was opened.
     pub fn statistics(&self, id: AppId) -> Option<Statistics> {
         let at = usize::from(id.0);
         let opened = self.opened.get(at)?.as_ref()?;
@@ -391,7 +391,7 @@ impl<D: Drive> Monitor<D> {
         Ok(())
     }
 
-    /// What the drive says of these chunks.
+    /// Decodes the drive's report on these chunks.
     fn infos_by(
         &mut self,
         runs: Vec<(u32, u32)>,

@@ -1,19 +1,19 @@
-//! Where the monitor's state is kept: records in hidden chunks, written twice, in two rings of chunks on different LUNs.
+//! Records of the monitor's state, in hidden chunks: written twice, in two rings of chunks on different LUNs.
 //!
 //! ```text
 //!   ring 0   LUN 0: [ 1 | 2 | 3 ]  [ 4 | 5 ......  ]        LUN 2: [            ]  [           ]
 //!   ring 1   LUN 1: [ 1 | 2 | 3 ]  [ 4 | 5 ......  ]        LUN 3: [            ]  [           ]
 //! ```
-//! A record is the whole state. It is safe when all rings that still can have it, and there is one. A ring goes on in its next chunk when
-//! one is full or fails, and erases that first; never the one that holds its newest record. So at every moment each ring has a whole
-//! record, and the highest number wins at a start. After a start a ring begins a new chunk, as the end of the last one may be torn.
+//! A record is the whole state. It is safe when every ring that still works has it, and at least one does. A ring continues in its next chunk when
+//! one is full or fails, and erases that chunk first, but never the one with its newest record. So at every moment each ring has a whole record,
+//! and the highest number wins at a start. After a start a ring begins a new chunk, because the end of the last one may be torn.
 
 use pellucid_flash::ChunkGeometry;
 
 /// LUNs that hold records, of those that there are.
 const LUNS_MAX: u32 = 4;
 
-/// What a ring wants done.
+/// Work that a ring needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
     /// Reset this chunk.
@@ -123,7 +123,7 @@ impl Ring {
         }
     }
 
-    /// So many pages have been written, or not.
+    /// Ends the write of `pages` pages.
     pub fn write_ended(&mut self, pages: u32, ok: bool) -> Want {
         if !ok {
             self.slots[self.at].lost = true;

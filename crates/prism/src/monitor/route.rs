@@ -6,10 +6,10 @@ use pellucid_flash::{
     StageTimes, Status,
 };
 
-/// What a command to the drive is for.
+/// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum What {
-    /// Nothing: the record is not in use.
+    /// No purpose: the record is not in use.
     #[default]
     Nothing,
     /// An application's command.
@@ -22,7 +22,7 @@ pub(super) enum What {
     Call(usize),
     /// Pages of a record of the state, or the reset before them.
     Record { ring: usize, pages: u32 },
-    /// Of two LUNs that change places: which one, or which chunk.
+    /// Command of a swap of two LUNs: which one, or which chunk.
     Level(u32),
 }
 
@@ -318,7 +318,7 @@ impl<D: Drive> Monitor<D> {
         }
     }
 
-    /// What the drive says of a chunk that could not be erased. One that is offline is replaced.
+    /// Takes the drive's report on a chunk that could not be erased. One that is offline is replaced.
     fn looked(&mut self, op: u32, at: u32, look: &Completion) {
         let ended = self.ops[op].ended.take().expect("a reset that has ended");
         let chunk = self.reset_chunk(op, &ended, at);

@@ -1,4 +1,4 @@
-//! A monitor finds its state, tidies up what a power cut has left, and writes records of the state.
+//! The start of a monitor: it finds its state, erases leftovers of a power cut, and writes records.
 
 use super::records::{self, Ring, Want};
 use super::route::What;
@@ -56,12 +56,12 @@ impl Records {
         }
     }
 
-    /// Whether a chunk of the drive is for records.
+    /// Returns whether a chunk of the drive is for records.
     pub fn keeps(&self, chunk: u32) -> bool {
         self.chunks.iter().any(|ring| ring.contains(&chunk))
     }
 
-    /// What the power cut has ended.
+    /// Forgets everything that the power cut has ended.
     pub fn forget(&mut self) {
         (self.saving, self.dirty, self.dead) = (None, false, false);
     }

@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Whether a LUN may be given away.
+    /// Returns whether a LUN may be given away.
     pub fn is_free(&self, lun: u32) -> bool {
         let swaps = self.swap.as_ref().is_some_and(|swap| swap.luns.contains(&lun));
         !self.luns[lun as usize].shown.is_empty() && !swaps && self.owner(lun).is_none()

@@ -1,4 +1,4 @@
-//! How ranges are described, and why one is refused.
+//! Descriptions of ranges, and the reasons of a refusal.
 
 use pellucid_ftl::Victim;
 use pellucid_host::HostFtlConfig;
@@ -11,13 +11,13 @@ pub const RANGES_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Gc {
-    /// What costs the fewest copies.
+    /// Fewest copies.
     Greedy,
-    /// What was begun first.
+    /// Begun first.
     Fifo,
-    /// What was changed last the longest ago.
+    /// Longest without a change.
     Lru,
-    /// What is worth most by age and cost.
+    /// Best ratio of age to cost.
     CostBenefit,
 }
 
@@ -38,7 +38,7 @@ impl Gc {
 /// A policy level as it is described.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicyConfig {
-    /// Whether a start erases everything, whatever wrote it.
+    /// True if a start erases everything, whatever wrote it.
     pub format: bool,
     /// The host FTL of page-mapped ranges: write buffer, spare chunks, costs. What a range says itself, and where it lies, does not count.
     pub host_ftl: HostFtlConfig,
@@ -69,7 +69,7 @@ pub enum PolicyError {
         begin: u64,
         /// The byte behind the last one.
         end: u64,
-        /// What is there.
+        /// Existing ranges.
         with: String,
     },
     /// Over-provisioning is no share.
@@ -88,7 +88,7 @@ pub enum PolicyError {
         /// The ranges that there are.
         there: String,
     },
-    /// It cannot be removed yet.
+    /// The range cannot be removed yet.
     #[error(
         "range {begin} to {end}: {commands} commands of it are under way; it can be removed when they have ended"
     )]
@@ -107,7 +107,7 @@ pub enum PolicyError {
         begin: u64,
         /// The byte behind the last one.
         end: u64,
-        /// What is left.
+        /// Remaining space, in words.
         why: String,
     },
 }

@@ -1,5 +1,5 @@
-//! The policy level: the application reads and writes sectors, and says for each range of them how they are mapped and collected
-//! (section IV-D of the paper).
+//! The policy level: the application reads and writes sectors, and chooses mapping and GC for each range of them (section IV-D of the
+//! paper).
 //!
 //! | paper | here |
 //! |---|---|
@@ -60,7 +60,7 @@ use requests::{Part, Request};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What serves a range.
+/// Translation that serves a range.
 #[derive(Clone, Debug)]
 enum Work {
     Page(Box<HostFtl>),
@@ -72,7 +72,7 @@ enum Work {
 struct Served {
     spec: Spec,
     work: Work,
-    /// It is being removed.
+    /// True if the range is being removed.
     leaves: bool,
     /// Parts of commands that it has to answer.
     parts: u32,
@@ -255,7 +255,7 @@ impl Machine for Policy {
         self.let_go();
     }
 
-    /// What was configured has commands for the drive now.
+    /// Configuration may have commands for the drive at once.
     fn next_event(&self) -> Option<SimTime> {
         match self.record.is_kept() {
             _ if self.record.has_command() => Some(self.now),
@@ -304,7 +304,7 @@ impl Machine for Policy {
         own.or_else(|| self.ranges.iter().find_map(|range| each!(&range.work, layer => layer.failure())))
     }
 
-    /// Whether the record says what the flash holds, every range that is configured has found its data, and those that are removed are gone.
+    /// Returns whether the record says what the flash holds, every range that is configured has found its data, and those that are removed are gone.
     fn is_ready(&self) -> bool {
         self.again.is_empty()
             && self.record.rests()

@@ -211,7 +211,7 @@ impl Policy {
         Err(format!("{why} ({} rows of chunks are free)", free.len()))
     }
 
-    /// What serves a range; the error is a sentence.
+    /// Builds the translation of a range; the error is a sentence.
     fn build(&self, spec: &Spec) -> Result<Work, String> {
         match spec.mapping {
             Mapping::Page => self.build_pages(spec).map(|ftl| Work::Page(Box::new(ftl))),

@@ -1,4 +1,4 @@
-//! What a policy level remembers: which ranges there are, and which rows of chunks each has.
+//! The record of a policy level: which ranges there are, and which rows of chunks each has.
 //!
 //! ```text
 //!   homes    the first chunk of the first LUN, and of the last one       a record is one write, with a number and a checksum
@@ -41,7 +41,7 @@ enum Phase {
     Report,
     /// Chunks that are still to be erased, and erases under way.
     Format(Vec<Lba>, usize),
-    /// The same, of rows that no range has any more; or first a report of what they hold.
+    /// Sweeps rows that no range has any more, or first reports their contents.
     Sweep(Vec<Lba>, usize),
     SweepReport,
     /// Reads of the homes that are still to come.
@@ -63,7 +63,7 @@ pub(super) struct Record {
     current: usize,
     phase: Phase,
     sequence: u64,
-    /// What the flash holds, or will.
+    /// Ranges on the flash, present or to come.
     pub specs: Vec<Spec>,
     /// A record has to be written.
     dirty: bool,
@@ -71,11 +71,11 @@ pub(super) struct Record {
     newest: Option<usize>,
     /// The other home has been tried for this record.
     moved: bool,
-    /// What a format erases after the homes.
+    /// Chunks that a format erases after the homes.
     others: Vec<Lba>,
     /// At a start: chunks other than homes that hold data.
     in_use: Vec<Lba>,
-    /// A range was removed: what lies on rows that no range has is to be erased.
+    /// A range was removed: chunks on rows that no range has are to be erased.
     sweep: bool,
     down: VecDeque<Command>,
 }
@@ -124,7 +124,7 @@ impl Record {
         }
     }
 
-    /// Whether it has been read.
+    /// Returns whether it has been read.
     pub fn is_read(&self) -> bool {
         matches!(
             self.phase,
@@ -132,12 +132,12 @@ impl Record {
         )
     }
 
-    /// Whether the flash holds the record as it is.
+    /// Returns whether the flash holds the record as it is.
     pub fn is_kept(&self) -> bool {
         matches!(self.phase, Phase::Ready | Phase::Sweep(..) | Phase::SweepReport) && !self.dirty
     }
 
-    /// The same, and nothing lies on rows that no range has.
+    /// Returns `true` if the record is idle, and nothing lies on rows that no range has.
     pub fn rests(&self) -> bool {
         self.phase == Phase::Ready && !self.dirty && !self.sweep
     }
@@ -213,7 +213,7 @@ impl Record {
         self.phase = Phase::Failed(sentence.into());
     }
 
-    /// What a report says of every chunk.
+    /// Decodes a report on every chunk.
     fn infos(&self, completion: &Completion) -> Option<Vec<ChunkInfo>> {
         let infos = completion.data.as_chunks::<{ ChunkInfo::BYTES }>().0.iter().map(ChunkInfo::decode);
         let infos: Option<Vec<ChunkInfo>> = infos.collect();
@@ -232,7 +232,7 @@ impl Record {
         infos.iter().filter(holds).map(|info| info.start).filter(|lba| !homes.contains(lba)).collect()
     }
 
-    /// Those of these chunks that lie on rows of no range.
+    /// Selects the chunks that lie on rows of no range.
     fn nobodys(&self, mut chunks: Vec<Lba>) -> Vec<Lba> {
         let row = |lba: &Lba| self.space.chunks.address(*lba).map(|address| address.chunk);
         chunks.retain(|lba| {

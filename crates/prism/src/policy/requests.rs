@@ -18,7 +18,7 @@ pub(super) struct Request {
     pub data: Vec<u8>,
 }
 
-/// What one range does of a command.
+/// Part of a command in one range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part {
     request: u32,

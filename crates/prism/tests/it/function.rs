@@ -8,7 +8,7 @@ use pellucid_prism::{
 };
 use std::collections::BTreeMap;
 
-/// What the application knows of a block.
+/// Knowledge of the application about a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mapped {
     mark: u32,

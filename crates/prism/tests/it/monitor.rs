@@ -246,7 +246,7 @@ impl World {
         self.monitor.pop().expect("it has ended")
     }
 
-    /// Nothing is under way; everything is read and compared. What a crash has left in doubt is known from now on.
+    /// Reads and compares everything at rest. From now on the state that a crash left in doubt is known.
     fn check(&mut self) {
         assert!(self.under_way.is_empty());
         for (name, mut app) in std::mem::take(&mut self.apps) {
@@ -418,7 +418,7 @@ fn cuts_at_every_event_while_blocks_fail() {
     }
 }
 
-/// What is written to a spare counts as soon as the application has been told that its block is erased.
+/// A write to a spare counts as soon as the application has been told that its block is erased.
 #[test]
 fn a_block_is_replaced_for_good_before_its_erase_ends() {
     for seed in 0..40 {

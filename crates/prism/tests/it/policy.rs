@@ -102,7 +102,7 @@ fn exercise(config: &Config, seed: u64, faults: Faults, steps: u32) -> World<Ref
     world
 }
 
-/// What the layer counts under a name.
+/// Returns the layer's counter of a name.
 pub fn figure(layer: &Policy, name: &str) -> u64 {
     layer.figures().iter().filter(|figure| figure.name == name).map(|figure| figure.value).sum()
 }

@@ -1,4 +1,4 @@
-//! What every page of reports has: the head with the styles inside, and the foot.
+//! The frame of every page of reports: the head with the styles inside, and the foot.
 //!
 //! The monitor's live page (`monitor/src/page.html`) is a fixed file with a script. `monitor` and `lab` may not know each other, and the two
 //! would share five lines.

@@ -2,7 +2,7 @@
 
 use pellucid_text::format;
 
-/// What the numbers of an axis are, which decides where ticks stand and how they read.
+/// Unit of an axis, which decides where ticks stand and how they read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A plain number: `1.25`.

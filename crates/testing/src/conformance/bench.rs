@@ -61,7 +61,7 @@ impl Bench {
         Bench { drive, now: SimTime::ZERO, tag: 0, ended: Vec::new(), namespace: 0 }
     }
 
-    /// The same with a save area, as drives have it whose store outlives the process.
+    /// Makes a bench with a save area, as drives have it whose store outlives the process.
     pub fn saving(namespaces: &str, sets: &[&str]) -> Bench {
         let mut config = tiny(namespaces, sets);
         let layout = config.media.geometry.layout().unwrap_or_else(|e| panic!("{e}"));
@@ -166,7 +166,7 @@ impl Bench {
         self.chunks().lba(ChunkAddress { group, unit, chunk, sector })
     }
 
-    /// What the drive reports of one chunk.
+    /// Returns the drive's report of one chunk.
     pub fn chunk(&mut self, lba: Lba) -> ChunkInfo {
         let report = self.run(Command::new(0, Opcode::Report, lba, 1, Vec::new()));
         let bytes = report.data.as_slice().try_into().expect("one descriptor");

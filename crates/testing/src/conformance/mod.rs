@@ -1,7 +1,7 @@
 //! The conformance suite of the command sets beside block: every command, rule and status, each as a case of its own that makes a
 //! tiny drive and talks to it through the port only.
 //!
-//! `cargo test` runs every case, and so does `pellucid reproduce L2`, which counts them. A case fails by panicking, with what it saw.
+//! `cargo test` runs every case, and so does `pellucid reproduce L2`, which counts them. A failing case panics and shows its observation.
 
 mod bench;
 mod chunks;

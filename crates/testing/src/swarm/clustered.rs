@@ -120,7 +120,7 @@ pub fn clustered(seed: u64, sets: &[String]) -> Option<Clustered> {
     make(seed, sets, journals)
 }
 
-/// As [`clustered`] on a drive that damages data. Never with a journal: a start refuses one that it cannot read.
+/// Like [`clustered`] on a drive that damages data. Never with a journal: a start refuses one that it cannot read.
 pub fn clustered_on_damaged(seed: u64, sets: &[String]) -> Option<Clustered> {
     make(seed, sets, false)
 }

@@ -1,7 +1,7 @@
 //! The drives of the swarm: small, and random in everything else.
 //!
-//! A drive follows from its seed. What is drawn for later additions comes from a stream, or a copy, of its own, so that the drives of
-//! older seeds stay what they were.
+//! A drive follows from its seed. Later additions draw from a stream, or a copy, of their own, so that the drives of older seeds stay the
+//! same.
 use pellucid_device::DeviceConfig;
 use pellucid_flash::Rng;
 use pellucid_ftl::Victim;

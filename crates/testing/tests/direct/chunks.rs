@@ -155,7 +155,7 @@ impl ChunkHost {
         }
     }
 
-    /// What the drive says is what the host knows; commands that were cut off may have happened in part.
+    /// Compares the drive's report with the host's knowledge; commands that were cut off may have happened in part.
     fn verify(&mut self) {
         for at in 0..self.chunks.len() {
             let (lba, chunk) = self.chunks[at].clone();
@@ -196,7 +196,7 @@ impl ChunkHost {
         }
     }
 
-    /// Whether a reset was cut off in the middle: nothing of the chunk can be read.
+    /// Returns whether a reset was cut off in the middle: nothing of the chunk can be read.
     fn is_lost(&mut self, lba: Lba) -> bool {
         (0..8)
             .all(|superpage| self.bench.read(Lba(lba.0 + superpage * 8), 1).status == Status::UnrecoveredRead)

@@ -20,7 +20,7 @@ struct Zone {
     writing: bool,
     /// The media let it down: it takes nothing more, and what was not durable may be gone.
     failed: bool,
-    /// It was taken out of use.
+    /// The zone was taken out of use.
     offline: bool,
     /// A flush has said that something acknowledged was lost, of this zone perhaps; later ones do not say so again.
     doubtful: bool,
@@ -45,7 +45,7 @@ struct ZoneHost {
     protected: bool,
     /// Media that fail so often that zones run out of blocks.
     failing: bool,
-    /// What ends is the process, not the drive's power alone.
+    /// A cut ends the process, not only the drive's power.
     process_ends: bool,
 }
 
@@ -72,7 +72,7 @@ impl ZoneHost {
         }
     }
 
-    /// The same, of which each cut is the end of the process: of the drive only its media are left, and what was saved there.
+    /// Makes a host for which each cut is the end of the process: only the media remain, with their save area.
     fn saving(sets: &[&str], seed: u64) -> ZoneHost {
         let bench = Bench::saving(&namespace("protected"), sets);
         ZoneHost { bench, process_ends: true, ..ZoneHost::new(true, sets, seed) }
@@ -207,7 +207,7 @@ impl ZoneHost {
         }
     }
 
-    /// What a zone that the media let down must still give.
+    /// Verifies the rest of a zone that the media let down.
     fn verify_failed(&mut self, n: usize, info: &ZoneInfo) {
         let (zone, start) = (self.zones[n].clone(), Lba(n as u64 * ZONE));
         if zone.offline {

@@ -1,4 +1,4 @@
-//! What a server says, appended to a buffer.
+//! Answers of a server, appended to a buffer.
 
 use super::meta::Flags;
 
@@ -11,15 +11,15 @@ pub enum ErrorLine {
     LineTooLong,
     /// A key too long, a number that is none.
     BadFormat,
-    /// What stands behind a value is no line end.
+    /// The bytes behind a value are no line end.
     BadDataChunk,
     /// The arguments of `delete`.
     DeleteUsage,
     /// An expiry that is no number.
     BadExpiry,
-    /// What is to be added is no number.
+    /// The amount to add is no number.
     BadDelta,
-    /// What is to be added to is no number.
+    /// The stored value is no number.
     NotNumber,
     /// A key that is no base64.
     BadBase64,
@@ -108,7 +108,7 @@ pub fn answer_value_head(key: &[u8], flags: u32, length: usize, cas: Option<u64>
     out.extend_from_slice(b"\r\n");
 }
 
-/// What an answer to a meta command can show.
+/// Fields that an answer to a meta command can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Version (c).
@@ -119,11 +119,11 @@ pub struct Shown {
     pub left_s: Option<u32>,
     /// Seconds since it was last asked for (l).
     pub idle_s: u32,
-    /// It was asked for before (h).
+    /// True if the item was asked for before (h).
     pub fetched: bool,
     /// Bytes of the value (s).
     pub size: u32,
-    /// It is stale (X).
+    /// True if the item is stale (X).
     pub stale: bool,
     /// The client is to fill it anew (W).
     pub won: bool,

@@ -21,7 +21,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// What the client is told.
+    /// Returns the answer for the client.
     pub fn answer(self) -> ErrorLine {
         match self {
             DecodeError::LineTooLong => ErrorLine::LineTooLong,
@@ -36,21 +36,21 @@ const BINARY: u8 = 0x80;
 /// The most of a word that waits for its end: a key, and the first byte of a line end.
 const CARRIED_WORD_MAX: usize = KEY_BYTES_MAX + 1;
 
-/// What comes next.
+/// Kind of input that comes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Line,
     /// Keys of a get.
     Keys(GetKind),
-    /// So many bytes of a value.
+    /// Bytes of a value that are still to come.
     Data(u64),
     /// The line end behind it: how much of it has come, and whether that is right.
     DataEnd {
         came: u8,
         good: bool,
     },
-    /// So many bytes that are dropped.
+    /// Bytes that are still to be dropped.
     Drop(u64),
     /// A line of which nothing more is used.
     SkipLine,
@@ -62,7 +62,7 @@ enum State {
 pub struct Decoder {
     state: State,
     carry: Vec<u8>,
-    /// What is before this in `carry` has been used.
+    /// Start of the unused bytes in `carry`.
     at: usize,
 }
 
@@ -84,7 +84,7 @@ fn get_head(line: &[u8]) -> Option<(GetKind, usize)> {
     line[at..].iter().any(|&byte| byte != b' ').then_some((kind, at))
 }
 
-/// The same for `gat` and `gats`, or what is wrong with it.
+/// Parses the head of `gat` and `gats`, or returns the error.
 fn touch_head(line: &[u8]) -> Option<Result<(GetKind, usize), ErrorLine>> {
     let mut words = text::Words::of(line);
     let command = words.next()?;
@@ -149,7 +149,7 @@ impl Decoder {
         }
     }
 
-    /// Whether something that has been taken off the input gives another event without more of it.
+    /// Returns whether bytes already taken off the input give another event without more of it.
     pub fn has_more(&self) -> bool {
         matches!(self.state, State::Keys(_)) && self.carry[self.at..].iter().any(|byte| b" \n".contains(byte))
     }
@@ -178,7 +178,7 @@ impl Decoder {
         self.carry.capacity()
     }
 
-    /// What was carried has been used.
+    /// Drops the carried bytes, which have been used.
     fn forget(&mut self) {
         // What a long line took is not kept.
         if self.carry.capacity() > LINE_BYTES_MAX / 4 {
@@ -317,7 +317,7 @@ impl Decoder {
         }
     }
 
-    /// The same of a word that begins in `carry`.
+    /// Takes a key that begins in `carry`.
     #[cold]
     fn carried_key<'a, 'i: 'a>(&'a mut self, kind: GetKind, input: &mut &'i [u8]) -> Option<Event<'a>> {
         let start = self.at;
@@ -346,7 +346,7 @@ impl Decoder {
         }
     }
 
-    /// Whether a word of this length is a key; the line may have ended with it.
+    /// Returns whether a word of this length is a key; the line may have ended with it.
     #[inline]
     fn is_key(&mut self, length: usize, ends_line: bool) -> bool {
         if ends_line {

@@ -27,7 +27,7 @@ pub struct Flags<'a> {
 pub struct MetaFlag<'a> {
     /// Its letter.
     pub letter: u8,
-    /// What stands behind it.
+    /// Token behind the flag.
     pub token: &'a [u8],
 }
 
@@ -39,7 +39,7 @@ impl<'a> Flags<'a> {
         flags
     }
 
-    /// As they came.
+    /// Returns the flags as they came.
     pub fn text(&self) -> &'a [u8] {
         self.text
     }
@@ -71,7 +71,7 @@ enum Wrong {
     Mode,
 }
 
-/// What the flags of any meta command can say.
+/// Flags of any meta command, parsed.
 #[derive(Default)]
 struct Said {
     touch: Option<i64>,
@@ -131,7 +131,7 @@ fn refused(error: ErrorLine, dropped: Option<u64>) -> Event<'static> {
     Event::Refused { error, noreply: false, dropped }
 }
 
-/// What memcached says to wrong flags of `mg` and `ms`.
+/// Returns memcached's error for wrong flags of `mg` and `ms`.
 fn precisely(wrong: &Wrong) -> ErrorLine {
     match wrong {
         Wrong::Duplicate => ErrorLine::DuplicateFlag,
@@ -143,7 +143,7 @@ fn precisely(wrong: &Wrong) -> ErrorLine {
     }
 }
 
-/// What it says to those of `md` and `ma`.
+/// Returns memcached's error for wrong flags of `md` and `ma`.
 fn roughly(wrong: &Wrong) -> ErrorLine {
     match wrong {
         Wrong::Opaque => ErrorLine::OpaqueTooLong,

@@ -82,10 +82,10 @@ pub struct Store<'a> {
 pub enum Style<'a> {
     /// With a word.
     Text {
-        /// Not at all.
+        /// No answer is wanted.
         noreply: bool,
     },
-    /// As a meta command with these flags.
+    /// Answer of a meta command with these flags.
     Meta(Flags<'a>),
 }
 
@@ -138,7 +138,7 @@ pub struct MetaGet<'a> {
     pub flags: Flags<'a>,
 }
 
-/// What a client says.
+/// Message of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A key of a `get`, `gets`, `gat` or `gats`.
@@ -171,7 +171,7 @@ pub enum Event<'a> {
         key: &'a [u8],
         /// The new expiry.
         expiry: i64,
-        /// It is not answered.
+        /// No answer is wanted.
         noreply: bool,
     },
     /// See [`MetaGet`].
@@ -180,7 +180,7 @@ pub enum Event<'a> {
     MetaDebug {
         /// The key as it came.
         key: &'a [u8],
-        /// It is base64.
+        /// The key is base64.
         base64: bool,
     },
     /// `mn`.
@@ -189,14 +189,14 @@ pub enum Event<'a> {
     FlushAll {
         /// In so many seconds, or at this Unix time.
         delay: i64,
-        /// It is not answered.
+        /// No answer is wanted.
         noreply: bool,
     },
-    /// `stats`, with what stands behind it.
+    /// `stats`, with its arguments.
     Stats(&'a [u8]),
     /// `verbosity`, which changes nothing.
     Verbosity {
-        /// It is not answered.
+        /// No answer is wanted.
         noreply: bool,
     },
     /// `version`.
@@ -205,11 +205,11 @@ pub enum Event<'a> {
     Quit,
     /// A command that makes no sense.
     Refused {
-        /// What is said about it.
+        /// Error to answer.
         error: ErrorLine,
-        /// It is not said.
+        /// The error is not reported.
         noreply: bool,
-        /// So many bytes of data, and a line end, follow and are dropped. They come as no events.
+        /// Bytes of data, and a line end, that follow and are dropped without events.
         dropped: Option<u64>,
     },
 }

@@ -14,7 +14,7 @@ impl<'a> Words<'a> {
         Words { rest: line }
     }
 
-    /// What stands behind the last word that was taken.
+    /// Returns the bytes behind the last word taken.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -82,7 +82,7 @@ fn refused(error: ErrorLine, noreply: bool) -> Event<'static> {
 
 const UNKNOWN: Event<'static> = Event::Refused { error: ErrorLine::Error, noreply: false, dropped: None };
 
-/// What a line without its end says.
+/// Parses a line without its end.
 pub(super) fn parse(line: &[u8]) -> Event<'_> {
     let mut words = Words::of(line);
     let Some(command) = words.next() else { return UNKNOWN };

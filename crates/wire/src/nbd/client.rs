@@ -17,7 +17,7 @@ pub fn encode_option(option: OptionKind, data: &[u8], out: &mut Vec<u8>) {
     out.extend(data);
 }
 
-/// What came from a server during the handshake.
+/// Message of a server during the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientHandshakeEvent<'a> {
     /// The greeting.

@@ -116,9 +116,9 @@ pub enum NbdError {
     /// A message begins with the wrong magic number.
     #[error("{what}: wrong magic number {value:#x}")]
     Magic {
-        /// What is wrong.
+        /// Field that is wrong.
         what: &'static str,
-        /// What came.
+        /// Received value.
         value: u64,
     },
     /// The client set handshake flags that the server did not offer.
@@ -129,9 +129,9 @@ pub enum NbdError {
     TooLong {
         /// The thing of that length.
         what: &'static str,
-        /// What was announced.
+        /// Announced length.
         length_bytes: u64,
-        /// What is allowed.
+        /// Largest length allowed.
         max_bytes: u64,
     },
     /// EXPORT_NAME with a name that is no string; the option has no way to answer an error.

@@ -94,7 +94,7 @@ pub enum OptionRequest<'a> {
 }
 
 impl OptionRequest<'_> {
-    /// Which option it is.
+    /// Returns the kind of the option.
     pub fn kind(&self) -> OptionKind {
         match self {
             Self::ExportName(_) => OptionKind::ExportName,
@@ -124,7 +124,7 @@ impl InfoRequest<'_> {
         self.kinds.chunks_exact(2).map(|raw| u16::from_be_bytes([raw[0], raw[1]]))
     }
 
-    /// Whether an information type is asked for.
+    /// Returns whether an information type is asked for.
     pub fn wants(&self, kind: InfoKind) -> bool {
         self.kinds().any(|raw| raw == kind.raw())
     }

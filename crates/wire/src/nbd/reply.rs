@@ -170,19 +170,19 @@ impl Chunk<'_> {
     }
 }
 
-/// What came from a server during transmission.
+/// Message of a server during transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyEvent<'a> {
     /// A simple reply. If it answers a READ without error, call [`ReplyDecoder::expect_data`] before going on.
     Simple {
-        /// Of the request.
+        /// Cookie of the request.
         cookie: u64,
         /// Raw error value, 0 for success.
         error: u32,
     },
     /// A chunk of a structured reply.
     Chunk {
-        /// Of the request.
+        /// Cookie of the request.
         cookie: u64,
         /// The reply ends with this chunk.
         done: bool,

@@ -62,7 +62,7 @@ pub struct Request {
     pub length_bytes: u32,
 }
 
-/// What an export allows, and what this connection agreed on.
+/// Properties of an export, and the features that this connection agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Export {
     /// Size.
@@ -105,7 +105,7 @@ impl Request {
         Ok(Self { flags, command, cookie, offset_bytes, length_bytes })
     }
 
-    /// Whether force unit access is asked for.
+    /// Returns whether force unit access is asked for.
     pub fn force_unit_access(&self) -> bool {
         self.flags & command_flag::FUA != 0
     }
@@ -162,7 +162,7 @@ fn allowed_flags(command: Command, export: &Export) -> u16 {
     }
 }
 
-/// What came from a client during transmission.
+/// Message of a client during transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestEvent<'a> {
     /// A request; a WRITE of more than 0 bytes is followed by `Data` and `End`.

@@ -40,7 +40,7 @@ pub struct OptionRefusal {
     pub error: ReplyError,
 }
 
-/// What came from a client during the handshake.
+/// Message of a client during the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerHandshakeEvent<'a> {
     /// The client's flags.

@@ -137,7 +137,7 @@ mod head {
     use crate::layout::wire_struct;
 
     wire_struct! {
-        /// What every message begins with.
+        /// Head of every message.
         pub struct Common: 6 {
             /// AUTH_TYPE.
             0 => auth_type: u8,
@@ -171,7 +171,7 @@ mod head {
     }
 }
 
-/// Which message these bytes are, and of which transaction (T_ID). `None`: they begin like none.
+/// Returns the message, and its transaction (T_ID). `None`: the bytes begin like no message.
 pub fn auth_message(bytes: &[u8]) -> Option<(AuthMessage, u16)> {
     let common = Common::decode(bytes.first_chunk()?);
     let message = AuthMessage::from_raw(common.auth_id)?;

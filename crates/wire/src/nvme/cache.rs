@@ -47,7 +47,7 @@ wire_struct! {
 /// Arguments of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheCommand {
-    /// What to do.
+    /// Operation.
     pub opcode: CacheOpcode,
     /// First sector.
     pub first: u64,

@@ -87,21 +87,21 @@ impl SubmissionEntry {
         self.get(low_number * 4)
     }
 
-    /// The same entry with a command dword set.
+    /// Returns the entry with a command dword set.
     #[must_use]
     pub fn with_cdw(mut self, number: usize, value: u32) -> Self {
         self.put(number * 4, value);
         self
     }
 
-    /// The same entry with two command dwords set, low one first.
+    /// Returns the entry with two command dwords set, low one first.
     #[must_use]
     pub fn with_cdw_pair(mut self, low_number: usize, value: u64) -> Self {
         self.put(low_number * 4, value);
         self
     }
 
-    /// The same entry with its data pointer set.
+    /// Returns the entry with its data pointer set.
     #[must_use]
     pub fn with_sgl(mut self, sgl: SglDescriptor) -> Self {
         self.put(24, sgl);

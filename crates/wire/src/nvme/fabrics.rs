@@ -78,7 +78,7 @@ wire_struct! {
     }
 }
 
-/// What a host must do after a successful Connect before it may use the queue.
+/// Steps that a host must take between a successful Connect and use of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ConnectRequirements {
     /// Authenticate with an in-band transaction (bit 17 of the result).

@@ -74,7 +74,7 @@ impl FeatureId {
 }
 
 wire_enum! {
-    /// Which value Get Features asks for (dword 10, bits 10:8).
+    /// Value that Get Features asks for (dword 10, bits 10:8).
     pub enum FeatureSelect: u8 {
         /// The value in force.
         Current = 0,
@@ -137,7 +137,7 @@ impl AsyncEventConfig {
     /// Discovery log page change notices.
     pub const DISCOVERY_LOG: u32 = 1 << 31;
 
-    /// Whether all bits of `notice` are wanted.
+    /// Returns whether all bits of `notice` are wanted.
     pub fn wants(self, notice: u32) -> bool {
         self.0 & notice == notice
     }

@@ -38,7 +38,7 @@ wire_enum! {
 }
 
 impl Cns {
-    /// Whether the structure is that of the command set which the command names.
+    /// Returns whether the structure is that of the command set which the command names.
     pub fn is_of_command_set(self) -> bool {
         matches!(
             self,

@@ -128,7 +128,7 @@ wire_struct! {
         6 => endurance_group_warning: u8,
         /// Units of 1,000 blocks of 512 bytes that the host read, rounded up.
         32 => data_units_read: u128,
-        /// As above, written.
+        /// Units of 1,000 blocks of 512 bytes that the host wrote, rounded up.
         48 => data_units_written: u128,
         /// Read commands completed.
         64 => host_read_commands: u128,
@@ -184,7 +184,7 @@ wire_struct! {
         144 => error_log_entries: u128,
         /// Capacity in bytes.
         160 => total_capacity_bytes: u128,
-        /// Of it, not given to namespaces.
+        /// Capacity that is not given to namespaces.
         176 => unallocated_capacity_bytes: u128,
     }
 }
@@ -199,7 +199,7 @@ wire_struct! {
     }
 }
 
-/// What one command does, a dword of the effects log (Base 5.1.12.1.6).
+/// Effects of one command, a dword of the effects log (Base 5.1.12.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CommandEffect(pub u32);
 
@@ -207,17 +207,17 @@ impl CommandEffect {
     /// Supported, with no effect besides its work (CSUPP).
     pub const SUPPORTED: Self = Self(1);
 
-    /// Also changes the contents of logical blocks (LBCC).
+    /// Adds that the command changes the contents of logical blocks (LBCC).
     pub const fn changes_content(self) -> Self {
         Self(self.0 | 1 << 1)
     }
 
-    /// Also changes capabilities of a namespace (NCC).
+    /// Adds that the command changes capabilities of a namespace (NCC).
     pub const fn changes_namespace(self) -> Self {
         Self(self.0 | 1 << 2)
     }
 
-    /// Also changes the inventory of namespaces (NIC).
+    /// Adds that the command changes the inventory of namespaces (NIC).
     pub const fn changes_inventory(self) -> Self {
         Self(self.0 | 1 << 3)
     }
@@ -255,7 +255,7 @@ impl CommandEffects {
     }
 }
 
-/// What there is to know of one feature, a dword of the feature effects log (Base 5.1.12.1.19).
+/// Effects of one feature, a dword of the feature effects log (Base 5.1.12.1.19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FeatureEffect(pub u32);
 

@@ -29,7 +29,7 @@ wire_enum! {
         Free = 0xB4,
         /// The new names of these are known.
         Acknowledge = 0xB8,
-        /// What names are called now.
+        /// Reports the current names of old ones.
         Names = 0xBA,
     }
 }
@@ -74,7 +74,7 @@ wire_struct! {
 /// Arguments of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamelessCommand {
-    /// What to do.
+    /// Operation.
     pub opcode: NamelessOpcode,
     /// First name; of a write nothing.
     pub first: u64,

@@ -100,7 +100,7 @@ wire_struct! {
         16 => nsid: u32,
         /// Bit 0 low, 1 medium, 2 high error rate, 3 unrecoverable, 4 refreshed, 8 wear.
         20 => state: u16,
-        /// What is concerned: bit 0 block, 1 chunk, 2 parallel unit.
+        /// Subject of the message: bit 0 block, 1 chunk, 2 parallel unit.
         22 => mask: u8,
         /// Blocks, one less.
         32 => blocks: u16,
@@ -124,7 +124,7 @@ wire_enum! {
 /// Addresses that one vector command can name.
 pub const VECTOR_ADDRESSES_MAX: u32 = 64;
 
-/// What Pellucid adds for fabrics, where a drive cannot follow pointers into the memory of its host: how lists of addresses and
+/// Pellucid's addition for fabrics, where a drive cannot follow pointers into the memory of its host: how lists of addresses and
 /// out-of-band data travel. A drive that has it says so in [`Geometry`].
 pub mod profile {
     use super::Geometry;
@@ -158,7 +158,7 @@ pub mod profile {
     }
 }
 
-/// What the data of a vector command consist of.
+/// Contents of the data of a vector command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VectorData {
     /// Sectors.
@@ -193,7 +193,7 @@ impl VectorData {
 /// Arguments of a vector command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorCommand {
-    /// What to do.
+    /// Operation.
     pub opcode: VectorOpcode,
     /// Number of addresses, 1 to 64.
     pub count: u32,
@@ -203,7 +203,7 @@ pub struct VectorCommand {
     pub destinations: u64,
     /// Limited retry (dword 12, bit 31).
     pub limited_retry: bool,
-    /// What the data consist of.
+    /// Contents of the data.
     pub data: VectorData,
     /// `addresses` is the first of `count` sectors that follow each other ([`profile::RUN`]).
     pub is_run: bool,

@@ -189,29 +189,29 @@ impl Status {
         self.0 as u8
     }
 
-    /// The same status with "Do Not Retry" set: repeating the command cannot help.
+    /// Returns the status with "Do Not Retry" set: repeating the command cannot help.
     #[must_use]
     pub const fn do_not_retry(self) -> Self {
         Self(self.0 | DO_NOT_RETRY)
     }
 
-    /// The same status with "More" set: the error log holds a matching entry.
+    /// Returns the status with "More" set: the error log holds a matching entry.
     #[must_use]
     pub const fn more(self) -> Self {
         Self(self.0 | MORE)
     }
 
-    /// Whether "Do Not Retry" is set.
+    /// Returns whether "Do Not Retry" is set.
     pub const fn is_final(self) -> bool {
         self.0 & DO_NOT_RETRY != 0
     }
 
-    /// Whether type and code are those of `other`, whatever the retry bits say.
+    /// Returns whether type and code are those of `other`, whatever the retry bits say.
     pub const fn is(self, other: Self) -> bool {
         (self.0 ^ other.0) & CODE_MASK == 0
     }
 
-    /// Whether the command succeeded.
+    /// Returns whether the command succeeded.
     pub const fn is_success(self) -> bool {
         self.0 & CODE_MASK == 0
     }

@@ -147,7 +147,7 @@ wire_enum! {
 pub struct ZoneManagementSend {
     /// First block of the zone; without meaning if `select_all`.
     pub start: u64,
-    /// What to do.
+    /// Action.
     pub action: ZoneAction,
     /// All zones in a state that the action applies to.
     pub select_all: bool,
@@ -173,7 +173,7 @@ impl ZoneManagementSend {
 }
 
 wire_enum! {
-    /// Which zones a report lists (ZNS 3.4.2, Zone Receive Action Specific).
+    /// Zones that a report lists (ZNS 3.4.2, Zone Receive Action Specific).
     pub enum ReportFilter: u8 {
         /// All.
         All = 0,

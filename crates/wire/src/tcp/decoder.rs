@@ -18,7 +18,7 @@ use super::{
     DIGEST_BYTES, DataDigest, Fatal, FatalStatus, IcReq, IcResp, Pdu, PduType, TERM_BYTES_MAX, digest,
 };
 
-/// What a controller's end accepts and offers.
+/// Features that a controller's end accepts and offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Grant header digests to a host that asks.
@@ -33,7 +33,7 @@ pub struct Offer {
     pub in_capsule_max: u32,
 }
 
-/// What a connection settled on, known after ICReq and ICResp.
+/// Terms of a connection, known after ICReq and ICResp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Terms {
     /// Headers carry digests.
@@ -66,13 +66,13 @@ pub struct Limits {
 pub enum DataCheck {
     /// The PDU carried none.
     Absent,
-    /// It matches.
+    /// The digest matches.
     Valid,
-    /// It does not; not fatal: the command fails with Transient Transport Error (TCP 3.3.1.1).
+    /// The digest does not match; not fatal: the command fails with Transient Transport Error (TCP 3.3.1.1).
     Mismatch,
 }
 
-/// What the decoder found.
+/// Item that the decoder found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A header, complete and valid. If the PDU has data, `Data` and `End` events follow before the next header.
@@ -167,7 +167,7 @@ impl Decoder {
         Self { end, limits, terms: None, state, header: [0; 128], header_kept: 0 }
     }
 
-    /// What the connection settled on; `None` before the ICReq (or, at the host's end, the ICResp) came.
+    /// Returns the terms of the connection; `None` before the ICReq (or, at the host's end, the ICResp) came.
     pub fn terms(&self) -> Option<&Terms> {
         self.terms.as_ref()
     }

@@ -60,7 +60,7 @@ impl Encoder {
         Self { header_digest, data_digest, alignment_bytes: (usize::from(alignment & 31) + 1) * 4 }
     }
 
-    /// Whether four bytes of digest must follow data.
+    /// Returns whether four bytes of digest must follow data.
     pub fn data_digest(&self) -> bool {
         self.data_digest
     }

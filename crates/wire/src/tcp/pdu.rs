@@ -38,17 +38,17 @@ impl PduType {
         }
     }
 
-    /// Whether a controller, rather than a host, sends it.
+    /// Returns whether a controller, rather than a host, sends it.
     pub const fn from_controller(self) -> bool {
         matches!(self, Self::IcResp | Self::C2hTermReq | Self::CapsuleResp | Self::C2hData | Self::R2t)
     }
 
-    /// Whether negotiated digests apply; connection set-up and termination never carry any.
+    /// Returns whether negotiated digests apply; connection set-up and termination never carry any.
     pub const fn has_digests(self) -> bool {
         !matches!(self, Self::IcReq | Self::IcResp | Self::H2cTermReq | Self::C2hTermReq)
     }
 
-    /// Whether data may or must follow the header.
+    /// Returns whether data may or must follow the header.
     pub const fn has_data(self) -> bool {
         matches!(self, Self::CapsuleCmd | Self::H2cData | Self::C2hData | Self::H2cTermReq | Self::C2hTermReq)
     }

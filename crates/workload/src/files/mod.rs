@@ -34,7 +34,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 /// A file set, the threads that work on it, and the host they run on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilesConfig {
-    /// What the threads do.
+    /// Operations of the threads.
     pub personality: Personality,
     /// Files of the set; some do not exist at a time.
     pub files: u32,
@@ -54,7 +54,7 @@ pub struct FilesConfig {
     pub runtime: Option<Nanos>,
     /// Work at the beginning that reports leave out.
     pub ramp: Nanos,
-    /// What the host is like beside its memory.
+    /// Properties of the host beside its memory.
     pub host: HostModel,
 }
 

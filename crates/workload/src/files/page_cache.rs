@@ -16,7 +16,7 @@ struct Page {
     newer: u32,
     older: u32,
     dirtied: SimTime,
-    /// Which write of the host it holds.
+    /// Write of the host that the page holds.
     version: u32,
     dirty: bool,
     reading: bool,
@@ -89,22 +89,22 @@ impl PageCache {
         self.slot(block).map(|slot| &mut self.pages[slot as usize])
     }
 
-    /// Whether a block is in memory; a page that is being read counts.
+    /// Returns whether a block is in memory; a page that is being read counts.
     pub fn has(&self, block: u32) -> bool {
         self.slot(block).is_some()
     }
 
-    /// Whether a block is on its way from the drive.
+    /// Returns whether a block is on its way from the drive.
     pub fn is_reading(&self, block: u32) -> bool {
         self.page(block).is_some_and(|page| page.reading)
     }
 
-    /// Whether a block is on its way to the drive.
+    /// Returns whether a block is on its way to the drive.
     pub fn is_writing(&self, block: u32) -> bool {
         self.page(block).is_some_and(|page| page.writing)
     }
 
-    /// Whether a block is newer than the drive's.
+    /// Returns whether a block is newer than the drive's.
     pub fn is_dirty(&self, block: u32) -> bool {
         self.page(block).is_some_and(|page| page.dirty)
     }
@@ -114,7 +114,7 @@ impl PageCache {
         self.page(block).filter(|page| page.dirty).map(|page| page.dirtied)
     }
 
-    /// Which write a page holds.
+    /// Returns the write that a page holds.
     pub fn version(&self, block: u32) -> Option<u32> {
         self.page(block).map(|page| page.version)
     }
@@ -205,7 +205,7 @@ impl PageCache {
         self.pages[slot as usize].reading = true;
     }
 
-    /// It has come.
+    /// Ends the read of a block: its page has come.
     pub fn end_read(&mut self, block: u32) {
         if let Some(page) = self.page_mut(block) {
             page.reading = false;
@@ -233,7 +233,7 @@ impl PageCache {
         }
     }
 
-    /// It is there.
+    /// Ends the write of a block: its page is on the drive.
     pub fn end_write(&mut self, block: u32) {
         if let Some(page) = self.page_mut(block)
             && page.writing

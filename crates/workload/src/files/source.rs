@@ -31,13 +31,13 @@ const METADATA: u32 = u32::MAX;
 pub struct BlockRequest {
     /// Comes back with [`Files::completed`].
     pub token: u32,
-    /// What to do with these blocks.
+    /// Kind of access to these blocks.
     pub kind: RequestKind,
-    /// Which; none of a flush.
+    /// Blocks; none for a flush.
     pub extent: Extent,
 }
 
-/// What a request does.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// Reads blocks.
@@ -48,14 +48,14 @@ pub enum RequestKind {
     Flush,
 }
 
-/// What the threads have to say when they are asked for a request.
+/// Answer of the threads when they are asked for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilesNext {
     /// Submit this now.
     Now(BlockRequest),
-    /// Nothing before this moment.
+    /// No request before this moment.
     At(SimTime),
-    /// Nothing before a completion.
+    /// No request before a completion.
     Blocked,
     /// The time is over.
     End,
@@ -75,14 +75,14 @@ enum Event {
     Commit,
 }
 
-/// Which pages a thread waits for.
+/// Condition of pages that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// They are in memory.
+    /// The pages are in memory.
     Read,
-    /// Nothing of them is on its way to the drive.
+    /// No page is on its way to the drive.
     Written,
-    /// Nothing of them is on its way at all.
+    /// No page is on its way at all.
     Still,
 }
 
@@ -99,7 +99,7 @@ enum Step {
 
 #[derive(Clone, Debug)]
 struct Thread {
-    /// Which operation of the loop.
+    /// Number of the operation in the loop.
     at: usize,
     began: SimTime,
     step: Step,
@@ -151,11 +151,11 @@ struct Journal {
 #[derive(Clone, Copy, Debug, Default)]
 struct FileState {
     bytes: u64,
-    /// What a whole write makes of it.
+    /// Size that a whole write gives it.
     wanted_bytes: u64,
     exists: bool,
     busy: bool,
-    /// It waits for its turn to be written back.
+    /// True if the file waits for its turn to be written back.
     listed: bool,
     /// The transaction that changed it last.
     transaction: u64,
@@ -322,7 +322,7 @@ impl Files {
         }
     }
 
-    /// What the threads saw, of a measurement that ended at `end`.
+    /// Reports the figures of a measurement that ended at `end`.
     pub fn report(&self, end: SimTime) -> FilesReport {
         self.meter.report(&self.config, end.min(self.deadline()).since(self.measures_from()))
     }

@@ -77,7 +77,7 @@ pub const ETC_SMALL: [f64; 15] = [
 /// How long keys are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySize {
-    /// As in the ETC pool.
+    /// The law of the ETC pool.
     Etc,
     /// All of so many bytes.
     Fixed(u16),
@@ -102,7 +102,7 @@ impl KeySize {
 /// How long values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueSize {
-    /// As in the ETC pool, cut off at `max` bytes.
+    /// The law of the ETC pool, cut off at `max` bytes.
     Etc {
         /// The longest value.
         max: u32,
@@ -141,7 +141,7 @@ fn etc_value(u: f64) -> u32 {
     ETC_VALUE.quantile(from + rest * (1.0 - from)) as u32
 }
 
-/// Which of `n` keys a request is about, 0 the most popular where one is.
+/// Law of keys: which of `n` a request is about, 0 the most popular where one is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
     /// All alike.

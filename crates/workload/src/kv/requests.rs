@@ -9,12 +9,12 @@ use crate::trace::TraceError;
 use crate::trace::kv::{KvRecord, Operation};
 use pellucid_flash::Rng;
 
-/// What is asked.
+/// Settings of the requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkloadConfig {
     /// Keys that there are.
     pub keys: u64,
-    /// Which of them is asked for.
+    /// Law of the keys.
     pub popularity: Popularity,
     /// How long they are.
     pub key_size: KeySize,

@@ -139,7 +139,7 @@ fn event(action: &[u8]) -> Option<BlockEvent> {
     }
 }
 
-/// Whether a flush comes first, and what is done with the data. The letters after the operation (F: force unit access,
+/// Returns whether a flush comes first, and what is done with the data. The letters after the operation (F: force unit access,
 /// A, S, M) do not change it.
 fn meaning(rwbs: &[u8]) -> (bool, Option<Action>) {
     let (flush, operation) = match rwbs {

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, and how it is told: file, place, value, and what was expected.
+//! Errors of a trace: file, place, value, and the expected one.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -21,7 +21,7 @@ pub enum Position {
     Byte(u64),
 }
 
-/// What is wrong.
+/// Kind of an error.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The file could not be opened, read or decompressed.
@@ -44,9 +44,9 @@ pub enum Problem {
     Field {
         /// The field's name in the format's layout.
         field: &'static str,
-        /// What stands there.
+        /// Value in the trace.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         expected: &'static str,
     },
     /// The line ends too early.
@@ -60,7 +60,7 @@ pub enum Problem {
     /// The line goes on after its last field.
     #[error("the line goes on with {value:?} after its last field; expected {layout}")]
     Excess {
-        /// What follows.
+        /// Text that follows.
         value: String,
         /// The whole layout.
         layout: &'static str,
@@ -91,7 +91,7 @@ pub enum Problem {
     TooLate {
         /// Its time in the format's unit.
         ticks: u64,
-        /// That unit.
+        /// Tick of the clock.
         tick_ns: u64,
     },
     /// The trace ends inside a binary record.
@@ -118,9 +118,9 @@ pub enum Problem {
     /// No record is of the stream that was asked for.
     #[error("stream {stream} is not in the trace; allowed: {}", streams(.found))]
     NoStream {
-        /// That stream.
+        /// Requested stream.
         stream: u32,
-        /// Those of the trace.
+        /// Streams of the trace.
         found: BTreeSet<u32>,
     },
     /// The distinct extents of the trace do not fit into the drive ([`super::AddressPolicy::Compact`]).
@@ -149,7 +149,7 @@ pub enum Problem {
         key: &'static str,
         /// Its value.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         allowed: &'static str,
     },
 }
@@ -199,7 +199,7 @@ impl TraceError {
         self.0.position
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn problem(&self) -> &Problem {
         &self.0.problem
     }

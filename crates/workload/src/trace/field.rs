@@ -4,10 +4,10 @@
 use super::Action;
 use super::error::Problem;
 
-/// What a decoder found in a line or binary record.
+/// Content of a line or binary record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// Nothing that is a request.
+    /// Line or record without a request.
     Nothing,
     /// A request.
     Request(Raw),

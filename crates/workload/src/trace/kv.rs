@@ -30,7 +30,7 @@ use std::str::FromStr;
 /// The longest key of memcached.
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Return the value.
@@ -59,7 +59,7 @@ pub enum Operation {
 pub struct KvRecord {
     /// Seconds since the first record.
     pub at_s: u32,
-    /// What to do.
+    /// Operation.
     pub operation: Operation,
     /// The key, from 1 to 250 bytes.
     pub key: Vec<u8>,

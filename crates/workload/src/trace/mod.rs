@@ -66,7 +66,7 @@ pub use shape::{AddressPolicy, ShapeStats, Shaped, Shaping};
 pub use source::{decompressed_within, zstd_window_bytes};
 pub use write::TraceWriter;
 
-/// What a record asks for.
+/// Operation of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Read `length_bytes` at `offset_bytes`.
@@ -109,7 +109,7 @@ impl From<Action> for Opcode {
 pub struct Record {
     /// Arrival, in nanoseconds since the first record of the trace.
     pub at: SimTime,
-    /// What to do.
+    /// Operation.
     pub action: Action,
     /// First byte.
     pub offset_bytes: u64,
@@ -191,7 +191,7 @@ impl FromStr for Format {
     }
 }
 
-/// Which of the events that the block layer logs for a request stands for the request (blkparse, blktrace).
+/// Event that stands for a request, of those that the block layer logs for it (blkparse, blktrace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockEvent {
     /// `Q`: as the application or file system asked, before merging.

@@ -1,4 +1,4 @@
-//! What a trace reads before it writes it: the data that a drive must hold for its reads to find any.
+//! Sectors that a trace reads before it writes them: a drive must hold data there for the reads to find any.
 //!
 //! One pass over the trace, with two bits for each sector that it touches, in pages that are made when they are needed.
 

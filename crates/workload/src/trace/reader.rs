@@ -16,7 +16,7 @@ use super::recognise::{lines, recognise};
 use super::source::Source;
 use super::{Action, BlockEvent, Format, ReadOptions, Record, blank, comma};
 
-/// What reading met so far.
+/// Counts of the records read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadStats {
     /// Records handed out.
@@ -111,7 +111,7 @@ impl TraceReader {
         self.position
     }
 
-    /// What reading met so far.
+    /// Returns the counts of the records read so far.
     pub fn stats(&self) -> ReadStats {
         self.stats
     }
@@ -293,7 +293,7 @@ impl LineDecoder {
         }
     }
 
-    /// Whether `format` can read `line`, alone.
+    /// Returns whether `format` can read `line`, alone.
     pub(super) fn fits(format: Format, spc_lba_bytes: u64, line: &[u8]) -> bool {
         LineDecoder::new(format, spc_lba_bytes, BlockEvent::Queue).decode(line).is_ok()
     }

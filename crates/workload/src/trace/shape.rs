@@ -21,7 +21,7 @@ const EXTENT_BYTES: u64 = 1 << 20;
 /// The latest arrival, 146 years: so that the run's start and the work that follows still have a time.
 const LATEST_NS: u64 = u64::MAX >> 2;
 
-/// What to do with addresses that the drive does not have.
+/// Treatment of addresses that the drive does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum AddressPolicy {
@@ -30,9 +30,9 @@ pub enum AddressPolicy {
     /// Count addresses modulo the capacity (in whole sectors). A request across the end is split there and goes on at
     /// 0; one longer than the drive is first clipped to the drive's length, as it touches every sector anyway.
     Fold,
-    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; what
-    /// lies close together stays so. A request over extents that are no neighbours any more is split. A trim gives no extent a place:
-    /// where nothing was read or written before, it is dropped. End with an error when the drive is full.
+    /// Give each extent of 1 MiB that is read or written the next extent of the drive, in order of first touch; close
+    /// addresses stay close. A request over extents that are no longer neighbours is split. A trim gives no extent a place: it is
+    /// dropped where nothing was read or written before. End with an error when the drive is full.
     Compact,
 }
 
@@ -50,7 +50,7 @@ pub struct Shaping {
     /// The drive's capacity, at least one sector (for `Compact` at least 1 MiB); an incomplete sector or
     /// extent at its end is not used.
     pub capacity_bytes: u64,
-    /// What to do with addresses beyond it.
+    /// Treatment of addresses beyond the drive.
     pub addresses: AddressPolicy,
 }
 
@@ -84,7 +84,7 @@ impl Shaping {
     }
 }
 
-/// What shaping did so far. Requests are counted before they are split.
+/// Counts of the shaping so far. Requests are counted before they are split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShapeStats {
     /// Records taken from the trace.
@@ -105,7 +105,7 @@ pub struct ShapeStats {
     pub trims_cut: u64,
 }
 
-/// What is left to hand out of a request, in sectors of the trace.
+/// Rest of a request, in sectors of the trace.
 struct Rest {
     record: Record,
     next: u64,
@@ -168,7 +168,7 @@ impl Shaped {
         }
     }
 
-    /// What shaping did so far.
+    /// Returns the counts of the shaping so far.
     pub fn stats(&self) -> ShapeStats {
         self.stats
     }
@@ -178,7 +178,7 @@ impl Shaped {
         self.streams.len() as u64
     }
 
-    /// What reading met so far.
+    /// Returns the counts of the records read so far.
     pub fn read_stats(&self) -> ReadStats {
         self.reader.stats()
     }

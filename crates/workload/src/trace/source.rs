@@ -19,7 +19,7 @@ pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes from anywhere.
 pub type Input = Box<dyn Read + Send>;
 
-/// These bytes, decompressed as the first of them demand: gzip, zstd, or plain. A zstd frame with a window of more than so many bytes is an
+/// Decompresses the bytes as the first of them demand: gzip, zstd, or plain. A zstd frame with a window of more than so many bytes is an
 /// error.
 pub fn decompressed_within(mut input: Input, window_bytes_max: u64) -> io::Result<Input> {
     let mut magic = [0; 4];
@@ -103,7 +103,7 @@ impl Source {
         (&self.buffer[self.held.clone()], all)
     }
 
-    /// What went wrong while looking ahead, if anything did.
+    /// Takes the error of looking ahead, if there was one.
     pub(super) fn take_failure(&mut self) -> Option<io::Error> {
         self.failed.take()
     }
@@ -202,7 +202,7 @@ impl<R: Read> Read for GzipMembers<R> {
     }
 }
 
-/// Whether anything but zeros is left; what comes next is none.
+/// Returns whether anything but zeros is left; what comes next is none.
 fn skip_zeros(input: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let held = input.fill_buf()?;

@@ -1,4 +1,4 @@
-//! What is written can be read back.
+//! A written trace can be read back.
 
 use pellucid_flash::Nanos;
 use pellucid_workload::trace::Action::{Flush, Read, Trim, Write};

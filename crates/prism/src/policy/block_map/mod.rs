@@ -6,25 +6,25 @@
 //!   top piece       [ written in order ▓▓▓ ]                   grows while writes come in order
 //!   older piece     [ ............... rest .......... ]        read behind the end of the top piece
 //! ```
-//! - A write that goes on where the last one ended goes straight to the top piece.
-//! - Any other begins a new top piece. What lies before it is copied; what lies behind stays where it is. So a block that is rewritten from
-//!   its beginning costs no copies, and a write in mid-block copies the block up to it.
+//! - A write that continues the last one goes straight to the top piece.
+//! - Any other write begins a new top piece. Data before it are copied, data behind it stay in place. So a block that is rewritten from its
+//!   beginning costs no copies, and a write in mid-block copies the block up to it.
 //! - A piece that newer ones cover is erased in the background. When chunks run short, GC merges a block that has several pieces: it copies
-//!   the rest to the top piece. Which block, the policy says ([`Gc`]).
+//!   the rest to the top piece. The policy ([`Gc`]) chooses the block.
 //!
-//! | file | what |
+//! | file | job |
 //! |---|---|
 //! | `requests.rs`, `read.rs` | commands of the application; where their sectors lie |
 //! | `write.rs` | the writer of each block: buffer, copies, padding, failures |
 //! | `space.rs` | free chunks, erases, choice of the block that is merged |
 //! | `start.rs` | which chunks hold what |
 //!
-//! **Durability.** A write is acknowledged when all of it is on the flash but for the last sectors that do not fill a write (`ws_min`); these
-//! a flush brings there, padded with what lies below. Writes that end in mid-page and flushes between them cost a copy of the block each.
+//! **Durability.** A write is acknowledged when all of it is on the flash, except the last sectors that do not fill a write (`ws_min`). A flush
+//! writes these, padded with the data below. Writes that end in mid-page and flushes between them cost a copy of the block each.
 //! A trim of a whole block is kept by a flush, which waits for the erases; a trim of less writes zeros.
 //!
-//! Beside each sector stand the logical block, the range, and a number that grows with each piece; a start builds the map from these. Of a
-//! piece it takes what can be read, from the beginning on: a crash tears the end only, of writes that were not acknowledged.
+//! Beside each sector stand the logical block, the range, and a number that grows with each piece; a start builds the map from these. It takes
+//! the readable beginning of a piece: a crash tears only the end, of writes that were not acknowledged.
 //!
 //! Invariants: pieces of a block are ordered by number and each reaches further than all newer ones; the buffer begins where the top piece
 //! ends, or a copy is on its way there; a chunk is erased when nothing reads it, and after all older ones of its block.
@@ -56,12 +56,12 @@ struct Piece {
     chunk: u32,
     /// Sectors that can be read from it.
     ends: u32,
-    /// It takes more.
+    /// True if the piece takes more writes.
     open: bool,
     sequence: u64,
 }
 
-/// What a command of the application wants of one logical block.
+/// Part of an application's command in one logical block.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     request: u32,
@@ -86,13 +86,13 @@ struct Logical {
     taken: Option<Part>,
     /// A command of its writer is with the drive.
     busy: bool,
-    /// It waits for a free chunk.
+    /// True if the block waits for a free chunk.
     starved: bool,
-    /// It is being merged.
+    /// True if the block is being merged.
     merging: bool,
-    /// What would have to be copied cannot be read, so that the buffer cannot be written.
+    /// Data to copy cannot be read, so the buffer cannot be written.
     stuck: bool,
-    /// It cannot be merged for the same reason.
+    /// True if the block cannot be merged, for lack of readable data.
     lame: bool,
     /// Flushes and writes with force unit access that wait until the buffer is empty.
     awaited: Vec<u32>,
@@ -100,7 +100,7 @@ struct Logical {
     touched: u64,
 }
 
-/// What is kept for each chunk.
+/// State of each chunk.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     readers: u32,
@@ -114,7 +114,7 @@ struct Garbage {
     chunk: u32,
     logical: u32,
     sequence: u64,
-    /// It was trimmed: flushes wait for the erase.
+    /// True if the block was trimmed: flushes wait for the erase.
     trimmed: bool,
 }
 
@@ -123,14 +123,14 @@ struct Garbage {
 struct Request {
     command: Option<Command>,
     submitted: SimTime,
-    /// What it waits for.
+    /// Number of commands that it waits for.
     left: u32,
     status: Option<Status>,
     stages: StageTimes,
     unmapped: u32,
 }
 
-/// What a command to the drive is for.
+/// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default)]
 enum Purpose {
     #[default]
@@ -156,7 +156,7 @@ enum Purpose {
     Erase(Garbage),
 }
 
-/// What the writer of a block does with what it reads.
+/// Use that the writer of a block makes of data it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fetch {
     /// Writes it to the top piece.

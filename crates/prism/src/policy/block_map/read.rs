@@ -1,4 +1,4 @@
-//! Reads: where the sectors of a block lie, and getting them from there.
+//! Reads: the places of a block's sectors, and reading them.
 
 use super::{BlockMap, Op, Part, Purpose, READ_RETRIES};
 use pellucid_flash::{Command, Completion, Opcode, Status};

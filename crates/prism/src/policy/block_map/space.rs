@@ -4,7 +4,7 @@
 //!   a block needs a chunk ─► more than RESERVE free? ─ yes ─► the LUN with most of them
 //!                               └─ no ─► it waits; GC merges a block ─► its older pieces are garbage ─► erased ─► free ─► asked again
 //! ```
-//! The reserve is for blocks whose top piece has failed, so that what is in their buffers, and merges, can always go on.
+//! The reserve is for blocks whose top piece has failed, so that their buffers can be written and merges can go on.
 
 use super::{BlockMap, Garbage, Logical, Purpose};
 use crate::policy::Gc;

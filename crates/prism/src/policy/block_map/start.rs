@@ -119,7 +119,7 @@ impl BlockMap {
         }
     }
 
-    /// Nothing of a chunk can be read.
+    /// Takes a chunk of which nothing can be read.
     fn nobodys(&mut self, chunk: u32) {
         self.discard(chunk, u32::MAX, 0, false);
     }

@@ -15,12 +15,12 @@ const WRITE_MAX: u32 = 4096;
 /// After so many failures in a row nothing is written until it is tried again.
 const FAILURES_MAX: u32 = 32;
 
-/// What the next look at a block brings.
+/// Result of the next look at a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// Something was done; look again.
     Again,
-    /// It waits for a command, or for a chunk.
+    /// The writer waits for a command, or for a chunk.
     Waits,
     /// There is nothing to do.
     Rests,
@@ -94,8 +94,8 @@ impl BlockMap {
         }
     }
 
-    /// What is left in the buffer is less than a page: the change that it came with is acknowledged; and when nothing is left, so are those
-    /// that wait for that.
+    /// Acknowledges the change of a buffer that holds less than a page; when the buffer is empty, it also acknowledges the changes
+    /// that wait for this.
     fn acknowledge(&mut self, logical: u32) -> Look {
         let block = &mut self.logical[logical as usize];
         if let Some(part) = block.taken.take() {
@@ -168,7 +168,7 @@ impl BlockMap {
         self.logical[logical as usize].pieces.iter().skip(1).find(|piece| piece.ends > sector).copied()
     }
 
-    /// Copies some of what lies below the top piece to it, up to `target`.
+    /// Copies some of the data below the top piece to it, up to `target`.
     fn copy(&mut self, logical: u32, target: u32) -> Look {
         let ends = self.logical[logical as usize].pieces[0].ends;
         let most = target.min(ends + COPY_MAX.max(self.unit()) / self.unit() * self.unit());
@@ -403,7 +403,7 @@ impl BlockMap {
         Look::Rests
     }
 
-    /// What has to be copied cannot be read.
+    /// Fails the block: data to copy cannot be read.
     fn copy_fails(&mut self, logical: u32) {
         let held = self.held(logical);
         let block = &mut self.logical[logical as usize];
@@ -424,7 +424,7 @@ impl BlockMap {
         }
     }
 
-    /// What waits for a block that cannot be written fails.
+    /// Fails everything that waits for a block that cannot be written.
     pub(super) fn fail_changes(&mut self, logical: u32) {
         let image = self.image();
         let block = &mut self.logical[logical as usize];

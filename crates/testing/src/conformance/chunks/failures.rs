@@ -1,4 +1,4 @@
-//! Wear, and flash that fails, below chunks: whether host or drive deals with it, and what the host is told.
+//! Wear, and failing flash, below chunks: handled by host or drive, and reported to the host.
 
 use super::{CHUNK, HOST, NEXT, SUPERPAGE, fill};
 use crate::conformance::Bench;

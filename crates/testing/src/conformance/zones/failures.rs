@@ -1,4 +1,4 @@
-//! Flash that fails below zones, and what of it outlives a power cut.
+//! Failing flash below zones, and its traces after a power cut.
 
 use super::*;
 

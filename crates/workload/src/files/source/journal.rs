@@ -6,7 +6,7 @@ use crate::files::layout::Extent;
 use crate::files::personality::Operation;
 
 impl Files {
-    /// Whether a write finds no blocks while freed ones wait for their transaction: as ext4 it waits for that, too.
+    /// Returns whether a write finds no blocks while freed ones wait for their transaction: as ext4 it waits for that, too.
     pub(super) fn waits_for_blocks(&mut self, thread: u32, operation: Operation) -> bool {
         let file = match operation {
             Operation::AppendLog => self.config.files,

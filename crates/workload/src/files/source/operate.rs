@@ -180,7 +180,7 @@ impl Files {
         self.request(Purpose::Read, RequestKind::Read, run);
     }
 
-    /// Whether what a thread waits for has come; else it is woken.
+    /// Returns whether what a thread waits for has come; else it is woken.
     pub(super) fn has_waited(&mut self, thread: u32) -> bool {
         let record = &mut self.threads[thread as usize];
         while let Some(&block) = record.blocks.get(record.looked) {
@@ -208,7 +208,7 @@ impl Files {
         }
     }
 
-    /// What an operation does once its blocks are at hand.
+    /// Carries out an operation whose blocks are at hand.
     fn effect(&mut self, thread: u32) {
         let operation = self.operation(thread);
         let file = match operation {

@@ -52,7 +52,8 @@ impl Files {
         })
     }
 
-    /// Nothing of the first in the order can be written now: it leaves, or waits behind the others for pages that are on their way.
+    /// Passes over the first file in the order, of which nothing can be written now: it leaves, or waits behind the others for pages that
+    /// are on their way.
     fn pass_on(&mut self) {
         let Some(owner) = self.order.pop_front() else { return };
         let is_dirty = |extent: &Extent| {
