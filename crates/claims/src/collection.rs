@@ -18,7 +18,7 @@ const BLOCKS: u32 = 2048;
 const PAGES: u32 = 256;
 
 /// One die, so that there is one pool of blocks as in the theory.
-const DRIVE: &str = r#"
+pub(super) const DRIVE: &str = r#"
 [drive.media]
 channels = 1
 ways = 1

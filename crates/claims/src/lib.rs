@@ -43,6 +43,7 @@ mod show;
 mod solid_state_cache;
 mod table;
 mod throughput;
+mod wear;
 mod zones;
 
 pub use bench::{Bench, ReproduceError};

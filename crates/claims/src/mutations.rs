@@ -196,6 +196,7 @@ static MUTATIONS: &[Mutation] = &[
         SHORT,
     ),
     mutation("B6", "FAST, at random", "twice the log blocks", &["ftl.log_blocks=8"], SHORT),
+    mutation("B8", "64 writes outstanding", "no static wear levelling", &["ftl.wear.static_gap=never"], FULL),
     mutation(
         "B4",
         "hit ratio, 1 keys",
@@ -427,6 +428,7 @@ a_wrong_model_misses! {
     b1_misses_a_wrong_model: "B1";
     b2_misses_a_wrong_model: "B2";
     b6_misses_a_wrong_model: "B6";
+    b8_misses_a_wrong_model: "B8";
     b4_misses_a_wrong_model: "B4";
     p1_and_p2_miss_a_wrong_model: "P1", "P2";
     p3_and_p4_miss_wrong_models: "P3", "P4";

@@ -3,7 +3,7 @@
 use super::{
     Claim, Paper, cache, chunks, clock, collection, data_sheets, fifo, file_system, flashfire, graph,
     integrity, jasmine, latency, maps, nameless, one_shot, pblk, placement, policies, predictable, prism,
-    solid_state_cache, throughput, zones,
+    solid_state_cache, throughput, wear, zones,
 };
 
 macro_rules! cosmos {
@@ -222,6 +222,15 @@ pub(super) static CLAIMS: &[Claim] = &[
                and 256, sequential reads and writes",
         holds_when: "each within 20 %",
         run: data_sheets::figures,
+    },
+    Claim {
+        id: "B8",
+        paper: Paper::Theory,
+        place: "wear levelling",
+        text: "static wear levelling keeps the erase counts of a die within its gap while a fifth of the pages is overwritten, whether the \
+               host never pauses or leaves the drive time",
+        holds_when: "most erased block - least erased one at most 9 with a gap of 8, with 64 writes outstanding and at 150 writes a second",
+        run: wear::levelling,
     },
     Claim {
         id: "B4",

@@ -322,7 +322,14 @@ impl Device {
         let host = &self.shared.config.host;
         self.shared.active < host.commands_max
             && self.shared.host.waiting()
-            && !(host.in_order && self.namespaces.iter().any(Namespace::awaits_room))
+            && !(host.in_order && self.may_await_room())
+    }
+
+    /// Whether data of a fetched command wait for room, or may have to: it is not known before the firmware has taken the command. If the
+    /// next ones were fetched meanwhile, all that are waiting would be as soon as one has room, and results of flash operations
+    /// would wait behind them.
+    fn may_await_room(&self) -> bool {
+        self.shared.untaken > 0 || self.namespaces.iter().any(Namespace::awaits_room)
     }
 
     /// Takes a command from its queue; `false`: there is none, or too many are worked on.
@@ -331,6 +338,7 @@ impl Device {
             return false;
         }
         let Some(work) = self.shared.take_command() else { return false };
+        self.shared.untaken += 1;
         self.ask(Task::Fetch(work));
         true
     }
@@ -348,6 +356,7 @@ impl Device {
         let Device { shared, namespaces } = self;
         match task {
             Task::Fetch(work) => {
+                shared.untaken -= 1;
                 shared.command_taken(work);
                 let namespace = shared.works[work].command.namespace;
                 namespaces[usize::from(namespace)].start(shared, work);

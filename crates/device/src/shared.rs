@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub slices: Slab<Slice>,
     /// Commands fetched and not retired.
     pub active: u32,
+    /// Commands fetched that the firmware has not taken yet.
+    pub untaken: u32,
     /// Commands that the controller has completed and the firmware has not dealt with.
     pub unretired: u32,
     pub image_bytes: usize,
@@ -67,6 +69,7 @@ impl Shared {
             slices: Slab::default(),
             now: SimTime::ZERO,
             active: 0,
+            untaken: 0,
             unretired: 0,
             image_bytes: media.image_bytes(),
             full: sector_mask(0, layout.sectors_per_unit),
@@ -93,7 +96,7 @@ impl Shared {
         self.works.clear();
         self.inner_ended.clear();
         self.slices.clear();
-        (self.active, self.unretired) = (0, 0);
+        (self.active, self.untaken, self.unretired) = (0, 0, 0);
     }
 
     /// Counters of a namespace.

@@ -80,13 +80,13 @@ impl Interface {
 pub struct Held {
     /// Data are held.
     pub holds: bool,
-    /// End of the range that is known to have the same answer. What lies behind it may have it, too.
+    /// End of the range that is known to have the same answer; sectors behind it may have it, too.
     pub until: u64,
     /// Entries that were looked at for the answer.
     pub looks: u64,
 }
 
-/// A drive, as what stands above it sees it.
+/// A drive as its host sees it.
 pub trait Drive {
     /// Namespaces, numbered from 0. A number below this may have none; see [`Drive::interface`].
     fn namespaces(&self) -> u16;

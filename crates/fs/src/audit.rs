@@ -20,7 +20,7 @@ impl Finding {
     }
 }
 
-/// What the names said of a file.
+/// Names that were found for a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Named {
     links: u32,
@@ -55,7 +55,7 @@ pub struct Audit {
     /// Blocks of data, by address, to find those that two files have.
     owners: BTreeMap<u64, u64>,
     findings: Vec<Finding>,
-    /// The segment whose headers are read, where its next one is, and blocks from there on in which a copy was looked for in vain.
+    /// The segment whose headers are read, where its next one is, and the block up to which no copy was found.
     header: (u32, u32, u32),
     entries_done: bool,
     finished: bool,

@@ -123,7 +123,7 @@ impl Batch {
         BLOCK_BYTES - HEADER - RUN * self.runs.len() - 4 * self.sums.len() - self.entries.len()
     }
 
-    /// Whether so many more blocks fit into it.
+    /// Returns true if `blocks` more fit into the batch.
     pub fn has_space_for(&self, blocks: u32) -> bool {
         self.blocks() + blocks <= self.limit && self.inline_space() >= blocks as usize * (RUN + 4)
     }
@@ -299,7 +299,7 @@ impl Header {
     }
 }
 
-/// What was found of a batch.
+/// A batch as it was found in the log.
 #[derive(Clone, Debug)]
 pub(super) struct Contents {
     /// Its entries; `None`: both copies of some are damaged.

@@ -27,7 +27,7 @@ struct Victim {
     segment: u32,
     /// Where its next header is.
     next: u32,
-    /// Blocks from there on in which a copy was looked for in vain.
+    /// Number of blocks from there on that were searched for a copy without finding one.
     ahead: u32,
 }
 

@@ -98,7 +98,7 @@ impl Commits {
         }
     }
 
-    /// Whether superblock, checkpoint or sync record are being written.
+    /// Returns true while superblock, checkpoint or sync record are being written.
     pub fn has_place_writes(&self) -> bool {
         self.under_way.values().any(|write| write.seq.is_none())
     }

@@ -158,7 +158,7 @@ pub(super) struct Reads {
     fragile: BTreeSet<u64>,
     /// Blocks of data that the mount found damaged, where data have no checksums.
     pub damaged: BTreeSet<u64>,
-    /// What was read for others than tree and pages.
+    /// Blocks read for callers other than tree and pages.
     pub raw: BTreeMap<u64, Option<Vec<u8>>>,
 }
 

@@ -285,7 +285,7 @@ impl Fs {
         &self.notes
     }
 
-    /// What it did so far.
+    /// Counters since the mount.
     pub fn counters(&self) -> FsCounters {
         self.counters
     }

@@ -10,7 +10,7 @@ use super::types::BLOCK_BYTES;
 
 const MAGIC: u32 = 0x4352_4c50;
 
-/// What the record says.
+/// Content of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyncRecord {
     pub file_system: u64,

@@ -52,11 +52,11 @@ enum Reading {
     Header,
     /// All of it is read at once.
     Whole,
-    /// That failed: block by block.
+    /// A read that failed, repeated block by block.
     Single(Vec<Read>),
 }
 
-/// What is known of the log while a mount reads it.
+/// State of the log while a mount reads it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
     /// The place in the checkpoint's list of segments.
@@ -69,7 +69,7 @@ pub(super) struct Scan {
     durable: u64,
     /// Blocks that could not be read.
     unreadable: BTreeSet<u64>,
-    /// Of these, where a batch may begin. A torn write leaves a block drive readable.
+    /// Unreadable blocks at which a batch may begin. A torn write leaves a block drive readable.
     blind: BTreeSet<u64>,
     /// Flash blocks whose end is no whole batch.
     torn: BTreeSet<u64>,
@@ -83,7 +83,7 @@ impl Scan {
         Scan { durable, searches: record.is_none() && !is_flash, ..Scan::default() }
     }
 
-    /// Whether a batch is missing that was durable.
+    /// Returns true if a batch is missing that was durable.
     fn misses(&self, from: u64) -> bool {
         (from..=self.durable).any(|seq| !self.found.contains_key(&seq))
     }
@@ -222,7 +222,7 @@ impl Fs {
         whole.is_none().then_some(address)
     }
 
-    /// What the commits behind the checkpoint changed; and the log, so that it goes on behind them.
+    /// Applies the commits behind the checkpoint, and lets the log go on behind them.
     pub(super) fn replay(&mut self, picture: &Picture, scan: Scan) -> Entries {
         let entries = self.collect(picture, &scan);
         let newest = scan.found.last_key_value().map_or(0, |(seq, _)| seq.saturating_add(1));

@@ -219,12 +219,12 @@ pub enum RenameMode {
 }
 
 impl RenameMode {
-    /// Whether a name that is there stays.
+    /// Returns true if a name that exists stays.
     pub(super) fn keeps_target(self) -> bool {
         matches!(self, RenameMode::NoReplace | RenameMode::NoReplaceWhiteout)
     }
 
-    /// Whether a whiteout takes the old name.
+    /// Returns true if a whiteout takes the old name.
     pub(super) fn leaves_whiteout(self) -> bool {
         matches!(self, RenameMode::Whiteout | RenameMode::NoReplaceWhiteout)
     }

@@ -20,7 +20,7 @@ use std::ops::Range;
 pub struct Plan {
     /// Vertices: one more than the largest number.
     pub vertices: u32,
-    /// What the input calls vertex 0: formats count from 0 or from 1.
+    /// Number that the input gives vertex 0: formats count from 0 or from 1.
     pub first: u32,
     /// Edges in the windows.
     pub edges: u64,

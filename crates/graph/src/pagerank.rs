@@ -37,7 +37,7 @@ pub struct PageRank {
     whole: bool,
     /// True if each iteration is kept in the store.
     kept: bool,
-    /// Whether the store had iterations that are not as they were written.
+    /// True if iterations in the store were damaged and dropped.
     dropped: bool,
     iteration: u32,
     interval: usize,

@@ -42,7 +42,7 @@ impl EdgeFormat {
     }
 }
 
-/// What is wrong with a line or record.
+/// Reason why a line or record is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place} {number}: {why}")]
 pub struct EdgeError {

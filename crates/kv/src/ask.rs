@@ -37,7 +37,7 @@ impl Key {
         Some(Key(Bytes::Short { length: bytes.len() as u8, bytes: short }))
     }
 
-    /// The same key; `binary`: a client named it in base64, so an item that is stored under it is shown so ([`Item::binary`]).
+    /// Marks the key as named in base64, so that an item stored under it is shown in base64 ([`Item::binary`]).
     #[must_use]
     pub fn named(mut self, binary: bool) -> Key {
         match &mut self.0 {
@@ -47,7 +47,7 @@ impl Key {
         self
     }
 
-    /// Whether a client named it in base64.
+    /// Returns true if a client named the key in base64.
     #[inline]
     pub fn is_binary(&self) -> bool {
         match &self.0 {

@@ -255,7 +255,7 @@ impl Kv {
         self.classes[usize::from(slab.class)].slot_bytes as usize
     }
 
-    /// Whether nothing can be stored now. What has failed is tried again later.
+    /// Returns true if nothing can be stored now. Parts that failed are tried again later.
     pub fn is_read_only(&self) -> bool {
         self.dead
     }

@@ -5,7 +5,7 @@
 //!                                   ▲                                                      │
 //!                                   └── twice the time ────────────────────────── bad ─────┘
 //! ```
-//! What rests is a part of the flash that an engine has given up: a LUN, a channel, blocks that could not be erased, or all of it. Refused
+//! A resting part is a part of the flash that an engine has given up: a LUN, a channel, blocks that could not be erased, or all of it. Refused
 //! stores count too, because simulated time may stand still while every store is refused.
 
 use super::Kv;
@@ -27,7 +27,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// Whether something rests.
+    /// Returns true if a part rests.
     pub fn is_armed(&self) -> bool {
         self.at.is_some()
     }
@@ -43,7 +43,7 @@ impl Retry {
         }
     }
 
-    /// Whether resting parts are to be tried now; then the next try is later.
+    /// Returns true if resting parts are due for a try, and schedules the next one later.
     fn is_due(&mut self, now: SimTime) -> bool {
         let due = self.at.is_some_and(|at| at <= now) || self.refused >= REFUSED_MAX;
         if due {

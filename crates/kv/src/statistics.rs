@@ -61,7 +61,7 @@ pub struct KvStatistics {
     pub retired_blocks: u64,
     /// Parts of the flash that have failed and rest: LUNs, channels, blocks that could not be erased. They are tried again.
     pub resting_parts: u64,
-    /// Whether stores are taken now.
+    /// True if stores are taken now.
     pub takes_stores: bool,
     /// Stores that had to wait for a write buffer.
     pub waits: u64,

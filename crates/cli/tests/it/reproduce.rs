@@ -74,11 +74,11 @@ fn an_override_that_no_drive_takes_is_refused_before_anything_is_printed() {
 fn the_list_runs_nothing() {
     let folder = Folder::new();
     let list = folder.run(&["reproduce", "--list"]).answer();
-    assert_eq!(list.lines().count(), 47, "{list}");
+    assert_eq!(list.lines().count(), 48, "{list}");
     assert!(list.contains("\nC6   Cosmos+ Table 7 "), "{list}");
     let json = folder.run(&["reproduce", "--list", "theory", "--json"]).json();
     let ids: Vec<&str> = json.as_array().unwrap().iter().map(|claim| claim["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["B1", "B5", "B6", "B4"]);
+    assert_eq!(ids, ["B1", "B5", "B6", "B8", "B4"]);
 }
 
 #[test]

@@ -616,7 +616,7 @@ fn leaves_whiteout(mode: RenameMode) -> bool {
     matches!(mode, RenameMode::Whiteout | RenameMode::NoReplaceWhiteout)
 }
 
-/// What an operation does to the model. `made`: the number of a new file.
+/// Applies an operation to the model. `made`: the number of a new file.
 fn apply(model: &mut Model, op: &Op, made: Option<Ino>) -> Result<(), Errno> {
     let new = |model: &mut Model, dir: Ino, name: &str, kind, mode, target: &[u8]| {
         if model.entry(dir, name).is_some() {

@@ -193,17 +193,17 @@ impl Engine {
         each!(self, engine => engine.is_ready())
     }
 
-    /// Whether something was given up after failures, and may be tried again.
+    /// Returns true if a part was given up after failures and may be tried again.
     pub fn is_resting(&self) -> bool {
         each!(self, engine => engine.resting() > 0)
     }
 
-    /// What was given up is tried again: one more failure gives it up again.
+    /// Tries resting parts again: one more failure gives them up again.
     pub fn try_again(&mut self, io: &mut Io) {
         each!(self, engine => engine.try_again(io));
     }
 
-    /// Whether nothing can be written unless a slab is released, or what rests is tried again.
+    /// Returns true if nothing can be written unless a slab is released or resting parts are tried again.
     pub fn is_read_only(&self) -> bool {
         each!(self, engine => engine.is_read_only())
     }

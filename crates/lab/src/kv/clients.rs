@@ -137,7 +137,7 @@ pub struct Clients {
     due: BinaryHeap<Reverse<(SimTime, u64, u32)>>,
     made: u64,
     now: SimTime,
-    /// Of requests that are ordered by key: hashes of the keys that clients are busy with, and the clients that wait for each, in order.
+    /// Hashes of the keys that clients are busy with where requests are ordered by key, and the clients waiting for each, in order.
     keys: BTreeMap<[u8; 8], VecDeque<u32>>,
     /// Values were changed in place, so they are no patterns any more.
     edited: bool,
@@ -218,7 +218,7 @@ impl Clients {
         self.due.push(Reverse((at, self.made, client)));
     }
 
-    /// Whether a client that is due has something to ask; takes its next request.
+    /// Returns true if a client that is due has something to ask, and takes its next request.
     fn is_ready(
         &mut self,
         requests: &mut impl Requests,

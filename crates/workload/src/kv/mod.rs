@@ -15,7 +15,7 @@ pub trait Requests {
     /// Reads the next one into `record`, and returns how many such requests one client makes, one after the other; 0 when there is none.
     fn next_into(&mut self, record: &mut KvRecord) -> Result<u64, TraceError>;
 
-    /// Whether requests to one key follow one another.
+    /// Returns true if requests to one key follow one another.
     fn are_ordered_by_key(&self) -> bool {
         false
     }
