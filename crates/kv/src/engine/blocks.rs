@@ -462,8 +462,8 @@ impl Blocks {
         let lun = &mut self.luns[number];
         lun.erasing = NIL;
         match status {
+            // No end of failures: a LUN whose programs all fail would be erased and written for ever.
             Status::Success | Status::HighEcc => {
-                lun.failures_in_a_row = 0;
                 lun.erased.push(block);
                 self.erases[block as usize] += 1;
                 self.counters.erases += 1;

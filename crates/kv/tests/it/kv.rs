@@ -427,6 +427,10 @@ fn stores_are_taken_again_after_a_short_trouble() {
                 }
                 cache.system.drive_mut().faults = Faults::default();
                 let (refused, last) = cache.stores(2000, 1500, step);
+                // The longest rest, where others have taken what came meanwhile.
+                let now = cache.system.now();
+                cache.system.advance(now + Nanos(3_000_000_000));
+                assert_eq!(cache.stores(3500, 100, step), (0, 0), "{engine:?}, {name}");
                 let found = cache.system.statistics();
                 assert!(
                     last < 300,
