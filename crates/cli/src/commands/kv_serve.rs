@@ -108,7 +108,7 @@ impl KvServe {
             );
         }
         let service = KvService::new(&name, cache, &config, self.time);
-        let log = self.log_format.log(global);
+        let log = self.log_format.log(&global);
         let options = Options {
             poll: Duration::from_micros(self.poll_us),
             connections_max: self.connections.unwrap_or(Options::default().connections_max),
