@@ -118,10 +118,14 @@ fn touched(units: u64) -> Alone {
     let bytes = alone.core.namespaces()[0].bytes();
     assert!(bytes / 512 > units + 100, "more units than are looked at in a turn");
     for at in (0..bytes - 512).step_by(4096 * 512) {
-        assert_eq!(alone.receive(&[request(Command::Write, at, 512), pattern(1, 512)].concat()), 0);
-        assert_eq!(alone.receive(&request(Command::Flush, 0, 0)), 0);
-        assert_eq!(alone.receive(&request(Command::Trim, at, 512)), 0);
-        alone.run();
+        for request in [
+            [request(Command::Write, at, 512), pattern(1, 512)].concat(),
+            request(Command::Flush, 0, 0),
+            request(Command::Trim, at, 512),
+        ] {
+            assert_eq!(alone.receive(&request), 0);
+            alone.run();
+        }
     }
     alone
 }

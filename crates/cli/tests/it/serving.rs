@@ -243,14 +243,14 @@ fn an_unfinished_media_file_and_one_that_others_read_are_logged() {
 fn a_log_that_nobody_reads_stops_no_server() {
     for command in [
         "serve tiny.toml --set media.store=ram --time instant --nbd unix:front",
-        "fire --device backing.img --journal 2MiB --make-journal --nbd unix:front",
+        "fire --device backing.img --journal 9MiB --make-journal --nbd unix:front",
         "cache --backing backing.img --drive jasmine-ssc --set media.store=file:flash.img --set media.channels=1 \
          --set media.ways=2 --set media.blocks=32 --set media.pages=8 --set ftl.over_provisioning=0.55 --time instant \
          --nbd unix:front",
         "kv open.toml --engine policy --memory 256KiB --set media.store=ram --set media.blocks=32 --time instant --unix front",
     ] {
         let folder = Folder::with_drive();
-        std::fs::File::create(folder.path("backing.img")).unwrap().set_len(16 << 20).unwrap();
+        std::fs::File::create(folder.path("backing.img")).unwrap().set_len(32 << 20).unwrap();
         let open_channel = "[[drive.namespace]]\ninterface = \"open-channel\"\n[kv]\nitem_max = \"16KiB\"";
         folder.write("open.toml", &TINY.replace("[precondition]\nfill = 0.9", open_channel));
         let (full, log) = UnixStream::pair().unwrap();

@@ -6,7 +6,7 @@
 //! ```
 //! A backend in instant time does everything that it was given before it answers what comes later. So it is given no more at once than
 //! [`INSIDE_BYTES`], and connections take turns in filling that (start-time fair queueing). A connection with a queue has a *start*: the
-//! bytes that a connection would have had that never paused. The one with the smallest start has its turn: [`TURN_BYTES`] at most, so that
+//! bytes that a connection would have had that never paused, in whole turns. The one with the smallest start has its turn: [`TURN_BYTES`] at most, so that
 //! its answers go out together, and its start moves on by what it was given. One that comes back after a pause starts where the turns are
 //! now, before all others there. So a connection that asks for little waits for one turn of one other connection, however many there
 //! are and however much they ask for, and never has more than its share.
@@ -52,6 +52,8 @@ struct Turn {
     /// It has not come back after a pause.
     stayed: bool,
     connection: ConnectionId,
+    /// What it has had of a turn that has not ended.
+    had: usize,
 }
 
 /// All that waits for the backends.
@@ -63,8 +65,8 @@ pub(super) struct SubmissionBatch<A> {
     turns: BTreeSet<Turn>,
     /// Start of the last turn.
     now: u64,
-    /// Start of connections without a queue that have had more than others.
-    ahead: BTreeMap<ConnectionId, u64>,
+    /// Start of connections without a queue, and what they have had of a turn, as long as they have had more than others.
+    ahead: BTreeMap<ConnectionId, (u64, usize)>,
     /// What is in the backends, of what went through here.
     inside: usize,
 }
@@ -132,12 +134,12 @@ impl<A> SubmissionBatch<A> {
             self.now = 0;
             self.ahead.clear();
         }
-        self.ahead.retain(|_, start| *start > self.now);
+        self.ahead.retain(|_, (start, _)| *start >= self.now);
         for submission in self.came.drain(..) {
             let connection = submission.connection;
             let queue = self.queues.entry(connection).or_insert_with(|| {
-                let start = self.ahead.remove(&connection).unwrap_or(self.now);
-                self.turns.insert(Turn { start, stayed: false, connection });
+                let (start, had) = self.ahead.remove(&connection).unwrap_or((self.now, 0));
+                self.turns.insert(Turn { start, stayed: false, connection, had });
                 VecDeque::new()
             });
             queue.push_back(submission);
@@ -147,10 +149,9 @@ impl<A> SubmissionBatch<A> {
     fn take_turns(&mut self, next: &mut Vec<Submission<A>>) {
         let mut total = self.inside;
         while total < INSIDE_BYTES
-            && let Some(Turn { start, connection, .. }) = self.turns.pop_first()
+            && let Some(Turn { mut start, connection, mut had, .. }) = self.turns.pop_first()
         {
             let Some(queue) = self.queues.get_mut(&connection) else { continue };
-            let mut had = 0;
             while total < INSIDE_BYTES && had < TURN_BYTES {
                 let Some(submission) = queue.pop_front() else { break };
                 had += submission.cost;
@@ -158,12 +159,14 @@ impl<A> SubmissionBatch<A> {
                 next.push(submission);
             }
             self.now = start;
-            let start = start + had as u64;
+            if had >= TURN_BYTES {
+                start += std::mem::take(&mut had) as u64;
+            }
             if queue.is_empty() {
                 self.queues.remove(&connection);
-                self.ahead.insert(connection, start);
+                self.ahead.insert(connection, (start, had));
             } else {
-                self.turns.insert(Turn { start, stayed: true, connection });
+                self.turns.insert(Turn { start, stayed: true, connection, had });
             }
         }
     }
