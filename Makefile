@@ -17,7 +17,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install-lib test quick check test-tools build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install-lib test quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
@@ -53,10 +53,15 @@ install-lib: prerequisites
 	cargo build --release --locked --package pellucid-prism-c
 	sh tools/install_lib.sh target/release $(PREFIX) $(DESTDIR)
 
-# The tests of the crates come last, so that the output ends with their result. Everything is compiled once, with the checks of a
-# debug build: the tests, the command that the real clients attach to, and the small benchmarks.
-test: prerequisites client-tools check test-tools build-tests bench-small test-clients
+# Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
+# is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
+test:
+	@python3 tools/steps.py '!prerequisites' client-tools check test-tools build-tests bench-small test-clients test-docs test-crates
+
+test-docs: prerequisites
 	cargo test --workspace --locked --doc $(TLS)
+
+test-crates: build-tests
 	$(RUN_NEXTEST) $(TLS)
 
 # For the inner loop: formatting, dependency rules, and all tests but the slowest, which .config/nextest.toml names. Compiled apart from the rest
