@@ -17,12 +17,13 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install-lib test quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install install-lib test quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
 	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
 	@echo 'make test         all checks and tests; tools they need are put into .tools'
+	@echo 'make install      the command with its manual pages, completions and systemd unit under PREFIX (/usr/local)'
 	@echo 'make install-lib  the flash library for C: header, libraries and pkg-config file under PREFIX (/usr/local)'
 	@echo 'make quick        formatting, dependency rules, and all tests of the crates but the slowest: for the inner loop'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
@@ -47,6 +48,10 @@ build: prerequisites
 # Twice the time of a build; needs `rustup component add llvm-tools`.
 build-pgo: prerequisites
 	python3 tools/pgo.py
+
+# DESTDIR as usual: what is written goes there, and says PREFIX all the same.
+install: build
+	sh tools/install.sh target/release $(PREFIX) $(DESTDIR)
 
 # DESTDIR as usual: what is written goes there, and says PREFIX all the same.
 install-lib: prerequisites

@@ -7,6 +7,7 @@ mod control;
 mod fire;
 mod fs;
 mod fs_service;
+mod generate;
 mod graph;
 mod kv;
 mod kv_replay;
@@ -37,6 +38,8 @@ pub enum Command {
     Presets(presets::Presets),
     #[command(hide = true)]
     Reference(reference::Reference),
+    #[command(hide = true)]
+    Generate(generate::Generate),
     Serve(Box<serve::Serve>),
     Cache(Box<cache::Cache>),
     Detach(cache::Detach),
@@ -62,6 +65,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Show(command) => command.run(global),
         Command::Presets(command) => command.run(global),
         Command::Reference(command) => command.run(),
+        Command::Generate(command) => command.run(),
         Command::Serve(command) => command.run(global),
         Command::Cache(command) => command.run(global),
         Command::Detach(command) => command.run(),

@@ -7,6 +7,7 @@ mod fs;
 mod fuzz;
 mod graph;
 mod images;
+mod installed;
 mod kv;
 mod mistakes;
 mod namespaces;
