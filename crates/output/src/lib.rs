@@ -14,7 +14,7 @@
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -76,6 +76,8 @@ enum Problem {
     NoParent(PathBuf),
     /// `-`, which elsewhere is the standard output.
     Dash,
+    /// A file that we did not write.
+    Foreign,
     Io(io::Error),
 }
 
@@ -98,7 +100,11 @@ impl OutputError {
                     | PermissionDenied
                     | ReadOnlyFilesystem
             ),
-            Problem::IsDirectory | Problem::NotDirectory | Problem::NoParent(_) | Problem::Dash => true,
+            Problem::IsDirectory
+            | Problem::NotDirectory
+            | Problem::NoParent(_)
+            | Problem::Dash
+            | Problem::Foreign => true,
         }
     }
 
@@ -132,6 +138,12 @@ impl std::fmt::Display for OutputError {
             Problem::Dash => {
                 write!(f, "{path}: not the name of a file here; allowed: a file, or /dev/stdout")
             }
+            Problem::Foreign => {
+                write!(
+                    f,
+                    "{path}: exists, and this command did not write it; allowed: another name, or --force, which replaces it"
+                )
+            }
             Problem::Io(error) => write!(f, "{path}: cannot be written: {}", reason(error)),
         }
     }
@@ -141,6 +153,32 @@ impl std::fmt::Display for OutputError {
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error ").next().unwrap_or(&text).into()
+}
+
+/// Refuses to replace a file that we did not write, unless `force` is set. `is_ours` judges the file that is there. An empty file may be
+/// replaced; anything but a regular file (a pipe, `/dev/stdout`) is written to, not replaced.
+///
+/// # Errors
+/// The file at `path` is not ours.
+pub fn refuse_foreign(
+    path: &Path,
+    force: bool,
+    is_ours: impl FnOnce(&File) -> bool,
+) -> Result<(), OutputError> {
+    let replaced = fs::metadata(path).is_ok_and(|there| there.is_file() && there.len() > 0);
+    // A file that cannot be read is not known to be ours.
+    if force || !replaced || File::open(path).is_ok_and(|file| is_ours(&file)) {
+        return Ok(());
+    }
+    Err(OutputError::new(path, Problem::Foreign))
+}
+
+/// Reports whether a file begins with one of `beginnings`.
+pub fn begins_with(file: &File, beginnings: &[&[u8]]) -> bool {
+    beginnings.iter().any(|beginning| {
+        let mut found = vec![0; beginning.len()];
+        file.read_exact_at(&mut found, 0).is_ok_and(|()| found == *beginning)
+    })
 }
 
 /// A file that takes its name when it is complete.
@@ -515,6 +553,28 @@ mod tests {
             (names(&folder), fs::read_to_string(&path).expect("there")),
             (vec!["link".into(), "log.csv".into()], "newer".into())
         );
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_is_refused_without_force() {
+        let folder = folder("foreign");
+        let path = folder.join("mine.toml");
+        let refused =
+            |force| refuse_foreign(&path, force, |file| begins_with(file, &[b"vertex,", b"time_ns,"]));
+        refused(false).expect("nothing is there");
+        fs::write(&path, "").expect("written");
+        refused(false).expect("nothing is lost");
+        for foreign in ["vertex", "[drive]\n"] {
+            fs::write(&path, foreign).expect("written");
+            let error = refused(false).expect_err("somebody's");
+            let said = "mine.toml: exists, and this command did not write it; allowed: another name, or --force, which replaces it";
+            assert!(error.is_mistake() && error.to_string().ends_with(said), "{error}");
+            refused(true).expect("forced");
+        }
+        fs::write(&path, "time_ns,kind\n").expect("written");
+        refused(false).expect("ours");
+        refuse_foreign(Path::new("/dev/null"), false, |_| false).expect("nothing is replaced");
         fs::remove_dir_all(&folder).expect("ours");
     }
 
