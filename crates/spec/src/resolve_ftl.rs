@@ -23,7 +23,7 @@ keys! {
         "Memory of the cached mapping table of map = \"demand\", 8 bytes an entry";
     "drive.ftl.log_blocks": count(1), Whole(8) => log_blocks,
         "Log blocks of each die with map = \"bast\" or \"fast\"; with \"fast\" a sequential one is beside them";
-    "drive.ftl.over_provisioning": Kind::Real(0.0, 100.0), Real(0.1) => drive.ftl.over_provisioning,
+    "drive.ftl.over_provisioning": Kind::Share(0.0, 100.0), Real(0.1) => drive.ftl.over_provisioning,
         "Spare capacity as a share of the user capacity";
     "drive.ftl.capacity": CAPACITY, Word("auto") => drive.ftl.capacity_bytes,
         "User capacity, instead of what over_provisioning yields";
