@@ -88,16 +88,17 @@ impl Bar {
         Bar { bar: ProgressBar::hidden(), lines: None, began: Instant::now() }
     }
 
-    fn show(&self, what: String) {
-        if let Some(lines) = &self.lines {
-            lines.say(&what);
+    /// Shows the same on the bar, with the time so far, and in lines, which have that by themselves.
+    fn show(&self, what: &str, timed: impl FnOnce() -> String) {
+        match &self.lines {
+            Some(lines) => lines.say(what),
+            None => self.bar.set_message(timed()),
         }
-        self.bar.set_message(what);
     }
 
     /// Says what is being done before requests flow.
     pub fn say(&self, what: &str) {
-        self.show(what.to_string());
+        self.show(what, || what.into());
     }
 
     /// So much has been written to the drive before its work begins, of so much in all, if that is known.
@@ -109,24 +110,23 @@ impl Bar {
             let left = seconds * (total - written_bytes) as f64 / written_bytes as f64;
             format!(", about {} left", span(left))
         });
-        let (wall, left) = (span(seconds), left.unwrap_or_default());
-        self.show(format!("preparing the drive: {written}{of} written in {wall}{left}"));
+        let left = left.unwrap_or_default();
+        let what = format!("preparing the drive: {written}{of} written");
+        self.show(&format!("{what}{left}"), || format!("{what} in {}{left}", span(seconds)));
     }
 
     /// So many steps of so many are done, of this.
     pub fn part(&self, done: u64, of: u64, what: &str) {
         self.bar.set_length(of.max(1));
         self.bar.set_position(done);
-        if let Some(lines) = &self.lines {
-            lines.say(&format!("{what}, {} of {}", count(done), count(of)));
-        }
-        self.bar.set_message(what.to_string());
+        self.show(&format!("{what}, {} of {}", count(done), count(of)), || what.into());
     }
 
     /// Requests have completed.
     pub fn update(&self, progress: Progress) {
         self.bar.set_position(progress.requests);
-        self.show(self.line(progress.requests, progress.simulated.0 as f64 / 1e9));
+        let (requests, simulated) = (progress.requests, progress.simulated.0 as f64 / 1e9);
+        self.show(&done(requests, simulated), || self.line(requests, simulated));
     }
 
     /// The run is over: the full bar stays on the screen.
@@ -144,8 +144,12 @@ impl Bar {
 
     fn line(&self, requests: u64, simulated_seconds: f64) -> String {
         let wall = self.began.elapsed().as_secs_f64();
-        format!("{} requests   {} simulated in {}", count(requests), span(simulated_seconds), span(wall))
+        format!("{} in {}", done(requests, simulated_seconds), span(wall))
     }
+}
+
+fn done(requests: u64, simulated_seconds: f64) -> String {
+    format!("{} requests   {} simulated", count(requests), span(simulated_seconds))
 }
 
 /// A bar alone shows how far ageing is.
