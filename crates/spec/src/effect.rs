@@ -293,7 +293,8 @@ impl Spec {
                 }
                 Place::File { name, .. } => {
                     let is_default = super::default_of(key).as_ref() == Some(value);
-                    if !is_default && super::presets::find(name).is_none() && !self.is_set_apart() {
+                    let is_ours = name == super::NO_FLASH_NAME || super::presets::find(name).is_some();
+                    if !is_default && !is_ours && !self.is_meant_otherwise() {
                         warnings.push(format!(
                             "{place}: {key} has no effect here; it has one with {}",
                             rule.with
@@ -305,9 +306,13 @@ impl Spec {
         Ok(warnings)
     }
 
-    /// Whether some key was set for this command: then a file may have keys for the drive that it describes by itself.
-    fn is_set_apart(&self) -> bool {
-        let is_set = |entry: &Entry| matches!(entry.origin.place, Place::Set { .. } | Place::Option { .. });
-        self.provenance.entries.iter().any(is_set)
+    /// Reports whether a file may well have keys without effect: it describes the drive that it is without the overrides of this
+    /// command, or it has every key, as `show` prints them.
+    fn is_meant_otherwise(&self) -> bool {
+        // `show` has them under other names.
+        let shown = |entry: &&Entry| !["drive.preset", "job"].contains(&entry.key);
+        let places = || self.provenance.entries.iter().filter(shown).map(|entry| &entry.origin.place);
+        places().any(|place| matches!(place, Place::Set { .. } | Place::Option { .. }))
+            || places().all(|place| *place != Place::Default)
     }
 }

@@ -100,6 +100,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         &["--time-scale", "0.5"],
         &["--closed-loop", "3"],
         &["--stream", "1"],
+        &["--repeat", "2"],
         &["--limit", "100"],
     ];
     let jobs: &[&[&str]] = &[

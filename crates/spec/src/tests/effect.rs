@@ -112,9 +112,7 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
     let file = from_str(&format!("{SMALL}map_cache = '1MiB'\n"), "my.toml", &[]).expect("kept");
     assert_eq!(
         file.check_effect(Use::Show).expect("warned of"),
-        [
-            "my.toml line 15: drive.ftl.map_cache has no effect here; it has one with drive.ftl.map = \"demand\""
-        ]
+        ["my.toml:15: drive.ftl.map_cache has no effect here; it has one with drive.ftl.map = \"demand\""]
     );
 }
 
