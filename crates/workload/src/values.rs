@@ -54,9 +54,10 @@ pub(super) fn boolean(value: &str) -> Parsed<bool> {
     }
 }
 
-/// A count; fio takes the prefixes of sizes here too, so `10k` is 10240.
+/// A count; as with fio, it may have the prefixes of sizes too, so `10k` is 10240.
 pub(super) fn count(value: &str, grammar: Grammar, min: u64, max: u64) -> Parsed<u64> {
-    match parse_bytes(value, grammar) {
+    // Plain numbers first: seeds have 64 bits.
+    match value.trim().parse().or_else(|_| parse_bytes(value, grammar)) {
         Ok(count) if (min..=max).contains(&count) => Ok(count),
         _ if max == u64::MAX => allowed("a whole number below 2^64"),
         _ => allowed(format!("a whole number from {min} to {max}")),

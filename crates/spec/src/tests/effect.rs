@@ -30,6 +30,7 @@ fn values(key: &KeyInfo) -> Vec<String> {
         _ if allowed.contains("a list of ") => &["[\"block-layer\"]", "[]"],
         _ if allowed.contains("a duration") => &["\"77us\"", "\"78us\""],
         _ if allowed.contains("a rate") => &["\"77MB/s\"", "\"78MB/s\""],
+        _ if allowed.contains("a share") => &["0.5", "0.25", "\"1%\"", "0.9"],
         _ if allowed.contains("a size") => &["\"128KiB\"", "\"64KiB\"", "\"2MiB\"", "\"512\"", "\"1GiB\""],
         _ if allowed.contains("a whole number") => &["2", "3", "128", "16"],
         _ if allowed.contains("a number") => &["0.5", "0.25"],
@@ -101,7 +102,7 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         ("ecc.chunk=512", "allowed: with drive.ecc.code = \"bch\""),
         ("host.block_layer.plug=1", "allowed: with host.layers with \"block-layer\""),
         ("run.address=fold", "allowed: with a trace"),
-        ("kv.slab=1MiB", "allowed: with pellucid kv"),
+        ("kv.slab=1MiB", "allowed: with pellucid kv, which puts a cache on the drive"),
     ] {
         let message = refused(SMALL, &[set], Use::Work);
         assert!(message.ends_with(said), "{message}");

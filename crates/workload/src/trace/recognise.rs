@@ -118,8 +118,8 @@ fn has_fields_of(format: Format, line: &[u8]) -> bool {
     match format {
         Format::Msr => commas == 6,
         Format::Systor => commas == 5,
-        Format::Alibaba | Format::Tencent => commas == 4,
-        Format::Spc => commas >= 4,
+        // SPC's may have more, which tell nothing.
+        Format::Alibaba | Format::Tencent | Format::Spc => commas == 4,
         Format::Mqsim => commas == 0 && words == 5,
         Format::Fiu => commas == 0 && words >= 9,
         // `8,0`, and at least six more.
