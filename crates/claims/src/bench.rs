@@ -42,6 +42,16 @@ pub enum ReproduceError {
     /// The experiment failed.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
+    /// An override of what makes the experiment what it is.
+    #[error("--set {set}: this experiment sets the key itself, to {own}; allowed: other keys{instead}")]
+    Owned {
+        /// The override.
+        set: String,
+        /// The experiment's own value.
+        own: String,
+        /// Another way to set it.
+        instead: &'static str,
+    },
     /// A cache failed.
     #[error(transparent)]
     Kv(#[from] KvError),
@@ -159,8 +169,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A bench with so many threads (at least one). `sets`: overrides (`KEY=VALUE`) for every drive, which yield to those that
-    /// make an experiment what it is.
+    /// A bench with so many threads (at least one). `sets`: overrides (`KEY=VALUE`) for every drive; those of what makes an
+    /// experiment what it is are refused by it.
     pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (sizes, server) = (OnceLock::new(), OnceLock::new());
@@ -272,10 +282,21 @@ impl Bench {
         done.collect()
     }
 
-    /// The caller's overrides and an experiment's `own` behind them, which count more; those of a test count most.
-    pub(super) fn sets_with(&self, own: &[String]) -> Vec<String> {
+    /// The caller's overrides and an experiment's `own` behind them; those of a test count most.
+    ///
+    /// # Errors
+    /// The caller has set a key that the experiment sets.
+    pub(super) fn sets_with(&self, own: &[String]) -> Result<Vec<String>, ReproduceError> {
         let seeds = ["run.seed", "media.seed", "ftl.seed"].map(|key| format!("{key}={}", self.seed));
-        self.sets.iter().chain(&seeds).chain(own).chain(&self.last).cloned().collect()
+        for (owned, instead) in
+            own.iter().map(|set| (set, "")).chain(seeds.iter().map(|set| (set, ", or --seed")))
+        {
+            let (key, value) = parts(owned);
+            if let Some(set) = self.sets.iter().find(|set| parts(set).0 == key) {
+                return Err(ReproduceError::Owned { set: set.clone(), own: value.into(), instead });
+            }
+        }
+        Ok(self.sets.iter().chain(&seeds).chain(own).chain(&self.last).cloned().collect())
     }
 
     /// The description of a Cosmos+ drive, `fill` of whose capacity holds sequential data.
@@ -289,7 +310,7 @@ impl Bench {
             format!("precondition.fill={fill:?}"),
         ];
         own.extend_from_slice(&drive.sets);
-        Ok(pellucid_spec::load(drive.mode.preset(), &self.sets_with(&own))?)
+        Ok(pellucid_spec::load(drive.mode.preset(), &self.sets_with(&own)?)?)
     }
 
     /// Reads from a drive that holds [`Bench::fill`]. `job` in fio's words, without `rw`.
@@ -320,6 +341,13 @@ impl Bench {
             Flow::Write => self.write(drive, 0.0, "write", job),
         }
     }
+}
+
+/// The key of an override, without the table that may be left out, and its value.
+fn parts(set: &str) -> (&str, &str) {
+    let (key, value) = set.split_once('=').unwrap_or((set, ""));
+    let key = key.trim();
+    (key.strip_prefix("drive.").unwrap_or(key), value.trim())
 }
 
 /// `get_or_init` for work that can fail.

@@ -60,7 +60,7 @@ const QUARTER_DATACENTER: &[&str] = &[
     "media.pages=48",
     "media.timing.erase=188us",
     "host.link_rate=1.95GB/s",
-    "firmware.fetch.fixed=2800",
+    "firmware.fetch.fixed=2800ns",
     "buffer.entries=4096",
     "precondition.fill=1.0",
     "precondition.overwrite=2.0",
@@ -191,7 +191,7 @@ impl Point {
 
     fn check(&self, bench: &Bench) -> Result<Check, ReproduceError> {
         let own: Vec<String> = self.sets.iter().map(ToString::to_string).collect();
-        let spec = pellucid_spec::load(self.preset, &bench.sets_with(&own))?;
+        let spec = pellucid_spec::load(self.preset, &bench.sets_with(&own)?)?;
         let mut device = prepare(&spec, None)?;
         for job in self.before {
             measure(&mut device, &spec, job)?;

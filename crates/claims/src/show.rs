@@ -1,22 +1,23 @@
 //! Outcomes for people (rows of text, one HTML page) and for scripts (JSON).
 
-use super::{Check, Claim, KnownMiss, Limit, Outcome, Verdict, standing};
+use super::{Check, Claim, KnownMiss, Limit, Outcome, Verdict, claims, standing};
 use pellucid_report::Shell;
 use pellucid_report::plot::{Unit, escape};
 use pellucid_text::format::significant;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Widths of the columns before the last one, in characters.
-const WIDTHS: [usize; 6] = [5, 27, 17, 13, 8, 15];
+/// Widths of the columns before the last one, in characters; the second one is as wide as the longest place of all claims.
+const WIDTHS: [usize; 6] = [5, 0, 17, 13, 8, 15];
 /// The words of the columns; the last one is as wide as it needs.
 const COLUMNS: [&str; 7] = ["id", "where", "published", "measured", "ratio", "verdict", "what"];
 
 /// The claims with their places and texts, one line each.
 pub fn render_list(claims: &[&Claim]) -> String {
     let mut out = String::new();
+    let place = place_width();
     for claim in claims {
-        let _ = writeln!(out, "{:5}{:27}{}", claim.id, claim.origin(), claim.text);
+        let _ = writeln!(out, "{:5}{:place$}{}", claim.id, claim.origin(), claim.text);
     }
     out
 }
@@ -60,9 +61,16 @@ pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
     lines.map(|line| format!("{:5}{line}\n", "")).collect()
 }
 
+fn place_width() -> usize {
+    let longest = claims().iter().map(|claim| claim.origin().chars().count()).max();
+    longest.unwrap_or(0) + 2
+}
+
 fn row(cells: &[String; 7]) -> String {
     let mut out = String::new();
-    for (cell, width) in cells.iter().zip(WIDTHS) {
+    let mut widths = WIDTHS;
+    widths[1] = place_width();
+    for (cell, width) in cells.iter().zip(widths) {
         // A cell that is too long pushes the others on, with a gap all the same.
         let _ = write!(out, "{cell:<width$}{}", if cell.chars().count() >= width { "  " } else { "" });
     }

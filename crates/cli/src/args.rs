@@ -7,6 +7,8 @@ use crate::commands::Command;
 use crate::stderr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -52,6 +54,9 @@ pub struct Global {
     /// Seed of the jobs; with `age`, of the overwrites; with `reproduce`, of work and media
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Replace files that this program did not write
+    #[arg(long)]
+    pub force: bool,
     /// No progress, notices, warnings or hints
     #[arg(long, short)]
     pub quiet: bool,
@@ -59,16 +64,16 @@ pub struct Global {
 
 /// Which commands have which of the options of [`Global`], by the names of its fields.
 const COMMON: [(&str, &[&str]); 14] = [
-    ("run", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
-    ("replay", &["sets", "json", "report", "log", "verify", "quiet"]),
-    ("compare", &["sets", "json", "report", "log", "verify", "seed", "quiet"]),
-    ("age", &["sets", "json", "seed", "quiet"]),
-    ("reproduce", &["sets", "json", "report", "seed", "quiet"]),
+    ("run", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
+    ("replay", &["sets", "json", "report", "log", "verify", "force", "quiet"]),
+    ("compare", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
+    ("age", &["sets", "json", "seed", "force", "quiet"]),
+    ("reproduce", &["sets", "json", "report", "seed", "force", "quiet"]),
     ("show", &["sets", "json"]),
     ("presets", &["json"]),
-    ("serve", &["sets", "quiet"]),
-    ("cache", &["sets", "quiet"]),
-    ("fire", &["sets", "quiet"]),
+    ("serve", &["sets", "force", "quiet"]),
+    ("cache", &["sets", "force", "quiet"]),
+    ("fire", &["sets", "force", "quiet"]),
     ("target", &["sets", "json"]),
     ("kv", &["sets", "json", "quiet"]),
     ("graph", &["json", "quiet"]),
@@ -91,6 +96,7 @@ impl Global {
             log: one(matches, "log"),
             verify: switch("verify"),
             seed: one(matches, "seed"),
+            force: switch("force"),
             quiet: switch("quiet"),
         }
     }
@@ -116,7 +122,8 @@ pub fn command() -> clap::Command {
 
 /// What was asked for; or the exit status, after help or one sentence on what is wrong.
 pub fn parse() -> Result<(Command, Global), ExitCode> {
-    let parsed = command().try_get_matches().and_then(|matches| {
+    let words = normalised(std::env::args_os().collect());
+    let parsed = command().try_get_matches_from(words).and_then(|matches| {
         let global = matches.subcommand().map_or_else(Global::default, |(_, sub)| Global::of(sub));
         Ok((Args::from_arg_matches(&matches)?.command, global))
     });
@@ -132,6 +139,39 @@ pub fn parse() -> Result<(Command, Global), ExitCode> {
             ExitCode::from(2)
         }
     })
+}
+
+/// The command line as the parser takes it: `help COMMAND` is `COMMAND --help`, and several overrides may stand behind one `--set`.
+fn normalised(words: Vec<OsString>) -> Vec<OsString> {
+    let mut words = words;
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    let mut out: Vec<OsString> = Vec::new();
+    // Behind `--set` and its value; a value of its own stands behind `=` too.
+    let mut in_sets = false;
+    for word in words {
+        let (before, last) = (out.len().checked_sub(2).map(|at| out[at] == "--set"), out.last());
+        in_sets = match last {
+            Some(last) if last == "--set" => true,
+            Some(last) if last.to_str().is_some_and(|last| last.starts_with("--set=")) => true,
+            _ => in_sets && before == Some(true),
+        };
+        let another = in_sets && out.last().is_some_and(|last| last != "--set") && is_override(&word);
+        if another {
+            out.push("--set".into());
+        }
+        out.push(word);
+    }
+    out
+}
+
+/// Whether a word is `KEY=VALUE`, and nothing that could be a drive with overrides of its own.
+fn is_override(word: &OsStr) -> bool {
+    let key = word.to_str().and_then(|word| word.split_once('=')).map(|(key, _)| key);
+    let in_keys = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+    key.is_some_and(|key| key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(in_keys))
 }
 
 /// What is wrong with the command line, in one sentence.
@@ -193,12 +233,24 @@ fn has(command: &clap::Command, option: &str) -> bool {
     command.get_arguments().any(named)
 }
 
+/// "N is not in A..B" as what is allowed; the ends of the machine's numbers are no bounds that anybody needs to know.
+fn range(text: &str) -> Option<String> {
+    let (before, range) = text.split_once(" is not in ")?;
+    let (least, most) = range.split_once("..")?;
+    let most = most.trim_start_matches('=');
+    let (before, _) = before.rsplit_once(": ")?;
+    let endless = [u64::MAX, i64::MAX as u64, u32::MAX.into()].iter().any(|end| end.to_string() == most);
+    let to = if endless || most.is_empty() { String::new() } else { format!(" to {most}") };
+    Some(format!("{before}; allowed: a whole number from {least}{to}"))
+}
+
 /// The parser's words, as the rest of the command says it.
 fn plain(text: &str) -> String {
     let text = text.replace(": invalid digit found in string", "; allowed: a whole number from 0");
     let text = text.replace(": number too large to fit in target type", "; allowed: at most 2^64 - 1");
     let text = text.replace(": cannot parse integer from empty string", "; allowed: a whole number from 0");
     let text = text.replace(": invalid float literal", "; allowed: a number");
+    let text = range(&text).unwrap_or(text);
     match text.split_once(" [possible values: ") {
         Some((before, after)) => format!("{before}; allowed: {}", after.replacen(']', "", 1)),
         None => text,

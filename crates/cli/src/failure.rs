@@ -98,6 +98,7 @@ impl From<ExperimentError> for Failure {
                 | RunError::Layers(_)
                 | RunError::NoBlock
                 | RunError::Trace(_)
+                | RunError::NoRequest { .. }
                 | RunError::Endless { .. }
                 | RunError::Waits(_),
             ) => ASKED,

@@ -3,8 +3,8 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::{interrupt, stderr};
-use pellucid_output::OutputDirectory;
-use pellucid_report::{Directions, Report, render_text};
+use pellucid_output::{OutputDirectory, begins_with, refuse_foreign, refuse_foreign_report};
+use pellucid_report::{Directions, LOG_BEGINNING, Report, render_text};
 use pellucid_text::format::count;
 use std::io::{self, Write};
 use std::path::Path;
@@ -100,19 +100,38 @@ pub fn ended(report: &Report) -> Result<(), Failure> {
 }
 
 /// Takes the directory that results will be written to, or fails before the work is done.
-pub fn claim(directory: Option<&Path>) -> Result<Option<OutputDirectory>, Failure> {
-    Ok(directory.map(OutputDirectory::claim).transpose()?)
+pub fn claim(directory: Option<&Path>, global: &Global) -> Result<Option<OutputDirectory>, Failure> {
+    let Some(directory) = directory else { return Ok(None) };
+    refuse_foreign_report(directory, global.force)?;
+    Ok(Some(OutputDirectory::claim(directory)?))
+}
+
+/// Refuses the name of a request log that is that of something else.
+pub fn check_log_ending(log: &Path) -> Result<(), Failure> {
+    if log.extension().is_none_or(|ending| ending == "csv") {
+        return Ok(());
+    }
+    let message = "a log of requests is CSV; allowed: FILE.csv, or a name without an ending";
+    Err(Failure::asked(anyhow::anyhow!("--log {}: {message}", log.display())))
+}
+
+/// Refuses a request log in place of a file that we did not write, unless that is forced.
+pub fn check_log_place(log: &Path, force: bool) -> Result<(), Failure> {
+    Ok(refuse_foreign(log, force, |file| begins_with(file, &[LOG_BEGINNING]))?)
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// The command line as it can be typed again.
 pub fn command_line() -> String {
-    let words = std::env::args().skip(1).map(|word| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
-        if !word.is_empty() && word.chars().all(plain) {
-            word
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
-    });
+    let words = std::env::args().skip(1).map(|word| quoted(&word));
     std::iter::once("pellucid".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }

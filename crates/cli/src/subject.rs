@@ -11,15 +11,15 @@ use pellucid_host::{HostFtlConfig, LayerConfig, Target};
 use pellucid_lab::drive::Oracle;
 use pellucid_lab::experiment::{
     ExperimentError, execute, execute_on, execute_on_disk, execute_with_backing, jobs_summary,
-    precondition_by_trace, stack,
+    precondition_by_trace, read_options, stack,
 };
 use pellucid_lab::image::{Image, is_image};
 use pellucid_output::{OutputFile, is_replaced};
 use pellucid_report::{EraseCounts, Report};
-use pellucid_spec::{BackingKind, Fill, Medium, Place, RunSpec, Spec, SpecError};
+use pellucid_spec::{BackingKind, Fill, Medium, Place, RunSpec, Spec, SpecError, Use};
 use pellucid_text::format::significant;
 use pellucid_workload::Job;
-use pellucid_workload::trace::{TraceReader, UnknownFormat};
+use pellucid_workload::trace::TraceReader;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -35,6 +35,8 @@ pub struct Subject {
     given: String,
     /// `--seed` was given.
     seeded: bool,
+    /// `--force` was given.
+    force: bool,
     image: Option<Image>,
 }
 
@@ -44,9 +46,18 @@ impl Subject {
         Subject::open_with(pellucid_spec::load, name, media, global)
     }
 
+    /// As [`Subject::open`], for a command that does nothing but show it.
+    pub fn open_to_show(name: &str, global: &Global) -> Result<Subject, Failure> {
+        let subject = Subject::open(name, None, global)?;
+        subject.check_effect(Use::Show, global)?;
+        Ok(subject)
+    }
+
     /// The same, to be served ([`pellucid_spec::load_to_serve`]). An image says for itself what it keeps.
     pub fn open_to_serve(name: &str, global: &Global) -> Result<Subject, Failure> {
-        Subject::open_with(pellucid_spec::load_to_serve, name, None, global)
+        let subject = Subject::open_with(pellucid_spec::load_to_serve, name, None, global)?;
+        subject.check_effect(Use::Serve, global)?;
+        Ok(subject)
     }
 
     fn open_with(
@@ -84,7 +95,7 @@ impl Subject {
         if image.is_some() {
             check_past(&spec, &media.map_or(name.into(), |media| media.display().to_string()))?;
         }
-        Ok(Subject::new(name, spec, image, global))
+        Subject::new(name, spec, image, global)
     }
 
     /// A drive from an image alone.
@@ -93,16 +104,17 @@ impl Subject {
         let spec = image.spec(&global.sets)?;
         let name = path.display().to_string();
         check_past(&spec, &name)?;
-        Ok(Subject::new(&name, spec, Some(image), global))
+        Subject::new(&name, spec, Some(image), global)
     }
 
-    fn new(given: &str, mut spec: Spec, image: Option<Image>, global: &Global) -> Subject {
-        output::warn(global, spec.without_effect());
+    fn new(given: &str, mut spec: Spec, image: Option<Image>, global: &Global) -> Result<Subject, Failure> {
         spec.run.seed = global.seed.unwrap_or(spec.run.seed);
         spec.run.verify |= global.verify;
         spec.run.log = global.log.clone().or(spec.run.log);
         spec.run.report = global.report.clone().or(spec.run.report);
-        Subject { spec, given: given.into(), seeded: global.seed.is_some(), image }
+        spec.run.log.as_deref().map_or(Ok(()), output::check_log_ending)?;
+        let seeded = global.seed.is_some();
+        Ok(Subject { spec, given: given.into(), seeded, force: global.force, image })
     }
 
     /// Puts the host FTL of a target, on a namespace of this number, above the drive.
@@ -134,9 +146,16 @@ impl Subject {
         }
     }
 
+    /// Refuses keys that were set for this command and have no effect on it, and names those of the description that have none.
+    fn check_effect(&self, used: Use, global: &Global) -> Result<(), Failure> {
+        output::warn(global, self.spec.check_effect(used)?);
+        Ok(())
+    }
+
     /// What is done before the work. Comes after the work is known.
     pub fn precondition(&mut self, options: &PreconditionOptions, global: &Global) -> Result<(), Failure> {
         options.apply(&mut self.spec, self.image.is_some())?;
+        self.check_effect(Use::Work, global)?;
         match &self.image {
             None => options.memory.check(&self.spec, global),
             Some(_) => Ok(()),
@@ -162,14 +181,13 @@ impl Subject {
                     let message = "a trace draws nothing at random; allowed: with jobs";
                     return Err(Failure::asked(anyhow::anyhow!("--seed: {message}")));
                 }
-                let format = run.format.as_deref().map(str::parse).transpose();
-                let format = format.map_err(|e: UnknownFormat| ExperimentError::Format(e.to_string()))?;
+                let options = read_options(&self.spec)?;
                 if is_stream(path) {
                     // What was read of it to look would be missing.
                     return Ok(());
                 }
-                let reader = TraceReader::open(path, format).map_err(Failure::asked)?;
-                run.stream.map_or(Ok(()), |stream| reader.find_stream(stream)).map_err(Failure::asked)
+                let reader = TraceReader::open_with(path, &options).map_err(Failure::asked)?;
+                reader.find_work(run.stream).map_err(Failure::asked)
             }
         }
     }
@@ -180,7 +198,8 @@ impl Subject {
         let copy = copy_if_read_twice(&spec)?;
         spec.run.trace_copy = copy.as_ref().map(Copied::path);
         let overrides = overrides(&spec);
-        let total = if spec.run.trace.is_some() { spec.run.limit } else { total(jobs) };
+        let limit = spec.run.limit.map(|limit| limit.saturating_mul(spec.run.repeat.into()));
+        let total = if spec.run.trace.is_some() { limit } else { total(jobs) };
         let what = match &spec.run.trace {
             Some(trace) => trace.display().to_string(),
             None => jobs_summary(jobs),
@@ -252,10 +271,10 @@ impl Copied {
     }
 }
 
-/// A trace that comes through a pipe, and must be known before it is replayed, is copied into the directory for temporary files.
+/// A trace that comes through a pipe, and is read more than once, is copied into the directory for temporary files.
 fn copy_if_read_twice(spec: &Spec) -> Result<Option<Copied>, Failure> {
     let Some(trace) = spec.run.trace.as_ref().filter(|trace| is_stream(trace)) else { return Ok(None) };
-    if spec.precondition.fill != Fill::Trace {
+    if spec.precondition.fill != Fill::Trace && spec.run.repeat == 1 {
         return Ok(None);
     }
     let path = std::env::temp_dir().join(format!("pellucid-{}.trace", std::process::id()));
@@ -266,7 +285,7 @@ fn copy_if_read_twice(spec: &Spec) -> Result<Option<Copied>, Failure> {
         Ok(Some(Copied { file }))
     };
     copy().map_err(|error: std::io::Error| {
-        let message = "cannot keep a copy of the trace, which is read twice; allowed: a file instead of a pipe, TMPDIR on a \
+        let message = "cannot keep a copy of the trace, which is read more than once; allowed: a file instead of a pipe, TMPDIR on a \
                        disk with room for it, or --precondition none";
         Failure::work(anyhow::anyhow!("{}: {error}: {message}", path.display()))
     })
@@ -294,8 +313,11 @@ fn check_log(subject: &Subject) -> Result<(), Failure> {
     };
     let read = [trace.as_deref(), Some(Path::new(&subject.given))];
     match read.into_iter().flatten().find(|other| same(other)) {
-        // Begun when the run begins; refused before anything is printed.
-        None => Ok(OutputFile::create(log).map(drop)?),
+        None => {
+            output::check_log_place(log, subject.force)?;
+            // Begun when the run begins; refused before anything is printed.
+            Ok(OutputFile::create(log).map(drop)?)
+        }
         Some(other) => Err(Failure::asked(anyhow::anyhow!(
             "--log {}: {} is read by this command; allowed: another file",
             log.display(),

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pellucid_lab::experiment;
 use pellucid_spec::{Place, RawJob, RunSpec, Spec};
-use pellucid_workload::trace::{AddressPolicy, Format};
+use pellucid_workload::trace::{AddressPolicy, ReadOptions};
 use pellucid_workload::{Dialect, Job, JobBuilder, KeyDoc, parse_fio};
 use std::path::{Path, PathBuf};
 
@@ -160,14 +160,18 @@ fn time_scale(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| "allowed: 1e-9 to 1e9".into())
 }
 
+fn format_name(text: &str) -> Result<String, String> {
+    ReadOptions::named(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
 /// How a trace is read and fitted to the drive.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Trace")]
 pub struct TraceOptions {
     /// Format of the trace, instead of recognising it: msr, alibaba, tencent, fiu, spc, fio-v2, fio-v3, blkparse,
-    /// blktrace, mqsim
-    #[arg(long, value_name = "NAME")]
-    format: Option<Format>,
+    /// blktrace, mqsim, systor, vscsi; or its columns: csv:time=Timestamp,op=Type,offset=Offset,size=Size,unit=us
+    #[arg(long, value_name = "NAME", value_parser = format_name)]
+    format: Option<String>,
     /// Factor on arrival times: 0.5 replays twice as fast
     #[arg(long, value_name = "FACTOR", value_parser = time_scale, conflicts_with = "closed_loop")]
     time_scale: Option<f64>,
@@ -180,6 +184,9 @@ pub struct TraceOptions {
     /// Replay one device of the trace only, by its number there: disk, volume, ASU; major * 2^20 + minor; files of fio 0, 1, ...
     #[arg(long, value_name = "N")]
     stream: Option<u32>,
+    /// Replay the trace N times, one pass after the other, as to age a drive with it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: Option<u32>,
     /// Replay the first N records only
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -201,16 +208,35 @@ impl TraceOptions {
             ("--closed-loop", self.closed_loop.is_some()),
             ("--address", self.address.is_some()),
             ("--stream", self.stream.is_some()),
+            ("--repeat", self.repeat.is_some()),
             ("--limit", self.limit.is_some()),
         ];
         given.iter().find(|(_, given)| *given).map(|(name, _)| *name)
     }
 
+    /// The options as they were given, to be typed again.
+    pub fn words(&self) -> String {
+        fn option<T: ToString>(name: &str, value: &Option<T>) -> String {
+            value
+                .as_ref()
+                .map_or_else(String::new, |value| format!(" --{name} {}", output::quoted(&value.to_string())))
+        }
+        [
+            option("format", &self.format),
+            option("time-scale", &self.time_scale),
+            option("closed-loop", &self.closed_loop),
+            option("address", &self.address),
+            option("stream", &self.stream),
+            option("repeat", &self.repeat),
+            option("limit", &self.limit),
+        ]
+        .concat()
+    }
+
     /// How a run that has a trace replays it.
     pub fn shape(&self, run: &mut RunSpec) {
-        if let Some(format) = self.format {
-            run.format = Some(format.to_string());
-        }
+        run.format = self.format.clone().or(run.format.take());
+        run.repeat = self.repeat.unwrap_or(run.repeat);
         run.time_scale = self.time_scale.unwrap_or(run.time_scale);
         run.closed_loop = self.closed_loop.or(run.closed_loop);
         run.stream = self.stream.or(run.stream);

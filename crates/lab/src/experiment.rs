@@ -16,7 +16,7 @@ use pellucid_media::StoreKind;
 use pellucid_output::{OutputError, OutputFile};
 use pellucid_report::{HostCost, Report, RequestLog, Workload};
 use pellucid_spec::{Fill, Origin, Overwrite, Place, RawJob, RawPair, Spec};
-use pellucid_workload::trace::{Format, ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
+use pellucid_workload::trace::{ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use pellucid_workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -211,7 +211,7 @@ fn execute_below(
     Ok((stack.into_bottom(), report))
 }
 
-/// Carries out a description on its disk alone.
+/// Carries out a description on its disk, under its layers if it has any.
 pub fn execute_on_disk(
     spec: &Spec,
     jobs: &[Job],
@@ -220,9 +220,15 @@ pub fn execute_on_disk(
 ) -> Result<Report, ExperimentError> {
     let log = claim_log(spec)?;
     let mut disk = disk(spec)?;
-    check_jobs(&disk, spec, jobs)?;
-    let oracle = oracle(spec, &disk, false);
-    measure(&mut disk, spec, jobs, oracle, log, clock, onlooker)
+    if spec.host.is_empty() {
+        check_jobs(&disk, spec, jobs)?;
+        let oracle = oracle(spec, &disk, false);
+        return measure(&mut disk, spec, jobs, oracle, log, clock, onlooker);
+    }
+    let mut stack = drive::put_on(&spec.host, disk).map_err(RunError::Layers)?;
+    check_jobs(&stack, spec, jobs)?;
+    let oracle = oracle(spec, &stack, false);
+    measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)
 }
 
 /// Carries out a description with a backing store: its layers use the drive of flash and the disk.
@@ -375,14 +381,11 @@ fn traced(target: &impl Target) -> BlockNamespace {
 /// The trace of a description, as it suits the drive, and its name with its format.
 fn open_trace(target: &impl Target, spec: &Spec, path: &Path) -> Result<(Shaped, String), ExperimentError> {
     let sector_bytes = target.sector_bytes();
-    let format: Option<Format> = match &spec.run.format {
-        Some(name) => Some(name.parse().map_err(|e| ExperimentError::Format(format!("{e}")))?),
-        None => None,
-    };
-    let options = ReadOptions { format, ..ReadOptions::default() };
-    let held_by = spec.run.trace_copy.as_deref().unwrap_or(path);
-    let reader =
-        TraceReader::open_copy(&path.display().to_string(), held_by, &options).map_err(RunError::Trace)?;
+    let options = read_options(spec)?;
+    let name = path.display().to_string();
+    let held_by = spec.run.trace_copy.clone().unwrap_or(path.into());
+    let reopen = move || TraceReader::open_copy(&name, &held_by, &options);
+    let reader = reopen().map_err(RunError::Trace)?;
     let mut shaping = Shaping::new(traced(target).sectors * u64::from(sector_bytes), sector_bytes);
     shaping.time_scale = spec.run.time_scale;
     shaping.addresses = spec.run.address;
@@ -390,7 +393,16 @@ fn open_trace(target: &impl Target, spec: &Spec, path: &Path) -> Result<(Shaped,
     shaping.limit = spec.run.limit;
     let summary = format!("{} ({})", path.display(), reader.format());
     let shaped = reader.shaped(shaping).map_err(RunError::Trace)?;
-    Ok((shaped, summary))
+    match spec.run.repeat {
+        1 => Ok((shaped, summary)),
+        times => Ok((shaped.repeated(times, Box::new(reopen)), format!("{summary}, {times} times"))),
+    }
+}
+
+/// How the trace of a description is read.
+pub fn read_options(spec: &Spec) -> Result<ReadOptions, ExperimentError> {
+    let named = spec.run.format.as_deref().map(ReadOptions::named).transpose();
+    Ok(named.map_err(|error| ExperimentError::Format(error.to_string()))?.unwrap_or_default())
 }
 
 /// Refuses jobs that do not suit the drive, with the place where the key was written; none are looked at where a trace is the work.

@@ -34,11 +34,25 @@ pub type Part = (PathBuf, Vec<u8>);
 
 /// Files that would be left behind if the process ended now.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Directories that were made for results which have not come yet.
+static EMPTY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Removes what is written half; for a process that ends before its time.
 pub fn remove_unfinished() {
     for path in std::mem::take(&mut *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)) {
         remove(&path);
+    }
+    for path in std::mem::take(&mut *EMPTY.lock().unwrap_or_else(PoisonError::into_inner)) {
+        // Not if somebody has put something into it.
+        let _ = fs::remove_dir(&path);
+    }
+}
+
+fn note_empty(path: &Path, empty: bool) {
+    let mut all = EMPTY.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|other| other != path);
+    if empty {
+        all.push(path.into());
     }
 }
 
@@ -179,6 +193,32 @@ pub fn begins_with(file: &File, beginnings: &[&[u8]]) -> bool {
         let mut found = vec![0; beginning.len()];
         file.read_exact_at(&mut found, 0).is_ok_and(|()| found == *beginning)
     })
+}
+
+/// Mark in the head of every page of ours, and of nobody else's.
+pub const PAGE_MARK: &str = " | Pellucid</title>";
+/// The mark stands within so many bytes.
+const PAGE_HEAD_BYTES: usize = 16_384;
+
+/// Refuses a directory in which a report would replace files that we did not write, unless `force` is set. Every report of
+/// ours has a page, which bears our mark.
+///
+/// # Errors
+/// The directory holds such a file.
+pub fn refuse_foreign_report(directory: &Path, force: bool) -> Result<(), OutputError> {
+    let there = |name: &&&str| directory.join(name).is_file();
+    let Some(name) = REPORT_FILES.iter().find(there).filter(|_| !force) else { return Ok(()) };
+    let is_ours = |page: &File| {
+        let mut head = vec![0; PAGE_HEAD_BYTES];
+        let length = page.read_at(&mut head, 0).unwrap_or(0);
+        head[..length].windows(PAGE_MARK.len()).any(|part| part == PAGE_MARK.as_bytes())
+    };
+    let page = directory.join("index.html");
+    match File::open(&page) {
+        Ok(file) if is_ours(&file) => Ok(()),
+        Ok(_) => Err(OutputError::new(&page, Problem::Foreign)),
+        Err(_) => Err(OutputError::new(&directory.join(name), Problem::Foreign)),
+    }
 }
 
 /// A file that takes its name when it is complete.
@@ -369,6 +409,7 @@ impl OutputDirectory {
         fs::create_dir_all(path).map_err(|error| failed(error.into()))?;
         let name = fs::canonicalize(path).map_err(|error| failed(error.into()))?;
         let lock = lock(&name, || File::open(&name)).map_err(failed)?;
+        note_empty(&name, empty);
         Ok(OutputDirectory { path: path.into(), name, lock, empty })
     }
 
@@ -387,6 +428,7 @@ impl OutputDirectory {
             false => replace_one_by_one(&self.name, parts),
         };
         self.empty = false;
+        note_empty(&self.name, false);
         replaced.map_err(|error| OutputError::new(&self.path, error))
     }
 
@@ -438,6 +480,7 @@ impl OutputDirectory {
 
 impl Drop for OutputDirectory {
     fn drop(&mut self) {
+        note_empty(&self.name, false);
         if self.empty {
             // Of a run that failed nothing stays.
             let _ = fs::remove_dir(&self.name);
@@ -575,6 +618,28 @@ mod tests {
         fs::write(&path, "time_ns,kind\n").expect("written");
         refused(false).expect("ours");
         refuse_foreign(Path::new("/dev/null"), false, |_| false).expect("nothing is replaced");
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_report_replaces_reports_only() {
+        let folder = folder("foreign-report");
+        let refused = |force| refuse_foreign_report(&folder, force);
+        refused(false).expect("nothing is there");
+        fs::write(folder.join("notes"), "mine").expect("written");
+        refused(false).expect("it stays");
+        let page = folder.join("index.html");
+        for foreign in ["<html>my page</html>", ""] {
+            fs::write(&page, foreign).expect("written");
+            let error = refused(false).expect_err("somebody's").to_string();
+            assert!(error.contains("index.html: exists, and this command did not write it"), "{error}");
+            refused(true).expect("forced");
+        }
+        fs::write(&page, format!("<!DOCTYPE html><title>jasmine{PAGE_MARK}")).expect("written");
+        refused(false).expect("ours");
+        fs::rename(&page, folder.join("report.json")).expect("renamed");
+        let error = refused(false).expect_err("no page beside it").to_string();
+        assert!(error.contains("report.json: exists"), "{error}");
         fs::remove_dir_all(&folder).expect("ours");
     }
 

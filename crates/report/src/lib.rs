@@ -33,7 +33,7 @@ pub use files::{FilesReport, OperationReport};
 pub use html::{Shell, render_compare_html, render_compare_svg, render_html};
 pub use jobs::{GroupResult, JobResult, Span};
 pub use latency::{Distribution, Latency, LatencyRecorder};
-pub use log::{RequestLog, opcode_name};
+pub use log::{LOG_BEGINNING, RequestLog, opcode_name};
 pub use recorder::{Direction, Directions, ReadsByMapping, RequestRecorder, Requests};
 pub use replay::Replay;
 pub use series::{FlowSeries, Sample, Series, TimeSeries};

@@ -8,6 +8,10 @@ use super::tables::key;
 use pellucid_flash::{Completion, Lba, Opcode, Stage};
 use std::io::{self, BufWriter, Write};
 
+/// Every log begins so.
+pub const LOG_BEGINNING: &[u8] = COLUMNS.as_bytes();
+const COLUMNS: &str = "at_ns,completed_ns,op,lba,sectors,status,latency_ns";
+
 /// Writes the log. Dropping it loses what is still buffered: end with [`finish`](RequestLog::finish).
 #[derive(Debug)]
 pub struct RequestLog<W: Write> {
@@ -18,7 +22,7 @@ impl<W: Write> RequestLog<W> {
     /// A log on `out`; writes the header.
     pub fn new(out: W) -> io::Result<RequestLog<W>> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
-        write!(out, "at_ns,completed_ns,op,lba,sectors,status,latency_ns")?;
+        write!(out, "{COLUMNS}")?;
         for stage in Stage::ALL {
             write!(out, ",{}_ns", key(stage.name()))?;
         }

@@ -232,7 +232,7 @@ fn the_text_fits_the_screen_and_says_what_matters() {
 }
 
 #[test]
-fn drives_stand_side_by_side_with_ratios_to_the_first() {
+fn drives_stand_side_by_side_with_changes_from_the_first() {
     let first = report();
     let mut second = report();
     second.drive.name = "a drive with quite a long name indeed".into();
@@ -241,12 +241,32 @@ fn drives_stand_side_by_side_with_ratios_to_the_first() {
     second.write_amplification.total = None;
     let text = render_compare(&[first, second, idle()]);
     let row = |label: &str| text.lines().find(|line| line.starts_with(label)).map(str::to_string);
-    assert!(row("requests").unwrap().contains("x 2.0"), "{text}");
-    assert!(row("read p50").unwrap().contains("x 0.50"), "{text}");
+    assert!(
+        row("requests").unwrap().contains(" +100 %  "),
+        "more requests are neither better nor worse: {text}"
+    );
+    assert!(row("read p50").unwrap().contains("-50.0 % better"), "{text}");
     assert!(row("write amplification").unwrap().trim_end().ends_with("-"), "{text}");
     assert_eq!(row("trim"), None, "no drive trimmed");
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
     assert_eq!(render_compare(&[]), "");
+}
+
+/// Two policies that differ by five percent are told apart, and which one is better is said.
+#[test]
+fn a_small_difference_is_seen() {
+    let (mut first, mut second) = (report(), report());
+    (first.write_amplification.total, second.write_amplification.total) = (Some(5.92), Some(6.21));
+    second.directions.read.iops = first.directions.read.iops * 1.001;
+    let text = render_compare(&[first, second]);
+    let row = |label: &str| text.lines().find(|line| line.starts_with(label)).unwrap();
+    let columns = |label: &str| {
+        row(label)[LABEL..].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
+    };
+    assert_eq!(columns("write amplification"), ["5.92", "6.21", "+4.90 % worse"], "{text}");
+    assert_eq!(columns("read IOPS")[2], "+0.100 % better", "{text}");
+    assert_eq!(columns("write p99")[2], "0 %", "the same is neither: {text}");
+    const LABEL: usize = 22;
 }
 
 #[test]
@@ -261,7 +281,7 @@ fn caches_stand_side_by_side_with_their_misses() {
     let row = |label: &str| text.lines().find(|line| line.starts_with(label)).map(str::to_string);
     let misses = row("cache read misses").unwrap();
     assert!(
-        misses.contains("25.0 %") && misses.contains("x 2.0") && misses.trim_end().ends_with('-'),
+        misses.contains("25.0 %") && misses.contains("+100 % worse") && misses.trim_end().ends_with('-'),
         "{text}"
     );
     assert!(row("host memory").unwrap().contains("2"), "{text}");

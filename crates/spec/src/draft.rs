@@ -536,6 +536,7 @@ fn blank_run() -> RunSpec {
         time_scale: 1.0,
         closed_loop: None,
         stream: None,
+        repeat: 1,
         limit: None,
     }
 }

@@ -86,6 +86,17 @@ pub enum SpecError {
         /// Allowed values.
         allowed: String,
     },
+    /// A key that has no effect here.
+    NoEffect {
+        /// Where.
+        place: Place,
+        /// The key, from the top of the file.
+        key: String,
+        /// Its value as TOML.
+        value: String,
+        /// Condition that gives the key an effect.
+        with: &'static str,
+    },
     /// A key without a default that was not given.
     Missing {
         /// The file or preset being read.
@@ -115,6 +126,9 @@ impl fmt::Display for SpecError {
             SpecError::NotAllowed { place, key, value, allowed } => {
                 let meant = hint(meant(value, allowed).as_deref());
                 write!(f, "{place}: {key} = {value}: not allowed{meant}; allowed: {allowed}")
+            }
+            SpecError::NoEffect { place, key, value, with } => {
+                write!(f, "{place}: {key} = {value}: has no effect here; allowed: with {with}")
             }
             SpecError::Missing { name, key, allowed } => write!(
                 f,

@@ -10,7 +10,7 @@
 //! type or range, and values that contradict each other are refused with the place, the key, the value and
 //! what is allowed.
 //!
-//! In a file, a quantity carries its unit in its value: durations are `"75us"` or whole nanoseconds, sizes
+//! In a file, a quantity carries its unit in its value: durations are `"75us"` (only 0 needs no unit), shares `"20%"` or 0.2, sizes
 //! `"16KiB"` or whole bytes (1024-based, like fio), rates `"200MB/s"` or whole bytes per second (1000-based,
 //! like data sheets). So keys have no unit in their names; `clock_mhz` is the one exception.
 //!
@@ -19,6 +19,7 @@
 
 mod document;
 mod draft;
+mod effect;
 mod error;
 mod presets;
 mod resolve_backing;
@@ -40,6 +41,7 @@ mod value;
 mod tests;
 
 pub use document::Origin;
+pub use effect::Use;
 pub use error::{Place, SpecError};
 pub use presets::{Preset, presets};
 pub use resolve_backing::{Backing, BackingKind, Medium};
@@ -111,39 +113,9 @@ impl Provenance {
     }
 }
 
-impl Spec {
-    /// Keys that were given and that the drive's translation has no use for, a sentence each. A description may keep them for another
-    /// translation that `--set drive.ftl.map` takes from it.
-    pub fn without_effect(&self) -> Vec<String> {
-        let map = &self.drive.ftl.map;
-        let log_blocks = map.log_blocks().is_some();
-        let cached = matches!(map, pellucid_ftl::Map::Demand { .. });
-        let keys = [
-            ("drive.ftl.map_cache", cached, "\"demand\""),
-            ("drive.ftl.log_blocks", log_blocks, "\"bast\" or \"fast\""),
-        ];
-        let map = self.provenance.get("drive.ftl.map");
-        let unused = keys.into_iter().filter(|(_, used, _)| !used).filter_map(|(key, _, with)| {
-            let Entry { value, origin, .. } = self.provenance.get(key)?;
-            let given = match origin.place {
-                Place::Default => false,
-                Place::Set { .. } | Place::Option { .. } => true,
-                Place::File { .. } => {
-                    let default = schema_keys().find(|known| known.path == key)?.default();
-                    let chosen = map.is_some_and(|map| matches!(map.origin.place, Place::Set { .. }));
-                    default.as_ref() != Some(value) && !chosen
-                }
-            };
-            let map = map.map_or("", |map| &map.value);
-            given.then(|| {
-                format!(
-                    "{}: {key} has no effect with drive.ftl.map = {map}; it has one with {with}",
-                    origin.place
-                )
-            })
-        });
-        unused.collect()
-    }
+/// The default of a key as TOML.
+fn default_of(path: &str) -> Option<String> {
+    schema_keys().find(|key| key.path == path)?.default()
 }
 
 /// One key of the reference.

@@ -1,6 +1,6 @@
 //! `[backing]`: a disk, behind a cache or alone.
 
-use super::draft::Draft;
+use super::draft::{Draft, Store};
 use super::error::SpecError;
 use super::schema::Fallback::{Whole, Word};
 use super::schema::{Kind, TIME, Values, count, keys, word};
@@ -95,6 +95,9 @@ pub(crate) fn finish(draft: &mut Draft, values: &Values) -> Result<(), SpecError
     let used = draft.medium == Medium::Disk || draft.backing_kind == BackingKind::Disk;
     if let Some(sentence) = draft.disk.fault().filter(|_| used) {
         return Err(values.refuse("backing.capacity", sentence));
+    }
+    if draft.medium == Medium::Disk && !matches!(draft.store, Store::None | Store::Ram) {
+        return Err(values.refuse("drive.media.store", "none, ram: a disk is not kept in a file"));
     }
     if draft.medium == Medium::Disk && draft.precondition.fill.share() > 0.0 {
         return Err(

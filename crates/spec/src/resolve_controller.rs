@@ -17,7 +17,7 @@ const READ_ENTRIES: Kind = Kind::Whole(0, (1 << 24) - 1);
 const DMA_UNIT: Kind = Kind::Unit(Quantity::Size, 512, 1 << 20);
 const LINK: Kind = Kind::Unit(Quantity::Rate, 0, i64::MAX as u64);
 const PRIORITY: Kind = Kind::Whole(0, 255);
-const SPREAD: Kind = Kind::Real(0.0, 0.99);
+const SPREAD: Kind = Kind::Share(0.0, 0.99);
 const CYCLES: Kind = count(0);
 /// Whole seconds that fit 32 bits of nanoseconds.
 const FIXED: Kind = Kind::Unit(Quantity::Time, 0, 4_000_000_000);

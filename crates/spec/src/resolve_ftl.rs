@@ -10,7 +10,7 @@ use pellucid_ftl::{
     FtlConfig, HANDLES_MAX, Isolation, LogBlock, MAP_ENTRY_BYTES, Map, MapKind, Placement, Separation,
     SlcCache, Victim,
 };
-use pellucid_text::Quantity;
+use pellucid_text::{Quantity, write_share};
 
 pub(crate) const VICTIMS: Kind = Kind::WordOrCount(Victim::WORDS, Victim::PREFIX);
 const CAPACITY: Kind = Kind::Or("auto", &Kind::Unit(Quantity::Size, 1, i64::MAX as u64));
@@ -23,7 +23,7 @@ keys! {
         "Memory of the cached mapping table of map = \"demand\", 8 bytes an entry";
     "drive.ftl.log_blocks": count(1), Whole(8) => log_blocks,
         "Log blocks of each die with map = \"bast\" or \"fast\"; with \"fast\" a sequential one is beside them";
-    "drive.ftl.over_provisioning": Kind::Real(0.0, 100.0), Real(0.1) => drive.ftl.over_provisioning,
+    "drive.ftl.over_provisioning": Kind::Share(0.0, 100.0), Real(0.1) => drive.ftl.over_provisioning,
         "Spare capacity as a share of the user capacity";
     "drive.ftl.capacity": CAPACITY, Word("auto") => drive.ftl.capacity_bytes,
         "User capacity, instead of what over_provisioning yields";
@@ -221,7 +221,8 @@ fn check_capacity(
     if user > user_max {
         // Rounded up in the last digit shown, so that the value in the message is itself accepted.
         let least = (f64::from(units) / user_max as f64 - 1.0) * 1e4;
-        let allowed = format!("at least {}: {needed}", (least.ceil() + 1.0) / 1e4);
+        let least = write_share((least.ceil() + 1.0) / 1e4);
+        let allowed = format!("at least {}: {needed}", least.trim_matches('"'));
         return Err(values.refuse("drive.ftl.over_provisioning", allowed));
     }
     if user == 0 {

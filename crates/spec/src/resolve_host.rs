@@ -31,7 +31,7 @@ keys! {
         "Host FTL: first parallel unit of its range";
     "host.ftl.units": count(0), Whole(0) => host_ftl.units,
         "Host FTL: parallel units of its range; 0: all from the first on";
-    "host.ftl.over_provisioning": Kind::Real(0.0, 100.0), Real(0.11) => host_ftl.over_provisioning,
+    "host.ftl.over_provisioning": Kind::Share(0.0, 100.0), Real(0.11) => host_ftl.over_provisioning,
         "Host FTL: spare capacity as a share of what it offers (pblk: 11 %)";
     "host.ftl.buffer": BUFFER, Whole(0) => host_ftl.buffer_sectors,
         "Host FTL: sectors of the write buffer; 0: two writes for every parallel unit";
@@ -97,7 +97,7 @@ keys! {
         "Block layer, deadline: wait after which a write is not passed any more";
     "host.nameless.namespace": Kind::Whole(0, 255), Whole(0) => nameless.namespace,
         "Nameless writes: open-channel namespace below";
-    "host.nameless.over_provisioning": Kind::Real(0.0, 100.0), Real(0.0753) => nameless.ftl.over_provisioning,
+    "host.nameless.over_provisioning": Kind::Share(0.0, 100.0), Real(0.0753) => nameless.ftl.over_provisioning,
         "Nameless writes: spare capacity as a share of what can hold data (Jasmine's firmware: 7 / 93)";
     "host.nameless.virtual_share": SHARE, Real(0.0625) => nameless.ftl.virtual_share,
         "Nameless writes: share of what can hold data that has virtual addresses";
@@ -154,6 +154,11 @@ pub(crate) fn layers(draft: &Draft, values: &Values) -> Result<Vec<LayerConfig>,
         let allowed = "cluster-buffer above block-layer above host-ftl or zone-log, each at most once; or nameless-file above block-layer \
                        above nameless-ftl";
         return Err(values.refuse("host.layers", allowed));
+    }
+    let stands_on_disk = |layer: &Layer| matches!(layer, Layer::BlockLayer | Layer::ClusterBuffer);
+    if draft.medium == Medium::Disk && !draft.layers.iter().all(stands_on_disk) {
+        return Err(values
+            .refuse("host.layers", "block-layer and cluster-buffer above a disk; the others need flash"));
     }
     let has = |layer| draft.layers.contains(&layer);
     let number = usize::from(draft.nameless.namespace);

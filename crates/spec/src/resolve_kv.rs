@@ -8,7 +8,7 @@ use pellucid_text::Quantity;
 use strum::{EnumString, VariantNames};
 
 const ENGINES: &[&str] = &["original", "policy", "function", "raw", "direct"];
-const SPARE: Kind = Kind::Real(0.0, 0.9);
+const SPARE: Kind = Kind::Share(0.0, 0.9);
 const SLAB: Kind = Kind::Unit(Quantity::Size, 0, 256 << 20);
 const SLOT: Kind = Kind::Unit(Quantity::Size, 48, 64 << 10);
 const MEMORY: Kind = Kind::Unit(Quantity::Size, 1 << 16, 1 << 40);

@@ -19,7 +19,7 @@ use strum::{EnumString, VariantNames};
 /// Far above what any geometry allows, and small enough for 32 bits.
 const SIZE32: Kind = Kind::Unit(Quantity::Size, 0, 1 << 30);
 /// Below 1, so that a scaled time stays above zero.
-const SPREAD: Kind = Kind::Real(0.0, 0.99);
+const SPREAD: Kind = Kind::Share(0.0, 0.99);
 
 /// A count of at least 1 and at most `max`.
 const fn up_to(max: u32) -> Kind {

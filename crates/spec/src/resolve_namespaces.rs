@@ -239,7 +239,7 @@ fn nameless(table: &Table, blocks: Range<u32>, layout: &Layout) -> Result<Namesp
         None => Ok(usual),
     };
     let ftl = NamelessConfig {
-        over_provisioning: real("over_provisioning", Kind::Real(0.0, 100.0), usual.over_provisioning)?,
+        over_provisioning: real("over_provisioning", Kind::Share(0.0, 100.0), usual.over_provisioning)?,
         virtual_share: real("virtual_share", SHARE, usual.virtual_share)?,
         gc_low: table.number("gc_low", count(0), Some(usual.gc_low))?,
         migration: table.word("migration", Some(usual.migration))?,

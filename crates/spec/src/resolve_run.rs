@@ -35,7 +35,7 @@ keys! {
     "run.trace": Kind::Text, Word("") => run.trace,
         "Trace to replay; empty: the jobs run";
     "run.format": Kind::Text, Word("") => run.format,
-        "Format of the trace; empty: recognised";
+        "Format of the trace, or csv: and its columns; empty: recognised";
     "run.address": word::<AddressPolicy>(), Word("refuse") => run.address,
         "What is done with trace requests beyond the end of the drive";
     "run.time_scale": TIME_SCALE, Real(1.0) => run.time_scale,
@@ -44,6 +44,8 @@ keys! {
         "Requests kept outstanding, instead of following the arrival times of the trace";
     "run.stream": Kind::Or("all", &Kind::Whole(0, u32::MAX as u64)), Word("all") => run.stream,
         "Device of the trace to replay, by its number there (files of fio: 0, 1, ... as they come)";
+    "run.repeat": count(1), Whole(1) => run.repeat,
+        "Times that the trace is replayed, one pass after the other; run.limit counts the records of each";
     "run.limit": Kind::Or("all", &count(1)), Word("all") => run.limit,
         "Records of the trace to replay";
 }
@@ -163,6 +165,8 @@ pub struct RunSpec {
     pub closed_loop: Option<u32>,
     /// The device of the trace to replay; `None`: all.
     pub stream: Option<u32>,
+    /// Times that the trace is replayed.
+    pub repeat: u32,
     /// Records of the trace to replay; `None`: all.
     pub limit: Option<u64>,
 }

@@ -10,8 +10,8 @@ use super::draft::Draft;
 use super::error::{Place, SpecError};
 use super::value::{quote, read_quantity, write_real};
 use pellucid_flash::Nanos;
-use pellucid_text::Quantity;
 use pellucid_text::suggest::nearest;
+use pellucid_text::{PLAIN_SHARE_MAX, Quantity, read_share, write_share};
 use strum::VariantNames;
 
 /// The type of a key's value.
@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Whole(u64, u64),
     /// A finite number within bounds.
     Real(f64, f64),
+    /// A share of a whole within bounds, as a number or with a percent sign.
+    Share(f64, f64),
     /// `true` or `false`.
     Flag,
     /// A quantity with a unit, at least so many base units and at most so many.
@@ -111,7 +113,7 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 pub(crate) const TIME: Kind = Kind::Unit(Quantity::Time, 0, LONGEST_NS);
 
 /// A probability or share.
-pub(crate) const SHARE: Kind = Kind::Real(0.0, 1.0);
+pub(crate) const SHARE: Kind = Kind::Share(0.0, 1.0);
 
 /// A value after its kind has read it.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,6 +141,9 @@ impl Kind {
             (Kind::Real(min, max), Value::Whole(_) | Value::Real(_)) => {
                 let number = if let Value::Real(number) = value { *number } else { whole_as_real(value) };
                 (min..=max).contains(&number).then_some(Typed::Real(number))
+            }
+            (Kind::Share(min, max), _) => {
+                read_share_of(value).filter(|share| (min..=max).contains(share)).map(Typed::Real)
             }
             (Kind::Flag, Value::Flag(flag)) => Some(Typed::Flag(*flag)),
             (Kind::Unit(quantity, min, max), _) => {
@@ -180,6 +185,9 @@ impl Kind {
             Kind::Whole(min, max) => format!("a whole number from {min} to {max}"),
             Kind::Real(min, f64::MAX) => format!("a number from {min}"),
             Kind::Real(min, max) => format!("a number from {min} to {max}"),
+            Kind::Share(min, max) => {
+                format!("a share such as \"20%\" or 0.2, from {}% to {}%", min * 100.0, max * 100.0)
+            }
             Kind::Flag => "true, false".into(),
             Kind::Unit(quantity, min, max) => {
                 let bounded =
@@ -200,11 +208,26 @@ impl Kind {
         }
     }
 
+    /// Reports whether a time lacks its unit, as no description may write it.
+    fn lacks_unit(self, value: &Value) -> bool {
+        let plain = |quantity: Quantity, value: &Value| match value {
+            Value::Whole(number) => u64::try_from(*number).is_ok_and(|base| !quantity.may_lack_unit(base)),
+            _ => false,
+        };
+        match (self, value) {
+            (Kind::Unit(quantity, ..), _) => plain(quantity, value),
+            (Kind::Times, Value::List(items)) => items.iter().any(|item| plain(Quantity::Time, item)),
+            (Kind::Or(_, kind), _) => kind.lacks_unit(value),
+            _ => false,
+        }
+    }
+
     /// The unit of a plain number; empty: none.
     pub fn unit(self) -> &'static str {
         match self {
+            // A time has no plain numbers.
+            Kind::Unit(Quantity::Time, ..) => "",
             Kind::Unit(quantity, ..) => quantity.base(),
-            Kind::Times => Quantity::Time.base(),
             Kind::Or(_, kind) => kind.unit(),
             _ => "",
         }
@@ -218,6 +241,7 @@ impl Kind {
             (Kind::Or(_, kind), _) => kind.write(typed),
             (Kind::Unit(quantity, ..), Typed::Whole(base)) => quantity.write(*base),
             (_, Typed::Whole(number)) => number.to_string(),
+            (Kind::Share(..), Typed::Real(share)) => write_share(*share),
             (_, Typed::Real(number)) => write_real(*number),
             (_, Typed::Flag(flag)) => flag.to_string(),
             (_, Typed::Text(text)) => quote(text),
@@ -227,6 +251,15 @@ impl Kind {
             (_, Typed::Tables(rows)) => list(rows.iter().map(write_row)),
             (_, Typed::Absent) => unreachable!("only Kind::Or and Kind::Text read as absent"),
         }
+    }
+}
+
+fn read_share_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::Text(text) => read_share(text),
+        Value::Whole(_) => Some(whole_as_real(value)).filter(|&share| share <= PLAIN_SHARE_MAX),
+        Value::Real(share) => Some(*share).filter(|&share| share <= PLAIN_SHARE_MAX),
+        _ => None,
     }
 }
 
@@ -338,7 +371,12 @@ fn resolve_key(key: &'static Key, document: &Document, name: &str) -> Result<Res
             Origin { place: Place::Default, comment: None },
         ),
     };
-    match key.kind.read(&value) {
+    // Our own defaults are in base units.
+    let read = match leaf {
+        Some(_) if key.kind.lacks_unit(&value) => None,
+        _ => key.kind.read(&value),
+    };
+    match read {
         Some(typed) => Ok(Resolved { key, typed, written: value.to_toml(), origin }),
         None => Err(SpecError::NotAllowed {
             place: origin.place,
@@ -408,9 +446,23 @@ fn check_name(path: &str, place: &Place, value: Option<&Value>, paths: &[&str]) 
     Err(SpecError::UnknownKey {
         place: place.clone(),
         key: path[..end].to_string(),
-        near: nearest(&path[depth..end], allowed.iter().map(String::as_str)).map(String::from),
+        near: nearest(&path[depth..end], allowed.iter().map(String::as_str))
+            .map(String::from)
+            .or_else(|| elsewhere(path, paths)),
         allowed,
     })
+}
+
+/// Keys of other tables whose last name is that of `path`, or like it, as `--set` takes them.
+fn elsewhere(path: &str, paths: &[&str]) -> Option<String> {
+    const NAMED: usize = 3;
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_string();
+    let names: Vec<String> = paths.iter().map(|path| last(path)).collect();
+    let meant = nearest(&last(path), names.iter().map(String::as_str))?;
+    let keys = paths.iter().zip(&names).filter(|(_, name)| *name == meant);
+    let keys: Vec<&str> = keys.map(|(path, _)| path.strip_prefix("drive.").unwrap_or(path)).collect();
+    // A name that many tables have tells nothing.
+    (keys.len() <= NAMED).then(|| keys.join(" or "))
 }
 
 fn allowed_instead_of_table(path: &str) -> String {

@@ -9,6 +9,7 @@ use pellucid_ftl::{Durability, Separation, Victim};
 use pellucid_media::{ListedFault, StoreKind};
 use proptest::prelude::*;
 
+mod effect;
 mod refusals;
 
 const SMALL: &str = "\
@@ -297,6 +298,7 @@ address = 'fold'
 time_scale = 0.5
 closed_loop = 32
 stream = 3
+repeat = 2
 limit = 500
 ";
     let spec = small(text).unwrap();
@@ -318,6 +320,7 @@ limit = 500
             time_scale: 0.5,
             closed_loop: Some(32),
             stream: Some(3),
+            repeat: 2,
             limit: Some(500),
         }
     );
@@ -498,7 +501,7 @@ fn samples(kind: Kind) -> Vec<Typed> {
     };
     match kind {
         Kind::Whole(min, max) | Kind::Unit(_, min, max) => vec![Typed::Whole(min), Typed::Whole(max)],
-        Kind::Real(min, max) => vec![Typed::Real(min), Typed::Real(max)],
+        Kind::Real(min, max) | Kind::Share(min, max) => vec![Typed::Real(min), Typed::Real(max)],
         Kind::Flag => vec![Typed::Flag(false), Typed::Flag(true)],
         Kind::Times => vec![Typed::Times(vec![Nanos(1)]), Typed::Times(vec![Nanos(2)])],
         Kind::Weights => vec![Typed::Wholes(vec![1]), Typed::Wholes(vec![2])],

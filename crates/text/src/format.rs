@@ -28,19 +28,6 @@ pub fn significant(value: f64) -> String {
 /// Digits behind the point; less is as good as nothing.
 const DIGITS_MAX: i32 = 9;
 
-/// A ratio of two measurements, with two significant digits: `0.031`, `0.98`, `1.3`, `12`, `120`.
-pub fn ratio(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    // After rounding: 0.996 is 1.0.
-    let power = |value: f64| value.abs().log10().floor() as i32;
-    let unit = 10f64.powi(power(value) - 1);
-    let rounded = (value / unit).round() * unit;
-    let digits = (1 - power(rounded * (1.0 + 1e-9))).max(0) as usize;
-    format!("{rounded:.digits$}")
-}
-
 /// Picks the largest unit that leaves at least one before the point (after rounding to three digits).
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     let (factor, unit) = units
@@ -108,6 +95,16 @@ pub fn whole_percent(share: f64) -> String {
     }
 }
 
+/// A change by a share of 1 as percent with a sign and three significant digits: `+4.90 %`, `-16.7 %`; `0 %` for none at all.
+pub fn signed_percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".into(),
+        p if p.abs() < 0.001 => (if p > 0.0 { "+<0.001 %" } else { "-<0.001 %" }).into(),
+        p if p > 0.0 => format!("+{} %", significant(p)),
+        p => format!("{} %", significant(p)),
+    }
+}
+
 /// A number that may be undefined.
 pub fn optional<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "-".into(), show)
@@ -133,18 +130,15 @@ mod tests {
         assert_eq!(span(185.0), "3 m 05 s");
         assert_eq!(span(59.97), "1 m 00 s");
         assert_eq!(span(0.41), "410 ms");
-        for (value, text) in [
-            (0.0, "0"),
-            (0.0312, "0.031"),
-            (0.978, "0.98"),
-            (0.996, "1.0"),
-            (1.0, "1.0"),
-            (1.25, "1.3"),
-            (9.97, "10"),
-            (12.3, "12"),
-            (123.0, "120"),
+        for (share, text) in [
+            (0.0, "0 %"),
+            (6.21 / 5.92 - 1.0, "+4.90 %"),
+            (-0.166_666, "-16.7 %"),
+            (0.000_4, "+0.0400 %"),
+            (-1e-9, "-<0.001 %"),
+            (10.5, "+1050 %"),
         ] {
-            assert_eq!(ratio(value), text);
+            assert_eq!(signed_percent(share), text);
         }
         assert_eq!(percent(0.0), "0 %");
         assert_eq!(percent(0.000_001), "<0.001 %");

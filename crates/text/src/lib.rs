@@ -5,6 +5,8 @@
 
 pub mod format;
 mod quantity;
+mod share;
 pub mod suggest;
 
 pub use quantity::Quantity;
+pub use share::{PLAIN_SHARE_MAX, read_share, write_share};

@@ -33,6 +33,11 @@ const RATE: Units = &[
     ("KiB/s", 1 << 10),
 ];
 
+/// Units that are read but not written.
+const LONG_TIME: Units =
+    &[("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("min", 60_000_000_000), ("m", 60_000_000_000)];
+const LONG_SIZE: Units = &[("PiB", 1 << 50), ("p", 1 << 50)];
+
 /// Kind of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
@@ -53,6 +58,14 @@ impl Quantity {
         }
     }
 
+    fn long_units(self) -> Units {
+        match self {
+            Quantity::Time => LONG_TIME,
+            Quantity::Size => LONG_SIZE,
+            Quantity::Rate => &[],
+        }
+    }
+
     /// The unit of a plain number.
     pub fn base(self) -> &'static str {
         match self {
@@ -66,7 +79,7 @@ impl Quantity {
     pub fn syntax(self) -> &'static str {
         match self {
             Quantity::Time => {
-                "a duration such as \"300ns\", \"75us\", \"3.8 ms\", \"1s\", or a whole number of ns"
+                "a duration such as \"300ns\", \"75us\", \"3.8 ms\", \"1s\", \"5m\"; only 0 needs no unit"
             }
             Quantity::Size => {
                 "a size such as \"4k\", \"16KiB\", \"1.5 GiB\" (1024-based), or a whole number of bytes"
@@ -77,17 +90,22 @@ impl Quantity {
         }
     }
 
-    /// Reads a number with or without a unit, in base units; `None` if it cannot be read, is finer than the base unit or too large.
+    /// Reads a number with its unit, in base units; `None` if it cannot be read, is finer than the base unit or too large. Sizes and
+    /// rates may lack a unit; of times only 0 may, as nobody means 3 ns by 3.
     pub fn read_text(self, text: &str) -> Option<u64> {
         let text = text.trim();
         let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
         let (number, unit) = (&text[..split], text[split..].trim());
-        let factor = if unit.is_empty() {
-            1
-        } else {
-            self.units().iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1
-        };
-        scale(number, factor)
+        if unit.is_empty() {
+            return scale(number, 1).filter(|&base| self.may_lack_unit(base));
+        }
+        let mut units = self.units().iter().chain(self.long_units());
+        scale(number, units.find(|(name, _)| name.eq_ignore_ascii_case(unit))?.1)
+    }
+
+    /// Reports whether a plain number of base units says what is meant.
+    pub fn may_lack_unit(self, base: u64) -> bool {
+        self != Quantity::Time || base == 0
     }
 
     /// `base` units as TOML: in the largest unit that holds it exactly.
@@ -142,7 +160,11 @@ mod tests {
             ("3.8ms", Some(3_800_000)),
             ("0.5ns", None),
             ("1.0ns", Some(1)),
-            ("75", Some(75)),
+            ("75", None),
+            ("0", Some(0)),
+            ("5m", Some(300_000_000_000)),
+            ("1.5h", Some(5_400_000_000_000)),
+            ("2 d", Some(172_800_000_000_000)),
             ("75 lightyears", None),
             ("-1us", None),
             ("1.2.3us", None),
@@ -161,6 +183,9 @@ mod tests {
         assert_eq!(read(Quantity::Size, "16KiB"), Some(16_384));
         assert_eq!(read(Quantity::Size, "1.5 GiB"), Some(3 << 29));
         assert_eq!(read(Quantity::Size, "16KB"), None);
+        assert_eq!(read(Quantity::Size, "1M"), Some(1 << 20));
+        assert_eq!(read(Quantity::Size, "512KiB"), Some(524_288));
+        assert_eq!(read(Quantity::Size, "1PiB"), Some(1 << 50));
         assert_eq!(read(Quantity::Rate, "1.6GB/s"), Some(1_600_000_000));
         assert_eq!(read(Quantity::Rate, "333MB/s"), Some(333_000_000));
         assert_eq!(read(Quantity::Rate, "1KiB/s"), Some(1024));

@@ -25,8 +25,15 @@ pub fn meant(value: &str, allowed: &str) -> Option<String> {
             .map(String::from);
     }
     if let Some(percent) = value.strip_suffix('%') {
-        let share = percent.trim().parse::<f64>().ok().filter(|_| allowed.starts_with("a number"))? / 100.0;
+        let share = percent.trim().parse::<f64>().ok().filter(|_| allowed.contains("a number"))? / 100.0;
         return Some(share.to_string());
+    }
+    let is_plain = value.parse::<f64>().is_ok_and(|number| number > 0.0);
+    if is_plain && allowed.contains("a duration such as") {
+        return Some(format!("{value}us or {value}ms"));
+    }
+    if is_plain && allowed.contains("a share such as") {
+        return Some(format!("{value}%"));
     }
     if [Quantity::Time, Quantity::Size, Quantity::Rate]
         .iter()
@@ -72,8 +79,7 @@ mod tests {
 
     #[test]
     fn words_units_and_percent_are_understood() {
-        let durations =
-            r#"a duration such as "300ns", "75us", "3.8 ms", "1s", or a whole number of ns; at most 3600s"#;
+        let durations = r#"a duration such as "300ns", "75us", "3.8 ms", "1s", "5m"; only 0 needs no unit; at most 3600s"#;
         for (value, allowed, expected) in [
             ("\"gredy\"", "greedy, cost-benefit, fifo, d-choices:N", Some("greedy")),
             ("cost_benefit", "greedy, cost-benefit", None),
@@ -83,6 +89,8 @@ mod tests {
             ("\"5mz\"", durations, Some("5ms")),
             ("\"5 sx\"", durations, Some("5 s")),
             ("\"9000s\"", durations, None),
+            ("3", durations, Some("3us or 3ms")),
+            ("20", "a share such as \"20%\" or 0.2", Some("20%")),
             ("\"100TiB\"", r#"a size such as "4096", "64KiB", "2GiB""#, None),
             ("\"10%\"", "a number from 0 to 100", Some("0.1")),
             ("\"x%\"", "a number from 0 to 100", None),

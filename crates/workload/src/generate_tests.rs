@@ -196,7 +196,7 @@ fn thinking_begins_when_all_have_completed() {
 
 #[test]
 fn the_deadline_counts_delay_ramp_and_runtime() {
-    let mut generator = native("rw=read startdelay=1 ramp_time=2 runtime=3 rate_iops=10");
+    let mut generator = native("rw=read startdelay=1s ramp_time=2s runtime=3s rate_iops=10");
     generator.start(SimTime(7));
     assert_eq!(generator.deadline(), SimTime(6_000_000_007));
     assert_eq!(generator.by_ref().count(), 50, "five seconds of ten");
@@ -289,7 +289,7 @@ fn any_job() -> impl Strategy<Value = String> {
         "percentage_random=50",
         "rate_iops=100,200",
         "rate=1m rate_process=poisson",
-        "thinktime=5",
+        "thinktime=5us",
         "end_fsync=1",
     ]);
     (rw, sizes, law, extras, 0..2u8, 0..100u8, 1..=100u8, any::<u64>()).prop_map(

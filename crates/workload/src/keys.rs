@@ -4,7 +4,7 @@
 //! several keys say together. Every key of the table is honoured: what cannot be is in no table of ours, and
 //! fio's other keys are sorted out by `fio.rs`.
 
-use super::units::{Amount, parse_amount, parse_bytes, parse_time};
+use super::units::{Amount, Grammar, parse_amount, parse_bytes, parse_time};
 use super::values::{
     Allowed, Parsed, allowed, block_bytes, block_range, block_split, boolean, bytes_from, count, pattern,
     percent, rate, set_each, text,
@@ -126,10 +126,20 @@ const KEYS: &[KeyDoc] = &[
     key("io_size", &["io_limit"], "10g", "ends the job after so many bytes, or percent of the region"),
     key("number_ios", &[], "1000000", "ends the job after so many I/Os"),
     key("loops", &[], "2", "does the work so many times"),
-    key("runtime", &["timeout"], "30s", "ends the job after so much simulated time (plain number: seconds)"),
+    key(
+        "runtime",
+        &["timeout"],
+        "30s",
+        "ends the job after so much simulated time (a job file's plain number: seconds)",
+    ),
     key("time_based", &[], "1", "goes on until runtime is over, whatever the size"),
     key("ramp_time", &[], "5s", "leaves the first part out of the report; comes on top of runtime"),
-    key("startdelay", &["start_delay"], "100ms", "waits before the first I/O (plain number: seconds)"),
+    key(
+        "startdelay",
+        &["start_delay"],
+        "100ms",
+        "waits before the first I/O (a job file's plain number: seconds)",
+    ),
     key("iodepth", &[], "64", "I/Os in flight (1 to 65536)"),
     key("numjobs", &[], "4", "clones of the job that run side by side (1 to 4096)"),
     key("rwmixread", &[], "70", "percent of reads in a mixed pattern (default 50)"),
@@ -147,7 +157,7 @@ const KEYS: &[KeyDoc] = &[
     key("rate", &[], "100m,50m", "bytes per second; also read,write,trim"),
     key("rate_iops", &[], "5000", "I/Os per second; also read,write,trim"),
     key("rate_process", &[], "poisson", "linear: equal gaps; poisson: exponential gaps"),
-    key("thinktime", &[], "50us", "pause after I/O (plain number: microseconds)"),
+    key("thinktime", &[], "50us", "pause after I/O (a job file's plain number: microseconds)"),
     key("thinktime_blocks", &[], "8", "I/Os between pauses"),
     key("fsync", &[], "32", "flush after so many writes; 0: never"),
     key("fdatasync", &[], "32", "the same as fsync: a drive cannot tell them apart"),
@@ -193,7 +203,7 @@ const USED_BY_FILES: &[&str] = &[
 pub struct JobBuilder {
     job: Job,
     dialect: Dialect,
-    kb_base: u64,
+    grammar: Grammar,
     split: [Option<BlockSize>; 3],
     io_size: Option<Amount>,
     time_based: bool,
@@ -262,7 +272,10 @@ impl JobBuilder {
             job,
             file_keys: FileKeys::default(),
             dialect,
-            kb_base: 1024,
+            grammar: match dialect {
+                Dialect::Native => Grammar::Ours,
+                Dialect::Fio => Grammar::Fio { kb_base: 1024 },
+            },
             split: [None, None, None],
             io_size: None,
             time_based: false,
@@ -310,7 +323,7 @@ impl JobBuilder {
     }
 
     fn apply(&mut self, key: &str, value: &str) -> Parsed<()> {
-        let base = self.kb_base;
+        let base = self.grammar;
         let second = Nanos::from_secs(1);
         let job = &mut self.job;
         match key {
@@ -341,10 +354,10 @@ impl JobBuilder {
             }
             "number_ios" => job.number_ios = Some(count(value, base, 0, u64::MAX)?).filter(|n| *n > 0),
             "loops" => job.loops = count(value, base, 1, u32::MAX.into())? as u32,
-            "runtime" => job.runtime = Some(parse_time(value, second)?).filter(|t| *t > Nanos::ZERO),
+            "runtime" => job.runtime = Some(parse_time(value, second, base)?).filter(|t| *t > Nanos::ZERO),
             "time_based" => self.time_based = boolean(value)?,
-            "ramp_time" => job.ramp_time = parse_time(value, second)?,
-            "startdelay" => job.start_delay = parse_time(value, second)?,
+            "ramp_time" => job.ramp_time = parse_time(value, second, base)?,
+            "startdelay" => job.start_delay = parse_time(value, second, base)?,
             "iodepth" => job.iodepth = count(value, base, 1, 65_536)? as u32,
             "numjobs" => job.numjobs = count(value, base, 1, 4096)? as u32,
             "rwmixread" => job.read_percent = percent(value)?,
@@ -366,7 +379,7 @@ impl JobBuilder {
                     _ => return allowed("linear or poisson"),
                 }
             }
-            "thinktime" => self.think_time = parse_time(value, Nanos::from_us(1))?,
+            "thinktime" => self.think_time = parse_time(value, Nanos::from_us(1), base)?,
             "thinktime_blocks" => self.think_blocks = count(value, base, 1, u32::MAX.into())? as u32,
             "fsync" | "fdatasync" => job.flush_every = count(value, base, 0, u32::MAX.into())? as u32,
             "end_fsync" => job.flush_at_end = boolean(value)?,
@@ -404,11 +417,15 @@ impl JobBuilder {
                 }
             }
             "kb_base" => {
-                self.kb_base = match value {
+                let kb_base = match value {
                     "1024" => 1024,
                     "1000" => 1000,
                     _ => return allowed("1000 or 1024"),
+                };
+                if self.dialect == Dialect::Native {
+                    return allowed("only in a job file of fio; here k and KiB are 1024 bytes");
                 }
+                self.grammar = Grammar::Fio { kb_base };
             }
             other => unreachable!("the key {other} of the table has no arm"),
         }

@@ -19,7 +19,8 @@ fn error(key: &str, value: &str) -> String {
 fn every_key_accepts_its_example_and_changes_the_job() {
     for doc in JobBuilder::keys() {
         for name in std::iter::once(&doc.name).chain(doc.aliases) {
-            let mut builder = JobBuilder::new(Dialect::Native);
+            let of_fio = doc.name == "kb_base";
+            let mut builder = JobBuilder::new(if of_fio { Dialect::Fio } else { Dialect::Native });
             let before = format!("{builder:?}");
             builder.set(name, doc.example).unwrap();
             let is_default = ["direct", "bs", "queue", "kb_base"].contains(&doc.name);
@@ -57,7 +58,7 @@ fn an_unknown_key_names_its_neighbour_and_the_allowed_ones() {
 #[test]
 fn wrong_values_say_what_is_allowed() {
     for (key, value, text) in [
-        ("bs", "4x", "bs = 4x: allowed: a whole number of bytes, with k, m, g, t or p (4096, 4k, 1m)"),
+        ("bs", "4x", "bs = 4x: allowed: a size such as 4096, 4k, 16KiB, 1.5GiB (1024-based)"),
         ("bs", "0", "bs = 0: allowed: more than 0 bytes"),
         ("bs", "1k,2k,3k,4k", "bs = 1k,2k,3k,4k: allowed: one value, or up to three for read,write,trim"),
         ("iodepth", "0", "iodepth = 0: allowed: a whole number from 1 to 65536"),
@@ -65,7 +66,11 @@ fn wrong_values_say_what_is_allowed() {
         ("rwmixread", "101", "rwmixread = 101: allowed: a whole number from 0 to 100"),
         ("norandommap", "yes", "norandommap = yes: allowed: 0 or 1"),
         ("rate_process", "burst", "rate_process = burst: allowed: linear or poisson"),
-        ("runtime", "10y", "runtime = 10y: allowed: a whole number with d, h, m, s, ms or us (30s, 10ms)"),
+        (
+            "runtime",
+            "10y",
+            "runtime = 10y: allowed: a time such as 75us, 3.8ms, 30s, 5m; only 0 needs no unit",
+        ),
         (
             "rw",
             "randread:8",
@@ -129,7 +134,8 @@ fn commas_give_each_direction_its_own() {
     assert_eq!(fixed(&[("bs", "8k,32k,")]), [8192, 32_768, 4096]);
     assert_eq!(fixed(&[("bs", ",8k")]), [4096, 8192, 8192]);
     assert_eq!(fixed(&[("bs", ",8k,")]), [4096, 8192, 4096]);
-    assert_eq!(fixed(&[("kb_base", "1000"), ("bs", "4kib")]), [4096; 3]);
+    assert_eq!(fixed(&[("bs", "4kib")]), [4096; 3]);
+    assert!(error("kb_base", "1000").contains("only in a job file of fio"));
     let rates = built(&[("rate_iops", "100,,50")]).unwrap().rate;
     assert_eq!(rates, [Rate::Iops(100), Rate::Unlimited, Rate::Iops(50)]);
 }
@@ -164,9 +170,9 @@ fn the_dialects_differ_in_map_and_end() {
     };
     assert_eq!(limit(Dialect::Native, &[]), (false, IoLimit::Region));
     assert_eq!(limit(Dialect::Fio, &[]), (true, IoLimit::Region));
-    for key in ["number_ios", "runtime"] {
-        assert_eq!(limit(Dialect::Native, &[(key, "9")]), (false, IoLimit::None));
-        assert_eq!(limit(Dialect::Fio, &[(key, "9")]), (true, IoLimit::Region));
+    for (key, value) in [("number_ios", "9"), ("runtime", "9s")] {
+        assert_eq!(limit(Dialect::Native, &[(key, value)]), (false, IoLimit::None));
+        assert_eq!(limit(Dialect::Fio, &[(key, value)]), (true, IoLimit::Region));
     }
     let bytes = IoLimit::Amount(Amount::Bytes(8192));
     assert_eq!(limit(Dialect::Native, &[("number_ios", "9"), ("io_size", "8k")]), (false, bytes));

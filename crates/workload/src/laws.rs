@@ -6,12 +6,12 @@
 //! ```
 //! Invariant: access shares of a zoned law sum to 100, and so do sizes in percent.
 
-use super::units::Amount;
+use super::units::{Amount, Grammar};
 use super::values::{Parsed, allowed, block_bytes, fill_shares, optional_share, percent};
 use super::{Distribution, Zone};
 
 /// Laws for read,write,trim; a part may leave out `zoned:` when the part before it is zoned.
-pub(super) fn distributions(value: &str, kb_base: u64) -> Parsed<[Distribution; 3]> {
+pub(super) fn distributions(value: &str, grammar: Grammar) -> Parsed<[Distribution; 3]> {
     let parts: Vec<&str> = value.split(',').map(str::trim).collect();
     let (head, _) = parts[0].split_once(':').unwrap_or((parts[0], ""));
     if parts.len() > 3 {
@@ -20,17 +20,17 @@ pub(super) fn distributions(value: &str, kb_base: u64) -> Parsed<[Distribution; 
     let mut laws = Vec::new();
     for part in &parts {
         let zones_only = head.starts_with("zoned") && part.starts_with(|c: char| c.is_ascii_digit());
-        laws.push(if zones_only { law(head, part, kb_base)? } else { whole_law(part, kb_base)? });
+        laws.push(if zones_only { law(head, part, grammar)? } else { whole_law(part, grammar)? });
     }
     Ok(std::array::from_fn(|index| laws[index.min(laws.len() - 1)].clone()))
 }
 
-fn whole_law(value: &str, kb_base: u64) -> Parsed<Distribution> {
+fn whole_law(value: &str, grammar: Grammar) -> Parsed<Distribution> {
     let (name, argument) = value.split_once(':').unwrap_or((value, ""));
-    law(name, argument, kb_base)
+    law(name, argument, grammar)
 }
 
-fn law(name: &str, argument: &str, kb_base: u64) -> Parsed<Distribution> {
+fn law(name: &str, argument: &str, grammar: Grammar) -> Parsed<Distribution> {
     let number = |allow: fn(f64) -> bool, what: &str| match argument.parse::<f64>() {
         Ok(x) if allow(x) => Ok(x),
         _ => allowed(what),
@@ -52,7 +52,7 @@ fn law(name: &str, argument: &str, kb_base: u64) -> Parsed<Distribution> {
             "" => Ok(None),
             text => percent(text).map(|p| Some(Amount::Percent(p))),
         }),
-        "zoned_abs" => zones(argument, |extent| Ok(Some(Amount::Bytes(block_bytes(extent, kb_base)?)))),
+        "zoned_abs" => zones(argument, |extent| Ok(Some(Amount::Bytes(block_bytes(extent, grammar)?)))),
         _ => allowed(
             "random, zipf:theta, pareto:h, normal:deviation, zoned:access/size:..., \
              zoned_abs:access/bytes:...",

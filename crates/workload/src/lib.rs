@@ -10,7 +10,7 @@
 //!
 //! # Where we follow fio, and where not
 //!
-//! Names, syntax of values, defaults and meanings are fio's; a job file that runs here asks the drive for the
+//! Names, defaults and meanings are fio's, and in job files the syntax of values; a job file that runs here asks the drive for the
 //! same kind of work. The stream of random numbers is our own, so single offsets differ. Beyond that:
 //!
 //! - **Random map.** fio covers every block once before it touches one again, with a bitmap. Here a keyed
@@ -27,6 +27,8 @@
 //! - **The dialect.** Job files ([`Dialect::Fio`]) have fio's defaults. Our own jobs ([`Dialect::Native`])
 //!   differ in two: `norandommap=1` (uniform independent draws), and when `number_ios`, `io_size` or
 //!   `runtime` is given, that alone ends the job: `size` then says where it works, not for how long.
+//! - **Units.** Our own jobs have the units of all descriptions: `16KiB` and `16k` are the same, and a time has its unit. In job files
+//!   `kib` is 1000 bytes with fio's `kb_base=1024`, and a plain time is in seconds or microseconds.
 //! - **Time** is simulated. `rate`, `rate_iops`, `thinktime` and `startdelay` become [release
 //!   times](Generator::earliest). With both `linear` and `poisson` these form a schedule that completions do
 //!   not shift; only a full `iodepth` does.
@@ -93,7 +95,7 @@ pub use generate::{Generator, Io};
 pub use keys::{JobBuilder, JobError, KeyDoc};
 pub use permute::Permutation;
 pub use placement::{HandleList, HandleSelect, Handles};
-pub use units::{Amount, UnitError, parse_amount, parse_bytes, parse_time};
+pub use units::{Amount, Grammar, UnitError, parse_amount, parse_bytes, parse_time};
 pub use written::Written;
 
 use crate::files::{FilesConfig, Personality};

@@ -1,12 +1,25 @@
-//! Sizes and times as fio writes them.
+//! Sizes and times: our own grammar, which all commands share ([`Quantity`]), and fio's, for its job files.
 //!
-//! A size is a whole number, decimal or 0x-hexadecimal, with an optional prefix and an optional `b`. With
+//! In a job file, a size is a whole number, decimal or 0x-hexadecimal, with an optional prefix and an optional `b`. With
 //! `kb_base=1024`, fio's default and kept for old scripts, `k`, `m`, `g`, `t`, `p` are powers of 1024 and
 //! `ki`, `mi`, ... powers of *1000*; with `kb_base=1000` it is the other way round, as IEC 80000-13 has it.
 //! Case does not matter.
 
 use pellucid_flash::Nanos;
+use pellucid_text::Quantity;
 use std::fmt;
+
+/// How sizes and times are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grammar {
+    /// As everywhere else: `4k` and `4KiB` are the same, and times have a unit.
+    Ours,
+    /// As fio reads its job files.
+    Fio {
+        /// 1024 or 1000, see the module.
+        kb_base: u64,
+    },
+}
 
 /// Why a size or a time is refused. The text says what is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +33,18 @@ pub enum UnitError {
     /// Not a time.
     #[error("a whole number with d, h, m, s, ms or us (30s, 10ms)")]
     Time,
+    /// Not a size of our own grammar.
+    #[error("a size such as 4096, 4k, 16KiB, 1.5GiB (1024-based)")]
+    OurSize,
+    /// Not a size of our own grammar, and not a percentage.
+    #[error("a size such as 4k, 16KiB, 1.5GiB (1024-based), or 0% to 100%")]
+    OurAmount,
+    /// Not a time of our own grammar.
+    #[error("a time such as 75us, 3.8ms, 30s, 5m; only 0 needs no unit")]
+    OurTime,
+    /// A time without a unit.
+    #[error("a time with its unit, such as {0}{1}; only 0 needs none")]
+    NoUnit(u64, &'static str),
     /// More than 64 bits hold.
     #[error("less than 2^64 bytes")]
     SizeTooLarge,
@@ -76,8 +101,11 @@ fn split_number(text: &str) -> Option<(Result<u64, UnitError>, String)> {
     Some((number, digits[end..].trim().to_ascii_lowercase()))
 }
 
-/// Bytes: `4096`, `4k`, `4kb`, `0x1000`. `kb_base` is 1024 or 1000, see the module.
-pub fn parse_bytes(text: &str, kb_base: u64) -> Result<u64, UnitError> {
+/// Bytes: `4096`, `4k`, `16KiB`; in a job file also `4kb`, `0x1000`.
+pub fn parse_bytes(text: &str, grammar: Grammar) -> Result<u64, UnitError> {
+    let Grammar::Fio { kb_base } = grammar else {
+        return Quantity::Size.read_text(text).ok_or(UnitError::OurSize);
+    };
     let (number, suffix) = split_number(text).ok_or(UnitError::Size)?;
     let prefix = suffix.strip_suffix('b').unwrap_or(&suffix);
     let (letter, base) = match (prefix.strip_suffix('i'), kb_base) {
@@ -99,21 +127,26 @@ pub fn parse_bytes(text: &str, kb_base: u64) -> Result<u64, UnitError> {
 }
 
 /// Bytes or a percentage: `1g`, `25%`.
-pub fn parse_amount(text: &str, kb_base: u64) -> Result<Amount, UnitError> {
+pub fn parse_amount(text: &str, grammar: Grammar) -> Result<Amount, UnitError> {
     match text.trim().strip_suffix('%') {
         Some(percent) => match percent.trim().parse::<u8>() {
             Ok(percent) if percent <= 100 => Ok(Amount::Percent(percent)),
+            _ if grammar == Grammar::Ours => Err(UnitError::OurAmount),
             _ => Err(UnitError::Amount),
         },
-        None => parse_bytes(text, kb_base).map(Amount::Bytes).map_err(|e| match e {
+        None => parse_bytes(text, grammar).map(Amount::Bytes).map_err(|e| match e {
             UnitError::Size => UnitError::Amount,
+            UnitError::OurSize => UnitError::OurAmount,
             other => other,
         }),
     }
 }
 
-/// A time: `30`, `30s`, `5m`, `10ms`, `200us`. A number without unit counts in `default_unit`.
-pub fn parse_time(text: &str, default_unit: Nanos) -> Result<Nanos, UnitError> {
+/// A time: `30s`, `5m`, `10ms`, `200us`. In a job file, a number without unit counts in `default_unit`.
+pub fn parse_time(text: &str, default_unit: Nanos, grammar: Grammar) -> Result<Nanos, UnitError> {
+    if grammar == Grammar::Ours {
+        return our_time(text, default_unit);
+    }
     let (number, suffix) = split_number(text).ok_or(UnitError::Time)?;
     let unit = match suffix.as_str() {
         "" => default_unit,
@@ -129,9 +162,45 @@ pub fn parse_time(text: &str, default_unit: Nanos) -> Result<Nanos, UnitError> {
     if nanos > TIME_MAX.0 { Err(UnitError::TimeTooLong) } else { Ok(Nanos(nanos)) }
 }
 
+/// As our own grammar has it; `default_unit`: what fio would take a plain number for, which is most likely what is meant.
+fn our_time(text: &str, default_unit: Nanos) -> Result<Nanos, UnitError> {
+    if let Ok(number @ 1..) = text.trim().parse::<u64>() {
+        return Err(UnitError::NoUnit(number, if default_unit == Nanos::from_us(1) { "us" } else { "s" }));
+    }
+    let ns = Quantity::Time.read_text(text).ok_or(UnitError::OurTime)?;
+    if ns > TIME_MAX.0 { Err(UnitError::TimeTooLong) } else { Ok(Nanos(ns)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FIO: Grammar = Grammar::Fio { kb_base: 1024 };
+
+    /// One grammar for all commands: what fio reads otherwise is for its files only.
+    #[test]
+    fn our_own_grammar_is_that_of_descriptions() {
+        let size = |text| parse_bytes(text, Grammar::Ours);
+        for (text, bytes) in
+            [("512KiB", 524_288), ("4k", 4096), ("1M", 1 << 20), ("1.5GiB", 3 << 29), ("7", 7)]
+        {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["4ki", "4kb", "0x10", "16KB", "x", "-1"] {
+            assert_eq!(size(text), Err(UnitError::OurSize), "{text}");
+        }
+        let time = |text| parse_time(text, Nanos::from_secs(1), Grammar::Ours);
+        assert_eq!(time("1.5s"), Ok(Nanos::from_ms(1500)));
+        assert_eq!(time("5m"), Ok(Nanos::from_secs(300)));
+        assert_eq!(time("0"), Ok(Nanos::ZERO));
+        assert_eq!(
+            time("30").unwrap_err().to_string(),
+            "a time with its unit, such as 30s; only 0 needs none"
+        );
+        assert_eq!(time("4000d"), Err(UnitError::TimeTooLong));
+        assert_eq!(parse_amount("25%", Grammar::Ours), Ok(Amount::Percent(25)));
+        assert_eq!(parse_amount("1.5GiB", Grammar::Ours), Ok(Amount::Bytes(3 << 29)));
+    }
 
     #[test]
     fn sizes_follow_fio_with_kb_base_1024() {
@@ -154,32 +223,32 @@ mod tests {
             ("0x1b", 27),
             ("0x10k", 16384),
         ] {
-            assert_eq!(parse_bytes(text, 1024), Ok(bytes), "{text}");
+            assert_eq!(parse_bytes(text, FIO), Ok(bytes), "{text}");
         }
     }
 
     #[test]
     fn sizes_follow_the_standards_with_kb_base_1000() {
         for (text, bytes) in [("4k", 4000), ("4kib", 4096), ("1mi", 1 << 20), ("1MB", 1_000_000), ("7", 7)] {
-            assert_eq!(parse_bytes(text, 1000), Ok(bytes), "{text}");
+            assert_eq!(parse_bytes(text, Grammar::Fio { kb_base: 1000 }), Ok(bytes), "{text}");
         }
     }
 
     #[test]
     fn what_is_no_size_is_refused() {
         for text in ["", "k", "4x", "4kk", "-4k", "4.5k", "4i", "4ib", "4bb", "0x", "1z", "4k%"] {
-            assert_eq!(parse_bytes(text, 1024), Err(UnitError::Size), "{text}");
+            assert_eq!(parse_bytes(text, FIO), Err(UnitError::Size), "{text}");
         }
-        assert_eq!(parse_bytes("16384p", 1024), Err(UnitError::SizeTooLarge));
-        assert_eq!(parse_bytes("99999999999999999999", 1024), Err(UnitError::SizeTooLarge));
+        assert_eq!(parse_bytes("16384p", FIO), Err(UnitError::SizeTooLarge));
+        assert_eq!(parse_bytes("99999999999999999999", FIO), Err(UnitError::SizeTooLarge));
     }
 
     #[test]
     fn amounts_are_bytes_or_percent() {
-        assert_eq!(parse_amount("25%", 1024), Ok(Amount::Percent(25)));
-        assert_eq!(parse_amount("1m", 1024), Ok(Amount::Bytes(1 << 20)));
+        assert_eq!(parse_amount("25%", FIO), Ok(Amount::Percent(25)));
+        assert_eq!(parse_amount("1m", FIO), Ok(Amount::Bytes(1 << 20)));
         for text in ["101%", "-1%", "%", "1.5%", "x"] {
-            assert_eq!(parse_amount(text, 1024), Err(UnitError::Amount), "{text}");
+            assert_eq!(parse_amount(text, FIO), Err(UnitError::Amount), "{text}");
         }
         assert_eq!(Amount::Percent(33).of(1000), 330);
         assert_eq!(Amount::Percent(100).of(u64::MAX), u64::MAX);
@@ -199,13 +268,13 @@ mod tests {
             ("10ms", Nanos::from_ms(10)),
             ("10usec", Nanos::from_us(10)),
         ] {
-            assert_eq!(parse_time(text, second), Ok(nanos), "{text}");
+            assert_eq!(parse_time(text, second, FIO), Ok(nanos), "{text}");
         }
-        assert_eq!(parse_time("20", Nanos::from_us(1)), Ok(Nanos::from_us(20)));
+        assert_eq!(parse_time("20", Nanos::from_us(1), FIO), Ok(Nanos::from_us(20)));
         for text in ["", "s", "1y", "1.5s", "-1"] {
-            assert_eq!(parse_time(text, second), Err(UnitError::Time), "{text}");
+            assert_eq!(parse_time(text, second, FIO), Err(UnitError::Time), "{text}");
         }
-        assert_eq!(parse_time("3651d", second), Err(UnitError::TimeTooLong));
-        assert_eq!(parse_time("18446744073709551615h", second), Err(UnitError::TimeTooLong));
+        assert_eq!(parse_time("3651d", second, FIO), Err(UnitError::TimeTooLong));
+        assert_eq!(parse_time("18446744073709551615h", second, FIO), Err(UnitError::TimeTooLong));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`keys`](super::keys) names the key beside what these functions refuse.
 
-use super::units::{UnitError, parse_bytes};
+use super::units::{Grammar, UnitError, parse_bytes};
 use super::{BlockSize, Pattern, Rate};
 use crate::files::Personality;
 
@@ -54,9 +54,10 @@ pub(super) fn boolean(value: &str) -> Parsed<bool> {
     }
 }
 
-/// A count; fio takes the prefixes of sizes here too, so `10k` is 10240.
-pub(super) fn count(value: &str, kb_base: u64, min: u64, max: u64) -> Parsed<u64> {
-    match parse_bytes(value, kb_base) {
+/// A count; as with fio, it may have the prefixes of sizes too, so `10k` is 10240.
+pub(super) fn count(value: &str, grammar: Grammar, min: u64, max: u64) -> Parsed<u64> {
+    // Plain numbers first: seeds have 64 bits.
+    match value.trim().parse().or_else(|_| parse_bytes(value, grammar)) {
         Ok(count) if (min..=max).contains(&count) => Ok(count),
         _ if max == u64::MAX => allowed("a whole number below 2^64"),
         _ => allowed(format!("a whole number from {min} to {max}")),
@@ -84,35 +85,35 @@ pub(super) fn pattern(value: &str) -> Parsed<Pattern> {
     allowed(format!("{}{hint}", names.join(", ")))
 }
 
-pub(super) fn block_bytes(value: &str, kb_base: u64) -> Parsed<u64> {
-    match parse_bytes(value, kb_base)? {
+pub(super) fn block_bytes(value: &str, grammar: Grammar) -> Parsed<u64> {
+    match parse_bytes(value, grammar)? {
         0 => allowed("more than 0 bytes"),
         bytes => Ok(bytes),
     }
 }
 
 /// Bytes, at least `least`.
-pub(super) fn bytes_from(value: &str, kb_base: u64, least: u64) -> Parsed<u64> {
-    match parse_bytes(value, kb_base)? {
+pub(super) fn bytes_from(value: &str, grammar: Grammar, least: u64) -> Parsed<u64> {
+    match parse_bytes(value, grammar)? {
         bytes if bytes < least => allowed(format!("at least {least} bytes")),
         bytes => Ok(bytes),
     }
 }
 
-pub(super) fn block_range(value: &str, kb_base: u64) -> Parsed<BlockSize> {
+pub(super) fn block_range(value: &str, grammar: Grammar) -> Parsed<BlockSize> {
     let Some((low, high)) = value.split_once(['-', ':']) else { return allowed("two sizes (4k-64k)") };
-    let (low, high) = (block_bytes(low, kb_base)?, block_bytes(high, kb_base)?);
+    let (low, high) = (block_bytes(low, grammar)?, block_bytes(high, grammar)?);
     Ok(BlockSize::Range { min_bytes: low.min(high), max_bytes: low.max(high) })
 }
 
-pub(super) fn block_split(value: &str, kb_base: u64) -> Parsed<BlockSize> {
+pub(super) fn block_split(value: &str, grammar: Grammar) -> Parsed<BlockSize> {
     let what =
         "at most 64 sizes with shares that sum to 100, an empty share taking what is left (4k/60:64k/)";
     let mut sizes = Vec::new();
     let mut shares = Vec::new();
     for entry in value.split(':') {
         let (size, share) = entry.split_once('/').unwrap_or((entry, ""));
-        sizes.push(block_bytes(size, kb_base)?);
+        sizes.push(block_bytes(size, grammar)?);
         shares.push(optional_share(share, what)?);
     }
     if sizes.len() > 64 {

@@ -204,7 +204,7 @@ fn experiment(
     sets.push(format!("kv.cpu.command={command}"));
     sets.push(format!("kv.cpu.completion={completion}"));
     sets.push(format!("kv.cpu.kib={kib}"));
-    let spec = pellucid_spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&sets))?;
+    let spec = pellucid_spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&sets)?)?;
     Ok(Experiment::new(&spec, clients)?)
 }
 

@@ -16,8 +16,9 @@ use pellucid_lab::{experiment, image};
 use pellucid_media::StoreKind;
 use pellucid_output::OutputFile;
 use pellucid_report::EraseCounts;
-use pellucid_spec::{Fill, Medium, Spec, SpecText};
+use pellucid_spec::{Fill, Medium, Spec, SpecText, Use};
 use pellucid_text::format::{binary_bytes, count, percent, significant, span};
+use pellucid_text::read_share;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -50,12 +51,8 @@ pub struct Age {
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let share = match text.strip_suffix('%') {
-        Some(number) => number.parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse(),
-    };
     let allowed = || "allowed: 0 to 1, or 0% to 100%".to_string();
-    share.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(allowed)
+    read_share(text).filter(|&share| share <= 1.0).ok_or_else(allowed)
 }
 
 fn overwrite(text: &str) -> Result<String, String> {
@@ -75,6 +72,11 @@ impl Age {
             let message = "a disk, which does not age; allowed: a drive of flash";
             return Err(Failure::asked(anyhow!("{}: {message}", spec.drive_name)));
         }
+        if spec.precondition.fill.share() == 0.0 && spec.drive.media.integrity.cycles == 0 {
+            let message = "nothing is written, so that nothing ages; allowed: above 0, to 1, or with media.cycles above 0";
+            return Err(Failure::asked(anyhow!("--fill 0: {message}")));
+        }
+        output::warn(global, spec.check_effect(Use::Age)?);
         let in_file = match &spec.drive.media.store {
             StoreKind::File(path) => Some(path.clone()),
             StoreKind::None | StoreKind::Unstamped | StoreKind::Ram => None,
@@ -87,8 +89,9 @@ impl Age {
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
         }
         let empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
-        if in_file.is_none() && path.is_file() && !empty && !image::is_image(&path) {
-            let message = "a file that is no image; allowed: an image, or a new name";
+        if in_file.is_none() && path.is_file() && !empty && !global.force && !image::is_image(&path) {
+            let message =
+                "a file that is no image; allowed: an image, a new name, or --force, which replaces it";
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
         }
         self.memory.check(&spec, global)?;
@@ -209,11 +212,12 @@ impl Summary<'_> {
         let size = self.bytes.map_or(String::new(), |bytes| format!(", {}", binary_bytes(bytes as f64)));
         let free = f64::from(self.device.free_blocks()) / f64::from(self.device.layout().blocks);
         let path = self.path.display();
+        let quoted = output::quoted(&path.to_string());
         format!(
             "age  {}  >  {path}{size}, in {}\n\n\
              {}\
              {:20}{} filled, erases per block {} to {}, mean {}, free blocks {}\n\n\
-             next:  pellucid run --image {path} --rw randwrite --number-ios 100000\n",
+             next:  pellucid run --image {quoted} --rw randwrite --number-ios 100000\n",
             self.spec.drive_name,
             span(self.seconds),
             self.evidence(),

@@ -57,7 +57,7 @@ impl Compare {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let prepared = self.prepared(global)?;
         let run = &prepared[0].subject.spec.run;
-        let mut directory = output::claim(run.report.as_deref())?;
+        let mut directory = output::claim(run.report.as_deref(), global)?;
         let mut done = Vec::new();
         for Prepared { subject, jobs, overrides, folder } in prepared {
             let name = subject.spec.drive_name.clone();
@@ -160,11 +160,11 @@ impl Compare {
             if placing && (subject.spec.drive.ftl.handles == 1 || !subject.spec.host.is_empty()) {
                 jobs.iter_mut().for_each(|job| job.handles = HandleList::Off);
             }
+            if let Some(log) = &mut subject.spec.run.log {
+                *log = log_of(log, &folder);
+            }
             subject.check_work(&jobs)?;
             subject.precondition(&self.precondition, global)?;
-            if let Some(log) = &mut subject.spec.run.log {
-                log.as_mut_os_string().push(format!(".{folder}"));
-            }
             prepared.push(Prepared { subject, jobs, overrides, folder });
         }
         Ok(prepared)
@@ -209,6 +209,17 @@ impl Compare {
         }
         self.drives.iter().map(|drive| Subject::open(drive, self.image.as_deref(), global)).collect()
     }
+}
+
+/// The log of a drive: `log.csv` becomes `log.FOLDER.csv`.
+fn log_of(log: &Path, folder: &str) -> PathBuf {
+    let mut name = log.with_extension("").into_os_string();
+    name.push(format!(".{folder}"));
+    if let Some(ending) = log.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    name.into()
 }
 
 /// What became of a drive.

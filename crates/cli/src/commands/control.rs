@@ -8,10 +8,12 @@ use pellucid_media as media;
 use pellucid_output::reason;
 use pellucid_serve::HostFault;
 use pellucid_serve::control::{Action, Chances, Request};
+use pellucid_text::read_share;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 /// So long an answer may take.
@@ -39,7 +41,7 @@ pub struct PowerCut {
 const FAULT_EXAMPLES: &str = "\
 Examples:
   pellucid fault --control /tmp/pellucid.control --program-fail 0.001
-  pellucid fault --control /tmp/pellucid.control --slow-die 5 --factor 20
+  pellucid fault --control /tmp/pellucid.control --slow-die 5x20
   pellucid fault --control /tmp/pellucid.control --kill-die 5
   pellucid fault --control /tmp/pellucid.control --bit-errors --factor 100
   pellucid fault --control /tmp/pellucid.control --wear-out
@@ -47,8 +49,8 @@ Examples:
   pellucid fault --control /tmp/pellucid.control --clear";
 
 fn chance(text: &str) -> Result<f64, String> {
-    let chance = text.parse().ok().filter(|p| (0.0..=1.0).contains(p));
-    chance.ok_or_else(|| "allowed: a probability from 0 to 1".into())
+    let chance = read_share(text).filter(|&chance| chance <= 1.0);
+    chance.ok_or_else(|| "allowed: a probability from 0 to 1, or 0% to 100%".into())
 }
 
 fn factor(text: &str) -> Result<f64, String> {
@@ -83,9 +85,9 @@ pub struct Fault {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct Damage {
-    /// Array operations of this die take --factor times as long; dies count channel by channel, way by way
-    #[arg(long, value_name = "DIE", requires = "factor")]
-    slow_die: Option<u32>,
+    /// Array operations of this die take F times as long; --factor gives F too; dies count channel by channel, way by way
+    #[arg(long, value_name = "DIExF")]
+    slow_die: Option<SlowDie>,
     /// This die is dead: its programs and erases fail, and its data are lost
     #[arg(long, value_name = "DIE")]
     kill_die: Option<u32>,
@@ -110,15 +112,36 @@ struct Damage {
     clear: bool,
 }
 
+/// `DIE` or `DIExF`, as in the faults that serve plans.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SlowDie {
+    die: u32,
+    factor: Option<f64>,
+}
+
+impl FromStr for SlowDie {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SlowDie, String> {
+        let (die, times) = text.split_once('x').map_or((text, None), |(die, times)| (die, Some(times)));
+        let allowed = || "allowed: DIExF, as in 5x20, or DIE with --factor F".to_string();
+        let die = die.parse().map_err(|_| allowed())?;
+        let factor = times.map(|times| factor(times).map_err(|_| allowed())).transpose()?;
+        Ok(SlowDie { die, factor })
+    }
+}
+
 impl Damage {
     /// What is to be done; `None`: nothing.
     fn action(&self, factor: Option<f64>) -> Option<Action> {
         // The options that need a factor require it.
-        let factor = factor.unwrap_or(1.0);
+        let factor = factor.or(self.slow_die.and_then(|slow| slow.factor)).unwrap_or(1.0);
         Some(Action::Damage(match *self {
             Damage { inject: Some(fault), .. } => return Some(Action::Inject(fault)),
             Damage { clear: true, .. } => return Some(Action::Clear),
-            Damage { slow_die: Some(die), .. } => media::Fault::SlowDie { die: DieId(die), factor },
+            Damage { slow_die: Some(SlowDie { die, .. }), .. } => {
+                media::Fault::SlowDie { die: DieId(die), factor }
+            }
             Damage { kill_die: Some(die), .. } => media::Fault::KillDie { die: DieId(die) },
             Damage { bit_errors: Some(die), .. } => media::Fault::BitErrors { die: die.map(DieId), factor },
             Damage { fail_programs: Some(count), .. } => media::Fault::FailPrograms { count },
@@ -153,6 +176,14 @@ impl Fault {
         let chances = Chances { program, erase, read };
         if self.factor.is_some() && self.damage.slow_die.is_none() && self.damage.bit_errors.is_none() {
             return Err(Failure::asked(anyhow!("--factor: goes with --slow-die or --bit-errors")));
+        }
+        if let Some(slow) = &self.damage.slow_die
+            && slow.factor.is_some() == self.factor.is_some()
+        {
+            let die = slow.die;
+            let message =
+                format!("one factor, which says how many times as slow; allowed: --slow-die {die}x20");
+            return Err(Failure::asked(anyhow!("--slow-die: {message}")));
         }
         match self.damage.action(self.factor) {
             Some(action) if chances == Chances::default() => self.target.ask(action),
@@ -246,6 +277,8 @@ impl Control {
         let answer: Value =
             serde_json::from_str(&line).map_err(|error| Failure::work(anyhow!("{path}: answer: {error}")))?;
         match answer.get("error").and_then(Value::as_str) {
+            // A server says what it allows where it was asked for what cannot be.
+            Some(error) if error.contains("allowed: ") => Err(Failure::asked(anyhow!("{error}"))),
             Some(error) => Err(Failure::work(anyhow!("{error}"))),
             None => Ok(Some(answer)),
         }

@@ -17,7 +17,7 @@ use pellucid_mount::{
 };
 use pellucid_serve::Time;
 use pellucid_text::format::{binary_bytes, count, percent};
-use pellucid_workload::parse_bytes;
+use pellucid_workload::{Grammar, parse_bytes};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -189,7 +189,7 @@ impl Fs {
 }
 
 fn size_of(option: &str, size: &str) -> Result<u64, Failure> {
-    parse_bytes(size, 1000).map_err(|error| Failure::asked(anyhow!("{option} {size}: {error}")))
+    parse_bytes(size, Grammar::Ours).map_err(|error| Failure::asked(anyhow!("{option} {size}: {error}")))
 }
 
 /// What is wrong with a target was asked wrongly; that it cannot be read or written is not.

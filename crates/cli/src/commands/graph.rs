@@ -17,8 +17,8 @@ use pellucid_graph_files::{
 use pellucid_lab::experiment::peak_memory_bytes;
 use pellucid_output::{OutputFile, refuse_foreign};
 use pellucid_text::format::{binary_bytes, bytes, count, percent, significant, span};
-use pellucid_workload::parse_bytes;
 use pellucid_workload::trace::{decompressed_within, zstd_window_bytes};
+use pellucid_workload::{Grammar, parse_bytes};
 use serde_json::json;
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -130,7 +130,7 @@ impl Graph {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         pellucid_graph_files::keep_little();
         let (name, common, program, storage) = self.command.parts()?;
-        let memory_bytes = parse_bytes(&common.memory, 1000)
+        let memory_bytes = parse_bytes(&common.memory, Grammar::Ours)
             .map_err(|error| Failure::asked(anyhow!("--memory {}: {error}", common.memory)))?;
         let format = Format::of(&common);
         if let (Format::Table, true) = (format, common.columns.len() == 1 || common.columns.len() > 3) {

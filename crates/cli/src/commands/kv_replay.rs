@@ -61,6 +61,7 @@ impl KvReplay {
         sets.extend(self.engine.iter().map(|engine| format!("kv.engine={engine}")));
         sets.extend(self.memory.iter().map(|memory| format!("kv.memory={memory}")));
         let mut spec = pellucid_spec::load(&self.drive, &sets)?;
+        output::warn(global, spec.check_effect(pellucid_spec::Use::Kv)?);
         if matches!(spec.drive.media.store, StoreKind::None) {
             // A cache reads keys and values back.
             spec.drive.media.store = StoreKind::Ram;

@@ -80,7 +80,8 @@ fn keys() -> String {
     let mut out = page(
         "Description keys",
         "Every key of a description in TOML, and of `--set KEY=VALUE` (where `drive.` can be left out). Values with a \
-         unit are texts such as `\"75us\"`, `\"16KiB\"` or `\"200MB/s\"`; a plain number is in the unit named here. \
+         unit are texts such as `\"75us\"`, `\"16KiB\"` or `\"200MB/s\"`; a plain number is in the unit named here, and a \
+         time needs its unit. Shares are numbers or `\"20%\"`. \
          `pellucid show DRIVE` prints all keys of a drive with the source of each value. `[[job]]` takes the keys of \
          [workload.md](workload.md).",
     );

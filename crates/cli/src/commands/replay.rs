@@ -4,10 +4,11 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
 use crate::precondition::PreconditionOptions;
-use crate::subject::Subject;
+use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
-use crate::workload::TraceOptions;
-use std::path::PathBuf;
+use crate::workload::{TraceOptions, stdin_or};
+use pellucid_workload::trace::AddressPolicy;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,7 +17,7 @@ Examples:
   pellucid replay cosmos-plus trace.csv.zst --live
   pellucid replay jasmine trace.gz --format msr --closed-loop 32";
 
-/// Replay a trace on a drive: MSR, Alibaba, Tencent, FIU, SPC, fio, blktrace or MQSim; plain, gzip or zstd
+/// Replay a trace on a drive: MSR, Alibaba, Tencent, FIU, SPC, SYSTOR '17, fio, blktrace, vscsi, MQSim or CSV; plain, gzip or zstd
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Replay {
@@ -41,25 +42,58 @@ impl Replay {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let mut subject = Subject::open(&self.drive, self.image.as_deref(), global)?;
         self.options.apply(&mut subject.spec, self.trace.clone());
+        let address = subject.spec.run.address;
         let trace = self.trace.display();
         subject.check_work(&[])?;
         subject.precondition(&self.precondition, global)?;
         self.watch.check(global)?;
-        let directory = output::claim(subject.spec.run.report.as_deref())?;
+        let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         output::header(global, "replay", &subject.spec.drive_name, &trace.to_string())?;
         let report = subject.run(&[], global, &self.watch)?;
-        let other = if self.drive == "jasmine" { "cosmos-plus" } else { "jasmine" };
-        let mut hints = vec![
-            format!("pellucid compare {} {other} --trace {trace}", self.drive),
-            format!("pellucid show {}", self.drive),
-        ];
+        let hints = self.hints(global, directory.is_some(), address);
+        output::report(global, &report, directory, &hints)
+    }
+
+    /// Commands that may come next, each of which works as it is printed; none where the trace or the drive can be read only once.
+    fn hints(&self, global: &Global, reported: bool, address: AddressPolicy) -> Vec<String> {
+        if is_stream(stdin_or(&self.trace)) || self.drive == "-" || is_stream(Path::new(&self.drive)) {
+            return Vec::new();
+        }
+        let sets: String = global.sets.iter().map(|set| format!(" --set {}", output::quoted(set))).collect();
+        let (drive, trace) = (output::quoted(&self.drive), output::quoted(&self.trace.display().to_string()));
+        let mut hints = Vec::new();
+        // Overrides are those of this drive; a comma in one would begin another.
+        if self.image.is_none() && !global.sets.iter().any(|set| set.contains(',')) {
+            let (of_run, of_drive): (Vec<&String>, Vec<&String>) =
+                global.sets.iter().partition(|set| set.starts_with("run."));
+            let own: String = of_drive.into_iter().map(|set| format!(",{set}")).collect();
+            let own = output::quoted(&format!("{}{own}", self.drive));
+            let of_run: String =
+                of_run.into_iter().map(|set| format!(" --set {}", output::quoted(set))).collect();
+            let other = if self.drive.starts_with("jasmine") { "cosmos-plus" } else { "jasmine" };
+            // The other drive may be smaller.
+            let fold = if address == AddressPolicy::Refuse { " --address fold" } else { "" };
+            let options = self.options.words();
+            hints.push(format!("pellucid compare {own} {other} --trace {trace}{options}{fold}{of_run}"));
+        }
+        let of_drive: String = global
+            .sets
+            .iter()
+            .filter(|set| !set.starts_with("run."))
+            .map(|set| format!(" --set {}", output::quoted(set)))
+            .collect();
+        hints.push(format!("pellucid show {drive}{of_drive}"));
         if self.drive == "cosmos-plus" {
             hints.push("pellucid serve cosmos-plus --set media.store=ram --nvme-tcp 4420".into());
             hints.push("pellucid reproduce C6".into());
         }
-        if directory.is_none() {
-            hints.push(format!("pellucid replay {} {trace} --report report", self.drive));
+        if !reported {
+            let image = self.image.as_ref().map_or_else(String::new, |image| {
+                format!(" --image {}", output::quoted(&image.display().to_string()))
+            });
+            let options = self.options.words();
+            hints.push(format!("pellucid replay {drive} {trace}{options}{image}{sets} --report report"));
         }
-        output::report(global, &report, directory, &hints)
+        hints
     }
 }

@@ -50,7 +50,7 @@ impl Reproduce {
         if self.list {
             return Ok(output::print(&list(&claims, global))?);
         }
-        let mut directory = output::claim(global.report.as_deref())?;
+        let mut directory = output::claim(global.report.as_deref(), global)?;
         let outcomes = self.outcomes(claims, global)?;
         if let Some(directory) = &mut directory {
             directory.replace(&files(&outcomes))?;
@@ -83,7 +83,7 @@ impl Reproduce {
         for claim in claims {
             let bar = Bar::new(global, None);
             bar.say(claim.id);
-            let outcome = claim.run(&bench).map_err(failure)?;
+            let outcome = claim.run(&bench).map_err(|error| failure(error, claim))?;
             bar.clear();
             if !global.json {
                 // A run of chosen claims shows them whole.
@@ -121,11 +121,12 @@ fn list(claims: &[&Claim], global: &Global) -> String {
     format!("{:#}\n", all.collect::<serde_json::Value>())
 }
 
-fn failure(error: ReproduceError) -> Failure {
+fn failure(error: ReproduceError, claim: &Claim) -> Failure {
     match error {
         ReproduceError::Spec(error) => error.into(),
         ReproduceError::Experiment(error) => error.into(),
         ReproduceError::Kv(error) => Failure::asked(error),
+        owned @ ReproduceError::Owned { .. } => Failure::asked(owned).about(claim.id),
         ReproduceError::Program(error) => Failure::work(anyhow::anyhow!(error)),
     }
 }

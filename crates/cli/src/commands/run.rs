@@ -63,7 +63,7 @@ impl Run {
         subject.check_work(&jobs)?;
         subject.precondition(&self.precondition, global)?;
         self.watch.check(global)?;
-        let directory = output::claim(subject.spec.run.report.as_deref())?;
+        let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         output::header(global, "run", &subject.spec.drive_name, &work)?;
         let report = subject.run(&jobs, global, &self.watch)?;
         output::report(global, &report, directory, &[])

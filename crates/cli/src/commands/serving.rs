@@ -9,7 +9,7 @@ use crate::watch::MonitorOptions;
 use crate::{exposure, interrupt, output};
 use anyhow::anyhow;
 use pellucid_flash::Interface;
-use pellucid_output::OutputFile;
+use pellucid_output::{OutputFile, begins_with, refuse_foreign};
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
 use pellucid_serve::nbd::NbdSession;
@@ -21,6 +21,7 @@ use pellucid_serve::{
     PlannedFault, Refusal, Server, Time, TlsConfig, UblkError,
 };
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -284,6 +285,8 @@ impl Serving {
             registry.map_or(Ok(()), |registry| registry.put_on(name, &mut core))?;
         }
         if let Some(path) = &self.record {
+            let is_ours = |file: &File| begins_with(file, &[b"fio version "]);
+            refuse_foreign(path, global.force, is_ours)?;
             // It tells what hosts did, so it is for its owner only.
             let mut recording = Recording(FioTrace::new(OutputFile::create_private(path)?));
             if let Some(why) = recording.failed() {

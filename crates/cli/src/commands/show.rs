@@ -28,7 +28,7 @@ pub struct Show {
 
 impl Show {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        let spec = Subject::open(&self.drive, None, global)?.spec;
+        let spec = Subject::open_to_show(&self.drive, global)?.spec;
         if !global.json {
             let text = namespaces(&spec.drive, &spec.drive_name)? + &pellucid_spec::show(&spec);
             return Ok(output::print(&text)?);

@@ -311,7 +311,10 @@ fn careless_command_lines_get_one_sentence_each() {
             vec!["replay", "tiny.toml", "trace.csv", "--log", "trace.csv"],
             "--log trace.csv: trace.csv is read by",
         ),
-        (vec!["replay", "tiny.toml", "trace.csv", "--limit", "0"], "invalid value '0' for '--limit <N>'"),
+        (
+            vec!["replay", "tiny.toml", "trace.csv", "--limit", "0"],
+            "invalid value '0' for '--limit <N>'; allowed: a whole number from 1; see",
+        ),
         (vec!["replay", "tiny.toml", "trace.csv", "--stream", "-1"], "invalid value '-1' for '--stream <N>'"),
         (vec!["replay", "tiny.toml", "trace.csv", "--stream", "5000000000"], "invalid value '5000000000'"),
         (
@@ -355,7 +358,7 @@ fn careless_command_lines_get_one_sentence_each() {
         (run(&["--set", "x"]), "--set x: not allowed; allowed: KEY=VALUE"),
         (run(&["--set", "=3"]), "--set =3: not allowed"),
         (run(&["--report", ""]), "a value is required for '--report <DIR>'"),
-        (run(&["--log", "tiny.toml"]), "--log tiny.toml: tiny.toml is read by this command"),
+        (run(&["--log", "tiny.toml"]), "--log tiny.toml: a log of requests is CSV"),
         (run(&["--image", "junk"]), "junk: not the image of a drive"),
         (run(&["--image", "dir"]), "dir: not the image of a drive"),
         (run(&["-x"]), "unexpected argument '-x' found; see pellucid run --help"),
@@ -659,7 +662,7 @@ fn writes_that_failed_fail_the_command() {
 }
 
 #[test]
-fn keys_of_another_translation_are_warned_of() {
+fn keys_of_another_translation_are_refused_or_warned_of() {
     let folder = Folder::with_drive();
     folder.write("cached.toml", &TINY.replace("[drive.ftl]\n", "[drive.ftl]\nmap_cache = \"1MiB\"\n"));
     let warned = |words: &[&str]| {
@@ -668,8 +671,8 @@ fn keys_of_another_translation_are_warned_of() {
         done.stderr
     };
     assert_eq!(
-        warned(&["tiny.toml", "--set", "ftl.map_cache=1MiB"]),
-        "warning: --set ftl.map_cache: drive.ftl.map_cache has no effect with drive.ftl.map = \"page\"; it has one with \"demand\"\n"
+        refused(&folder, &["show", "tiny.toml", "--set", "ftl.map_cache=1MiB"]),
+        "--set ftl.map_cache: drive.ftl.map_cache = \"1MiB\": has no effect here; allowed: with drive.ftl.map = \"demand\""
     );
     assert!(warned(&["cached.toml"]).contains("drive.ftl.map_cache has no effect"));
     let bast = ["--set", "ftl.map=bast", "--set", "media.blocks=60", "--set", "ftl.log_blocks=4"];
@@ -677,8 +680,8 @@ fn keys_of_another_translation_are_warned_of() {
     // A description keeps what is meant for its own translation when `--set` takes another.
     assert_eq!(warned(&[&["cached.toml"], &bast[..], &over[..]].concat()), "");
     assert!(
-        warned(&[&["tiny.toml"], &bast[4..], &over[..]].concat())
-            .contains("drive.ftl.log_blocks has no effect")
+        refused(&folder, &[&["show", "tiny.toml"], &bast[4..], &over[..]].concat())
+            .contains("drive.ftl.log_blocks = 4: has no effect here")
     );
     assert_eq!(warned(&["tiny.toml"]), "");
     // What `show` prints has every key, and no warning comes of it.

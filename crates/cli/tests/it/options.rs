@@ -100,6 +100,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
         &["--time-scale", "0.5"],
         &["--closed-loop", "3"],
         &["--stream", "1"],
+        &["--repeat", "2"],
         &["--limit", "100"],
     ];
     let jobs: &[&[&str]] = &[
@@ -329,4 +330,68 @@ fn options_are_spelled_with_hyphens_and_as_fio_spells_them() {
     let help = Folder::new().run(&["run", "--help"]).answer();
     assert!(help.contains("--number-ios <1000000>") && help.contains("[alias: --number_ios]"), "{help}");
     assert!(!options(&Folder::new(), "run").iter().any(|option| option.contains('_')), "{help}");
+}
+
+#[test]
+fn several_overrides_stand_behind_one_set_and_help_is_a_command() {
+    let folder = Folder::with_drive();
+    let shown = |words: &[&str]| folder.run(&[&["show"], words].concat()).answer();
+    let apart = shown(&["tiny.toml", "--set", "ftl.victim=fifo", "--set", "media.ways=1"]);
+    assert_eq!(shown(&["tiny.toml", "--set", "ftl.victim=fifo", "media.ways=1"]), apart);
+    assert_eq!(shown(&["--set", "ftl.victim=fifo", "media.ways=1", "tiny.toml"]), apart);
+    assert_eq!(shown(&["--set=ftl.victim=fifo", "media.ways=1", "tiny.toml"]), apart);
+    let compare = ["compare", "--set", "precondition.fill=0.5", "tiny.toml", "tiny.toml,ftl.victim=fifo"];
+    folder.run(&[&compare[..], &["--rw", "read", "--number-ios", "10"]].concat()).answer();
+    assert_eq!(folder.run(&["help", "run"]).answer(), folder.run(&["run", "--help"]).answer());
+    assert_eq!(folder.run(&["help"]).answer(), folder.run(&["--help"]).answer());
+}
+
+#[test]
+fn a_key_of_another_table_is_suggested() {
+    let folder = Folder::with_drive();
+    for (set, meant) in [
+        ("victim=fifo", "(did you mean ftl.victim or host.ftl.victim or kv.victim?)"),
+        ("ftl.static_gap=5", "(did you mean ftl.wear.static_gap?)"),
+        ("media.clock_mhz=5", "(did you mean firmware.clock_mhz?)"),
+    ] {
+        let done = folder.run(&["show", "tiny.toml", "--set", set]);
+        assert_eq!(done.status, 2);
+        assert!(done.stderr.contains(meant), "{}", done.stderr);
+    }
+}
+
+/// Sizes, shares and times are written alike everywhere; a number that cannot be meant is refused with what is meant most likely.
+#[test]
+fn one_grammar_of_units() {
+    let folder = Folder::with_drive();
+    let run = |more: &[&str]| {
+        folder.run(&[&["run", "tiny.toml", "--rw", "read", "--number-ios", "10", "--json"], more].concat())
+    };
+    let bytes = |bs: &str| run(&["--bs", bs]).json()["directions"]["read"]["bytes"].clone();
+    for (bs, each) in [("16KiB", 16_384), ("16k", 16_384), ("0.5MiB", 524_288)] {
+        assert_eq!(bytes(bs), each * 10, "{bs}");
+    }
+    folder.write("job.fio", "[a]\nrw=read\nbs=4ki\nblockalign=512\nnumber_ios=10\n");
+    for (words, said) in [
+        (
+            &["--set", "ftl.over_provisioning=20"][..],
+            "(did you mean 20%?); allowed: a share such as \"20%\" or 0.2",
+        ),
+        (&["--set", "media.timing.erase=3"], "(did you mean 3us or 3ms?); allowed: a duration such as"),
+        (&["--set", "media.timing.read=[50]"], "media.timing.read"),
+        (&["--bs", "16KB"], "a size such as 4096, 4k, 16KiB"),
+        (&["--runtime", "5"], "a time with its unit, such as 5s"),
+        (&["--thinktime", "100"], "a time with its unit, such as 100us"),
+        (&["--kb-base", "1000"], "only in a job file of fio"),
+    ] {
+        let done = run(words);
+        assert_eq!(done.status, 2, "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(said), "{}", done.stderr);
+    }
+    let shown = |set: &str| folder.run(&["show", "tiny.toml", "--set", set]).answer();
+    assert_eq!(shown("ftl.over_provisioning=50%"), shown("ftl.over_provisioning=0.5"));
+    assert_eq!(shown("precondition.fill=90%"), shown("precondition.fill=0.9"));
+    assert!(shown("ftl.over_provisioning=690%").contains("over_provisioning = \"690%\""));
+    let done = folder.run(&["run", "tiny.toml", "job.fio"]);
+    assert!(!done.stderr.contains("a size such as"), "fio's own words: {}", done.stderr);
 }

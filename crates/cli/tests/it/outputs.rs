@@ -213,3 +213,61 @@ fn a_log_that_the_report_would_replace_is_refused() {
     let log = std::fs::read_to_string(folder.path("out/log.csv")).unwrap();
     assert_eq!(log.lines().count(), 11, "{log}");
 }
+
+/// What somebody else wrote is not replaced without a word.
+#[test]
+fn somebodys_files_are_replaced_by_force_only() {
+    let folder = Folder::with_drive();
+    folder.write("mine.csv", "name,phone\n");
+    std::fs::create_dir(folder.path("site")).unwrap();
+    folder.write("site/index.html", "<title>My page</title>");
+    let trace = (0..20).map(|i| format!("{i},h,0,Read,{},512,0\n", i * 512)).collect::<String>();
+    folder.write("trace.csv", &trace);
+    for words in [
+        &[&SHORT[..], &["--log", "mine.csv"]].concat()[..],
+        &[&SHORT[..], &["--set", "run.log=mine.csv"]].concat(),
+        &["replay", "tiny.toml", "trace.csv", "--log", "mine.csv"],
+        &[&SHORT[..], &["--report", "site"]].concat(),
+        &["compare", "tiny.toml", "tiny.toml", "--rw", "read", "--number-ios", "10", "--report", "site"],
+        &["reproduce", "C10", "--report", "site"],
+    ] {
+        let done = folder.run(words);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+        assert!(
+            done.stderr.contains("exists, and this command did not write it; allowed: "),
+            "{}",
+            done.stderr
+        );
+    }
+    assert_eq!(std::fs::read_to_string(folder.path("mine.csv")).unwrap(), "name,phone\n");
+    assert_eq!(std::fs::read_to_string(folder.path("site/index.html")).unwrap(), "<title>My page</title>");
+    for (option, name) in [("--log", "mine.csv"), ("--report", "site")] {
+        folder.run(&[&SHORT[..], &[option, name, "--force"]].concat()).answer();
+        // What we wrote ourselves is replaced as before.
+        folder.run(&[&SHORT[..], &[option, name]].concat()).answer();
+    }
+    let done = folder.run(&[&SHORT[..], &["--log", "drive.toml"]].concat());
+    assert_eq!(
+        (done.status, done.stderr.as_str()),
+        (
+            2,
+            "error: --log drive.toml: a log of requests is CSV; allowed: FILE.csv, or a name without an ending\n"
+        )
+    );
+    let words = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--log", "log.csv"];
+    folder.run(&[&words[..], &["--rw", "read", "--number-ios", "10"]].concat()).answer();
+    assert!(folder.path("log.victim=fifo.csv").exists());
+}
+
+/// The folder was made for a report that never came.
+#[test]
+fn an_interrupted_reproduction_leaves_no_folder() {
+    let folder = Folder::new();
+    let child = spawn(&folder, &["reproduce", "C1", "--report", "claims"]);
+    let place = folder.path("claims");
+    eventually("the folder is claimed", || place.exists());
+    signal(&child, "INT");
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(130), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(!place.exists());
+}

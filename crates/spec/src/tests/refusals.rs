@@ -74,17 +74,17 @@ fn wrong_values_are_named_with_what_is_allowed() {
         ("copyback = 1", "15: drive.ftl.copyback = 1: not allowed; allowed: true, false"),
         (
             "[drive.media.faults]\nread_fail = 1.5",
-            "16: drive.media.faults.read_fail = 1.5: not allowed; allowed: a number from 0 to 1",
+            "16: drive.media.faults.read_fail = 1.5: not allowed (did you mean 1.5%?); allowed: a share such as \"20%\" or 0.2, from 0% to 100%",
         ),
         (
             "[drive.media.faults]\nread_fail = nan",
-            "16: drive.media.faults.read_fail = NaN: not allowed; allowed: a number from 0 to 1",
+            "16: drive.media.faults.read_fail = NaN: not allowed; allowed: a share such as \"20%\" or 0.2, from 0% to 100%",
         ),
         (
             "[drive.host]\nfetch = '5 lightyears'",
             "16: drive.host.fetch = \"5 lightyears\": not allowed; allowed: a duration such as \"300ns\", \
              \"75us\", \
-             \"3.8 ms\", \"1s\", or a whole number of ns; at most 3600s",
+             \"3.8 ms\", \"1s\", \"5m\"; only 0 needs no unit; at most 3600s",
         ),
         (
             "[drive.host]\nweights = [1, 0]",
@@ -358,8 +358,8 @@ fn log_blocks_that_do_not_fit_are_refused() {
             "drive.ftl.log_blocks = 20: not allowed; allowed: at most 2: each die of 8 blocks keeps 5 more for merges and metadata",
         ),
         (
-            &["ftl.log_blocks=2", "ftl.over_provisioning=6.9"],
-            "drive.ftl.over_provisioning = 6.9: not allowed; allowed: at least 7.0001: each die of 8 blocks keeps 7 for 2 log blocks, \
+            &["ftl.log_blocks=2", "ftl.over_provisioning=690%"],
+            "drive.ftl.over_provisioning = \"690%\": not allowed; allowed: at least 700.01%: each die of 8 blocks keeps 7 for 2 log blocks, \
              merges and metadata",
         ),
         (

@@ -506,7 +506,7 @@ fn pipelined_writes() {
 
 fn beside_block() {
     let both = "[[drive.namespace]]\ninterface = \"block\"\nblocks = 4\n[[drive.namespace]]\ninterface = \"open-channel\"\n";
-    let mut bench = Bench::new(both, &["drive.ftl.over_provisioning=5"]);
+    let mut bench = Bench::new(both, &["drive.ftl.over_provisioning=500%"]);
     assert_eq!(Drive::namespaces(&bench.drive), 2);
     let Some(Interface::Block { sectors, handles: 1 }) = Drive::interface(&bench.drive, 0) else {
         panic!("namespace 0 is not a block namespace");

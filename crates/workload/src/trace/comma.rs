@@ -1,12 +1,13 @@
-//! The formats whose fields stand between commas: MSR Cambridge, Alibaba, Tencent, SPC.
+//! The formats whose fields stand between commas: MSR Cambridge, Alibaba, Tencent, SPC, SYSTOR '17.
 
 use super::Action;
 use super::error::Problem;
-use super::field::{Bytes, Commas, Raw, bytes, request, seconds_as_ns, sectors, wrong};
+use super::field::{Bytes, Commas, Decoded, Raw, bytes, request, seconds_as_ns, sectors, wrong};
 
 const MSR: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
 const ALIBABA: &str = "device_id,opcode,offset,length,timestamp";
 const TENCENT: &str = "Timestamp,Offset,Size,IOType,VolumeID";
+const SYSTOR: &str = "Timestamp,Response,IOType,LUN,Offset,Size";
 const SPC: &str = "ASU,LBA,Size,Opcode,Timestamp[,...]";
 
 /// Ticks are 100 ns (Windows file time).
@@ -67,6 +68,21 @@ pub(super) fn spc(line: &[u8], lba_bytes: u64) -> Result<Raw, Problem> {
     let action = letter("Opcode", fields.field("Opcode")?)?;
     let ticks = seconds_as_ns("Timestamp", fields.field("Timestamp")?)?;
     request(ticks, action, Bytes { count: lba, unit_bytes: lba_bytes }, bytes(length), stream)
+}
+
+/// Ticks are nanoseconds. A line without an operation stands for a request that was never answered; nobody knows what it was.
+pub(super) fn systor(line: &[u8]) -> Result<Decoded, Problem> {
+    let mut fields = Commas::new(line, SYSTOR);
+    let ticks = seconds_as_ns("Timestamp", fields.field("Timestamp")?)?;
+    fields.field("Response")?;
+    let kind = fields.field("IOType")?;
+    let action = if kind.is_empty() { None } else { Some(letter("IOType", kind)?) };
+    let stream = fields.number_u32("LUN")?;
+    let offset = fields.number("Offset")?;
+    let length = fields.number("Size")?;
+    fields.end()?;
+    let Some(action) = action else { return Ok(Decoded::Nothing) };
+    request(ticks, action, bytes(offset), bytes(length), stream).map(Decoded::Request)
 }
 
 fn letter(name: &'static str, field: &[u8]) -> Result<Action, Problem> {

@@ -30,6 +30,31 @@ pub enum Problem {
     /// No format fits the first line (an excerpt; empty when the trace has no line).
     #[error("{}, one of: {}", excerpt(.0), list(&Format::ALL))]
     Unrecognised(String),
+    /// The names in the first line are those of no format.
+    #[error(
+        "no known format has columns like {0:?}; allowed: the name of a format, whose order of columns is then taken, or the \
+         columns: {syntax}", syntax = super::columns::SYNTAX
+    )]
+    UnknownNames(String),
+    /// The first line is nearly one of these formats: each with what is wrong with it.
+    #[error("{}; allowed: a line without the mistake, or the name of another format, one of: {}", nearly(.0), list(&Format::ALL))]
+    Nearly(Vec<(Format, String)>),
+    /// The line of names lacks a column.
+    #[error("no column is called {name:?}; allowed: one of the first line, which is {line:?}")]
+    NoColumn {
+        /// The name.
+        name: String,
+        /// The first line, or its beginning.
+        line: String,
+    },
+    /// The trace holds no request.
+    #[error("no request in the trace (format {format}), whose {skipped} lines or records hold other things; expected at least one{}", needs(*format))]
+    Nothing {
+        /// The format it was read as.
+        format: Format,
+        /// Lines or binary records.
+        skipped: u64,
+    },
     /// No key-value format fits the first line (an excerpt; empty when the trace has no line).
     #[error(
         "no key-value trace has a first line like {0:?}; allowed: twitter \
@@ -162,6 +187,22 @@ fn excerpt(line: &str) -> String {
     match line {
         "" => "no line from which to recognise the format; name it".into(),
         line => format!("no known format has a first line like {line:?}; name the format"),
+    }
+}
+
+fn nearly(formats: &[(Format, String)]) -> String {
+    formats
+        .iter()
+        .map(|(format, problem)| format!("the first line, read as {format}: {problem}"))
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// Names what makes a request, where that is not every line.
+fn needs(format: Format) -> &'static str {
+    match format {
+        Format::Blkparse | Format::Blktrace => ": an event Q, D or C with sectors",
+        _ => "",
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-fn trim(mut field: &[u8]) -> &[u8] {
+pub(super) fn trim(mut field: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = field
         && is_blank(*first)
     {

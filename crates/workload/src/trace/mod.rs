@@ -23,6 +23,10 @@
 //! | `blktrace` | 48-byte records, version 7, either byte order | ns | 512 B, bytes | device number |
 //! | `mqsim` | `time device lba sectors type`, blanks; **0 = write, 1 = read** | ns | 512 B | device |
 //!
+//! | `systor` | `Timestamp,Response,IOType,LUN,Offset,Size` | s, decimals | bytes | LUN |
+//! | `vscsi` | records of 32 or 40 bytes, versions 1 and 2 | us | 512 B, bytes | 0 |
+//! | `csv` | columns that are given, or named in the first line | as given | as given | as given |
+//!
 //! MQSim's and Tencent's lines are both five whole numbers, with opposite meanings of 0 and 1. Commas make it Tencent,
 //! blanks make it MQSim; commas *and* blanks are ambiguous and the format must be named.
 //!
@@ -30,6 +34,9 @@
 //!
 //! * Times count from the first record. Real traces hold small disorder (several processors log into one file): a time
 //!   before the previous record's is replaced by it, and counted in [`ReadStats::backwards`]. Order is kept.
+//! * The text formats but fio's and blkparse's may begin with lines behind `#`, and with a line of names. If the names are those
+//!   of the format, they also give the order of its columns, and others may stand between them (a table program's index);
+//!   names of no format are refused unless the format is named.
 //! * Blank lines are skipped. A line holds at most 64 KiB.
 //! * fio: `wait` advances the time, also by less than the 100 us that fio itself ignores. The stream is the number of
 //!   the file in order of appearance; a file named `stream.N`, as [`TraceWriter`] does, is stream N. `sync` and
@@ -42,6 +49,7 @@
 mod blank;
 mod blkparse;
 mod blktrace;
+mod columns;
 mod comma;
 mod error;
 mod field;
@@ -52,6 +60,7 @@ mod reader;
 mod recognise;
 mod shape;
 mod source;
+mod vscsi;
 mod write;
 
 use std::fmt;
@@ -59,10 +68,11 @@ use std::str::FromStr;
 
 use pellucid_flash::{Opcode, SimTime};
 
+pub use columns::{Columns, ColumnsError};
 pub use error::{Position, Problem, TraceError, UnknownFormat, WriteError};
 pub use read_first::{SectorSet, read_first};
 pub use reader::{ReadStats, TraceReader};
-pub use shape::{AddressPolicy, ShapeStats, Shaped, Shaping};
+pub use shape::{AddressPolicy, Reopen, ShapeStats, Shaped, Shaping};
 pub use source::{decompressed_within, zstd_window_bytes};
 pub use write::TraceWriter;
 
@@ -142,11 +152,17 @@ pub enum Format {
     Blktrace,
     /// MQSim, close to DiskSim's ASCII layout.
     Mqsim,
+    /// SYSTOR '17, of a virtual desktop infrastructure.
+    Systor,
+    /// VMware's virtual SCSI tracer, as CloudPhysics published its records.
+    Vscsi,
+    /// A table whose columns are given ([`ReadOptions::columns`]).
+    Csv,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 10] = [
+    pub const ALL: [Format; 13] = [
         Format::Msr,
         Format::Alibaba,
         Format::Tencent,
@@ -157,6 +173,9 @@ impl Format {
         Format::Blkparse,
         Format::Blktrace,
         Format::Mqsim,
+        Format::Systor,
+        Format::Vscsi,
+        Format::Csv,
     ];
 
     /// The name by which the format is chosen.
@@ -172,6 +191,9 @@ impl Format {
             Format::Blkparse => "blkparse",
             Format::Blktrace => "blktrace",
             Format::Mqsim => "mqsim",
+            Format::Systor => "systor",
+            Format::Vscsi => "vscsi",
+            Format::Csv => "csv",
         }
     }
 }
@@ -207,14 +229,43 @@ pub enum BlockEvent {
 pub struct ReadOptions {
     /// The layout; `None`: recognised from the content.
     pub format: Option<Format>,
+    /// The columns of [`Format::Csv`]; it cannot be read without.
+    pub columns: Option<Columns>,
     /// SPC: bytes per unit of the LBA field, at least 1. Most published traces use 512.
     pub spc_lba_bytes: u64,
     /// blkparse and blktrace: the event to use. `None`: the first of `Q`, `D`, `C` that the first 256 KiB hold.
     pub block_event: Option<BlockEvent>,
 }
 
+/// A format that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// There is none of this name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownFormat),
+    /// Columns that cannot be understood.
+    #[error(transparent)]
+    Columns(#[from] ColumnsError),
+}
+
+impl ReadOptions {
+    /// Reads a trace as `format` says: the name of a format, or `csv:` and columns.
+    ///
+    /// # Errors
+    /// There is no such format, or columns cannot be understood.
+    pub fn named(format: &str) -> Result<ReadOptions, FormatError> {
+        let (name, columns) = match format.split_once(':') {
+            Some(("csv", columns)) => ("csv", Some(columns)),
+            _ if format == "csv" => ("csv", Some("")),
+            _ => (format, None),
+        };
+        let columns = columns.map(str::parse).transpose()?;
+        Ok(ReadOptions { format: Some(name.parse()?), columns, ..ReadOptions::default() })
+    }
+}
+
 impl Default for ReadOptions {
     fn default() -> ReadOptions {
-        ReadOptions { format: None, spc_lba_bytes: 512, block_event: None }
+        ReadOptions { format: None, columns: None, spc_lba_bytes: 512, block_event: None }
     }
 }

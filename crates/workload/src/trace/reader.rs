@@ -9,11 +9,13 @@ use pellucid_flash::SimTime;
 
 use super::blkparse::{self, Blkparse};
 use super::blktrace::Blktrace;
+use super::columns::{Columns, Table, is_names};
 use super::error::{Position, Problem, TraceError};
 use super::field::{Decoded, Raw};
 use super::fio::{Fio, Version};
-use super::recognise::{lines, recognise};
+use super::recognise::{is_remark, lines, recognise};
 use super::source::Source;
+use super::vscsi::Vscsi;
 use super::{Action, BlockEvent, Format, ReadOptions, Record, blank, comma};
 
 /// Counts of the records read so far.
@@ -87,7 +89,7 @@ impl TraceReader {
             format,
             source,
             decoder,
-            clock: Clock::new(tick_ns(format)),
+            clock: Clock::default(),
             lines_read: 0,
             position: Position::Whole,
             pending: None,
@@ -116,19 +118,29 @@ impl TraceReader {
         self.stats
     }
 
-    /// Reads on until a record of `stream` comes.
+    /// Reads on until a record comes, of `stream` if one is given.
     ///
     /// # Errors
     /// There is none, or the trace cannot be read so far.
-    pub fn find_stream(mut self, stream: u32) -> Result<(), TraceError> {
+    pub fn find_work(mut self, stream: Option<u32>) -> Result<(), TraceError> {
         let mut found = BTreeSet::new();
         for record in self.by_ref() {
-            match record?.stream {
-                here if here == stream => return Ok(()),
-                other => found.insert(other),
-            };
+            let here = record?.stream;
+            if stream.is_none_or(|stream| stream == here) {
+                return Ok(());
+            }
+            found.insert(here);
         }
-        Err(self.no_stream(stream, found))
+        match stream.filter(|_| !found.is_empty()) {
+            Some(stream) => Err(self.no_stream(stream, found)),
+            None => Err(self.nothing()),
+        }
+    }
+
+    /// The trace is over, and had no record.
+    fn nothing(&self) -> TraceError {
+        let problem = Problem::Nothing { format: self.format, skipped: self.stats.skipped };
+        TraceError::new(&self.name, Position::Whole, problem)
     }
 
     /// The trace is over, and had other streams only.
@@ -149,7 +161,11 @@ impl TraceReader {
                     self.lines_read += 1;
                     decoder.decode(line)?
                 }
-                Decoder::Binary(decoder) => {
+                Decoder::Blktrace(decoder) => {
+                    self.position = Position::Byte(self.source.consumed_bytes());
+                    decoder.decode(&mut self.source)?
+                }
+                Decoder::Vscsi(decoder) => {
                     self.position = Position::Byte(self.source.consumed_bytes());
                     decoder.decode(&mut self.source)?
                 }
@@ -173,7 +189,8 @@ impl TraceReader {
     }
 
     fn record(&mut self, raw: Raw) -> Result<Record, Problem> {
-        let at = self.clock.at(raw.ticks, &mut self.stats.backwards)?;
+        let tick_ns = self.decoder.tick_ns(self.format);
+        let at = self.clock.at(raw.ticks, tick_ns, &mut self.stats.backwards)?;
         let Raw { action, offset_bytes, length_bytes, stream, .. } = raw;
         Ok(Record { at, action, offset_bytes, length_bytes, stream })
     }
@@ -211,39 +228,41 @@ impl Iterator for TraceReader {
 fn tick_ns(format: Format) -> u64 {
     match format {
         Format::Msr => 100,
-        Format::Alibaba | Format::FioV2 | Format::FioV3 => 1_000,
+        Format::Alibaba | Format::FioV2 | Format::FioV3 | Format::Vscsi => 1_000,
         Format::Tencent => 1_000_000_000,
-        Format::Fiu | Format::Spc | Format::Blkparse | Format::Blktrace | Format::Mqsim => 1,
+        Format::Fiu
+        | Format::Spc
+        | Format::Blkparse
+        | Format::Blktrace
+        | Format::Mqsim
+        | Format::Systor
+        | Format::Csv => 1,
     }
 }
 
 /// Turns the trace's times into times since its first record that never decrease.
+#[derive(Default)]
 struct Clock {
-    tick_ns: u64,
     first_ticks: Option<u64>,
     latest_ticks: u64,
 }
 
 impl Clock {
-    fn new(tick_ns: u64) -> Clock {
-        Clock { tick_ns, first_ticks: None, latest_ticks: 0 }
-    }
-
-    fn at(&mut self, ticks: u64, backwards: &mut u64) -> Result<SimTime, Problem> {
+    fn at(&mut self, ticks: u64, tick_ns: u64, backwards: &mut u64) -> Result<SimTime, Problem> {
         let first = *self.first_ticks.get_or_insert(ticks);
         if ticks < self.latest_ticks {
             *backwards += 1;
         }
         self.latest_ticks = self.latest_ticks.max(ticks);
         let since_first = self.latest_ticks - first;
-        let tick_ns = self.tick_ns;
         since_first.checked_mul(tick_ns).map(SimTime).ok_or(Problem::TooLate { ticks, tick_ns })
     }
 }
 
 enum Decoder {
-    Lines(LineDecoder),
-    Binary(Blktrace),
+    Lines(Lines),
+    Blktrace(Blktrace),
+    Vscsi(Vscsi),
 }
 
 impl Decoder {
@@ -254,14 +273,71 @@ impl Decoder {
             None => recognise(head, all, options.spc_lba_bytes)?,
         };
         let decoder = match format {
-            Format::Blktrace => Decoder::Binary(Blktrace::new(head, options.block_event)),
+            Format::Blktrace => Decoder::Blktrace(Blktrace::new(head, options.block_event)),
+            Format::Vscsi => Decoder::Vscsi(Vscsi::new(head)),
+            Format::Csv => {
+                let missing = || Problem::Setting {
+                    key: "format",
+                    value: "csv".into(),
+                    allowed: "csv with its columns, as in csv:time=NAME,op=NAME,offset=NAME,size=NAME,unit=us",
+                };
+                let columns = options.columns.clone().ok_or_else(missing)?;
+                Decoder::Lines(Lines::new(format, LineDecoder::Table(Table::new(columns)), options))
+            }
             Format::Blkparse => {
                 let event = options.block_event.unwrap_or_else(|| blkparse::choose(lines(head, all)));
-                Decoder::Lines(LineDecoder::new(format, options.spc_lba_bytes, event))
+                let decoder = LineDecoder::new(format, options.spc_lba_bytes, event);
+                Decoder::Lines(Lines::new(format, decoder, options))
             }
-            _ => Decoder::Lines(LineDecoder::new(format, options.spc_lba_bytes, BlockEvent::Queue)),
+            _ => {
+                let decoder = LineDecoder::new(format, options.spc_lba_bytes, BlockEvent::Queue);
+                Decoder::Lines(Lines::new(format, decoder, options))
+            }
         };
         Ok((format, decoder))
+    }
+
+    /// The unit of the times of records.
+    fn tick_ns(&self, format: Format) -> u64 {
+        match self {
+            Decoder::Lines(Lines { decoder: LineDecoder::Table(_), .. }) => 1,
+            _ => tick_ns(format),
+        }
+    }
+}
+
+/// Lines of text, with remarks and a line of names before the first request.
+struct Lines {
+    decoder: LineDecoder,
+    /// The columns of the format, if a line of names may come first.
+    columns: Option<Columns>,
+    /// Remarks and names may come before the first request.
+    may_have_head: bool,
+    begun: bool,
+}
+
+impl Lines {
+    fn new(format: Format, decoder: LineDecoder, options: &ReadOptions) -> Lines {
+        let may_have_head = !matches!(format, Format::FioV2 | Format::FioV3 | Format::Blkparse);
+        Lines { decoder, columns: Columns::of(format, options.spc_lba_bytes), may_have_head, begun: false }
+    }
+
+    fn decode(&mut self, line: &[u8]) -> Result<Decoded, Problem> {
+        if self.begun || !self.may_have_head || line.trim_ascii().is_empty() {
+            return self.decoder.decode(line);
+        }
+        if is_remark(line) {
+            return Ok(Decoded::Nothing);
+        }
+        self.begun = true;
+        if matches!(self.decoder, LineDecoder::Table(_)) || !is_names(line) {
+            return self.decoder.decode(line);
+        }
+        // Names of others leave the format that was asked for as it is.
+        if let Some(table) = self.columns.take().and_then(|columns| Table::below(columns, line)) {
+            self.decoder = LineDecoder::Table(table);
+        }
+        Ok(Decoded::Nothing)
     }
 }
 
@@ -275,6 +351,8 @@ pub(super) enum LineDecoder {
     Fio(Fio),
     Blkparse(Blkparse),
     Mqsim,
+    Systor,
+    Table(Table),
 }
 
 impl LineDecoder {
@@ -289,13 +367,20 @@ impl LineDecoder {
             Format::FioV3 => LineDecoder::Fio(Fio::new(Version::Three)),
             Format::Blkparse => LineDecoder::Blkparse(Blkparse::new(event)),
             Format::Mqsim => LineDecoder::Mqsim,
-            Format::Blktrace => unreachable!("blktrace has records, not lines"),
+            Format::Systor => LineDecoder::Systor,
+            Format::Blktrace | Format::Vscsi => unreachable!("{format} has records, not lines"),
+            Format::Csv => unreachable!("a table is made with its columns"),
         }
     }
 
     /// Returns whether `format` can read `line`, alone.
     pub(super) fn fits(format: Format, spc_lba_bytes: u64, line: &[u8]) -> bool {
-        LineDecoder::new(format, spc_lba_bytes, BlockEvent::Queue).decode(line).is_ok()
+        LineDecoder::problem(format, spc_lba_bytes, line).is_none()
+    }
+
+    /// Why `format` cannot read `line`, alone.
+    pub(super) fn problem(format: Format, spc_lba_bytes: u64, line: &[u8]) -> Option<Problem> {
+        LineDecoder::new(format, spc_lba_bytes, BlockEvent::Queue).decode(line).err()
     }
 
     fn decode(&mut self, line: &[u8]) -> Result<Decoded, Problem> {
@@ -309,6 +394,8 @@ impl LineDecoder {
             LineDecoder::Fiu => blank::fiu(line)?,
             LineDecoder::Spc { lba_bytes } => comma::spc(line, *lba_bytes)?,
             LineDecoder::Mqsim => blank::mqsim(line)?,
+            LineDecoder::Systor => return comma::systor(line),
+            LineDecoder::Table(table) => return table.decode(line),
             LineDecoder::Fio(fio) => return fio.decode(line),
             LineDecoder::Blkparse(blkparse) => return blkparse.decode(line),
         };

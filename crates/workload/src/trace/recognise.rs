@@ -6,13 +6,15 @@
 
 use super::Format;
 use super::blktrace::is_blktrace;
+use super::columns::{Columns, is_names};
 use super::error::Problem;
 use super::field::excerpt;
 use super::fio::Version;
 use super::reader::LineDecoder;
+use super::vscsi::is_vscsi;
 
 const LINES_TRIED: usize = 64;
-const TEXT: [Format; 7] = [
+const TEXT: [Format; 8] = [
     Format::Msr,
     Format::Alibaba,
     Format::Tencent,
@@ -20,6 +22,7 @@ const TEXT: [Format; 7] = [
     Format::Spc,
     Format::Blkparse,
     Format::Mqsim,
+    Format::Systor,
 ];
 
 /// The lines of the first part of a trace that hold anything. Unless it is all, the last one may be cut short and is
@@ -36,14 +39,44 @@ pub(super) fn recognise(head: &[u8], all: bool, spc_lba_bytes: u64) -> Result<Fo
     if is_blktrace(head) {
         return Ok(Format::Blktrace);
     }
-    let mut lines = lines(head, all).take(LINES_TRIED).peekable();
-    let first = lines.peek().copied().unwrap_or_default();
+    if is_vscsi(head) {
+        return Ok(Format::Vscsi);
+    }
+    let lines: Vec<&[u8]> = lines(head, all).take(LINES_TRIED).collect();
+    let first = lines.first().copied().unwrap_or_default();
     if first.trim_ascii() == Version::Two.header().as_bytes() {
         return Ok(Format::FioV2);
     }
     if first.trim_ascii() == Version::Three.header().as_bytes() {
         return Ok(Format::FioV3);
     }
+    let remarks = lines.iter().take_while(|line| is_remark(line)).count();
+    let lines = &lines[remarks..];
+    match lines {
+        [names, lines @ ..] if is_names(names) => below_names(names, lines, spc_lba_bytes),
+        _ => by_lines(lines, spc_lba_bytes),
+    }
+}
+
+/// A line that says something about the trace, before its first record.
+pub(super) fn is_remark(line: &[u8]) -> bool {
+    line.trim_ascii_start().first() == Some(&b'#')
+}
+
+/// Recognises a trace by the names of its columns. Between blanks their order says enough: no two formats share one.
+fn below_names(names: &[u8], lines: &[&[u8]], spc_lba_bytes: u64) -> Result<Format, Problem> {
+    let named = TEXT
+        .into_iter()
+        .find(|&format| Columns::of(format, spc_lba_bytes).is_some_and(|columns| columns.are_in(names)));
+    let unknown = || Problem::UnknownNames(excerpt(names));
+    match named {
+        Some(format) => Ok(format),
+        None if names.contains(&b',') => Err(unknown()),
+        None => by_lines(lines, spc_lba_bytes).map_err(|_| unknown()),
+    }
+}
+
+fn by_lines(lines: &[&[u8]], spc_lba_bytes: u64) -> Result<Format, Problem> {
     let mut candidates = TEXT.to_vec();
     let mut begun = false;
     for line in lines {
@@ -58,6 +91,39 @@ pub(super) fn recognise(head: &[u8], all: bool, spc_lba_bytes: u64) -> Result<Fo
     match candidates[..] {
         [format] if begun => Ok(format),
         _ if begun => Err(Problem::Ambiguous(candidates)),
-        _ => Err(Problem::Unrecognised(excerpt(first))),
+        _ => Err(none_fits(lines, spc_lba_bytes)),
+    }
+}
+
+/// Explains the first line: a malformed field is named if the line has the fields of a format.
+fn none_fits(lines: &[&[u8]], spc_lba_bytes: u64) -> Problem {
+    let first = lines.first().copied().unwrap_or_default();
+    let nearly =
+        TEXT.into_iter().filter_map(|format| match LineDecoder::problem(format, spc_lba_bytes, first) {
+            Some(problem @ (Problem::Field { .. } | Problem::Extent { .. }))
+                if has_fields_of(format, first) =>
+            {
+                Some((format, problem.to_string()))
+            }
+            _ => None,
+        });
+    let nearly: Vec<(Format, String)> = nearly.collect();
+    if nearly.is_empty() { Problem::Unrecognised(excerpt(first)) } else { Problem::Nearly(nearly) }
+}
+
+/// Reports whether a line has as many fields as the lines of a format, between the same separators.
+fn has_fields_of(format: Format, line: &[u8]) -> bool {
+    let commas = line.iter().filter(|&&byte| byte == b',').count();
+    let words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty()).count();
+    match format {
+        Format::Msr => commas == 6,
+        Format::Systor => commas == 5,
+        // SPC's may have more, which tell nothing.
+        Format::Alibaba | Format::Tencent | Format::Spc => commas == 4,
+        Format::Mqsim => commas == 0 && words == 5,
+        Format::Fiu => commas == 0 && words >= 9,
+        // `8,0`, and at least six more.
+        Format::Blkparse => commas == 1 && words >= 7,
+        _ => false,
     }
 }

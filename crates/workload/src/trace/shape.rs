@@ -114,9 +114,27 @@ struct Rest {
     moved: bool,
 }
 
+/// Opens the trace once more, from its beginning.
+pub type Reopen = Box<dyn FnMut() -> Result<TraceReader, TraceError> + Send>;
+
+/// Passes over the trace after the first one.
+struct Repeats {
+    reopen: Reopen,
+    left: u32,
+    /// Records taken in the passes before this one, and what reading met in them.
+    taken_before: u64,
+    read_before: ReadStats,
+    /// Records read in this pass, and the latest time in it.
+    read: u64,
+    latest_ns: u64,
+    /// The begin of this pass, in the time of the trace.
+    begin_ns: u64,
+}
+
 /// A trace fitted to a drive: an iterator of records that ends after the first error.
 pub struct Shaped {
     reader: TraceReader,
+    repeats: Option<Repeats>,
     shaping: Shaping,
     sector_shift: u32,
     capacity_sectors: u64,
@@ -138,6 +156,7 @@ impl TraceReader {
         let capacity_sectors = shaping.capacity_bytes >> sector_shift;
         Ok(Shaped {
             reader: self,
+            repeats: None,
             shaping,
             sector_shift,
             capacity_sectors,
@@ -152,6 +171,31 @@ impl TraceReader {
 }
 
 impl Shaped {
+    /// Takes the trace `times` times. `reopen` gives it from its beginning; each pass begins a mean gap between two
+    /// records after the pass before it. A limit counts the records of each pass.
+    pub fn repeated(mut self, times: u32, reopen: Reopen) -> Shaped {
+        let left = times.saturating_sub(1);
+        let read_before = ReadStats::default();
+        self.repeats =
+            Some(Repeats { reopen, left, taken_before: 0, read_before, read: 0, latest_ns: 0, begin_ns: 0 });
+        self
+    }
+
+    /// Begins the next pass over the trace; false: there is none.
+    fn begin_again(&mut self) -> Result<bool, TraceError> {
+        let (taken, read) = (self.stats.taken, self.read_stats());
+        let Some(repeats) = self.repeats.as_mut().filter(|repeats| repeats.left > 0 && taken > 0) else {
+            return Ok(false);
+        };
+        self.reader = (repeats.reopen)()?;
+        let gap_ns = repeats.latest_ns.checked_div(repeats.read.saturating_sub(1)).unwrap_or(0);
+        repeats.begin_ns = repeats.begin_ns.saturating_add(repeats.latest_ns).saturating_add(gap_ns);
+        repeats.left -= 1;
+        repeats.read_before = read;
+        (repeats.taken_before, repeats.read, repeats.latest_ns) = (taken, 0, 0);
+        Ok(true)
+    }
+
     /// Counts for a report what became of the records so far.
     pub fn replay(&self) -> Replay {
         Replay {
@@ -180,7 +224,13 @@ impl Shaped {
 
     /// Returns the counts of the records read so far.
     pub fn read_stats(&self) -> ReadStats {
-        self.reader.stats()
+        let before = self.repeats.as_ref().map_or(ReadStats::default(), |repeats| repeats.read_before);
+        let now = self.reader.stats();
+        ReadStats {
+            records: before.records + now.records,
+            backwards: before.backwards + now.backwards,
+            skipped: before.skipped + now.skipped,
+        }
     }
 
     /// The reader below.
@@ -209,10 +259,13 @@ impl Shaped {
     /// The next record of the trace that is wanted, at its scaled time.
     fn take(&mut self) -> Result<Option<Record>, TraceError> {
         loop {
-            if self.shaping.limit.is_some_and(|limit| self.stats.taken >= limit) {
-                return Ok(None);
-            }
-            let Some(record) = self.reader.next().transpose()? else {
+            let taken_before = self.repeats.as_ref().map_or(0, |repeats| repeats.taken_before);
+            let is_full = self.shaping.limit.is_some_and(|limit| self.stats.taken - taken_before >= limit);
+            let record = if is_full { None } else { self.reader.next().transpose()? };
+            let Some(mut record) = record else {
+                if self.begin_again()? {
+                    continue;
+                }
                 return match self.shaping.stream {
                     Some(stream) if self.stats.taken == 0 && self.stats.other_streams > 0 => {
                         Err(self.reader.no_stream(stream, std::mem::take(&mut self.streams)))
@@ -220,6 +273,11 @@ impl Shaped {
                     _ => Ok(None),
                 };
             };
+            if let Some(repeats) = &mut self.repeats {
+                repeats.read += 1;
+                repeats.latest_ns = record.at.0;
+                record.at = SimTime(repeats.begin_ns.saturating_add(record.at.0));
+            }
             if self.shaping.stream.is_some_and(|stream| stream != record.stream) {
                 self.stats.other_streams += 1;
                 if self.stats.taken == 0 {

@@ -351,3 +351,53 @@ fn a_line_without_end_is_refused() {
         (0, "t: line 1: the line is too long; expected at most 65536 bytes".into())
     );
 }
+
+#[test]
+fn systor() {
+    let trace = "Timestamp,Response,IOType,LUN,Offset,Size\n\
+                 1456135200.013118000,0.000806000,W,4,899056122368,131072\n\
+                 1456135200.013618000,,,4,0,4096\n\
+                 1456135200.014118000,0.000100000,R,3,4096,8192\n";
+    let expected = [record(0, Write, 899056122368, 131072, 4), record(1_000_000, Read, 4096, 8192, 3)];
+    assert_eq!(records(Format::Systor, trace), expected);
+    let (_, without_names) = trace.split_once('\n').unwrap();
+    assert_eq!(records(Format::Systor, without_names), expected);
+    assert_eq!(
+        failure(&named(Format::Systor), "1.5,0.1,X,0,0,512\n"),
+        (0, r#"t: line 1: IOType is "X"; expected R or W"#.into())
+    );
+}
+
+/// One record of each version: 4 KiB at block 16, so many microseconds after an hour.
+fn vscsi_record(version: u8, command: u8, us: u64) -> Vec<u8> {
+    let (length, block, time) =
+        (4096u32.to_le_bytes(), 16u64.to_le_bytes(), (3_600_000_000 + us).to_le_bytes());
+    let what = [command, 0, 0x39, version];
+    match version {
+        1 => [&[7, 0, 0, 0][..], &length, &[1, 0, 0, 0], &what, &block, &time].concat(),
+        _ => [&what[..], &[7, 0, 0, 0], &length, &[1, 0, 0, 0], &block, &time, &[9; 8]].concat(),
+    }
+}
+
+#[test]
+fn vscsi() {
+    for version in [1, 2] {
+        // A read, an inquiry, a write, a cache flush.
+        let trace: Vec<u8> = [(0x28, 0), (0x12, 1), (0x2a, 5), (0x35, 6)]
+            .into_iter()
+            .flat_map(|(command, us)| vscsi_record(version, command, us))
+            .collect();
+        let expected = [
+            record(0, Read, 8192, 4096, 0),
+            record(5_000, Write, 8192, 4096, 0),
+            record(6_000, Flush, 0, 0, 0),
+        ];
+        assert_eq!(records(Format::Vscsi, &trace), expected);
+        let (_, cut) = failure(&ReadOptions::default(), &trace[..trace.len() - 1]);
+        assert!(cut.contains("the trace ends inside a record"), "{cut}");
+        let other = [trace.clone(), vscsi_record(version, 0x28, 7), vec![0; 40]].concat();
+        let long: Vec<u8> = [trace.repeat(4), other].concat();
+        let (_, other) = failure(&ReadOptions::default(), long);
+        assert!(other.contains(r#"the version is "0"; expected 1 or 2"#), "{other}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Block traces: every format by example, recognition, compression, shaping, writing, real traces, arbitrary bytes.
 
+mod columns;
 mod formats;
 mod keys;
 mod properties;

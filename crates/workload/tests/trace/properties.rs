@@ -13,8 +13,14 @@ use super::{reader, records};
 fn options() -> impl Strategy<Value = ReadOptions> {
     let formats: Vec<_> = Format::ALL.into_iter().map(Some).chain([None]).collect();
     let events = vec![None, Some(BlockEvent::Queue), Some(BlockEvent::Issue), Some(BlockEvent::Complete)];
-    (select(formats), select(events), select(vec![1, 512, u64::MAX]))
-        .prop_map(|(format, block_event, spc_lba_bytes)| ReadOptions { format, block_event, spc_lba_bytes })
+    (select(formats), select(events), select(vec![1, 512, u64::MAX])).prop_map(
+        |(format, block_event, spc_lba_bytes)| ReadOptions {
+            format,
+            block_event,
+            spc_lba_bytes,
+            ..Default::default()
+        },
+    )
 }
 
 fn policies() -> impl Strategy<Value = AddressPolicy> {

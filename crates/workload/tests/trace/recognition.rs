@@ -25,18 +25,19 @@ fn five_numbers_with_commas_and_blanks_are_ambiguous() {
 
 #[test]
 fn unknown_content_is_refused() {
-    let names = "msr, alibaba, tencent, fiu, spc, fio-v2, fio-v3, blkparse, blktrace, mqsim";
+    let names =
+        "msr, alibaba, tencent, fiu, spc, fio-v2, fio-v3, blkparse, blktrace, mqsim, systor, vscsi, csv";
     assert_eq!(
-        failure(&ReadOptions::default(), "time,op\n1,2\n").1,
-        format!(r#"t: no known format has a first line like "time,op"; name the format, one of: {names}"#)
+        failure(&ReadOptions::default(), "7 1,2\n").1,
+        format!(r#"t: no known format has a first line like "7 1,2"; name the format, one of: {names}"#)
     );
     assert_eq!(
         failure(&ReadOptions::default(), "\n \n").1,
         format!("t: no line from which to recognise the format; name it, one of: {names}")
     );
     assert_eq!(
-        "csv".parse::<Format>().unwrap_err().to_string(),
-        format!(r#"unknown trace format "csv"; allowed: {names}"#)
+        "xls".parse::<Format>().unwrap_err().to_string(),
+        format!(r#"unknown trace format "xls"; allowed: {names}"#)
     );
     for format in Format::ALL {
         assert_eq!(format.name().parse::<Format>(), Ok(format));
@@ -54,7 +55,7 @@ fn a_bad_line_does_not_hide_the_format() {
 
 #[test]
 fn an_empty_trace_of_a_named_format_has_no_records() {
-    for format in Format::ALL {
+    for format in Format::ALL.into_iter().filter(|format| *format != Format::Csv) {
         assert_eq!(reader("", &named(format)).unwrap().count(), 0, "{format}");
     }
 }

@@ -1,0 +1,318 @@
+//! Keys that have no effect on the drive and the work of a description.
+//!
+//! Each [`Rule`] says which keys it is about, what they need, and whether a description has that. A key that was set for one
+//! command (`--set`, an option) and has no effect is refused: it was meant to have one. A key of a file is warned of, as a file
+//! may keep what is meant for another drive that `--set` takes from it.
+
+use super::document::Origin;
+use super::error::{Place, SpecError};
+use super::resolve_backing::{BackingKind, Medium};
+use super::resolve_run::Overwrite;
+use super::{Entry, Spec};
+use pellucid_device::Namespace;
+use pellucid_ftl::{Durability, Map};
+use pellucid_host::LayerConfig;
+use pellucid_media::StoreKind;
+
+/// Kind of command that uses a description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It shows the drive; every key is seen.
+    Show,
+    /// It does jobs or a trace on the drive.
+    Work,
+    /// It ages the drive.
+    Age,
+    /// It serves the drive.
+    Serve,
+    /// It puts a cache of keys and values on the drive.
+    Kv,
+}
+
+/// Keys with a condition.
+struct Rule {
+    /// Keys; one that ends with a dot stands for all that begin so.
+    keys: &'static [&'static str],
+    /// Condition that gives the keys an effect, as in "it has an effect with ...".
+    with: &'static str,
+    /// Returns true if a description meets the condition.
+    has: fn(&Spec) -> bool,
+    /// The commands that it is for; empty: all.
+    uses: &'static [Use],
+}
+
+const fn rule(keys: &'static [&'static str], with: &'static str, has: fn(&Spec) -> bool) -> Rule {
+    Rule { keys, with, has, uses: &[] }
+}
+
+const fn of_work(keys: &'static [&'static str], with: &'static str, has: fn(&Spec) -> bool) -> Rule {
+    Rule { keys, with, has, uses: &[Use::Work] }
+}
+
+/// Keys of the flash that a disk uses too.
+const OF_DISK_TOO: [&str; 3] = ["drive.media.sector_size", "drive.media.store", "drive.media.unit_size"];
+
+/// The first rule that a key falls under and a description does not meet decides.
+const RULES: &[Rule] = &[
+    rule(
+        &[
+            "drive.media.",
+            "drive.ecc.",
+            "drive.ftl.",
+            "drive.host.",
+            "drive.firmware.",
+            "drive.buffer.",
+            "drive.scheduler.",
+            "drive.namespace",
+            "precondition.",
+            "kv.",
+        ],
+        "drive.kind = \"flash\"",
+        |spec| spec.medium == Medium::Flash,
+    ),
+    rule(&["backing.kind"], "drive.kind = \"flash\"; a disk alone is the backing store itself", |spec| {
+        spec.medium == Medium::Flash
+    }),
+    rule(&["backing."], "backing.kind = \"disk\" or drive.kind = \"disk\"", |spec| {
+        spec.medium == Medium::Disk || spec.backing.kind == BackingKind::Disk
+    }),
+    rule(&["drive.ftl."], "a block namespace", |spec| {
+        let namespaces = &spec.drive.namespaces;
+        let is_mapped = |n: &Namespace| matches!(n, Namespace::Block { .. } | Namespace::Cache { .. });
+        namespaces.is_empty() || namespaces.iter().any(is_mapped)
+    }),
+    rule(&["drive.ftl.map_cache"], "drive.ftl.map = \"demand\"", |spec| {
+        matches!(spec.drive.ftl.map, Map::Demand { .. })
+    }),
+    rule(&["drive.ftl.log_blocks"], "drive.ftl.map = \"bast\" or \"fast\"", |spec| {
+        spec.drive.ftl.map.log_blocks().is_some()
+    }),
+    rule(&["drive.ftl.over_provisioning"], "drive.ftl.capacity = \"auto\"", |spec| {
+        spec.drive.ftl.capacity_bytes.is_none()
+    }),
+    rule(&["drive.ftl.checkpoint_every"], "drive.ftl.durability = \"journal\"", |spec| {
+        matches!(spec.drive.ftl.durability, Durability::Journal { .. })
+    }),
+    rule(&["drive.ftl.isolation"], "drive.ftl.handles above 1", |spec| spec.drive.ftl.handles > 1),
+    rule(
+        &["drive.ftl.slc_cache.fold_after", "drive.media.timing.slc_read", "drive.media.timing.slc_program"],
+        "drive.ftl.slc_cache.blocks above 0",
+        |spec| spec.drive.ftl.slc_cache.is_some(),
+    ),
+    rule(&["drive.media.path"], "drive.media.store = \"file\"", |spec| spec.is("drive.media.store", "file")),
+    rule(&["drive.media.space", "drive.media.sync"], "drive.media.store = \"file:PATH\"", |spec| {
+        matches!(spec.drive.media.store, StoreKind::File(_))
+    }),
+    rule(&["drive.media.ram_max"], "drive.media.store = \"ram\"", |spec| {
+        spec.drive.media.store == StoreKind::Ram
+    }),
+    rule(
+        &["drive.media.timing.suspend_erase", "drive.media.timing.resume"],
+        "a duration in drive.media.timing.suspend",
+        |spec| spec.drive.media.timing.suspend_ns.is_some(),
+    ),
+    rule(
+        &["drive.scheduler.suspend_gap", "drive.scheduler.suspensions"],
+        "drive.scheduler.suspend = true",
+        |spec| spec.drive.scheduler.suspend,
+    ),
+    rule(
+        &[
+            "drive.media.bit_errors.factor",
+            "drive.media.bit_errors.retry_factor",
+            "drive.media.bit_errors.retry_floor",
+        ],
+        "drive.media.bit_errors.enabled = true",
+        |spec| spec.is_on("drive.media.bit_errors.enabled"),
+    ),
+    rule(
+        &["drive.ecc.chunk", "drive.ecc.correctable", "drive.ecc.data"],
+        "drive.ecc.code = \"bch\"",
+        |spec| spec.is("drive.ecc.code", "bch"),
+    ),
+    rule(
+        &["drive.ecc.scrambler", "drive.ecc.refresh_above"],
+        "drive.media.bit_errors.enabled = true",
+        |spec| spec.is_on("drive.media.bit_errors.enabled"),
+    ),
+    rule(&["drive.host.weights"], "drive.host.arbitration = \"weighted\"", |spec| {
+        spec.is("drive.host.arbitration", "weighted")
+    }),
+    rule(
+        &[
+            "drive.firmware.turn.",
+            "drive.firmware.visit.",
+            "drive.firmware.poll.",
+            "drive.firmware.register.",
+            "drive.firmware.word.",
+            "drive.firmware.spread",
+            "drive.scheduler.queue",
+        ],
+        "drive.firmware.model = \"loop\"",
+        |spec| spec.is("drive.firmware.model", "loop"),
+    ),
+    rule(&["drive.buffer.dirty_high"], "drive.buffer.write = \"write-back\"", |spec| {
+        spec.is("drive.buffer.write", "write-back")
+    }),
+    rule(
+        &["drive.scheduler.solver.chunk", "drive.scheduler.solver.time"],
+        "drive.scheduler.solver.channels above 0",
+        |spec| spec.drive.scheduler.solver.is_some(),
+    ),
+    rule(&["drive.scheduler.drain_spread"], "drive.scheduler.drain above 0", |spec| {
+        spec.drive.scheduler.drain_ns.0 > 0
+    }),
+    rule(
+        &["host.ftl."],
+        "host.layers with \"host-ftl\" or \"zone-log\", or an open-channel namespace for a target",
+        |spec| {
+            let is_open = |n: &Namespace| matches!(n, Namespace::OpenChannel { .. });
+            spec.has_layer(|layer| matches!(layer, LayerConfig::HostFtl(_)))
+                || spec.drive.namespaces.iter().any(is_open)
+        },
+    ),
+    rule(&["host.zone_log."], "host.layers with \"zone-log\"", |spec| {
+        spec.has_layer(|layer| matches!(layer, LayerConfig::ZoneChunks(_)))
+    }),
+    rule(&["host.cluster_buffer."], "host.layers with \"cluster-buffer\"", |spec| {
+        spec.has_layer(|layer| matches!(layer, LayerConfig::ClusterBuffer(_)))
+    }),
+    rule(
+        &["host.cluster_buffer.journal_unit", "host.cluster_buffer.journal_use"],
+        "a size in host.cluster_buffer.journal",
+        |spec| !spec.is("host.cluster_buffer.journal", "none"),
+    ),
+    rule(&["host.block_layer."], "host.layers with \"block-layer\"", |spec| {
+        spec.has_layer(|layer| matches!(layer, LayerConfig::BlockLayer(_)))
+    }),
+    rule(
+        &["host.block_layer.read_expire", "host.block_layer.write_expire"],
+        "host.block_layer.elevator = \"deadline\"",
+        |spec| spec.is("host.block_layer.elevator", "deadline"),
+    ),
+    rule(&["host.block_layer.plug_time"], "host.block_layer.plug above 0", |spec| {
+        !spec.is("host.block_layer.plug", "0")
+    }),
+    rule(&["host.nameless.namespace"], "host.layers with \"nameless-ftl\" or \"nameless-file\"", |spec| {
+        spec.has_layer(|layer| matches!(layer, LayerConfig::NamelessFtl(_) | LayerConfig::NamelessFile(_)))
+    }),
+    rule(&["host.nameless."], "host.layers with \"nameless-ftl\"", |spec| {
+        spec.has_layer(|layer| matches!(layer, LayerConfig::NamelessFtl(_)))
+    }),
+    rule(&["host.cache."], "host.layers with \"cache\"", |spec| spec.is_cached()),
+    rule(
+        &["host.cache.block", "host.cache.set", "host.cache.records", "host.cache.replacement"],
+        "a cache on a block drive",
+        |spec| !spec.drive.namespaces.iter().any(|n| matches!(n, Namespace::Cache { .. })),
+    ),
+    rule(&["host.cpu."], "host.layers", |spec| !spec.host.is_empty()),
+    of_work(
+        &[
+            "run.format",
+            "run.address",
+            "run.time_scale",
+            "run.closed_loop",
+            "run.stream",
+            "run.repeat",
+            "run.limit",
+        ],
+        "a trace",
+        |spec| spec.run.trace.is_some(),
+    ),
+    of_work(&["run.time_scale"], "run.closed_loop = \"off\"", |spec| spec.run.closed_loop.is_none()),
+    of_work(&["run.seed"], "jobs; a trace draws nothing at random", |spec| spec.run.trace.is_none()),
+    of_work(&["job"], "run.trace = \"\"", |spec| spec.run.trace.is_none()),
+    of_work(&["precondition.seed"], "precondition.overwrite above 0", |spec| {
+        spec.precondition.overwrite != Overwrite::Capacities(0.0)
+    }),
+    of_work(&["precondition.shelf_days"], "drive.media.bit_errors.enabled = true", |spec| {
+        spec.is_on("drive.media.bit_errors.enabled")
+    }),
+    Rule {
+        uses: &[Use::Work, Use::Age],
+        ..rule(&["kv."], "pellucid kv, which puts a cache on the drive", |_| false)
+    },
+    Rule {
+        uses: &[Use::Age, Use::Serve],
+        ..rule(&["run.", "job"], "pellucid run, replay and compare", |_| false)
+    },
+];
+
+impl Rule {
+    fn is_about(&self, key: &str) -> bool {
+        self.keys.iter().any(|own| if own.ends_with('.') { key.starts_with(own) } else { key == *own })
+    }
+
+    /// Reports whether a key has no effect, as far as this rule is concerned.
+    fn refuses(&self, spec: &Spec, key: &str, used: Use) -> bool {
+        let judged = self.uses.is_empty() || self.uses.contains(&used);
+        let shared = spec.medium == Medium::Disk && OF_DISK_TOO.contains(&key);
+        judged && !shared && self.is_about(key) && !(self.has)(spec)
+    }
+}
+
+impl Spec {
+    fn value(&self, key: &str) -> Option<&str> {
+        self.provenance.get(key).map(|entry| entry.value.trim_matches('"'))
+    }
+
+    fn is(&self, key: &str, value: &str) -> bool {
+        self.value(key) == Some(value)
+    }
+
+    fn is_on(&self, key: &str) -> bool {
+        self.is(key, "true")
+    }
+
+    fn has_layer(&self, is: impl Fn(&LayerConfig) -> bool) -> bool {
+        self.host.iter().any(is)
+    }
+
+    fn is_cached(&self) -> bool {
+        self.value("host.layers").is_some_and(|layers| layers.contains("\"cache\""))
+    }
+
+    /// Refuses a key that was set for this command and has no effect on it; the sentences name keys of files that have none.
+    ///
+    /// # Errors
+    /// The first such key.
+    pub fn check_effect(&self, used: Use) -> Result<Vec<String>, SpecError> {
+        let mut warnings = Vec::new();
+        for Entry { key, value, origin } in &self.provenance.entries {
+            let Some(rule) = RULES.iter().find(|rule| rule.refuses(self, key, used)) else { continue };
+            let Origin { place, .. } = origin;
+            match place {
+                Place::Default => {}
+                Place::Set { .. } | Place::Option { .. } => {
+                    return Err(SpecError::NoEffect {
+                        place: place.clone(),
+                        key: (*key).into(),
+                        value: value.clone(),
+                        with: rule.with,
+                    });
+                }
+                Place::File { name, .. } => {
+                    let is_default = super::default_of(key).as_ref() == Some(value);
+                    let is_ours = name == super::NO_FLASH_NAME || super::presets::find(name).is_some();
+                    if !is_default && !is_ours && !self.is_meant_otherwise() {
+                        warnings.push(format!(
+                            "{place}: {key} has no effect here; it has one with {}",
+                            rule.with
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Reports whether a file may well have keys without effect: it describes the drive that it is without the overrides of this
+    /// command, or it has every key, as `show` prints them.
+    fn is_meant_otherwise(&self) -> bool {
+        // `show` has them under other names.
+        let shown = |entry: &&Entry| !["drive.preset", "job"].contains(&entry.key);
+        let places = || self.provenance.entries.iter().filter(shown).map(|entry| &entry.origin.place);
+        places().any(|place| matches!(place, Place::Set { .. } | Place::Option { .. }))
+            || places().all(|place| *place != Place::Default)
+    }
+}

@@ -1,0 +1,130 @@
+//! No key is swallowed: it changes what the drive and its work are, or it is refused with a reason.
+
+use super::super::*;
+use super::{SMALL, refusal};
+
+/// Prints all that is used of a description, without the origins of values.
+fn used(spec: &Spec) -> String {
+    let flash = (spec.medium == Medium::Flash).then_some(&spec.drive);
+    let has_disk = spec.medium == Medium::Disk || spec.backing.kind == BackingKind::Disk;
+    let disk = has_disk.then_some((&spec.backing.disk, &spec.drive.media.store));
+    let is_open =
+        |n: &pellucid_device::Namespace| matches!(n, pellucid_device::Namespace::OpenChannel { .. });
+    let target = spec.drive.namespaces.iter().any(is_open).then_some(&spec.host_ftl);
+    format!(
+        "{flash:?} {disk:?} {:?} {target:?} {:?} {:?} {:?} {:?} {} {:?}",
+        spec.host, spec.kv, spec.jobs, spec.precondition, spec.run, spec.drive_name, spec.backing.kind
+    )
+}
+
+/// Values of a key to try: one of them at least is not the one that it has.
+fn values(key: &KeyInfo) -> Vec<String> {
+    let allowed = key.allowed.as_str();
+    let words = allowed.split(", ").filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
+    let words = words.map(|word| format!("\"{word}\""));
+    let of_kind: &[&str] = match allowed {
+        _ if allowed.contains("true, false") => &["true", "false"],
+        _ if allowed.contains("a list of durations") => &["[\"77us\"]", "[\"77us\", \"78us\", \"79us\"]"],
+        _ if allowed.contains("a list of whole numbers") => &["[3, 2]"],
+        _ if allowed.contains("a list of tables") => &["[]"],
+        _ if allowed.contains("a list of ") => &["[\"block-layer\"]", "[]"],
+        _ if allowed.contains("a duration") => &["\"77us\"", "\"78us\""],
+        _ if allowed.contains("a rate") => &["\"77MB/s\"", "\"78MB/s\""],
+        _ if allowed.contains("a share") => &["0.5", "0.25", "\"1%\"", "0.9"],
+        _ if allowed.contains("a size") => &["\"128KiB\"", "\"64KiB\"", "\"2MiB\"", "\"512\"", "\"1GiB\""],
+        _ if allowed.contains("a whole number") => &["2", "3", "128", "16"],
+        _ if allowed.contains("a number") => &["0.5", "0.25"],
+        _ if allowed.contains("a text") => &["\"thing\""],
+        _ => &[],
+    };
+    words.chain(of_kind.iter().map(|value| value.to_string())).collect()
+}
+
+#[test]
+fn every_key_over_every_preset_takes_effect_or_is_refused() {
+    let mut swallowed = Vec::new();
+    for preset in presets() {
+        let base = load(preset.name, &[]).expect("a preset");
+        let before = used(&base);
+        for key in keys() {
+            let now = &base.provenance.get(key.key).expect("a key").value;
+            for value in values(&key).iter().filter(|value| *value != now) {
+                let Ok(spec) = load(preset.name, &[format!("{}={value}", key.key)]) else { continue };
+                let refused = [Use::Work, Use::Show].map(|used| spec.check_effect(used).is_err());
+                let same_value = &spec.provenance.get(key.key).expect("a key").value == now;
+                if refused == [false; 2] && used(&spec) == before && !same_value {
+                    swallowed.push(format!("{} {}={value}", preset.name, key.key));
+                }
+            }
+        }
+    }
+    assert!(swallowed.is_empty(), "swallowed:\n{}", swallowed.join("\n"));
+}
+
+#[test]
+fn every_key_has_values_to_try() {
+    for key in keys() {
+        assert!(!values(&key).is_empty(), "{}: {}", key.key, key.allowed);
+    }
+}
+
+/// Presets and the output of `show` have no key without effect, so that nobody is warned of our own words.
+#[test]
+fn no_preset_is_warned_of() {
+    for preset in presets() {
+        let shown = show(&load(preset.name, &[]).expect("a preset"));
+        let again = from_str(&shown, "shown.toml", &[]).expect("it reads back");
+        for used in [Use::Work, Use::Age, Use::Serve, Use::Show] {
+            assert_eq!(
+                again.check_effect(used).expect("no override"),
+                Vec::<String>::new(),
+                "{}",
+                preset.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_key_without_effect_is_refused_with_what_gives_it_one() {
+    let refused = |text: &str, sets: &[&str], used| {
+        let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+        from_str(text, "my.toml", &sets)
+            .and_then(|spec| spec.check_effect(used))
+            .expect_err("refused")
+            .to_string()
+    };
+    for (set, said) in [
+        (
+            "ftl.map_cache=1MiB",
+            "--set ftl.map_cache: drive.ftl.map_cache = \"1MiB\": has no effect here; allowed: with drive.ftl.map = \"demand\"",
+        ),
+        ("ecc.chunk=512", "allowed: with drive.ecc.code = \"bch\""),
+        ("host.block_layer.plug=1", "allowed: with host.layers with \"block-layer\""),
+        ("run.address=fold", "allowed: with a trace"),
+        ("kv.slab=1MiB", "allowed: with pellucid kv, which puts a cache on the drive"),
+    ] {
+        let message = refused(SMALL, &[set], Use::Work);
+        assert!(message.ends_with(said), "{message}");
+    }
+    let disk = "[drive]\npreset = 'wd1502faex'\n";
+    let message = refused(disk, &["ftl.victim=fifo"], Use::Show);
+    assert!(message.ends_with("has no effect here; allowed: with drive.kind = \"flash\""), "{message}");
+    let file = from_str(&format!("{SMALL}map_cache = '1MiB'\n"), "my.toml", &[]).expect("kept");
+    assert_eq!(
+        file.check_effect(Use::Show).expect("warned of"),
+        ["my.toml:15: drive.ftl.map_cache has no effect here; it has one with drive.ftl.map = \"demand\""]
+    );
+}
+
+#[test]
+fn layers_above_a_disk_are_there_or_refused() {
+    let disk = |layers: &str| load("wd1502faex", &[format!("host.layers=[{layers}]")]);
+    assert_eq!(disk("\"block-layer\"").expect("above a disk").host.len(), 1);
+    for layers in ["\"host-ftl\"", "\"cache\"", "\"block-layer\", \"zone-log\""] {
+        assert!(refusal(disk(layers)).contains("block-layer and cluster-buffer above a disk"), "{layers}");
+    }
+    assert!(
+        refusal(load("wd1502faex", &["media.store=file:x".into()])).contains("a disk is not kept in a file")
+    );
+}
