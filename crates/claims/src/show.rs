@@ -183,8 +183,9 @@ fn check_json(check: &Check) -> Value {
     })
 }
 
-/// Columns of words in the first table.
-const WORDS: &str = "#rows :is(th, td):is(:nth-child(2), :last-child) { text-align: left; }";
+/// Columns of words: they wrap, so that a page of 1,280 pixels shows every column up to the verdict.
+const WORDS: &str =
+    "#rows :is(th, td):is(:nth-child(2), :last-child) { text-align: left; white-space: normal; }";
 
 /// All outcomes as one page that needs nothing else: the rows, then each claim with its checks and figures.
 pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String {

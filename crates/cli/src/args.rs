@@ -8,7 +8,6 @@ use crate::stderr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

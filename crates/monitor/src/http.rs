@@ -1,8 +1,9 @@
-//! The small HTTP server of a monitor: three addresses, nothing to change anywhere.
+//! The small HTTP server of a monitor: four addresses, nothing to change anywhere.
 //!
 //! ```text
 //!  listener thread: accept ─► room? ── no ─► closed
 //!                               └ yes ─► a thread for the one request: read head ─► look at the board ─► answer ─► closed
+//!  history thread: each second look at the board ─► history
 //! ```
 //! Own code, because what matters here are limits that the small HTTP libraries do not have: so many connections, so many bytes
 //! of a request, so much time in all, whatever a client does. The head is parsed by `httparse`.
@@ -12,12 +13,13 @@
 
 use crate::board::Board;
 use crate::figures::Figures;
+use crate::history::History;
 use crate::prometheus::metrics;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Connections at once; more are closed.
@@ -34,6 +36,9 @@ const FRESH: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between failures to accept, such as for want of file descriptors.
 const BREATHER: Duration = Duration::from_millis(100);
+
+/// Between two samples of the history.
+const PERIOD: Duration = Duration::from_secs(1);
 
 const PAGE: &str = include_str!("page.html");
 
@@ -113,7 +118,14 @@ impl Monitor {
         let refuse = |error| MonitorError::Bind { address, error };
         let listener = TcpListener::bind(address).map_err(refuse)?;
         let address = listener.local_addr().map_err(refuse)?;
-        let work = move || accept(&listener, &board, open);
+        let shown = Shown { board, history: Arc::default(), open };
+        let remember = {
+            let shown = shown.clone();
+            move || shown.remember()
+        };
+        let work = move || accept(&listener, &shown);
+        let history = std::thread::Builder::new().name("monitor-history".into());
+        history.spawn(remember).map_err(MonitorError::Thread)?;
         std::thread::Builder::new().name("monitor".into()).spawn(work).map_err(MonitorError::Thread)?;
         Ok(Monitor { address })
     }
@@ -121,6 +133,40 @@ impl Monitor {
     /// Where it listens, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+/// Drives as they are and as they were, and who may see them.
+#[derive(Clone)]
+struct Shown {
+    board: Board,
+    history: Arc<Mutex<History>>,
+    open: bool,
+}
+
+impl Shown {
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the newest figures, which are noted in the history; `None`: there are none yet.
+    fn look(&self) -> Option<Figures> {
+        let view = self.board.look(FRESH, PATIENCE)?;
+        let figures = Figures::from(&*view);
+        self.history().take(&figures);
+        Some(figures)
+    }
+
+    /// Notes the drives each second, up to the last view of a board that is closed.
+    fn remember(&self) {
+        loop {
+            let is_last = self.board.is_closed();
+            self.look();
+            if is_last {
+                return;
+            }
+            std::thread::sleep(PERIOD);
+        }
     }
 }
 
@@ -140,7 +186,7 @@ impl Drop for Place {
     }
 }
 
-fn accept(listener: &TcpListener, board: &Board, open: bool) {
+fn accept(listener: &TcpListener, shown: &Shown) {
     let taken = Arc::new(AtomicUsize::new(0));
     loop {
         let Ok((stream, _)) = listener.accept() else {
@@ -148,10 +194,10 @@ fn accept(listener: &TcpListener, board: &Board, open: bool) {
             continue;
         };
         let Some(place) = Place::take(&taken) else { continue };
-        let board = board.clone();
+        let shown = shown.clone();
         let serve = move || {
             // A client that goes away, or is too slow, is its own loss.
-            let _ = Client { _place: place, stream, until: Instant::now() + LIFE_MAX }.serve(&board, open);
+            let _ = Client { _place: place, stream, until: Instant::now() + LIFE_MAX }.serve(&shown);
         };
         // Without a thread the connection is closed, as one too many.
         let _ = std::thread::Builder::new().name("monitor-client".into()).spawn(serve);
@@ -179,10 +225,10 @@ struct Client {
 }
 
 impl Client {
-    fn serve(&mut self, board: &Board, open: bool) -> io::Result<()> {
+    fn serve(&mut self, shown: &Shown) -> io::Result<()> {
         let head = self.read_head()?;
         let (answer, with_body) = match &head {
-            Some(head) => answer(head, board, open),
+            Some(head) => answer(head, shown),
             None => (Answer::refuse("431 Request Header Fields Too Large"), true),
         };
         let Answer { status, kind, body } = answer;
@@ -236,7 +282,7 @@ impl Client {
 }
 
 /// Returns the answer, and whether its body is sent.
-fn answer(head: &[u8], board: &Board, open: bool) -> (Answer, bool) {
+fn answer(head: &[u8], shown: &Shown) -> (Answer, bool) {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     if !request.parse(head).is_ok_and(|status| status.is_complete()) {
@@ -247,18 +293,17 @@ fn answer(head: &[u8], board: &Board, open: bool) -> (Answer, bool) {
         return (Answer::refuse("405 Method Not Allowed"), true);
     }
     let mut hosts = request.headers.iter().filter(|h| h.name.eq_ignore_ascii_case("host"));
-    if !open && !hosts.all(|host| is_local(host.value)) {
+    if !shown.open && !hosts.all(|host| is_local(host.value)) {
         return (Answer::refuse("403 Forbidden"), with_body);
     }
     let path = request.path.unwrap_or_default();
     let answer = match path.split('?').next().unwrap_or_default() {
         "/" => Answer { status: "200 OK", kind: "text/html; charset=utf-8", body: PAGE.into() },
         "/metrics" => {
-            shown(board, "text/plain; version=0.0.4; charset=utf-8", |figures| metrics(figures).into())
+            figures(shown, "text/plain; version=0.0.4; charset=utf-8", |figures| metrics(figures).into())
         }
-        "/snapshot.json" => shown(board, "application/json", |figures| {
-            serde_json::to_vec(figures).expect("figures have string keys and finite numbers")
-        }),
+        "/snapshot.json" => figures(shown, "application/json", json),
+        "/history.json" => figures(shown, "application/json", |_| json(&shown.history().columns())),
         _ => Answer::refuse("404 Not Found"),
     };
     (answer, with_body)
@@ -275,9 +320,13 @@ fn is_local(host: &[u8]) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn shown(board: &Board, kind: &'static str, body: impl FnOnce(&Figures) -> Vec<u8>) -> Answer {
-    match board.look(FRESH, PATIENCE) {
-        Some(view) => Answer { status: "200 OK", kind, body: body(&Figures::from(&*view)) },
+fn json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("figures have string keys and finite numbers")
+}
+
+fn figures(shown: &Shown, kind: &'static str, body: impl FnOnce(&Figures) -> Vec<u8>) -> Answer {
+    match shown.look() {
+        Some(figures) => Answer { status: "200 OK", kind, body: body(&figures) },
         None => Answer::refuse("503 Service Unavailable"),
     }
 }

@@ -4,7 +4,8 @@
 //!  engine thread                       side band                readers' threads
 //!  Device::snapshot ─► View ─► Board (asked? ─► one swap) ─► Figures ─┬─► JSON         (control socket, page)
 //!     only when a reader asked                                        ├─► Prometheus   (/metrics)
-//!                                                                     └─► terminal     (the command's)
+//!                                                                     ├─► terminal     (the command's)
+//!                                                                     └─► History      (page, from the start on)
 //! ```
 //! As on the Cosmos+ board (section 4), the figures leave by a channel of their own: a reader never stands in the way of the
 //! drive. The engine takes a snapshot when one is wanted, and swaps a pointer; everything else is the reader's work.
@@ -13,6 +14,7 @@
 
 mod board;
 mod figures;
+mod history;
 mod http;
 mod prometheus;
 

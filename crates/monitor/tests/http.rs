@@ -31,7 +31,7 @@ fn get(address: SocketAddr, path: &str) -> String {
 }
 
 #[test]
-fn three_addresses_are_answered() {
+fn four_addresses_are_answered() {
     let address = monitor();
     let page = get(address, "/");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.contains("<title>Pellucid monitor</title>"));
@@ -44,6 +44,8 @@ fn three_addresses_are_answered() {
     assert_eq!(serde_json::from_str::<Figures>(body).unwrap().wall_seconds, 7.0);
     let length = format!("Content-Length: {}\r\n", body.len());
     assert!(json.contains(&length), "{json}");
+    let history = get(address, "/history.json");
+    assert!(history.starts_with("HTTP/1.1 200 OK\r\n") && history.ends_with("\"drives\":[]}"), "{history}");
 }
 
 #[test]
@@ -54,6 +56,22 @@ fn the_page_needs_nothing_from_elsewhere() {
     for elsewhere in ["http://", "https://", "//cdn", "@import", "src=", "innerHTML"] {
         assert!(!body.contains(elsewhere), "the page has {elsewhere}");
     }
+}
+
+#[test]
+fn the_page_shows_the_past_with_a_time_axis_and_marks_faults() {
+    let page = get(monitor(), "/");
+    for part in [
+        "fetch(\"/history.json\"",
+        "since the start</option>",
+        "function timeTicks(",
+        "track.faults",
+        "id=\"faultlist\"",
+    ] {
+        assert!(page.contains(part), "no {part}");
+    }
+    // Points that the page itself collects would be gone with the page.
+    assert!(!page.contains("POINTS"), "a past of the page's own");
 }
 
 #[test]
@@ -112,7 +130,10 @@ fn silent_clients_take_their_own_places_only() {
 fn a_drive_that_has_not_begun_is_unavailable() {
     let board = Board::default();
     board.close();
-    assert!(get(start(board), "/metrics").starts_with("HTTP/1.1 503"));
+    let address = start(board);
+    for path in ["/metrics", "/snapshot.json", "/history.json"] {
+        assert!(get(address, path).starts_with("HTTP/1.1 503"), "{path}");
+    }
 }
 
 #[test]

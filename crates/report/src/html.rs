@@ -35,9 +35,9 @@ pub fn render_html(report: &Report) -> String {
 
 /// One card of a section.
 enum Part {
-    /// A drawing and what it shows.
+    /// A drawing and what it shows; over half the width, as `Half`.
     Figure(String, &'static str),
-    /// Text or a table over half the width.
+    /// Text or a table over half the width, over all of it where nothing stands beside it.
     Half(String),
     /// Text or a table over the whole width.
     Wide(String),
@@ -90,19 +90,18 @@ impl Page {
             return;
         }
         let _ = write!(self.0.0, "<section><h2>{title}</h2><div class=\"grid\">");
-        for part in parts {
+        let mut right = false;
+        for (at, part) in parts.iter().enumerate() {
+            let lone = !right && parts.get(at + 1).is_none_or(|next| matches!(next, Part::Wide(_)));
+            let wide = if lone || matches!(part, Part::Wide(_)) { " wide" } else { "" };
+            right = !right && wide.is_empty();
             let _ = match part {
-                Part::Figure(svg, caption) => {
-                    write!(
-                        self.0.0,
-                        "<figure class=\"card\">{svg}<figcaption>{caption}</figcaption></figure>"
-                    )
-                }
-                Part::Half(html) => {
-                    write!(self.0.0, "<div class=\"card scroll\" tabindex=\"0\">{html}</div>")
-                }
-                Part::Wide(html) => {
-                    write!(self.0.0, "<div class=\"card scroll wide\" tabindex=\"0\">{html}</div>")
+                Part::Figure(svg, caption) => write!(
+                    self.0.0,
+                    "<figure class=\"card{wide}\" tabindex=\"0\">{svg}<figcaption>{caption}</figcaption></figure>"
+                ),
+                Part::Half(html) | Part::Wide(html) => {
+                    write!(self.0.0, "<div class=\"card scroll{wide}\" tabindex=\"0\">{html}</div>")
                 }
             };
         }
@@ -148,11 +147,11 @@ fn table(title: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Names and values in two columns.
+/// Names and values, in as many columns as there is space for.
 fn facts(title: &str, facts: &[(&str, String)]) -> String {
     let mut out = format!("<h3>{}</h3><dl>", escape(title));
     for (name, value) in facts {
-        let _ = write!(out, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
+        let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
     }
     out.push_str("</dl>");
     out
@@ -227,16 +226,17 @@ fn latency(report: &Report) -> Vec<Part> {
     if report.directions.read.latency.count + report.directions.write.latency.count == 0 {
         return Vec::new();
     }
-    vec![
-        Part::Figure(
-            figure::distribution(report),
-            "Share of the requests of a direction per sixteenth of a power of two.",
-        ),
-        Part::Figure(
-            figure::tail(report),
+    let mut parts = vec![Part::Figure(
+        figure::distribution(report),
+        "Share of the requests of a direction per sixteenth of a power of two.",
+    )];
+    if let Some(tail) = figure::tail(report) {
+        parts.push(Part::Figure(
+            tail,
             "Share of requests that took longer. The line of 0.1 % is crossed at p99.9.",
-        ),
-    ]
+        ));
+    }
+    parts
 }
 
 fn over_time(report: &Report) -> Vec<Part> {
@@ -283,7 +283,8 @@ fn stages(report: &Report) -> Vec<Part> {
     let mut head = vec!["stage"];
     head.extend(used.iter().map(|(name, _)| *name));
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for stage in pellucid_flash::Stage::ALL {
+    let taken = |stage| used.iter().any(|(_, direction)| direction.stage_ns[stage] > 0);
+    for stage in pellucid_flash::Stage::ALL.into_iter().filter(|&stage| taken(stage)) {
         let mut row = vec![stage.name().to_string()];
         for (_, direction) in &used {
             let mean = direction.stage_ns[stage] as f64 / direction.latency.count.max(1) as f64;
@@ -308,7 +309,7 @@ fn amplification(report: &Report) -> Vec<Part> {
     let happened = |cause: Cause| {
         amplification.programs[cause] + amplification.flash_reads[cause] + report.gc.erased_blocks[cause] > 0
     };
-    for cause in Cause::ALL.into_iter().filter(|&cause| !cause.is_particular() || happened(cause)) {
+    for cause in Cause::ALL.into_iter().filter(|&cause| happened(cause)) {
         rows.push(vec![
             cause.name().into(),
             bytes(amplification.programmed_bytes[cause] as f64),
@@ -317,6 +318,9 @@ fn amplification(report: &Report) -> Vec<Part> {
             count(amplification.flash_reads[cause]),
             count(report.gc.erased_blocks[cause]),
         ]);
+    }
+    if rows.is_empty() {
+        return Vec::new();
     }
     rows.push(vec![
         "total".into(),
@@ -333,7 +337,7 @@ fn amplification(report: &Report) -> Vec<Part> {
             "Bytes programmed per byte that the host wrote, by cause.",
         ));
     }
-    parts.push(Part::Half(table("Flash operations by cause", &head, &rows)));
+    parts.push(Part::Wide(table("Flash operations by cause", &head, &rows)));
     parts
 }
 
@@ -350,7 +354,7 @@ fn utilisation(report: &Report) -> Vec<Part> {
         ),
     ];
     let of = |share: Option<f64>| optional(share, |share| Unit::Percent.show(share));
-    parts.push(Part::Wide(facts(
+    parts.push(Part::Half(facts(
         "Mean busy shares",
         &[
             ("channels", of(utilisation.mean_channel())),
@@ -362,7 +366,7 @@ fn utilisation(report: &Report) -> Vec<Part> {
     )));
     if let Some(modules) = &utilisation.firmware_modules {
         let rows = modules.named().map(|(name, share)| (name, Unit::Percent.show(share)));
-        parts.push(Part::Wide(facts("Busy time of the firmware processor", &rows)));
+        parts.push(Part::Half(facts("Busy time of the firmware processor", &rows)));
     }
     parts
 }
@@ -370,7 +374,7 @@ fn utilisation(report: &Report) -> Vec<Part> {
 fn health(report: &Report) -> Vec<Part> {
     let (wear, gc, media) = (&report.wear, &report.gc, &report.media);
     let mut parts = Vec::new();
-    if !wear.histogram.blocks.is_empty() {
+    if wear.erases.max > 0 {
         parts
             .push(Part::Figure(figure::wear(report), "Good blocks by the number of times they were erased."));
     }

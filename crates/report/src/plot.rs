@@ -12,8 +12,8 @@
 //! assert!(svg.starts_with("<svg"));
 //! ```
 //! A plot is plain data until `to_svg`, which returns an `<svg>` element without style. A page includes
-//! [`STYLE`] once; [`standalone`] makes a file of its own. Colours are the custom properties `--c0` ...
-//! `--c8` and follow the reader's light or dark setting. Every mark is named in a legend and every value can
+//! [`STYLE`] once: its colours are the custom properties `--c0` ... `--c9` and follow the reader's light or dark setting.
+//! [`standalone`] makes a file of its own with plain colours, because many programs know no custom properties. Every mark is named in a legend and every value can
 //! be read from a tooltip (`<title>`), so nothing hangs on colour.
 //!
 //! Values that are not finite, and values at or below zero on a logarithmic axis, are gaps.
@@ -36,6 +36,9 @@ pub const COLOURS: usize = 10;
 /// The style sheet of all plots: light by default, dark where the reader's system is.
 pub const STYLE: &str = include_str!("plot/style.css");
 
+/// Beginning of the first rule of [`STYLE`]; the definitions of its colours stand before it.
+const RULES: &str = ".plot {";
+
 /// `text` with the characters that mean something in XML replaced.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -53,10 +56,24 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// An SVG file of its own from the `<svg>` element of a plot.
+/// Returns an SVG file of its own, on light paper, from the `<svg>` element of a plot.
 pub fn standalone(svg: &str) -> String {
-    let style = format!("><style>{STYLE}</style><rect class=\"paper\" width=\"100%\" height=\"100%\"/>");
+    let style = plain_style();
+    let style = format!("><style>\n{style}</style><rect class=\"paper\" width=\"100%\" height=\"100%\"/>");
     svg.replacen('>', &style, 1)
+}
+
+/// The rules of [`STYLE`] with the light colours written out.
+fn plain_style() -> String {
+    let (definitions, rules) = STYLE.split_at(STYLE.find(RULES).unwrap_or(0));
+    let light = definitions.split("@media").next().unwrap_or_default();
+    let mut style = rules.to_string();
+    for definition in light.split(['{', ';', '}']) {
+        if let Some((name, colour)) = definition.trim().split_once(": ") {
+            style = style.replace(&format!("var({name})"), colour);
+        }
+    }
+    style
 }
 
 /// The rectangle that marks are drawn in, in user units of the drawing.

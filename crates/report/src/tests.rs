@@ -207,6 +207,79 @@ fn the_page_shows_every_drawing_and_keeps_its_size() {
     assert_eq!(idle().to_html().matches("<figure").count(), 0);
 }
 
+/// A length of a style rule, in pixels.
+fn pixels(style: &str, selector: &str, property: &str) -> f64 {
+    let begin = format!("\n{selector} {{");
+    let rules = style.split(&begin).skip(1).filter_map(|rule| rule.split('}').next());
+    let value = rules.into_iter().find_map(|rule| rule.split(&format!(" {property}: ")).nth(1));
+    let number = value.and_then(|value| value.split("px").next()).and_then(|value| value.parse().ok());
+    number.unwrap_or_else(|| panic!("no {property} of {selector}"))
+}
+
+#[test]
+fn the_text_of_drawings_stays_readable_on_narrow_pages() {
+    let page = report().to_html();
+    let (widest, least) = (640.0, pixels(&page, ".plot", "min-width"));
+    for drawing in page.split(" viewBox=\"0 0 ").skip(1) {
+        let width: f64 = drawing.split(' ').next().and_then(|width| width.parse().ok()).expect("a width");
+        assert!(width <= widest, "{width}");
+    }
+    let text = least / widest * pixels(&page, ".plot", "font-size");
+    assert!(text >= 10.0, "text of {text} pixels");
+    assert!(page.contains("\n.scroll, figure { overflow-x: auto; }"), "what does not fit is scrolled to");
+}
+
+/// Lists the cards of a page: whether each is wide, and its text up to the next one.
+fn cards(page: &str) -> Vec<(bool, &str)> {
+    let cards = page.split(" class=\"card").skip(1);
+    cards.map(|card| (card.split('"').next().is_some_and(|class| class.contains("wide")), card)).collect()
+}
+
+#[test]
+fn no_card_stands_alone_in_half_a_row() {
+    let mut odd = report();
+    odd.directions.write = Direction::default();
+    for report in [report(), odd] {
+        let page = report.to_html();
+        for section in page.split("<section>").skip(1) {
+            let mut halves = 0;
+            for (wide, card) in cards(section) {
+                assert!(!wide || halves % 2 == 0, "an empty half before {card:.200}");
+                halves += usize::from(!wide);
+            }
+            assert_eq!(halves % 2, 0, "an empty half at the end of {section:.60}");
+        }
+    }
+}
+
+#[test]
+fn tables_of_many_columns_take_the_whole_width() {
+    for (wide, card) in cards(&report().to_html()) {
+        let columns = card.split("</thead>").next().map_or(0, |head| head.matches("<th ").count());
+        assert!(wide || columns <= 5, "{columns} columns in {card:.200}");
+    }
+}
+
+#[test]
+fn nothing_is_shown_for_work_that_was_not_done() {
+    let page = report().to_html();
+    for shown in [">Wear</text>", "Where writes went", ">write</text>", ">Latency tail</text>"] {
+        assert!(page.contains(shown), "{shown}");
+    }
+    let mut read_only = report();
+    read_only.wear.erases = EraseCounts::of(&[0; 16]);
+    read_only.wear.histogram = WearHistogram::of(&[0; 16]);
+    read_only.write_amplification = WriteAmplification::new(0, ByCause::default());
+    read_only.gc = GcSummary::default();
+    read_only.directions.write = Direction::default();
+    let page = read_only.to_html();
+    assert!(!page.contains(">Wear</text>"), "erases of no block");
+    assert!(!page.contains("Where writes went"), "a table of zeros");
+    assert!(!page.contains(">write</text>"), "a legend of nothing");
+    read_only.directions.read.distribution = Default::default();
+    assert!(!read_only.to_html().contains(">Latency tail</text>"), "a drawing without a line");
+}
+
 #[test]
 fn the_text_fits_the_screen_and_says_what_matters() {
     for width in [60, 70, 80, 100, 140] {

@@ -4,8 +4,10 @@ use super::super::plot::{Axis, BarChart, Bars, HeatMap, Mark, Plot, Unit};
 use super::super::{Direction, FlowSeries, Report};
 use pellucid_flash::{Cause, Stage};
 
-fn read_and_write(report: &Report) -> [(&'static str, usize, &Direction); 2] {
-    [("read", 0, &report.directions.read), ("write", 1, &report.directions.write)]
+/// Reads and writes, as far as there were any, each with its name and colour.
+fn read_and_write(report: &Report) -> impl Iterator<Item = (&'static str, usize, &Direction)> {
+    let both = [("read", 0, &report.directions.read), ("write", 1, &report.directions.write)];
+    both.into_iter().filter(|(_, _, direction)| direction.latency.count > 0)
 }
 
 /// Where the latencies lie; the area under a curve is the whole of its direction.
@@ -19,18 +21,22 @@ pub(super) fn distribution(report: &Report) -> String {
     plot.to_svg()
 }
 
-/// The share of requests above each latency, on two logarithmic axes: it shows the tail that averages hide.
-pub(super) fn tail(report: &Report) -> String {
+/// The share of requests above each latency, on two logarithmic axes: it shows the tail that averages hide. Nothing
+/// where all latencies are in one bin.
+pub(super) fn tail(report: &Report) -> Option<String> {
     let mut plot = Plot::new("Latency tail")
         .x_axis(Axis::log("latency", Unit::Nanos))
         .y_axis(Axis::log("share of requests that took longer", Unit::Percent).to(1.0));
+    let mut drawn = false;
     for (name, colour, direction) in read_and_write(report) {
         let above = direction.distribution.cumulative().into_iter().map(|(ns, below)| (ns, 1.0 - below));
         // The last bin has nothing above it but rounding.
         let least = 0.5 / direction.latency.count.max(1) as f64;
-        plot = plot.line(name, above.filter(|(_, share)| *share > least).collect()).colour(colour);
+        let points: Vec<_> = above.filter(|(_, share)| *share > least).collect();
+        drawn |= points.len() > 1;
+        plot = plot.line(name, points).colour(colour);
     }
-    plot.to_svg()
+    drawn.then(|| plot.to_svg())
 }
 
 /// The middle of each interval with its value; a gap where there is none.
@@ -66,11 +72,13 @@ pub(super) fn throughput(report: &Report) -> String {
         let rates: Vec<f64> = flow.bytes.iter().zip(lengths).map(|(b, s)| *b as f64 / s).collect();
         over_time(report, &rates, Some)
     };
-    time_plot("Throughput over time", report)
-        .y_axis(Axis::linear("throughput", Unit::BytesPerSecond).from(0.0))
-        .line("read", rate(&report.series.read))
-        .line("write", rate(&report.series.write))
-        .to_svg()
+    let mut plot = time_plot("Throughput over time", report)
+        .y_axis(Axis::linear("throughput", Unit::BytesPerSecond).from(0.0));
+    for (name, colour, _) in read_and_write(report) {
+        let flow = if name == "read" { &report.series.read } else { &report.series.write };
+        plot = plot.line(name, rate(flow)).colour(colour);
+    }
+    plot.to_svg()
 }
 
 pub(super) fn amplification_over_time(report: &Report) -> String {
@@ -109,9 +117,10 @@ pub(super) fn stages(used: &[(&'static str, &Direction)]) -> String {
     let mut chart = BarChart::new("Stages of a request", Bars::Stacked)
         .value_axis(Axis::linear("share of the summed latency", Unit::Percent).from(0.0).to(1.0))
         .categories(used.iter().map(|(name, _)| *name));
-    for stage in Stage::ALL {
+    let taken = |stage| used.iter().any(|(_, direction)| direction.stage_ns[stage] > 0);
+    for (at, stage) in Stage::ALL.into_iter().enumerate().filter(|&(_, stage)| taken(stage)) {
         let shares = used.iter().map(|(_, direction)| direction.stage_percent[stage] / 100.0);
-        chart = chart.series(stage.name(), shares.collect());
+        chart = chart.series(stage.name(), shares.collect()).colour(at);
     }
     chart.to_svg()
 }
@@ -121,8 +130,11 @@ pub(super) fn amplification(report: &Report) -> String {
     let mut chart = BarChart::new("Write amplification by cause", Bars::Stacked)
         .value_axis(Axis::linear("programmed per host byte", Unit::Plain).from(0.0))
         .categories(["writes"]);
-    for cause in Cause::listed(&report.write_amplification.programmed_bytes.0) {
-        chart = chart.series(cause.name(), vec![report.write_amplification.ratio[cause].unwrap_or(0.0)]);
+    for (at, cause) in Cause::ALL.into_iter().enumerate() {
+        let ratio = report.write_amplification.ratio[cause].unwrap_or(0.0);
+        if ratio > 0.0 {
+            chart = chart.series(cause.name(), vec![ratio]).colour(at);
+        }
     }
     chart.to_svg()
 }

@@ -150,10 +150,10 @@ fn cumulative(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction
 fn amplification(reports: &[Report]) -> String {
     let axis = Axis::linear("programmed per byte written", Unit::Plain).from(0.0);
     let mut chart = chart(reports, "Write amplification", Bars::Stacked, axis);
-    for cause in Cause::ALL {
+    for (at, cause) in Cause::ALL.into_iter().enumerate() {
         let ratios = |report: &Report| report.write_amplification.ratio[cause].unwrap_or(0.0);
         if reports.iter().any(|report| ratios(report) > 0.0) {
-            chart = chart.series(cause.name(), reports.iter().map(ratios).collect());
+            chart = chart.series(cause.name(), reports.iter().map(ratios).collect()).colour(at);
         }
     }
     chart.to_svg()

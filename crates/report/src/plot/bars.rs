@@ -64,6 +64,14 @@ impl BarChart {
         self
     }
 
+    /// Gives the series added last another colour, so that a part has the same one in every chart.
+    pub fn colour(mut self, colour: usize) -> BarChart {
+        if let Some((_, of, _)) = self.series.last_mut() {
+            *of = colour % COLOURS;
+        }
+        self
+    }
+
     /// The chart as an `<svg>` element.
     pub fn to_svg(&self) -> String {
         let names: Vec<&str> = self.series.iter().map(|series| series.0.as_str()).collect();

@@ -3,13 +3,15 @@
 use super::axis::Unit;
 use super::{Canvas, Frame};
 
-/// A matrix of values between 0 and a top value.
+/// Opacity of the smallest value above 0: what is busy at all never looks idle.
+const LEAST: f64 = 0.15;
+
+/// A matrix of values of at least 0. The strongest colour is that of the largest value.
 #[derive(Clone, Debug)]
 pub struct HeatMap {
     title: String,
     width: f64,
     unit: Unit,
-    top: f64,
     row_word: String,
     column_word: String,
     rows: Vec<Vec<f64>>,
@@ -23,7 +25,6 @@ impl HeatMap {
             title: title.into(),
             width: 640.0,
             unit: Unit::Percent,
-            top: 1.0,
             row_word: row_word.into(),
             column_word: column_word.into(),
             rows,
@@ -36,10 +37,15 @@ impl HeatMap {
         self
     }
 
-    /// Another unit, and the value of the strongest colour (above 0).
-    pub fn range(mut self, unit: Unit, top: f64) -> HeatMap {
-        (self.unit, self.top) = (unit, top);
+    /// Another unit.
+    pub fn unit(mut self, unit: Unit) -> HeatMap {
+        self.unit = unit;
         self
+    }
+
+    /// The largest value; 0 for a map without values.
+    fn largest(&self) -> f64 {
+        self.rows.iter().flatten().copied().filter(|value| value.is_finite()).fold(0.0, f64::max)
     }
 
     /// The map as an `<svg>` element.
@@ -51,7 +57,8 @@ impl HeatMap {
         let height = top + cell_height * self.rows.len() as f64 + 10.0;
         let described = format!("{} {}s by {columns} {}s", self.rows.len(), self.row_word, self.column_word);
         let mut canvas = Canvas::new(self.width, height, &self.title, &described);
-        self.key(&mut canvas);
+        let largest = self.largest();
+        self.key(&mut canvas, largest);
         for column in (0..columns).step_by(every(cell_width, 54.0)) {
             let x = left + (column as f64 + 0.5) * cell_width;
             canvas.text("mid", (x, top - 8.0), &format!("{} {column}", self.column_word));
@@ -62,44 +69,53 @@ impl HeatMap {
                 let place = (left - 9.0, y + cell_height / 2.0 + 4.0);
                 canvas.text("end", place, &format!("{} {r}", self.row_word));
             }
-            for (c, value) in row.iter().enumerate() {
+            for c in 0..row.len() {
                 let gap = if cell_width.min(cell_height) > 12.0 { 2.0 } else { 0.5 };
                 let (x, width) = (left + c as f64 * cell_width, cell_width - gap);
                 let frame = Frame { left: x, top: y, width, height: cell_height - gap };
-                self.cell(&mut canvas, frame, (r, c), *value);
+                self.cell(&mut canvas, frame, (r, c), largest);
             }
         }
         canvas.finish()
     }
 
-    fn cell(&self, canvas: &mut Canvas, frame: Frame, (row, column): (usize, usize), value: f64) {
-        let share = if value.is_finite() { (value / self.top).clamp(0.0, 1.0) } else { 0.0 };
+    fn cell(&self, canvas: &mut Canvas, frame: Frame, (row, column): (usize, usize), largest: f64) {
+        let value = self.rows[row][column];
+        let heat = heat(value, largest);
         let words = self.unit.show(value);
         let tooltip = format!("{} {row}, {} {column}: {words}", self.row_word, self.column_word);
         canvas.raw(&format!(
             "<rect class=\"cell\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
             frame.left, frame.top, frame.width, frame.height
         ));
-        canvas.rect("heat", frame, &format!(" fill-opacity=\"{share:.3}\""), &tooltip);
+        canvas.rect("heat", frame, &format!(" fill-opacity=\"{heat:.3}\""), &tooltip);
         if frame.width > 12.0 + 6.8 * words.chars().count() as f64 && frame.height > 15.0 {
             let place = (frame.left + frame.width / 2.0, frame.top + frame.height / 2.0 + 4.0);
-            canvas.text(if share > 0.7 { "mid light" } else { "mid dark" }, place, &words);
+            canvas.text(if heat > 0.75 { "mid light" } else { "mid dark" }, place, &words);
         }
     }
 
-    /// The scale of colours.
-    fn key(&self, canvas: &mut Canvas) {
+    /// The scale of colours, from 0 to the largest value.
+    fn key(&self, canvas: &mut Canvas, largest: f64) {
         canvas.text("", (4.0, 41.0), &self.unit.show(0.0));
-        for i in 0..10 {
+        for i in 0..=10 {
             let place = format!("x=\"{}\" y=\"31\" width=\"12\" height=\"12\"", 40 + 12 * i);
             canvas.raw(&format!("<rect class=\"cell\" {place}/>"));
             canvas.raw(&format!(
                 "<rect class=\"heat\" {place} fill-opacity=\"{:.2}\"/>",
-                0.1 * f64::from(i + 1)
+                heat(f64::from(i), 10.0)
             ));
         }
-        canvas.text("", (168.0, 41.0), &self.unit.show(self.top));
+        canvas.text("", (180.0, 41.0), &self.unit.show(largest));
     }
+}
+
+/// Opacity of a value on the scale from 0 to `largest`: none for 0 and for gaps, then from [`LEAST`] to 1.
+fn heat(value: f64, largest: f64) -> f64 {
+    if !value.is_finite() || value <= 0.0 {
+        return 0.0;
+    }
+    LEAST + (1.0 - LEAST) * value / largest
 }
 
 /// Label every n-th cell so that labels of `wanted` units fit.

@@ -122,6 +122,46 @@ fn a_standalone_file_carries_its_style_and_its_name_space() {
     assert_eq!(met[1], "style");
 }
 
+/// Most programs that show SVG files know no custom properties, and draw black where a colour is one.
+#[test]
+fn a_standalone_file_carries_plain_colours() {
+    let heat = HeatMap::new("t", "row", "column", vec![vec![0.5]]).to_svg();
+    let file = standalone(&heat);
+    for (variable, colour) in [("heat", "#1f5fbf"), ("cell", "#edf1f6"), ("paper", "#ffffff")] {
+        assert!(file.contains(&format!(".plot .{variable} {{ fill: {colour}; }}")), "{variable}");
+    }
+    let drawn = include_str!("../../../../docs/explanation/move-the-line.svg");
+    for file in [file.as_str(), drawn] {
+        assert!(!file.contains("var(") && !file.contains("--"), "a custom property");
+        assert!(file.contains(&plain_style()), "other colours than those of today");
+    }
+}
+
+fn heats(svg: &str) -> Vec<f64> {
+    let cells = svg.split("<rect class=\"heat\"").skip(1).filter(|cell| cell.contains("<title>"));
+    cells.map(|cell| attribute(cell, "fill-opacity=\"")).collect()
+}
+
+#[test]
+fn the_scale_of_a_heat_map_is_that_of_its_values() {
+    let svg =
+        HeatMap::new("t", "row", "column", vec![vec![0.0, 0.002, 0.01], vec![0.02, 0.04, 0.04]]).to_svg();
+    let heats = heats(&svg);
+    assert!(heats[0] == 0.0 && heats[1] > 0.1, "busy or idle: {heats:?}");
+    assert!(heats.is_sorted() && heats[5] == 1.0 && heats[2] < heats[3], "{heats:?}");
+    assert!(svg.contains(">4 %</text>") && !svg.contains(">100 %<"), "the end of the scale: {svg}");
+}
+
+#[test]
+fn one_busy_cell_does_not_make_the_others_look_idle() {
+    let mut dies = vec![vec![0.01; 8]; 8];
+    dies[3][3] = 1.0;
+    let svg = HeatMap::new("t", "row", "column", dies).to_svg();
+    assert_eq!(heats(&svg).iter().filter(|heat| **heat > 0.1).count(), 64);
+    let idle = HeatMap::new("t", "row", "column", vec![vec![0.0; 4]]).to_svg();
+    assert!(heats(&idle).iter().all(|heat| *heat == 0.0) && !idle.contains("NaN"));
+}
+
 /// Bars of stages and causes are stacked: two parts of one colour could not be told apart.
 #[test]
 fn every_stage_and_cause_has_a_colour_of_its_own() {
