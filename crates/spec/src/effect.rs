@@ -309,8 +309,7 @@ impl Spec {
     /// Reports whether a file may well have keys without effect: it describes the drive that it is without the overrides of this
     /// command, or it has every key, as `show` prints them.
     fn is_meant_otherwise(&self) -> bool {
-        // `show` has them under other names.
-        let shown = |entry: &&Entry| !["drive.preset", "job"].contains(&entry.key);
+        let shown = |entry: &&Entry| super::show::is_written(entry);
         let places = || self.provenance.entries.iter().filter(shown).map(|entry| &entry.origin.place);
         places().any(|place| matches!(place, Place::Set { .. } | Place::Option { .. }))
             || places().all(|place| *place != Place::Default)

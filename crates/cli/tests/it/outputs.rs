@@ -159,7 +159,7 @@ fn an_image_takes_its_name_when_it_is_complete() {
     assert!(std::fs::read(folder.path("aged")).unwrap() == before);
     // The description itself is not what is meant.
     let done = folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", "tiny.toml"]);
-    let sentence = "error: tiny.toml: a file that is no image; allowed: an image, or a new name\n";
+    let sentence = "error: tiny.toml: a file that is no image; allowed: an image, a new name, or --force, which replaces it\n";
     assert_eq!((done.status, done.stderr.as_str()), (2, sentence));
 }
 
