@@ -272,6 +272,11 @@ impl Spec {
         self.value("host.layers").is_some_and(|layers| layers.contains("\"cache\""))
     }
 
+    /// Reports whether a key has an effect where a command uses this description.
+    pub(super) fn has_effect(&self, key: &str, used: Use) -> bool {
+        !RULES.iter().any(|rule| rule.refuses(self, key, used))
+    }
+
     /// Refuses a key that was set for this command and has no effect on it; the sentences name keys of files that have none.
     ///
     /// # Errors
