@@ -108,10 +108,10 @@ pub fn claim(directory: Option<&Path>, global: &Global) -> Result<Option<OutputD
 
 /// Refuses the name of a request log that is that of something else.
 pub fn check_log_ending(log: &Path) -> Result<(), Failure> {
-    if log.extension().is_none_or(|ending| ending == "csv") {
+    if log.extension().is_none_or(|ending| ending == "csv" || ending == "log") {
         return Ok(());
     }
-    let message = "a log of requests is CSV; allowed: FILE.csv, or a name without an ending";
+    let message = "a log of requests is CSV; allowed: FILE.csv, FILE.log, or a name without an ending";
     Err(Failure::asked(anyhow::anyhow!("--log {}: {message}", log.display())))
 }
 

@@ -272,6 +272,11 @@ impl Spec {
         self.value("host.layers").is_some_and(|layers| layers.contains("\"cache\""))
     }
 
+    /// Reports whether a key has an effect where a command uses this description.
+    pub(super) fn has_effect(&self, key: &str, used: Use) -> bool {
+        !RULES.iter().any(|rule| rule.refuses(self, key, used))
+    }
+
     /// Refuses a key that was set for this command and has no effect on it; the sentences name keys of files that have none.
     ///
     /// # Errors
@@ -309,8 +314,7 @@ impl Spec {
     /// Reports whether a file may well have keys without effect: it describes the drive that it is without the overrides of this
     /// command, or it has every key, as `show` prints them.
     fn is_meant_otherwise(&self) -> bool {
-        // `show` has them under other names.
-        let shown = |entry: &&Entry| !["drive.preset", "job"].contains(&entry.key);
+        let shown = |entry: &&Entry| super::show::is_written(entry);
         let places = || self.provenance.entries.iter().filter(shown).map(|entry| &entry.origin.place);
         places().any(|place| matches!(place, Place::Set { .. } | Place::Option { .. }))
             || places().all(|place| *place != Place::Default)

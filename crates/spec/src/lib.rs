@@ -254,7 +254,7 @@ pub fn load_to_serve(path_or_preset: &str, sets: &[String]) -> Result<Spec, Spec
         let entry = spec.provenance.get(key).expect("a key of the schema");
         let by_preset =
             matches!(&entry.origin.place, Place::File { name, .. } if presets::find(name).is_some());
-        by_preset && entry.value == "\"volatile\""
+        by_preset && entry.value == "\"volatile\"" && spec.has_effect(key, Use::Serve)
     };
     let kept: Vec<String> =
         DURABILITY_KEYS.into_iter().filter(forgets_by_preset).map(|key| format!("{key}=journal")).collect();

@@ -37,6 +37,11 @@ fn is_silent(entry: &Entry) -> bool {
     apart.iter().any(|table| entry.key.starts_with(table)) && entry.origin.place == Place::Default
 }
 
+/// Reports whether a description of flash has a line for an entry.
+pub(super) fn is_written(entry: &Entry) -> bool {
+    !APART.contains(&entry.key) && !is_silent(entry)
+}
+
 /// Keys of a drive that a disk has too.
 const DISK_KEYS: &[&str] = &["drive.name", "drive.kind", "drive.media.sector_size", "drive.media.store"];
 

@@ -335,7 +335,7 @@ fn a_cache_is_watched_and_broken_as_a_drive_is() {
     assert_eq!(cut.status, 0, "{}", cut.stderr);
     mixed_load(&mut client, &mut rng, &mut versions, 500);
     let wrong = folder.run(&["power-cut", "--control", "control", "--drive", "other"]);
-    assert_eq!(wrong.status, 1, "{}", wrong.stderr);
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
     assert!(wrong.stderr.contains("allowed: cache"), "{}", wrong.stderr);
 }
 

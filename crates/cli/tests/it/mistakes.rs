@@ -313,7 +313,7 @@ fn careless_command_lines_get_one_sentence_each() {
         ),
         (
             vec!["replay", "tiny.toml", "trace.csv", "--limit", "0"],
-            "invalid value '0' for '--limit <N>'; allowed: a whole number from 1; see",
+            "invalid value '0' for '--limit <N>'; allowed: a whole number from 1",
         ),
         (vec!["replay", "tiny.toml", "trace.csv", "--stream", "-1"], "invalid value '-1' for '--stream <N>'"),
         (vec!["replay", "tiny.toml", "trace.csv", "--stream", "5000000000"], "invalid value '5000000000'"),

@@ -159,7 +159,7 @@ fn an_image_takes_its_name_when_it_is_complete() {
     assert!(std::fs::read(folder.path("aged")).unwrap() == before);
     // The description itself is not what is meant.
     let done = folder.run(&["age", "tiny.toml", "--overwrite", "0", "-o", "tiny.toml"]);
-    let sentence = "error: tiny.toml: a file that is no image; allowed: an image, or a new name\n";
+    let sentence = "error: tiny.toml: a file that is no image; allowed: an image, a new name, or --force, which replaces it\n";
     assert_eq!((done.status, done.stderr.as_str()), (2, sentence));
 }
 
@@ -251,7 +251,7 @@ fn somebodys_files_are_replaced_by_force_only() {
         (done.status, done.stderr.as_str()),
         (
             2,
-            "error: --log drive.toml: a log of requests is CSV; allowed: FILE.csv, or a name without an ending\n"
+            "error: --log drive.toml: a log of requests is CSV; allowed: FILE.csv, FILE.log, or a name without an ending\n"
         )
     );
     let words = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--log", "log.csv"];

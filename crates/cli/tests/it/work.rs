@@ -133,7 +133,10 @@ fn a_replay_writes_report_and_log() {
     let answer = folder.run(&words).answer();
     assert!(answer.starts_with("replay  tiny  <  trace.csv\n\n"), "{answer}");
     assert!(answer.contains("\nreport              out/index.html  (JSON and CSV beside it)\n"), "{answer}");
-    assert!(answer.contains("\nnext:  pellucid compare tiny.toml jasmine --trace trace.csv\n"), "{answer}");
+    assert!(
+        answer.contains("\nnext:  pellucid compare tiny.toml jasmine --trace trace.csv --address fold\n"),
+        "{answer}"
+    );
     let json = std::fs::read_to_string(folder.path("out/report.json")).unwrap();
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(report["requests"], 200);
