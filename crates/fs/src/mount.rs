@@ -16,6 +16,9 @@ use super::tree::Tree;
 use super::types::{BLOCK_BYTES, Ino, Time};
 use super::{Fs, FsCounters, FsState, Stop};
 
+/// Checkpoint and sync record that a mount begins with.
+type Places = (Box<Picture>, Option<SyncRecord>);
+
 /// Least memory.
 const MEMORY_BYTES_MIN: usize = 256 << 10;
 
@@ -434,7 +437,7 @@ impl Fs {
     }
 
     /// The newest checkpoint of which a copy is whole, and the sync record; `None`: they are being read.
-    fn read_places(&mut self) -> Result<Option<(Box<Picture>, Option<SyncRecord>)>, String> {
+    fn read_places(&mut self) -> Result<Option<Places>, String> {
         let layout = self.log.layout;
         let places = (0..2).flat_map(|number| (0..COPIES).map(move |copy| layout.place(number, copy)));
         let wanted =

@@ -204,7 +204,7 @@ impl Columns {
             (&["f", "flush", "sync"], Action::Flush),
         ];
         let is = |word: &&str| field.eq_ignore_ascii_case(word.as_bytes());
-        let known = words.iter().find(|(words, _)| words.iter().any(|word| is(word)));
+        let known = words.iter().find(|(words, _)| words.iter().any(&is));
         known.map(|(_, action)| *action).ok_or_else(|| {
             wrong(
                 "op",

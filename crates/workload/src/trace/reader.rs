@@ -259,6 +259,7 @@ impl Clock {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "a reader has one decoder, which is reached without a detour")]
 enum Decoder {
     Lines(Lines),
     Blktrace(Blktrace),
@@ -342,6 +343,7 @@ impl Lines {
 }
 
 /// The decoders of the text formats.
+#[expect(clippy::large_enum_variant, reason = "a reader has one decoder, which is reached without a detour")]
 pub(super) enum LineDecoder {
     Msr,
     Alibaba,
