@@ -33,7 +33,7 @@ HOST = "nqn.2014-08.org.nvmexpress:uuid:2f1b1c5e-7a07-4f3e-9d53-0a9c1f1f7a11"
 NQN = "nqn.2026-01.org.pellucid:cosmos-plus"
 NVME_PORT, MONITOR_PORT = 14430, 14431
 # One block of every die is full: 256 MiB, lower and upper pages alike.
-DRIVE = ["--set", "media.store=ram", "--set", "media.blocks=8", "--set", "ftl.over_provisioning=7.0"]
+DRIVE = ["--set", "media.store=ram", "--set", "media.blocks=8", "--set", "ftl.over_provisioning=700%"]
 
 
 def virtual(options, image):

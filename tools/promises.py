@@ -16,6 +16,7 @@ before it serves, power-cut. A drive in memory has only the last.
   tools/promises.py --only zoned
 """
 import argparse
+import functools
 import os
 import random
 import shutil
@@ -36,8 +37,11 @@ SEND_FLUSH, SEND_FUA = 1 << 2, 1 << 3
 BLOCK_BYTES = 4096
 DOCUMENT = ROOT / "docs/reference/durability.md"
 FULL_STATE = 0xE
-# What makes a preset start quickly, and collect garbage soon; everything else is as the preset has it.
-SMALL = ["drive.media.blocks=32", "drive.ftl.over_provisioning=0.4", "host.ftl.over_provisioning=0.4"]
+BLOCKS = 32
+# Drives that forget: the key of whichever translation a drive has.
+VOLATILE = ("drive.ftl.durability=volatile", "host.ftl.durability=volatile")
+# Room for garbage collection, in whichever of these a drive has a translation for: a key without effect is refused.
+ROOM = ("drive.ftl.over_provisioning=0.4", "host.ftl.over_provisioning=0.4")
 # An SLC cache takes half of a small drive; log blocks, too.
 ROOMY = {"client-qlc": 64, **dict.fromkeys(("netbook-ssd-1", "netbook-ssd-2", "netbook-ssd-3", "laptop-ssd-5"), 160)}
 # Zones whose buffer forgets.
@@ -45,8 +49,18 @@ UNPROTECTED = 'drive.namespace=[{ interface = "zoned", open_max = 14, active_max
 CANARY_CUTS = 12
 
 
-def small(preset: str) -> list[str]:
-    return [f"drive.media.blocks={ROOMY[preset]}", *SMALL[1:]] if preset in ROOMY else SMALL
+def takes(preset: str, *sets: str) -> bool:
+    """Whether every override has an effect on a preset; one that has none is refused."""
+    words = [word for value in sets for word in ("--set", value)]
+    return subprocess.run([PELLUCID, "show", preset, *words], capture_output=True, check=False).returncode == 0
+
+
+@functools.cache
+def small(preset: str, *sets: str) -> list[str]:
+    """Overrides that make a preset with `sets` start quickly and collect garbage soon; everything else is as the preset has it."""
+    sets = (f"drive.media.blocks={ROOMY.get(preset, BLOCKS)}", *sets)
+
+    return [*sets, *(key for key in ROOM if takes(preset, *sets, key))]
 
 
 class BlockWork:
@@ -569,10 +583,10 @@ def cases(pellucid) -> list[Case]:
         for store in ("file", "ram"):
             made.append(Case(f"{preset} ({store})", preset, small(preset), WORK.get(preset, BlockWork), store))
             if "open-channel" in preset:
-                made.append(Case(f"{preset}, chunks ({store})", preset, [*SMALL, "host.layers=[]"], ChunkWork, store))
+                made.append(Case(f"{preset}, chunks ({store})", preset, small(preset, "host.layers=[]"), ChunkWork, store))
             if preset == "zoned":
-                made.append(Case(f"{preset}, unprotected ({store})", preset, [*SMALL, UNPROTECTED], ZoneWork, store))
-                log = [*SMALL, 'host.layers=["zone-log"]']
+                made.append(Case(f"{preset}, unprotected ({store})", preset, small(preset, UNPROTECTED), ZoneWork, store))
+                log = small(preset, 'host.layers=["zone-log"]')
                 made.append(Case(f"{preset}, host FTL ({store})", preset, log, BlockWork, store))
     return made
 
@@ -653,7 +667,7 @@ def forgetful(pellucid) -> str:
     """A volatile drive promises nothing, and says so everywhere."""
     for preset, key in (("cosmos-plus", "drive.ftl.durability"), ("open-channel", "host.ftl.durability")):
         for store in ("file", "ram"):
-            case = Case("volatile", preset, [*SMALL, f"{key}=volatile"], BlockWork, store)
+            case = Case("volatile", preset, small(preset, f"{key}=volatile"), BlockWork, store)
             with tempfile.TemporaryDirectory() as directory:
                 server = serve(case, directory, pellucid)
                 try:
@@ -672,9 +686,9 @@ def forgetful(pellucid) -> str:
 def canary(pellucid) -> str:
     """The oracles find the loss that there is where more is expected than was announced."""
     found = []
-    volatile = Case("volatile", "cosmos-plus", [*SMALL, "ftl.durability=volatile"], BlockWork, "ram")
-    unprotected = Case("unprotected", "zoned", [*SMALL, UNPROTECTED], ZoneWork, "ram")
-    cache = Case("cache", "jasmine-ssc", SMALL, CacheWork, "ram")
+    volatile = Case("volatile", "cosmos-plus", small("cosmos-plus", "ftl.durability=volatile"), BlockWork, "ram")
+    unprotected = Case("unprotected", "zoned", small("zoned", UNPROTECTED), ZoneWork, "ram")
+    cache = Case("cache", "jasmine-ssc", small("jasmine-ssc"), CacheWork, "ram")
     for case in (volatile, unprotected, cache):
         rng = random.Random(case.name)
         with tempfile.TemporaryDirectory() as directory:
@@ -706,9 +720,8 @@ def announced(pellucid) -> list[str]:
     rows = []
     for preset in presets(pellucid):
         wishes = [("as it is", [])]
-        wishes += [("volatile", [("host" if "open-channel" in preset else "drive") + ".ftl.durability=volatile"])] \
-            if preset != "zoned" else \
-            [("buffer = volatile", [UNPROTECTED])]
+        volatile = [key for key in VOLATILE if takes(preset, key)]
+        wishes += [("volatile", volatile)] if volatile else [("buffer = volatile", [UNPROTECTED])]
         for wish, sets in wishes:
             told = set()
             for store in ("file", "ram"):
