@@ -131,6 +131,7 @@ bench-small: build-tests
 
 bench-curves: prerequisites
 	python3 tools/bench_curves.py
+	python3 tools/write_cost.py --pellucid target/release/pellucid
 
 prerequisites:
 	@sh tools/prerequisites.sh

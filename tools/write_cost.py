@@ -1,18 +1,28 @@
-"""What a byte written costs over the size of requests and the number outstanding, for every preset, in instructions.
+#!/usr/bin/env python3
+"""What a byte written costs over the size of requests and the number outstanding, in instructions: of the presets named, or of all.
+
+    python3 tools/write_cost.py [--pellucid PATH] [PRESET...]
+
+`make test` has those whose buffers, dies and SLC cache let the most requests wait; `make bench-curves` has all.
 
 Instructions are counted by valgrind, so a verdict depends on the program alone and not on the machine. A run of one request is taken
 off, so that what it costs to make the drive does not count. The buffer is small, so that a few megabytes fill it and most of what is
 outstanding waits for it.
 """
+import argparse
 import os
 import re
 import shutil
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import measure
+from served import PELLUCID
 
 PRESETS = measure.ROOT / "presets"
+# For `make test`: the three that once walked over all that waits.
+SHORT = ("client-qlc", "datacenter-tlc", "jasmine-optimized")
 # No block namespace, so nothing that `run` could write to.
 WITHOUT_BLOCKS = ("jasmine-ssc", "zoned")
 BUFFER_ENTRIES = 512
@@ -58,12 +68,12 @@ def names() -> list[str]:
     return [name for name in found if name not in WITHOUT_BLOCKS]
 
 
-def complaints(binary: str) -> list[str]:
-    """The presets with which a byte costs more in large or many requests than in small and few."""
+def complaints(binary: str, presets) -> list[str]:
+    """Those of the presets with which a byte costs more in large or many requests than in small and few."""
     if not shutil.which("valgrind"):
         print("cost of writes over size and depth: skipped, since valgrind, which counts instructions, is not installed")
         return []
-    asked = [(preset, pattern) for pattern in PATTERNS for preset in names()]
+    asked = [(preset, pattern) for pattern in PATTERNS for preset in presets]
     found = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         curves = pool.map(lambda of: curve(binary, *of), asked)
@@ -75,3 +85,20 @@ def complaints(binary: str) -> list[str]:
             if max(ratios) > FACTOR:
                 found.append(f"{preset}, {pattern}: a byte costs {max(ratios):.2f} x as much; allowed: {FACTOR} x")
     return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("presets", nargs="*", metavar="PRESET")
+    parser.add_argument("--pellucid", default=str(PELLUCID))
+    options = parser.parse_args()
+    if unknown := set(options.presets) - set(names()):
+        parser.error(f"{', '.join(sorted(unknown))}: allowed: {', '.join(names())}")
+    found = complaints(options.pellucid, options.presets or names())
+    for line in found:
+        print(line, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -47,6 +47,9 @@ impl Program {
         matches!(self, Program::Sssp(_))
     }
 
+    /// Names that [`Program::column`] gives.
+    pub const COLUMNS: [&str; 3] = ["rank", "component", "distance"];
+
     /// The name of its column, and whether it has whole numbers; `None`: it gives no rows.
     pub fn column(&self) -> Option<(&'static str, bool)> {
         match self {

@@ -1,5 +1,6 @@
 //! Where results go: a file of rows, and the largest of them.
 
+use crate::job::Program;
 use crate::tables::{self, Writer};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -167,14 +168,13 @@ impl Output {
     }
 }
 
-/// Reports whether a file holds results with this second column: a line of their names, or a Parquet file
-/// that names its writer.
-pub fn is_result(file: &File, column: &str) -> bool {
+/// Reports whether a file holds results of one of our programs: a line of their names, or a Parquet file that names its writer.
+pub fn is_result(file: &File) -> bool {
     let mut first = [0; 64];
     let length = file.read_at(&mut first, 0).unwrap_or(0);
     let first = &first[..length];
-    let head = |between| format!("vertex{between}{column}\n");
-    let is_text = [',', '\t'].into_iter().any(|between| first.starts_with(head(between).as_bytes()));
+    let is_head = |between, column| first.starts_with(format!("vertex{between}{column}\n").as_bytes());
+    let is_text = Program::COLUMNS.into_iter().any(|column| is_head(',', column) || is_head('\t', column));
     is_text || (first.starts_with(b"PAR1") && tables::is_result(file))
 }
 

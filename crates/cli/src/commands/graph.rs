@@ -168,7 +168,7 @@ impl Graph {
         let open = |wanted| open(&common, file, format, window_bytes, wanted);
         let began = Instant::now();
         let column = program.column().unwrap_or(("count", true));
-        let target = common.out.as_deref().map(|out| target(out, &common, column)).transpose()?;
+        let target = common.out.as_deref().map(|out| target(out, &common)).transpose()?;
         let rows = Output::new(target, column, common.top as usize, graph_bytes / 8)
             .map_err(|error| failure(&common, not_graph, error.into()))?;
         interrupt::running("ending; asked again, the run goes on from what was prepared");
@@ -319,7 +319,7 @@ fn processors() -> usize {
 }
 
 /// The file of results, which takes its name when it is complete.
-fn target(out: &Path, common: &Common, (column, _): (&str, bool)) -> Result<Target, Failure> {
+fn target(out: &Path, common: &Common) -> Result<Target, Failure> {
     if let (Ok(out_name), Ok(edges_name)) = (out.canonicalize(), common.edges.canonicalize())
         && out_name == edges_name
     {
@@ -341,7 +341,7 @@ fn target(out: &Path, common: &Common, (column, _): (&str, bool)) -> Result<Targ
             return Err(Failure::asked(anyhow!("--out {}: {why}; allowed: {allowed}", out.display())));
         }
     };
-    refuse_foreign(out, common.force, |file| is_result(file, column))?;
+    refuse_foreign(out, common.force, is_result)?;
     let mut begun = OutputFile::create(out)?;
     let file = begun.writer()?;
     Ok(Target { file, format, complete: Box::new(move || Ok(begun.commit()?)) })
