@@ -306,6 +306,8 @@ mod tests {
     #[test]
     fn a_file_system_that_sees_one_channel_misses() {
         let (right, wrong) = (varmail(&[]), varmail(&["media.channels=1", "media.ways=12"]));
-        assert!(right > 1.0 && wrong < 1.0, "{right}, on one channel {wrong}");
+        // As the claim: 21.5 %, within 10 points.
+        let holds = |gain: f64| (gain - 1.215).abs() <= 0.1;
+        assert!(holds(right) && !holds(wrong), "{right}, on one channel {wrong}");
     }
 }

@@ -201,9 +201,9 @@ fn experiment(
         EngineKind::Direct => (1800, 1000, 100),
         EngineKind::Policy | EngineKind::Function | EngineKind::Raw => (2000, 1000, 100),
     };
-    sets.push(format!("kv.cpu.command={command}"));
-    sets.push(format!("kv.cpu.completion={completion}"));
-    sets.push(format!("kv.cpu.kib={kib}"));
+    sets.push(format!("kv.cpu.command={command}ns"));
+    sets.push(format!("kv.cpu.completion={completion}ns"));
+    sets.push(format!("kv.cpu.kib={kib}ns"));
     let spec = pellucid_spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&sets)?)?;
     Ok(Experiment::new(&spec, clients)?)
 }

@@ -203,6 +203,27 @@ fn a_power_cut_of_one_of_several_drives_names_it() {
     assert!(control(&folder, r#"{"do":"power-cut","drive":"other"}"#).contains("true"));
 }
 
+/// Faults that hosts meet come and go by command, and `status` shows them.
+#[test]
+fn faults_that_hosts_meet_are_injected_and_cleared() {
+    let folder = Folder::with_drive();
+    let script = "exec \"$0\" serve tiny.toml --set media.store=ram --nbd unix:nbd --control control";
+    let _server = Serving::new(&folder, script);
+    listens(&folder, "control");
+    let shown = || {
+        let status = folder.run(&["status", "--control", "control"]).json();
+        status["drives"][0]["host_faults"].as_array().expect("a list").len()
+    };
+    assert_eq!(shown(), 0);
+    let fault = "io-error:on=write,rate=0.5,seed=7";
+    folder.run(&["fault", "--control", "control", "--inject", fault]).answer();
+    assert_eq!(shown(), 1);
+    folder.run(&["fault", "--control", "control", "--clear"]).answer();
+    assert_eq!(shown(), 0);
+    let wrong = folder.run(&["fault", "--control", "control", "--inject", "io-errors"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
+}
+
 /// A media file that was never completed comes up as a new drive, and one that others may read is used; the log says both. One that was cut
 /// to nothing is refused, with the way to a new one.
 #[test]
