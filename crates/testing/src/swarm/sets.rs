@@ -106,7 +106,7 @@ pub fn random_harder_sets(rng: &mut Rng) -> Vec<String> {
         random_bit_errors(rng, mlc, &mut sets);
     }
     sets.push(format!("scheduler.queue={}", rng.below(4)));
-    sets.push(format!("firmware.word.fixed={}", 100 * rng.below(2)));
+    sets.push(format!("firmware.word.fixed={}ns", 100 * rng.below(2)));
     sets.push(format!("buffer.read_entries={}", 3 * rng.below(2)));
     sets
 }
