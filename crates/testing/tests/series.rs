@@ -102,10 +102,10 @@ fn the_end_of_life_is_told() {
 }
 
 #[test]
-fn a_run_that_ends_within_its_warm_up_measures_nothing() {
-    let report = run("rw=randwrite,bs=4k,number_ios=100,iodepth=4,ramp_time=100s");
-    assert_eq!((report.requests, report.simulated_seconds), (0, 0.0));
-    assert_eq!(report.write_amplification.programmed_bytes_total, 0);
-    assert_eq!(report.utilisation.mean_die(), Some(0.0));
-    assert_eq!(report.series.host_written_bytes.iter().sum::<u64>(), 0);
+fn a_run_that_ends_within_its_warm_up_is_refused() {
+    let mut spec = pellucid_spec::from_str(DRIVE, "series", &[]).unwrap_or_else(|e| panic!("{e}"));
+    spec.jobs = vec![parse_job("rw=randwrite,bs=4k,number_ios=100,iodepth=4,ramp_time=100s", "test")];
+    let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
+    let Err(error) = execute(&spec, &jobs, &|| 0.0, |_| {}) else { panic!("nothing was measured") };
+    assert!(error.to_string().starts_with("nothing was measured: 100 requests were done"), "{error}");
 }
