@@ -1,8 +1,7 @@
 //! Small plots as SVG text: lines, points and columns over two axes; bars over categories; heat maps.
 //!
 //! ```
-//! use pellucid_report::plot::Axis;
-//! use pellucid_report::plot::{Plot, Unit};
+//! use pellucid_report::plot::{Axis, Plot, Unit};
 //! let svg = Plot::new("Throughput")
 //!     .x_axis(Axis::linear("outstanding requests", Unit::Count).from(0.0))
 //!     .y_axis(Axis::linear("throughput", Unit::BytesPerSecond).from(0.0))

@@ -41,8 +41,7 @@
 //!
 //! ```
 //! use pellucid_flash::SimTime;
-//! use pellucid_workload::Dialect;
-//! use pellucid_workload::{Generator, JobBuilder};
+//! use pellucid_workload::{Dialect, Generator, JobBuilder};
 //!
 //! let mut builder = JobBuilder::new(Dialect::Native);
 //! builder.set("rw", "randwrite")?;
