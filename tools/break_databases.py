@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from fire_clients import as_file
-from served import Server, Unavailable, main, program, run
+from served import HANG_SECONDS, Server, Unavailable, main, program, run
 
 SECTOR, BLOCK = 512, 4096
 PG_PAGE = 8192
@@ -218,7 +218,7 @@ class Postgres:
             os.sync()
 
     def words(self, words, sql=""):
-        return subprocess.run(words, input=sql, capture_output=True, text=True, errors="replace", user=USER, cwd="/", timeout=300)
+        return subprocess.run(words, input=sql, capture_output=True, text=True, errors="replace", user=USER, cwd="/", timeout=HANG_SECONDS)
 
     def ask(self, point, *statements) -> str:
         """What PostgreSQL says to these, and to the log."""

@@ -17,7 +17,7 @@ import tempfile
 import time
 
 from durability import Checker, Lost, connector
-from served import PELLUCID
+from served import HANG_SECONDS, PELLUCID
 
 BLOCK_BYTES = 4096
 BLOCKS = 3000
@@ -49,7 +49,7 @@ class Cache:
                    "--nbd", f"unix:{self.socket}", "--control", self.control, "--dirty", "30", "--sequential-kib", "64", "--fallow", "1"]
         self.log = open(f"{self.directory}/log", "ab")
         self.process = subprocess.Popen([str(word) for word in command], stderr=self.log)
-        end = time.monotonic() + 60
+        end = time.monotonic() + HANG_SECONDS
         while not os.path.exists(self.control):
             if self.process.poll() is not None or time.monotonic() > end:
                 raise Lost(f"the cache does not start: {open(self.log.name).read()[-600:]}")
@@ -57,7 +57,7 @@ class Cache:
 
     def end(self, how: int):
         self.process.send_signal(how)
-        code = self.process.wait(60)
+        code = self.process.wait(HANG_SECONDS)
         self.log.close()
         if how == signal.SIGTERM and code not in (0, 130):
             raise Lost(f"SIGTERM: status {code}: {open(self.log.name).read()[-600:]}")
@@ -85,7 +85,7 @@ def run(name: str, stops: int, seed: int) -> str:
             checker.open()
             checker.verify_after_cut()
         checker.drain()
-        answer = subprocess.run([str(PELLUCID), "detach", "--control", cache.control], capture_output=True, text=True, timeout=120)
+        answer = subprocess.run([str(PELLUCID), "detach", "--control", cache.control], capture_output=True, text=True, timeout=HANG_SECONDS)
         if answer.returncode:
             raise Lost(f"detach: {answer.stderr}")
         # Flushed by the detach.

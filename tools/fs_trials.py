@@ -29,7 +29,7 @@ import urllib.request
 from pathlib import Path
 
 from fire_clients import as_file
-from served import ROOT, START_SECONDS, Skip, Unavailable, main, program, run, served
+from served import HANG_SECONDS, ROOT, Skip, Unavailable, main, program, run, served
 
 LONG = os.environ.get("FS_TRIALS") == "long"
 TOOLS = ROOT / ".tools"
@@ -56,16 +56,16 @@ class Mount:
 
     def ask(self, *words, **more):
         """One of the other commands."""
-        return subprocess.run([self.pellucid, "fs", *map(str, words)], capture_output=True, text=True, timeout=300, **more)
+        return subprocess.run([self.pellucid, "fs", *map(str, words)], capture_output=True, text=True, timeout=HANG_SECONDS, **more)
 
     def start(self):
         with self.log_path.open("a") as log:
             words = [self.pellucid, "fs", "mount", self.image, self.path, *self.drive, *self.options]
             self.process = subprocess.Popen(words, stdout=log, stderr=log)
-        end = time.monotonic() + START_SECONDS
+        end = time.monotonic() + HANG_SECONDS
         while not os.path.ismount(self.path):
             assert self.process.poll() is None, f"not mounted: {self.log()}"
-            assert time.monotonic() < end, f"not mounted after {START_SECONDS} s: {self.log()}"
+            assert time.monotonic() < end, f"not mounted after {HANG_SECONDS} s: {self.log()}"
             time.sleep(0.01)
 
     def log(self):
@@ -84,13 +84,13 @@ class Mount:
     def stop(self, how="umount"):
         """Unmounts; everything has to be durable and the process ended without a complaint."""
         if how == "umount":
-            end = time.monotonic() + 30
+            end = time.monotonic() + HANG_SECONDS
             while subprocess.run([program("umount"), self.path], capture_output=True).returncode:
-                assert time.monotonic() < end, "umount: busy for 30 s"
+                assert time.monotonic() < end, f"umount: busy for {HANG_SECONDS} s"
                 time.sleep(0.05)
         else:
             self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(120)
+        status = self.process.wait(HANG_SECONDS)
         assert status == 0 and "panicked" not in self.log(), f"mount: status {status}\n{self.log()[-2000:]}"
         assert not os.path.ismount(self.path), "still mounted"
 
@@ -615,7 +615,7 @@ def inspect(mount, image, told):
 
 
 def wait_for(condition, complaint):
-    end = time.monotonic() + START_SECONDS
+    end = time.monotonic() + HANG_SECONDS
     while not condition():
         assert time.monotonic() < end, complaint
         time.sleep(0.01)
@@ -623,7 +623,7 @@ def wait_for(condition, complaint):
 
 SQLITE = """
 import os, sqlite3, sys
-database = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
+database = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=HANG_SECONDS)
 database.execute(f"pragma journal_mode={sys.argv[3]}")
 # With "full" a commit is the removal of the journal, which no fsync follows: a power cut may undo the last one.
 database.execute("pragma synchronous=extra")
@@ -750,7 +750,7 @@ def in_service(pellucid, mount, name):
     assert b'"ok":true' in said(control, '{"do":"status"}'), name
     assert "read-fail=0.0001" in mount.log(), mount.log()
     monitor = re.search(r"http://[^ \"]*/", mount.log()).group(0)
-    assert b"pellucid_" in urllib.request.urlopen(monitor + "metrics", timeout=10).read()
+    assert b"pellucid_" in urllib.request.urlopen(monitor + "metrics", timeout=HANG_SECONDS).read()
     ask(pellucid, "power-cut", "--control", control)
     try:
         synced(mount.path / "late", b"late")
@@ -764,7 +764,7 @@ def in_service(pellucid, mount, name):
     assert not set(readable(contents)), f"{name}: what was synced is there after a power cut"
     synced(mount.path / "more", b"more")
     said(control, '{"do":"stop"}')
-    assert mount.process.wait(60) == 0 and not os.path.ismount(mount.path), f"{name}: {mount.log()[-2000:]}"
+    assert mount.process.wait(HANG_SECONDS) == 0 and not os.path.ismount(mount.path), f"{name}: {mount.log()[-2000:]}"
     mount.start()
     assert (mount.path / "more").read_bytes() == b"more" and not set(readable(contents)), name
     mount.stop()
@@ -995,7 +995,7 @@ def ends(pellucid):
                 mount.stop()
             else:
                 mount.process.send_signal(how)
-                assert mount.process.wait(60) == 0, mount.log()
+                assert mount.process.wait(HANG_SECONDS) == 0, mount.log()
                 assert not os.path.ismount(mount.path)
             mount.check()
             mount.start()
@@ -1004,7 +1004,7 @@ def ends(pellucid):
             file.write(b"y" * 100_000)
             file.flush()
             mount.process.send_signal(signal.SIGTERM)
-            assert mount.process.wait(60) == 0, mount.log()
+            assert mount.process.wait(HANG_SECONDS) == 0, mount.log()
         mount.check()
         mount.start()
         assert (mount.path / "open").read_bytes() == b"y" * 100_000

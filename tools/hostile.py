@@ -7,7 +7,6 @@ What single peers can say wrong is tested beside the code (crates/serve: hostile
 process of its own to measure. One line for each test with what was measured, and a plain count.
 """
 import contextlib
-import json
 import resource
 import socket
 import struct
@@ -17,7 +16,7 @@ import time
 from pathlib import Path
 
 from nbd_client import READ, WRITE, Client
-from served import ROOT, Skip, free_port, main, program, served
+from served import HANG_SECONDS, ROOT, Skip, free_port, main, program, served
 
 DRIVE = ROOT / "bench/serve-ram.toml"
 CROWD = 1000
@@ -28,16 +27,16 @@ IDLE_BYTES_MAX = 8 << 10
 BUSY_BYTES_MAX = IDLE_BYTES_MAX + 2 * WORK_BYTES
 # Servers close connections that come to nothing after 10 s.
 DOOR_SECONDS = 10
-WAIT_SECONDS = 40
-LATENCY_SECONDS_MAX = 5.0  # a server that waits for a hostile client waits for DOOR_SECONDS, or for ever
+# How often an honest client must be answered while hostile ones are there. A server that waits for one of them answers once or twice.
+TURNS_MIN = 20
 # Writes of which the end never comes: how many, how long each, and what all of them may hold (the bound of 256 MiB, and what else a
 # server takes besides: kept buffers, data of the drive).
 HALF, PAYLOAD, HALF_SECONDS = 10, 32 * MIB, 7
 HELD_BYTES_MAX = (256 + 64) * MIB
 QUESTIONS = 2000
-# A tenth of what 2,000 answers took in one piece.
-CONTROL_SECONDS_MAX = 0.4
-FAIR_SECONDS, FAIR_P99_MS_MAX = 4, 100
+# Small reads beside large ones, and what may be read between two of them: a quarter of what the others have outstanding, for which a small
+# one waits if it has no turn of its own.
+SMALL, LARGE_BYTES_MAX = 300, 64 * MIB
 NBD_FLAGS = struct.pack(">I", 3)
 NVME_IC_REQ = bytes([0, 0, 128, 0, 128, 0, 0, 0]) + bytes(120)
 
@@ -71,9 +70,9 @@ def connections(server) -> int:
 
 
 def until(server, wanted: int):
-    end = time.monotonic() + WAIT_SECONDS
+    end = time.monotonic() + HANG_SECONDS
     while (found := connections(server)) != wanted:
-        assert time.monotonic() < end, f"{found} connections, not {wanted}, after {WAIT_SECONDS} s"
+        assert time.monotonic() < end, f"{found} connections, not {wanted}, after {HANG_SECONDS} s"
         time.sleep(0.05)
 
 
@@ -82,7 +81,7 @@ def dial(port: int) -> socket.socket:
 
 
 class Witness:
-    """An honest client that measures how long it has to wait."""
+    """An honest client. How long it waits is told, not judged: that is the machine's doing, too."""
 
     def __init__(self, server):
         self.client, self.longest, self.count = Client(server.socket), 0.0, 0
@@ -103,7 +102,6 @@ class Witness:
         return answered
 
     def verdict(self) -> str:
-        assert self.longest < LATENCY_SECONDS_MAX, f"the honest client waited {self.longest:.2f} s"
         return f"an honest client waited {self.longest * 1e3:.1f} ms at most ({self.count} turns)"
 
 
@@ -163,13 +161,13 @@ def no_descriptors(pellucid):
         resource.prlimit(serving.process.pid, resource.RLIMIT_NOFILE, (64, 64))
         witness = Witness(serving)
         crowd = [dial(serving.nbd_port) for _ in range(150)]
-        for _ in range(50):
+        for _ in range(TURNS_MIN):
             witness.look()
         assert "event=accept-failed" in serving.log(), "the test must run out of files"
         for stream in crowd:
             stream.close()
         last = dial(serving.nbd_port)
-        last.settimeout(20)
+        last.settimeout(HANG_SECONDS)
         assert last.recv(18)[:8] == b"NBDMAGIC", "served when the others have left"
         last.close()
         return witness.verdict()
@@ -191,17 +189,19 @@ def slow_and_silent(pellucid):
             stream.shutdown(socket.SHUT_WR)
         until(serving, 1 + 3 * CROWD // 4)
         began, drops = time.monotonic(), NBD_FLAGS + b"IHAVEOPT" + struct.pack(">II", 1, 4000) + bytes(4000)
-        turn = 0
+        turn, beside = 0, 0
         while connections(serving) > 1:
-            assert time.monotonic() - began < DOOR_SECONDS + WAIT_SECONDS, f"{connections(serving) - 1} are still there"
+            assert time.monotonic() - began < DOOR_SECONDS + HANG_SECONDS, f"{connections(serving) - 1} are still there"
             for stream in dripping:
                 with contextlib.suppress(OSError):
                     stream.send(drops[turn:turn + 1])
             turn += 1
             witness.look()
+            beside += connections(serving) > CROWD // 2
         took = time.monotonic() - began
         for stream in silent + stalled + half + dripping:
             stream.close()
+        assert beside >= TURNS_MIN, f"the honest client had {beside} turns beside all the others"
         assert took > DOOR_SECONDS / 2, f"all gone after {took:.1f} s, which is too soon to have tested anything"
         return f"all gone after {took:.1f} s; {witness.verdict()}"
 
@@ -231,7 +231,7 @@ def half_received(pellucid):
             if held > HELD_BYTES_MAX:
                 break
         assert held < HELD_BYTES_MAX, f"{held / MIB:.0f} MiB are held of writes that are not complete"
-        large = Client(serving.socket, seconds=WAIT_SECONDS)
+        large = Client(serving.socket, seconds=HANG_SECONDS)
         large.send(WRITE, 0, 8 * MIB, Witness.expect(b""), bytes(8 * MIB))
         large.drain()
         assert "sends no data while others wait" in serving.log(), "somebody has to leave"
@@ -248,13 +248,24 @@ def pipelined_status(pellucid):
         witness = Witness(serving)
         with socket.socket(socket.AF_UNIX) as control:
             control.connect(serving.control)
+            answers = Lines(control)
             control.sendall(b'{"do":"status"}\n' * QUESTIONS)
-            threading.Thread(target=lambda: drain(control), daemon=True).start()
-            end = time.monotonic() + 3
-            while time.monotonic() < end:
+            while answers.count < QUESTIONS:
                 witness.look()
-        assert witness.longest < CONTROL_SECONDS_MAX, f"an honest client waited {witness.longest:.2f} s"
+        assert witness.count >= TURNS_MIN, f"an honest client had {witness.count} turns beside {QUESTIONS} questions"
         return witness.verdict()
+
+
+class Lines:
+    """Counts the lines that come on a stream."""
+
+    def __init__(self, stream):
+        self.stream, self.count = stream, 0
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        while part := self.stream.recv(1 << 16):
+            self.count += part.count(b"\n")
 
 
 def drain(stream):
@@ -280,7 +291,7 @@ def endless_options(pellucid):
         pushing = threading.Thread(target=push, daemon=True)
         pushing.start()
         while pushing.is_alive():
-            assert time.monotonic() - began < DOOR_SECONDS + 8, "still choosing after more than 18 s"
+            assert time.monotonic() - began < HANG_SECONDS, "it goes on choosing"
             witness.look()
         flood.close()
         return f"gone after {time.monotonic() - began:.1f} s; {witness.verdict()}"
@@ -296,21 +307,29 @@ def fair_turns(pellucid):
         filler.drain()
         readers = [subprocess.Popen(
             ["fio", "--name=big", "--ioengine=nbd", f"--uri={serving.uri()}", "--rw=read", "--bs=1M", "--iodepth=64",
-             "--size=64M", "--time_based", f"--runtime={FAIR_SECONDS + 2}", "--output-format=json"],
-            stdout=subprocess.PIPE, cwd=serving.directory) for _ in range(4)]
-        time.sleep(2)  # until all of them are under way
-        small, took, end = Client(serving.socket), [], time.monotonic() + FAIR_SECONDS
-        while time.monotonic() < end:
-            began = time.monotonic()
+             "--size=64M", "--time_based", f"--runtime={HANG_SECONDS}", "--thread"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=serving.directory) for _ in range(4)]
+        read_bytes = lambda: serving.ask(do="status")["drives"][0]["host_read_sectors"] * 512
+        # Until they are under way.
+        until(serving, 5)
+        before = read_bytes()
+        while (began := read_bytes()) < before + 256 * MIB:
+            time.sleep(0.01)
+        small, took = Client(serving.socket), []
+        for _ in range(SMALL):
+            sent = time.monotonic()
             small.send(READ, 0, 4096, lambda error, _: None)
             small.drain()
-            took.append(time.monotonic() - began)
-        texts = [reader.communicate(timeout=60)[0].decode() for reader in readers]
-        large = sum(json.loads(text[text.index("{"):])["jobs"][0]["read"]["bw_bytes"] for text in texts)
+            took.append(time.monotonic() - sent)
+        between = (read_bytes() - began) / SMALL
+        assert all(reader.poll() is None for reader in readers), "a reader has ended"
+        for reader in readers:
+            reader.kill()
+            reader.wait()
         took.sort()
         p50, p99 = (took[int(len(took) * part)] * 1e3 for part in (0.5, 0.99))
-        note = f"p50 {p50:.1f} ms, p99 {p99:.1f} ms of {len(took)} reads of 4 KiB; the large ones {large / 1e9:.2f} GB/s"
-        assert p99 < FAIR_P99_MS_MAX, note
+        note = f"{between / MIB:.1f} MiB read between two of {SMALL} reads of 4 KiB; p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+        assert between < LARGE_BYTES_MAX, note
         return note
 
 

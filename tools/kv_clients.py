@@ -23,7 +23,7 @@ import zlib
 from pathlib import Path
 
 from kv_commands import CASES, Client, answers, masked
-from served import ROOT, START_SECONDS, Skip, Unavailable, free_port, main, program
+from served import HANG_SECONDS, ROOT, Skip, Unavailable, free_port, main, program
 
 DRIVE = ROOT / "bench/serve-kv.toml"
 SMALL = ["drive.media.blocks=16", "drive.media.pages=64", "kv.memory=16MiB"]
@@ -90,7 +90,7 @@ class Server:
     def start(self):
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(self.command, stderr=log, stdout=log)
-        end = time.monotonic() + START_SECONDS
+        end = time.monotonic() + HANG_SECONDS
         while True:
             assert self.process.poll() is None, f"the server did not start: {self.log_path.read_text()}"
             assert time.monotonic() < end, "the server does not listen"
@@ -105,7 +105,7 @@ class Server:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(60)
+        status = self.process.wait(HANG_SECONDS)
         log = self.log_path.read_text()
         assert status == 0 and "panicked" not in log, f"server: status {status}\n{log[-2000:]}"
 
@@ -128,7 +128,7 @@ def memccapable(pellucid):
     """memcached's own score of the text protocol."""
     found = program("memccapable")
     with cache(pellucid) as server:
-        done = subprocess.run([found, "-h", "127.0.0.1", "-p", str(server.port), "-a"], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([found, "-h", "127.0.0.1", "-p", str(server.port), "-a"], capture_output=True, text=True, timeout=HANG_SECONDS)
         passed = done.stdout.count("[pass]")
         assert done.returncode == 0 and passed == 27, f"{passed} of 27\n{done.stdout}{done.stderr}"
         return f"{passed} of 27"
@@ -193,7 +193,7 @@ def gomemcache(pellucid):
     with tempfile.TemporaryDirectory() as directory, cache(pellucid) as server:
         (Path(directory) / "main.go").write_text(GO_TEST)
         for words in (["mod", "init", "check"], ["get", GO_CLIENT]):
-            done = subprocess.run([go, *words], cwd=directory, capture_output=True, text=True, timeout=300)
+            done = subprocess.run([go, *words], cwd=directory, capture_output=True, text=True, timeout=HANG_SECONDS)
             if done.returncode:
                 raise Unavailable(f"go {words[0]} {words[1]}: {done.stderr.strip().splitlines()[-1]}")
         done = subprocess.run([go, "run", ".", f"127.0.0.1:{server.port}"], cwd=directory, capture_output=True, text=True, timeout=600)
@@ -243,7 +243,7 @@ def top(pellucid):
         words = [str(pellucid), "top", "--control", f"{directory}/control"]
         process = subprocess.Popen(words, stdin=other_end, stdout=other_end, stderr=other_end, env={**os.environ, "TERM": "xterm"})
         os.close(other_end)
-        shown, end = b"", time.monotonic() + 30
+        shown, end = b"", time.monotonic() + HANG_SECONDS
         while b"serve-kv" not in shown and time.monotonic() < end:
             shown += os.read(main_end, 1 << 16)
         os.write(main_end, b"q")
@@ -251,7 +251,7 @@ def top(pellucid):
             while os.read(main_end, 1 << 16):
                 pass
         os.close(main_end)
-        assert process.wait(30) == 0 and b"serve-kv" in shown, shown[-2000:]
+        assert process.wait(HANG_SECONDS) == 0 and b"serve-kv" in shown, shown[-2000:]
 
 
 def value_of(key: int, version: int, length: int) -> bytes:

@@ -150,7 +150,7 @@ class Client:
     def __init__(self, address):
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM)
-        self.socket.settimeout(20)
+        self.socket.settimeout(HANG_SECONDS)
         self.socket.connect(address)
 
     def until(self, end: bytes) -> bytes:

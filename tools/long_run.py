@@ -20,7 +20,7 @@ import tempfile
 import time
 
 from durability import Checker, Lost, connector
-from served import PELLUCID, ROOT, SYSTEM_PATH, Count, Server, Skip, program
+from served import HANG_SECONDS, PELLUCID, ROOT, SYSTEM_PATH, Count, Server, Skip, program
 
 DRIVE = ROOT / "bench/long-run.toml"
 MIB = 1 << 20
@@ -91,7 +91,7 @@ class LongRun:
 
     @staticmethod
     def fio_ended(process):
-        output = process.communicate(timeout=300)[0]
+        output = process.communicate(timeout=HANG_SECONDS)[0]
         if process.returncode:
             raise Lost(f"fio: status {process.returncode}\n{output}")
 

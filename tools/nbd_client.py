@@ -18,7 +18,7 @@ class Disconnected(Exception):
 class Client:
     """A connection in transmission."""
 
-    def __init__(self, path: str, export: str = "", seconds: float = 60):
+    def __init__(self, path: str, export: str = "", seconds: float = 900):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(seconds)
         self.input = bytearray()

@@ -30,7 +30,7 @@ import time
 import nvme_client as nvme
 from durability import Checker, Lost, connector
 from nbd_client import Client, Disconnected
-from served import NQN_PREFIX, PELLUCID, ROOT, Count, Server
+from served import HANG_SECONDS, NQN_PREFIX, PELLUCID, ROOT, Count, Server
 
 # NBD's transmission flags.
 SEND_FLUSH, SEND_FUA = 1 << 2, 1 << 3
@@ -608,7 +608,7 @@ def stop(how: str, server, work, rng, times=("instant",)):
         work.cut(server.kill)
     else:
         work.cut(lambda: server.process.send_signal(signal.SIGINT if "INT" in how else signal.SIGTERM))
-        status = server.process.wait(60)
+        status = server.process.wait(HANG_SECONDS)
         assert status == 0, f"the server ended with {status}: {server.log()[-2000:]}"
     if how == "SIGKILL while mounting":
         for _ in range(3):

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from nbd_client import FUA, READ, WRITE, Client
-from served import ROOT, SYSTEM_PATH, free_port, main, program, readme_commands, run, served
+from served import HANG_SECONDS, ROOT, SYSTEM_PATH, free_port, main, program, readme_commands, run, served
 
 PRESET = "cosmos-plus"
 SETS = ["media.store=ram", "media.blocks=32", "ftl.durability=journal"]
@@ -329,7 +329,7 @@ def readme_tour(pellucid):
             for command in commands:
                 shell(command, pellucid, directory)
             server.terminate()
-            assert server.wait(60) == 0, Path(directory, "log").read_text()
+            assert server.wait(HANG_SECONDS) == 0, Path(directory, "log").read_text()
         finally:
             server.kill()
         return f"{len(commands)} commands"

@@ -30,7 +30,7 @@ host() {
         tries=$((tries + 1))
         echo "HOST $asked $*" >/dev/ttyS0
         read -r -t 5 answer </dev/ttyS0
-        case $answer in "done $asked") return 0 ;; "refused $asked"*) echo "$answer"; return 1 ;; esac
+        case $answer in "done $asked"|"done $asked "*) return 0 ;; "refused $asked"*) echo "$answer"; return 1 ;; esac
     done
     return 1
 }

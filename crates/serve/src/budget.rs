@@ -14,7 +14,7 @@
 //!   served whatever others hold. So all connections hold no more than `TOTAL_BYTES_MAX`, and twice `OWN_BYTES` each.
 //! - Answers whose length is known before they are asked for are held within a [share](share_of) of what is free: a connection that takes
 //!   none fills its share, which is the smaller the more of them there are.
-//! - While budget is short, a connection that holds more than its own has to move it: within [`STALL_NS_MAX`] a sixteenth of it has to
+//! - While budget is short, a connection that holds more than its own has to move it: within [`crate::Options::stall`] a sixteenth of it has to
 //!   come in or to be taken, or the connection ends.
 //!
 //! Invariants: `incoming` is the sum of what the connections' [`Load`](crate::session::Load)s say; `large` is the sum of the data of
@@ -33,9 +33,7 @@ pub(crate) const LARGE_BYTES_MAX: usize = TOTAL_BYTES_MAX / 2;
 const SHARE_BYTES_MAX: usize = 4 << 20;
 /// and the part of what is free that it is.
 const SHARE_PART: usize = 16;
-/// While budget is short, a connection has this time to move
-pub(crate) const STALL_NS_MAX: u64 = 5_000_000_000;
-/// this part of what it holds.
+/// The part of what it holds that a connection has to move while budget is short, in [`crate::Options::stall`].
 pub(crate) const STALL_PART: u64 = 16;
 
 const _: () = assert!(LARGE_BYTES >= crate::nvme::TRANSFER_BYTES_MAX as usize);

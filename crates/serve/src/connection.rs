@@ -11,15 +11,14 @@
 //! Input that a congested session did not take is held here, and nothing more is read until it is taken, so a peer that
 //! sends faster than it is served meets a full socket.
 
-use crate::budget::{OWN_BYTES, STALL_NS_MAX, STALL_PART, large_part};
+use crate::budget::{OWN_BYTES, STALL_PART, large_part};
 use crate::output::Output;
+use crate::server::nanoseconds;
 use crate::service::{Answer, Done, Service};
 use crate::session::{Close, ConnectionId, Load, Port, Session};
 use crate::socket::{Stream, UNIX_SEND_BYTES};
 use std::io::{self, IoSliceMut};
-
-/// A connection that is ending must be gone after this time.
-const ENDING_NS_MAX: u64 = 5_000_000_000;
+use std::time::Duration;
 
 /// One that has been refused and goes on sending is waited for no longer than for so many bytes.
 const DROPPED_BYTES_MAX: usize = 1 << 20;
@@ -90,6 +89,8 @@ pub(crate) struct Connection<S: Service> {
     why: Option<Close>,
     /// Bytes that came after its end.
     dropped: usize,
+    /// How long its end may take.
+    ending: Duration,
     ends_by_ns: u64,
     writable: bool,
     /// What it held when it was last seen to move enough of it, and when that was.
@@ -104,6 +105,7 @@ impl<S: Service> Connection<S> {
         peer: String,
         protocol: usize,
         session: Box<dyn Session<S>>,
+        ending: Duration,
     ) -> Connection<S> {
         Connection {
             id,
@@ -123,6 +125,7 @@ impl<S: Service> Connection<S> {
             phase: Phase::Open,
             why: None,
             dropped: 0,
+            ending,
             ends_by_ns: u64::MAX,
             writable: true,
             stall: Stall::default(),
@@ -163,7 +166,7 @@ impl<S: Service> Connection<S> {
         };
         self.held = Vec::new();
         self.why = Some(why);
-        self.ends_by_ns = service.now_ns().saturating_add(ENDING_NS_MAX);
+        self.ends_by_ns = service.now_ns().saturating_add(nanoseconds(self.ending));
     }
 
     /// Whether reading from it may bring something.
@@ -372,9 +375,9 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    pub fn tick(&mut self, service: &mut S, now_ns: u64) {
+    pub fn tick(&mut self, service: &mut S, now_ns: u64, stall: Duration) {
         self.output.rest();
-        if self.is_stalled(service, now_ns) {
+        if self.is_stalled(service, now_ns, stall) {
             let what = if self.load.incoming > 0 { "sends no data" } else { "takes no answers" };
             self.why = Some(Close::Refused(format!("{what} while others wait for room for theirs")));
             self.gone = true;
@@ -392,7 +395,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Whether it keeps budget from others and does not move what it holds there, as [`crate::budget`] has it.
-    fn is_stalled(&mut self, service: &S, now_ns: u64) -> bool {
+    fn is_stalled(&mut self, service: &S, now_ns: u64, stall: Duration) -> bool {
         let moved = self.stall.moved + std::mem::take(&mut self.load.moved);
         let held = self.output.bytes() + self.load.incoming;
         let enough = moved > 0 && moved * STALL_PART >= self.stall.held;
@@ -401,7 +404,7 @@ impl<S: Service> Connection<S> {
             return false;
         }
         self.stall.moved = moved;
-        now_ns > self.stall.since_ns + STALL_NS_MAX
+        now_ns > self.stall.since_ns.saturating_add(nanoseconds(stall))
     }
 
     /// There is the memory budget that it waited for.

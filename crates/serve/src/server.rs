@@ -54,7 +54,6 @@ pub const CONNECTIONS_MAX: usize = (1 << SLOT_BITS) - 1 - CONTROL_RESERVE;
 
 /// The longest read from a connection, beside a payload that goes to its place directly.
 const READ_BYTES: usize = 256 << 10;
-const TICK_NS: u64 = 100_000_000;
 /// The same while memory budget is short: connections that hold some and do not use it are found sooner.
 const SHORT_TICK_NS: u64 = 10_000_000;
 /// The pacer is awake this long before an event: about what waking up takes.
@@ -90,12 +89,29 @@ pub struct Options {
     pub poll: Duration,
     /// Connections at once; more are turned away. At most [`CONNECTIONS_MAX`]. Control connections have 16 more.
     pub connections_max: usize,
+    /// How long a connection may hold memory that others wait for and move nothing of it.
+    pub stall: Duration,
+    /// How long a connection that ends may take to send what it owes.
+    pub ending: Duration,
+    /// How often connections of which no event tells are looked at.
+    pub tick: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { poll: Duration::ZERO, connections_max: 1024 }
+        Options {
+            poll: Duration::ZERO,
+            connections_max: 1024,
+            stall: Duration::from_secs(5),
+            ending: Duration::from_secs(5),
+            tick: Duration::from_millis(100),
+        }
     }
+}
+
+/// A duration, as the engine counts time.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Why serving could not begin or go on.
@@ -547,7 +563,8 @@ impl<S: Service> Server<S> {
                 self.logged_until_ns = now + LOGGED_NS;
                 self.log_rest();
             }
-            self.tick_ns = now + if short { SHORT_TICK_NS } else { TICK_NS };
+            self.tick_ns =
+                now.saturating_add(if short { SHORT_TICK_NS } else { nanoseconds(self.options.tick) });
             for slot in 0..self.table.len() {
                 self.tick(slot, now);
             }
@@ -566,7 +583,7 @@ impl<S: Service> Server<S> {
 
     fn tick(&mut self, slot: usize, now_ns: u64) {
         if let Some(connection) = self.table.get(slot) {
-            connection.tick(&mut self.service, now_ns);
+            connection.tick(&mut self.service, now_ns, self.options.stall);
             self.table.touch(slot);
         }
     }

@@ -21,7 +21,7 @@ fn served(name: &str) -> Served {
 
 fn connect(served: &Served) -> TcpStream {
     let stream = TcpStream::connect(served.nbd).expect("the server listens");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a TCP option");
+    stream.set_read_timeout(Some(Duration::from_secs(600))).expect("a TCP option");
     stream
 }
 
@@ -204,7 +204,7 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
     // One that reads little by little, as slow as it is, stays.
     let mut slow = UnixStream::connect(&served.unix).expect("it listens");
     slow.write_all(&bytes).expect("it takes requests");
-    slow.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
+    slow.set_read_timeout(Some(Duration::from_secs(600))).expect("a socket option");
     let deaf: Vec<UnixStream> = (0..TOTAL_BYTES_MAX / BYTES_MAX)
         .map(|_| {
             let mut stream = UnixStream::connect(&served.unix).expect("it listens");

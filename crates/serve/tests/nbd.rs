@@ -155,7 +155,7 @@ impl Readers {
         let tcp = (0..3).map(|_| Client::tcp(served, "one"));
         let unix = (0..3).map(|_| {
             let stream = UnixStream::connect(&served.unix).expect("it listens");
-            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket option");
+            stream.set_read_timeout(Some(Duration::from_secs(600))).expect("a socket option");
             Client::begin(Box::new(stream), "one", true)
         });
         let mut clients: Vec<Client> = tcp.chain(unix).collect();
@@ -164,10 +164,9 @@ impl Readers {
         Readers { clients, rng: Rng::new(5), data }
     }
 
-    /// Some of them ask for little, or for much; how long it takes until they have it.
-    fn round(&mut self) -> Duration {
+    /// Some of them ask for little, or for much, and wait until they have it.
+    fn round(&mut self) {
         let Readers { clients, rng, data } = self;
-        let asked = Instant::now();
         let many = rng.below(8) == 0;
         let places: Vec<u64> =
             (0..if many { 40 } else { 1 }).map(|_| rng.below(7) * u64::from(Self::READ)).collect();
@@ -186,7 +185,6 @@ impl Readers {
                 assert!(reply.error == 0 && reply.data == data[place..place + length as usize]);
             }
         }
-        asked.elapsed()
     }
 
     /// Asks for nothing for up to 750 us.
@@ -200,26 +198,28 @@ impl Readers {
 }
 
 /// While a server polls, busy connections are not in its event queue. More of them than are read from directly, answers that no socket
-/// holds, and pauses long enough to go to sleep in and short enough not to: no connection is forgotten. Only the server's tick would
-/// find a forgotten one. On a busy machine the tick may find a waiting one too, but then also at a server that does not poll.
+/// holds, and pauses long enough to go to sleep in and short enough not to: no connection is forgotten. The server has no tick
+/// that would find a forgotten one.
 #[test]
 fn connections_that_are_busy_now_and_idle_then_lose_nothing() {
-    const TICK: Duration = Duration::from_millis(100);
     let serve = |name: &str, poll| {
         let drives = vec![("one".into(), drive(StoreKind::Ram))];
-        serve_observed(name, drives, Time::Instant, None, Options { poll, ..Options::default() })
+        serve_observed(
+            name,
+            drives,
+            Time::Instant,
+            None,
+            Options { poll, tick: Duration::from_secs(86_400), ..Options::default() },
+        )
     };
     let servers = [serve("hot", Duration::from_micros(300)), serve("cool", Duration::ZERO)];
     let mut readers = servers.each_ref().map(Readers::of);
-    let mut waited = [0; 2];
     for _ in 0..300 {
-        for (readers, waited) in readers.iter_mut().zip(&mut waited) {
-            *waited += u32::from(readers.round() > TICK / 2);
+        for readers in &mut readers {
+            readers.round();
             readers.pause();
         }
     }
-    let [polling, sleeping] = waited;
-    assert!(polling < 20 + 2 * sleeping, "of 300 rounds each {polling} and {sleeping} waited for a tick");
     readers.into_iter().flat_map(|readers| readers.clients).for_each(Client::leave);
 }
 

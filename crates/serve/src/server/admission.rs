@@ -8,7 +8,7 @@
 //! Invariants: no more connections are open than may be, the reserve for control apart; each second so many events of connections are
 //! logged at most, and the number of those left out.
 
-use super::{CONNECTIONS, CONTROL, CONTROL_RESERVE, LOGGED_MAX, Listening, PENDING_MAX, Server, TICK_NS};
+use super::{CONNECTIONS, CONTROL, CONTROL_RESERVE, LOGGED_MAX, Listening, PENDING_MAX, Server, nanoseconds};
 use crate::connection::Connection;
 use crate::event::Event;
 use crate::service::Service;
@@ -67,7 +67,7 @@ impl<S: Service> Server<S> {
         if self.pending.len() == PENDING_MAX {
             return self.turn_away(ends.peer, "too many connections".into());
         }
-        let until_ns = self.turn_ns + TICK_NS;
+        let until_ns = self.turn_ns.saturating_add(nanoseconds(self.options.tick));
         self.pending.push_back(Pending { listener, stream, ends, until_ns });
     }
 
@@ -129,7 +129,8 @@ impl<S: Service> Server<S> {
             Err(why) => return self.turn_away(peer, why),
         };
         self.log_connection(&Event::Connected { connection: id, protocol: what, peer: peer.clone() });
-        let mut connection = Box::new(Connection::new(id, stream, peer, protocol, session));
+        let mut connection =
+            Box::new(Connection::new(id, stream, peer, protocol, session, self.options.ending));
         connection.open(&mut self.service);
         self.service.hub_mut().connections += 1;
         self.service.hub_mut().protocols[protocol].connections += 1;

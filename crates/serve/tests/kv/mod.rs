@@ -11,10 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// Those that wait for others to be given up wait longer: a stalled connection has 5 s.
-const NOT_STALLED: Duration = Duration::from_secs(4);
+use std::time::Duration;
 
 /// A server in a thread of its own.
 struct Served {
@@ -33,7 +30,8 @@ impl Served {
         let thread = std::thread::spawn(move || {
             let config = KvConfig::new(EngineKind::Original);
             let service = KvService::new("map", MapCache::new(seed, 1000), &config, Time::Instant);
-            let options = Options { connections_max, ..Options::default() };
+            // Nobody is given up, so what waits for that hangs.
+            let options = Options { connections_max, stall: Duration::MAX, ..Options::default() };
             let mut server = Server::new(service, options, Box::new(|_| {})).expect("an event queue");
             let address = "127.0.0.1:0".parse().expect("an address");
             let bound = server.listen(&address, "memcached", Box::new(|_, _| session(None))).expect("a port");
@@ -47,7 +45,7 @@ impl Served {
 
     fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).expect("the server listens");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        stream.set_read_timeout(Some(Duration::from_secs(600))).expect("a timeout");
         stream.set_nodelay(true).expect("a socket");
         Client { input: BufReader::new(stream.try_clone().expect("a socket")), stream }
     }
@@ -311,13 +309,11 @@ fn many_that_read_nothing_cost_nobody_else_anything() {
     for one in &mut silent {
         one.say(&b"get big\r\n".repeat(200));
     }
-    let began = Instant::now();
     for _ in 0..40 {
         client.say(b"get big\r\n");
         assert_eq!(client.value().expect("a value").1.len(), 1 << 20);
         assert!(client.value().is_none(), "END");
     }
-    assert!(began.elapsed() < NOT_STALLED, "{:?} for 40 values", began.elapsed());
     // They get everything when they read.
     for one in &mut silent {
         for _ in 0..10 {
@@ -337,12 +333,10 @@ fn many_half_sent_values_cost_nobody_else_anything() {
         half.say(&[&b"set half 0 0 1000000\r\n"[..], &[b'h'; 1000]].concat());
     }
     let mut client = served.connect();
-    let began = Instant::now();
     let set = [b"set k 0 0 100000\r\n", &vec![b'x'; 100_000][..], b"\r\n"].concat();
     for _ in 0..20 {
         assert_eq!(client.ask(&set), ["STORED"]);
     }
-    assert!(began.elapsed() < NOT_STALLED, "{:?} for 20 values", began.elapsed());
     // Each of them can still go on.
     for half in halves.iter_mut().take(50) {
         half.say(&[&[b'h'; 999_000][..], b"\r\n"].concat());

@@ -36,7 +36,7 @@ impl Host {
         let now = |start: Instant| SimTime(start.elapsed().as_nanos() as u64);
         let command = Command::new(7, opcode, Lba(block * u64::from(UNIT)), blocks * UNIT, data);
         self.remote.submit(now(self.start), command);
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_secs(600);
         loop {
             self.remote.advance(now(self.start));
             if let Some(completion) = self.remote.pop() {

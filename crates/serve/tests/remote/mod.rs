@@ -116,7 +116,7 @@ fn zoned() -> Device {
 impl Running {
     fn client(&self) -> Client {
         let stream = UnixStream::connect(&self.nbd).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket option");
+        stream.set_read_timeout(Some(Duration::from_secs(600))).expect("a socket option");
         Client::begin(Box::new(stream), "", true)
     }
 
@@ -135,7 +135,7 @@ impl Running {
 
     /// Waits for the log to have so many lines with `what`.
     fn wait_for(&self, what: &str, count: usize) {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_secs(600);
         while self.logged(what) < count {
             assert!(Instant::now() < end, "no {what} in {:?}", self.log.lock().expect("a log"));
             std::thread::yield_now();

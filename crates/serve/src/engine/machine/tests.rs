@@ -56,7 +56,7 @@ fn a_machine_is_served_behind_the_engine() {
                 if let Some(ended) = engine.pop() {
                     break ended;
                 }
-                assert!(began.elapsed().as_secs() < 10, "no answer");
+                assert!(began.elapsed().as_secs() < 600, "no answer");
             };
             assert_eq!((answered, engine.outstanding()), (route, 0));
             match what {
