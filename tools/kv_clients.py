@@ -139,7 +139,7 @@ def as_memcached(pellucid):
     found = program("memcached")
     with tempfile.TemporaryDirectory() as directory, cache(pellucid) as ours:
         port = free_port()
-        theirs = Server([found, "-u", "nobody", "-l", "127.0.0.1", "-p", port, "-U", 0], port, f"{directory}/log")
+        theirs = Server([found, "-u", "nobody", "-l", "127.0.0.1", "-p", port, "-U", 0, "-t", 1], port, f"{directory}/log")
         try:
             for case in CASES:
                 wanted, given = (masked(answers(server.address, case)) for server in (theirs, ours))

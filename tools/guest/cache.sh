@@ -21,7 +21,7 @@ serve_it() {
     pellucid cache --backing $backing --drive $FLASH --sequential-kib 0 --dirty 50 --ublk --monitor 127.0.0.1:9300 \
         --control /tmp/control "$@" 2>/tmp/log &
     server=$!
-    until_true 600 settled
+    until_true settled
     grep -q event=attached /tmp/log || { cat /tmp/log; return 1; }
     B=$(sed -n 's/.*event=attached.*device="\([^"]*\)".*/\1/p' /tmp/log)
     block_device $B
@@ -33,7 +33,7 @@ ends() {
     kill -$1 $server
     wait $server
     [ $? = $2 ] || { cat /tmp/log; return 1; }
-    until_true 400 gone
+    until_true gone
 }
 # figure NAME: what the cache counts.
 figure() { wget -q -O - http://127.0.0.1:9300/metrics | sed -n "s/^pellucid_layer_$1{[^}]*} //p" | head -1; }
@@ -62,7 +62,7 @@ step a-miss-is-an-error refused reads $B 64M
 step new-data-are-taken writes $B 32M 2
 # More than may be dirty: they are to be written back, and cannot be.
 for at in 40 41 42 43 44 45 46 47 48; do writes $B ${at}M $at >/dev/null 2>&1; done
-step the-cache-counts until_true 100 above backing_write_errors_total 0
+step the-cache-counts until_true above backing_write_errors_total 0
 step it-is-not-detached not_detached
 step dirty-stays above dirty_blocks 500
 step dirty-is-read-again holds $B 16M 1

@@ -13,7 +13,7 @@ forget_cache
 dd if=$N of=/tmp/back bs=64k count=4 2>/dev/null
 step compare same /tmp/data /tmp/back
 step reset nvme reset $D
-step after-reset until_true 200 block_device
+step after-reset until_true block_device
 step disconnect nvme disconnect -n $NQN
 other=$(nvme gen-dhchap-key --hmac=1 --nqn=$HOST_NQN)
 step another-secret-is-refused refused nvme connect $TARGET -n $NQN --dhchap-secret=$other

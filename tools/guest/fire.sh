@@ -14,7 +14,7 @@ serve_it() {
     rm -f /tmp/control; : >/tmp/log
     pellucid fire --device $1 --cluster 1MiB --memory 32MiB --set host.cluster_buffer.idle=never --ublk --control /tmp/control 2>/tmp/log &
     server=$!
-    until_true 600 grep -q event=attached /tmp/log || { cat /tmp/log; return 1; }
+    until_true grep -q event=attached /tmp/log || { cat /tmp/log; return 1; }
     B=$(sed -n 's/.*event=attached.*device="\([^"]*\)".*/\1/p' /tmp/log)
     block_device $B
 }
@@ -60,7 +60,7 @@ step write cp /tmp/data /mnt/data
 mkdir /mnt/many; for i in $(seq 1 200); do head -c 3000 /tmp/data >/mnt/many/$i; done
 step sync sync
 kill -KILL $server
-step device-dies-with-its-server until_true 400 gone $B
+step device-dies-with-its-server until_true gone $B
 umount -l /mnt
 step mount-bare-after-kill mount -t ext4 $N /mnt
 step compare-after-kill cmp /tmp/data /mnt/data

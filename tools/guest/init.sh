@@ -26,7 +26,7 @@ same() { cmp -s "$1" "$2"; }
 asked=0
 host() {
     asked=$((asked + 1)); tries=0
-    while [ $tries -lt 20 ]; do
+    while [ $tries -lt 120 ]; do
         tries=$((tries + 1))
         echo "HOST $asked $*" >/dev/ttyS0
         read -r -t 5 answer </dev/ttyS0
@@ -34,15 +34,15 @@ host() {
     done
     return 1
 }
-# until_true TRIES COMMAND...: every 50 ms, as long as it fails.
-until_true() { tries=$1; shift; while ! "$@"; do tries=$((tries - 1)); [ $tries -gt 0 ] || return 1; usleep 50000; done; }
+# until_true COMMAND...: every 50 ms, as long as it fails, for ten minutes at most: what hangs ends, however slow the machine is.
+until_true() { tries=12000; while ! "$@"; do tries=$((tries - 1)); [ $tries -gt 0 ] || return 1; usleep 50000; done; }
 forget_cache() { echo 3 >/proc/sys/vm/drop_caches; }
 md5() { md5sum <"$1"; }
 
 D=/dev/nvme0; N=/dev/nvme0n1
 TARGET="-t tcp -a 10.0.2.2 -s $PORT --hostnqn=$HOST_NQN --hostid=$HOST_ID"
 block_device() { [ -b ${1:-$N} ]; }
-attach() { nvme connect $TARGET -n $NQN "$@" && until_true 200 block_device; }
+attach() { nvme connect $TARGET -n $NQN "$@" && until_true block_device; }
 state_is() { [ "$(cat /sys/class/nvme/nvme0/state 2>/dev/null)" = "$1" ]; }
 state_is_not() { ! state_is "$1"; }
 

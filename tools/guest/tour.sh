@@ -19,5 +19,5 @@ while read -r line <&3; do
     *) step "$line" sh -c "$line" ;;
     esac
     # The device's node comes a moment after the connection.
-    case $line in nvme\ connect*) step device until_true 200 block_device ;; esac
+    case $line in nvme\ connect*) step device until_true block_device ;; esac
 done 3</readme

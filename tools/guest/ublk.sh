@@ -11,7 +11,7 @@ serve_it() {
     pellucid serve jasmine --set media.blocks=96 --set media.store=file:/tmp/drive --set ftl.durability=journal \
         --ublk --time instant --control /tmp/control 2>/tmp/log &
     server=$!
-    until_true 600 grep -q event=attached /tmp/log || { cat /tmp/log; return 1; }
+    until_true grep -q event=attached /tmp/log || { cat /tmp/log; return 1; }
     B=$(sed -n 's/.*event=attached.*device="\([^"]*\)".*/\1/p' /tmp/log)
     block_device $B
 }
@@ -46,7 +46,7 @@ step compare-after-power-cut cmp /tmp/data /mnt/data
 step umount-again umount /mnt
 step status pellucid status --control /tmp/control; show status
 kill -TERM $server
-step server-ends until_true 400 ended
+step server-ends until_true ended
 step device-is-gone gone
 step detached-before-stopped grep -q event=detached /tmp/log
 step nothing-failed sh -c "! grep -i 'failed\|panicked' /tmp/log"
@@ -57,8 +57,8 @@ step compare-after-restart cmp /tmp/data /mnt/data
 step write-more cp /tmp/data /mnt/more
 step sync-before-kill sync
 kill -KILL $server
-step killed until_true 400 ended
-step device-dies-with-its-server until_true 400 gone
+step killed until_true ended
+step device-dies-with-its-server until_true gone
 umount -l /mnt
 step serve-after-kill serve_it
 step mount-after-kill mount -t ext4 $B /mnt
@@ -66,5 +66,5 @@ step compare-after-kill cmp /tmp/data /mnt/more
 step umount-last umount /mnt
 step fsck-last fsck.ext4 -f -n $B
 kill -TERM $server
-step server-ends-again until_true 400 ended
+step server-ends-again until_true ended
 step no-kernel-trouble sh -c "! dmesg | grep -i 'Call Trace\|hung task'"

@@ -8,7 +8,7 @@
 # modules: nvme-keyring nvme-auth nvme-core nvme-fabrics nvme-tcp crc32_generic lz4_compress lz4hc_compress zonefs f2fs
 
 step connect attach -i 2 || { dmesg | tail -20; poweroff -f; }
-step two-namespaces until_true 200 block_device /dev/nvme0n2
+step two-namespaces until_true block_device /dev/nvme0n2
 # Linux looks at namespaces side by side since 6.11, so that the first may get the second name.
 B=/dev/nvme0n1; Z=/dev/nvme0n2
 [ "$(cat /sys/block/nvme0n1/queue/zoned)" = none ] || { B=/dev/nvme0n2; Z=/dev/nvme0n1; }
