@@ -1,5 +1,5 @@
-//! A random graph with the degrees of real ones: R-MAT (Chakrabarti, Zhan, Faloutsos, SDM 2004) with Graph 500's parameters
-//! (a, b, c, d = 0.57, 0.19, 0.19, 0.05), to standard output.
+//! Writes a random graph with realistic degrees to standard output: R-MAT (Chakrabarti, Zhan, Faloutsos, SDM
+//! 2004) with Graph 500's parameters (a, b, c, d = 0.57, 0.19, 0.19, 0.05).
 //!
 //! `cargo run --release -p pellucid-graph-files --example rmat -- SCALE EDGES_OF_A_VERTEX SEED [text|binary|weighted] > edges.txt`
 

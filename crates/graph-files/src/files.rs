@@ -7,12 +7,12 @@
 //! ```
 //! A segment is checked block by block whenever it is read, so damage is an error and never a wrong result.
 //!
-//! What was done in a few seconds is not worth waiting for the disk, so nothing is synced before [`DURABLE_AFTER`]. A killed process loses
-//! nothing by that. After a power cut, `graph.boot` names another start of the machine, and the directory counts as empty. Once everything
-//! is synced, it is removed.
+//! A run of a few seconds should not wait for the disk, so nothing is synced before [`DURABLE_AFTER`]. A
+//! killed process loses nothing by that. After a power cut, `graph.boot` names an earlier start of the
+//! machine, and the directory counts as empty. `graph.boot` is removed once everything is synced.
 //!
-//! Invariants: one process uses a directory at a time (`graph.lock`); nothing in it that is no segment is touched; a plan that is found after a
-//! power cut has all its windows.
+//! Invariants: one process uses a directory at a time (`graph.lock`); files that are not segments stay
+//! untouched; a plan that is found after a power cut has all its windows.
 
 use crate::sums::{Sums, Trailer};
 use pellucid_graph::store::{Segment, Store, StoreError, absent, short};
@@ -25,22 +25,23 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Names beside those of segments. None that a user's own file would have: a directory may have others' files, too.
+/// Names of files beside the segments. No user's file has such a name; the directory may hold files of
+/// others.
 const LOCK: &str = "graph.lock";
 const BOOT: &str = "graph.boot";
 const NEW: &str = "new.seg";
 
-/// Files open at the same time.
+/// Maximum number of open files.
 const OPEN_MAX: usize = 128;
 
-/// What is written is synced so long after the last time.
+/// Interval between syncs of the directory.
 const DURABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// An open file.
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// What a sealed segment ends with; `None`: it is still growing.
+    /// Trailer of a sealed segment; `None` while the segment grows.
     trailer: Option<Trailer>,
 }
 
@@ -48,26 +49,26 @@ struct Open {
 #[derive(Debug)]
 pub struct FileStore {
     directory: PathBuf,
-    /// Held for its lock.
+    /// Lock file; it is locked while it is open.
     _lock: File,
     open: BTreeMap<Segment, Open>,
     order: VecDeque<Segment>,
-    /// Segments that are not sealed, with the checksums of what they hold.
+    /// Segments that are not sealed, with the checksums of their bytes.
     growing: BTreeMap<Segment, Sums>,
     /// Segments that this process sealed.
     sealed: BTreeSet<Segment>,
-    /// Holds a block of which only a part is wanted.
+    /// Buffer for a block that is read in part.
     block: Vec<u8>,
-    /// Since when everything in the directory is on the media, or nothing waits for it.
+    /// Time of the last sync, or of opening.
     synced: Instant,
-    /// Whether there is `boot`.
+    /// `graph.boot` exists.
     volatile: bool,
     written_bytes: u64,
     read_bytes: u64,
 }
 
 impl FileStore {
-    /// Opens a directory, which is made if it is not there. The error is a sentence.
+    /// Opens a directory, and creates it if it does not exist. An error is a complete sentence.
     pub fn open(directory: &Path) -> Result<FileStore, String> {
         let name = directory.display();
         if directory.exists() && !directory.is_dir() {
@@ -100,17 +101,17 @@ impl FileStore {
         Ok(store)
     }
 
-    /// Forgets what may have been lost in a power cut.
+    /// Clears the directory if a power cut may have lost data.
     fn see_boot(&mut self) -> io::Result<()> {
         let now = start_of_machine();
         match std::fs::read(self.boot()) {
-            // Where nobody knows, each process counts as a start.
+            // Without a boot id, each process counts as a start.
             Ok(then) if then == now && !now.is_empty() => self.volatile = true,
             Err(error) if error.kind() == ErrorKind::NotFound && self.bytes(Segment::Plan).is_some() => {}
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {
                 if let Err(error) = self.clear(false) {
-                    // A full disk: an empty directory is of no use, and `error` says why there is none.
+                    // The disk is full: an empty directory is useless, and `error` gives the reason.
                     let _ = self.clear(true);
                     return Err(error);
                 }
@@ -123,7 +124,7 @@ impl FileStore {
         self.directory.join(BOOT)
     }
 
-    /// Everything in the directory comes to be on the media.
+    /// Makes everything in the directory durable.
     fn sync(&mut self) -> io::Result<()> {
         for path in self.segments()? {
             File::open(path)?.sync_data()?;
@@ -147,13 +148,14 @@ impl FileStore {
         (self.written_bytes, self.read_bytes)
     }
 
-    /// Where a segment is.
+    /// Returns the path of a segment.
     pub fn path(&self, segment: Segment) -> PathBuf {
         self.directory.join(format!("{segment}.seg"))
     }
 
-    /// Removes every segment; `with_directory`: the directory too, if nothing else is in it and it can be. The plan goes first: a process that is killed
-    /// meanwhile leaves no plan without its windows.
+    /// Removes every segment. With `with_directory`, also removes the directory if nothing else is in it and
+    /// it can be removed. The plan goes first: a process that is killed meanwhile leaves no plan without its
+    /// windows.
     pub fn clear(&mut self, with_directory: bool) -> io::Result<()> {
         self.open.clear();
         self.order.clear();
@@ -172,7 +174,7 @@ impl FileStore {
                 }
             }
             self.volatile = false;
-            // It may have others' files, or be where a disk is mounted.
+            // The directory may hold other files, or be a mount point.
             let _ = std::fs::remove_dir(&self.directory);
         } else if !self.volatile {
             std::fs::write(self.boot(), start_of_machine())?;
@@ -183,7 +185,8 @@ impl FileStore {
         Ok(())
     }
 
-    /// Checks every byte of a segment, unless this process wrote it; returns how many it has. For a caller that reads the file by itself.
+    /// Checks every byte of a segment, unless this process wrote it, and returns the segment's length.
+    /// Callers that read the file directly call this first.
     pub fn verify(&mut self, segment: Segment) -> Result<u64, StoreError> {
         let bytes = self.opened(segment)?;
         if !self.sealed.contains(&segment) {
@@ -234,7 +237,7 @@ impl FileStore {
         self.sealed.remove(&segment);
     }
 
-    /// Reads the bytes of one block of an open segment to `self.block`, and checks them.
+    /// Reads one block of an open segment into `self.block`, and checks it.
     fn read_block(&mut self, segment: Segment, from: u64, end: u64) -> Result<(), StoreError> {
         let mut block = std::mem::take(&mut self.block);
         block.resize((end - from) as usize, 0);
@@ -250,13 +253,13 @@ impl FileStore {
         self.read_bytes += into.len() as u64;
         match trailer {
             Some(trailer) => trailer.check(from, into).map_err(|why| StoreError::Damaged { segment, why }),
-            // What is still growing lies in this process.
+            // This process wrote the growing segment.
             None => Ok(()),
         }
     }
 }
 
-/// Reads what a sealed segment ends with.
+/// Reads the trailer of a sealed segment.
 fn trailer_of(file: &File, segment: Segment) -> Result<Trailer, StoreError> {
     let bytes = file.metadata().map_err(|error| failed(segment, &error))?.len();
     let read = |at, into: &mut [u8]| file.read_exact_at(into, at);
@@ -267,7 +270,7 @@ fn trailer_of(file: &File, segment: Segment) -> Result<Trailer, StoreError> {
     }
 }
 
-/// Whether a file has the name of a segment: words and numbers with `-` between them.
+/// Reports whether a file has the name of a segment: words and numbers joined by `-`.
 fn is_segment(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
     let Some(name) = name.strip_suffix(".seg") else { return false };
@@ -282,7 +285,7 @@ fn is_segment(path: &Path) -> bool {
     }
 }
 
-/// What names this start of the machine; empty where nothing does.
+/// Returns the kernel's boot id, which identifies this start of the machine; empty if there is none.
 fn start_of_machine() -> Vec<u8> {
     std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
@@ -339,7 +342,7 @@ impl Store for FileStore {
             return Some(trailer.bytes());
         }
         let file = File::open(self.path(segment)).ok()?;
-        // A damaged one has all its bytes, and reading them says what is wrong.
+        // A damaged segment counts with all its bytes; reading them reports the damage.
         let whole = || file.metadata().ok().map(|data| data.len());
         trailer_of(&file, segment).map_or_else(|_| whole(), |trailer| Some(trailer.bytes()))
     }
@@ -447,7 +450,7 @@ mod tests {
         let path = store.path(Segment::Degrees);
         drop(store);
         let good = std::fs::read(&path).unwrap();
-        // Parts that begin and end within blocks, at their ends, and at the end of all.
+        // Ranges that begin and end within blocks, at block boundaries, and at the end of the segment.
         let block = Sums::BLOCK_BYTES as usize;
         for part in [
             0..data.len(),

@@ -1,12 +1,13 @@
-//! Where edges come from: bytes that threads read, decompress and parse, or columns of a Parquet file.
+//! Input of edges: bytes that threads read, decompress and parse, or columns of a Parquet file.
 //!
 //! ```text
 //!   reader: pieces of whole lines ─┬─► parser 0 ─┐
 //!                                  ├─► parser 1 ─┼─► Input: chunks in the order of the pieces
 //!                                  └─► ...      ─┘
 //! ```
-//! Piece n goes to parser n modulo their number, and is taken from there, so the order needs no numbers. A parser has one piece waiting and
-//! one chunk waiting at most, so what is on its way is bounded.
+//! Piece n goes to parser n modulo the number of parsers, and its chunk is taken from that parser, so pieces
+//! need no sequence numbers. Each parser has at most one piece and one chunk waiting, so the memory in flight
+//! is bounded.
 
 use crate::tables;
 use pellucid_graph::edges::Edges;
@@ -18,67 +19,68 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use thiserror::Error;
 
-/// Why edges could not be read.
+/// Reason that edges could not be read.
 #[derive(Debug, Error)]
 pub enum InputError {
-    /// A line or record is wrong.
+    /// A line or record is malformed.
     #[error(transparent)]
     Edge(#[from] EdgeError),
     /// The bytes could not be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// A table is not as it should be.
+    /// A table is malformed or unsupported.
     #[error("{0}")]
     Table(String),
-    /// A reader of foreign bytes met some that it did not expect, and panicked. What it has read is not all.
+    /// A parser panicked on unexpected foreign bytes. The edges read so far are incomplete.
     #[error("it cannot be read to its end: it is damaged, or its reader is")]
     Panic,
 }
 
-/// How edges are wanted.
+/// Options for reading edges.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// What is kept of them.
+    /// Edges to keep, and their orientation.
     pub shape: Shape,
-    /// Whether they keep their weights.
+    /// Edges keep their weights.
     pub weighted: bool,
-    /// Threads that parse, at most.
+    /// Maximum number of parser threads.
     pub threads: usize,
-    /// Bytes of memory that edges on their way may take.
+    /// Memory for edges in flight, in bytes.
     pub memory_bytes: u64,
 }
 
-/// What was parsed of a piece.
+/// Edges parsed from one piece.
 struct Parsed {
     chunk: Chunk,
-    /// Lines or records of the piece.
+    /// Number of lines or records in the piece.
     lines: u64,
-    /// Vertices that the list says it has.
+    /// Number of vertices that the list declares.
     vertices: u32,
 }
 
-/// Edges that are read one part after the other.
+/// Reader of edges, chunk by chunk.
 pub struct Input {
     parsers: Vec<Receiver<Result<Parsed, InputError>>>,
     threads: Vec<JoinHandle<()>>,
     next: usize,
-    /// Lines or records before the next piece, where a parser does not count them itself.
+    /// Number of lines or records before the next piece, for parsers that do not count them.
     lines: u64,
     vertices: u32,
     first: u32,
 }
 
-/// Bytes of a piece: a longer one saves nothing.
+/// Bytes of a piece; longer pieces save nothing.
 const PIECE_MAX: u64 = 1 << 20;
-/// A line of the longest length has to fit.
+/// Minimum bytes of a piece: the longest line fits.
 const PIECE_MIN: u64 = 16 << 10;
-/// More parsers than this wait for the reader.
+/// Maximum number of parsers; more would wait for the reader.
 const PARSERS_MAX: usize = 8;
-/// A piece, its edges, and their chunks take so many times the bytes of a piece, if all its lines are as short as they can be.
+/// Factor from the bytes of a piece to the bytes of the piece, its edges and their chunks, if all its lines
+/// are as short as possible.
 const GROWTH: u64 = 12;
 
 impl Input {
-    /// Edges in these bytes. The format is told from the first bytes if it is not given.
+    /// Reads edges from bytes. The format is detected from the first bytes unless it is given.
     pub fn bytes(
         bytes: Box<dyn Read + Send>,
         format: Option<EdgeFormat>,
@@ -90,9 +92,9 @@ impl Input {
         let mut pieces = Pieces { bytes, piece_bytes, rest: Vec::new(), format: EdgeFormat::Text };
         let first = pieces.next()?;
         let format = format.unwrap_or_else(|| EdgeFormat::recognise(&first));
-        // What the first piece was cut by, is right for each format but this.
+        // The first cut suits every format but this one.
         let first = pieces.recut(first, format);
-        // The entries of a matrix are counted: one parser has them all.
+        // A matrix counts its entries, so one parser reads all of them.
         let count = if format == EdgeFormat::MatrixMarket { 1 } else { threads };
         let (mut senders, mut parsers, mut handles) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..count {
@@ -106,7 +108,7 @@ impl Input {
             let mut next = Ok(first);
             for sender in senders.iter().cycle() {
                 let last = next.as_ref().map_or(true, |piece: &Vec<u8>| piece.is_empty());
-                // An error is the last piece; an empty one says nothing.
+                // An error is the last piece; an empty piece carries nothing.
                 if next.as_ref().is_ok_and(Vec::is_empty) || sender.send(next).is_err() || last {
                     return;
                 }
@@ -116,10 +118,10 @@ impl Input {
         Ok(Input { parsers, threads: handles, next: 0, lines: 0, vertices: 0, first: format.first() })
     }
 
-    /// Edges in the columns of a Parquet file.
+    /// Reads edges from the columns of a Parquet file.
     pub fn table(file: File, columns: Vec<String>, wanted: Wanted) -> Input {
         let (sender, receiver) = sync_channel(1);
-        // The first bytes too: damage may make any of them panic.
+        // The thread opens the file too: a damaged header may cause a panic.
         let thread = std::thread::spawn(move || {
             let mut edges = Edges::new(wanted.weighted);
             let mut table = None;
@@ -143,9 +145,9 @@ impl Input {
         Input { parsers: vec![receiver], threads: vec![thread], next: 0, lines: 0, vertices: 0, first: 0 }
     }
 
-    /// The next edges; `None`: there are none.
+    /// Returns the next edges; `None` at the end.
     pub fn take(&mut self) -> Result<Option<Chunk>, InputError> {
-        // A parser ends behind its last piece, so the first that has none is behind the last of all.
+        // A parser ends after its last piece, so the first parser without a piece marks the end of all.
         let Some(Ok(parsed)) = self.parsers.get(self.next).map(Receiver::recv) else { return self.end() };
         self.next = (self.next + 1) % self.parsers.len();
         match parsed {
@@ -161,26 +163,26 @@ impl Input {
         }
     }
 
-    /// Nothing more comes: every thread ends, each as it should or not.
+    /// Joins every thread after the last chunk; a panic in any of them is an error.
     fn end(&mut self) -> Result<Option<Chunk>, InputError> {
-        // A parser that waits to give a chunk away does not wait any more.
+        // Dropping the receivers releases parsers that wait to send a chunk.
         self.parsers.clear();
         let ended: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
         if ended.iter().any(Result::is_err) { Err(InputError::Panic) } else { Ok(None) }
     }
 
-    /// The number that the input gives the vertex that edges call 0.
+    /// Returns the number that the input gives to the vertex that edges call 0.
     pub fn first(&self) -> u32 {
         self.first
     }
 
-    /// Vertices that the input says it has; 0 where it does not say.
+    /// Returns the number of vertices that the input declares; 0 if it declares none.
     pub fn vertices(&self) -> u32 {
         self.vertices
     }
 }
 
-/// Parses pieces until there are no more, or one is wrong.
+/// Parses pieces until the last one, or until one is malformed.
 fn parse(
     format: EdgeFormat,
     wanted: Wanted,
@@ -212,12 +214,12 @@ fn parse(
         }
     }
     if counts {
-        // Nothing waits for it where the run was given up.
+        // Nothing receives the chunk after the run was cancelled.
         let _ = chunks.send(turn(&mut reader, None));
     }
 }
 
-/// Cuts bytes behind the end of a line, or of a record.
+/// Byte stream that is cut at the ends of lines or records.
 struct Pieces {
     bytes: Box<dyn Read + Send>,
     piece_bytes: usize,
@@ -226,7 +228,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// The next piece; empty behind the last.
+    /// Returns the next piece; it is empty after the last one.
     fn next(&mut self) -> io::Result<Vec<u8>> {
         let mut piece = Vec::with_capacity(self.piece_bytes);
         piece.append(&mut self.rest);
@@ -252,12 +254,12 @@ impl Pieces {
     fn cut(&self, piece: &[u8]) -> usize {
         match self.format {
             EdgeFormat::Binary => piece.len() / 8 * 8,
-            // A piece without an end of a line has a line that is too long, which the parser says.
+            // A piece without a line end holds a line that is too long; the parser reports it.
             _ => piece.iter().rposition(|&byte| byte == b'\n').map_or(piece.len(), |end| end + 1),
         }
     }
 
-    /// The first piece was cut before the format was known.
+    /// Cuts the first piece again: it was cut before the format was known.
     fn recut(&mut self, mut piece: Vec<u8>, format: EdgeFormat) -> Vec<u8> {
         self.format = format;
         piece.append(&mut self.rest);
@@ -273,7 +275,7 @@ mod tests {
     use super::*;
     use pellucid_graph::edges::Key;
 
-    /// Bytes that come as slowly as can be.
+    /// Reader that returns bytes as slowly as possible.
     struct Slow<'a>(&'a [u8]);
     impl Read for Slow<'_> {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -304,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Bytes of which the reader fails as it never should.
+    /// Reader that panics.
     struct Broken(usize);
     impl Read for Broken {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

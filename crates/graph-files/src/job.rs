@@ -4,10 +4,12 @@
 //!   a work directory with this graph ──────────────┐
 //!   else: read ─► prepare ─► (Plan is there) ──────┴─► compute ─► write rows ─► file named ─► work directory removed
 //! ```
-//! The work directory goes when the file of results has its name, so that a full disk or a kill before costs no more than the rows.
+//! The work directory is removed once the file of results has its name, so a full disk or a kill before that
+//! costs only the rows.
 //!
-//! Killed while it reads or prepares, a run begins anew; later, PageRank goes on behind the last complete iteration, the others from the
-//! prepared graph. A graph that fits into memory leaves no work directory, so begins anew. A work directory that is damaged is emptied.
+//! A run that is killed while it reads or prepares begins anew. A run that is killed later resumes: PageRank
+//! after the last complete iteration, the other programs from the prepared graph. A graph that fits into
+//! memory leaves no work directory, so it begins anew. A damaged work directory is emptied.
 
 use crate::input::{Input, InputError, Wanted};
 use crate::output::{Output, OutputError, Row};
@@ -26,31 +28,32 @@ use std::path::PathBuf;
 use std::time::Instant;
 use thiserror::Error;
 
-/// What is computed.
+/// Program to run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Program {
-    /// Ranks.
+    /// PageRank of each vertex.
     PageRank(PageRankConfig),
-    /// The smallest vertex of the component of each.
+    /// Connected components; each is named by its smallest vertex.
     Components,
-    /// Edges from a vertex.
+    /// Distances from a vertex, in edges.
     Bfs(u32),
-    /// Sums of weights from a vertex.
+    /// Distances from a vertex, as sums of weights.
     Sssp(u32),
-    /// How many triangles there are.
+    /// Number of triangles.
     Triangles,
 }
 
 impl Program {
-    /// Whether weights matter.
+    /// Reports whether the program uses weights.
     pub fn is_weighted(&self) -> bool {
         matches!(self, Program::Sssp(_))
     }
 
-    /// Names that [`Program::column`] gives.
+    /// Names that [`Program::column`] returns.
     pub const COLUMNS: [&str; 3] = ["rank", "component", "distance"];
 
-    /// The name of its column, and whether it has whole numbers; `None`: it gives no rows.
+    /// Returns the name of the result column, and whether its numbers are whole; `None` if the program writes
+    /// no rows.
     pub fn column(&self) -> Option<(&'static str, bool)> {
         match self {
             Program::PageRank(_) => Some(("rank", false)),
@@ -83,117 +86,117 @@ impl Program {
     }
 }
 
-/// What moves edges between the disk and memory.
+/// Mechanism that moves edges between the disk and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// The engine, in windows.
+    /// The engine reads windows.
     Windows,
-    /// The system, which maps one window into memory.
+    /// The system pages one mapped window.
     Mapped,
 }
 
-/// How a program runs.
+/// Configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What is computed.
+    /// Program to run.
     pub program: Program,
-    /// Bytes that its data may take in memory.
+    /// Memory for the program's data, in bytes.
     pub memory_bytes: u64,
-    /// Threads that compute.
+    /// Number of computing threads.
     pub threads: usize,
-    /// What moves edges.
+    /// Mechanism that moves edges.
     pub storage: Storage,
-    /// Where what does not fit lies meanwhile.
+    /// Work directory, for data that do not fit into memory.
     pub work: PathBuf,
-    /// Whether it stays there.
+    /// The work directory stays after the run.
     pub keep: bool,
-    /// A fingerprint of the input and of what is asked: what is in a work directory is this graph, or is replaced.
+    /// Fingerprint of the input and the options. A work directory with another fingerprint is replaced.
     pub origin: u64,
 }
 
-/// Why a run ended without a result.
+/// Reason that a run ended without a result.
 #[derive(Debug, Error)]
 pub enum JobError {
-    /// The input.
+    /// The input could not be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// Its preparation.
+    /// The graph could not be prepared.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-    /// The work directory.
+    /// The work directory could not be used.
     #[error("{0}")]
     Work(String),
-    /// A segment in it.
+    /// A segment in the work directory could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The results.
+    /// The results could not be written.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// What was kept in the work directory is not what was written there.
+    /// A segment in the work directory is damaged.
     #[error("{}: {why}; what was kept is removed: asked again, the run begins anew", .work.display())]
     Damaged {
         /// The work directory.
         work: PathBuf,
-        /// Which segment, and in what way.
+        /// Damaged segment, and its damage.
         why: StoreError,
     },
     /// The input has no vertices.
     #[error("it has no edges, so there is nothing to compute")]
     Empty,
-    /// The vertex to begin at.
+    /// The source vertex is not in the graph.
     #[error("vertex {source_vertex} is not in the graph, which has {vertices}, from {first} on")]
     Source {
-        /// What was asked.
+        /// Vertex that the caller asked for.
         source_vertex: u32,
-        /// How many there are.
+        /// Number of vertices in the graph.
         vertices: u32,
-        /// The first one.
+        /// Number of the first vertex.
         first: u32,
     },
-    /// The caller ended it.
+    /// The caller cancelled the run.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// How far it is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// So many edges were read.
+    /// Reading the input; the number counts edges read so far.
     Read(u64),
-    /// Edges are ordered.
+    /// Ordering the edges.
     Prepare(Share),
-    /// Values are computed; so many iterations or rounds are complete.
+    /// Computing values; the number counts complete iterations or rounds.
     Compute(Share, u32),
 }
 
-/// What a run has found and what it took.
+/// Result and cost of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Vertices.
+    /// Number of vertices.
     pub vertices: u32,
-    /// Edges that are kept.
+    /// Number of edges that are kept.
     pub edges: u64,
-    /// Whether everything was in memory.
+    /// The graph was in memory throughout.
     pub in_memory: bool,
-    /// Intervals and chunks.
+    /// Number of intervals and chunks.
     pub windows: (usize, usize),
-    /// Whether the graph was prepared before.
+    /// The graph was prepared by an earlier run.
     pub reopened: bool,
-    /// Iterations or rounds.
+    /// Number of iterations or rounds.
     pub iterations: u32,
-    /// Sum of the changes in the last iteration, of PageRank.
+    /// Sum of the changes in PageRank's last iteration.
     pub change: Option<f64>,
-    /// Whether iterations were kept, and computed anew because they are not as they were written.
+    /// Damaged iterations of an earlier run were discarded and computed anew.
     pub dropped: bool,
-    /// Components, or vertices that can be reached, or triangles.
+    /// Number of components, reachable vertices or triangles.
     pub count: Option<u64>,
-    /// Seconds that reading, preparing and computing took.
+    /// Seconds of reading, preparing and computing.
     pub seconds: [f64; 3],
     /// Bytes written to the work directory and read from it.
     pub moved_bytes: (u64, u64),
 }
 
-/// Called at each phase; may end the run.
+/// Callback for each phase; it can cancel the run.
 type Look<'a> = &'a mut dyn FnMut(Phase) -> ControlFlow<()>;
 
 /// A run.
@@ -205,7 +208,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Looks whether the work directory has this graph.
+    /// Creates a run, and opens its work directory if that exists.
     pub fn new(config: Config) -> Result<Job, JobError> {
         let mut job = Job { config, store: None, outcome: Outcome::default() };
         if job.config.work.exists() {
@@ -218,7 +221,9 @@ impl Job {
         FileStore::open(&self.config.work).map_err(JobError::Work)
     }
 
-    /// Runs it; returns what it found, and the largest values of vertices, or the largest components by their smallest vertices. `input` is opened only if the work directory does not have the graph.
+    /// Runs the program. Returns the result and either the largest values of vertices or the largest
+    /// components, named by their smallest vertices. `input` is opened only if the work directory does not
+    /// hold the graph.
     pub fn run(
         mut self,
         input: impl FnOnce(Wanted) -> Result<Input, InputError>,
@@ -229,12 +234,12 @@ impl Job {
         let result = result.and_then(|outcome| Ok((outcome, output.finish()?)));
         let result = result.map_err(|error| self.with_place(error));
         match &mut self.store {
-            // What is prepared stays for the next run.
+            // The prepared graph stays for the next run.
             Some(store) if result.is_err() => {
                 let damaged = matches!(result, Err(JobError::Damaged { .. }));
                 let useless = damaged || matches!(result, Err(JobError::Empty));
                 if useless || store.bytes(Segment::Plan).is_none() {
-                    // A directory that is to be kept stays, without what is damaged.
+                    // A directory to keep stays, without the damaged segments.
                     store
                         .clear(!(damaged && self.config.keep))
                         .map_err(|error| JobError::Work(error.to_string()))
@@ -251,7 +256,7 @@ impl Job {
         }
     }
 
-    /// Says of damage where it is.
+    /// Adds the work directory to an error about damage.
     fn with_place(&self, error: JobError) -> JobError {
         match error {
             JobError::Store(why @ StoreError::Damaged { .. })
@@ -317,7 +322,8 @@ impl Job {
             memory_bytes: self.config.memory_bytes / 8,
         })?;
         let mut intake = Intake::new(asked);
-        // The number of edges is not known before: so the directory is there from the first that would not fit.
+        // The number of edges is unknown in advance, so the directory is created with the first segment that
+        // does not fit.
         let mut store = Late { config: &self.config, store: &mut self.store };
         intake.number_from(input.first());
         while let Some(chunk) = input.take()? {
@@ -377,7 +383,7 @@ fn compute_in<S: Store>(
     outcome: &mut Outcome,
 ) -> Result<(), JobError> {
     let workers = Threads(config.threads);
-    // A word and its bytes for each edge of a block, one block ahead.
+    // Each edge of a block takes a word and its bytes, one block ahead.
     let block_edges = (config.memory_bytes / 128).clamp(1 << 10, 1 << 20) as usize;
     let mut see = |share, rounds| match look(Phase::Compute(share, rounds)) {
         ControlFlow::Break(()) => Err(JobError::Interrupted),
@@ -433,7 +439,7 @@ fn compute_in<S: Store>(
     }
 }
 
-/// How far each vertex is from `source_vertex`.
+/// Computes the distance of each vertex from `source_vertex`.
 fn distances<D: Distance, S: Store>(
     source_vertex: u32,
     grid: &Grid,
@@ -464,7 +470,7 @@ fn rows<D: Distance>(distances: &[D], row: impl Fn(D) -> Row, output: &mut Outpu
     Ok(())
 }
 
-/// A work directory that is made when the first segment is.
+/// Work directory that is created with its first segment.
 struct Late<'a> {
     config: &'a Config,
     store: &'a mut Option<FileStore>,

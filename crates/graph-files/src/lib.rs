@@ -23,5 +23,5 @@ pub use job::{Config, Job, JobError, Outcome, Phase, Program, Storage};
 pub use output::{Complete, Output, OutputError, Row, RowFormat, Target, is_result};
 pub use threads::Threads;
 
-/// Memory that a run takes beside what is counted: the code, the stacks of threads, and what the allocator keeps.
+/// Memory of a run that is not counted: the code, the stacks of threads, and memory that the allocator keeps.
 pub const OWN_BYTES: u64 = 16 << 20;

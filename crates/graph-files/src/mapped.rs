@@ -1,6 +1,8 @@
-//! The honest baseline: edges mapped into memory, and the system decides what stays there. PageRank only.
+//! Baseline for comparison: edges are mapped into memory, and the system decides which pages stay there.
+//! PageRank only.
 //!
-//! The files are those of one window, so the comparison is between ways to move the data, not between layouts.
+//! The files are those of one window, so the comparison shows how the data are moved, not how they are laid
+//! out.
 
 use crate::FileStore;
 use crate::threads::Threads;
@@ -10,7 +12,7 @@ use pellucid_graph::pagerank::{PageRankConfig, gather};
 use pellucid_graph::store::{Segment, StoreError, absent};
 use std::fs::File;
 
-/// Ranks of all vertices, and the iterations that it took.
+/// Computes the ranks of all vertices, and returns them with the number of iterations.
 pub fn ranks(
     grid: &Grid,
     store: &mut FileStore,
@@ -52,7 +54,7 @@ pub fn ranks(
     Ok((ranks.collect(), iteration, change))
 }
 
-/// A segment as memory; `None`: it is empty.
+/// Maps a segment into memory; returns `None` if it is empty.
 #[expect(unsafe_code, reason = "a memory map")]
 fn map(store: &mut FileStore, segment: Segment) -> Result<Option<Mmap>, StoreError> {
     let bytes = store.verify(segment)? as usize;

@@ -1,4 +1,4 @@
-//! Where results go: a file of rows, and the largest of them.
+//! Output of results: a file of rows, and the largest of them.
 
 use crate::job::Program;
 use crate::tables::{self, Writer};
@@ -9,51 +9,51 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use thiserror::Error;
 
-/// What a vertex has.
+/// Value of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Row {
     /// A rank or a distance.
     Real(f64),
     /// The name of a component, or a number of edges.
     Whole(u32),
-    /// It cannot be reached.
+    /// The vertex is unreachable.
     None,
 }
 
-/// Why results could not be written.
+/// Reason that results could not be written.
 #[derive(Debug, Error)]
 pub enum OutputError {
-    /// By the file system.
+    /// The file system refused a write.
     #[error("{0}")]
     Write(#[from] io::Error),
-    /// By the writer of the table.
+    /// The table writer failed.
     #[error("{0}")]
     Table(String),
-    /// By [`Target::complete`].
+    /// [`Target::complete`] failed.
     #[error(transparent)]
     Complete(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// How rows are written.
+/// Format of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFormat {
-    /// Lines, with this between their two cells.
+    /// Lines; the character separates their two cells.
     Text(char),
     /// Parquet.
     Table,
 }
 
-/// Where rows go.
+/// Destination of the rows.
 pub struct Target {
-    /// The file, which is empty.
+    /// Output file, initially empty.
     pub file: File,
-    /// How they are written.
+    /// Format of the rows.
     pub format: RowFormat,
-    /// Called once all rows are in the file: gives it its name. It is dropped if that does not come to pass.
+    /// Action after the last row: it gives the file its name. It is dropped if the run fails before.
     pub complete: Complete,
 }
 
-/// What is done when all rows are written.
+/// Action that completes a file of results after its last row.
 pub type Complete = Box<dyn FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>>>;
 
 enum Sink {
@@ -62,17 +62,17 @@ enum Sink {
     Table(Box<Writer>),
 }
 
-/// Takes the rows of all vertices in order.
+/// Receiver of the rows of all vertices, in order.
 pub struct Output {
     sink: Sink,
     complete: Option<Complete>,
     wanted: usize,
     top: BinaryHeap<Reverse<Top>>,
-    /// What the input calls vertex 0.
+    /// Number that the input gives to vertex 0.
     first: u32,
 }
 
-/// A vertex in the order of its value; of equal ones, the smaller number is larger.
+/// Vertex ordered by its value; among equal values, the smaller vertex number is larger.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Top(f64, u32);
 impl Eq for Top {}
@@ -88,8 +88,9 @@ impl PartialOrd for Top {
 }
 
 impl Output {
-    /// Rows go to `target`, if there is one; their second column is `column`, of whole numbers if it is `whole`. The `top` largest are kept.
-    /// `memory_bytes`: what rows on their way may take.
+    /// Creates an output. Rows go to `target`, if there is one; their second column is named `column`, and
+    /// has whole numbers if `whole` is set. The `top` largest values are kept. `memory_bytes` bounds the
+    /// memory of rows in flight.
     pub fn new(
         target: Option<Target>,
         (column, whole): (&str, bool),
@@ -114,12 +115,12 @@ impl Output {
         Output { sink, complete, wanted, top: BinaryHeap::new(), first: 0 }
     }
 
-    /// Vertices are told by the numbers that the input gives them, of which `first` is the smallest.
+    /// Sets the number that the input gives to its first vertex; rows use the input's numbers.
     pub fn number_from(&mut self, first: u32) {
         self.first = first;
     }
 
-    /// The row of the next vertex, whose value may be among the largest.
+    /// Writes the row of the next vertex, and ranks its value.
     pub fn row(&mut self, vertex: u32, row: Row) -> Result<(), OutputError> {
         if let Some(value) = value(row) {
             self.rank(vertex, value);
@@ -127,7 +128,7 @@ impl Output {
         self.write(vertex, row)
     }
 
-    /// A value that may be among the largest.
+    /// Ranks a value: keeps it if it is among the largest.
     pub fn rank(&mut self, vertex: u32, value: f64) {
         let own = Reverse(Top(value, vertex));
         if self.top.len() < self.wanted {
@@ -138,7 +139,7 @@ impl Output {
         }
     }
 
-    /// The row of the next vertex, whose value is not among the largest, whatever it is.
+    /// Writes the row of the next vertex without ranking its value.
     pub fn write(&mut self, vertex: u32, row: Row) -> Result<(), OutputError> {
         let vertex = self.first + vertex;
         match &mut self.sink {
@@ -153,7 +154,7 @@ impl Output {
         Ok(())
     }
 
-    /// All rows are there. Returns the largest, the largest first.
+    /// Completes the output after the last row. Returns the largest values in descending order.
     pub fn finish(self) -> Result<Vec<(u32, f64)>, OutputError> {
         match self.sink {
             Sink::Nothing => {}

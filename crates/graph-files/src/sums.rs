@@ -8,27 +8,27 @@
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use std::io;
 
-/// Bytes of what follows the checksums.
+/// Bytes of the trailer after the checksums.
 const END_BYTES: u64 = 20;
 
-/// Checksums of a segment that grows.
+/// Checksums of a growing segment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
-    /// Of each block; the last one may be of a part.
+    /// Checksum of each block; the last block may be partial.
     sums: Vec<u32>,
     bytes: u64,
 }
 
 impl Sums {
-    /// Bytes of a block: few checksums, and little is read beside what is wanted.
+    /// Bytes of a block: checksums are few, and small reads read little beyond their range.
     pub const BLOCK_BYTES: u64 = 16 << 10;
 
-    /// Bytes so far.
+    /// Returns the length of the segment so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes the next bytes in.
+    /// Adds the next bytes of the segment.
     pub fn add(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             let held = self.bytes % Sums::BLOCK_BYTES;
@@ -40,13 +40,13 @@ impl Sums {
         }
     }
 
-    /// Ends the segment of this name.
+    /// Seals the segment `name`.
     pub fn seal(self, name: &str) -> Trailer {
         Trailer { sums: self, name: fnv1a(FNV_BASIS, name.bytes()) }
     }
 }
 
-/// What a sealed segment ends with.
+/// Trailer of a sealed segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Trailer {
     sums: Sums,
@@ -54,12 +54,12 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
-    /// Bytes of the segment.
+    /// Returns the length of the segment.
     pub fn bytes(&self) -> u64 {
         self.sums.bytes
     }
 
-    /// As it follows the segment.
+    /// Encodes the trailer as it follows the segment's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut encoded: Vec<u8> = self.sums.sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
         encoded.extend(self.sums.bytes.to_le_bytes());
@@ -69,7 +69,8 @@ impl Trailer {
         encoded
     }
 
-    /// Reads the trailer of the segment `name` from a file of so many bytes. The inner error says in what way it is damaged.
+    /// Reads the trailer of the segment `name` from a file of the given length. The inner error describes the
+    /// damage.
     pub fn read(
         name: &str,
         file_bytes: u64,
@@ -98,7 +99,7 @@ impl Trailer {
         Ok(Ok(Trailer { sums: Sums { sums, bytes }, name: own }))
     }
 
-    /// Checks whole blocks that begin at byte `from`. The error says where they are damaged.
+    /// Checks whole blocks that begin at byte `from`. The error locates the damage.
     pub fn check(&self, from: u64, blocks: &[u8]) -> Result<(), String> {
         let first = (from / Sums::BLOCK_BYTES) as usize;
         for (block, bytes) in (first..).zip(blocks.chunks(Sums::BLOCK_BYTES as usize)) {

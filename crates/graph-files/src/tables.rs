@@ -14,12 +14,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Edges of a Parquet file, row group by row group.
+/// Reader of the edges of a Parquet file, row group by row group.
 pub struct Edges {
     file: SerializedFileReader<File>,
     /// Column numbers: from, to, weight.
     columns: Vec<usize>,
-    /// Whether each has a sign.
+    /// Signedness of each column.
     signed: Vec<bool>,
     /// Rows read at a time.
     batch: usize,
@@ -28,17 +28,17 @@ pub struct Edges {
     readers: Vec<ColumnReader>,
 }
 
-/// Rows read at a time, at most, and bytes that one takes on its way.
+/// Maximum number of rows read at a time, and the memory of a row in flight.
 const ROWS_MAX: u64 = 1 << 16;
 const ROW_BYTES: u64 = 64;
 
-/// Rows that may be in memory at a time.
+/// Returns the number of rows that may be in memory at a time.
 fn rows_in(memory_bytes: u64, most: u64) -> usize {
     (memory_bytes / ROW_BYTES).clamp(1 << 10, most) as usize
 }
 
 impl Edges {
-    /// The columns of these names; without names the first two, and the third as weight.
+    /// Opens the columns of the given names; without names, the first two columns, and the third as weight.
     pub fn new(file: File, names: &[String], wanted: Wanted) -> Result<Edges, InputError> {
         let file = SerializedFileReader::new(file).map_err(table)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
@@ -87,7 +87,7 @@ impl Edges {
                 let compression = group.column(column).compression();
                 if !matches!(compression, UNCOMPRESSED | SNAPPY | GZIP(_)) {
                     let name = group.column(column).column_descr().name();
-                    // Without its level.
+                    // The message names the codec without its level.
                     let debug = compression.to_string();
                     let kind = debug.split('(').next().unwrap_or(&debug);
                     return Err(InputError::Table(format!(
@@ -100,7 +100,7 @@ impl Edges {
         Ok(Edges { file, columns, signed, batch, group: 0, rows: 0, readers: Vec::new() })
     }
 
-    /// Reads the next rows; `false`: there are none.
+    /// Reads the next rows; returns `false` at the end.
     pub fn next(&mut self, edges: &mut Found) -> Result<bool, InputError> {
         loop {
             if self.readers.is_empty() {
@@ -150,7 +150,8 @@ fn table(error: parquet::errors::ParquetError) -> InputError {
     InputError::Table(error.to_string())
 }
 
-/// Whether whole numbers have a sign; `None`: they stand for something else, as a date or a decimal.
+/// Reports whether whole numbers have a sign; `None` if they represent another type, such as a date or a
+/// decimal.
 fn is_signed(column: &ColumnDescriptor) -> Option<bool> {
     use ConvertedType::{INT_8, INT_16, INT_32, INT_64, NONE, UINT_8, UINT_16, UINT_32, UINT_64};
     match (column.logical_type_ref(), column.converted_type()) {
@@ -162,7 +163,7 @@ fn is_signed(column: &ColumnDescriptor) -> Option<bool> {
     }
 }
 
-/// The next values of a column. Numbers up to 2^53 are exact, and larger ones are no vertices.
+/// Reads the next values of a column. Numbers up to 2^53 are exact; larger numbers are not vertices.
 fn read(reader: &mut ColumnReader, signed: bool, rows: u64, batch: usize) -> Result<Vec<f64>, InputError> {
     match reader {
         ColumnReader::Int32ColumnReader(reader) if signed => values(reader, rows, batch, f64::from),
@@ -199,22 +200,22 @@ fn values<T: DataType>(
     Ok(found.into_iter().map(number).collect())
 }
 
-/// Writes results: a column of vertices and one of values.
+/// Writer of results: a column of vertices and one of values.
 pub struct Writer {
     writer: SerializedFileWriter<File>,
     vertices: Vec<i64>,
     doubles: Vec<f64>,
     whole: Vec<i64>,
-    /// Rows of a row group.
+    /// Number of rows in a row group.
     group: usize,
 }
 
-/// What the footer of a table of results names as its writer.
+/// Writer that the footer of a table of results names.
 const CREATED_BY: &str = "pellucid graph";
 /// Bytes at the end of a Parquet file that name its writer.
 const END_BYTES: u64 = 4 << 10;
 
-/// Reports whether a Parquet file holds results: its footer says so.
+/// Reports whether the footer of a Parquet file names this writer.
 pub fn is_result(file: &File) -> bool {
     let Ok(bytes) = file.metadata().map(|data| data.len()) else { return false };
     let mut end = vec![0; bytes.min(END_BYTES) as usize];
@@ -223,18 +224,19 @@ pub fn is_result(file: &File) -> bool {
     read.is_ok() && end.windows(CREATED_BY.len()).any(|part| part == CREATED_BY.as_bytes())
 }
 
-/// Rows of a row group, at most.
+/// Maximum number of rows in a row group.
 const GROUP_MAX: u64 = 1 << 20;
 
 impl Writer {
-    /// A table whose second column has this name; `whole`: of whole numbers. `memory_bytes`: what rows on their way may take.
+    /// Creates a table whose second column is named `value`; its numbers are whole if `whole` is set.
+    /// `memory_bytes` bounds the memory of rows in flight.
     pub fn new(file: File, value: &str, whole: bool, memory_bytes: u64) -> Result<Writer, OutputError> {
         let column = |name: &str, physical, repetition| {
             Type::primitive_type_builder(name, physical).with_repetition(repetition).build().map(Arc::new)
         };
         let physical = if whole { Physical::INT64 } else { Physical::DOUBLE };
         let vertex = column("vertex", Physical::INT64, Repetition::REQUIRED).map_err(broken)?;
-        // What cannot be reached has no distance.
+        // Unreachable vertices have no distance.
         let value = column(value, physical, Repetition::OPTIONAL).map_err(broken)?;
         let schema =
             Type::group_type_builder("schema").with_fields(vec![vertex, value]).build().map_err(broken)?;
@@ -255,7 +257,7 @@ impl Writer {
             Row::Real(value) => self.doubles.push(value),
             Row::Whole(value) => self.whole.push(i64::from(value)),
             Row::None => {
-                // A gap is told from its missing value when the group is written.
+                // The flush recognises a gap by these placeholder values.
                 self.doubles.push(f64::NAN);
                 self.whole.push(-1);
             }
@@ -286,7 +288,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Everything was written.
+    /// Writes the remaining rows and the footer.
     pub fn finish(mut self) -> Result<(), OutputError> {
         if !self.vertices.is_empty() {
             self.flush()?;

@@ -1,8 +1,8 @@
-//! Threads as workers.
+//! Workers on threads.
 
 use pellucid_graph::workers::Workers;
 
-/// So many threads. They live for one block of edges, which takes them much longer than to begin.
+/// Number of threads. They live for one block of edges, whose processing takes much longer than their start.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads(pub usize);
 
@@ -13,7 +13,7 @@ impl Workers for Threads {
 
     fn each<T: Send>(&self, mut pieces: Vec<T>, work: impl Fn(T) + Sync) {
         let Some(last) = pieces.pop() else { return };
-        // Of many pieces each thread has every so manieth.
+        // Pieces are dealt to the threads in turn.
         let mut hands: Vec<Vec<T>> = (1..self.count()).map(|_| Vec::new()).collect();
         let mut own = vec![last];
         let count = hands.len() + 1;
