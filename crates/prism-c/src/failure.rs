@@ -1,4 +1,4 @@
-//! From what the library says to a status and a sentence.
+//! Conversion of the library's errors to a status and a sentence.
 
 use crate::types::PrismStatus;
 use pellucid_flash::Status;
@@ -7,7 +7,7 @@ use pellucid_prism::{LevelError, MonitorError, PolicyError};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 
-/// A call that has not done what it should.
+/// Failure of a call.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub status: PrismStatus,
@@ -24,7 +24,7 @@ impl Failure {
     }
 }
 
-/// What a drive's status is here.
+/// Returns the status of this interface for a drive's status.
 pub(crate) fn of_drive(status: Status) -> PrismStatus {
     match status {
         Status::Success | Status::HighEcc => PrismStatus::Ok,
@@ -111,7 +111,7 @@ pub(crate) fn keep(failure: Failure) -> PrismStatus {
     failure.status
 }
 
-/// Does something with the last sentence of this thread.
+/// Passes the thread's last sentence to `with`.
 pub(crate) fn last<R>(with: impl FnOnce(&CStr) -> R) -> R {
     LAST.with(|last| with(&last.borrow()))
 }

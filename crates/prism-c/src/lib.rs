@@ -5,10 +5,11 @@
 //!   session  a drive, its monitor, its levels       no C
 //!   open     drives by name
 //! ```
-//! `include/pellucid/prism.h` is made from `types` and `api` by `tests/header.rs`, which also says when it is out of date.
+//! `tests/header.rs` generates `include/pellucid/prism.h` from `types` and `api`, and fails when it is out of
+//! date.
 //!
-//! Invariants: no panic crosses the boundary; a handle that was closed is not used again, which is the caller's part; a level keeps its
-//! drive open.
+//! Invariants: no panic crosses the boundary; a level keeps its drive open. The caller must not use a handle
+//! that was closed.
 
 mod api;
 mod failure;

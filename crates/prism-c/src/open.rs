@@ -1,4 +1,4 @@
-//! Drives by name: what stands behind a flash monitor.
+//! Drives by name: the drive below a flash monitor.
 //!
 //! | name | drive | made to chunks by |
 //! |---|---|---|
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const NVME: &str = "nvme+tcp://";
 const HOST_NQN: &str = "nqn.2026-01.org.pellucid:prism";
 
-/// What lets time pass; the drive's owner and the monitor's calls share it.
+/// Clock that lets time pass; the drive's owner and the monitor's calls share it.
 #[derive(Clone)]
 pub(crate) struct Clock(Arc<Mutex<Waiter>>);
 
@@ -26,7 +26,7 @@ impl Clock {
     }
 }
 
-/// Opens the drive of that name, with chunks on top.
+/// Opens the drive of the given name, with chunks on top.
 pub(crate) fn open(uri: &str, pace: Pace, format: bool) -> Result<(Tower<Bottom>, Clock), Failure> {
     let mut bottom = bottom(uri)?;
     let unreachable = |error: &dyn ToString| Failure::new(PrismStatus::Unreachable, error.to_string());
@@ -63,7 +63,8 @@ fn bottom(uri: &str) -> Result<Bottom, Failure> {
         return Ok(FileDrive::open(&config).map_err(|error| unreachable(&error))?.into());
     }
     let (name, own) = uri.split_once(',').unwrap_or((uri, ""));
-    // A library that keeps no data is of no use, so the default is memory; callers that want a file say so.
+    // The default is memory, because a drive without data is useless here; callers that want a file ask for
+    // one.
     let sets = ["drive.media.store=ram"].into_iter().chain(own.split(',').filter(|set| !set.is_empty()));
     let sets: Vec<String> = sets.map(String::from).collect();
     let spec = pellucid_spec::load_to_serve(name, &sets).map_err(Failure::invalid)?;

@@ -1,4 +1,4 @@
-//! A drive that is open, without anything of C.
+//! Open drive, independent of C.
 
 use crate::failure::{Failure, of_drive};
 use crate::open::{self, Clock};
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 type Below = Monitor<Tower<Bottom>>;
 type Wait = Box<dyn FnMut(&mut Below, Option<SimTime>) -> Option<SimTime> + Send>;
 
-/// Which level.
+/// Kind of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Raw,
@@ -25,18 +25,18 @@ pub(crate) enum Kind {
     Policy,
 }
 
-/// A level that is open.
+/// Open level.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
     pub kind: Kind,
     pub application: String,
     pub geometry: PrismGeometry,
     number: u32,
-    /// Makes the commands of the raw level.
+    /// Maker of the raw level's commands.
     raw: Raw,
 }
 
-/// An operation that is not waited for.
+/// Asynchronous operation.
 #[derive(Debug)]
 pub(crate) enum Work {
     PageRead { address: FlashAddress, bytes: usize },
@@ -50,26 +50,26 @@ pub(crate) enum Work {
     FtlFlush,
 }
 
-/// How it ended; `keep` is what it was submitted with.
+/// Completion of an operation; `keep` was submitted with it.
 pub(crate) struct Done<K> {
     pub keep: K,
     pub at: SimTime,
     pub status: PrismStatus,
-    /// What was read.
+    /// Data read.
     pub data: Vec<u8>,
 }
 
-/// A drive, its monitor, and what is open on it. `K`: what the caller keeps with each operation.
+/// Drive, its monitor, and the levels that are open on it. `K`: the caller's data for each operation.
 pub(crate) struct Session<K> {
     flash: Flash<Below, Wait>,
     clock: Clock,
     pace: Pace,
     under_way: HashMap<Tag, K>,
-    /// Buffers of operations that have ended.
+    /// Buffers of completed operations, for reuse.
     buffers: Vec<Vec<u8>>,
 }
 
-/// Buffers that are kept, and the largest of them.
+/// Maximum number of reusable buffers, and the maximum size of one.
 const BUFFERS_MAX: usize = 1024;
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 
@@ -95,7 +95,7 @@ impl<K> Session<K> {
         Ok(Session { flash, clock, pace, under_way: HashMap::new(), buffers: Vec::new() })
     }
 
-    /// In real time the drive has gone on since the last call.
+    /// Lets the drive catch up with the clock, in real time.
     fn catch_up(&mut self) {
         if self.pace == Pace::Real {
             self.clock.with(|waiter| waiter.set_patient(false));
@@ -104,7 +104,7 @@ impl<K> Session<K> {
         }
     }
 
-    /// The drive's time.
+    /// Returns the drive's time.
     pub fn now(&mut self) -> SimTime {
         self.catch_up();
         self.flash.now()
@@ -133,7 +133,7 @@ impl<K> Session<K> {
         self.act(|monitor, wait| monitor.release_by(name, wait))
     }
 
-    /// Does something to the monitor that lets time pass.
+    /// Runs an action that lets time pass on the monitor.
     fn act<R>(
         &mut self,
         act: impl FnOnce(
@@ -188,7 +188,7 @@ impl<K> Session<K> {
         Ok(Opened { kind, application: name.into(), geometry, number: opened?, raw })
     }
 
-    /// Closes a level; what was submitted to it is waited for, and forgotten.
+    /// Waits for the operations of a level, drops their completions, and closes it.
     pub fn close_level(&mut self, opened: &Opened) -> Result<(), Failure> {
         let busy =
             || Failure::new(PrismStatus::Busy, format!("{}: operations are under way", opened.application));
@@ -196,7 +196,7 @@ impl<K> Session<K> {
         Ok(self.flash.act_on_drive(|monitor| monitor.close(&opened.application))?)
     }
 
-    /// The number of a level, if it is of that kind.
+    /// Returns the number of a level, if it is of the given kind.
     fn number(&self, opened: &Opened, kind: Kind) -> Result<u32, Failure> {
         let refuse =
             || Failure::invalid(format!("a call of the {kind:?} level, and this level is {:?}", opened.kind));
@@ -274,7 +274,7 @@ impl<K> Session<K> {
         Ok((allocated.address, allocated.free_blocks))
     }
 
-    /// Waits for everything that is under way, erases in the background too.
+    /// Waits for everything that is under way, including erases in the background.
     pub fn rest(&mut self) {
         self.flash.rest();
     }
@@ -384,19 +384,19 @@ impl<K> Session<K> {
 
     // ---- without waiting
 
-    /// A buffer that was used before, empty.
+    /// Returns an empty buffer, reused if possible.
     fn buffer(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }
 
-    /// A buffer with these bytes.
+    /// Returns a buffer with a copy of the bytes.
     pub fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut buffer = self.buffer();
         buffer.extend_from_slice(bytes);
         buffer
     }
 
-    /// Takes back the buffer of an operation that has ended.
+    /// Takes back the buffer of a completed operation.
     pub fn put_back(&mut self, mut buffer: Vec<u8>) {
         if (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) && self.buffers.len() < BUFFERS_MAX {
             buffer.clear();
@@ -412,7 +412,7 @@ impl<K> Session<K> {
         Ok(())
     }
 
-    /// A command of the policy level.
+    /// Makes a command of the policy level.
     fn block(
         &self,
         opened: &Opened,
@@ -466,7 +466,7 @@ impl<K> Session<K> {
         })
     }
 
-    /// The next operation that has ended; `patient`: waits for it.
+    /// Returns the next completion; waits for it if `patient` is set.
     pub fn poll(&mut self, patient: bool) -> Option<Done<K>> {
         loop {
             let answer = match self.flash.poll() {
@@ -474,14 +474,14 @@ impl<K> Session<K> {
                 None if patient => self.flash.wait_for_any()?,
                 None => return None,
             };
-            // What belongs to a level that was closed is nobody's.
+            // Completions of a closed level are dropped.
             if let Some(keep) = self.under_way.remove(&answer.tag) {
                 return Some(done(answer, keep, self.flash.now()));
             }
         }
     }
 
-    /// In real time: looks what has ended meanwhile.
+    /// Picks up completions, in real time.
     pub fn look(&mut self) {
         self.catch_up();
     }
@@ -510,7 +510,7 @@ fn done<K>(answer: LevelAnswer, keep: K, now: SimTime) -> Done<K> {
     }
 }
 
-/// Bytes in sectors.
+/// Converts bytes to sectors.
 fn sectors(opened: &Opened, bytes: u64) -> Result<u32, Failure> {
     let sector = u64::from(opened.geometry.sector_size);
     match bytes.is_multiple_of(sector) {

@@ -1,205 +1,209 @@
-//! The types of the C interface, from which the header is made.
+//! Types of the C interface, from which the header is generated.
 
 use pellucid_prism::{FlashAddress, SsdGeometry};
 
-/// Version of this interface. It rises when a program that was compiled with an older header would not work any more; what is added
-/// leaves it as it is.
+/// Version of this interface. It rises with changes that break programs compiled with an older header;
+/// additions leave it as it is.
 pub const PRISM_API_VERSION: u32 = 1;
 
-/// A flag of `prism_open`: the time of a modelled drive is that of the clock. Without it time is virtual: a call takes what the drive
-/// takes in simulated time, and no longer in reality than it takes to compute that. Remote drives and files are in real time always.
+/// Flag of `prism_open`: a modelled drive runs in real time. Without it time is virtual: a call takes the
+/// drive's simulated time, and in reality only the time to compute it. Remote drives and files always run in
+/// real time.
 pub const PRISM_REAL_TIME: u32 = 1;
 
-/// A flag of `prism_open`: makes the state of a new flash monitor, whatever the drive holds. All applications on it are gone.
+/// Flag of `prism_open`: creates a new flash monitor, and discards all applications on the drive.
 pub const PRISM_FORMAT: u32 = 2;
 
-/// Bytes that an application can keep beside each sector at the raw level.
+/// Bytes beside each sector that an application can store at the raw level.
 pub const PRISM_OOB_SIZE: u32 = 16;
 
-/// How a call ended. `prism_error` has a sentence about the last one of this thread that did not end well.
+/// Status of a call. `prism_error` returns a sentence about this thread's last failed call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrismStatus {
-    /// Done.
+    /// The call succeeded.
     Ok = 0,
-    /// An argument makes no sense: a null pointer, a length that is no multiple of what it must be, a call of another level.
+    /// An argument is invalid: a null pointer, a wrong length, or a call of another level.
     Invalid = 1,
-    /// The address is not in the flash of this application. Nothing was sent to the drive.
+    /// The address is outside the application's flash. Nothing was sent to the drive.
     OutOfRange = 2,
-    /// The rules of flash forbid it: pages out of order, a block that is not erased or not mapped, data that were not written.
+    /// The rules of flash forbid the call: pages out of order, a block that is not erased or not mapped, or
+    /// data that were not written.
     Order = 3,
-    /// No block or LUN is free, or a quota is used up, or more blocks have to be given back first.
+    /// No block or LUN is free, a quota is exhausted, or more blocks have to be given back first.
     NoSpace = 4,
-    /// There is such an application, or level, or range already.
+    /// The application, level or range already exists.
     Exists = 5,
-    /// There is no such application, or nothing is under way.
+    /// The application does not exist, or nothing is under way.
     Missing = 6,
     /// The flash could not return the data.
     ReadError = 7,
     /// The flash could not write or erase.
     WriteError = 8,
-    /// The drive takes no writes any more.
+    /// The drive is read-only: it has stopped taking writes.
     ReadOnly = 9,
     /// The drive cannot be opened, or does not answer.
     Unreachable = 10,
-    /// Something of it is still under way.
+    /// Operations of the level, range or application are still under way.
     Busy = 11,
-    /// A mistake of this library. The drive is of no use any more.
+    /// Internal error of this library. The drive is no longer usable.
     Internal = 12,
 }
 
-/// A page of an application's flash.
+/// Address of a page in an application's flash.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrismAddress {
-    /// From 0.
+    /// Channel, from 0.
     pub channel: u32,
-    /// From 0 in its channel.
+    /// LUN of the channel, from 0.
     pub lun: u32,
-    /// From 0 in its LUN.
+    /// Block of the LUN, from 0.
     pub block: u32,
-    /// From 0 in its block.
+    /// Page of the block, from 0.
     pub page: u32,
 }
 
-/// The layout of an application's flash, as every level shows it (`SSD_geometry` of the paper).
+/// Layout of an application's flash, as every level returns it (`SSD_geometry` of the paper).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrismGeometry {
-    /// Channels.
+    /// Number of channels.
     pub channel_count: u32,
-    /// LUNs of each channel.
+    /// LUNs in each channel.
     pub luns_each_channel: u32,
-    /// Blocks of each LUN.
+    /// Blocks in each LUN.
     pub blocks_each_lun: u32,
-    /// Pages of each block. A page is the least that can be written.
+    /// Pages in each block. A page is the smallest unit of writing.
     pub pages_each_block: u32,
-    /// Bytes of a page.
+    /// Bytes in a page.
     pub page_size: u32,
-    /// Bytes of a sector, the least that can be read at the function and policy levels. A page is a number of them.
+    /// Bytes in a sector, the smallest unit of reading at the function and policy levels. A page holds a
+    /// whole number of sectors.
     pub sector_size: u32,
 }
 
-/// How space is mapped.
+/// Granularity of a mapping.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrismMapping {
-    /// By pages.
+    /// Mapping by pages.
     Page = 0,
-    /// By blocks.
+    /// Mapping by blocks.
     Block = 1,
 }
 
-/// How the policy level chooses what it empties next.
+/// Garbage collection policy of the policy level: its choice of the next block to empty.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrismGc {
-    /// What costs the fewest copies.
+    /// Block with the fewest valid pages to copy.
     Greedy = 0,
-    /// What was begun first.
+    /// Block that was opened first.
     Fifo = 1,
-    /// What was changed last the longest ago.
+    /// Block whose last change is the longest ago.
     Lru = 2,
-    /// What is worth most by age and cost.
+    /// Block with the best ratio of age to cost.
     CostBenefit = 3,
 }
 
-/// What a block was found to hold when the function level was opened.
+/// Content of a block that held data when the function level was opened.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrismFound {
-    /// The block.
+    /// Address of the block.
     pub address: PrismAddress,
-    /// The application's word of its first page (`prism_flash_write_marked`).
+    /// The application's word in the block's first page (`prism_flash_write_marked`).
     pub mark: u32,
-    /// Whether there is one: 0 where something else wrote the block, or it cannot be read.
+    /// 1 if `mark` is valid; 0 if something else wrote the block, or its first page cannot be read.
     pub has_mark: u32,
-    /// Pages written.
+    /// Number of pages written.
     pub pages: u32,
-    /// Erases of the block.
+    /// Number of erases of the block.
     pub erases: u32,
 }
 
-/// What an application did since the drive was opened, and the state of its flash.
+/// Statistics of an application since the drive was opened, and the state of its flash.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PrismStatistics {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Their sectors.
+    /// Number of sectors read.
     pub read_sectors: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Their sectors.
+    /// Number of sectors written.
     pub written_sectors: u64,
-    /// Blocks erased.
+    /// Number of blocks erased.
     pub erases: u64,
-    /// Addresses refused, because they are not the application's.
+    /// Number of addresses refused because they are outside the application's flash.
     pub refused: u64,
-    /// Blocks that failed and were replaced.
+    /// Number of blocks that failed and were replaced.
     pub replaced_blocks: u64,
-    /// Blocks that failed when no spare was left.
+    /// Number of blocks that failed when no spare was left.
     pub lost_blocks: u64,
-    /// LUNs that changed places with a less worn one.
+    /// Number of LUNs that were swapped with a less worn one.
     pub swapped_luns: u64,
-    /// Erases of a block on average, since the monitor was made.
+    /// Average number of erases of a block since the monitor was created.
     pub average_erases: f64,
 }
 
-/// What `prism_submit` is asked to do.
+/// Operation of a request to `prism_submit`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrismOperation {
-    /// As `Page_Read`: `address`, `data`, `length` bytes of whole pages.
+    /// Operation of `Page_Read`; uses `address`, `data`, and `length` in bytes of whole pages.
     PageRead = 0,
-    /// As `Page_Write`: the same.
+    /// Operation of `Page_Write`; uses `address`, `data`, and `length` in bytes of whole pages.
     PageWrite = 1,
-    /// As `Block_Erase`: `address`.
+    /// Operation of `Block_Erase`; uses `address`.
     BlockErase = 2,
-    /// As `Flash_Read`: `address`, `data`, `length`, `offset`.
+    /// Operation of `Flash_Read`; uses `address`, `data`, `length` and `offset`.
     FlashRead = 3,
-    /// As `Flash_Write`: `address`, `data`, `length`, `mark`.
+    /// Operation of `Flash_Write`; uses `address`, `data`, `length` and `mark`.
     FlashWrite = 4,
-    /// As `FTL_Read`: `offset`, `data`, `length`.
+    /// Operation of `FTL_Read`; uses `offset`, `data` and `length`.
     FtlRead = 5,
-    /// As `FTL_Write`: the same.
+    /// Operation of `FTL_Write`; uses `offset`, `data` and `length`.
     FtlWrite = 6,
-    /// As `FTL_Trim`: `offset`, `length`.
+    /// Operation of `FTL_Trim`; uses `offset` and `length`.
     FtlTrim = 7,
-    /// As `FTL_Flush`.
+    /// Operation of `FTL_Flush`.
     FtlFlush = 8,
 }
 
-/// An operation that is not waited for.
+/// Asynchronous operation, for `prism_submit`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PrismRequest {
-    /// The caller's own name for it; `prism_poll` gives it back.
+    /// The caller's identifier of the request; `prism_poll` returns it.
     pub token: u64,
-    /// A `prism_operation`.
+    /// Operation to run, a `prism_operation`.
     pub operation: u32,
-    /// `FLASH_WRITE`: the application's own word, which stands beside the data.
+    /// The application's own word beside the data, for `FLASH_WRITE`.
     pub mark: u32,
-    /// Where, at the raw and function levels.
+    /// Address of the page or block, at the raw and function levels.
     pub address: PrismAddress,
-    /// `FLASH_READ`: bytes behind the beginning of the page, whole sectors. At the policy level: the first byte.
+    /// For `FLASH_READ`, the offset from the beginning of the page, in bytes of whole sectors. At the policy
+    /// level, the first byte.
     pub offset: u64,
-    /// Where the data come from, or go to. What is written is copied before `prism_submit` returns. What is read is put here by the
-    /// `prism_poll` that tells of it, so the memory must be there until then.
+    /// Source or destination of the data. `prism_submit` copies data to write before it returns. The
+    /// `prism_poll` that returns the completion stores data read here, so the memory must exist until then.
     pub data: *mut core::ffi::c_void,
-    /// Bytes of them.
+    /// Length of the data in bytes.
     pub length: u64,
 }
 
-/// How an operation that was submitted ended.
+/// Completion of a submitted operation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PrismCompletion {
-    /// The caller's own name for it.
+    /// The caller's identifier of the request.
     pub token: u64,
-    /// When, in nanoseconds of the drive's time.
+    /// Time of completion, in nanoseconds of the drive's time.
     pub at_ns: u64,
-    /// How.
+    /// Status of the operation.
     pub status: PrismStatus,
 }
 

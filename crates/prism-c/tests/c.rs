@@ -1,4 +1,4 @@
-//! The example in C, compiled with AddressSanitizer, on every kind of drive.
+//! Runs the example in C, compiled with AddressSanitizer, on every kind of drive.
 
 #![expect(clippy::print_stderr, reason = "what is skipped is told")]
 
@@ -22,7 +22,7 @@ fn scratch(name: &str) -> PathBuf {
     path
 }
 
-/// What was said, if it went wrong.
+/// Runs a command. The error is its output.
 fn run(command: &mut Command) -> Result<Output, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     match output.status.success() {
@@ -36,7 +36,7 @@ fn run(command: &mut Command) -> Result<Output, String> {
     }
 }
 
-/// What pkg-config says, or would say if it were here.
+/// Returns the flags that pkg-config prints, or would print if it were installed.
 fn flags(prefix: &Path) -> Vec<String> {
     let mut ask = Command::new("pkg-config");
     ask.args(["--cflags", "--libs", "pellucid-prism"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
@@ -50,7 +50,7 @@ fn flags(prefix: &Path) -> Vec<String> {
     }
 }
 
-/// The example, made once; `None`: there is no C compiler here.
+/// Compiles the example once; `None` if there is no C compiler.
 fn example() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -60,7 +60,7 @@ fn example() -> Option<&'static Path> {
             eprintln!("SKIPPED: no C compiler; the C interface is not tested");
             return None;
         };
-        // Every test may be a process of its own; one of them makes it, and later runs use it again.
+        // Every test may be a separate process; the first one compiles the example, and later runs reuse it.
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prism-c");
         std::fs::create_dir_all(&directory).expect("a directory");
         let lock = std::fs::File::create(directory.join("lock")).expect("a file");
@@ -101,7 +101,7 @@ fn example() -> Option<&'static Path> {
     .as_deref()
 }
 
-/// Runs the example; it checks what it reads itself.
+/// Runs the example, which checks the data that it reads.
 fn levels(arguments: &[&str]) {
     let Some(program) = example() else { return };
     let output = run(Command::new(program).args(arguments)).unwrap_or_else(|why| panic!("{why}"));
@@ -109,7 +109,7 @@ fn levels(arguments: &[&str]) {
     assert!(said.contains("policy wrote"), "{said}");
 }
 
-/// Modelled: 8 LUNs, 64 MiB.
+/// Modelled drive with 8 LUNs and 64 MiB.
 const SMALL: &str = "open-channel,drive.media.channels=2,drive.media.ways=4,drive.media.planes=1,\
                      drive.media.multi_plane=false,drive.media.blocks=64,drive.media.pages=16";
 
@@ -181,7 +181,7 @@ fn on_a_remote_open_channel_drive_whose_data_are_found_again() {
     });
 }
 
-/// Zones of 512 KiB, 32 of them active.
+/// Describes a drive with zones of 512 KiB, 32 of them active.
 fn zoned(name: &str) -> String {
     let path = scratch(name).join("zoned.toml");
     let text = "[drive]\npreset = \"open-channel\"\n\

@@ -1,4 +1,5 @@
-//! Makes the header and the reference page of the C interface from the sources, and says when they are out of date.
+//! Generates the header and the reference page of the C interface from the sources, and fails when they are
+//! out of date.
 //!
 //! ```text
 //!   src/types.rs, src/api/ ─ syn ─► items ─┬─► include/pellucid/prism.h
@@ -12,14 +13,14 @@ use syn::{Attribute, Expr, FnArg, Item, Lit, Meta, ReturnType, Type};
 
 const WIDTH: usize = 110;
 
-/// Something that the header declares.
+/// Declaration in the header.
 struct Declared {
     section: String,
-    /// What stands in the index of the reference.
+    /// Entry in the index of the reference.
     name: String,
-    /// Paragraphs.
+    /// Paragraphs of the comment.
     doc: Vec<String>,
-    /// In C, with comments inside.
+    /// Declaration in C, with comments inside.
     code: String,
 }
 
@@ -27,7 +28,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The paragraphs of a comment. What a caller has to see to is one that says so.
+/// Returns the paragraphs of a comment. A section `# Safety` becomes a paragraph that begins with `Needs: `.
 fn doc(attributes: &[Attribute]) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
     let mut requires = false;
@@ -59,7 +60,7 @@ fn doc(attributes: &[Attribute]) -> Vec<String> {
     paragraphs
 }
 
-/// `PrismFoundBlock` is `prism_found_block`.
+/// Converts `PrismFoundBlock` to `prism_found_block`.
 fn snake(name: &str) -> String {
     let mut snake = String::new();
     for letter in name.chars() {
@@ -71,7 +72,7 @@ fn snake(name: &str) -> String {
     snake
 }
 
-/// A type, and what stands between it and the name: a star or more.
+/// Returns a type in C, with the stars of a pointer.
 fn c_type(ty: &Type) -> String {
     match ty {
         Type::Ptr(pointer) => {
@@ -104,7 +105,7 @@ fn declare(ty: &Type, name: &str) -> String {
     if ty.ends_with('*') { format!("{ty}{name}") } else { format!("{ty} {name}") }
 }
 
-/// A comment of C.
+/// Formats a comment of C.
 fn comment(paragraphs: &[String], indent: &str) -> String {
     let mut lines = Vec::new();
     for (number, paragraph) in paragraphs.iter().enumerate() {
@@ -185,7 +186,7 @@ fn declared(item: &Item, section: &str) -> Option<Declared> {
     }
 }
 
-/// Everything that a source declares. A line `// ---- Name` begins a section.
+/// Reads every declaration of a source. A line `// ---- Name` begins a section.
 fn read(source: &str, first: &str) -> Vec<Declared> {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(source)).expect("a source");
     let file = syn::parse_file(&text).expect("Rust");
@@ -206,7 +207,7 @@ fn read(source: &str, first: &str) -> Vec<Declared> {
 
 fn all() -> Vec<Declared> {
     let mut declared = read("src/types.rs", "Types");
-    // Handles go before the functions that take them.
+    // Handles precede the functions that take them.
     let files = ["mod", "drives", "levels", "raw", "function", "policy", "queue"];
     let items = files.iter().flat_map(|file| read(&format!("src/api/{file}.rs"), "Types"));
     let (handles, functions): (Vec<_>, Vec<_>) = items.partition(|item| item.code.starts_with("typedef"));
@@ -288,7 +289,7 @@ fn the_reference_is_that_of_the_sources() {
     current(&root().join("docs/reference/prism-c.md"), &reference(&all()));
 }
 
-/// The number of the interface stands in the name of the library, too.
+/// Checks that the library's soname carries the number of the interface.
 #[test]
 fn the_version_is_the_same_everywhere() {
     let build = std::fs::read_to_string(root().join("crates/prism-c/build.rs")).expect("a source");
@@ -297,7 +298,7 @@ fn the_version_is_the_same_everywhere() {
     assert_eq!(pellucid_prism_c::prism_api_version(), version);
 }
 
-/// A status that is added gets a name.
+/// Checks that every status has a name.
 #[test]
 fn every_status_has_a_name() {
     let statuses = all().into_iter().find(|item| item.name == "prism_status").expect("declared");

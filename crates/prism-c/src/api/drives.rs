@@ -1,4 +1,4 @@
-//! Drives and the applications that have flash on them.
+//! Drives, and the applications that own flash on them.
 
 use super::{PrismDrive, at, call, lock, put, text};
 use crate::failure::{self, Failure};
@@ -12,20 +12,21 @@ use std::sync::{Arc, Mutex};
 
 // ---- Drives
 
-/// The version of this interface that the library has; a program compares it with `PRISM_API_VERSION`, with which it was compiled.
+/// Returns the library's interface version. A program compares it with the `PRISM_API_VERSION` that it was
+/// compiled with.
 #[unsafe(no_mangle)]
 pub extern "C" fn prism_api_version() -> u32 {
     PRISM_API_VERSION
 }
 
-/// A sentence about the last call of this thread that did not end with `PRISM_STATUS_OK`. It stays until the next such call of the
-/// thread.
+/// Returns a sentence about this thread's last call that did not end with `PRISM_STATUS_OK`. It stays until
+/// the thread's next such call.
 #[unsafe(no_mangle)]
 pub extern "C" fn prism_error() -> *const c_char {
     failure::last(CStr::as_ptr)
 }
 
-/// The name of a status, in a word.
+/// Returns the name of a status, as one word.
 #[unsafe(no_mangle)]
 pub extern "C" fn prism_status_name(status: u32) -> *const c_char {
     let name = match status {
@@ -47,14 +48,17 @@ pub extern "C" fn prism_status_name(status: u32) -> *const c_char {
     name.as_ptr()
 }
 
-/// Opens a drive and the flash monitor on it, which is made where the media are blank. `uri` is one of:
+/// Opens a drive and its flash monitor; blank media get a new monitor. `uri` is one of:
 ///
-/// - a preset or the path of a description, perhaps with settings: `open-channel,drive.media.geometry.blocks=64`. The drive is modelled in
-///   this process, and its data are in memory unless the settings say `drive.media.store=file:PATH`.
-/// - `nvme+tcp://HOST:PORT` and perhaps `/NQN`: an open-channel or zoned drive that another process or machine serves.
-/// - `file:PATH` and perhaps `,size=10GiB`: a plain file, which is made where there is none and a size is given, or a block device.
+/// - a preset or the path of a description, optionally with settings:
+///   `open-channel,drive.media.geometry.blocks=64`. The drive is modelled in this process, and its data are in
+///   memory unless the settings say `drive.media.store=file:PATH`.
+/// - `nvme+tcp://HOST:PORT`, optionally with `/NQN`: an open-channel or zoned drive that another process or
+///   machine serves.
+/// - `file:PATH`, optionally with `,size=10GiB`: a block device, or a plain file, which is created if it does
+///   not exist and a size is given.
 ///
-/// `flags`: 0, or `PRISM_REAL_TIME` and `PRISM_FORMAT`, added.
+/// `flags`: 0, `PRISM_REAL_TIME`, `PRISM_FORMAT`, or their sum.
 ///
 /// # Safety
 /// `uri` is a string; a pointer can be stored at `drive`.
@@ -65,7 +69,7 @@ pub unsafe extern "C" fn prism_open(
     drive: *mut *mut PrismDrive,
 ) -> PrismStatus {
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let uri = unsafe { text(uri, "uri") }?;
         if drive.is_null() || flags & !(PRISM_REAL_TIME | PRISM_FORMAT) != 0 {
             return Err(Failure::invalid(format!(
@@ -75,50 +79,52 @@ pub unsafe extern "C" fn prism_open(
         let pace = if flags & PRISM_REAL_TIME != 0 { Pace::Real } else { Pace::Virtual };
         let session = Session::open(uri, pace, flags & PRISM_FORMAT != 0)?;
         let opened = Box::new(PrismDrive { session: Arc::new(Mutex::new(session)) });
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         unsafe { drive.write(Box::into_raw(opened)) };
         Ok(())
     })
 }
 
-/// Closes a drive; null is nothing. It goes on for as long as a level on it is open. What was submitted and not polled is lost.
+/// Closes a drive; null is ignored. The drive lives on while a level on it is open. Completions that were not
+/// polled are lost.
 ///
 /// # Safety
-/// The handle was opened, is not closed, and nobody else uses it.
+/// The handle is open, and no other call uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_close(drive: *mut PrismDrive) {
     if !drive.is_null() {
         call(|| {
-            // SAFETY: it came out of a box in `prism_open`, and goes back once.
+            // SAFETY: the pointer came out of a box in `prism_open`, and goes back once.
             drop(unsafe { Box::from_raw(drive) });
             Ok(())
         });
     }
 }
 
-/// The layout of the whole drive, with what applications do not see.
+/// Returns the layout of the whole drive, including the flash that no application sees.
 ///
 /// # Safety
-/// A handle that is open; a geometry can be stored at `geometry`.
+/// The handle is open; a geometry can be stored at `geometry`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_drive_geometry(
     drive: *const PrismDrive,
     geometry: *mut PrismGeometry,
 ) -> PrismStatus {
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let drive = unsafe { at(drive, "drive") }?;
         let found = lock(&drive.session)?.geometry();
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         unsafe { put(geometry, found) };
         Ok(())
     })
 }
 
-/// How many LUNs no application has, and what an application can keep in one. Each of the last two pointers may be null.
+/// Returns the number of LUNs that no application owns, and the bytes that an application can store in one.
+/// Each of the last two pointers may be null.
 ///
 /// # Safety
-/// A handle that is open; the results can be stored.
+/// The handle is open; the results can be stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_free_luns(
     drive: *const PrismDrive,
@@ -126,10 +132,10 @@ pub unsafe extern "C" fn prism_free_luns(
     lun_bytes: *mut u64,
 ) -> PrismStatus {
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let drive = unsafe { at(drive, "drive") }?;
         let (free, bytes) = lock(&drive.session)?.free_luns();
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         unsafe {
             put(luns, free);
             put(lun_bytes, bytes);
@@ -138,15 +144,16 @@ pub unsafe extern "C" fn prism_free_luns(
     })
 }
 
-/// The drive's time in nanoseconds: simulated, or since it was opened. 0 where there is no such drive.
+/// Returns the drive's time in nanoseconds: simulated time, or time since it was opened. Returns 0 if the
+/// handle is null.
 ///
 /// # Safety
-/// A handle that is open.
+/// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_now_ns(drive: *const PrismDrive) -> u64 {
     let mut now = 0;
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let drive = unsafe { at(drive, "drive") }?;
         now = lock(&drive.session)?.now().0;
         Ok(())
@@ -156,11 +163,12 @@ pub unsafe extern "C" fn prism_now_ns(drive: *const PrismDrive) -> u64 {
 
 // ---- Applications
 
-/// Gives flash to a new application, in whole LUNs, round robin over channels: as many as `capacity` bytes need, and
-/// `over_provisioning_percent` more. It has it until it is released, over restarts too.
+/// Allocates flash to a new application, in whole LUNs, round robin over channels: as many as `capacity`
+/// bytes need, and `over_provisioning_percent` more. The application keeps it until it is released, also over
+/// restarts.
 ///
 /// # Safety
-/// A handle that is open, and a string.
+/// The handle is open; `name` is a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_allocate(
     drive: *const PrismDrive,
@@ -169,29 +177,29 @@ pub unsafe extern "C" fn prism_allocate(
     over_provisioning_percent: u32,
 ) -> PrismStatus {
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let (drive, name) = unsafe { (at(drive, "drive")?, text(name, "name")?) };
         lock(&drive.session)?.allocate(name, capacity, f64::from(over_provisioning_percent) / 100.0)
     })
 }
 
-/// Takes the flash of an application away; its data are lost. No level of it is open.
+/// Releases the flash of an application; its data are lost. None of its levels may be open.
 ///
 /// # Safety
-/// A handle that is open, and a string.
+/// The handle is open; `name` is a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_release(drive: *const PrismDrive, name: *const c_char) -> PrismStatus {
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let (drive, name) = unsafe { (at(drive, "drive")?, text(name, "name")?) };
         lock(&drive.session)?.release(name)
     })
 }
 
-/// What an application did since the drive was opened.
+/// Returns an application's statistics since the drive was opened.
 ///
 /// # Safety
-/// A handle that is open, and a string; the statistics can be stored.
+/// The handle is open; `name` is a string; the statistics can be stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_statistics_of(
     drive: *const PrismDrive,
@@ -199,10 +207,10 @@ pub unsafe extern "C" fn prism_statistics_of(
     statistics: *mut PrismStatistics,
 ) -> PrismStatus {
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let (drive, name) = unsafe { (at(drive, "drive")?, text(name, "name")?) };
         let found = lock(&drive.session)?.statistics(name)?;
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         unsafe { put(statistics, found) };
         Ok(())
     })

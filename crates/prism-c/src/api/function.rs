@@ -1,4 +1,4 @@
-//! The function level: blocks that the library hands out, erases and levels.
+//! The function level: blocks that the library hands out, erases and wear-levels.
 
 use super::{PrismLevel, many, many_mut, mapping_of, on_level, put};
 use crate::types::{PrismAddress, PrismFound, PrismStatus};
@@ -7,21 +7,21 @@ use std::ffi::c_void;
 
 // ---- Function level
 
-/// The channels of the application's flash; 0 where there is no such level.
+/// Returns the number of channels of the application's flash; 0 if the handle is null.
 ///
 /// # Safety
-/// A handle that is open.
+/// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Get_SSD_Channels(level: *const PrismLevel) -> u32 {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe { level.as_ref() }.map_or(0, |level| level.opened.geometry.channel_count)
 }
 
-/// Hands out a block of a channel, or with `PRISM_MAPPING_PAGE` a page of one, and says how many blocks of the channel can be had still.
-/// `mapping` is a `prism_mapping`; `free_blocks` may be null.
+/// Hands out a block of a channel, or a page with `PRISM_MAPPING_PAGE`, and returns the number of blocks that
+/// the channel can still hand out. `mapping` is a `prism_mapping`; `free_blocks` may be null.
 ///
 /// # Safety
-/// A handle that is open; the results can be stored.
+/// The handle is open; the results can be stored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Address_Mapper(
     level: *const PrismLevel,
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn Address_Mapper(
     mapping: u32,
     free_blocks: *mut u32,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             let (allocated, free) = session.address_mapper(opened, channel, mapping_of(mapping)?)?;
@@ -41,23 +41,24 @@ pub unsafe extern "C" fn Address_Mapper(
     }
 }
 
-/// Gives the block of `address` back: nothing in it is needed any more. It is erased in the background, when nothing reads from it.
+/// Gives back the block of `address`, whose data are no longer needed. It is erased in the background, once
+/// no read uses it.
 ///
 /// # Safety
-/// A handle that is open.
+/// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Flash_Trim(level: *const PrismLevel, address: PrismAddress) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe { on_level(level, |session, opened| session.flash_trim(opened, address.into())) }
 }
 
-/// Exchanges the data of the most worn and the least worn of the blocks that are full, if that is of use, and says how far apart erase counts
-/// are. `shuffled` has room for `pairs` pairs of addresses, which the application exchanges in its map; `found` says how many there are:
-/// one, none, or seldom more where flash has failed. `variance` is that of the erase counts of mapped blocks. Pointers to results may be
-/// null.
+/// Swaps the data of the most worn and the least worn full block if that reduces wear imbalance, and returns
+/// the spread of erase counts. `shuffled` has room for `pairs` pairs of addresses, which the application
+/// swaps in its map; `found` returns their number: one, none, or seldom more if flash has failed. `variance`
+/// is the variance of the erase counts of mapped blocks. Pointers to results may be null.
 ///
 /// # Safety
-/// A handle that is open; the results can be stored, and at `shuffled` twice as many addresses as `pairs`.
+/// The handle is open; the results can be stored, and twice as many addresses as `pairs` at `shuffled`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Wear_Leveler(
     level: *const PrismLevel,
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn Wear_Leveler(
     found: *mut u32,
     variance: *mut f32,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             let places = many_mut(shuffled, 2 * u64::from(pairs))?;
@@ -81,21 +82,21 @@ pub unsafe extern "C" fn Wear_Leveler(
     }
 }
 
-/// Reserves so many percent of the application's blocks, which are not handed out. Refused while too many blocks are handed out already;
-/// the sentence says how many have to be given back.
+/// Reserves `percent` of the application's blocks, which are not handed out. The call is refused while too
+/// many blocks are handed out; `prism_error` says how many have to be given back.
 ///
 /// # Safety
-/// A handle that is open.
+/// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Flash_SetOPS(level: *const PrismLevel, percent: u32) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe { on_level(level, |session, opened| session.set_ops(opened, percent)) }
 }
 
-/// Reads `length` bytes, whole sectors, of one block from the page of `address` on.
+/// Reads `length` bytes of one block, in whole sectors, starting at the page of `address`.
 ///
 /// # Safety
-/// A handle that is open; so many bytes can be stored at `data`.
+/// The handle is open; `length` bytes can be stored at `data`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Flash_Read(
     level: *const PrismLevel,
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn Flash_Read(
     length: u64,
     data: *mut c_void,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             session.flash_read(opened, address.into(), 0, many_mut(data.cast(), length)?)
@@ -111,10 +112,11 @@ pub unsafe extern "C" fn Flash_Read(
     }
 }
 
-/// Writes `length` bytes, whole pages, of one block from the page of `address` on, which is the next that the block has.
+/// Writes `length` bytes to one block, in whole pages, starting at the page of `address`, which must be the
+/// block's next page.
 ///
 /// # Safety
-/// A handle that is open; so many bytes are at `data`.
+/// The handle is open; `length` bytes are at `data`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Flash_Write(
     level: *const PrismLevel,
@@ -122,14 +124,15 @@ pub unsafe extern "C" fn Flash_Write(
     length: u64,
     data: *const c_void,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe { prism_flash_write_marked(level, address, 0, length, data) }
 }
 
-/// As `Flash_Write`; the application's own word stands beside the data, and is listed by `prism_found_blocks` after a restart.
+/// Writes as `Flash_Write` does, and stores the application's own word beside the data; `prism_found_blocks`
+/// lists it after a restart.
 ///
 /// # Safety
-/// A handle that is open; so many bytes are at `data`.
+/// The handle is open; `length` bytes are at `data`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_flash_write_marked(
     level: *const PrismLevel,
@@ -138,7 +141,7 @@ pub unsafe extern "C" fn prism_flash_write_marked(
     length: u64,
     data: *const c_void,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             session.flash_write(opened, address.into(), mark, many(data.cast(), length)?)
@@ -146,11 +149,11 @@ pub unsafe extern "C" fn prism_flash_write_marked(
     }
 }
 
-/// Lists the blocks that were found to hold data when the function level was opened: at most `room` of them are stored, and `count`
-/// says how many there are.
+/// Lists the blocks that held data when the function level was opened: stores at most `room` of them, and
+/// returns their number in `count`.
 ///
 /// # Safety
-/// A handle that is open; so many blocks can be stored at `blocks`, and their number at `count`.
+/// The handle is open; `room` blocks can be stored at `blocks`, and their number at `count`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_found_blocks(
     level: *const PrismLevel,
@@ -158,7 +161,7 @@ pub unsafe extern "C" fn prism_found_blocks(
     room: u32,
     count: *mut u32,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             let places = many_mut(blocks, room.into())?;
@@ -170,17 +173,18 @@ pub unsafe extern "C" fn prism_found_blocks(
     }
 }
 
-/// Says which of the blocks that were found are still needed. They are mapped from now on; all others are erased in the background.
+/// Names the found blocks that are still needed. They are mapped from now on; all others are erased in the
+/// background.
 ///
 /// # Safety
-/// A handle that is open; so many addresses are at `blocks`.
+/// The handle is open; so many addresses are at `blocks`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_recover(
     level: *const PrismLevel,
     blocks: *const PrismAddress,
     count: u32,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             let blocks = many(blocks, count.into())?;

@@ -1,4 +1,5 @@
-//! The functions of the C interface, from which the header is made: a file for each section of it. Here is what they share.
+//! Functions of the C interface, from which the header is generated: one file for each section. This file
+//! holds the parts they share.
 #![expect(
     unsafe_code,
     reason = "pointers of C are what they are said to be, or there would be no C interface"
@@ -26,12 +27,12 @@ use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A drive that is open, with its flash monitor. Any number of threads may use one at once: their calls take turns.
+/// Open drive with its flash monitor. Any number of threads may use it at once; their calls take turns.
 pub struct PrismDrive {
     session: Shared,
 }
 
-/// A level that is open on an application's flash. It keeps its drive open. Any number of threads may use one at once.
+/// Open level on an application's flash. It keeps its drive open. Any number of threads may use it at once.
 pub struct PrismLevel {
     session: Shared,
     opened: Opened,
@@ -39,17 +40,17 @@ pub struct PrismLevel {
 
 type Shared = Arc<Mutex<Session<Kept>>>;
 
-/// What is kept of a request until it has ended.
+/// Request data that are kept until the request ends.
 struct Kept {
     token: u64,
     destination: *mut u8,
 }
 
-// SAFETY: the pointer is only written through, by the call of `prism_poll` that ends the request; until then the memory is this library's, as
-// `PrismRequest::data` says, whichever thread that is.
+// SAFETY: only the call of `prism_poll` that ends the request writes through the pointer; until then the
+// memory belongs to this library, as `PrismRequest::data` says, whichever thread calls.
 unsafe impl Send for Kept {}
 
-/// Runs a call: no panic leaves it, and its sentence is kept.
+/// Runs a call, catches its panic, and keeps its error sentence.
 fn call(run: impl FnOnce() -> Result<(), Failure>) -> PrismStatus {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => PrismStatus::Ok,
@@ -66,22 +67,22 @@ fn lock(session: &Shared) -> Result<MutexGuard<'_, Session<Kept>>, Failure> {
     session.lock().map_err(|_| broken())
 }
 
-/// What a handle or an argument points to.
+/// Returns the target of a handle or an argument.
 ///
 /// # Safety
-/// It is null, or points to a `T` that nobody changes for as long as the answer is used.
+/// The pointer is null, or points to a `T` that does not change while the answer is used.
 unsafe fn at<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Failure> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{what}: a null pointer")))
 }
 
 /// # Safety
-/// It is null, or a string that ends with a zero and stays for as long as the answer is used.
+/// The pointer is null, or a zero-terminated string that lives as long as the answer is used.
 unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Result<&'a str, Failure> {
     if pointer.is_null() {
         return Err(Failure::invalid(format!("{what}: a null pointer")));
     }
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|_| Failure::invalid(format!("{what}: not UTF-8")))
 }
@@ -92,38 +93,38 @@ fn length(length: u64) -> Result<usize, Failure> {
 }
 
 /// # Safety
-/// It is null, or points to so many `T` that nobody changes for as long as the answer is used.
+/// The pointer is null, or points to `count` values that do not change while the answer is used.
 unsafe fn many<'a, T>(pointer: *const T, count: u64) -> Result<&'a [T], Failure> {
     let bytes = count.saturating_mul(size_of::<T>() as u64);
     length(bytes)?;
     match pointer.is_null() {
         true if count > 0 => Err(Failure::invalid("data: a null pointer")),
         true => Ok(&[]),
-        // SAFETY: the caller's; the length is looked at above.
+        // SAFETY: guaranteed by the caller; the length is checked above.
         false => Ok(unsafe { std::slice::from_raw_parts(pointer, count as usize) }),
     }
 }
 
 /// # Safety
-/// As [`many`], and nobody else reads it either.
+/// As for [`many`], and nothing else reads the values meanwhile.
 unsafe fn many_mut<'a, T>(pointer: *mut T, count: u64) -> Result<&'a mut [T], Failure> {
     let bytes = count.saturating_mul(size_of::<T>() as u64);
     length(bytes)?;
     match pointer.is_null() {
         true if count > 0 => Err(Failure::invalid("data: a null pointer")),
         true => Ok(&mut []),
-        // SAFETY: the caller's; the length is looked at above.
+        // SAFETY: guaranteed by the caller; the length is checked above.
         false => Ok(unsafe { std::slice::from_raw_parts_mut(pointer, count as usize) }),
     }
 }
 
-/// Stores a result, unless nobody wants it.
+/// Stores a result unless the pointer is null.
 ///
 /// # Safety
-/// It is null, or a `T` can be stored there.
+/// The pointer is null, or a `T` can be stored there.
 unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { place.write(value) };
     }
 }
@@ -150,7 +151,7 @@ fn gc_of(gc: u32) -> Result<Gc, Failure> {
     }
 }
 
-/// Runs a call of a level.
+/// Runs a call on a level.
 ///
 /// # Safety
 /// The handle is open, or null.
@@ -159,7 +160,7 @@ unsafe fn on_level(
     run: impl FnOnce(&mut Session<Kept>, &Opened) -> Result<(), Failure>,
 ) -> PrismStatus {
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let level = unsafe { at(level, "level") }?;
         run(&mut *lock(&level.session)?, &level.opened)
     })

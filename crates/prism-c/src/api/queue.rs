@@ -1,4 +1,4 @@
-//! Operations that nobody waits for.
+//! Asynchronous operations.
 
 use super::{Kept, PrismDrive, PrismLevel, at, call, length, lock, many, many_mut, on_level, put};
 use crate::failure::Failure;
@@ -7,13 +7,14 @@ use crate::types::{PrismCompletion, PrismOperation, PrismRequest, PrismStatus};
 
 // ---- Without waiting
 
-/// Begins an operation and does not wait for its end, which `prism_poll` tells. An operation that is refused here is not told there.
+/// Begins an operation without waiting for its end; `prism_poll` reports its completion. An operation that is
+/// refused here has no completion.
 ///
 /// # Safety
-/// A handle that is open; a request, and its data as it says.
+/// The handle is open; `request` is a request, and its data are as it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_submit(level: *const PrismLevel, request: *const PrismRequest) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             let request = at(request, "request")?;
@@ -53,11 +54,12 @@ pub unsafe extern "C" fn prism_submit(level: *const PrismLevel, request: *const 
     }
 }
 
-/// Tells which operations have ended, of all levels of the drive: at most `room` are stored, and `count` says how many. It waits until
-/// there are `least`, or all that are under way have ended. With `least` 0 it does not wait: in virtual time nothing goes on then.
+/// Returns completions of operations on all levels of the drive: stores at most `room` of them, and returns
+/// their number in `count`. The call waits until `least` operations, or all that are under way, have ended.
+/// With `least` 0 it returns immediately; virtual time then stands still.
 ///
 /// # Safety
-/// A handle that is open; so many completions can be stored, and their number at `count`.
+/// The handle is open; `room` completions can be stored, and their number at `count`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_poll(
     drive: *const PrismDrive,
@@ -67,7 +69,7 @@ pub unsafe extern "C" fn prism_poll(
     count: *mut u32,
 ) -> PrismStatus {
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let (drive, places) = unsafe { (at(drive, "drive")?, many_mut(completions, room.into())?) };
         let mut session = lock(&drive.session)?;
         session.look();
@@ -76,14 +78,15 @@ pub unsafe extern "C" fn prism_poll(
             let Some(done) = session.poll(ended < least) else { break };
             let Done { keep: Kept { token, destination }, at, status, data } = done;
             if status == PrismStatus::Ok && !destination.is_null() {
-                // SAFETY: as many bytes as were asked for, where the submitting caller said that they may be stored.
+                // SAFETY: the data are as long as was asked for, and the submitting caller said that so many
+                // bytes may be stored.
                 unsafe { destination.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
             }
             session.put_back(data);
             *place = PrismCompletion { token, at_ns: at.0, status };
             ended += 1;
         }
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         unsafe { put(count, ended) };
         match ended < least.min(room) && session.under_way() > 0 {
             true => Err(Failure::new(PrismStatus::Unreachable, "the drive does not answer")),
@@ -95,11 +98,11 @@ pub unsafe extern "C" fn prism_poll(
 /// Waits until nothing is under way on the drive: neither operations nor erases in the background.
 ///
 /// # Safety
-/// A handle that is open.
+/// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_rest(drive: *const PrismDrive) -> PrismStatus {
     call(|| {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller, as documented.
         let drive = unsafe { at(drive, "drive") }?;
         lock(&drive.session)?.rest();
         Ok(())

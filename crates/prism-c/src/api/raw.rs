@@ -1,4 +1,4 @@
-//! The raw level: pages and blocks by their place.
+//! The raw level: pages and blocks by address.
 
 use super::{PrismLevel, many, many_mut, on_level};
 use crate::session::Opened;
@@ -10,7 +10,7 @@ use std::ffi::c_void;
 /// Reads `pages` pages of one block.
 ///
 /// # Safety
-/// A handle that is open; so many pages can be stored at `data`.
+/// The handle is open; `pages` pages can be stored at `data`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Page_Read(
     level: *const PrismLevel,
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn Page_Read(
     data: *mut c_void,
     pages: u32,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             let bytes = u64::from(pages) * u64::from(opened.geometry.page_size);
@@ -27,10 +27,11 @@ pub unsafe extern "C" fn Page_Read(
     }
 }
 
-/// Writes `pages` pages of one block, the next that it has: the pages of a block are written in order, each once between two erases.
+/// Writes the next `pages` pages of one block. The pages of a block are written in order, each once between
+/// two erases.
 ///
 /// # Safety
-/// A handle that is open; so many pages are at `data`.
+/// The handle is open; `pages` pages are at `data`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Page_Write(
     level: *const PrismLevel,
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn Page_Write(
     data: *const c_void,
     pages: u32,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             let bytes = u64::from(pages) * u64::from(opened.geometry.page_size);
@@ -50,17 +51,18 @@ pub unsafe extern "C" fn Page_Write(
 /// Erases the block of `address`.
 ///
 /// # Safety
-/// A handle that is open.
+/// The handle is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Block_Erase(level: *const PrismLevel, address: PrismAddress) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe { on_level(level, |session, opened| session.block_erase(opened, address.into())) }
 }
 
-/// As `Page_Write`, with the application's own bytes beside the data: `PRISM_OOB_SIZE` for each sector.
+/// Writes as `Page_Write` does, with the application's own bytes beside the data: `PRISM_OOB_SIZE` for each
+/// sector.
 ///
 /// # Safety
-/// A handle that is open; so many pages are at `data`, and the bytes beside them at `oob`.
+/// The handle is open; `pages` pages are at `data`, and the bytes beside them at `oob`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_page_write_oob(
     level: *const PrismLevel,
@@ -69,7 +71,7 @@ pub unsafe extern "C" fn prism_page_write_oob(
     oob: *const c_void,
     pages: u32,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             let (bytes, beside) = page_bytes(opened, pages);
@@ -79,10 +81,10 @@ pub unsafe extern "C" fn prism_page_write_oob(
     }
 }
 
-/// As `Page_Read`, with what stands beside the data: `PRISM_OOB_SIZE` bytes for each sector.
+/// Reads as `Page_Read` does, with the bytes beside the data: `PRISM_OOB_SIZE` for each sector.
 ///
 /// # Safety
-/// A handle that is open; so many pages can be stored at `data`, and the bytes beside them at `oob`.
+/// The handle is open; `pages` pages can be stored at `data`, and the bytes beside them at `oob`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_page_read_oob(
     level: *const PrismLevel,
@@ -91,7 +93,7 @@ pub unsafe extern "C" fn prism_page_read_oob(
     oob: *mut c_void,
     pages: u32,
 ) -> PrismStatus {
-    // SAFETY: as said above.
+    // SAFETY: guaranteed by the caller, as documented.
     unsafe {
         on_level(level, |session, opened| {
             let (bytes, beside) = page_bytes(opened, pages);
@@ -101,7 +103,7 @@ pub unsafe extern "C" fn prism_page_read_oob(
     }
 }
 
-/// Bytes of so many pages, and of what stands beside them.
+/// Returns the bytes of `pages` pages, and the bytes beside their data.
 fn page_bytes(opened: &Opened, pages: u32) -> (u64, u64) {
     let bytes = u64::from(pages) * u64::from(opened.geometry.page_size);
     (bytes, bytes / u64::from(opened.geometry.sector_size) * u64::from(PRISM_OOB_SIZE))
