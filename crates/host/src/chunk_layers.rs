@@ -1,18 +1,19 @@
-//! Which layer makes chunks of a drive that has none, for programs that take any drive.
+//! Choice of the layer that makes chunks of a drive without any, for programs that take any drive.
 
 use crate::{BlockChunksConfig, LayerConfig, ZoneChunksConfig};
 use pellucid_flash::{Drive, Interface, ZoneGeometry};
 
-/// LUNs that a drive without any is divided into, at most.
+/// Maximum number of LUNs on a drive without any.
 const LUNS: u32 = 8;
-/// Blocks that each of them has, where they are not larger for it.
+/// Minimum number of blocks in a LUN; blocks are made smaller to reach it.
 const BLOCKS_LEAST: u32 = 64;
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// What makes chunks of the drive's namespaces; nothing where it has some. `format`: make new ones whatever a block namespace holds.
+/// Returns the layers that make chunks of the drive's namespaces; none if it has some. `format` makes new
+/// chunks even if a block namespace holds data.
 ///
 /// # Errors
-/// That it has no namespace of which chunks can be made.
+/// The error says that no namespace can be made into chunks.
 pub fn chunk_layers(drive: &impl Drive, format: bool) -> Result<Vec<LayerConfig>, &'static str> {
     let interfaces = || (0..drive.namespaces()).filter_map(|number| Some((number, drive.interface(number)?)));
     if interfaces().any(|(_, interface)| matches!(interface, Interface::OpenChannel(_))) {
@@ -28,18 +29,18 @@ pub fn chunk_layers(drive: &impl Drive, format: bool) -> Result<Vec<LayerConfig>
     interfaces().find_map(layer).map(|layer| vec![layer]).ok_or("it has no namespace")
 }
 
-/// As many LUNs as zones may be written side by side: each needs four active ones.
+/// Configures chunks on zones: as many LUNs as zones can be written in parallel, with four active zones each.
 fn of_zones(namespace: u16, zones: &ZoneGeometry) -> ZoneChunksConfig {
     let width = if zones.active_max == 0 { LUNS } else { zones.active_max / 4 };
     ZoneChunksConfig { namespace, width: width.clamp(1, LUNS), ..ZoneChunksConfig::default() }
 }
 
-/// Blocks of 4 MiB, or smaller ones where there would be few.
+/// Configures chunks on sectors: blocks of 4 MiB, or smaller ones if there would be few.
 fn of_sectors(namespace: u16, sectors: u64, sector_bytes: usize, format: bool) -> BlockChunksConfig {
     let usual = BlockChunksConfig::default();
     let most = (BLOCK_BYTES / sector_bytes) as u64;
     let wanted = (sectors / u64::from(LUNS * BLOCKS_LEAST)).clamp(u64::from(usual.write_sectors), most);
-    // Down to a power of two.
+    // The size is rounded down to a power of two.
     let chunk_sectors = 1u32 << wanted.ilog2();
     let (groups, units) = (LUNS / 2, 2);
     let sector_bytes = sector_bytes as u32;

@@ -1,5 +1,5 @@
-//! A block drive for the example: commands take some time, overtake each other, and are on the media when they complete. A power cut
-//! loses some of what is under way.
+//! Block drive of the example: commands take time, overtake each other, and are on the media when they
+//! complete. A power cut loses some of the commands under way.
 
 use pellucid_flash::{
     Command, Completion, Drive, Interface, Nanos, Opcode, Rng, SimTime, StageTimes, Status,
@@ -28,7 +28,8 @@ impl Disk {
         }
     }
 
-    /// Writes under way are there as a whole or not at all; what was under way is lost.
+    /// Cuts the power: each write under way takes effect as a whole or not at all, and its completion is
+    /// lost.
     pub fn power_cut(&mut self) {
         for (_, command) in std::mem::take(&mut self.pending).into_values() {
             if self.rng.chance(0.5) {

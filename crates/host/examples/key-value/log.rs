@@ -1,12 +1,13 @@
-//! What both programs have in common: asks and answers, the records of the log, and the index.
+//! Parts that both programs share: asks and answers, the records of the log, and the index.
 //!
 //! ```text
 //!   position   tail .......................... head        counted up for ever; sector = position mod capacity
 //!   segments   [ oldest | ... | ... | newest ]   free
 //! ```
-//! A record is one sector. It says its position, its key and the tail as it was. A start takes every record from the newest tail on,
-//! the highest position of a key winning. The oldest segment is cleaned by appending its live records again; its tombstones go, as
-//! nothing that they hide lies before it.
+//! A record is one sector. It holds its position, its key, and the tail at the time of its write. A start
+//! reads every record from the newest tail on; the highest position of a key wins. Cleaning appends the live
+//! records of the oldest segment again. It drops the segment's tombstones, because no older record remains
+//! for them to hide.
 
 use pellucid_flash::{Command, Lba, Opcode, SimTime, Status};
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 pub const SEGMENT: u64 = 16;
 /// Free segments below which the oldest one is cleaned.
 pub const RESERVE: u64 = 2;
-/// Bytes of a record before its value: checksum, position, tail, key, length.
+/// Bytes of a record before its value: checksum, position, tail, key and length.
 const HEADER: usize = 40;
 const TOMBSTONE: u64 = u64::MAX;
 
@@ -35,11 +36,11 @@ pub struct Ask {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A put or a delete is on the drive.
+    /// The put or delete is on the drive.
     Done,
-    /// What a get found.
+    /// Result of a get.
     Value(Option<Vec<u8>>),
-    /// There are as many keys as the log can hold.
+    /// The log holds its maximum number of keys.
     Full,
     Failed(Status),
 }
@@ -51,7 +52,7 @@ pub struct Answer {
     pub outcome: Outcome,
 }
 
-/// A record as it was read.
+/// Record read from the log.
 pub struct Record {
     pub position: u64,
     pub key: u64,
@@ -64,7 +65,7 @@ fn word(image: &[u8], at: usize) -> u64 {
 }
 
 impl Record {
-    /// What a sector holds; `None`: no record, or half of one.
+    /// Decodes a sector; returns `None` if it holds no record, or half of one.
     pub fn decode(image: &[u8]) -> Option<Record> {
         let [sum, position, tail, key, length] = std::array::from_fn(|at| word(image, at));
         if sum != u64::from(crc32c::crc32c(&image[8..])) || position == 0 {
@@ -81,18 +82,18 @@ pub struct Log {
     sector_bytes: usize,
     capacity: u64,
     index: BTreeMap<u64, u64>,
-    /// Values that are on their way to the drive, by position.
+    /// Values of writes under way, by position.
     fresh: BTreeMap<u64, Vec<u8>>,
     pub head: u64,
     pub tail: u64,
-    /// Images that are used again.
+    /// Buffers for reuse.
     pub images: Vec<Vec<u8>>,
 }
 
 impl Log {
     pub fn new(sectors: u64, sector_bytes: usize) -> Log {
         let capacity = sectors / SEGMENT * SEGMENT;
-        // Position 0 is that of a sector never written.
+        // Position 0 marks a sector that was never written.
         let first = capacity;
         Log {
             sector_bytes,
@@ -117,7 +118,7 @@ impl Log {
         self.capacity - (self.head - self.tail) < RESERVE * SEGMENT
     }
 
-    /// Whether another key would leave cleaning nothing to free.
+    /// Reports whether another key would leave cleaning nothing to free.
     pub fn is_full(&self, key: u64) -> bool {
         let most = self.capacity - (RESERVE + 2) * SEGMENT;
         !self.index.contains_key(&key) && self.index.len() as u64 >= most
@@ -129,7 +130,7 @@ impl Log {
         Command::new(tag, Opcode::Read, Lba(position % self.capacity), sectors, data)
     }
 
-    /// The write of the next record; `value` `None`: a tombstone. The index follows at once.
+    /// Returns the write of the next record; `value` `None` writes a tombstone. The index is updated at once.
     pub fn append(&mut self, tag: u64, key: u64, value: Option<&[u8]>) -> Command {
         let position = self.head;
         self.head += 1;
@@ -157,17 +158,17 @@ impl Log {
         Command { fua: true, ..Command::new(tag, Opcode::Write, lba, 1, image) }
     }
 
-    /// The record at `position` is on the drive.
+    /// Notes that the record at `position` is on the drive.
     pub fn written(&mut self, position: u64) {
         self.images.extend(self.fresh.remove(&position));
     }
 
-    /// The value at `position` if it is on its way to the drive.
+    /// Returns the value at `position` if its write is under way.
     pub fn fresh(&self, position: u64) -> Option<&[u8]> {
         self.fresh.get(&position).map(Vec::as_slice)
     }
 
-    /// The log as it is found on the drive, of all its sectors.
+    /// Rebuilds the log from all sectors of the drive.
     pub fn mount(&mut self, sectors: &[u8]) {
         let records: Vec<Record> =
             sectors.chunks_exact(self.sector_bytes).filter_map(Record::decode).collect();
@@ -184,18 +185,18 @@ impl Log {
         self.index = live.map(|record| (record.key, record.position)).collect();
     }
 
-    /// Records of the oldest segment that are live.
+    /// Returns the live records of the oldest segment.
     pub fn live_of(&self, segment: &[u8]) -> Vec<Record> {
         let records = segment.chunks_exact(self.sector_bytes).filter_map(Record::decode);
         records.filter(|record| self.place(record.key) == Some(record.position)).collect()
     }
 
-    /// The first position behind the oldest segment.
+    /// Returns the first position after the oldest segment.
     pub fn end_of_oldest(&self) -> u64 {
         (self.tail / SEGMENT + 1) * SEGMENT
     }
 
-    /// Everything live lies between tail and head, in as many sectors as there are keys.
+    /// Checks that every live record lies between tail and head, and that each key has one sector.
     pub fn check(&self) {
         assert!(
             self.index.values().all(|place| (self.tail..self.head).contains(place)),

@@ -1,4 +1,4 @@
-//! The store as a state machine.
+//! Key-value store as a state machine.
 
 use super::log::{Answer, Ask, Log, Outcome, Record, SEGMENT, What};
 use pellucid_flash::slab::Slab;
@@ -6,7 +6,7 @@ use pellucid_flash::{Command, Completion, SimTime, Status};
 use pellucid_host::Machine;
 use std::collections::VecDeque;
 
-/// What a command to the drive is for.
+/// Purpose of a command to the drive.
 #[derive(Clone, Debug, Default)]
 enum Op {
     #[default]
@@ -30,11 +30,11 @@ enum Op {
 enum Phase {
     Mounting,
     Running,
-    /// The log is low: writes end, and no other begins.
+    /// The log is low: writes under way end, and new ones wait.
     Draining,
     /// The oldest segment is being read.
     Reading,
-    /// What was live in it is being appended.
+    /// Its live records are being appended.
     Copying,
 }
 
@@ -45,7 +45,7 @@ pub struct KeyValue {
     now: SimTime,
     ops: Slab<Op>,
     writes: usize,
-    /// Asks that wait: all while mounting, puts and deletes while the log is cleaned.
+    /// Waiting asks: all of them during the mount, puts and deletes during cleaning.
     waiting: VecDeque<Ask>,
     down: VecDeque<Command>,
     up: VecDeque<Answer>,
@@ -121,7 +121,7 @@ impl KeyValue {
             }
             Op::Get { ask, key, position } => match Record::decode(&completion.data) {
                 Some(found) if found.position == position => self.answer(ask, Outcome::Value(found.value)),
-                // It was moved, and its place written again.
+                // The value was moved, and its old place was overwritten.
                 _ if self.log.place(key) != Some(position) => self.get(ask, key),
                 _ => self.answer(ask, Outcome::Failed(Status::UnrecoveredRead)),
             },
@@ -138,7 +138,7 @@ impl KeyValue {
         }
     }
 
-    /// Does what there is to do now.
+    /// Starts all work that is possible now.
     fn go_on(&mut self) {
         loop {
             match self.phase {

@@ -1,6 +1,6 @@
-//! A key-value store above the line, once as a state machine and once as async functions: the same asks, the same log, the same pump.
-//! `cargo run --release -p pellucid-host --example key-value` says what a request costs either way; `tests/it/key_value.rs` compares
-//! both with a plain map, over power cuts.
+//! Compares a key-value store above the line as a state machine and as async functions: the same asks, log
+//! and pump. `cargo run --release -p pellucid-host --example key-value` prints the cost of a request in both;
+//! `tests/it/key_value.rs` compares both with a plain map, over power cuts.
 
 #![allow(dead_code, reason = "the tests use the rest")]
 #![allow(
@@ -27,7 +27,7 @@ const KEYS: u64 = 2_000;
 const ASKS: u64 = 1_000_000;
 const DEPTH: usize = 16;
 
-/// One ask in ten is a put, one in a hundred a delete.
+/// Returns a random ask: one in ten is a put, one in a hundred a delete.
 fn ask(rng: &mut Rng, tag: u64) -> Ask {
     let what = match rng.below(100) {
         0..10 => What::Put(vec![tag as u8; 100]),
@@ -37,7 +37,7 @@ fn ask(rng: &mut Rng, tag: u64) -> Ask {
     Ask { tag, key: rng.below(KEYS), what }
 }
 
-/// Nanoseconds of real time for each ask, and the simulated time at the end.
+/// Returns the real time of each ask in nanoseconds, and the simulated time at the end.
 fn measure<M: Machine<Ask = Ask, Answer = Answer>>(store: M) -> (f64, SimTime) {
     let disk = Disk::new(SECTORS, SECTOR_BYTES, 1);
     let mut stack = Stack::start(store, disk, SimTime::ZERO).unwrap_or_else(|why| panic!("{why}"));

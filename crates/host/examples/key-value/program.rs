@@ -1,7 +1,8 @@
-//! The store as async functions, on a deterministic executor that is a machine itself.
+//! Key-value store as async functions, on a deterministic executor that is itself a machine.
 //!
-//! A task is polled when a command of its own has completed, or when what it waits for may have come about; tasks take turns in the
-//! order in which they were woken. There are no wakers: the tag of a command names its task.
+//! A task is polled when one of its own commands has completed, or when the condition that it waits for may
+//! have changed. Tasks take turns in the order of their wake-ups. There are no wakers: the tag of a command
+//! names its task.
 
 use super::log::{Answer, Ask, Log, Outcome, Record, SEGMENT, What};
 use pellucid_flash::{Command, Completion, SimTime, Status};
@@ -15,14 +16,14 @@ use std::task::{Context, Poll, Waker};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What tasks and executor share.
+/// State that the tasks and the executor share.
 struct Shared {
     now: SimTime,
-    /// The task that is being polled.
+    /// Task that is being polled.
     current: u64,
     serial: u64,
     done: BTreeMap<u64, Completion>,
-    /// Tasks that wait for something else than a command.
+    /// Tasks that wait for a condition instead of a command.
     parked: VecDeque<u64>,
     woken: VecDeque<u64>,
     down: VecDeque<Command>,
@@ -34,11 +35,11 @@ struct Shared {
     writes: usize,
 }
 
-/// A handle on the drive and on the store.
+/// Handle on the drive and on the store.
 #[derive(Clone)]
 struct Handle(Rc<RefCell<Shared>>);
 
-/// The completion of the command with this tag, once it is there.
+/// Future that resolves to the completion of the command with this tag.
 struct Reply(Handle, u64);
 
 impl Future for Reply {
@@ -53,7 +54,7 @@ impl Future for Reply {
 }
 
 impl Handle {
-    /// Sends a command of the log; the future is its completion.
+    /// Sends a command of the log; the future resolves to its completion.
     fn io(&self, make: impl FnOnce(&mut Log, u64) -> Command) -> Reply {
         let mut shared = self.0.borrow_mut();
         shared.serial += 1;
@@ -63,7 +64,7 @@ impl Handle {
         Reply(self.clone(), tag)
     }
 
-    /// Waits until `holds`.
+    /// Waits until `holds` is true.
     async fn until(&self, holds: impl Fn(&Shared) -> bool) {
         poll_fn(|_| {
             let mut shared = self.0.borrow_mut();
@@ -77,7 +78,7 @@ impl Handle {
         .await;
     }
 
-    /// Something that others may wait for has changed.
+    /// Changes shared state, and wakes the tasks that wait for a condition.
     fn changed(&self, change: impl FnOnce(&mut Shared)) {
         let mut shared = self.0.borrow_mut();
         change(&mut shared);
@@ -110,7 +111,7 @@ impl Handle {
             self.0.borrow_mut().log.images.push(completion.data);
             match found {
                 Some(found) if found.position == position => return Outcome::Value(found.value),
-                // It was moved, and its place written again.
+                // The value was moved, and its old place was overwritten.
                 _ if self.0.borrow().log.place(key) != place => {}
                 _ => return Outcome::Failed(Status::UnrecoveredRead),
             }
@@ -136,7 +137,7 @@ impl Handle {
         }
     }
 
-    /// Sends a record; the future is its end.
+    /// Appends a record; the future resolves to its completion.
     fn append(&self, key: u64, value: Option<Vec<u8>>) -> impl Future<Output = Completion> + '_ {
         let position = self.0.borrow().log.head;
         let io = self.io(|log, tag| log.append(tag, key, value.as_deref()));
@@ -177,7 +178,7 @@ impl Handle {
     }
 }
 
-/// The executor, a machine like any other.
+/// Executor, a machine like any other.
 pub struct Program {
     handle: Handle,
     tasks: Vec<Option<Task>>,
@@ -220,7 +221,7 @@ impl Program {
         self.run();
     }
 
-    /// Polls those that were woken, until nobody is.
+    /// Polls woken tasks until none is left.
     fn run(&mut self) {
         let mut context = Context::from_waker(Waker::noop());
         loop {

@@ -1,4 +1,4 @@
-//! Chunks made of a plain block drive: a file or a block device as the plainest flash.
+//! Chunks on a plain block drive: a file or a block device acts as the simplest flash.
 //!
 //! ```text
 //!             write + out-of-band data        read, vector          reset                  report
@@ -7,12 +7,13 @@
 //!     ▼          │                               and of tables        │
 //!  block drive   write, write                    reads                write, trim
 //! ```
-//! What holds: a write is acknowledged when its data and then the sector of the table that counts it are on the media (force unit access,
-//! unless [`BlockChunksConfig::force_writes`] is off), so that a chunk comes back from a crash as a prefix of what was written to it, with
-//! all that was acknowledged. Writes to a chunk may be under way together; tables are written in their order, and one write of a table may
-//! count several. A reset counts when the first sector of the table is on the media; then the data are trimmed.
+//! Guarantees: a write is acknowledged when its data, and then the table sector that counts it, are on the
+//! media (force unit access, unless [`BlockChunksConfig::force_writes`] is off). After a crash a chunk
+//! therefore holds a prefix of its writes, including all acknowledged ones. Writes to a chunk may be under
+//! way together; their table entries are written in order, and one write of a table may count several of
+//! them. A reset takes effect when the first sector of the table is on the media; then the data are trimmed.
 //!
-//! Where the drive keeps stamps instead of data, tables stay in memory, as they could not come back.
+//! If the drive keeps stamps instead of data, tables stay in memory, because the drive could not return them.
 
 mod read;
 mod shape;
@@ -33,81 +34,82 @@ use shape::Shape;
 use start::Start;
 use std::collections::VecDeque;
 
-/// A command from above.
+/// Command from above.
 #[derive(Clone, Debug, Default)]
 struct Op {
     command: Option<Command>,
     submitted: SimTime,
-    /// Parts that have not ended.
+    /// Number of parts under way.
     left: u32,
     status: Option<Status>,
-    /// Addresses that failed, as bits.
+    /// Failed addresses, as a bit mask.
     failed: u64,
     stages: StageTimes,
 }
 
-/// What a command to the drive is for.
+/// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Purpose {
-    /// All of a command: the status is the command's.
+    /// The whole of a command; its status is the command's.
     #[default]
     Whole,
     /// A read into the command's own buffer.
     Direct,
-    /// A run of sectors that a read wants.
+    /// A run of sectors of a read.
     Run,
     /// The data of a write.
     Data,
     /// The table of a chunk.
     Table(u32),
-    /// A flush before a reset; the table after; the trim at last.
+    /// The flush before a reset; the table write follows, and then the trim.
     ResetFlush,
-    /// See `ResetFlush`.
+    /// The table write of a reset.
     ResetTable,
-    /// See `ResetFlush`.
+    /// The trim of a reset.
     ResetTrim,
-    /// The head, or tables from this sector on, at a start.
+    /// A read of the head, or of tables from this sector on, during the start.
     Start(u64),
 }
 
-/// A command to the drive.
+/// Command to the drive.
 #[derive(Clone, Debug, Default)]
 struct Part {
     op: u32,
     purpose: Purpose,
-    /// What is wanted of a run.
+    /// Sectors that the read needs from this run.
     wants: Vec<Want>,
 }
 
-/// A write of a chunk that is not counted yet.
+/// Write of a chunk that the table does not count yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     op: u32,
-    /// Sectors of the chunk up to its end.
+    /// End of the write, in sectors of the chunk.
     end: u32,
-    /// Whether its data are on the drive; `Some(false)`: they never will be.
+    /// Result of the data write: `Some(true)` once the data are on the drive, `Some(false)` if they failed,
+    /// `None` before.
     data: Option<bool>,
 }
 
-/// A chunk.
+/// State of a chunk.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     state: ChunkState,
-    /// Sectors that count.
+    /// Number of sectors that the table counts.
     written: u32,
-    /// Sectors given to writes.
+    /// Number of sectors assigned to writes.
     reserved: u32,
     generation: u64,
     resetting: bool,
-    /// Writes in order.
+    /// Uncounted writes, in order.
     pending: VecDeque<Pending>,
-    /// Sectors that the write of the table that is under way will count; 0: none is.
+    /// Number of sectors that the table write under way will count; 0 if none is under way.
     saving: u32,
-    /// The last sector of the table, while it is not full.
+    /// Last sector of the table, while it is not full.
     table: Vec<u8>,
 }
 
-/// The layer. Clone it, with the drive below, to fork its future.
+/// Chunk layer. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct BlockChunks {
     config: BlockChunksConfig,
@@ -118,7 +120,7 @@ pub struct BlockChunks {
     start: Start,
     epoch: u64,
     chunks: Vec<Chunk>,
-    /// Out-of-band data of each chunk, where the drive keeps stamps.
+    /// Out-of-band data of each chunk, if the drive keeps stamps.
     stamps: Vec<Vec<u8>>,
     ops: Slab<Op>,
     parts: Slab<Part>,
@@ -132,7 +134,7 @@ pub struct BlockChunks {
 }
 
 impl BlockChunks {
-    /// The layer for the block namespace that `interface` describes.
+    /// Creates the layer for the block namespace that `interface` describes.
     pub fn new(
         config: &BlockChunksConfig,
         interface: Option<Interface>,
@@ -168,12 +170,13 @@ impl BlockChunks {
         Ok(layer)
     }
 
-    /// What it was told.
+    /// Returns the configuration.
     pub fn config(&self) -> &BlockChunksConfig {
         &self.config
     }
 
-    /// Bytes of host memory for records of commands and chunks; buffers of commands under way are not counted.
+    /// Returns the bytes of host memory for records of commands and chunks, without the buffers of commands
+    /// under way.
     pub fn memory_bytes(&self) -> u64 {
         let chunks =
             self.chunks.iter().map(|chunk| chunk.table.capacity() + size_of::<Chunk>()).sum::<usize>();
@@ -184,7 +187,7 @@ impl BlockChunks {
         self.stamps.is_empty()
     }
 
-    /// Why a command is refused before anything is done.
+    /// Returns the status of a command that is refused at submission.
     fn refuse(&self, command: &Command) -> Option<Status> {
         if command.namespace != 0 {
             return Some(Status::InvalidField);
@@ -254,7 +257,7 @@ impl BlockChunks {
         self.ops[op].command.as_ref().expect("a command under way")
     }
 
-    /// The chunks that were asked for.
+    /// Returns the descriptions of the requested chunks.
     fn describe(&mut self, op: u32) {
         let mut command = self.ops[op].command.take().expect("a command under way");
         let (first, _) = self.shape.place(command.lba).expect("checked at submission");
@@ -386,7 +389,7 @@ impl Machine for BlockChunks {
             self.finish(op, Status::PowerLoss);
         }
         if !self.keeps_content() {
-            // What counted is what would be found.
+            // Counted sectors are exactly those that a start would find.
             for (fresh, chunk) in fresh.chunks.iter_mut().zip(&self.chunks) {
                 let Chunk { state, written, generation, .. } = *chunk;
                 let state = match state {

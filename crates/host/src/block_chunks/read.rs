@@ -1,22 +1,22 @@
-//! Reads of chunks: which runs of the drive's sectors bring what is wanted, and where it goes.
+//! Reads of chunks: the runs of drive sectors to read, and the destination of each sector.
 
 use super::table::{self, HEADER_BYTES};
 use super::{BlockChunks, Purpose};
 use pellucid_flash::{Command, Completion, Lba, Opcode, Status, Vector};
 
-/// Most sectors of a run.
+/// Maximum sectors of a run.
 const RUN_SECTORS: u64 = 256;
 
-/// What is wanted of a sector of the drive, for a sector of the command.
+/// Sector of the drive that a read needs, and its destination in the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Want {
     lba: u64,
-    /// Its out-of-band data, from a table, instead of the sector.
+    /// The read needs the sector's out-of-band data, from a table, instead of the sector.
     oob: bool,
     at: u32,
 }
 
-/// The `i`-th sector of a command.
+/// Returns the address of the `i`-th sector of a command.
 fn address(command: &Command, i: u32) -> Lba {
     match &command.vector {
         Some(vector) if !vector.addresses.is_empty() => vector.addresses[i as usize],
@@ -41,7 +41,7 @@ impl BlockChunks {
                 .zip(&wants)
                 .all(|(at, want)| !want.oob && want.at == at && want.lba == first + u64::from(at));
         if direct {
-            // Without data wanted, for what a read of the media would say.
+            // The read omits the data; only its status matters.
             let (sectors, data) = (command.sectors, std::mem::take(&mut command.data));
             self.send_new(op, Purpose::Direct, Command::new(0, Opcode::Read, Lba(first), sectors, data));
         } else {
@@ -58,7 +58,8 @@ impl BlockChunks {
         self.wants = wants;
     }
 
-    /// What a read needs of the drive; the rest is zeros. Returns whether there are such sectors at all.
+    /// Lists the drive sectors that a read needs, and fills all others with zeros. Returns `false` if an
+    /// address is out of range.
     fn find_wants(&mut self, op: u32, wants: &mut Vec<Want>) -> bool {
         let keeps = self.keeps_content();
         let command = self.ops[op].command.as_mut().expect("a command under way");
@@ -121,7 +122,7 @@ impl BlockChunks {
         } else if first == last {
             wants.iter().for_each(|want| self.fail(op, want.at, completion.status));
         } else {
-            // Sector by sector, so that a bad one costs itself only.
+            // The run is read again sector by sector, so that a bad sector fails alone.
             wants.chunk_by(|a, b| a.lba == b.lba).for_each(|wants| self.send_run(op, wants));
         }
         self.give_back(completion.data);
@@ -139,7 +140,8 @@ impl BlockChunks {
         self.ops[op].status = Some(status);
     }
 
-    /// Puts what a sector of the drive brings where it is wanted; `false`: it is not what it should be.
+    /// Copies a sector of the drive to its destination; returns `false` if it is not the expected table
+    /// sector.
     fn deliver(&mut self, op: u32, want: Want, image: &[u8]) -> bool {
         let command = self.ops[op].command.as_mut().expect("a command under way");
         let lba = address(command, want.at);

@@ -1,4 +1,4 @@
-//! Where chunks and what is known of them lie on a block drive.
+//! Layout of chunks and their tables on a block drive.
 //!
 //! ```text
 //!  sectors   [ head ][ table of chunk 0 | table of chunk 1 | ... ][ data of chunk 0 | data of chunk 1 | ... ]
@@ -10,25 +10,26 @@ use pellucid_flash::{ChunkAddress, ChunkGeometry, Lba, Nanos, Vector};
 /// Sectors of the head.
 pub(super) const HEAD_SECTORS: u32 = 8;
 
-/// Chunks on a plain block drive.
+/// Configuration of chunks on a plain block drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockChunksConfig {
-    /// The block namespace of the drive.
+    /// Block namespace of the drive.
     pub namespace: u16,
-    /// Groups of parallel units. A plain drive has none; these are names for parts of it.
+    /// Number of groups of parallel units. A plain drive has no parallel units; groups and units only name
+    /// parts of it.
     pub groups: u32,
-    /// Parallel units of a group.
+    /// Parallel units in a group.
     pub units: u32,
-    /// Sectors of a chunk.
+    /// Sectors in a chunk.
     pub chunk_sectors: u32,
-    /// Least write, in sectors; a divisor of a chunk.
+    /// Minimum write size in sectors; a divisor of a chunk.
     pub write_sectors: u32,
     /// Bytes of a sector of the drive.
     pub sector_bytes: u32,
-    /// A write is acknowledged when it is on the media. Without this it is after a flush, or before the next reset: a loss of power may
-    /// then tear what was written last, a crash of the program alone loses nothing.
+    /// Acknowledge a write when it is on the media. If off, writes are durable after a flush, or before the
+    /// next reset: a power cut may tear the latest writes; a crash of the program alone loses nothing.
     pub force_writes: bool,
-    /// Make new chunks whatever the drive holds.
+    /// Make new chunks even if the drive holds data.
     pub format: bool,
 }
 
@@ -47,31 +48,31 @@ impl Default for BlockChunksConfig {
     }
 }
 
-/// Why there can be no chunks on a drive.
+/// Reason that a drive cannot hold chunks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockChunksError {
-    /// The namespace is not a block one.
+    /// The namespace is not a block namespace.
     #[error("namespace {0} is not a block one; these chunks are made of sectors")]
     NotBlock(u16),
-    /// A setting does not fit.
+    /// A setting is out of range.
     #[error("{key} = {value}: allowed: {allowed}")]
     Setting {
-        /// Its name.
+        /// Key of the setting.
         key: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: u64,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
 }
 
-/// How a block drive makes chunks.
+/// Layout of chunks on a block drive.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub chunks: ChunkGeometry,
-    /// Sectors of the table of a chunk.
+    /// Sectors of a chunk's table.
     pub table_sectors: u32,
-    /// Writes that one sector of a table describes.
+    /// Number of writes that one table sector describes.
     pub per_sector: u32,
 }
 
@@ -118,7 +119,7 @@ impl Shape {
             cached_sectors: 0,
             open_chunks_max: 0,
             open_chunks_per_unit_max: 0,
-            // A plain drive does not say.
+            // A plain drive reports no latencies.
             read_ns: [Nanos::ZERO; 2],
             write_ns: [Nanos::ZERO; 2],
             reset_ns: [Nanos::ZERO; 2],
@@ -126,27 +127,27 @@ impl Shape {
         Ok(Shape { chunks, table_sectors, per_sector })
     }
 
-    /// Chunks in all.
+    /// Returns the number of chunks.
     pub fn count(&self) -> u32 {
         self.chunks.parallel_units() * self.chunks.chunks
     }
 
-    /// Sectors of all tables.
+    /// Returns the number of sectors of all tables.
     pub fn tables(&self) -> u64 {
         u64::from(self.count()) * u64::from(self.table_sectors)
     }
 
-    /// The sector of the drive that holds sector `at` of all tables.
+    /// Returns the drive sector of sector `at` of all tables.
     pub fn table(&self, at: u64) -> Lba {
         Lba(u64::from(HEAD_SECTORS) + at)
     }
 
-    /// The number, among all tables, of the sector that describes `write` of a chunk.
+    /// Returns the number, among all table sectors, of the sector that describes `write` of a chunk.
     pub fn table_of(&self, chunk: u32, write: u32) -> u64 {
         u64::from(chunk) * u64::from(self.table_sectors) + u64::from(write / self.per_sector)
     }
 
-    /// The drive's sector of a sector of a chunk.
+    /// Returns the drive sector of a sector of a chunk.
     pub fn data(&self, chunk: u32, sector: u32) -> Lba {
         Lba(u64::from(HEAD_SECTORS)
             + self.tables()
@@ -154,13 +155,13 @@ impl Shape {
             + u64::from(sector))
     }
 
-    /// Number and sector of a chunk; `None`: there is no such sector.
+    /// Returns the chunk number and the sector within it; `None` if the address is out of range.
     pub fn place(&self, lba: Lba) -> Option<(u32, u32)> {
         let address: ChunkAddress = self.chunks.address(lba)?;
         Some((self.chunks.chunk_number(address), address.sector))
     }
 
-    /// What the head says of the shape.
+    /// Returns the layout as words, for the head.
     pub fn words(&self) -> [u32; 6] {
         let ChunkGeometry { groups, units, chunks, chunk_sectors, write_min_sectors, sector_bytes, .. } =
             self.chunks;

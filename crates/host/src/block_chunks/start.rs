@@ -1,4 +1,5 @@
-//! The start: the head says whether the drive holds chunks, and their tables how far each is written.
+//! Start: reads the head, which says whether the drive holds chunks, and the tables, which say how far each
+//! chunk is written.
 
 use super::shape::HEAD_SECTORS;
 use super::table::{self, Header};
@@ -7,35 +8,35 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{ChunkState, Command, Completion, Lba, Opcode, Status};
 use std::collections::BTreeMap;
 
-/// Sectors of tables that one command reads, and commands at a time.
+/// Table sectors that one command reads, and the number of commands in parallel.
 const RUN_SECTORS: u64 = 64;
 const DEPTH: u32 = 8;
 
-/// How far the start is.
+/// Progress of the start.
 #[derive(Clone, Debug, Default)]
 enum Stage {
-    /// The head is read.
+    /// Reading the head.
     #[default]
     Head,
-    /// Tables are read.
+    /// Reading the tables.
     Tables,
-    /// A new head is written.
+    /// Writing a new head.
     Format,
     Ready,
     Failed(String),
 }
 
-/// What is found at a start.
+/// Start state, with the tables found so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
     stage: Stage,
-    /// There is no head: new chunks are made.
+    /// The head is missing: new chunks are made.
     fresh: bool,
     next: u64,
     under_way: u32,
-    /// Sectors of tables: `None` where there is none, an error where it cannot be read.
+    /// Table sectors: `None` if a sector holds no table, an error if it cannot be read.
     found: Vec<Option<Result<Header, ()>>>,
-    /// Chunks in it that are not full, as they are.
+    /// Images of table sectors that are not full, by number.
     partial: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -62,7 +63,7 @@ impl BlockChunks {
         self.send_new(NIL, Purpose::Start(0), Command::new(0, Opcode::Read, Lba(0), HEAD_SECTORS, data));
     }
 
-    /// `from`: the first sector of the tables that were read.
+    /// Continues the start after a read; `from` is the first table sector that was read.
     pub(super) fn start_goes_on(&mut self, from: u64, completion: Completion) {
         match self.start.stage {
             Stage::Head => self.head_read(&completion),
@@ -150,7 +151,7 @@ impl BlockChunks {
         let found = std::mem::take(&mut self.start.found);
         let mut partial = std::mem::take(&mut self.start.partial);
         if self.start.fresh {
-            // What older tables say does not count with a new epoch.
+            // The new epoch invalidates older tables.
             let newest = found.iter().flatten().flatten().map(|header| header.epoch).max();
             self.epoch = newest.unwrap_or(0) + 1;
             let image = table::head(self.shape.words(), self.epoch, self.image_bytes);
@@ -169,7 +170,7 @@ impl BlockChunks {
         self.ready();
     }
 
-    /// What the tables of a chunk say.
+    /// Derives a chunk's state from its tables.
     fn chunk_of(&self, tables: &[Option<Result<Header, ()>>]) -> Chunk {
         let counts = |found: &Option<Result<Header, ()>>| match found {
             Some(Ok(header)) if header.epoch != self.epoch => None,
@@ -195,7 +196,8 @@ impl BlockChunks {
             }
         }
         let written = (writes * self.shape.chunks.write_min_sectors).min(self.shape.chunks.chunk_sectors);
-        // Without force a sector may be there and the one before it not: what it says would come back if that were filled.
+        // Without forced writes, a table sector may survive while an earlier one is lost; filling the gap
+        // would make the later entries valid again.
         let state = if torn { ChunkState::Closed } else { self.shape.state(written) };
         Chunk { state, written, reserved: written, generation, ..Chunk::default() }
     }

@@ -1,13 +1,14 @@
-//! What is kept of a chunk beside its data: how far it is written, and the out-of-band data of each write.
+//! Tables of chunks: how far each chunk is written, and the out-of-band data of each write.
 //!
 //! ```text
 //!  head    0 "PLBLCHNK"   8 crc32c of what follows   12 six words of the shape   36 epoch u64
 //!  table   0 "PLBT"   4 crc32c of what follows   8 epoch u64   16 generation u64   24 chunk u32   28 writes u32
 //!          32 out-of-band data of each write, in order
 //! ```
-//! All little endian. A table counts only with the epoch of the head: formatting makes a new one. Each reset of a chunk gives it the next
-//! generation, in the first sector of its table; further sectors count only with the same. Sectors are filled in order, and the last one is
-//! written again with each write: a block drive writes a sector as a whole or not at all.
+//! All numbers are little endian. A table is valid only with the epoch of the head; formatting starts a new
+//! epoch. Each reset gives a chunk the next generation, in the first sector of its table; further sectors are
+//! valid only with the same generation. Sectors are filled in order, and the last one is rewritten with each
+//! write: a block drive writes a sector as a whole or not at all.
 
 pub(super) const HEADER_BYTES: usize = 32;
 const HEAD_MAGIC: &[u8; 8] = b"PLBLCHNK";
@@ -21,7 +22,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Packs a head into one sector.
+/// Encodes a head into one sector.
 pub(super) fn head(shape: [u32; 6], epoch: u64, sector_bytes: usize) -> Vec<u8> {
     let mut out = vec![0; 12];
     shape.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
@@ -33,7 +34,7 @@ pub(super) fn head(shape: [u32; 6], epoch: u64, sector_bytes: usize) -> Vec<u8> 
     out
 }
 
-/// Shape and epoch of a head; `None`: it is none.
+/// Returns the layout and epoch of a head; `None` if the bytes are no head.
 pub(super) fn parse_head(bytes: &[u8]) -> Option<([u32; 6], u64)> {
     let good = bytes.starts_with(HEAD_MAGIC) && word(bytes, 8)? == crc32c::crc32c(bytes.get(12..44)?);
     let mut shape = [0; 6];
@@ -43,7 +44,7 @@ pub(super) fn parse_head(bytes: &[u8]) -> Option<([u32; 6], u64)> {
     good.then_some((shape, long(bytes, 36)?))
 }
 
-/// What a sector of a table says, beside the out-of-band data.
+/// Header of a table sector, in front of the out-of-band data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub epoch: u64,
@@ -52,7 +53,7 @@ pub(super) struct Header {
     pub writes: u32,
 }
 
-/// Finishes a sector whose out-of-band data stand behind the place of the header.
+/// Completes a table sector whose out-of-band data follow the space for the header.
 pub(super) fn seal(sector: &mut Vec<u8>, header: Header, sector_bytes: usize) {
     sector.resize(sector_bytes, 0);
     sector[..4].copy_from_slice(MAGIC);
@@ -64,7 +65,7 @@ pub(super) fn seal(sector: &mut Vec<u8>, header: Header, sector_bytes: usize) {
     sector[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The header of a sector of a table; `None`: it is none, or damaged.
+/// Returns the header of a table sector; `None` if it is missing or damaged.
 pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
     let good = bytes.starts_with(MAGIC) && word(bytes, 4)? == crc32c::crc32c(bytes.get(8..)?);
     let header = Header {

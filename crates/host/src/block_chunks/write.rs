@@ -6,7 +6,7 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{ChunkState, Command, Completion, Opcode, Status, Vector};
 
 impl Shape {
-    /// The state of a chunk of which so much counts.
+    /// Returns the state of a chunk of which `written` sectors count.
     pub(super) fn state(&self, written: u32) -> ChunkState {
         match written {
             0 => ChunkState::Free,
@@ -47,7 +47,7 @@ impl BlockChunks {
         self.send_new(op, Purpose::Data, Command { fua, ..write });
     }
 
-    /// The data of a write are on the drive, or not.
+    /// Handles the end of a data write.
     pub(super) fn data_ended(&mut self, op: u32, completion: Completion) {
         let command = self.ops[op].command.as_mut().expect("a command under way");
         command.data = completion.data;
@@ -55,7 +55,7 @@ impl BlockChunks {
         let chunk = &mut self.chunks[number as usize];
         let ok = completion.status == Status::Success;
         match chunk.pending.iter_mut().find(|pending| pending.op == op) {
-            // A write before it has failed.
+            // An earlier write has failed.
             None => return self.finish(op, Status::ChunkWriteFailed),
             Some(pending) => pending.data = Some(ok),
         }
@@ -65,7 +65,8 @@ impl BlockChunks {
         self.save(number);
     }
 
-    /// A write that begins at `first` has failed: nothing from there on counts, and the chunk takes no more.
+    /// Closes a chunk after a failed write that begins at `first`: no sector from there on counts, and the
+    /// chunk takes no more writes.
     fn close(&mut self, number: u32, first: u32) {
         let chunk = &mut self.chunks[number as usize];
         (chunk.state, chunk.reserved) = (ChunkState::Closed, first);
@@ -73,15 +74,15 @@ impl BlockChunks {
             if last.end <= first {
                 return self.chunks[number as usize].pending.push_back(last);
             }
-            // Others end when their data have.
+            // The other writes end with their own data.
             if last.data.is_some() {
                 self.finish(last.op, Status::ChunkClosedEarly);
             }
         }
     }
 
-    /// Counts, in the table, the writes whose data and whose predecessors' data are there. One sector of the table at a time: the next may
-    /// not be there before this one is.
+    /// Counts the writes in the table whose data and whose predecessors' data are on the drive. It writes one
+    /// table sector at a time, because a later sector must not be on the media before an earlier one.
     fn save(&mut self, number: u32) {
         let Chunk { written, generation, saving, ref pending, .. } = self.chunks[number as usize];
         if saving > 0 || pending.front().is_none_or(|first| first.data != Some(true)) {
@@ -103,7 +104,7 @@ impl BlockChunks {
             fua |= command.fua;
             let begin = (pending.end - command.sectors) / write_sectors;
             let oob = command.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
-            // A write that a full sector has cut goes on in the next.
+            // A write that crosses a full table sector continues in the next one.
             while write < full && write < pending.end / write_sectors {
                 let at = (write - begin) as usize * entry;
                 match oob.get(at..at + entry) {
@@ -138,7 +139,7 @@ impl BlockChunks {
         self.send_new(NIL, Purpose::Table(number), Command { fua, ..save });
     }
 
-    /// Keeps the out-of-band data of what counts up to sector `saving`, where the drive keeps stamps.
+    /// Keeps the out-of-band data of counted writes up to sector `saving`, if the drive keeps stamps.
     fn keep_stamps(&mut self, number: u32, saving: u32) {
         let stamps = &mut self.stamps[number as usize];
         stamps.resize(self.shape.chunks.chunk_sectors as usize * Vector::METADATA_BYTES, 0);
@@ -198,7 +199,7 @@ impl BlockChunks {
                 if self.config.force_writes {
                     return self.reset_goes_on(op, Purpose::ResetFlush, Status::Success);
                 }
-                // What moved the data elsewhere is on the media before they go.
+                // Copies of the data elsewhere must be on the media before the originals go.
                 let flush = Command::new(0, Opcode::Flush, pellucid_flash::Lba(0), 0, Vec::new());
                 return self.send_new(op, Purpose::ResetFlush, flush);
             }
@@ -238,12 +239,12 @@ impl BlockChunks {
                 self.send_new(op, Purpose::ResetTrim, trim);
             }
             (Purpose::ResetTable, status) => {
-                // The chunk is as it was, and may be reset again: a drive that is full for a moment costs no chunk.
+                // The chunk keeps its state and may be reset again: a temporarily full drive costs no chunk.
                 chunk.resetting = false;
                 chunk.generation -= 1;
                 self.finish(op, status);
             }
-            // A trim is a hint: the chunk is free either way.
+            // The trim is a hint: the chunk is free even if it fails.
             _ => {
                 (chunk.state, chunk.written, chunk.reserved) = (ChunkState::Free, 0, 0);
                 chunk.resetting = false;

@@ -1,6 +1,6 @@
-//! The block layer as the pump of a host sees it: commands in, commands to the drive, completions out.
+//! Block layer as a host machine: commands in, commands to the drive, completions out.
 //!
-//! Every call only takes notice; what follows from it runs when the processor has had its time ([`Step`]).
+//! Every call only records an event; its consequences run after their processor time ([`Step`]).
 
 use super::queue::Kind;
 use super::{BlockLayer, BlockLayerCounters, Origin, Step};

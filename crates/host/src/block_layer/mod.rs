@@ -1,4 +1,4 @@
-//! The block layer of a host: a request queue above any drive, as Linux has one.
+//! Block layer of a host: a request queue above any drive, like that of Linux.
 //!
 //! ```text
 //!  command ─► (processor) ─► joins a request ─┐
@@ -7,20 +7,24 @@
 //!                  └─ flush, trim, FUA, ... ────────────────────────► past the queue ────────┤
 //!  answers, each with its own stages ◄── cut again ◄─────────────────────────────────────────┘
 //! ```
-//! *Merging.* Commands side by side that are of one kind become one command of the drive: same opcode, placement handle and queue,
-//! neither forced (FUA) nor a vector, and no more sectors together than the largest request; a larger command is cut. So a cache's clean and dirty writes stay
-//! apart, as the paper on Jasmine found necessary (3.2.2). Where the queue is full, commands wait in front of it.
+//! *Merging.* Adjacent commands of one kind become one command of the drive. They have the same opcode,
+//! placement handle and queue, are neither forced (FUA) nor vectors, and together have no more sectors than
+//! the largest request. A larger command is split. A cache's clean and dirty writes therefore stay separate,
+//! as the paper on Jasmine found necessary (3.2.2). When the queue is full, commands wait in front of it.
 //!
-//! *Nameless namespaces.* A write has no place below, so all of them are side by side: virtual and nameless ones join one request of a
-//! flash page, in the order in which they come. Reads by name and reads of virtual sectors merge with their own kind only.
+//! *Nameless namespaces.* The drive chooses the place of a write, so all writes count as adjacent: virtual
+//! and nameless writes join one request of a flash page, in order of arrival. Reads by name and reads of
+//! virtual sectors merge only with their own kind.
 //!
-//! *Plugging.* An idle queue holds back its first requests until there are `plug` of them, or for `plug_ns`, so that neighbours meet.
-//! What passes the queue by unplugs it.
+//! *Plugging.* An idle queue holds back its first requests until it has `plug` of them, or for `plug_ns`, so
+//! that neighbours can merge. A command that bypasses the queue unplugs it.
 //!
-//! *Order.* The queue reorders commands that are outstanding together, as every drive may. A flush promises what was acknowledged
-//! before it, and nothing here is acknowledged before the drive has; so it needs to wait for nothing.
+//! *Order.* The queue reorders outstanding commands, as every drive may. A flush covers the writes
+//! acknowledged before it, and the queue acknowledges nothing before the drive does; so a flush waits for no
+//! request.
 //!
-//! *Errors.* A merged request that fails says nothing about its parts: each is sent again by itself, and answered by its own status.
+//! *Errors.* The failure of a merged request leaves the status of its parts open: each part is sent again
+//! alone, and answered with its own status.
 //!
 //! Invariants: every command is answered once; no more than `depth` commands are with the drive.
 
@@ -38,52 +42,52 @@ use pellucid_flash::{
 use queue::{Kind, Part, Queue};
 use std::collections::VecDeque;
 
-/// The block layer as it is described.
+/// Configuration of the block layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockLayerConfig {
-    /// The namespace below.
+    /// Namespace below.
     pub namespace: u16,
-    /// In which order requests go to the drive.
+    /// Order in which requests go to the drive.
     pub elevator: Elevator,
-    /// Requests that wait at most; more commands wait in front of the queue.
+    /// Maximum number of waiting requests; further commands wait in front of the queue.
     pub requests: u32,
-    /// Commands that are with the drive at most.
+    /// Maximum number of commands with the drive.
     pub depth: u32,
-    /// Sectors of the largest request that merging makes.
+    /// Maximum sectors of a merged request.
     pub largest: u32,
-    /// Requests that an idle queue gathers; 0: it does not.
+    /// Number of requests that an idle queue gathers before it sends them; 0 turns plugging off.
     pub plug: u32,
-    /// For how long it gathers at most.
+    /// Longest time that an idle queue gathers requests.
     pub plug_ns: Nanos,
-    /// Deadline: the longest wait of a read and of a write, after which they are not passed any more.
+    /// Deadline elevator: longest wait of a read; then no other read overtakes it.
     pub read_expire: Nanos,
-    /// See `read_expire`.
+    /// Deadline elevator: longest wait of a write; then no other write overtakes it.
     pub write_expire: Nanos,
-    /// What its work costs.
+    /// Processor time of the layer's work.
     pub cpu: CpuCosts,
 }
 
-/// What the layer has counted.
+/// Counters of the block layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockLayerCounters {
-    /// Commands of the application that carry data, and their sectors.
+    /// Commands of the application that carry data.
     pub commands: u64,
-    /// See `commands`.
+    /// Sectors of the application's commands that carry data.
     pub command_sectors: u64,
-    /// Requests with data that the drive got, and their sectors.
+    /// Requests with data that were sent to the drive.
     pub requests: u64,
-    /// See `requests`.
+    /// Sectors of the requests with data.
     pub request_sectors: u64,
     /// Requests that failed and were sent again in parts.
     pub split: u64,
 }
 
-/// A command of the application.
+/// Command of the application.
 #[derive(Clone, Debug)]
 struct Origin {
     command: Option<Command>,
     submitted: SimTime,
-    /// Parts that have not ended.
+    /// Number of parts under way.
     left: u32,
     status: Status,
     unmapped: u32,
@@ -103,7 +107,7 @@ impl Origin {
     }
 }
 
-/// Work of the host's processor.
+/// Step of work of the host's processor.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Enter(u32),
@@ -111,7 +115,7 @@ enum Step {
     Done(u32),
 }
 
-/// The layer. Clone it, with the drive below, to fork its future.
+/// Block layer. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct BlockLayer {
     config: BlockLayerConfig,
@@ -121,12 +125,12 @@ pub struct BlockLayer {
     origins: Slab<Origin>,
     parts: Slab<Part>,
     queue: Queue,
-    /// Requests that pass the queue by.
+    /// Requests that bypass the queue.
     urgent: VecDeque<u32>,
-    /// Commands for which the queue has no space.
+    /// Commands that wait for space in the queue.
     outside: List,
     outside_len: usize,
-    /// By request: how it ended, until its parts are answered.
+    /// Completion of each request, until its parts are answered.
     ended: Vec<Option<Completion>>,
     with_drive: u32,
     plugged_until: Option<SimTime>,
@@ -134,7 +138,8 @@ pub struct BlockLayer {
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     buffers: Vec<Vec<u8>>,
-    /// Where the next write of a nameless namespace would lie if all writes lay side by side, in order of arrival.
+    /// Virtual address of the next write to a nameless namespace; writes are numbered as if they were
+    /// adjacent, in order of arrival.
     log: Option<u64>,
     #[expect(clippy::vec_box, reason = "the box is what commands carry")]
     vectors: Vec<Box<Vector>>,
@@ -144,7 +149,7 @@ pub struct BlockLayer {
 }
 
 impl BlockLayer {
-    /// The layer above a namespace of sectors. The error is a sentence.
+    /// Creates the layer above a namespace of sectors. An error is a complete sentence.
     pub fn new(
         config: &BlockLayerConfig,
         interface: Option<Interface>,
@@ -194,17 +199,17 @@ impl BlockLayer {
         })
     }
 
-    /// What it has counted.
+    /// Returns the counters.
     pub fn counters(&self) -> BlockLayerCounters {
         self.counters
     }
 
-    /// Time of the host's processor spent so far.
+    /// Returns the processor time spent so far.
     pub fn cpu_busy(&self) -> Nanos {
         self.steps.busy()
     }
 
-    /// Bytes of the host's memory.
+    /// Returns the bytes of host memory in use.
     pub fn memory_bytes(&self) -> u64 {
         self.origins.memory_bytes()
             + self.parts.memory_bytes()
@@ -213,7 +218,7 @@ impl BlockLayer {
             + self.buffers.iter().map(|buffer| buffer.capacity() as u64).sum::<u64>()
     }
 
-    /// Walks the queue and panics where an invariant is broken.
+    /// Checks the queue; panics if an invariant is broken.
     pub fn check(&self) {
         self.queue.check(&self.parts);
         assert!(self.with_drive <= self.config.depth, "{} commands with the drive", self.with_drive);
@@ -235,14 +240,14 @@ impl BlockLayer {
         }
     }
 
-    /// A command comes to the queue, in pieces if it is larger than the largest request.
+    /// Queues a command, split if it is larger than the largest request.
     fn enter(&mut self, origin: u32) {
         let mut rest = Part::whole(origin, self.origins[origin].command());
         self.origins[origin].left = 1;
         if let (Some(log), Some(kind)) = (&mut self.log, &mut rest.kind)
             && kind.is_write()
         {
-            // Virtual or nameless, they join whatever came before them.
+            // Virtual or nameless, the write joins the write before it.
             kind.opcode = Opcode::NamelessWrite;
             rest.lba = *log;
             *log += u64::from(rest.sectors);
@@ -294,7 +299,7 @@ impl BlockLayer {
         }
     }
 
-    /// Gives the drive what it takes, and the queue what waits in front of it.
+    /// Sends requests while the drive takes them, and refills the queue with waiting commands.
     fn dispatch(&mut self) {
         while self.with_drive < self.config.depth {
             let queued = |layer: &mut BlockLayer| {
@@ -308,7 +313,7 @@ impl BlockLayer {
         }
     }
 
-    /// Commands that wait in front of the queue enter it as far as it has space.
+    /// Admits waiting commands to the queue while it has space.
     fn admit(&mut self) {
         while self.queue.len < self.config.requests as usize {
             let Some(part) = self.outside.pop(&mut self.parts) else { return };
@@ -319,7 +324,7 @@ impl BlockLayer {
         }
     }
 
-    /// The command of a request goes to the drive.
+    /// Sends the command of a request to the drive.
     fn send(&mut self, request: u32) {
         let record = &self.queue.requests[request];
         let (lba, sectors, parts) = (record.lba, record.sectors, record.parts);
@@ -350,7 +355,7 @@ impl BlockLayer {
         self.down.push_back(command);
     }
 
-    /// The virtual address of each sector of a write to a nameless namespace, or none.
+    /// Returns the virtual address of each sector of a write to a nameless namespace, if it is one.
     fn addresses(&mut self, parts: List) -> Option<Box<Vector>> {
         let first = self.origins[self.parts[parts.first()?].origin].command();
         if self.log.is_none() || !matches!(first.opcode, Opcode::Write | Opcode::NamelessWrite) {
@@ -367,7 +372,7 @@ impl BlockLayer {
         Some(vector)
     }
 
-    /// Data of the parts, one behind the other; of a read, space for them if any part wants its data.
+    /// Concatenates the data of the parts; for a read, makes a buffer if any part wants its data.
     fn gather(&mut self, parts: List, data: &mut Vec<u8>) {
         data.clear();
         let (image_bytes, origins) = (self.image_bytes, &self.origins);
@@ -383,7 +388,7 @@ impl BlockLayer {
         });
     }
 
-    /// The drive has completed a request.
+    /// Distributes the completion of a request to its parts.
     fn done(&mut self, request: u32) {
         let mut completion = self.ended[request as usize].take().expect("its end");
         self.with_drive -= 1;
@@ -424,7 +429,8 @@ impl BlockLayer {
                 );
                 sector += sectors as usize;
             }
-            // Which sectors of a merged read were unmapped is not told: the first ones, so that the sum is right.
+            // The drive reports only how many sectors of a merged read were unmapped. They are attributed to
+            // the first parts, so that the sum is right.
             let own = if count == 1 { unmapped } else { unmapped.min(sectors) };
             unmapped -= own;
             record.unmapped += own;
@@ -444,13 +450,13 @@ impl BlockLayer {
         self.dispatch();
     }
 
-    /// All parts of a command have ended, the last one with these stages.
+    /// Answers a command after its last part, which had these stages.
     fn answer(&mut self, origin: u32, mut stages: StageTimes) {
         let record = &mut self.origins[origin];
         let command = record.command.take().expect("a command under way");
         let Origin { submitted, status, unmapped, result, .. } = *record;
         self.origins.release(origin);
-        // One that was sent again was with the drive before; that was the layer's time.
+        // Time with the drive before a repeated send counts as the layer's time.
         let total = self.now.since(submitted);
         stages.add(Stage::Host, Nanos(total.0 - stages.total().0));
         let ended = command.ended(status, submitted, self.now, stages);
@@ -466,7 +472,7 @@ impl BlockLayer {
     }
 }
 
-/// The virtual address of a sector of a write to a nameless namespace, or none.
+/// Returns the virtual address of a sector of a write to a nameless namespace, if it has one.
 fn address(command: &Command, sector: u32) -> Lba {
     let listed = || command.vector.as_ref().and_then(|vector| vector.addresses.get(sector as usize).copied());
     match command.opcode {
@@ -475,7 +481,8 @@ fn address(command: &Command, sector: u32) -> Lba {
     }
 }
 
-/// Gives a command the names of its sectors from `first` on; `result`: that of its first nameless one.
+/// Stores the names of a command's sectors from `first` on; `result` receives the name of its first nameless
+/// sector.
 fn take_names(command: &mut Command, first: u32, names: &[Lba], result: &mut u64) {
     let mut sectors = (first..).zip(names);
     if let Some((_, name)) =

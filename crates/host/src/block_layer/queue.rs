@@ -1,36 +1,36 @@
-//! The request queue: what waits, what may join it, and what goes next.
+//! Request queue: waiting requests, merging, and the choice of the next request.
 //!
 //! ```text
 //!  command ─┬─ ends where a request begins (front), or begins where one ends (back), same kind, not too large ─► joins it
 //!           └─ else: a request of its own ─► the elevator: noop (order of arrival), deadline (one way over the addresses)
 //! ```
-//! The deadline elevator serves one direction, reads or writes, in batches that go up the addresses and begin anew at the lowest. A
-//! direction whose oldest request has waited too long begins its batch with that one; reads go before writes, but not more than
-//! [`WRITES_STARVED`] batches in turn.
+//! The deadline elevator serves one direction, reads or writes, in batches of ascending addresses, and starts
+//! again at the lowest. A batch begins at the oldest request of its direction if that has waited too long.
+//! Reads go before writes, but at most [`WRITES_STARVED`] batches in a row.
 //!
-//! Invariants: a request that waits is in both indices of its address, and in the order of its direction; it has parts, without a gap
-//! between them; no request is larger than the largest.
+//! Invariants: a waiting request is in both address indices, and in the arrival order of its direction; it
+//! has parts, without gaps between them; no request exceeds the largest size.
 
 use pellucid_flash::slab::{Linked, List, NIL, Slab};
 use pellucid_flash::{Command, Nanos, Opcode, SimTime};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Batches of reads that may go before writes.
+/// Maximum number of read batches in a row while writes wait.
 const WRITES_STARVED: u32 = 2;
-/// Requests of a batch.
+/// Requests in a batch.
 const BATCH: u32 = 16;
 
-/// In which order requests go to the drive.
+/// Order in which requests go to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Elevator {
-    /// In the order of arrival.
+    /// Order of arrival.
     Noop,
-    /// Up the addresses in batches, reads first, and none for longer than its deadline.
+    /// Ascending addresses in batches, reads first; a request that has waited past its deadline goes next.
     Deadline,
 }
 
-/// What the commands of one request have in common; two commands that differ in it are never merged.
+/// Properties that the commands of one request share; commands that differ in one of them are never merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub opcode: Opcode,
@@ -39,7 +39,8 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Kind of a command that may be merged: reads, writes, and a cache's two kinds of writes, but none that is forced (FUA) or a vector.
+    /// Returns the kind of a command that may be merged: reads, writes, and a cache's two kinds of writes,
+    /// unless they are forced (FUA) or vectors.
     pub fn of(command: &Command) -> Option<Kind> {
         let data = matches!(
             command.opcode,
@@ -60,14 +61,14 @@ impl Kind {
     }
 }
 
-/// A command of the application, or a piece of one that is larger than the largest request.
+/// Command of the application, or part of one that is larger than the largest request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
     pub origin: u32,
     pub kind: Option<Kind>,
     pub lba: u64,
     pub sectors: u32,
-    /// Where its sectors begin in the data of its command.
+    /// Offset of the part in the data of its command, in sectors.
     pub data_at: u32,
     next: u32,
 }
@@ -79,19 +80,19 @@ impl Linked for Part {
 }
 
 impl Part {
-    /// All of a command.
+    /// Returns a whole command as one part.
     pub fn whole(origin: u32, command: &Command) -> Part {
         let (kind, lba, sectors) = (Kind::of(command), command.lba.0, command.sectors);
         Part { origin, kind, lba, sectors, data_at: 0, next: NIL }
     }
 
-    /// Its place in the data of its command.
+    /// Returns the part's byte range in the data of its command.
     pub fn bytes(&self, image_bytes: usize) -> std::ops::Range<usize> {
         let start = self.data_at as usize * image_bytes;
         start..start + self.sectors as usize * image_bytes
     }
 
-    /// Its first `sectors` sectors, and the rest.
+    /// Splits off the first `sectors` sectors; returns them and the rest.
     pub fn cut(&self, sectors: u32) -> (Part, Part) {
         let rest = Part {
             lba: self.lba + u64::from(sectors),
@@ -103,19 +104,19 @@ impl Part {
     }
 }
 
-/// One command for the drive: commands of the application side by side.
+/// Command for the drive: one command of the application, or several adjacent ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request {
-    /// `None`: nothing joins it.
+    /// Kind of the commands; `None` if no command may join.
     pub kind: Option<Kind>,
     pub lba: u64,
     pub sectors: u32,
-    /// In the order of their addresses.
+    /// Parts in the order of their addresses.
     pub parts: List,
     pub count: u32,
-    /// Of its first command.
+    /// Arrival of the first command.
     pub arrived: SimTime,
-    /// A number of its own while it waits; 0: it does not.
+    /// Serial number while the request waits; 0 otherwise.
     order: u64,
 }
 
@@ -125,30 +126,30 @@ impl Request {
     }
 }
 
-/// Requests of one direction that wait.
+/// Waiting requests of one direction.
 #[derive(Clone, Debug, Default)]
 struct Waiting {
     by_start: BTreeSet<(u64, u32)>,
     by_end: BTreeSet<(u64, u32)>,
-    /// In the order of arrival, with those that have gone until they come to the front.
+    /// Requests in order of arrival; dispatched ones stay until they reach the front.
     order: VecDeque<(u64, u32)>,
-    /// Where the last one dispatched ended.
+    /// End address of the last dispatched request.
     head: u64,
 }
 
-/// What waits for the drive.
+/// Request queue.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     elevator: Elevator,
     largest: u32,
-    /// The largest write to a nameless namespace: a flash page.
+    /// Largest write to a nameless namespace: a flash page.
     page: Option<u32>,
     expire: [Nanos; 2],
     pub requests: Slab<Request>,
-    /// Reads, writes. With noop both are in the first.
+    /// Waiting reads and waiting writes; the noop elevator keeps both in the first.
     waiting: [Waiting; 2],
     orders: u64,
-    /// Of the batch under way: its direction, and requests left.
+    /// Direction of the batch under way, and the number of requests left in it.
     batch: (usize, u32),
     starved: u32,
     pub len: usize,
@@ -170,7 +171,7 @@ impl Queue {
         }
     }
 
-    /// Sectors of the largest request of a kind that merging makes.
+    /// Returns the maximum sectors of a merged request of the given kind.
     pub fn largest(&self, kind: Kind) -> u32 {
         self.page.filter(|_| kind.is_write()).map_or(self.largest, |page| page.min(self.largest))
     }
@@ -182,7 +183,7 @@ impl Queue {
         }
     }
 
-    /// Lets a command join a request that waits; `false`: none takes it.
+    /// Merges a command into a waiting request; returns `false` if none takes it.
     pub fn merge(&mut self, parts: &mut Slab<Part>, part: u32) -> bool {
         let Part { kind, lba, sectors, .. } = parts[part];
         let Some(kind) = kind else { return false };
@@ -213,7 +214,7 @@ impl Queue {
         true
     }
 
-    /// A request of one command, which does not wait yet.
+    /// Creates a request of one command; it does not wait yet.
     pub fn request_of(&mut self, parts: &mut Slab<Part>, part: u32, now: SimTime, alone: bool) -> u32 {
         let Part { kind, lba, sectors, .. } = parts[part];
         let kind = kind.filter(|_| !alone);
@@ -222,7 +223,7 @@ impl Queue {
         self.requests.insert(Request { kind, lba, sectors, parts: list, count: 1, arrived: now, order: 0 })
     }
 
-    /// A request waits from now on.
+    /// Adds a request to the waiting ones.
     pub fn push(&mut self, at: u32) {
         self.orders += 1;
         self.requests[at].order = self.orders;
@@ -235,7 +236,7 @@ impl Queue {
         self.len += 1;
     }
 
-    /// The next request for the drive.
+    /// Removes and returns the next request for the drive.
     pub fn pop(&mut self, now: SimTime) -> Option<u32> {
         if self.len == 0 {
             return None;
@@ -275,7 +276,7 @@ impl Queue {
         Some((side, self.above(side).or_else(lowest)?))
     }
 
-    /// The next one up the addresses.
+    /// Returns the request at the next higher address.
     fn above(&self, side: usize) -> Option<u32> {
         let waiting = &self.waiting[side];
         waiting.by_start.range((waiting.head, 0)..).next().map(|&(_, at)| at)
@@ -292,7 +293,7 @@ impl Queue {
         None
     }
 
-    /// Everything that waits leaves.
+    /// Removes all waiting requests.
     pub fn clear(&mut self) {
         self.waiting = Default::default();
         self.requests.clear();
@@ -300,11 +301,11 @@ impl Queue {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        // A key in each of two indices.
+        // Each waiting request has a key in two indices.
         self.requests.memory_bytes() + 2 * self.len as u64 * size_of::<(u64, u32)>() as u64
     }
 
-    /// Walks everything that waits and panics where it breaks an invariant.
+    /// Checks all waiting requests; panics if an invariant is broken.
     pub fn check(&self, parts: &Slab<Part>) {
         let mut found = 0;
         for waiting in &self.waiting {
@@ -347,7 +348,7 @@ mod tests {
             Bench { queue: Queue::new(elevator, largest, None, expire), parts: Slab::default() }
         }
 
-        /// `true`: it joined a request.
+        /// Enters a command; returns `true` if it joined a request.
         fn enter(&mut self, at: u64, command: Command) -> bool {
             let now = SimTime(at);
             let part = self.parts.insert(Part::whole(0, &command));
@@ -410,7 +411,7 @@ mod tests {
         }
     }
 
-    /// Up the addresses from where the last request ended, and from the lowest again.
+    /// Addresses ascend from the end of the last request, and start again at the lowest.
     #[test]
     fn deadline_goes_up_the_addresses() {
         let mut bench = Bench::new(Elevator::Deadline, 8, NEVER);
@@ -424,7 +425,7 @@ mod tests {
         assert_eq!(popped, [200, 300, 500, 50]);
     }
 
-    /// Reads go first, but a write waits for two batches of them at most; and an expired request is next.
+    /// Reads go first, but a write waits for at most two batches of them; an expired request goes next.
     #[test]
     fn nothing_starves() {
         let mut bench = Bench::new(Elevator::Deadline, 8, NEVER);

@@ -1,28 +1,28 @@
-//! A set of blocks of the backing store: a bitmap in pages that exist only where a block is in it.
+//! Set of blocks of the backing store: a bitmap whose pages exist only where the set has blocks.
 //!
-//! It gives blocks in the order of their addresses, and costs a bit for each block of the regions that have one.
+//! It returns blocks in the order of their addresses, and costs a bit for each block of the regions in use.
 
 use pellucid_flash::SimTime;
 
-/// Blocks of a page.
+/// Blocks in a page.
 const PAGE: u64 = 4096;
 
 #[derive(Clone, Debug)]
 struct Page {
     words: [u64; PAGE as usize / 64],
     count: u32,
-    /// When a block was put in last.
+    /// Time of the last insertion.
     changed: SimTime,
 }
 
-/// A set of blocks.
+/// Set of blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BlockMap {
-    /// None before the first block is put in.
+    /// Pages by number; empty before the first insertion.
     pages: Vec<Option<Box<Page>>>,
     most: usize,
     count: u64,
-    /// Pages that exist.
+    /// Number of existing pages.
     used: u64,
 }
 
@@ -31,7 +31,7 @@ impl BlockMap {
         BlockMap { pages: Vec::new(), most: blocks.div_ceil(PAGE) as usize, count: 0, used: 0 }
     }
 
-    /// How many blocks are in it.
+    /// Returns the number of blocks in the set.
     #[inline]
     pub fn count(&self) -> u64 {
         self.count
@@ -45,7 +45,7 @@ impl BlockMap {
         }
     }
 
-    /// Puts a block in. Returns whether it was not in it.
+    /// Inserts a block. Returns whether it was absent.
     #[inline]
     pub fn insert(&mut self, now: SimTime, block: u64) -> bool {
         if self.pages.is_empty() {
@@ -66,7 +66,7 @@ impl BlockMap {
         is_new
     }
 
-    /// Takes a block out. Returns whether it was in it.
+    /// Removes a block. Returns whether it was present.
     pub fn remove(&mut self, block: u64) -> bool {
         let Some(Some(page)) = self.pages.get_mut((block / PAGE) as usize) else { return false };
         let (word, bit) = (&mut page.words[(block % PAGE / 64) as usize], 1 << (block % 64));
@@ -77,7 +77,7 @@ impl BlockMap {
         was
     }
 
-    /// The first block in it from `from` on.
+    /// Returns the first block of the set from `from` on.
     pub fn next(&self, from: u64) -> Option<u64> {
         let mut at = from;
         while let Some(slot) = self.pages.get((at / PAGE) as usize) {
@@ -97,19 +97,19 @@ impl BlockMap {
         None
     }
 
-    /// How many of the `count` blocks from `from` on are alike the first: in it, or not.
+    /// Reports whether block `from` is in the set, and how many of the `count` blocks from it on agree.
     pub fn run(&self, from: u64, count: u64) -> (bool, u64) {
         let first = self.contains(from);
         let differs = (from + 1..from + count).find(|&block| self.contains(block) != first);
         (first, differs.map_or(count, |block| block - from))
     }
 
-    /// Whether one of the `count` blocks from `from` on is in it.
+    /// Reports whether any of the `count` blocks from `from` on is in the set.
     pub fn any(&self, from: u64, count: u64) -> bool {
         self.count > 0 && (from..from + count).any(|block| self.contains(block))
     }
 
-    /// Takes all blocks out.
+    /// Removes all blocks.
     pub fn clear(&mut self) {
         if self.count > 0 {
             self.pages.iter_mut().for_each(|page| *page = None);
@@ -117,7 +117,7 @@ impl BlockMap {
         }
     }
 
-    /// Puts everything of `other` in.
+    /// Inserts all blocks of `other`.
     pub fn add_all(&mut self, now: SimTime, other: &BlockMap) {
         let mut from = 0;
         while let Some(block) = other.next(from) {
@@ -126,7 +126,7 @@ impl BlockMap {
         }
     }
 
-    /// The region that was changed least recently, of those that have a block: its blocks, and when it was changed.
+    /// Returns the blocks of the least recently changed region in use, and the time of its change.
     pub fn oldest(&self) -> Option<(std::ops::Range<u64>, SimTime)> {
         let pages = (0..).step_by(PAGE as usize).zip(&self.pages);
         let used =

@@ -1,4 +1,4 @@
-//! A manager for two drives, or why there can be none.
+//! Construction of a cache manager for two drives, with its errors.
 
 use super::block_map::BlockMap;
 use super::clean::Cleaner;
@@ -14,7 +14,7 @@ use pellucid_flash::{Interface, SimTime};
 use std::collections::VecDeque;
 
 impl CacheManager {
-    /// `again`: the manager has seen all that was written to the backing store, and starts again.
+    /// Builds a manager. `again`: it has seen all writes to the backing store, and starts again.
     pub(super) fn build(
         config: &CacheConfig,
         flash: Option<Interface>,

@@ -1,13 +1,14 @@
-//! Cleaning: dirty blocks go to the backing store, in the order of its addresses.
+//! Cleaning: dirty blocks are written to the backing store, in the order of its addresses.
 //!
 //! ```text
 //!  run of dirty blocks ─► read from the flash ─► written to the backing store ─► flush, for several runs ─► clean
 //! ```
-//! Blocks are cleaned while more are dirty than the threshold allows, where a region was not written for long, where a command waits for space,
-//! and all of them when the cache is detached. A block that is written while its copy is on its way stays dirty.
+//! Blocks are cleaned in four cases: more blocks are dirty than the threshold allows, a region has been idle
+//! for long, a command waits for space, or the cache is detached (then all of them). A block that is written
+//! during its copy stays dirty.
 //!
-//! Runs are taken from a cursor on, so the backing store sees ascending addresses. What cannot be cleaned stays dirty, and is tried again
-//! after [`PAUSE`].
+//! Runs start at a cursor, so the backing store sees ascending addresses. Blocks that cannot be cleaned stay
+//! dirty, and are tried again after [`PAUSE`].
 
 use super::{Backend, CacheManager, Kind, Op, Part, Purpose, Side, Step};
 use crate::cache::locks::{Held, Hold};
@@ -15,40 +16,40 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Lba, Nanos, Opcode, SimTime, StageTimes, Status, copy_images};
 use std::ops::Range;
 
-/// Blocks of a run, at most: one bit of [`Op::touched`] for each.
+/// Maximum blocks in a run: one bit of [`Op::touched`] for each.
 const RUN_MAX: u64 = 64;
-/// After a failure.
+/// Pause after a failure.
 const PAUSE: Nanos = Nanos::from_secs(1);
-/// Runs that are looked at in one turn and are in use.
+/// Maximum number of locked runs that are skipped in one turn.
 const TRIES: u32 = 8;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cleaner {
-    /// Dirty blocks: above the first cleaning begins, at the second it ends.
+    /// Dirty blocks above which cleaning begins, and at which it ends.
     limits: [u64; 2],
-    /// Cleaning goes on until so few are dirty.
+    /// Number of dirty blocks at which the current cleaning ends.
     target: Option<u64>,
-    /// A region that was not written for long.
+    /// Region that has not been written for long.
     region: Option<Range<u64>>,
-    /// When one may be.
+    /// Time of the next check for such a region.
     fallow_at: Option<SimTime>,
     cursor: u64,
-    /// Blocks of runs under way.
+    /// Number of blocks in runs under way.
     busy: u64,
-    /// Runs that are read or written.
+    /// Number of runs that are being read or written.
     copying: u32,
-    /// Runs that the backing store has.
+    /// Runs whose copies the backing store has, before their flush.
     copied: Vec<u32>,
-    /// Runs behind the flush that is under way.
+    /// Runs covered by the flush under way.
     flushing: Vec<u32>,
     is_flushing: bool,
-    /// Nothing is begun before.
+    /// End of the pause; no run begins before it.
     paused: Option<SimTime>,
-    /// A run has failed since the last one that was cleaned: blocks are tried one by one.
+    /// A run has failed since the last successful one: blocks are tried one by one.
     troubled: bool,
-    /// Blocks that the flash did not give since then.
+    /// Number of blocks that the flash failed to read since that failure.
     unreadable: u64,
-    /// Writes that wait until blocks were cleaned.
+    /// Writes that wait for cleaned blocks.
     pub parked: Vec<(Part, Vec<u8>)>,
 }
 
@@ -58,12 +59,12 @@ impl Cleaner {
         self.limits = [limit, limit - limit / 8];
     }
 
-    /// Dirty blocks above which cleaning begins.
+    /// Returns the number of dirty blocks above which cleaning begins.
     pub fn limit(&self) -> u64 {
         self.limits[0]
     }
 
-    /// A command found no space.
+    /// Lowers the target after a command found no space.
     pub fn press(&mut self, dirty: u64) {
         let target = (dirty - dirty / 8).saturating_sub(1).min(self.limits[1]);
         self.target = Some(self.target.map_or(target, |before| before.min(target)));
@@ -84,12 +85,12 @@ impl Cleaner {
         }
     }
 
-    /// Nothing is under way.
+    /// Reports whether no run and no flush is under way.
     pub fn is_idle(&self) -> bool {
         self.busy == 0 && !self.is_flushing
     }
 
-    /// No timer is to run any more.
+    /// Cancels all timers.
     pub fn rest(&mut self) {
         (self.paused, self.fallow_at, self.region) = (None, None, None);
     }
@@ -112,7 +113,7 @@ impl CacheManager {
         if !self.cleaner.copied.is_empty() && !self.cleaner.is_flushing {
             self.flush_copies();
         }
-        // Nothing will make space: what is dirty belongs to those who wait, say.
+        // No space will appear, for instance because the waiting commands hold the dirty blocks.
         if !self.cleaner.parked.is_empty() && self.parts.in_use() == 0 && self.cleaner.paused.is_none() {
             self.unpark(false);
         }
@@ -136,7 +137,7 @@ impl CacheManager {
         }
     }
 
-    /// What is to be cleaned now: a range, and how many dirty blocks may stay.
+    /// Returns the range to clean now, and the number of dirty blocks that may stay.
     fn wanted_clean(&mut self) -> Option<(Range<u64>, u64)> {
         let all = 0..self.blocks;
         if self.ending.is_draining() || self.read_only || !self.cleaner.parked.is_empty() {
@@ -150,7 +151,7 @@ impl CacheManager {
         if self.dirty.next(region.start).is_some_and(|block| block < region.end) {
             return Some((region, 0));
         }
-        // The next one is looked for at once.
+        // The next region is looked for at once.
         self.cleaner.region = None;
         self.cleaner.fallow_at = (self.dirty.count() > 0).then_some(self.now);
         self.look_at_the_time();
@@ -171,7 +172,8 @@ impl CacheManager {
                 laps += 1;
                 continue;
             };
-            // A run is not cut, by what others leave or by how many blocks are to be cleaned: the backing store would see many small writes.
+            // A run is cut neither to what other runs leave nor to the number of blocks to clean; otherwise
+            // the backing store would see many small writes.
             let most = RUN_MAX.min(range.end - block);
             let most = if self.cleaner.troubled { 1 } else { most };
             let (_, count) = self.dirty.run(block, most);
@@ -209,7 +211,7 @@ impl CacheManager {
         true
     }
 
-    /// The slot of a dirty block, and how far the slots behind it are those of the blocks behind it.
+    /// Returns the slot of a dirty block, and the end of the blocks whose slots follow it in order.
     fn side_by_side(&self, block: u64, end: u64) -> (u32, u64) {
         let Backend::Block(slots) = &self.backend else { return (NIL, end) };
         let slot = slots.find(block).expect("a dirty block has a slot");
@@ -292,7 +294,7 @@ impl CacheManager {
         self.close(op);
     }
 
-    /// Its blocks stay dirty.
+    /// Ends a failed run; its blocks stay dirty.
     fn run_failed(&mut self, op: u32) {
         self.run_ends(op);
         self.give_up(
@@ -300,7 +302,8 @@ impl CacheManager {
         );
     }
 
-    /// The flash does not give all of its blocks: each is tried by itself, and what cannot be read is passed over while others can.
+    /// Ends a run that the flash could not read: its blocks are tried one by one, and unreadable blocks are
+    /// skipped while others can be read.
     fn run_unreadable(&mut self, op: u32) {
         let (first, count) = (self.ops[op].first, self.ops[op].end - self.ops[op].first);
         self.run_ends(op);
@@ -314,7 +317,7 @@ impl CacheManager {
         }
     }
 
-    /// Nothing is tried for a while.
+    /// Pauses cleaning after a failure.
     fn give_up(&mut self, why: &'static str) {
         (self.cleaner.troubled, self.cleaner.unreadable) = (true, 0);
         self.cleaner.paused = Some(self.now + PAUSE);
@@ -327,7 +330,7 @@ impl CacheManager {
         self.unpark(true);
     }
 
-    /// One flush for all runs that the backing store has: not while more are on their way than wait for it.
+    /// Flushes the backing store once for all copied runs, unless more runs are being copied than wait.
     fn flush_copies(&mut self) {
         let cleaner = &mut self.cleaner;
         if cleaner.copying as usize > cleaner.copied.len() {
@@ -355,7 +358,7 @@ impl CacheManager {
         }
     }
 
-    /// The backing store has the blocks of a run for good. Those that were written meanwhile stay dirty.
+    /// Marks the blocks of a flushed run clean. Blocks that were written meanwhile stay dirty.
     fn mark_clean(&mut self, op: u32) {
         let Op { first, end, touched, .. } = self.ops[op];
         self.ops[op].step = Step::Mark;

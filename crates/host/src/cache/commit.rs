@@ -1,12 +1,13 @@
-//! Flushes: what they make durable, and in which order.
+//! Flushes: the data and records they make durable, and the order of their steps.
 //!
 //! ```text
 //!  flush ─► flush of the flash and of the backing store ─► block backend: records, by force ─► answered
 //! ```
-//! One commit runs at a time; flushes that come meanwhile share the next. The records of blocks that became clean are written by a commit of
-//! their own, which needs no flush before it.
+//! One commit runs at a time; flushes that arrive meanwhile share the next. Records of blocks that became
+//! clean have their own commit, which needs no flush before it.
 //!
-//! Records are written sector by sector, each sector by one write at a time; what comes meanwhile is in the next.
+//! Records are written sector by sector, with one write of a sector at a time; later changes go into the next
+//! write.
 
 use super::head::encode_records;
 use super::{Backend, CacheManager, Flushes, Kind, Part, Purpose, RecordWrites, Side};
@@ -25,18 +26,18 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Commit {
     phase: Phase,
-    /// Operations that the next one is for, and those that the running one is for.
+    /// Operations that wait for the next commit.
     waiting: Vec<u32>,
     ops: Vec<u32>,
     left: u32,
     failed: Option<Status>,
-    /// Something was written to the flash, or to the backing store, since its last flush began.
+    /// Writes to the flash, and to the backing store, since the last flush of each began.
     changed: [bool; 2],
-    /// Slots to be recorded as dirty when the flush has ended.
+    /// Slots to record as dirty after the flush.
     slots: Vec<u32>,
-    /// Records of clean blocks are to be written.
+    /// Records of clean blocks need writing.
     wanted: bool,
-    /// The cache is to be stopped.
+    /// The next commit flushes both drives, for a stop.
     everything: bool,
 }
 
@@ -48,7 +49,7 @@ impl Default for Commit {
             ops: Vec::new(),
             left: 0,
             failed: None,
-            // What an earlier life wrote may not be on the media.
+            // Writes of an earlier life may not be on the media.
             changed: [true; 2],
             slots: Vec::new(),
             wanted: false,
@@ -76,34 +77,34 @@ impl Commit {
         self.wanted = true;
     }
 
-    /// The next commit is for everything.
+    /// Makes the next commit flush both drives, for a stop.
     pub fn flush_all(&mut self) {
         (self.everything, self.changed, self.failed) = (true, [true; 2], None);
     }
 
-    /// Whether the last one has failed.
+    /// Reports whether the last commit failed.
     pub fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// Nothing is under way and nothing waits.
+    /// Reports whether no commit runs or waits.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Idle && self.waiting.is_empty() && !self.wanted && !self.everything
     }
 }
 
-/// Sectors of records that are to be written, each for an operation or for the commit.
+/// Record sectors to write, each for an operation or for the commit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
     queued: Vec<(u32, u32)>,
     writing: Vec<(u32, u32)>,
-    /// Sectors of writes under way.
+    /// Sectors with a write under way.
     under_way: Vec<u32>,
-    /// Sectors whose last write has failed.
+    /// Sectors whose last write failed.
     failed: Vec<u32>,
 }
 
-/// In place of an op: the commit itself waits for a sector.
+/// Marker in place of an operation: the commit itself waits for the sector.
 const COMMIT: u32 = NIL;
 
 impl CacheManager {
@@ -174,7 +175,7 @@ impl CacheManager {
         }
     }
 
-    /// The drives have what was written: now the records.
+    /// Writes the records of data that both drives have flushed.
     fn commit_records(&mut self) {
         self.commit.phase = Phase::Records;
         if let Backend::Block(slots) = &mut self.backend
@@ -227,7 +228,7 @@ impl CacheManager {
         each && matches!(self.backend, Backend::Block(_))
     }
 
-    /// Has the records of blocks written that `op` has made dirty.
+    /// Queues writes of the records of blocks that `op` made dirty.
     pub(super) fn record_blocks_of(&mut self, op: u32) {
         let (first, end) = (self.ops[op].first, self.ops[op].end);
         let Backend::Block(slots) = &self.backend else { return };
@@ -239,7 +240,7 @@ impl CacheManager {
             let is_new = slots.is_unrecorded(slot);
             let list = match is_new {
                 true => &mut records.queued,
-                // Another write has its record written already.
+                // Another operation is already writing the record.
                 false if records.under_way.contains(&sector) => &mut records.writing,
                 false => continue,
             };
@@ -261,7 +262,7 @@ impl CacheManager {
             }
             self.records.queued.swap_remove(at);
             self.records.writing.push((sector, who));
-            // Ops that wait for the same sector share its write.
+            // Operations that wait for the same sector share its write.
             let mut other = at;
             while other < self.records.queued.len() {
                 if self.records.queued[other].0 == sector {

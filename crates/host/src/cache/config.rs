@@ -1,8 +1,8 @@
-//! What a cache manager is told, and why it cannot work so.
+//! Configuration of a cache manager, and its errors.
 
 use pellucid_flash::Nanos;
 
-/// What happens to writes.
+/// Write policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum CacheMode {
@@ -14,7 +14,7 @@ pub enum CacheMode {
 }
 
 impl CacheMode {
-    /// Its name in descriptions and reports.
+    /// Returns the mode's name in descriptions and reports.
     pub fn name(self) -> &'static str {
         match self {
             CacheMode::WriteBack => "write-back",
@@ -23,97 +23,101 @@ impl CacheMode {
     }
 }
 
-/// When the records of dirty blocks are written to a block drive, so that a restart finds them.
+/// Time at which the records of dirty blocks are written to a block drive, so that a restart finds them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordWrites {
-    /// With the next flush or forced write: an acknowledged write is durable when the flush after it is.
+    /// Records are written with the next flush or forced write: an acknowledged write is durable once a later
+    /// flush is.
     #[default]
     OnFlush,
-    /// Before each write is acknowledged, as FlashCache does. `force`: data and record are forced to the media (force unit access), so
-    /// every acknowledged write is durable. Without it the drive must keep what it acknowledged when its power fails.
+    /// Records are written before each write is acknowledged, as FlashCache does. With `force`, data and
+    /// record are forced to the media (force unit access), so every acknowledged write is durable. Without
+    /// it, the drive must keep acknowledged writes over a power failure.
     EachWrite {
-        /// See above.
+        /// Data and records are written with force unit access.
         force: bool,
     },
 }
 
-/// Which clean block of a set makes room on a block drive.
+/// Replacement policy for the clean blocks of a set on a block drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Replacement {
-    /// One that was not used since the clock's hand passed.
+    /// Evicts a block that was not used since the clock hand passed.
     #[default]
     Clock,
-    /// The one that came first, as FlashCache does by default: blocks that came together lie side by side.
+    /// Evicts the oldest block, as FlashCache does by default: blocks cached together lie side by side.
     Fifo,
 }
 
-/// Which drives a flush of the host reaches.
+/// Drives that a flush of the host reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Flushes {
-    /// Both: what is acknowledged behind it is durable.
+    /// Both drives: writes acknowledged before the flush are durable.
     #[default]
     Both,
-    /// The flash alone: what went past it to the backing store may be lost with the power of that.
+    /// The flash alone: writes that bypassed it may be lost with the backing store's power.
     Flash,
-    /// None, as in FlashCache, which refuses barriers (`flashcache_map`, `-EOPNOTSUPP`), so that file systems go on without them. A power cut
-    /// loses what either drive has in its write cache.
+    /// Neither drive, as in FlashCache, which refuses barriers (`flashcache_map`, `-EOPNOTSUPP`), so that
+    /// file systems go on without them. A power cut loses the write cache of either drive.
     None,
 }
 
-/// Which backing store a cache belongs to.
+/// Identity of the backing store that a cache belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreIdentity {
-    /// Tells it from others of the same size. It must be the same at every start.
+    /// Number that distinguishes stores of equal size. It must be identical at every start.
     pub id: u64,
-    /// The same for people: at most 128 bytes of it are kept.
+    /// Name of the store for people; at most 128 bytes of it are kept.
     pub name: String,
 }
 
-/// A cache between a flash namespace and a backing store.
+/// Configuration of a cache between a flash namespace and a backing store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// The namespace of the flash: a block namespace, or a solid-state cache.
+    /// Namespace of the flash: a block namespace, or a solid-state cache.
     pub flash: u16,
-    /// The block namespace of the backing store.
+    /// Block namespace of the backing store.
     pub backing: u16,
-    /// What happens to writes.
+    /// Write policy.
     pub mode: CacheMode,
     /// Bytes of a sector of both drives.
     pub sector_bytes: u32,
-    /// Bytes of a cached block. A solid-state cache has its own.
+    /// Bytes of a cached block. A solid-state cache has its own block size.
     pub block_bytes: u32,
-    /// Block backend: blocks of a set; a block can be cached in the slots of one set only (FlashCache: 512).
+    /// Block backend: blocks in a set; a block can be cached only in the slots of one set (FlashCache: 512).
     pub set_blocks: u32,
-    /// Block backend: when records are written.
+    /// Block backend: time at which records are written.
     pub records: RecordWrites,
-    /// Block backend: which block makes room.
+    /// Block backend: replacement policy.
     pub replacement: Replacement,
-    /// Solid-state cache: its commands are durable when they are acknowledged. Without this they are after a flush, and after a crash
-    /// the manager evicts all clean blocks.
+    /// Solid-state cache: its commands are durable when they are acknowledged. Otherwise they are durable
+    /// after a flush, and the manager evicts all clean blocks after a crash.
     pub durable_commands: bool,
-    /// A stream of consecutive requests bypasses the cache once it is so long; 0: never.
+    /// Length from which a stream of consecutive requests bypasses the cache; 0 turns this off.
     pub sequential_bytes: u64,
-    /// Share of the cache that may be dirty before blocks are cleaned, in percent (FlashCache: 20).
+    /// Share of the cache that may be dirty before cleaning begins, in percent (FlashCache: 20).
     pub dirty_percent: u32,
-    /// Dirty blocks in a region that was not written for so long are cleaned; 0: never (FlashCache: 15 minutes).
+    /// Time without writes after which the dirty blocks of a region are cleaned; 0 turns this off
+    /// (FlashCache: 15 minutes).
     pub fallow: Nanos,
-    /// While fewer blocks are being cleaned, another run of them is begun.
+    /// Number of blocks under cleaning below which another run begins.
     pub clean_blocks: u32,
-    /// The backing store is flushed before what was copied to it counts as clean. `false`, as FlashCache: a power cut of the backing store
-    /// loses cleaned blocks that it had in its write cache, flushed ones too.
+    /// Flush the backing store before copied blocks count as clean. `false`, as in FlashCache: a power cut of
+    /// the backing store loses cleaned blocks in its write cache, even flushed ones.
     pub flush_cleaned: bool,
-    /// A read that missed, and a write that goes through, are answered when the cache has its copy, as in FlashCache (`READFILL` and a write of
-    /// both drives in `flashcache_io_callback`; there the two writes of a write run side by side). `false`: before.
+    /// Answer a read miss, and a write-through write, only after the cache has its copy, as in FlashCache
+    /// (`READFILL`, and a write of both drives in `flashcache_io_callback`; there both drives are written in
+    /// parallel). `false`: answer before.
     pub await_fills: bool,
-    /// Which drives a flush reaches; a stop reaches both.
+    /// Drives that a flush reaches; a stop reaches both.
     pub flushes: Flushes,
-    /// The backing store.
+    /// Identity of the backing store.
     pub store: StoreIdentity,
-    /// A number that no earlier cache on this flash had; a new cache is marked with it.
+    /// Number that no earlier cache on this flash had; it marks a new cache.
     pub nonce: u64,
-    /// Make a new cache whatever the flash holds.
+    /// Make a new cache even if the flash holds data.
     pub format: bool,
 }
 
@@ -143,23 +147,23 @@ impl Default for CacheConfig {
     }
 }
 
-/// Why there can be no cache.
+/// Reason that a cache cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CacheError {
     /// The flash cannot be a cache.
     #[error("namespace {0} cannot be a cache; allowed: a block namespace, a solid-state cache")]
     Flash(u16),
-    /// The backing store is no block namespace.
+    /// The backing store is not a block namespace.
     #[error("namespace {0} cannot be the backing store of a cache; allowed: a block namespace")]
     Backing(u16),
-    /// A setting does not fit.
+    /// A setting is out of range.
     #[error("{key} = {value}: allowed: {allowed}")]
     Setting {
-        /// Its name.
+        /// Key of the setting.
         key: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: u64,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
     /// The flash is too small.
@@ -167,11 +171,11 @@ pub enum CacheError {
         "the cache drive has {sectors} sectors; allowed: at least {least}, for the head, a record sector and {blocks} blocks"
     )]
     TooSmall {
-        /// What it has.
+        /// Sectors of the flash.
         sectors: u64,
-        /// What is needed.
+        /// Minimum sectors.
         least: u64,
-        /// Blocks that a cache has at least.
+        /// Minimum number of blocks in a cache.
         blocks: u64,
     },
     /// The address space of the solid-state cache is smaller than the backing store.
@@ -180,9 +184,9 @@ pub enum CacheError {
          for the head"
     )]
     AddressSpace {
-        /// What it has.
+        /// Addressable sectors of the solid-state cache.
         addresses: u64,
-        /// What is needed.
+        /// Minimum sectors.
         least: u64,
     },
 }

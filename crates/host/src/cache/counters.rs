@@ -1,24 +1,24 @@
-//! What a cache counts.
+//! Counters of a cache.
 
 use super::{Backend, CacheManager};
 use pellucid_flash::{Command, Figure, Opcode};
 
-/// What a cache manager has done. Blocks are counted, each once for a command.
+/// Counters of a cache manager. A command counts each of its blocks once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounters {
-    /// Blocks read that the cache had.
+    /// Blocks read that were cached.
     pub read_hits: u64,
-    /// Blocks read that it had not.
+    /// Blocks read that were not cached.
     pub read_misses: u64,
     /// Blocks written to the flash.
     pub write_hits: u64,
-    /// Blocks written past it.
+    /// Blocks written past the flash.
     pub write_arounds: u64,
-    /// Blocks that a sequential stream read or wrote past the cache.
+    /// Blocks of sequential streams that bypassed the cache.
     pub bypassed: u64,
-    /// Blocks that were put into the cache behind a read, or behind a write that went through.
+    /// Blocks filled into the cache after a read or a write-through write.
     pub fills: u64,
-    /// Blocks of which a part was written, the rest being read first.
+    /// Blocks written in part, with the rest read first.
     pub partial_writes: u64,
     /// Dirty blocks that became clean.
     pub cleaned: u64,
@@ -26,19 +26,19 @@ pub struct CacheCounters {
     pub dirtied: u64,
     /// Writes that found no slot, or a cache full of dirty blocks.
     pub full: u64,
-    /// Reads that the flash failed.
+    /// Reads that failed on the flash.
     pub flash_read_errors: u64,
-    /// Writes, evictions and records that the flash failed.
+    /// Writes, evictions and record writes that failed on the flash.
     pub flash_write_errors: u64,
-    /// Reads that the backing store failed.
+    /// Reads that failed on the backing store.
     pub backing_read_errors: u64,
-    /// Writes and flushes that the backing store failed.
+    /// Writes and flushes that failed on the backing store.
     pub backing_write_errors: u64,
-    /// Commands that were answered with an error.
+    /// Commands answered with an error.
     pub failed: u64,
     /// Commands sent to the flash.
     pub flash_commands: u64,
-    /// Commands sent to the backing store: reads, writes, others.
+    /// Commands sent to the backing store: reads, writes, and others.
     pub backing_commands: [u64; 3],
     /// Sectors read from the backing store, and written to it.
     pub backing_sectors: [u64; 2],

@@ -1,41 +1,42 @@
-//! How a cache ends: stopped, so that the next start finds it warm, or detached, so that the backing store has everything.
+//! End of a cache: a stop, after which the next start finds it warm, or a detach, after which the backing
+//! store holds all data.
 //!
 //! ```text
 //!  stop    commands and cleaning end ─► flushes and records ─► block backend: records of all slots ─► head: closed
 //!  detach  new data go around, everything is cleaned ─► head: detached ─► all commands go to the backing store
 //! ```
-//! A command that comes to a stopped cache opens it again first.
+//! A command to a stopped cache opens it again first.
 
 use super::head::Life;
 use super::start::{DEPTH, RUN_SECTORS};
 use super::{Backend, CacheManager};
 use pellucid_flash::Status;
 
-/// Why a cache is not detached whose flash takes no writes.
+/// Reason that a cache cannot be detached if its flash takes no writes.
 const NOT_TOLD: &str = "everything is written back, but the cache drive takes no writes and cannot be told so; use the backing store without \
                         it, and never start a cache with both again";
 
-/// Why a cache is not detached whose records cannot all be read.
+/// Reason that a cache cannot be detached if some of its records are unreadable.
 const SOME_LOST: &str = "what is known to be dirty is written back; records of the cache cannot be read, so what only they called dirty is lost; \
                          use the backing store without the cache, or make a new one (--format)";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// In use.
+    /// The cache is in use.
     #[default]
     None,
-    /// What is under way ends.
+    /// Waiting for commands and cleaning under way.
     Stopping,
-    /// The drives are flushed, records are written.
+    /// Flushing the drives and writing records.
     Committing,
-    /// The records of all slots are written, where they or those on the flash say something.
+    /// Writing the records of all slots, except where neither the old nor the new record has content.
     Recording,
-    /// The head is.
+    /// Writing the head.
     Closing,
     Stopped,
-    /// Everything is written back.
+    /// Writing back all dirty blocks.
     Draining,
-    /// The head is written.
+    /// Writing the head.
     Detaching,
     Detached,
 }
@@ -43,12 +44,12 @@ enum Phase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ending {
     phase: Phase,
-    /// Why it could not be detached.
+    /// Reason that the last detach failed.
     failed: Option<&'static str>,
-    /// Writes of records under way, and the first sector that is not looked at yet.
+    /// Number of record writes under way.
     left: u32,
     next: u32,
-    /// A cache that cannot be stopped is found as after a crash.
+    /// The cache cannot be stopped in order; the next start finds it as after a crash.
     broken: bool,
 }
 
@@ -57,7 +58,7 @@ impl Ending {
         matches!(self.phase, Phase::Stopped | Phase::Detached)
     }
 
-    /// Nothing new is cleaned.
+    /// Reports whether cleaning has ended for a stop.
     pub fn is_stopping(&self) -> bool {
         matches!(
             self.phase,
@@ -75,7 +76,7 @@ impl Ending {
         self.phase == Phase::Detached
     }
 
-    /// Some dirty block could not be cleaned.
+    /// Notes that a dirty block could not be cleaned; a detach then fails.
     pub fn cannot_clean(&mut self, why: &'static str) {
         if self.phase == Phase::Draining {
             self.phase = Phase::None;
@@ -85,21 +86,21 @@ impl Ending {
 }
 
 impl CacheManager {
-    /// Begins to write everything back, to put the cache out of use; commands are carried out meanwhile. [`CacheManager::detached`] says how it
-    /// ends.
+    /// Begins to write back all dirty blocks, to put the cache out of use; commands are served meanwhile.
+    /// [`CacheManager::detached`] returns the result.
     pub fn detach(&mut self) {
         if self.ending.phase == Phase::None {
             self.ending = Ending { phase: Phase::Draining, ..Ending::default() };
         }
     }
 
-    /// Whether all commands go to the backing store.
+    /// Reports whether all commands go to the backing store.
     #[inline]
     pub fn is_detached(&self) -> bool {
         self.ending.is_detached()
     }
 
-    /// How what [`CacheManager::detach`] began has ended; `None`: it has not.
+    /// Returns the result of [`CacheManager::detach`]; `None` while it is under way.
     pub fn detached(&self) -> Option<Result<(), String>> {
         match self.ending.phase {
             Phase::Detached => Some(Ok(())),
@@ -121,7 +122,7 @@ impl CacheManager {
         }
     }
 
-    /// A command comes to a cache that is stopped.
+    /// Opens a stopped cache again for a command.
     pub(super) fn reopen(&mut self) {
         if self.ending.phase == Phase::Stopped {
             self.ending = Ending::default();
@@ -160,16 +161,16 @@ impl CacheManager {
         }
     }
 
-    /// Everything is on the drives: the records of all slots follow.
+    /// Begins to record all slots, once all data are on the drives.
     fn record_all(&mut self) {
         self.ending.broken |= self.commit.has_failed() || self.read_only;
-        // From now on commands wait.
+        // From now on, commands wait.
         self.is_closed();
         self.ending.phase = Phase::Recording;
         self.record_on();
     }
 
-    /// Writes a few more runs of records; when there are no more, the head follows.
+    /// Writes more runs of records; after the last one, writes the head.
     fn record_on(&mut self) {
         let counts = !self.ending.broken && self.keeps_content();
         while let Backend::Block(slots) = &self.backend
@@ -189,7 +190,7 @@ impl CacheManager {
         }
     }
 
-    /// Records of a stop have been written.
+    /// Continues a stop after a write of records.
     pub(super) fn records_of_stop(&mut self, written: bool) {
         if self.ending.phase != Phase::Recording {
             return;
@@ -213,7 +214,7 @@ impl CacheManager {
             (Phase::Closing, Life::Closed) => {
                 self.ending.phase = Phase::Stopped;
                 self.ending.broken |= !done;
-                // Another op came meanwhile.
+                // Another command arrived meanwhile.
                 if self.start.has_waiting() {
                     self.reopen();
                 }

@@ -1,9 +1,10 @@
-//! A new cache on a block drive: the sectors of records are zeros before the head says that there is a cache.
+//! Format of a new cache on a block drive: record sectors are zeroed before the head declares the cache.
 //!
 //! ```text
 //!  (head of another cache: detached) ─► records are read ─► what is not zero becomes zero ─► flush ─► head: open
 //! ```
-//! So a start knows a sector that was never written from a damaged one, whatever stands there. A blank drive stays blank.
+//! A start can therefore tell a sector that was never written from a damaged one, whatever the drive held
+//! before. A blank drive stays blank.
 
 use super::head::Life;
 use super::start::{DEPTH, Phase, RUN_SECTORS};
@@ -11,7 +12,7 @@ use super::{Backend, CacheManager, Part, Purpose, Side};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Lba, Opcode, Status};
 
-/// In place of a slot: zeros are written.
+/// Marker in place of a slot: the part writes zeros.
 const ZEROS: u32 = 1;
 
 impl CacheManager {

@@ -1,12 +1,13 @@
-//! What a cache writes about itself: its head, and the sectors of records of the block backend.
+//! On-media format of a cache: its head, and the record sectors of the block backend.
 //!
 //! ```text
 //!  head     0 "PLCACHE2"   8 crc32c of what follows   12 state u32   16 epoch u64   24 store id u64   32 sectors of the store u64
 //!           40 block bytes u32   44 five words of the layout (the last: where slots begin)   64 length u32   68 name of the store
 //!  records  0 "PLCR"   4 crc32c of what follows   8 epoch u64   16 sector u32   20 0   32 records: key u32, state u8 (1 clean, 2 dirty)
 //! ```
-//! All little endian. Records count only with the epoch of the head, which is new with each new cache. "PLCACHE1" is the head of a
-//! solid-state cache, and of older ones on block drives, whose sectors of records may hold anything before they are written first.
+//! All numbers are little endian. Records are valid only with the epoch of the head; each new cache has a new
+//! epoch. "PLCACHE1" is the head of a solid-state cache, and of older caches on block drives, whose record
+//! sectors may hold anything before their first write.
 
 use super::slots::{RECORD_BYTES, RECORDS_HEADER};
 
@@ -14,33 +15,33 @@ const MAGIC: &[u8; 8] = b"PLCACHE1";
 const MAGIC_CLEARED: &[u8; 8] = b"PLCACHE2";
 const RECORDS_MAGIC: &[u8; 4] = b"PLCR";
 const NAME: usize = 68;
-/// Bytes of the store's name that are kept.
+/// Maximum bytes of the store's name.
 const NAME_BYTES_MAX: usize = 128;
 /// Bytes of a head.
 pub(super) const HEAD_BYTES: usize = NAME + NAME_BYTES_MAX;
 
-/// What a cache was when its head was written.
+/// State of a cache when its head was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Life {
-    /// In use: only what is dirty counts.
+    /// In use: only dirty blocks are valid.
     #[default]
     Open = 1,
-    /// Closed in order: what is clean counts as well.
+    /// Closed in order: clean blocks are valid as well.
     Closed = 2,
-    /// Everything was written back: it belongs to no store.
+    /// All data were written back; the cache belongs to no store.
     Detached = 3,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub life: Life,
-    /// Sectors of records were zeros when the cache was made.
+    /// Record sectors were zeroed when the cache was made.
     pub cleared: bool,
     pub epoch: u64,
     pub store: u64,
     pub store_sectors: u64,
     pub block_bytes: u32,
-    /// Of the block backend; a solid-state cache has none.
+    /// Layout of the block backend; zeros for a solid-state cache.
     pub layout: [u32; 5],
     pub name: String,
 }
@@ -54,7 +55,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Head {
-    /// Packs it into `bytes` bytes, at least [`HEAD_BYTES`].
+    /// Encodes the head into `bytes` bytes, at least [`HEAD_BYTES`].
     pub fn encode(&self, bytes: usize) -> Vec<u8> {
         let mut out = vec![0; bytes];
         out[12..16].copy_from_slice(&(self.life as u32).to_le_bytes());
@@ -75,7 +76,7 @@ impl Head {
         out
     }
 
-    /// `None`: it is none.
+    /// Decodes a head; returns `None` if the bytes are no head.
     pub fn decode(bytes: &[u8]) -> Option<Head> {
         let cleared = bytes.starts_with(MAGIC_CLEARED);
         let good = bytes.len() >= HEAD_BYTES
@@ -104,7 +105,7 @@ impl Head {
     }
 }
 
-/// Packs records into a sector of `sector.len()` bytes.
+/// Encodes records into a sector of `sector.len()` bytes.
 pub(super) fn encode_records(
     sector: &mut [u8],
     epoch: u64,
@@ -123,8 +124,8 @@ pub(super) fn encode_records(
     sector[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The records of sector `number`, those that say something, counted from the first of the sector; `None`: the sector has none of this
-/// epoch.
+/// Decodes sector `number`: returns its records that have content, with their index in the sector; `None` if
+/// the sector has no records of this epoch.
 pub(super) fn decode_records(
     sector: &[u8],
     epoch: u64,

@@ -1,4 +1,4 @@
-//! Locks on blocks: ranges that requests hold, and requests that wait for theirs.
+//! Locks on blocks: ranges held by requests, and requests that wait for a range.
 //!
 //! | holds \ comes | `Read` | `Write` | `Clean` | `Whole` |
 //! |---|---|---|---|---|
@@ -8,12 +8,12 @@
 //! | `Mark`: copied blocks become clean | both | waits | not now | waits |
 //! | `Whole` | waits | waits | not now | waits |
 //!
-//! Waiting requests are admitted in order: none overtakes one that waits for an overlapping range, unless both may hold it together.
-//! Cleaning never waits; it takes something else.
+//! Waiting requests are admitted in order: none overtakes an earlier request with an overlapping range,
+//! unless both may hold it together. Cleaning never waits; it takes other blocks.
 
 use std::collections::VecDeque;
 
-/// What a holder does with its blocks.
+/// Use that a holder makes of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     Read,
@@ -38,7 +38,7 @@ impl Held {
     }
 }
 
-/// Whether `comes` may be at a block where `holds` is.
+/// Reports whether `comes` may share a block with `holds`.
 #[inline]
 fn together(holds: Hold, comes: Hold) -> bool {
     matches!(
@@ -56,7 +56,7 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Lets `op` in, or has it wait. Returns whether it is in.
+    /// Admits `op`, or queues it. Returns `true` if it is admitted.
     #[inline]
     pub fn take(&mut self, wanted: Held) -> bool {
         let free = self.is_free(&wanted, self.waiting.len());
@@ -68,7 +68,7 @@ impl Locks {
         free
     }
 
-    /// Lets `op` in if it can be now.
+    /// Admits `op` if its range is free.
     pub fn try_take(&mut self, wanted: Held) -> bool {
         let free = self.is_free(&wanted, self.waiting.len());
         if free {
@@ -77,16 +77,17 @@ impl Locks {
         free
     }
 
-    /// Whether no holder, and none of the first `before` waiting requests, keeps `wanted` out.
+    /// Reports whether no holder, and none of the first `before` waiting requests, blocks `wanted`.
     #[inline]
     fn is_free(&self, wanted: &Held, before: usize) -> bool {
         let keeps_out =
             |held: &Held| held.overlaps(wanted.first, wanted.end) && !together(held.hold, wanted.hold);
-        // One that waits for a write is not overtaken by a read, and so on; cleaning beside a waiting write is no harm to it.
+        // A read does not overtake a request that waits for a write, and so on; cleaning may run beside a
+        // waiting write.
         !self.held.iter().any(keeps_out) && !self.waiting.iter().take(before).any(keeps_out)
     }
 
-    /// `op` becomes a writer, if it alone holds its blocks and no request waits for them.
+    /// Makes `op` a writer if it alone holds its blocks and no request waits for them.
     pub fn upgrade(&mut self, op: u32) -> bool {
         let Some(at) = self.held.iter().position(|held| held.op == op) else { return false };
         let Held { first, end, .. } = self.held[at];
@@ -98,13 +99,13 @@ impl Locks {
         alone
     }
 
-    /// What was copied is marked: from now on writers wait.
+    /// Begins to mark the copied blocks of `op` clean; writers wait from now on.
     pub fn mark(&mut self, op: u32) {
         let held = self.held.iter_mut().find(|held| held.op == op);
         held.expect("it cleans").hold = Hold::Mark;
     }
 
-    /// `op` is done; requests that can be admitted now are put into `granted`.
+    /// Releases the range of `op`; requests that can now be admitted are added to `granted`.
     #[inline]
     pub fn release(&mut self, op: u32, granted: &mut VecDeque<u32>) {
         let Some(at) = self.held.iter().position(|held| held.op == op) else { return };
@@ -122,19 +123,19 @@ impl Locks {
         }
     }
 
-    /// Whether a request holds this block, or waits for it.
+    /// Reports whether a request holds this block, or waits for it.
     pub fn is_taken(&self, block: u64) -> bool {
         let at = |held: &Held| held.overlaps(block, block + 1);
         self.held.iter().any(at) || self.waiting.iter().any(at)
     }
 
-    /// Requests that copy blocks of this range to the backing store.
+    /// Returns the cleaning runs that overlap this range.
     pub fn cleaning(&self, first: u64, end: u64) -> impl Iterator<Item = Held> {
         let cleans = move |held: &&Held| held.hold == Hold::Clean && held.overlaps(first, end);
         self.held.iter().filter(cleans).copied()
     }
 
-    /// Nothing is held.
+    /// Reports whether no request holds or waits for a range.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.waiting.is_empty()
     }

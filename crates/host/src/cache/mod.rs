@@ -1,4 +1,4 @@
-//! The cache manager: a flash cache in front of a slower backing store.
+//! Cache manager: a flash cache in front of a slower backing store.
 //!
 //! ```text
 //!   asks ─► locks ─► read, write, trim ──► flash: slots of a block drive, or a solid-state cache
@@ -6,44 +6,49 @@
 //!                          ▼       └─ fills    │ cleaner: dirty blocks, in the order of the backing store
 //!                    backing store ◄───────────┘
 //! ```
-//! A *block* is what is cached. It is *dirty* where only the flash has its newest data, *clean* where the backing store has them too.
-//! The manager looks like a block drive of the backing store's size.
+//! A *block* is the unit of caching. It is *dirty* if only the flash has its newest data, and *clean* if the
+//! backing store has them too. The manager looks like a block drive of the backing store's size.
 //!
-//! # What is durable when
+//! # Durability
 //!
-//! A power cut of the flash, of this host, or of both must lose no write that was flushed or forced, and a read must never go back and
-//! forth between two versions. These rules bring that about; each names the crash that would break it.
+//! A power cut of the flash, of this host, or of both must lose no write that was flushed or forced, and
+//! reads must never alternate between two versions. The following rules ensure this; each names the crash
+//! that would break it.
 //!
-//! 1. **The dirty copy counts.** A dirty block is read from the flash, and a write to it goes to the flash, whatever else is decided. So a
-//!    write never reaches the backing store past an older dirty copy, which a restart would bring back.
-//! 2. **A flush** makes the data of writes durable on both drives, and then what says that they are dirty: the commands of a solid-state
-//!    cache carry that themselves, for a block drive the *records* are written, by force, behind the flush of the data (`commit.rs`). A
-//!    record that came before its data would name what lay in the slot before.
-//! 3. **A block becomes clean** when the backing store has it behind a flush. A write that comes between the copy and that moment keeps it
-//!    dirty (`clean.rs`).
+//! 1. **The dirty copy is valid.** A dirty block is read from the flash, and a write to it goes to the flash, in
+//!    every mode. So a write never reaches the backing store past an older dirty copy, which a restart would bring
+//!    back.
+//! 2. **A flush** first makes the data of writes durable on both drives, and then their dirty state. The commands
+//!    of a solid-state cache carry that state; for a block drive, the *records* are written by force after the
+//!    flush of the data (`commit.rs`). A record on the media before its data would name older data in the slot.
+//! 3. **A block becomes clean** when the backing store has it and has been flushed. A write between the copy and
+//!    that moment keeps it dirty (`clean.rs`).
 //! 4. **A slot is used for another block** only when no record on the flash calls it dirty (`slots.rs`).
-//! 5. **A clean copy is dropped before newer data reach the backing store** past it (`write.rs`). With a solid-state cache whose commands
-//!    are durable, clean copies outlive a crash, so the eviction is awaited first; and a clean copy is made only of what the backing store
-//!    has behind a flush or by force, or a crash of the store would leave it older than the copy. Everywhere else clean copies count only
-//!    after a stop in order, and a start after a crash drops them.
-//! 6. **Trimmed dirty blocks** are dropped when the trim is durable on the backing store: before, what an older flush promised would be
-//!    gone with the power.
-//! 7. **No read while versions differ**: a write, a fill and a trim have their blocks for themselves (`locks.rs`).
+//! 5. **A clean copy is dropped before newer data reach the backing store** past it (`write.rs`). Clean copies
+//!    outlive a crash in a solid-state cache with durable commands. There, the write waits for the eviction, and a
+//!    clean copy is made only of data that the backing store has flushed or written by force; otherwise a crash of
+//!    the store would leave it older than the copy. Everywhere else clean copies are valid only after an orderly
+//!    stop, and a start after a crash drops them.
+//! 6. **Trimmed dirty blocks** are dropped once the trim is durable on the backing store; dropped earlier, a power
+//!    cut would lose data that an older flush had made durable.
+//! 7. **No read while versions differ**: a write, a fill and a trim have exclusive use of their blocks
+//!    (`locks.rs`).
 //!
-//! | crash of | what is there afterwards |
+//!  crash of | state afterwards |
 //! |---|---|
-//! | this program | as both, but drives keep what they acknowledged |
-//! | the flash, or both | dirty blocks as of the last flush or later; clean ones after a stop in order, or with durable commands; the manager starts again |
+//!  this program | as for both, but the drives keep their acknowledged writes |
+//!  the flash, or both | dirty blocks as of the last flush or later; clean ones after an orderly stop, or with durable commands; the manager starts again |
 //!
 //! # Errors
 //!
-//! A clean block that cannot be read is read from the backing store. A dirty one that cannot be read is an error, and stays dirty. A block that
-//! the flash does not take is written to the backing store, unless it is dirty there: then the write fails, because of rule 1. What the backing store
-//! refuses is an error of the command; blocks that cannot be cleaned stay dirty, and cleaning is tried again later. What the flash cannot say
-//! counts as dirty. All this is counted ([`Machine::figures`]).
+//! An unreadable clean block is read from the backing store. An unreadable dirty block is an error, and stays
+//! dirty. If the flash refuses a write, the block is written to the backing store, unless it is dirty on the
+//! flash: then the write fails, because of rule 1. An error of the backing store is an error of the command;
+//! blocks that cannot be cleaned stay dirty, and cleaning is tried again later. A block whose state the flash
+//! cannot tell counts as dirty. All errors are counted ([`Machine::figures`]).
 //!
-//! A known cache whose flash takes no write at the start is *read only* (`read_only.rs`): what it holds is read and written back, and new data
-//! are refused.
+//! A known cache whose flash takes no write at the start is *read only* (`read_only.rs`): its blocks are read
+//! and written back, and new data are refused.
 
 mod block_map;
 mod build;
@@ -81,33 +86,33 @@ use start::Start;
 use std::collections::VecDeque;
 use streams::Streams;
 
-/// What caches.
+/// Kind of cache.
 #[derive(Clone, Debug)]
 enum Backend {
-    /// A block drive, its slots managed here.
+    /// A block drive, whose slots are managed here.
     Block(Slots),
     /// A solid-state cache.
     Ssc(CacheGeometry),
 }
 
-/// The layer. Clone it, with the drives below, to fork its future.
+/// Cache layer. Clone it together with the drives below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct CacheManager {
     config: CacheConfig,
     namespaces: [u16; 2],
     backend: Backend,
     image_bytes: usize,
-    /// Sectors of the flash, and of the backing store.
+    /// Sectors of the flash.
     flash_sectors: u64,
     sectors: u64,
     block_sectors: u64,
-    /// Blocks that can be cached; a rest behind them cannot.
+    /// Number of blocks that can be cached; a partial block at the end cannot.
     blocks: u64,
     now: SimTime,
     locks: Locks,
     granted: VecDeque<u32>,
     dirty: BlockMap,
-    /// Blocks of which the backing store has newer data than behind its last flush; kept where rule 5 needs it.
+    /// Blocks that were written to the backing store since its last flush; kept for rule 5.
     unflushed: [BlockMap; 2],
     streams: Streams,
     ops: Slab<Op>,
@@ -118,11 +123,11 @@ pub struct CacheManager {
     records: Records,
     start: Start,
     ending: Ending,
-    /// The flash takes no more.
+    /// The flash has stopped taking writes.
     degraded: bool,
-    /// It took no write at the start.
+    /// The flash took no write at the start.
     read_only: bool,
-    /// Writes to the flash that make blocks dirty and have not ended.
+    /// Number of writes under way that make blocks dirty on the flash.
     dirtying: u32,
     counters: CacheCounters,
     down: VecDeque<Command>,
@@ -130,7 +135,7 @@ pub struct CacheManager {
 }
 
 impl CacheManager {
-    /// The layer for a flash namespace and a backing store, as `flash` and `backing` describe them.
+    /// Creates the layer for a flash namespace and a backing store, described by `flash` and `backing`.
     pub fn new(
         config: &CacheConfig,
         flash: Option<Interface>,
@@ -140,12 +145,12 @@ impl CacheManager {
         CacheManager::build(config, flash, backing, image_bytes, false)
     }
 
-    /// What it was told.
+    /// Returns the configuration.
     pub fn config(&self) -> &CacheConfig {
         &self.config
     }
 
-    /// Blocks that the flash can hold.
+    /// Returns the number of blocks that the flash can hold.
     pub fn capacity_blocks(&self) -> u64 {
         match &self.backend {
             Backend::Block(slots) => slots.layout.slots().into(),
@@ -153,23 +158,23 @@ impl CacheManager {
         }
     }
 
-    /// Blocks that only the flash has.
+    /// Returns the number of dirty blocks.
     pub fn dirty_blocks(&self) -> u64 {
         self.dirty.count()
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn counters(&self) -> &CacheCounters {
         &self.counters
     }
 
-    /// Whether only the flash has the newest data of this sector.
+    /// Reports whether only the flash has the newest data of this sector.
     pub fn is_dirty(&self, lba: Lba) -> bool {
         self.dirty.contains(lba.0 / self.block_sectors)
     }
 
-    /// Bytes of host memory that grow with the cache: what is known of cached and of dirty blocks. Records of commands under way and their
-    /// buffers are not counted.
+    /// Returns the bytes of host memory that grow with the cache: the state of cached and of dirty blocks.
+    /// Records of commands under way and their buffers are not counted.
     pub fn memory_bytes(&self) -> u64 {
         let slots = match &self.backend {
             Backend::Block(slots) => slots.memory_bytes(),
@@ -183,12 +188,12 @@ impl CacheManager {
         self.image_bytes == self.config.sector_bytes as usize
     }
 
-    /// Whether clean copies in the flash outlive a crash of this host.
+    /// Reports whether clean copies in the flash outlive a crash of this host.
     fn keeps_clean(&self) -> bool {
         matches!(self.backend, Backend::Ssc(_)) && self.config.durable_commands
     }
 
-    /// Panics where an invariant is broken.
+    /// Checks the invariants; panics if one is broken.
     pub fn check(&self) {
         if let Backend::Block(slots) = &self.backend {
             slots.check(|block| self.dirty.contains(block));
@@ -199,7 +204,7 @@ impl CacheManager {
         }
     }
 
-    /// Everything that follows from what has happened, until nothing does.
+    /// Runs all consequences of what has happened, until none is left.
     #[inline]
     fn pump(&mut self) {
         loop {

@@ -1,78 +1,79 @@
-//! Operations under way, and their way: commands from above come in and are answered, commands to the drives go out and end.
+//! Operations under way: commands from above arrive and are answered, and commands to the drives are sent and
+//! end.
 
 use super::locks::{Held, Hold};
 use super::{Backend, CacheManager};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Lba, Opcode, SimTime, Stage, StageTimes, Status};
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     #[default]
     Read,
     Write,
-    /// Also zeros that are written without being transferred.
+    /// Trims, and writes of zeros without a data transfer.
     Trim,
     Flush,
-    /// Dirty blocks go to the backing store.
+    /// Copies dirty blocks to the backing store.
     Clean,
 }
 
-/// How far it is.
+/// Progress of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Reads, or what is to be written goes to where it belongs.
+    /// Reads, or writes to the destination of the data.
     #[default]
     Data,
-    /// Cleaning: the copy goes to the backing store. A trim does.
+    /// Cleaning writes the copy to the backing store; a trim is sent to it.
     Backing,
-    /// The backing store is flushed. A forced write waits for a commit.
+    /// The backing store is flushed; a forced write waits for a commit.
     Flush,
-    /// Records are written; what was copied becomes clean; what was trimmed is dropped.
+    /// Records are written; copied blocks become clean; trimmed blocks are dropped.
     Mark,
-    /// It was answered, and the cache gets a copy.
+    /// The command was answered, and the cache gets a copy.
     Fill,
 }
 
-/// An operation under way: a command from above, or cleaning.
+/// Operation under way: a command from above, or cleaning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Op {
     pub kind: Kind,
     pub step: Step,
     pub command: Option<Command>,
     pub submitted: SimTime,
-    /// Blocks that it touches, from the first on, before the end.
+    /// First block of the operation; `end` is the first block after it.
     pub first: u64,
     pub end: u64,
-    /// Parts that have not ended.
+    /// Number of parts under way.
     pub left: u32,
     pub status: Option<Status>,
     pub stages: StageTimes,
-    /// It goes past the cache.
+    /// The operation bypasses the cache.
     pub bypass: bool,
-    /// What the cache gets when the answer is given: first sector, and data.
+    /// Data for the cache after the answer: first sector, and data.
     pub fills: Vec<(u64, Vec<u8>)>,
     /// Data that wait for an eviction: first sector, and data.
     pub aside: Vec<(u64, Vec<u8>)>,
-    /// Cleaning: blocks, from the first on, that were written meanwhile.
+    /// Cleaning: bit mask of blocks, relative to the first, that were written meanwhile.
     pub touched: u64,
 }
 
-/// What a command to a drive is for.
+/// Purpose of a command to a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     #[default]
     ReadFlash,
     ReadBacking,
-    /// What is cached of a read that did not find all.
+    /// Asks which blocks of a partly missed read are cached.
     ReadStates,
-    /// The block that a part of it is written to.
+    /// Reads the block that a partial write changes.
     FetchFlash,
     FetchBacking,
-    /// Data that become dirty; `true`: their blocks are dirty.
+    /// Writes data that become dirty; `true` if their blocks are dirty already.
     WriteFlash(bool),
     WriteBacking,
-    /// Before newer data go to the backing store; `true`: a write to the flash has failed.
+    /// Evicts blocks before newer data go to the backing store; `true` after a failed write to the flash.
     Evict(bool),
     Fill,
     TrimBacking,
@@ -90,20 +91,20 @@ pub(super) enum Purpose {
     Sweep,
 }
 
-/// A command to a drive: sectors of the backing store, and what is done with them.
+/// Command to a drive: sectors of the backing store, and the purpose.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part {
     pub op: u32,
     pub purpose: Purpose,
     pub lba: u64,
     pub sectors: u32,
-    /// Block backend: the slot of its first block; a record sector.
+    /// Block backend: the slot of the first block, or a record sector.
     pub slot: u32,
-    /// Its buffer is that of the command from above.
+    /// The buffer is that of the command from above.
     pub direct: bool,
 }
 
-/// The two drives.
+/// One of the two drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Flash,
@@ -113,7 +114,7 @@ pub(super) enum Side {
 impl CacheManager {
     // ---- commands from above
 
-    /// Why a command is refused before anything is done.
+    /// Returns the status of a command that is refused at submission.
     #[inline]
     pub(super) fn refuse(&self, command: &Command) -> Option<Status> {
         if command.namespace != 0 {
@@ -134,7 +135,7 @@ impl CacheManager {
         }
     }
 
-    /// A record for a command.
+    /// Opens an operation for a command.
     #[inline]
     pub(super) fn open(&mut self, command: Command) -> u32 {
         let kind = match command.opcode {
@@ -154,7 +155,7 @@ impl CacheManager {
         at
     }
 
-    /// Begins a command, or has it wait for its blocks.
+    /// Begins a command, or queues it for its blocks.
     #[inline]
     pub(super) fn enter(&mut self, op: u32) {
         let Op { kind, first, end, ref command, .. } = self.ops[op];
@@ -184,7 +185,7 @@ impl CacheManager {
         self.went_on(op);
     }
 
-    /// Something of `op` has ended, or begun: where nothing is under way, it goes on.
+    /// Continues `op` if none of its parts is under way.
     #[inline]
     pub(super) fn went_on(&mut self, op: u32) {
         if self.ops[op].left > 0 {
@@ -199,7 +200,7 @@ impl CacheManager {
         }
     }
 
-    /// Answers a command, whose blocks it may keep.
+    /// Answers a command; its operation may keep its blocks.
     #[inline]
     pub(super) fn answer(&mut self, op: u32) {
         let record = &mut self.ops[op];
@@ -210,7 +211,7 @@ impl CacheManager {
         self.up.push_back(command.ended(status, record.submitted, self.now, stages));
     }
 
-    /// `op` gives its blocks back and is no more.
+    /// Ends `op` and releases its blocks.
     #[inline]
     pub(super) fn close(&mut self, op: u32) {
         for (_, buffer) in self.ops[op].fills.drain(..) {
@@ -220,7 +221,7 @@ impl CacheManager {
         self.ops.release(op);
     }
 
-    /// The same, behind the answer that may have waited for a fill.
+    /// Ends `op`, and answers its command if that waited for a fill.
     #[inline]
     pub(super) fn answer_and_close(&mut self, op: u32) {
         if self.ops[op].command.is_some() {
@@ -229,7 +230,7 @@ impl CacheManager {
         self.close(op);
     }
 
-    /// Refuses a command, or ends one that never had blocks.
+    /// Refuses a command, or ends one that never held blocks.
     pub(super) fn end(&mut self, op: u32, status: Status) {
         self.ops[op].status = Some(status);
         self.answer(op);
@@ -271,7 +272,7 @@ impl CacheManager {
         }
     }
 
-    /// Where the sector `lba` of the backing store lies on the flash.
+    /// Returns the flash address of sector `lba` of the backing store.
     #[inline]
     pub(super) fn flash_lba(&self, slot: u32, lba: u64) -> Lba {
         match &self.backend {

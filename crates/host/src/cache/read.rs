@@ -1,8 +1,10 @@
-//! Reads: what the cache has comes from the flash, the rest from the backing store, and goes into the cache when the answer is given.
+//! Reads: cached blocks come from the flash, the others from the backing store; those are filled into the
+//! cache after the answer.
 //!
-//! The block backend knows what it has. A solid-state cache is asked: a read that finds nothing ends with `Absent`, and where some blocks
-//! may be there, their states are asked for. A sequential stream reads only dirty blocks from a solid-state cache.
-//! A fill happens only where the read is alone at its blocks, so no write comes between the read of the backing store and the fill.
+//! The block backend knows its cached blocks. A solid-state cache is asked: a read that finds no block ends
+//! with `Absent`; if some blocks may be cached, their states are asked for. A sequential stream reads only
+//! dirty blocks from a solid-state cache. A fill needs exclusive use of the read's blocks, so no write comes
+//! between the read of the backing store and the fill.
 
 use super::{Backend, CacheManager, Op, Part, Purpose, Side, Step};
 use pellucid_flash::slab::NIL;
@@ -22,7 +24,7 @@ impl CacheManager {
             Backend::Block(_) => self.read_slots(op, lba, end),
             Backend::Ssc(_) if self.ops[op].bypass || self.read_only => self.read_known(op, lba, end),
             Backend::Ssc(_) => {
-                // What lies behind the last block is never cached.
+                // Sectors after the last block are never cached.
                 let cached = end.min(self.blocks * self.block_sectors);
                 if lba < cached {
                     self.read_flash(op, lba, cached, NIL);
@@ -34,7 +36,7 @@ impl CacheManager {
         }
     }
 
-    /// Block backend: runs of slots side by side, and runs of blocks that are not cached.
+    /// Reads with the block backend: runs of adjacent slots, and runs of blocks that are not cached.
     fn read_slots(&mut self, op: u32, lba: u64, end: u64) {
         let mut at = lba;
         while at < end {
@@ -74,7 +76,8 @@ impl CacheManager {
         }
     }
 
-    /// Solid-state cache: dirty blocks from the flash, the others from the backing store, which has them too.
+    /// Reads with a solid-state cache: dirty blocks from the flash, the others from the backing store, which
+    /// has them too.
     fn read_known(&mut self, op: u32, lba: u64, end: u64) {
         let mut at = lba;
         while at < end {
@@ -91,7 +94,7 @@ impl CacheManager {
     }
 
     fn read_flash(&mut self, op: u32, lba: u64, end: u64, slot: u32) {
-        // A solid-state cache is read block by block.
+        // A solid-state cache is read in whole blocks.
         let (from, to) = match &self.backend {
             Backend::Block(_) => (lba, end),
             Backend::Ssc(_) => {
@@ -106,7 +109,7 @@ impl CacheManager {
             self.counters.flash_read_errors += 1;
             return self.fail(op, Status::UnrecoveredRead);
         }
-        // Whole blocks, where the cache is to have them.
+        // A fill needs whole blocks.
         let (from, to) = match self.may_fill(op) {
             true => {
                 let to = end.next_multiple_of(self.block_sectors).min(self.sectors);
@@ -125,7 +128,7 @@ impl CacheManager {
         let wants = side == Side::Backing && self.may_fill(op);
         let command = self.ops[op].command.as_mut().expect("a command under way");
         let is_all = (from, to) == (command.lba.0, command.lba.0 + u64::from(command.sectors));
-        // Where the caller wants no data the cache may want them.
+        // The cache may need the data even if the caller does not.
         let direct = is_all && !(wants && command.data.is_empty());
         let data = if direct { std::mem::take(&mut command.data) } else { self.buffer(to - from) };
         let (lba, purpose) = match side {
@@ -137,7 +140,7 @@ impl CacheManager {
         self.send(side, part, Command::new(0, Opcode::Read, lba, sectors, data));
     }
 
-    /// Puts what a part brought where the command wants it.
+    /// Copies the data of a part to their destination in the command.
     fn deliver(&mut self, part: Part, data: &[u8]) {
         let image = self.image_bytes;
         let command = self.ops[part.op].command.as_mut().expect("a command under way");
@@ -172,7 +175,7 @@ impl CacheManager {
         }
     }
 
-    /// The flash has not given it.
+    /// Handles a failed read from the flash.
     fn not_from_flash(&mut self, part: Part, status: Status, first: u64) {
         let op = part.op;
         let block = part.lba / self.block_sectors;
@@ -181,7 +184,7 @@ impl CacheManager {
             self.counters.flash_read_errors += 1;
         }
         if self.dirty.any(block, blocks) && (status != Status::Absent || blocks == 1) {
-            // No other has it. Of several blocks each is tried alone.
+            // Only the flash has the data. If there are several blocks, each is tried alone.
             if blocks == 1 {
                 let status = if status == Status::Absent { Status::UnrecoveredRead } else { status };
                 return self.fail(op, status);
@@ -190,7 +193,7 @@ impl CacheManager {
         }
         let (from, end) = self.wanted(part);
         if status == Status::Absent && blocks > 1 && first < blocks && self.ops[op].step == Step::Data {
-            // Which are there.
+            // The cache is asked which blocks it holds.
             let part = Part { purpose: Purpose::ReadStates, ..part };
             let (lba, mut data) =
                 (self.flash_lba(part.slot, part.lba), self.buffers.pop().unwrap_or_default());
@@ -200,21 +203,21 @@ impl CacheManager {
         if status == Status::Absent {
             return self.read_backing(op, from, end);
         }
-        // The backing store has it, too.
+        // The backing store has the block too.
         if let Backend::Block(slots) = &mut self.backend {
             (block..block + blocks).for_each(|block| slots.forget(block));
         }
         self.read_backing(op, from, end);
     }
 
-    /// The sectors of a part that its command wants.
+    /// Returns the sectors of a part that its command needs.
     fn wanted(&self, part: Part) -> (u64, u64) {
         let command = self.command(part.op);
         let end = command.lba.0 + u64::from(command.sectors);
         (part.lba.max(command.lba.0), (part.lba + u64::from(part.sectors)).min(end))
     }
 
-    /// Gives a buffer back to its command, or to the others.
+    /// Returns a buffer to its command, or to the pool.
     fn take_back(&mut self, part: Part, data: Vec<u8>) {
         if part.direct {
             self.ops[part.op].command.as_mut().expect("a command under way").data = data;
@@ -242,13 +245,14 @@ impl CacheManager {
         }
     }
 
-    /// A solid-state cache has said which blocks are there. A clean one may be gone meanwhile, and is then looked for again.
+    /// Reads the blocks whose states a solid-state cache has returned. A clean block may have been evicted
+    /// meanwhile; it is then looked up again.
     pub(super) fn states_read(&mut self, part: Part, status: Status, states: Vec<u8>) {
         let (from, end) = self.wanted(part);
         if status != Status::Success || states.len() as u64 != self.blocks_of(part) {
             self.counters.flash_read_errors += 1;
             self.give_back(states);
-            // Each by itself, so that nothing has to be asked again.
+            // Each block is read alone, so that no further question is needed.
             return self.read_each(part);
         }
         let first = part.lba / self.block_sectors;

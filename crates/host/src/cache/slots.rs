@@ -1,15 +1,17 @@
-//! Block backend: which block lies in which slot of the flash.
+//! Block backend: the assignment of blocks to slots of the flash.
 //!
 //! ```text
 //!  sectors   [ head ][ records of all slots ][ - ][ slot 0 | slot 1 | ... ]
 //!  slots     [ set 0: 512 slots ][ set 1 ] ...      a block lies in the set of its window of 512 blocks
 //! ```
-//! Slots begin at a multiple of their size, so that a drive that maps units of a block's size has each block in one unit: it is never half
-//! written, and never read to be written. A slot has four bytes of key and one of flags here, nothing else; a lookup compares the keys of a set. The victim in a set is found by
-//! a clock.
+//! Slots begin at a multiple of their size, so a drive with mapping units of a block's size stores each block
+//! in one unit: it is never half written, and never needs a read before a write. A slot takes four bytes of
+//! key and one of flags in host memory; a lookup compares the keys of a set. A clock finds the victim in a
+//! set.
 //!
-//! Invariants: a slot that a record on the flash may call dirty (`RECORDED`), or whose record is being rewritten (`CLEARING`), keeps its
-//! key and is not used for another block. So no two records name one block, and a record never names data of another block.
+//! Invariants: a slot keeps its key, and is not used for another block, while a record on the flash may call
+//! it dirty (`RECORDED`) or its record is being rewritten (`CLEARING`). So no two records name one block, and
+//! a record never names data of another block.
 
 use super::config::{CacheConfig, CacheError, Replacement};
 
@@ -19,7 +21,7 @@ const HEAD_SECTORS: u64 = 8;
 pub(super) const RECORD_BYTES: usize = 5;
 /// Bytes before the records of a sector.
 pub(super) const RECORDS_HEADER: usize = 32;
-/// A cache has at least so many blocks.
+/// Minimum number of blocks in a cache.
 const BLOCKS_MIN: u64 = 16;
 
 const VACANT: u32 = u32::MAX;
@@ -27,31 +29,31 @@ const VACANT: u32 = u32::MAX;
 const STATE: u8 = 0b11;
 const CLEAN: u8 = 1;
 const DIRTY: u8 = 2;
-/// Used since the clock's hand passed.
+/// The block was used since the clock hand passed.
 const USED: u8 = 1 << 2;
-/// Its record is to be written.
+/// The slot is listed for a record.
 const LISTED: u8 = 1 << 3;
-/// The media surely hold data of this block from since it became dirty: a record may name it. Older data would bring back what a bypass or
-/// a trim replaced on the backing store.
+/// The media hold data of this block from after it became dirty, so a record may name it. Older data would
+/// bring back data that a bypass or a trim replaced on the backing store.
 const SAFE: u8 = 1 << 4;
-/// A record on the flash may say that it is dirty.
+/// A record on the flash may call the slot dirty.
 const RECORDED: u8 = 1 << 5;
-/// A record that says so no more is being written.
+/// A record that no longer calls the slot dirty is being written.
 const CLEARING: u8 = 1 << 6;
-/// Its data were on the flash before a flush that is under way.
+/// The data were on the flash before the flush under way.
 const FLUSHING: u8 = 1 << 7;
 
-/// Where records and slots lie.
+/// Layout of records and slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Sectors of a block.
+    /// Sectors in a block.
     pub block_sectors: u64,
     pub set_blocks: u32,
     pub sets: u32,
-    /// Records of a sector.
+    /// Records in a sector.
     pub per_sector: u32,
     pub record_sectors: u32,
-    /// Where the first slot lies.
+    /// First sector of the first slot.
     pub first_slot: u64,
 }
 
@@ -91,13 +93,13 @@ impl Layout {
         self.sets * self.set_blocks
     }
 
-    /// First sector of a slot.
+    /// Returns the first sector of a slot.
     #[inline]
     pub fn slot_lba(&self, slot: u32) -> u64 {
         self.first_slot + u64::from(slot) * self.block_sectors
     }
 
-    /// The sector of the drive that holds records.
+    /// Returns the drive sector of a record sector.
     pub fn record_lba(&self, sector: u32) -> u64 {
         HEAD_SECTORS + u64::from(sector)
     }
@@ -106,39 +108,40 @@ impl Layout {
         slot / self.per_sector
     }
 
-    /// Slots whose records a sector holds.
+    /// Returns the slots whose records a sector holds.
     pub fn slots_of(&self, sector: u32) -> std::ops::Range<u32> {
         let first = sector * self.per_sector;
         first..(first + self.per_sector).min(self.slots())
     }
 
-    /// What of it the head keeps. The last word was the number of record sectors while slots followed them at once: always smaller than
-    /// where slots of the same sets begin, so such a cache is refused.
+    /// Returns the layout as words, for the head. In older caches, whose slots followed the records directly,
+    /// the last word was the number of record sectors. It is always smaller than the first slot of the same
+    /// sets, so such a cache is refused.
     pub fn words(&self) -> [u32; 5] {
         [self.block_sectors as u32, self.set_blocks, self.sets, self.per_sector, self.first_slot as u32]
     }
 }
 
-/// The slots of a cache.
+/// Slots of a cache.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     pub layout: Layout,
     replacement: Replacement,
     keys: Vec<u32>,
     flags: Vec<u8>,
-    /// Of each set: where its clock stands.
+    /// Clock hand of each set.
     hands: Vec<u32>,
-    /// Slots whose block is cached.
+    /// Number of slots whose block is cached.
     cached: u64,
-    /// Blocks that made room for another.
+    /// Number of evicted blocks.
     pub evictions: u64,
-    /// Slots to be recorded as dirty, once their data are on the media.
+    /// Slots to record as dirty once their data are on the media.
     pub fresh: Vec<u32>,
-    /// Slots to be recorded as not dirty any more.
+    /// Slots to record as no longer dirty.
     pub stale: Vec<u32>,
-    /// Of each sector of records: the flash may hold records of this cache there.
+    /// Record sectors where the flash may hold records of this cache.
     written: Vec<bool>,
-    /// Sectors of records that cannot be read: no more is known of what they called dirty.
+    /// Record sectors that cannot be read; the dirty blocks in them are unknown.
     unreadable: Vec<u32>,
 }
 
@@ -164,7 +167,7 @@ impl Slots {
         self.cached
     }
 
-    /// Set and key of a block.
+    /// Returns the set and the key of a block.
     #[inline]
     fn place(&self, block: u64) -> (u32, u32) {
         let (set_blocks, sets) = (u64::from(self.layout.set_blocks), u64::from(self.layout.sets));
@@ -172,7 +175,7 @@ impl Slots {
         ((window % sets) as u32, (window / sets * set_blocks + low) as u32)
     }
 
-    /// The block of a slot that has a key.
+    /// Returns the block of a slot that has a key.
     fn block_at(&self, slot: u32) -> u64 {
         let (set_blocks, key) = (self.layout.set_blocks, self.keys[slot as usize]);
         let (lap, low) = (key / set_blocks, key % set_blocks);
@@ -181,14 +184,14 @@ impl Slots {
             + u64::from(low)
     }
 
-    /// The largest number of blocks that keys can tell apart.
+    /// Returns the largest number of blocks that keys can distinguish.
     pub fn blocks_max(layout: &Layout) -> u64 {
         (u64::from(VACANT) / u64::from(layout.set_blocks))
             * u64::from(layout.set_blocks)
             * u64::from(layout.sets)
     }
 
-    /// The slot that has the key of a block, whether the block is cached or not.
+    /// Returns the slot with the key of a block, whether or not the block is cached.
     #[inline]
     fn keyed(&self, block: u64) -> Option<u32> {
         let (set, key) = self.place(block);
@@ -197,13 +200,13 @@ impl Slots {
         find(keys, key).map(|at| (first + at) as u32)
     }
 
-    /// The slot of a cached block.
+    /// Returns the slot of a cached block.
     #[inline]
     pub fn find(&self, block: u64) -> Option<u32> {
         self.keyed(block).filter(|&slot| self.flags[slot as usize] & STATE != 0)
     }
 
-    /// The slot of a cached block that is used now.
+    /// Returns the slot of a cached block, and marks it used.
     #[inline]
     pub fn touch(&mut self, block: u64) -> Option<u32> {
         let slot = self.find(block)?;
@@ -211,8 +214,9 @@ impl Slots {
         Some(slot)
     }
 
-    /// The slot that data of a block are to be written to: its own, or one of a clean block that is not `taken`. `None`: its set has
-    /// none now. The block counts as not cached until [`Slots::set_clean`] or [`Slots::set_dirty`], unless it is dirty.
+    /// Returns the slot to write a block to: its own, or one whose clean block is not `taken`; `None` if the
+    /// set has none now. The block counts as not cached until [`Slots::set_clean`] or [`Slots::set_dirty`],
+    /// unless it is dirty.
     pub fn take(&mut self, block: u64, taken: impl Fn(u64) -> bool) -> Option<u32> {
         if let Some(slot) = self.keyed(block) {
             if self.flags[slot as usize] & STATE == CLEAN {
@@ -222,7 +226,7 @@ impl Slots {
         }
         let (set, key) = self.place(block);
         let (first, size) = (set * self.layout.set_blocks, self.layout.set_blocks);
-        // Twice round: the first time it may find nothing but blocks that were used.
+        // The hand goes round twice: on the first round, every block may be marked used.
         for _ in 0..2 * size {
             let hand = self.hands[set as usize];
             self.hands[set as usize] = if hand + 1 == size { 0 } else { hand + 1 };
@@ -240,7 +244,7 @@ impl Slots {
             }
             self.evictions += u64::from(flags & STATE == CLEAN);
             self.set_state(slot, 0);
-            // What is listed stays so until it is looked at.
+            // A listed slot stays listed until the list is processed.
             self.flags[slot as usize] &= LISTED;
             self.keys[slot as usize] = key;
             return Some(slot);
@@ -255,19 +259,20 @@ impl Slots {
         self.cached = self.cached + u64::from(is) - u64::from(was);
     }
 
-    /// Its data are on the flash and on the backing store. The clock passes it once before it goes.
+    /// Marks a slot clean: its data are on the flash and on the backing store. The clock passes it once
+    /// before it is evicted.
     pub fn set_clean(&mut self, slot: u32) {
         self.set_state(slot, CLEAN);
         self.flags[slot as usize] |= USED;
     }
 
-    /// Its data are on the flash alone; `safe`: they are on its media.
+    /// Marks a slot dirty: its data are on the flash alone; `safe` if they are on the media.
     pub fn set_dirty(&mut self, slot: u32, safe: bool) {
         self.set_state(slot, DIRTY);
         let flags = &mut self.flags[slot as usize];
         *flags |= USED;
         if safe {
-            // The caller has the record written.
+            // The caller writes the record.
             *flags |= SAFE;
         } else if *flags & (SAFE | LISTED) == 0 {
             *flags |= LISTED;
@@ -275,7 +280,7 @@ impl Slots {
         }
     }
 
-    /// Its data are on the backing store as well.
+    /// Marks a block clean: its data are on the backing store as well.
     pub fn cleaned(&mut self, block: u64) {
         if let Some(slot) = self.find(block) {
             self.set_state(slot, CLEAN);
@@ -283,14 +288,14 @@ impl Slots {
         }
     }
 
-    /// The same where no record can be written: that on the flash calls it dirty still.
+    /// Marks a block clean if no record can be written; the record on the flash still calls it dirty.
     pub fn written_back(&mut self, block: u64) {
         if let Some(slot) = self.find(block) {
             self.set_state(slot, CLEAN);
         }
     }
 
-    /// A block is not cached any more.
+    /// Removes a block from the cache.
     pub fn forget(&mut self, block: u64) {
         if let Some(slot) = self.keyed(block) {
             self.set_state(slot, 0);
@@ -313,7 +318,7 @@ impl Slots {
         }
     }
 
-    /// A flush begins: what is listed now goes into `slots`, which is empty.
+    /// Begins a flush: moves the listed slots to `slots`, which must be empty.
     pub fn begin_flush(&mut self, slots: &mut Vec<u32>) {
         std::mem::swap(&mut self.fresh, slots);
         slots.iter().for_each(|&slot| {
@@ -322,8 +327,8 @@ impl Slots {
         });
     }
 
-    /// It has ended. What is on the media now, is dirty still, and was not used for another block meanwhile, stays in `slots` to be
-    /// recorded; after a flush that failed it is listed again.
+    /// Ends a flush. Slots stay in `slots` to be recorded if their data are now on the media, they are still
+    /// dirty, and they were not reused for another block. After a failed flush they are listed again.
     pub fn end_flush(&mut self, slots: &mut Vec<u32>, done: bool) {
         slots.retain(|&slot| {
             let flags = &mut self.flags[slot as usize];
@@ -339,18 +344,19 @@ impl Slots {
         });
     }
 
-    /// Whether a slot is dirty, and no record calls it so.
+    /// Reports whether a slot is dirty and no record calls it so.
     pub fn is_unrecorded(&self, slot: u32) -> bool {
         let flags = self.flags[slot as usize];
         flags & STATE == DIRTY && flags & RECORDED == 0
     }
 
-    /// The flash has, or gets, records in this sector.
+    /// Notes that the flash has, or gets, records in this sector.
     pub fn is_written(&mut self, sector: u32) {
         self.written[sector as usize] = true;
     }
 
-    /// The sectors of records from `from` on that a stop has to write, `most` of them: what says nothing, there and here, is left alone.
+    /// Returns the next record sectors from `from` on that a stop has to write, at most `most`. Sectors
+    /// without content, both there and here, are skipped.
     pub fn next_to_record(&self, from: u32, most: u32) -> std::ops::Range<u32> {
         let says_something = |&sector: &u32| {
             let slots = self.layout.slots_of(sector);
@@ -363,7 +369,7 @@ impl Slots {
         first..first + count
     }
 
-    /// What is to be recorded of a slot, key and state; from now on the flash may say so.
+    /// Returns the key and state to record for a slot; the flash may have this record from now on.
     pub fn record(&mut self, slot: u32) -> (u32, u8) {
         let flags = &mut self.flags[slot as usize];
         let state = *flags & STATE;
@@ -380,21 +386,22 @@ impl Slots {
         }
     }
 
-    /// The record of a slot has been written, or has not.
+    /// Notes the result of a write of a slot's record.
     pub fn recorded(&mut self, slot: u32, written: bool) {
         let flags = &mut self.flags[slot as usize];
         if *flags & CLEARING == 0 {
             return;
         }
         *flags &= !CLEARING;
-        // A request may be writing to it: its key stays until another block needs the slot.
+        // A request may be writing to the slot, so its key stays until another block needs the slot.
         if !written {
             *flags |= RECORDED;
             self.stale.push(slot);
         }
     }
 
-    /// Takes a slot over from a record; `is_dirty`, or clean. Returns its block; `None`: the record contradicts another.
+    /// Loads a slot from a record. Returns its block, and whether it is dirty; `None` if the record
+    /// contradicts another.
     pub fn load(&mut self, slot: u32, key: u32, state: u8, blocks: u64) -> Option<(u64, bool)> {
         self.keys[slot as usize] = key;
         let block = self.block_at(slot);
@@ -407,17 +414,17 @@ impl Slots {
         Some((block, is_dirty))
     }
 
-    /// A sector of records cannot be read.
+    /// Notes a record sector that cannot be read.
     pub fn doubt(&mut self, sector: u32) {
         self.unreadable.push(sector);
     }
 
-    /// How many sectors of records could not be read.
+    /// Returns the number of record sectors that could not be read.
     pub fn unreadable(&self) -> u64 {
         self.unreadable.len() as u64
     }
 
-    /// Whether a block may be dirty in a slot whose record could not be read.
+    /// Reports whether a block may be dirty in a slot whose record could not be read.
     pub fn is_doubtful(&self, block: u64) -> bool {
         let (set, _) = self.place(block);
         let of_set = set * self.layout.set_blocks..(set + 1) * self.layout.set_blocks;
@@ -428,18 +435,18 @@ impl Slots {
         self.unreadable.iter().any(meets) && self.find(block).is_none()
     }
 
-    /// Whether a record says that its slot is dirty.
+    /// Reports whether a record calls its slot dirty.
     pub fn says_dirty(state: u8) -> bool {
         state == DIRTY
     }
 
-    /// A byte for each sector of records is not counted.
+    /// Returns the bytes of host memory, without the byte for each record sector.
     pub fn memory_bytes(&self) -> u64 {
         let lists = self.fresh.capacity() + self.stale.capacity() + self.hands.capacity();
         (self.keys.capacity() * 4 + self.flags.capacity() + lists * 4) as u64
     }
 
-    /// Panics where an invariant is broken; `dirty`: whether a block is dirty.
+    /// Checks the invariants; panics if one is broken. `dirty` reports whether a block is dirty.
     pub fn check(&self, dirty: impl Fn(u64) -> bool) {
         let (mut cached, mut dirties) = (0, 0u64);
         for slot in 0..self.layout.slots() {
@@ -460,7 +467,7 @@ impl Slots {
     }
 }
 
-/// Where a key stands, in a way that compares many at once.
+/// Returns the index of a key, and compares many keys at once.
 #[inline]
 fn find(keys: &[u32], key: u32) -> Option<usize> {
     const LANES: usize = 32;
@@ -493,7 +500,7 @@ mod tests {
                     assert_eq!(layout.slot_lba(1) % layout.block_sectors, 0, "{sectors} sectors");
                     assert!(records <= layout.slot_lba(0) && end <= sectors, "{sectors} sectors");
                     assert!(layout.slot_lba(0) < records + layout.block_sectors, "{sectors} sectors");
-                    // Of an older cache that had its slots right behind the records.
+                    // An older cache had its slots directly after the records.
                     assert_ne!(layout.words()[4], layout.record_sectors);
                 }
             }

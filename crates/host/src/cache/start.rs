@@ -1,4 +1,4 @@
-//! The start: whose cache the flash holds, and what of it counts.
+//! Start: the owner of the cache on the flash, and the blocks that are valid.
 //!
 //! ```text
 //!  flushes ─► head ─┬─ another store, size or shape ─► refused, nothing written
@@ -7,9 +7,11 @@
 //!                   └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
 //!                                                                       the flash takes no writes ─► running, read only
 //! ```
-//! Both drives are flushed first: what is read from them must not be undone by a later loss of power. (A manager that starts again because
-//! the flash lost its power knows what the backing store has.) After a crash only dirty blocks count (rule 5 of the [module above](super)); a solid-state cache with durable commands keeps clean ones.
-//! Where the drives keep stamps instead of data there is no head; a solid-state cache is asked for its dirty blocks all the same.
+//! Both drives are flushed first, so that a later power loss cannot undo the data that the start reads. (A
+//! manager that starts again after the flash lost power knows the data of the backing store.) After a crash
+//! only dirty blocks are valid (rule 5 of the [module above](super)); a solid-state cache with durable
+//! commands keeps clean ones. If the drives keep stamps instead of data, there is no head; a solid-state
+//! cache is still asked for its dirty blocks.
 
 use super::head::{Head, Life, decode_records};
 use super::slots::Slots;
@@ -18,12 +20,13 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{CacheGeometry, CacheState, Command, Interface, Lba, Opcode, SimTime, Status};
 use std::collections::VecDeque;
 
-/// Record sectors that one command reads at a start, or writes at a stop, and commands under way.
+/// Record sectors that one command reads at a start or writes at a stop, and the number of commands in
+/// parallel.
 pub(super) const RUN_SECTORS: u32 = 64;
 pub(super) const DEPTH: u32 = 8;
-/// Blocks whose states one command asks for.
+/// Number of blocks whose states one command asks for.
 const STATES: u64 = 1 << 16;
-/// Dirty blocks that one command asks for behind the first.
+/// Number of block states that one command asks for after a dirty block.
 const DIRTY_STATES: u64 = 1 << 12;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,18 +34,19 @@ pub(super) enum Phase {
     #[default]
     Flush,
     Head,
-    /// Block backend: records are read.
+    /// Block backend: reading records.
     Records,
-    /// Block backend: records of a new cache become zeros.
+    /// Block backend: zeroing the records of a new cache.
     Clearing,
-    /// Solid-state cache: its dirty blocks are looked for, from a block on.
+    /// Solid-state cache: searching for dirty blocks.
     Dirty,
-    /// Every block's state is asked for, and those that do not count are evicted.
+    /// Solid-state cache: asking for every block's state, and evicting invalid blocks.
     Sweep,
-    /// The head says what is going on.
+    /// Writing the head.
     Opening,
     Running,
-    /// With the sentence that says why, and whether a drive is the reason, or what was asked for.
+    /// Failed, with the reason as a sentence; `true` if a drive failed, `false` if the configuration was
+    /// refused.
     Failed(String, bool),
 }
 
@@ -50,11 +54,11 @@ pub(super) enum Phase {
 pub(super) struct Start {
     pub phase: Phase,
     pub head: Head,
-    /// What the head said.
+    /// State in the head that was found.
     pub was: Life,
-    /// There is no cache of this store yet.
+    /// The flash holds no cache of this store yet.
     pub fresh: bool,
-    /// The next record sector, or block.
+    /// Next record sector, or next block.
     pub next: u64,
     pub under_way: u32,
     found: (u64, u64),
@@ -90,7 +94,7 @@ impl Start {
         self.head.epoch
     }
 
-    /// Clean and dirty blocks that were found.
+    /// Returns the number of clean and of dirty blocks that were found.
     pub fn found(&self) -> (u64, u64) {
         self.found
     }
@@ -126,7 +130,7 @@ impl CacheManager {
         }
     }
 
-    /// What the drives say from now on stays so.
+    /// Continues the start after the flushes; the content of the drives is stable from now on.
     fn drives_flushed(&mut self, status: Status) {
         if status != Status::Success {
             return self.fail_start("the cache drive or the backing store cannot be flushed");
@@ -152,12 +156,12 @@ impl CacheManager {
         self.send(Side::Flash, part, Command::new(0, opcode, Lba(lba), sectors, data));
     }
 
-    /// A drive does not do what it should.
+    /// Fails the start because of a drive.
     pub(super) fn fail_start(&mut self, sentence: impl Into<String>) {
         self.fail_start_by(sentence.into(), true);
     }
 
-    /// It is not what was asked for.
+    /// Refuses the start because the cache does not match the configuration.
     pub(super) fn refuse_start(&mut self, sentence: impl Into<String>) {
         self.fail_start_by(sentence.into(), false);
     }
@@ -218,7 +222,7 @@ impl CacheManager {
                 slots.doubt(first);
                 return self.read_records();
             }
-            // Which of them.
+            // Each sector is read alone, to find the unreadable ones.
             _ => {
                 for lba in part.lba..part.lba + u64::from(part.sectors) {
                     let data = self.buffer(1);
@@ -232,7 +236,8 @@ impl CacheManager {
         for (sector, image) in (first..).zip(data.chunks_exact(self.image_bytes)) {
             let slots_of = slots.layout.slots_of(sector);
             let Some(records) = decode_records(image, epoch, sector) else {
-                // Never written, in an older cache not with this epoch; or damaged, as a drive writes a sector as a whole.
+                // The sector was never written (in an older cache: never with this epoch), or it is damaged;
+                // a drive writes a sector as a whole.
                 let is_damaged = match self.start.head.cleared {
                     true => image.iter().any(|&byte| byte != 0),
                     false => image[..4] == *b"PLCR" && !decode_any(image),
@@ -313,10 +318,10 @@ impl CacheManager {
 
     fn all_dirty_found(&mut self) {
         match self.start.fresh {
-            // Clean blocks of another time.
+            // Clean blocks of an earlier cache are swept.
             true => self.sweep(),
             false if self.keeps_content() => self.write_head(Life::Open),
-            // Without a head nobody knows how it ended.
+            // Without a head, the end of the last run is unknown.
             false if !self.config.durable_commands && self.start.was != Life::Closed => {
                 self.start.was = Life::Closed;
                 self.dirty.clear();
@@ -336,7 +341,8 @@ impl CacheManager {
     fn sweep_on(&mut self) {
         let unit = self.block_sectors;
         let head = self.heads_from();
-        // Nobody reads what lies behind the store, and clean blocks make room there; a format drops dirty ones, too.
+        // Blocks after the store's end are never read, and clean ones there are evicted as needed; a format
+        // drops dirty ones too.
         let end = match self.keeps_content() && !self.config.format {
             true => head.min(self.blocks * unit),
             false => head,
@@ -415,7 +421,7 @@ impl CacheManager {
         }
     }
 
-    /// Opens a cache again that was closed.
+    /// Opens a closed cache again.
     pub(super) fn open_again(&mut self) {
         self.start.phase = Phase::Opening;
         match self.keeps_content() && !self.read_only {
@@ -424,20 +430,20 @@ impl CacheManager {
         }
     }
 
-    /// It is closed: commands wait.
+    /// Closes the cache: commands wait.
     pub(super) fn is_closed(&mut self) {
         self.start.phase = Phase::Opening;
     }
 
     // ---- after a crash
 
-    /// See [`crate::Machine::restart`].
+    /// Starts again after a crash; see [`crate::Machine::restart`].
     pub(super) fn start_again(&mut self, now: SimTime) -> Result<(), String> {
         if !self.keeps_content() && matches!(self.backend, Backend::Block(_)) {
             return Err("the cache drive keeps stamps instead of data, so records cannot come back; allowed: media.store ram, file".into());
         }
         self.now = now;
-        // What they wrote may be in the backing store by now, or in its cache.
+        // Writes under way may have reached the backing store, or its write cache.
         let ops = (0..).zip(self.ops.iter());
         let under_way: Vec<(u32, u64, u64)> =
             ops.filter(|(_, op)| op.command.is_some()).map(|(at, op)| (at, op.first, op.end)).collect();
@@ -465,7 +471,7 @@ impl CacheManager {
     }
 }
 
-/// Whether a sector of records is a good one of another time.
+/// Reports whether a record sector is valid for another epoch.
 fn decode_any(sector: &[u8]) -> bool {
     let long = u64::from_le_bytes(sector[8..16].try_into().expect("eight bytes"));
     let word = u32::from_le_bytes(sector[16..20].try_into().expect("four bytes"));

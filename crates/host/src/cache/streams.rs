@@ -1,25 +1,26 @@
 //! Sequential streams: requests that begin where an earlier one ended.
 //!
-//! As FlashCache does, the ends of the last streams are kept, and a request that goes on where one of them ended makes it longer.
+//! As in FlashCache, the ends of recent streams are kept, and a request that starts at one of them extends
+//! its stream.
 
 use pellucid_flash::Lba;
 
-/// Streams that are followed at once (FlashCache: 32).
+/// Maximum number of streams followed at once (FlashCache: 32).
 const STREAMS: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    /// The sector behind its last request.
+    /// First sector after the last request.
     end: u64,
     sectors: u64,
-    /// When it went on last, in requests.
+    /// Number of the last request.
     at: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
-    /// A stream of so many sectors is sequential; 0: none is.
+    /// Length in sectors from which a stream is sequential; 0 turns this off.
     threshold: u64,
     requests: u64,
 }

@@ -1,6 +1,7 @@
-//! Whose the cache on the flash is: its head, and the copy of it.
+//! Ownership of the cache on the flash: its head, and the head's copy.
 //!
-//! The copy is written first and is on the media before the head is: so it is never older, and stands for a head that cannot be read.
+//! The copy is on the media before the head is written, so it is never older, and can replace an unreadable
+//! head.
 
 use super::head::{HEAD_BYTES, Head, Life};
 use super::start::Phase;
@@ -8,13 +9,13 @@ use super::{Backend, CacheManager, Part, Purpose, Side};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Lba, Opcode, Status};
 
-/// Block backend: the copy where no sector is left behind the slots, among those that are the head's.
+/// Block backend: sector of the copy, among those of the head, if no sector is left after the slots.
 const COPY_SECTOR: u64 = 4;
 const UNWRITABLE: &str = "the head of the cache cannot be written to the cache drive";
 const UNREADABLE: &str = "the head of the cache cannot be read from the cache drive, nor can its copy";
 
 impl CacheManager {
-    /// Where the head lies: a solid-state cache has it in its last block.
+    /// Returns the address of the head; a solid-state cache has it in its last block.
     pub(super) fn head_place(&self) -> Lba {
         match &self.backend {
             Backend::Block(_) => Lba(0),
@@ -25,8 +26,8 @@ impl CacheManager {
         }
     }
 
-    /// Where its copy lies, if there is room for one: far from the head, as neighbours are lost together. A solid-state cache has it in the
-    /// last block but one.
+    /// Returns the address of the copy, if there is space for one. It is far from the head, because
+    /// neighbouring sectors are often lost together. A solid-state cache has it in its last block but one.
     fn copy_place(&self) -> Option<Lba> {
         match &self.backend {
             Backend::Block(slots) => {
@@ -42,7 +43,7 @@ impl CacheManager {
         }
     }
 
-    /// Solid-state cache: from here on there is nothing but the head and its copy.
+    /// Solid-state cache: returns the first sector of the head and its copy, which lie at the end.
     pub(super) fn heads_from(&self) -> u64 {
         self.copy_place().unwrap_or_else(|| self.head_place()).0
     }
@@ -91,7 +92,7 @@ impl CacheManager {
         }
     }
 
-    /// Why a cache is not the one of this store.
+    /// Returns the reason that a cache does not belong to this store, if it does not.
     fn mismatch(&self, head: &Head) -> Option<String> {
         const INSTEAD: &str = "or --format, which loses what is not written back";
         let own = &self.start.head;
@@ -128,12 +129,12 @@ impl CacheManager {
             self.start.head.epoch = self.start.head.epoch.wrapping_add(1);
         }
         match &self.backend {
-            // A crash must not find the old cache with a part of its records.
+            // A crash must not find the old cache with only a part of its records.
             Backend::Block(_) if before.is_some_and(|head| head.life != Life::Detached) => {
                 self.write_head(Life::Detached)
             }
             Backend::Block(_) => self.clear_records(),
-            // First whether there is something that must not be lost.
+            // The cache is first searched for dirty blocks, which must not be lost.
             Backend::Ssc(_) if !self.config.format && before.is_none() => self.look_for_dirty(),
             Backend::Ssc(_) => self.sweep(),
         }
@@ -154,7 +155,7 @@ impl CacheManager {
         }
     }
 
-    /// Writes copy and head, one behind the other.
+    /// Writes the copy and then the head.
     pub(super) fn write_head(&mut self, life: Life) {
         if self.start.phase != Phase::Running {
             self.start.phase = Phase::Opening;
@@ -182,7 +183,7 @@ impl CacheManager {
         self.give_back(data);
         let is_ssc = matches!(self.backend, Backend::Ssc(_));
         if status == Status::Success && part.sectors > 0 && is_ssc {
-            // It is on the media behind a flush.
+            // The copy is on the media after the flush.
             let part = Part { sectors: 0, ..part };
             return self.send(Side::Flash, part, Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
         }

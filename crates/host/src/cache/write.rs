@@ -6,26 +6,26 @@
 //!  clean, absent  flash, dirty                               drop the clean copy ─► backing store ─► (write-through: fill)
 //!  a part of it   fetch the block, put the part in ─► flash  as above, without a fill
 //! ```
-//! A block that the flash does not take goes the way of the right column, unless it is dirty. A cache full of dirty blocks that does not even
-//! overwrite one has the write wait until blocks were cleaned.
+//! If the flash refuses a block, it takes the path of the right column, unless it is dirty. If a cache full
+//! of dirty blocks cannot even overwrite one, the write waits for cleaning.
 
 use super::{Backend, CacheManager, CacheMode, Kind, Op, Part, Purpose, RecordWrites, Side, Step};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Lba, Opcode, Status, copy_images};
 
-/// What becomes of a run of blocks.
+/// Path of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// To the flash; the slot of its first block, and whether it is dirty already.
+    /// Writes to the flash: the slot of the first block, and whether it is dirty already.
     Flash(u32, bool),
-    /// A part of a block.
+    /// Writes a part of a block.
     Part,
-    /// To the backing store.
+    /// Writes to the backing store.
     Around,
 }
 
 impl CacheManager {
-    /// Whether new data go to the backing store, and nothing is filled.
+    /// Reports whether new data go to the backing store, and nothing is filled.
     pub(super) fn takes_nothing_new(&self) -> bool {
         self.degraded || self.read_only || self.ending.is_draining() || self.is_detached()
     }
@@ -59,7 +59,7 @@ impl CacheManager {
         self.send_run(op, way, start, last);
     }
 
-    /// Which way a block of a write goes, of which it covers the sectors from `from` on, and none from `last` on.
+    /// Chooses the path of a block of a write, which covers the sectors from `from` to before `last`.
     fn way(&mut self, op: u32, block: u64, from: u64, last: u64) -> Way {
         let is_dirty = self.dirty.contains(block);
         let around =
@@ -77,7 +77,7 @@ impl CacheManager {
         }
     }
 
-    /// Where a block may be written on the flash.
+    /// Returns a slot for a block; `None` if its set has none.
     fn take_slot(&mut self, block: u64) -> Option<u32> {
         let locks = &self.locks;
         let slot = match &mut self.backend {
@@ -91,7 +91,7 @@ impl CacheManager {
         slot
     }
 
-    /// Whether `way` of `block` goes on where a run that begins at sector `start` has come to.
+    /// Reports whether `block` with path `way` extends the run that begins at sector `start`.
     fn joins(&self, run: Way, start: u64, way: Way, block: u64) -> bool {
         match (run, way) {
             (Way::Around, Way::Around) => block != self.blocks,
@@ -103,7 +103,8 @@ impl CacheManager {
         }
     }
 
-    /// The data of a run: the command's own buffer where it is all of it, or a copy. Also says which.
+    /// Returns the data of a run, and whether they are the command's own buffer, which is used if the run is
+    /// the whole command.
     fn data_of(&mut self, op: u32, from: u64, to: u64) -> (Vec<u8>, bool) {
         let image = self.image_bytes;
         let command = self.ops[op].command.as_mut().expect("a command under way");
@@ -180,7 +181,7 @@ impl CacheManager {
             return self.go_around(part, status != Status::CacheFull, data);
         }
         if status == Status::CacheFull {
-            // It waits until blocks were cleaned.
+            // The write waits for cleaning.
             self.ops[part.op].left += 1;
             return self.cleaner.parked.push((part, data));
         }
@@ -188,7 +189,7 @@ impl CacheManager {
         self.fail(part.op, status);
     }
 
-    /// Blocks were cleaned, or could not be: requests that wait for it try again, or give up.
+    /// Retries the writes that wait for cleaning; without cleaned blocks they fall back or fail.
     pub(super) fn unpark(&mut self, cleaned: bool) {
         let mut parked = std::mem::take(&mut self.cleaner.parked);
         for (part, data) in parked.drain(..) {
@@ -214,8 +215,8 @@ impl CacheManager {
 
     // ---- around it
 
-    /// To the backing store, behind the eviction of what a solid-state cache may have. `after_failure`: it may have newer data than this
-    /// knows of.
+    /// Writes to the backing store; a solid-state cache evicts its blocks first. `after_failure`: it may hold
+    /// newer data than the manager knows.
     fn go_around(&mut self, part: Part, after_failure: bool, data: Vec<u8>) {
         let blocks = self.blocks_in(part);
         let detached = self.is_detached();
@@ -243,7 +244,7 @@ impl CacheManager {
         }
         self.counters.flash_write_errors += 1;
         if after_failure {
-            // It may be dirty there.
+            // The block may be dirty on the flash.
             for block in self.blocks_in(part) {
                 self.dirty.insert(self.now, block);
             }
@@ -252,13 +253,13 @@ impl CacheManager {
         self.fail(part.op, status);
     }
 
-    /// Whether writes to the backing store are forced: a clean copy is made of them that outlives a crash.
+    /// Reports whether writes to the backing store are forced, because their clean copies outlive a crash.
     fn is_forced(&self) -> bool {
         self.keeps_clean() && self.config.mode == CacheMode::WriteThrough
     }
 
-    /// The backing store has newer data than behind its last flush; said when they are there, as a flush that began before may not cover
-    /// them.
+    /// Notes blocks newly written to the backing store. It is called once they are written, because a flush
+    /// that began before may not cover them.
     fn backing_has_newer(&mut self, blocks: std::ops::Range<u64>) {
         self.commit.backing_changed();
         if self.keeps_clean() {
@@ -306,7 +307,7 @@ impl CacheManager {
 
     // ---- a part of a block
 
-    /// Reads the block that a part is written to.
+    /// Reads the block that a partial write changes.
     fn fetch(&mut self, part: Part) {
         self.counters.partial_writes += 1;
         let block = part.lba / self.block_sectors;
@@ -353,7 +354,7 @@ impl CacheManager {
         let from = (part.lba - command.lba.0) as usize * image;
         match command.data.get(from..from + bytes) {
             Some(source) => copy_images(&mut data[at..at + bytes], source),
-            // Zeros are not transferred.
+            // Writes of zeros transfer no data.
             None => data[at..at + bytes].fill(0),
         }
         let part = Part { lba: first, sectors: self.block_sectors as u32, ..part };
@@ -399,7 +400,7 @@ impl CacheManager {
 
     // ---- fills
 
-    /// Puts whole blocks into the cache that the backing store has and that are not there.
+    /// Fills whole blocks that the backing store has and the cache lacks.
     pub(super) fn begin_fills(&mut self, op: u32) {
         let mut fills = std::mem::take(&mut self.ops[op].fills);
         for (lba, data) in fills.drain(..) {
@@ -415,7 +416,7 @@ impl CacheManager {
         self.ops[op].fills = fills;
     }
 
-    /// Fills a run of blocks from `block` on; returns where it ends.
+    /// Fills a run of blocks from `block` on; returns its end.
     fn fill_run(&mut self, op: u32, block: u64, end: u64, lba: u64, data: &[u8]) -> u64 {
         let is_doubtful = |layer: &CacheManager, block| {
             layer.dirty.contains(block) || layer.unflushed.iter().any(|map| map.contains(block))
@@ -428,7 +429,7 @@ impl CacheManager {
         while next < end && !is_doubtful(self, next) {
             match self.take_slot(next) {
                 Some(other) if slot == NIL || u64::from(other) == u64::from(slot) + next - block => next += 1,
-                // It has its slot, and finds it again.
+                // The block already has a slot, and finds it again.
                 _ => break,
             }
         }
@@ -466,7 +467,8 @@ impl CacheManager {
 
     // ---- trims
 
-    /// Parts of dirty blocks are written as zeros; clean copies are dropped; then the backing store is told.
+    /// Begins a trim: parts of dirty blocks are zeroed, clean copies are dropped, and the backing store is
+    /// trimmed.
     pub(super) fn begin_trim(&mut self, op: u32) {
         let Op { first, end, .. } = self.ops[op];
         let (from, to) = self.trim_range(op);
@@ -489,7 +491,7 @@ impl CacheManager {
         self.evict(op, first, end, false);
     }
 
-    /// The sectors of a trim that the backing store is told of: without parts of dirty blocks.
+    /// Returns the sectors of a trim for the backing store, without parts of dirty blocks.
     fn trim_range(&self, op: u32) -> (u64, u64) {
         let command = self.command(op);
         let (lba, last) = (command.lba.0, command.lba.0 + u64::from(command.sectors));
@@ -502,7 +504,7 @@ impl CacheManager {
         (from, to)
     }
 
-    /// Drops the blocks of a range that are `dirty`, or those that are not.
+    /// Drops the dirty blocks of a range, or all others, as `dirty` says.
     fn evict(&mut self, op: u32, first: u64, end: u64, dirty: bool) {
         let mut at = first;
         while at < end {
