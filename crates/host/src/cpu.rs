@@ -1,12 +1,12 @@
-//! The host's processor: what a layer's own work costs in simulated time.
+//! Processor of the host: the simulated time of a layer's own work.
 //!
-//! Each step is work for the core that is free first, and takes effect when it has been done. A step that costs nothing
-//! takes effect at once and schedules nothing.
+//! Each step runs on the core that is free first, and takes effect at its end. A step without cost takes
+//! effect at once and schedules nothing.
 
 use pellucid_flash::{Nanos, SimTime};
 use std::collections::VecDeque;
 
-/// What the steps of a layer cost. In real time, where the host's processor is real, all are zero.
+/// Costs of a layer's steps. In real time all are zero, because the host's processor is real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuCosts {
     /// Cores that the layer may use; at least 1.
@@ -22,7 +22,7 @@ pub struct CpuCosts {
 }
 
 impl CpuCosts {
-    /// Nothing costs anything.
+    /// Costs of zero.
     pub const FREE: CpuCosts = CpuCosts {
         cores: 1,
         submit_ns: Nanos::ZERO,
@@ -32,7 +32,7 @@ impl CpuCosts {
     };
 }
 
-/// Cores at work.
+/// Cores and their work.
 #[derive(Clone, Debug)]
 pub struct Cpu {
     free_at: Vec<SimTime>,
@@ -40,12 +40,12 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// `cores` idle cores.
+    /// Creates `cores` idle cores.
     pub fn new(cores: u32) -> Cpu {
         Cpu { free_at: vec![SimTime::ZERO; cores.max(1) as usize], busy: Nanos::ZERO }
     }
 
-    /// Gives `cost` of work to the core that is free first; when it will be done.
+    /// Assigns work of `cost` to the core that is free first; returns its end.
     #[inline]
     pub fn work(&mut self, now: SimTime, cost: Nanos) -> SimTime {
         let core = self.free_at.iter_mut().min().expect("at least one core");
@@ -54,13 +54,13 @@ impl Cpu {
         *core
     }
 
-    /// Work done and accepted so far, of all cores.
+    /// Returns the time of all work accepted so far, over all cores.
     pub fn busy(&self) -> Nanos {
         self.busy
     }
 }
 
-/// Steps on a processor above the line, in the order in which they take effect.
+/// Steps of a host processor, in the order in which they take effect.
 #[derive(Clone, Debug)]
 pub struct Steps<T> {
     cpu: Cpu,
@@ -68,19 +68,19 @@ pub struct Steps<T> {
 }
 
 impl<T> Steps<T> {
-    /// No steps, on `cores` idle cores.
+    /// Creates an empty queue of steps on `cores` idle cores.
     pub fn new(cores: u32) -> Steps<T> {
         Steps { cpu: Cpu::new(cores), steps: VecDeque::new() }
     }
 
-    /// Gives the processor something that takes effect after `cost`; it is handed back if that is now.
+    /// Queues a step that takes effect after `cost`; returns it if the cost is zero.
     #[inline]
     pub fn give(&mut self, now: SimTime, cost: Nanos, step: T) -> Option<T> {
         if cost == Nanos::ZERO {
             return Some(step);
         }
         let at = self.cpu.work(now, cost);
-        // With several cores a short step may overtake a long one.
+        // With several cores, a short step may overtake a long one.
         let mut place = self.steps.len();
         while place > 0 && self.steps[place - 1].0 > at {
             place -= 1;
@@ -89,20 +89,20 @@ impl<T> Steps<T> {
         None
     }
 
-    /// The next step that has been done by `now`.
+    /// Removes and returns the next step that has ended by `now`.
     #[inline]
     pub fn due(&mut self, now: SimTime) -> Option<(SimTime, T)> {
         self.steps.front().filter(|(at, _)| *at <= now)?;
         self.steps.pop_front()
     }
 
-    /// When the next step will have been done.
+    /// Returns the end of the next step.
     #[inline]
     pub fn next_event(&self) -> Option<SimTime> {
         self.steps.front().map(|(at, _)| *at)
     }
 
-    /// Time of the processor spent.
+    /// Returns the processor time spent.
     pub fn busy(&self) -> Nanos {
         self.cpu.busy()
     }

@@ -1,27 +1,27 @@
-//! What passes the buffer by: forced writes, trims, writes of zeros.
+//! Commands that bypass the buffer: forced writes, trims, and writes of zeros.
 
 use super::{ClusterBuffer, Purpose, State};
 use pellucid_flash::{Command, Completion, Nanos, Status};
 
-/// A command that passes the buffer by.
+/// Command that bypasses the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bypass {
     op: u32,
     first: u64,
     last: u64,
-    /// The drive has done it, at this moment; reads that began before may still bring what was there before.
+    /// Moment at which the drive completed it; reads that began earlier may still return older data.
     done_at: Option<u64>,
 }
 
 impl Bypass {
-    /// Whether a cluster is in its range.
+    /// Reports whether a cluster is in its range.
     pub(super) fn has(&self, cluster: u64) -> bool {
         (self.first..=self.last).contains(&cluster)
     }
 }
 
 impl ClusterBuffer {
-    /// Whether something on its way past the buffer has a cluster of this range.
+    /// Reports whether a bypassing command under way overlaps this range in a cluster.
     #[inline]
     pub(super) fn is_passed_by(&self, lba: u64, sectors: u32) -> bool {
         if self.bypasses.is_empty() {
@@ -31,13 +31,14 @@ impl ClusterBuffer {
         self.bypasses.iter().any(|bypass| bypass.first <= last && first <= bypass.last)
     }
 
-    /// The first and the last cluster of a range.
+    /// Returns the first and the last cluster of a range.
     pub(super) fn clusters(&self, lba: u64, sectors: u32) -> (u64, u64) {
         let size = u64::from(self.shape.cluster_sectors);
         (lba / size, (lba + u64::from(sectors) - 1) / size)
     }
 
-    /// Whether a cluster must not be evicted now, because something passes it by or is the next to do so.
+    /// Reports whether a cluster must not be evicted now, because a command bypasses it or is the next to do
+    /// so.
     pub(super) fn is_blocked(&self, cluster: u64) -> bool {
         let next = self.waiting.front().map(|&op| self.command(op));
         let next = next.filter(|command| !self.is_buffered(command));
@@ -46,7 +47,7 @@ impl ClusterBuffer {
             || self.bypasses.iter().any(|bypass| bypass.has(cluster))
     }
 
-    /// Sends a command past the buffer, unless it has to wait; whether it is on its way.
+    /// Sends a command past the buffer. Returns `false` if it has to wait.
     pub(super) fn start_bypass(&mut self, op: u32) -> bool {
         let Command { lba, sectors, .. } = *self.command(op);
         let (first, last) = self.clusters(lba.0, sectors);
@@ -85,7 +86,8 @@ impl ClusterBuffer {
         self.after_bypass(op, completion.status);
     }
 
-    /// Ends what the drive has done, once no read is under way that may bring what was there before: until then the buffer keeps its copies.
+    /// Ends the bypasses that the drive completed, once no read that may return older data is under way;
+    /// until then the buffer keeps its copies.
     pub(super) fn settle_bypasses(&mut self) {
         while let Some(at) = self.bypasses.iter().position(|bypass| self.is_settled(bypass)) {
             let Bypass { op, .. } = self.bypasses.swap_remove(at);
@@ -108,7 +110,7 @@ impl ClusterBuffer {
         self.rested = false;
         self.find_age();
         if status == Status::Success && self.command(op).fua && self.journal.is_some() {
-            // The journal may bring back what was there before until a flush has said otherwise.
+            // The journal may bring back older data until a flush has recorded the change.
             return self.join_flush(op);
         }
         self.finish(op, status);

@@ -1,4 +1,4 @@
-//! What a cluster buffer is told, and how its memory is divided.
+//! Configuration of a cluster buffer, and the division of its memory.
 
 use pellucid_flash::{Interface, Nanos};
 
@@ -6,43 +6,45 @@ use super::journal::{JournalConfig, Region};
 use super::table::{SLOT_BYTES, TABLE_ENTRY_BYTES};
 use crate::CpuCosts;
 
-/// What a flush promises.
+/// Guarantee of a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString)]
 #[strum(serialize_all = "kebab-case")]
 pub enum FlushPolicy {
-    /// A flush writes everything acknowledged before it to the drive, then flushes the drive.
+    /// A flush writes all earlier acknowledged data to the drive, then flushes the drive.
     #[default]
     Strict,
-    /// As published: a flush goes to the drive and passes the buffer by. What the buffer holds is lost with the power.
+    /// A flush goes to the drive and bypasses the buffer, as published. A power cut loses the buffer's data.
     Paper,
 }
 
-/// How a cluster buffer works.
+/// Configuration of a cluster buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterBufferConfig {
-    /// The block namespace below.
+    /// Block namespace below.
     pub namespace: u16,
     /// Bytes of a sector.
     pub sector_bytes: u32,
     /// Sectors of a cluster.
     pub cluster_sectors: u32,
-    /// Bytes of host memory for everything: data, tables, and the buffers of evictions.
+    /// Bytes of host memory for data, tables and the buffers of evictions together.
     pub size_bytes: u64,
-    /// What a flush promises.
+    /// Guarantee of a flush.
     pub flush: FlushPolicy,
-    /// A region at the end of the device into which a flush may write; `None`: flushes drain.
+    /// Region at the end of the device into which a flush may write; `None`: flushes drain the buffer.
     pub journal: Option<JournalConfig>,
-    /// Without a request for so long, clusters are written, the least recently used first; `None`: never.
+    /// Idle time after which clusters are written, the least recently used first; `None` turns this off.
     pub idle_ns: Option<Nanos>,
-    /// Nothing stays in the buffer longer than this, so that it bounds what [`FlushPolicy::Paper`] loses; `None`: no bound.
+    /// Longest time that data stay in the buffer, which bounds the loss with [`FlushPolicy::Paper`]; `None`:
+    /// no bound.
     pub age_ns: Option<Nanos>,
-    /// Reads what is missing of a cluster and writes all of it; otherwise each run of sectors is a write.
+    /// Read the missing sectors of a cluster and write it as a whole; otherwise each run of sectors is a
+    /// separate write.
     pub padding: bool,
-    /// Full clusters leave before all others.
+    /// Evict full clusters before all others.
     pub early_retirement: bool,
-    /// Evictions under way at once.
+    /// Maximum number of evictions under way.
     pub evictions: u32,
-    /// What the work costs in simulated time.
+    /// Processor time of the layer's work.
     pub cpu: CpuCosts,
 }
 
@@ -65,81 +67,81 @@ impl Default for ClusterBufferConfig {
     }
 }
 
-/// Why a cluster buffer cannot be made.
+/// Reason that a cluster buffer cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterBufferError {
-    /// The namespace below has no plain sectors.
+    /// The namespace below is not a block namespace.
     #[error("cluster buffer: namespace {0} is no block namespace; allowed: one with interface = \"block\"")]
     NotBlock(u16),
-    /// No clusters can be made.
+    /// The cluster size is out of range.
     #[error(
         "host.cluster_buffer.cluster = {bytes} bytes: allowed: a multiple of the sector of {sector_bytes} bytes, at most 2 GiB"
     )]
     Cluster {
-        /// What was asked for.
+        /// Configured bytes of a cluster.
         bytes: u64,
         /// Bytes of a sector.
         sector_bytes: u32,
     },
-    /// Too little memory.
+    /// The memory is too small.
     #[error(
         "host.cluster_buffer.size = {bytes} bytes: allowed: at least {least} bytes for a drive of {drive_bytes} bytes and clusters of {cluster_bytes}"
     )]
     Size {
-        /// What was asked for.
+        /// Configured bytes of memory.
         bytes: u64,
-        /// What is needed at least.
+        /// Minimum bytes of memory.
         least: u64,
         /// Bytes of the namespace below.
         drive_bytes: u64,
         /// Bytes of a cluster.
         cluster_bytes: u64,
     },
-    /// A buffer whose flushes do nothing has nothing to journal.
+    /// A journal needs flushes that write the buffer.
     #[error("host.cluster_buffer.journal: allowed: with host.cluster_buffer.flush = strict")]
     JournalOfPaper,
-    /// No units can be made.
+    /// The unit size is out of range.
     #[error(
         "host.cluster_buffer.journal_unit = {unit_bytes} bytes: allowed: a multiple of the sector of {sector_bytes} bytes"
     )]
     JournalUnit {
-        /// What was asked for.
+        /// Configured bytes of a unit.
         unit_bytes: u32,
         /// Bytes of a sector.
         sector_bytes: u32,
     },
-    /// Too small a ring, or too large a one.
+    /// The ring is too small or too large.
     #[error(
         "host.cluster_buffer.journal = {bytes} bytes: allowed: at least {least} bytes with these clusters, and less than the device of {drive_bytes} bytes"
     )]
     Journal {
-        /// What was asked for.
+        /// Configured bytes of the ring.
         bytes: u64,
-        /// What is needed at least.
+        /// Minimum bytes of the ring.
         least: u64,
         /// Bytes of the device.
         drive_bytes: u64,
     },
 }
 
-/// How the memory is divided.
+/// Division of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Sectors of the namespace.
+    /// Sectors in the namespace.
     pub sectors: u64,
-    /// Sectors of a cluster.
+    /// Sectors in a cluster.
     pub cluster_sectors: u32,
-    /// Clusters of the namespace.
+    /// Clusters in the namespace.
     pub clusters: u64,
-    /// Sectors that the buffer holds.
+    /// Maximum number of sectors in the buffer.
     pub buffers: u32,
-    /// Clusters that the buffer holds sectors of.
+    /// Maximum number of clusters with sectors in the buffer.
     pub slots: u32,
-    /// The journal, behind the sectors.
+    /// Region of the journal, after the sectors.
     pub journal: Option<Region>,
 }
 
-/// The part of the memory that second-level tables may take at most.
+/// Divisor of the memory: second-level tables take at most this share of it.
 const TABLE_SHARE: u64 = 16;
 
 impl Shape {
@@ -174,7 +176,7 @@ impl Shape {
         let clusters = sectors.div_ceil(cluster_sectors.into());
         let fixed = clusters * TABLE_ENTRY_BYTES + u64::from(config.evictions) * cluster_bytes + record_bytes;
         let buffer = sector + TABLE_ENTRY_BYTES;
-        // Two clusters can be in the buffer at least, of which one is full.
+        // At least two clusters fit into the buffer, one of them full.
         let least = fixed + 2 * table + (u64::from(cluster_sectors) + 1) * buffer;
         if config.size_bytes < least {
             let (bytes, drive_bytes) = (config.size_bytes, sectors * sector);
@@ -193,14 +195,14 @@ impl Shape {
         })
     }
 
-    /// Sectors of cluster `cluster`; the last one may be shorter.
+    /// Returns the sectors of a cluster; the last one may be shorter.
     #[inline]
     pub(super) fn length(&self, cluster: u64) -> u32 {
         let first = cluster * u64::from(self.cluster_sectors);
         (self.sectors - first).min(self.cluster_sectors.into()) as u32
     }
 
-    /// The clusters of a range: number, first sector in it, sectors.
+    /// Splits a range by clusters: number, first sector in it, and sectors.
     #[inline]
     pub(super) fn split(&self, lba: u64, sectors: u32) -> impl Iterator<Item = (u64, u32, u32)> + use<> {
         let size = u64::from(self.cluster_sectors);

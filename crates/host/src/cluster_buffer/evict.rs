@@ -1,4 +1,4 @@
-//! Evictions: which cluster leaves the buffer, when, and how it gets to the drive.
+//! Evictions: the choice of a cluster, its time, and its path to the drive.
 //!
 //! ```text
 //!   Padding ──► Writing ──► (until older reads have ended) ──► gone, but for what was written meanwhile
@@ -11,34 +11,35 @@ use super::{ClusterBuffer, Purpose, State};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, SimTime, Status};
 
-/// For a flush a cluster is padded if the buffer has at least one of so many of its sectors (docs/explanation/clustering.md says what that saves).
+/// Divisor of a cluster: a flush pads a cluster if the buffer has at least this share of its sectors
+/// (docs/explanation/clustering.md says how much that saves).
 const HURRIED_SHARE: u64 = 2;
 
-/// A cluster on its way to the drive.
+/// Cluster under eviction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Eviction {
-    /// Where it is in the buffer.
+    /// Slot in the buffer.
     pub slot: u32,
-    /// When it began, and whether it is one of a few sectors for a flush.
+    /// Start of the eviction; `hurried` is set if a flush waits for its few sectors.
     began: SimTime,
     hurried: bool,
-    /// When the first sectors were sent: what was written since may not be among them.
+    /// Moment at which the first sectors were sent; later writes may be missing from them.
     sent_at: u64,
     phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// What is missing is read, from this sector on.
+    /// The missing sectors are being read, from this one on.
     Padding(u32),
     /// Sectors up to this one are being written.
     Writing(u32),
-    /// The data reached the drive at this moment; reads that were sent before may bring what was there before.
+    /// The data reached the drive at this moment; reads that were sent earlier may return older data.
     Awaiting(u64),
 }
 
 impl ClusterBuffer {
-    /// When something has to be evicted though no command asks for it.
+    /// Returns the time of the next eviction that no command asks for.
     #[inline]
     pub(super) fn due(&self) -> Option<SimTime> {
         if self.table.held() == 0 || self.evictions.iter().all(Option::is_some) {
@@ -51,7 +52,7 @@ impl ClusterBuffer {
         }
     }
 
-    /// Begins an eviction if there is a reason and a cluster for it; whether it has.
+    /// Begins an eviction if one is due and possible. Returns whether it has begun.
     #[inline]
     pub(super) fn start_eviction(&mut self) -> bool {
         if self.table.held() == 0 {
@@ -63,7 +64,7 @@ impl ClusterBuffer {
         true
     }
 
-    /// The cluster that leaves next; `None`: none has to, or none can.
+    /// Chooses the next cluster to evict; `None` if none is due, or none can be evicted.
     fn choose(&mut self) -> Option<u32> {
         if let Some(barrier) = self.barrier() {
             let due = self
@@ -74,7 +75,7 @@ impl ClusterBuffer {
             }
         }
         if self.aged_at.take_if(|due| *due <= self.now).is_some() {
-            // Where none can leave now, the end of an eviction or of what passes by looks again.
+            // If none can be evicted now, the end of an eviction or of a bypass tries again.
             let too_old =
                 |cluster: &Cluster| self.config.age_ns.is_some_and(|age| cluster.since + age <= self.now);
             let old = self.residents().filter(|(_, cluster)| too_old(cluster));
@@ -99,7 +100,7 @@ impl ClusterBuffer {
         victim
     }
 
-    /// Clusters that can be evicted.
+    /// Returns the clusters that can be evicted.
     fn residents(&self) -> impl Iterator<Item = (u32, &Cluster)> {
         let may = |cluster: &Cluster| {
             cluster.state == State::Resident && !self.is_pinned(cluster) && !self.is_blocked(cluster.number)
@@ -107,7 +108,7 @@ impl ClusterBuffer {
         self.table.used().filter(move |(_, cluster)| may(cluster))
     }
 
-    /// Finds when the oldest cluster is too old.
+    /// Computes the time at which the oldest cluster reaches its maximum age.
     pub(super) fn find_age(&mut self) {
         if let Some(age) = self.config.age_ns {
             let residents = self.table.used().filter(|(_, cluster)| cluster.state == State::Resident);
@@ -143,19 +144,20 @@ impl ClusterBuffer {
         }
     }
 
-    /// Whether a flush waits for a cluster of which the buffer has little: its runs of sectors are written alone. A host that flushes
-    /// often writes little in between, and would wait each time for a cluster to be read and written.
+    /// Reports whether a flush waits for a cluster with few sectors in the buffer; its runs of sectors are
+    /// then written alone. A host that flushes often writes little in between, and would otherwise wait each
+    /// time for a cluster to be read and written.
     fn is_hurried(&self, cluster: &Cluster) -> bool {
         let waits = self.flushes.back().is_some_and(|&op| cluster.oldest <= self.ops[op].barrier);
         waits && self.is_small(cluster)
     }
 
-    /// Whether the buffer has little of a cluster.
+    /// Reports whether the buffer holds few sectors of a cluster.
     pub(super) fn is_small(&self, cluster: &Cluster) -> bool {
         u64::from(cluster.valid) * HURRIED_SHARE < u64::from(self.shape.length(cluster.number))
     }
 
-    /// What was missing has been read: all of the cluster is written.
+    /// Writes the whole cluster after its missing sectors were read.
     pub(super) fn padded(&mut self, at: u32, completion: Completion) {
         let eviction = self.evictions[at as usize].as_mut().expect("it is under way");
         let Phase::Padding(from) = eviction.phase else { unreachable!("it read what was missing") };
@@ -163,7 +165,7 @@ impl ClusterBuffer {
         eviction.sent_at = self.stamp;
         let mut buffer = completion.data;
         if completion.status != Status::Success {
-            // What cannot be read is not written.
+            // Sectors that cannot be read are not written.
             self.give_back(buffer);
             return self.write_run(at, 0);
         }
@@ -175,7 +177,7 @@ impl ClusterBuffer {
         self.write_cluster(at, buffer);
     }
 
-    /// Writes all of a cluster, of which `buffer` has what the table has not.
+    /// Writes a whole cluster; `buffer` has the sectors that the table lacks.
     fn write_cluster(&mut self, at: u32, mut buffer: Vec<u8>) {
         let slot = self.eviction(at).slot;
         let length = self.shape.length(self.table.cluster(slot).number);
@@ -183,7 +185,7 @@ impl ClusterBuffer {
         self.write(at, 0, length, buffer);
     }
 
-    /// Writes the next run of sectors of a cluster from `from` on; without one the eviction has ended.
+    /// Writes the next run of sectors of a cluster from `from` on; ends the eviction after the last run.
     fn write_run(&mut self, at: u32, from: u32) {
         let slot = self.eviction(at).slot;
         let length = self.shape.length(self.table.cluster(slot).number);
@@ -222,20 +224,20 @@ impl ClusterBuffer {
         self.evictions[at as usize] = None;
     }
 
-    /// A padded cluster was written at once; of others the next run follows.
+    /// Writes the next run; a padded cluster has only one.
     fn write_run_or_end(&mut self, at: u32, end: u32) {
         let length = self.shape.length(self.table.cluster(self.eviction(at).slot).number);
         if end < length { self.write_run(at, end) } else { self.reached(at) }
     }
 
-    /// All that was sent is on the drive.
+    /// Notes that all sent sectors are on the drive.
     fn reached(&mut self, at: u32) {
         self.stamp += 1;
         self.evictions[at as usize].as_mut().expect("it is under way").phase = Phase::Awaiting(self.stamp);
         self.leave_settled();
     }
 
-    /// Ends the evictions for which no read is under way that may bring what was on the drive before.
+    /// Ends the evictions for which no read that may return older data is under way.
     pub(super) fn leave_settled(&mut self) {
         for at in 0..self.evictions.len() {
             if let Some(Eviction { slot, phase: Phase::Awaiting(moment), .. }) = self.evictions[at] {
@@ -247,7 +249,7 @@ impl ClusterBuffer {
         }
     }
 
-    /// What was sent leaves the buffer; what was written meanwhile stays.
+    /// Removes the sent sectors from the buffer; sectors that were written meanwhile stay.
     fn leave(&mut self, at: u32) {
         let Eviction { slot, sent_at, began, hurried, .. } =
             self.evictions[at as usize].take().expect("it is under way");

@@ -1,4 +1,4 @@
-//! Flushes from above, and the stop.
+//! Flushes from above, and stops.
 
 use super::{ClusterBuffer, FlushPolicy, Purpose, State, Stopping};
 use pellucid_flash::slab::NIL;
@@ -20,14 +20,14 @@ impl ClusterBuffer {
         }
     }
 
-    /// Answers a command as a flush of all that was written before.
+    /// Makes a command wait, as a flush does, for all earlier writes.
     pub(super) fn join_flush(&mut self, op: u32) {
         self.ops[op].barrier = self.stamp;
         self.retry_failed();
         self.flushes.push_back(op);
     }
 
-    /// The last write that has to leave the buffer now; `None`: nothing has to.
+    /// Returns the number of the last write that has to leave the buffer now; `None` if none has to.
     pub(super) fn barrier(&self) -> Option<u64> {
         match self.stopping {
             Stopping::Draining => Some(u64::MAX),
@@ -35,7 +35,7 @@ impl ClusterBuffer {
         }
     }
 
-    /// Ends what the first flushes wait for.
+    /// Ends the first flushes if their writes have left the buffer.
     pub(super) fn flushes_go_on(&mut self) {
         if self.journal.is_some() {
             return self.group_goes_on();
@@ -60,14 +60,14 @@ impl ClusterBuffer {
         }
     }
 
-    /// What the drive refused may be tried again.
+    /// Makes all clusters that the drive refused evictable again.
     pub(super) fn retry_failed(&mut self) {
         while self.failed > 0 {
             self.retry_one();
         }
     }
 
-    /// One cluster that the drive refused may be tried again.
+    /// Makes one cluster that the drive refused evictable again.
     pub(super) fn retry_one(&mut self) {
         let failed =
             self.table.used().find(|(_, cluster)| cluster.state == State::Failed).map(|(slot, _)| slot);

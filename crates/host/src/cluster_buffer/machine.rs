@@ -1,6 +1,6 @@
-//! The cluster buffer as the pump of a host sees it: commands in, commands to the drive, completions out.
+//! Cluster buffer as a host machine: commands in, commands to the drive, completions out.
 //!
-//! Every call only takes notice; what follows from it runs when the processor has had its time ([`Step`]).
+//! Every call only records an event; its consequences run after their processor time ([`Step`]).
 
 use super::{ClusterBuffer, ClusterBufferCounters, FlushPolicy, Op, Step, Stopping};
 use crate::{Layer, Machine};

@@ -6,26 +6,30 @@
 //!   forced write, trim, write zeroes ──► drive, past the buffer, which drops its older copies
 //!   flush ─────────► strict: evictions, then the drive, then the journal for the rest; paper: the drive
 //! ```
-//! Kim, Kim, Lee, Maeng, Ramachandran, "FlashFire: Overcoming the Performance Bottleneck of Flash Storage Technology". Sectors are
-//! gathered in clusters. When space runs out, the cluster written longest ago leaves as a whole, a full one before all others; an eviction
-//! is one read from the first to the last missing sector and one write. Idle time writes clusters, too.
+//! Kim, Kim, Lee, Maeng, Ramachandran, "FlashFire: Overcoming the Performance Bottleneck of Flash Storage
+//! Technology". Sectors are gathered in clusters. When space runs out, the least recently written cluster is
+//! evicted as a whole, but a full one before all others. An eviction is one read, from the first to the last
+//! missing sector, and one write. Idle time writes clusters too.
 //!
-//! Where this deviates from the paper, and why:
-//! - `strict`, the default: the paper's driver passes flushes on without writing its buffer. `paper` does so. What a power cut may take is
-//!   then what the buffer holds: at most [`ClusterBuffer::window_bytes`], and nothing older than `age`, if that is set; beside it what left
-//!   the buffer after the last flush, if the drive has a volatile buffer of its own, and what was trimmed in the buffer since then.
-//! - For a flush a cluster of which the buffer has less than half is not padded: its runs of sectors are written alone, or into the
-//!   [journal], if the device has one and that has been cheaper so far (docs/explanation/clustering.md).
-//! - A read that the buffer covers as a whole does not go to the drive.
-//! - The tables count as memory, too: the configured size is all that the layer takes.
+//! Deviations from the paper, with their reasons:
+//! - `strict` is the default; the paper's driver, like `paper`, passes flushes on without writing its buffer.
+//!   A power cut then loses the buffer's data: at most [`ClusterBuffer::window_bytes`], none older than
+//!   `age`, if that is set. It also loses data that left the buffer after the last flush, if the drive has a
+//!   volatile write buffer, and trims in the buffer since then.
+//! - A flush does not pad a cluster if the buffer has less than half of it: its runs of sectors are written
+//!   alone, or into the [journal], if the device has one and it has been cheaper so far
+//!   (docs/explanation/clustering.md).
+//! - A read that the buffer covers completely does not go to the drive.
+//! - The tables count as memory too: the layer takes no more than the configured size.
 //!
-//! What holds, beside the invariants of the table:
-//! - *Never a stale read.* A read may be under way in the drive while its sectors are evicted: they stay in the buffer until every read
-//!   that began before they reached the drive has ended.
-//! - *No older copy overwrites a newer one.* A forced write or trim waits until no cluster of its range is being evicted, and none of them
-//!   is evicted, nor written from above, while it is under way.
-//! - *Nothing is forgotten by an error.* A cluster that the drive refuses to write stays readable. The next flush tries once more, and fails
-//!   when that fails. Where no space is left but that of such clusters, a write tries once more and fails so, too.
+//! Guarantees, beside the invariants of the table:
+//! - *No stale reads.* The drive may be reading sectors while they are evicted: they stay in the buffer until
+//!   every read that began before they reached the drive has ended.
+//! - *No older copy overwrites a newer one.* A forced write or trim waits until no cluster of its range is
+//!   being evicted. While it is under way, none of them is evicted or written from above.
+//! - *Errors lose no data.* A cluster that the drive refuses to write stays readable. The next flush tries
+//!   once more, and fails if that fails. If only such clusters could make space, a write also tries once
+//!   more, and fails if that fails.
 
 mod bypass;
 mod config;
@@ -52,57 +56,58 @@ use pellucid_flash::{
 use std::collections::VecDeque;
 use table::{State, Table};
 
-/// A command from above.
+/// Command from above.
 #[derive(Clone, Debug, Default)]
 struct Op {
     command: Option<Command>,
     submitted: SimTime,
     stages: StageTimes,
-    /// Write: sectors in the buffer. Read: parts under way after the drive could not read all of it.
+    /// Write: number of sectors in the buffer. Read: number of parts under way after a failed read of the
+    /// drive.
     done: u32,
     /// Flush: number of the last write before it.
     barrier: u64,
     /// Read: number of the last write when it was sent to the drive.
     order: u64,
-    /// Write: it has tried what the drive refused before.
+    /// Write: a refused cluster has already been retried for it.
     tried: bool,
     status: Option<Status>,
 }
 
-/// What a command to the drive is for.
+/// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Purpose {
-    /// All of a read.
+    /// Reads all sectors of a read.
     #[default]
     Read,
-    /// Sectors of a read from this one on, which the buffer does not hold.
+    /// Reads sectors that the buffer lacks, from this one of the read on.
     Missing(u32),
-    /// A command that passes the buffer by.
+    /// Runs a command that bypasses the buffer.
     Bypass,
-    /// The flush of the drive for a flush from above.
+    /// Flushes the drive for a flush from above.
     Flush,
-    /// What is missing of the cluster of this eviction.
+    /// Reads the missing sectors of this eviction's cluster.
     Pad(u32),
-    /// Sectors of the cluster of this eviction.
+    /// Writes sectors of this eviction's cluster.
     Run(u32),
-    /// The last flush before a stop.
+    /// Flushes the drive before a stop.
     Stop,
-    /// The flush of the drive for flushes that may journal.
+    /// Flushes the drive for a group of flushes that may journal.
     GroupFlush,
-    /// A record of the journal.
+    /// Writes a record of the journal.
     Append,
-    /// The start finds what the journal has.
+    /// Reads or writes the journal during the start.
     Start,
 }
 
-/// A command to the drive.
+/// Command to the drive.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     op: u32,
     purpose: Purpose,
 }
 
-/// What the host's processor does.
+/// Step of work of the host's processor.
 #[derive(Clone, Debug)]
 enum Step {
     Begin(u32),
@@ -110,7 +115,7 @@ enum Step {
     Ended(Completion),
 }
 
-/// How far a stop is.
+/// Progress of a stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stopping {
     #[default]
@@ -120,46 +125,46 @@ enum Stopping {
     Stopped,
 }
 
-/// What the layer has done so far.
+/// Counters of the cluster buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterBufferCounters {
     /// Writes taken into the buffer.
     pub writes: u64,
-    /// Their sectors.
+    /// Sectors of the writes taken into the buffer.
     pub written_sectors: u64,
-    /// Writes, trims and writes of zeros that passed the buffer by.
+    /// Writes, trims and writes of zeros that bypassed the buffer.
     pub bypassed: u64,
     /// Clusters evicted.
     pub evictions: u64,
-    /// Full clusters among them.
+    /// Evictions of full clusters.
     pub full_evictions: u64,
-    /// Writes of evictions.
+    /// Writes of evictions to the drive.
     pub cluster_writes: u64,
-    /// Their sectors.
+    /// Sectors of the writes of evictions.
     pub cluster_sectors: u64,
-    /// Reads of what was missing of a cluster.
+    /// Reads of missing sectors of a cluster.
     pub padding_reads: u64,
-    /// Their sectors.
+    /// Sectors of the padding reads.
     pub padding_sectors: u64,
     /// Reads answered by the buffer alone.
     pub covered_reads: u64,
-    /// Sectors that the buffer put into answers of the drive.
+    /// Sectors that the buffer replaced in answers of the drive.
     pub overlaid_sectors: u64,
     /// Evictions that the drive refused.
     pub failed_evictions: u64,
     /// Sectors that the buffer held when the power was cut.
     pub lost_sectors: u64,
-    /// Records of the journal.
+    /// Records written to the journal.
     pub journal_records: u64,
-    /// Their sectors.
+    /// Sectors of the records.
     pub journal_sectors: u64,
-    /// Clusters of which they had sectors.
+    /// Clusters with sectors in the records.
     pub journal_clusters: u64,
     /// Records that the drive refused.
     pub journal_failures: u64,
 }
 
-/// The layer. Clone it, with the drive below, to fork its future.
+/// Cluster buffer layer. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct ClusterBuffer {
     config: ClusterBufferConfig,
@@ -170,24 +175,24 @@ pub struct ClusterBuffer {
     ops: Slab<Op>,
     parts: Slab<Part>,
     steps: Steps<Step>,
-    /// Writes that wait for space, and what waits for evictions or for what passes the buffer by; in order.
+    /// Writes that wait for space, and commands that wait for evictions or bypasses, in order.
     waiting: VecDeque<u32>,
     /// Reads under way in the drive.
     reads: Vec<u32>,
-    /// What passes the buffer by.
+    /// Commands that bypass the buffer.
     bypasses: Vec<Bypass>,
     /// Flushes that wait for evictions.
     flushes: VecDeque<u32>,
     evictions: Vec<Option<Eviction>>,
     journal: Option<Box<Journal>>,
-    /// Writes taken, and times at which data reached the drive, so far: what came before and what after.
+    /// Logical clock: counts writes taken and arrivals of data on the drive.
     stamp: u64,
-    /// Clusters that the drive refused.
+    /// Number of clusters that the drive refused.
     failed: u32,
     last_ask: SimTime,
-    /// Since the last ask there was nothing to evict for lack of work.
+    /// Idle time has found nothing left to evict since the last ask.
     rested: bool,
-    /// When the oldest cluster has been in the buffer for too long.
+    /// Time at which the oldest cluster reaches its maximum age.
     aged_at: Option<SimTime>,
     stopping: Stopping,
     buffers: Vec<Vec<u8>>,
@@ -197,10 +202,10 @@ pub struct ClusterBuffer {
 }
 
 impl ClusterBuffer {
-    /// The layer for the block namespace that `interface` describes.
+    /// Creates the layer for the block namespace that `interface` describes.
     ///
     /// # Errors
-    /// Why it cannot be made, with what is allowed.
+    /// The error names the reason and the allowed values.
     pub fn new(
         config: &ClusterBufferConfig,
         interface: Option<Interface>,
@@ -238,39 +243,40 @@ impl ClusterBuffer {
         })
     }
 
-    /// What it was told.
+    /// Returns the configuration.
     pub fn config(&self) -> &ClusterBufferConfig {
         &self.config
     }
 
-    /// What it has done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> ClusterBufferCounters {
         self.counters
     }
 
-    /// Sectors that can be addressed.
+    /// Returns the number of addressable sectors.
     pub fn capacity_sectors(&self) -> u64 {
         self.shape.sectors
     }
 
-    /// Bytes of data that it can hold: the most that a power cut takes.
+    /// Returns the maximum bytes of data in the buffer, which are the most that a power cut takes.
     pub fn window_bytes(&self) -> u64 {
         u64::from(self.shape.buffers) * u64::from(self.config.sector_bytes)
     }
 
-    /// Sectors that it holds.
+    /// Returns the number of sectors in the buffer.
     pub fn held_sectors(&self) -> u32 {
         self.table.held()
     }
 
-    /// The sectors that it holds.
+    /// Returns the sectors in the buffer.
     pub fn held(&self) -> impl Iterator<Item = Lba> {
         self.table.held_sectors().map(Lba)
     }
 
-    /// Bytes of host memory: data, tables, buffers of evictions and of reads that the drive failed, records.
+    /// Returns the bytes of host memory: data, tables, buffers of evictions and of reads that failed on the
+    /// drive, and records.
     pub fn memory_bytes(&self) -> u64 {
-        // A sector counts in full, even where a stamp stands for it.
+        // A sector counts in full, even if only a stamp represents it.
         let nominal =
             |images: usize| (images / self.image_bytes) as u64 * u64::from(self.config.sector_bytes);
         let cluster = u64::from(self.shape.cluster_sectors) * u64::from(self.config.sector_bytes);
@@ -287,12 +293,12 @@ impl ClusterBuffer {
             + self.parts.memory_bytes()
     }
 
-    /// Time of the host's processor spent so far.
+    /// Returns the processor time spent so far.
     pub fn cpu_busy(&self) -> Nanos {
         self.steps.busy()
     }
 
-    /// Walks every invariant and panics where one is broken.
+    /// Checks the invariants; panics if one is broken.
     pub fn check(&self) {
         self.table.check();
         let evicting: Vec<u32> = self.evictions.iter().flatten().map(|eviction| eviction.slot).collect();
@@ -311,7 +317,7 @@ impl ClusterBuffer {
         assert!(self.table.held() == 0 || self.stopping != Stopping::Stopped, "stopped, and not empty");
     }
 
-    /// Why a command is refused before anything is done.
+    /// Returns the status of a command that is refused at submission.
     fn refuse(&self, command: &Command) -> Option<Status> {
         let images = command.sectors as usize * self.image_bytes;
         let good = match command.opcode {
@@ -363,7 +369,7 @@ impl ClusterBuffer {
         self.go_on();
     }
 
-    /// Does what can be done now.
+    /// Starts all work that is possible now.
     fn go_on(&mut self) {
         self.decide_way();
         loop {

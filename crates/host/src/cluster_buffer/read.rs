@@ -1,4 +1,4 @@
-//! Reads: the drive first, then what the buffer holds (the paper's deferred checking).
+//! Reads: the drive first, then the sectors in the buffer replace its data (the paper's deferred checking).
 
 use super::{ClusterBuffer, Op, Purpose};
 use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, Status};
@@ -25,7 +25,7 @@ impl ClusterBuffer {
             let replaced = self.overlay(op);
             return self.end_read(op, Status::Success, completion.unmapped.saturating_sub(replaced));
         }
-        // The buffer may hold what the drive cannot read.
+        // The buffer may hold the sectors that the drive cannot read.
         let Command { lba, sectors, .. } = *self.command(op);
         if self.table.covers(lba.0, sectors) {
             self.overlay(op);
@@ -36,7 +36,7 @@ impl ClusterBuffer {
         }
     }
 
-    /// Reads what the buffer does not hold, part by part, where it holds something. Returns whether it does.
+    /// Reads the sectors that the buffer lacks, part by part. Returns `false` if it lacks all.
     fn read_missing(&mut self, op: u32) -> bool {
         let Command { lba, sectors, .. } = *self.command(op);
         let mut runs = Vec::new();
@@ -56,7 +56,7 @@ impl ClusterBuffer {
             return false;
         }
         self.ops[op].done = runs.len() as u32;
-        // What the buffer holds now stays there until this has ended.
+        // The sectors in the buffer stay there until these reads have ended.
         self.ops[op].order = 0;
         for (at, count) in runs {
             let buffer = self.buffer(count as usize);
@@ -82,7 +82,7 @@ impl ClusterBuffer {
         }
     }
 
-    /// Replaces in the answer what the buffer holds; returns how many sectors.
+    /// Replaces sectors of the answer with those in the buffer; returns their number.
     fn overlay(&mut self, op: u32) -> u32 {
         if self.table.held() == 0 {
             return 0;
@@ -101,7 +101,7 @@ impl ClusterBuffer {
         self.leave_settled();
     }
 
-    /// Whether a read of these clusters is under way that was sent to the drive before `moment`.
+    /// Reports whether a read of these clusters that was sent to the drive before `moment` is under way.
     pub(super) fn is_read_since_before(&self, moment: u64, first: u64, last: u64) -> bool {
         self.reads.iter().any(|&op| {
             let Op { order, command, .. } = &self.ops[op];

@@ -1,59 +1,61 @@
-//! What the buffer holds: sectors, found by two tables.
+//! Content of the buffer: sectors, found by two tables.
 //!
 //! ```text
 //!   sector ─┬─ number of its cluster ─► first table ─► slot      one entry for each cluster of the drive
 //!           └─ place in the cluster ──► second table of the slot ─► buffer      one entry for each sector of a cluster
 //! ```
-//! The paper keeps a timestamp for each cluster of the drive; here each slot has one, so that a search for a victim looks at what
-//! the buffer holds and not at the drive. Timestamps have 64 bits and count write requests, so they never wrap.
+//! The paper keeps a timestamp for each cluster of the drive. Here each slot has one, so a search for a
+//! victim covers only the buffer. Timestamps have 64 bits and count write requests, so they never wrap.
 //!
-//! Invariants, walked by [`Table::check`]: a buffer is free or belongs to one sector; a slot is free or belongs to one cluster, which holds
-//! at least one sector unless it is being evicted; `sent` sectors are in clusters that are being evicted.
+//! Invariants, checked by [`Table::check`]: a buffer is free or belongs to one sector; a slot is free or
+//! belongs to one cluster, which holds at least one sector unless it is being evicted; `SENT` sectors are in
+//! clusters that are being evicted.
 
 use super::config::Shape;
 use pellucid_flash::{SimTime, copy_images};
 
-/// No slot, no buffer.
+/// Marker for no slot and for no buffer.
 const NONE: u32 = u32::MAX;
-/// In an entry of the second table: the eviction under way writes this version of the sector.
+/// Flag in an entry of the second table: the eviction under way writes this version of the sector.
 const SENT: u32 = 1 << 31;
-/// In an entry of the second table: this version of the sector is in the journal.
+/// Flag in an entry of the second table: this version of the sector is in the journal.
 const JOURNALLED: u32 = 1 << 30;
-/// The buffer in an entry of the second table.
+/// Mask of the buffer in an entry of the second table.
 const BUFFER: u32 = JOURNALLED - 1;
-/// In place of the first write whose data are not safe: there is none.
+/// Value of [`Cluster::oldest`] if all data are safe.
 pub(super) const SAFE: u64 = u64::MAX;
-/// Bytes of an entry of either table.
+/// Bytes of an entry in either table.
 pub(super) const TABLE_ENTRY_BYTES: u64 = 4;
-/// Bytes of a slot beside its table.
+/// Bytes of a slot besides its table.
 pub(super) const SLOT_BYTES: u64 = size_of::<Cluster>() as u64 + TABLE_ENTRY_BYTES;
 
-/// What a slot holds.
+/// Cluster in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cluster {
-    /// Its number on the drive.
+    /// Number on the drive.
     pub number: u64,
-    /// Sectors in the buffer.
+    /// Number of sectors in the buffer.
     pub valid: u32,
-    /// Number of the last write to it, for LRU.
+    /// Number of the last write to the cluster, for LRU.
     pub stamp: u64,
-    /// Number of the first write whose data are neither on the drive nor in the journal, or a lower one; [`SAFE`]: none.
+    /// Number of the first write whose data are neither on the drive nor in the journal, or a lower one;
+    /// [`SAFE`] if there is none.
     pub oldest: u64,
-    /// When that was.
+    /// Time of that first write.
     pub since: SimTime,
-    /// What becomes of it.
+    /// State of the cluster.
     pub state: State,
 }
 
-/// What becomes of a cluster.
+/// State of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     /// The slot is free.
     #[default]
     Free,
-    /// It waits.
+    /// The cluster waits in the buffer.
     Resident,
-    /// It is being written.
+    /// The cluster is being written.
     Evicting,
     /// The drive refused to write it; the next flush tries again.
     Failed,
@@ -63,7 +65,7 @@ fn is_unjournalled(entry: u32) -> bool {
     entry != NONE && entry & JOURNALLED == 0
 }
 
-/// The tables and the buffers.
+/// Tables and buffers.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     shape: Shape,
@@ -91,7 +93,7 @@ impl Table {
         }
     }
 
-    /// Bytes of memory, a sector counted as `sector_bytes` even where only a stamp is kept.
+    /// Returns the bytes of memory; a sector counts as `sector_bytes` even if only a stamp is kept.
     pub(super) fn memory_bytes(&self, sector_bytes: u32) -> u64 {
         let entries = self.first.capacity() + self.second.capacity() + self.free.capacity();
         entries as u64 * TABLE_ENTRY_BYTES
@@ -99,13 +101,13 @@ impl Table {
             + u64::from(self.shape.buffers) * u64::from(sector_bytes)
     }
 
-    /// Sectors that the buffer holds.
+    /// Returns the number of sectors in the buffer.
     #[inline]
     pub(super) fn held(&self) -> u32 {
         self.shape.buffers - self.free.len() as u32
     }
 
-    /// The numbers of these sectors on the drive.
+    /// Returns the drive addresses of the sectors in the buffer.
     pub(super) fn held_sectors(&self) -> impl Iterator<Item = u64> {
         self.used().flat_map(|(slot, cluster)| {
             let first = cluster.number * u64::from(self.shape.cluster_sectors);
@@ -114,7 +116,7 @@ impl Table {
         })
     }
 
-    /// The slot of a cluster.
+    /// Returns the slot of a cluster.
     #[inline]
     pub(super) fn slot(&self, number: u64) -> Option<u32> {
         let slot = self.first[number as usize];
@@ -131,19 +133,19 @@ impl Table {
         &mut self.clusters[slot as usize]
     }
 
-    /// Slots that are in use, with what they hold.
+    /// Returns the slots in use, with their clusters.
     #[inline]
     pub(super) fn used(&self) -> impl Iterator<Item = (u32, &Cluster)> {
         (0..).zip(&self.clusters).filter(|(_, cluster)| cluster.state != State::Free)
     }
 
-    /// Whether all sectors of a cluster are in the buffer.
+    /// Reports whether all sectors of a cluster are in the buffer.
     #[inline]
     pub(super) fn is_full(&self, cluster: &Cluster) -> bool {
         cluster.valid == self.shape.length(cluster.number)
     }
 
-    /// Whether nothing more fits: no sector, or no further cluster.
+    /// Reports whether no further sector or no further cluster fits.
     pub(super) fn is_exhausted(&self) -> bool {
         self.free.is_empty() || self.free_slots.is_empty()
     }
@@ -159,7 +161,7 @@ impl Table {
         &self.data[(entry & BUFFER) as usize * self.image_bytes..][..self.image_bytes]
     }
 
-    /// Puts sectors of one cluster into the buffer, from `first` on. Returns how many found room.
+    /// Puts sectors of one cluster into the buffer, from `first` on. Returns how many fit.
     #[inline]
     pub(super) fn put(&mut self, number: u64, first: u32, images: &[u8], stamp: u64, now: SimTime) -> u32 {
         let slot = match self.first[number as usize] {
@@ -187,7 +189,7 @@ impl Table {
                         buffer
                     }
                 },
-                // What is being written is the version before.
+                // Clearing the flags marks a new version; the eviction writes the old one.
                 held => held & BUFFER,
             };
             *entry = buffer;
@@ -204,7 +206,7 @@ impl Table {
         put
     }
 
-    /// Whether the buffer holds all sectors of a range.
+    /// Reports whether the buffer holds all sectors of a range.
     #[inline]
     pub(super) fn covers(&self, lba: u64, sectors: u32) -> bool {
         self.shape.split(lba, sectors).all(|(number, first, count)| {
@@ -218,7 +220,7 @@ impl Table {
         })
     }
 
-    /// Replaces in `images`, which begin at `lba`, what the buffer holds. Returns how many sectors.
+    /// Replaces sectors in `images`, which begin at `lba`, with those in the buffer. Returns their number.
     #[inline]
     pub(super) fn overlay(&self, lba: u64, images: &mut [u8]) -> u32 {
         let (mut at, mut replaced) = (0, 0);
@@ -233,7 +235,8 @@ impl Table {
         replaced
     }
 
-    /// Replaces in `images`, which begin at sector `first` of a cluster, what the buffer holds.
+    /// Replaces sectors in `images`, which begin at sector `first` of a cluster, with those in the buffer.
+    /// Returns their number.
     pub(super) fn merge(&self, slot: u32, first: u32, images: &mut [u8]) -> u32 {
         let mut replaced = 0;
         for (entry, image) in
@@ -247,7 +250,7 @@ impl Table {
         replaced
     }
 
-    /// The sectors from the first to the last that the buffer has not of a cluster; `None`: it has all.
+    /// Returns the range from the first to the last missing sector of a cluster; `None` if none is missing.
     pub(super) fn missing(&self, slot: u32) -> Option<(u32, u32)> {
         let length = self.shape.length(self.cluster(slot).number) as usize;
         let entries = &self.entries(slot)[..length];
@@ -256,7 +259,8 @@ impl Table {
         Some((first as u32, (last - first + 1) as u32))
     }
 
-    /// The first run of sectors from `from` on that the buffer has (`held`) or has not, of a range in a cluster.
+    /// Returns the first run of sectors from `from` to before `end` that the buffer holds, or lacks, as
+    /// `held` says.
     pub(super) fn run(&self, slot: u32, from: u32, end: u32, held: bool) -> Option<(u32, u32)> {
         let entries = &self.entries(slot)[..end as usize];
         let wanted = |&entry: &u32| (entry != NONE) == held;
@@ -265,7 +269,7 @@ impl Table {
         Some((first as u32, count as u32))
     }
 
-    /// The sectors of a range of a cluster that the buffer holds are on their way to the drive.
+    /// Marks the held sectors of a range of a cluster as sent to the drive.
     pub(super) fn send(&mut self, slot: u32, first: u32, count: u32) {
         for entry in self.range(slot, first, count) {
             if *entry != NONE {
@@ -274,7 +278,7 @@ impl Table {
         }
     }
 
-    /// Nothing of a cluster is on its way any more.
+    /// Clears the sent marks of a cluster.
     pub(super) fn unsend(&mut self, slot: u32) {
         for entry in self.range(slot, 0, self.shape.cluster_sectors) {
             if *entry != NONE {
@@ -283,12 +287,12 @@ impl Table {
         }
     }
 
-    /// Sectors of a cluster that are not in the journal.
+    /// Returns the number of a cluster's sectors that are not in the journal.
     pub(super) fn unjournalled(&self, slot: u32) -> u32 {
         self.entries(slot).iter().filter(|&&entry| is_unjournalled(entry)).count() as u32
     }
 
-    /// The first run of them from `from` on.
+    /// Returns the first run from `from` on of sectors that are not in the journal.
     pub(super) fn unjournalled_run(&self, slot: u32, from: u32) -> Option<(u32, u32)> {
         let rest = &self.entries(slot)[from as usize..];
         let skipped = rest.iter().position(|&entry| is_unjournalled(entry))?;
@@ -296,7 +300,7 @@ impl Table {
         Some((from + skipped as u32, count as u32))
     }
 
-    /// Copies them, one behind the other. Returns how many bytes.
+    /// Copies the sectors that are not in the journal, in order. Returns the number of bytes.
     pub(super) fn copy_unjournalled(&self, slot: u32, images: &mut [u8]) -> usize {
         let entries = self.entries(slot).iter().filter(|&&entry| is_unjournalled(entry));
         let mut copied = 0;
@@ -307,7 +311,7 @@ impl Table {
         copied
     }
 
-    /// All that the buffer holds of a cluster is in the journal.
+    /// Marks all held sectors of a cluster as journalled.
     pub(super) fn journal(&mut self, slot: u32) {
         for entry in self.range(slot, 0, self.shape.cluster_sectors) {
             if *entry != NONE {
@@ -317,7 +321,7 @@ impl Table {
         self.clusters[slot as usize].oldest = SAFE;
     }
 
-    /// Nothing of it is: the next flush is for all of it.
+    /// Marks no sector of a cluster as journalled; the next flush covers all of them.
     pub(super) fn unjournal(&mut self, slot: u32) {
         for entry in self.range(slot, 0, self.shape.cluster_sectors) {
             if *entry != NONE {
@@ -327,20 +331,20 @@ impl Table {
         self.clusters[slot as usize].oldest = 0;
     }
 
-    /// Whether something of a cluster is in the journal, if the buffer has the cluster.
+    /// Reports whether a sector of a cluster is in the journal; `None` if the buffer lacks the cluster.
     pub(super) fn has_journalled(&self, number: u64) -> Option<bool> {
         let slot = self.slot(number)?;
         Some(self.entries(slot).iter().any(|&entry| entry != NONE && entry & JOURNALLED != 0))
     }
 
-    /// What was sent of a cluster is on the drive: it leaves the buffer. Returns whether nothing else is left of the cluster, whose slot
-    /// is then free.
+    /// Removes the sent sectors of a cluster, which are on the drive. Returns whether the cluster is empty;
+    /// its slot is then free.
     pub(super) fn sent_arrived(&mut self, slot: u32) -> bool {
         self.release(slot, 0, self.shape.cluster_sectors, |entry| entry & SENT != 0);
         self.release_slot_if_empty(slot)
     }
 
-    /// A range of sectors leaves the buffer, because something newer is on the drive. None is on its way.
+    /// Removes a range of sectors because the drive has newer data. None of them may be on its way.
     pub(super) fn drop_range(&mut self, lba: u64, sectors: u32) {
         for (number, first, count) in self.shape.split(lba, sectors) {
             if let Some(slot) = self.slot(number) {
@@ -378,7 +382,7 @@ impl Table {
         true
     }
 
-    /// Walks every invariant and panics where one is broken.
+    /// Checks the invariants; panics if one is broken.
     pub(super) fn check(&self) {
         let mut seen = vec![false; self.shape.buffers as usize];
         let mut see = |buffer: u32| {

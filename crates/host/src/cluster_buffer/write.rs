@@ -1,16 +1,16 @@
-//! Writes: into the buffer, in order, as space is there.
+//! Writes into the buffer, in order, as space becomes available.
 
 use super::{ClusterBuffer, State};
 use pellucid_flash::{Command, Opcode, Status};
 
 impl ClusterBuffer {
-    /// Whether a command goes into the buffer. With a journal a forced write is a write and a flush.
+    /// Reports whether a command goes into the buffer. With a journal, a forced write is a write and a flush.
     #[inline]
     pub(super) fn is_buffered(&self, command: &Command) -> bool {
         command.opcode == Opcode::Write && (!command.fua || self.journal.is_some())
     }
 
-    /// Lets go on what waits, the first first.
+    /// Continues waiting commands, in order.
     #[inline]
     pub(super) fn admit(&mut self) {
         while let Some(&op) = self.waiting.front() {
@@ -26,7 +26,7 @@ impl ClusterBuffer {
         }
     }
 
-    /// Whether a write waits for space.
+    /// Reports whether a write waits for space.
     pub(super) fn lacks_space(&self) -> bool {
         self.waiting.front().is_some_and(|&op| {
             let command = self.command(op);
@@ -36,7 +36,7 @@ impl ClusterBuffer {
         })
     }
 
-    /// Copies a write into the buffer as far as there is space; whether it has ended.
+    /// Copies as much of a write into the buffer as fits. Returns whether the write has ended.
     fn fill(&mut self, op: u32) -> bool {
         let command = self.ops[op].command.take().expect("a command under way");
         if self.is_passed_by(command.lba.0, command.sectors) {
@@ -77,7 +77,7 @@ impl ClusterBuffer {
         ended
     }
 
-    /// Whether there is a cluster that is being evicted, or may be sooner or later.
+    /// Reports whether a cluster is being evicted, or can be evicted now or later.
     fn can_make_space(&self) -> bool {
         self.table.used().any(|(_, cluster)| matches!(cluster.state, State::Resident | State::Evicting))
     }

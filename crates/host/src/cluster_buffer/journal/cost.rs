@@ -1,14 +1,14 @@
-//! Whether a flush drains or journals: by what both have cost so far.
+//! Choice between draining and journalling for a flush, by their measured costs.
 
 use super::Way;
 use pellucid_flash::Nanos;
 
-/// A new value counts this share in a mean.
+/// Weight of a new value in a mean.
 const WEIGHT: f64 = 0.125;
-/// Each so many decisions the other way is tried, because what it cost may have changed.
+/// Interval, in decisions, at which the other path is tried, because its cost may have changed.
 const TRIAL: u32 = 64;
 
-/// The mean of what something cost lately.
+/// Mean of recent costs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean(Option<f64>);
 
@@ -19,16 +19,16 @@ impl Mean {
     }
 }
 
-/// What was measured.
+/// Measured costs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Costs {
-    /// Time to drain a cluster of which the buffer has little.
+    /// Time to drain a cluster with few sectors in the buffer.
     drain: Mean,
     /// Time to write a unit of a record.
     unit: Mean,
-    /// Time to evict a cluster that the journal has, for want of space in the buffer or the ring.
+    /// Time to evict a journalled cluster for lack of space in the buffer or the ring.
     retire: Mean,
-    /// Clusters journalled, and of those evicted for want of space.
+    /// Journalled clusters; `retired` counts those of them evicted for lack of space.
     journalled: f64,
     retired: f64,
     decisions: u32,
@@ -46,16 +46,16 @@ impl Costs {
 
     pub fn journalled(&mut self, clusters: usize, units: u32, time: Nanos) {
         self.unit.add(time.0 as f64 / f64::from(units.max(1)));
-        // Both counts fade alike, so that their quotient is that of late.
+        // Both counts fade alike, so their quotient reflects recent clusters.
         let fade = 1.0 - 1.0 / 1024.0;
         self.journalled = self.journalled * fade + clusters as f64;
         self.retired *= fade;
     }
 
-    /// The way for so many clusters, which are so many units of a record.
+    /// Chooses the path for `clusters` clusters that would take `units` units of a record.
     pub fn choose(&mut self, clusters: u32, units: u32) -> Way {
         let (Some(drain), Some(unit)) = (self.drain.0, self.unit.0) else {
-            // What has not been measured is tried, the journal first.
+            // A path without a measurement is tried, the journal first.
             return if self.unit.0.is_none() { Way::Journal } else { Way::Drain };
         };
         let each = self.retire.0.unwrap_or(0.0) * (self.retired / self.journalled.max(1.0)).min(1.0);
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(costs.choose(2, 4), Way::Drain, "tried then");
         costs.drained(Nanos(1000));
         assert_eq!(costs.choose(2, 4), Way::Journal, "400 against 2000");
-        // Each journalled cluster has to leave soon, which costs as much.
+        // Each journalled cluster has to leave soon, at the same cost.
         (0..40).for_each(|_| costs.retired(Nanos(5000)));
         assert_eq!(costs.choose(2, 4), Way::Drain, "400 and 2 times 5000 against 2000");
         let other = (0..2 * TRIAL).filter(|_| costs.choose(2, 4) == Way::Journal).count();

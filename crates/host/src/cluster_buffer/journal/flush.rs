@@ -1,4 +1,4 @@
-//! Flushes of a buffer with a journal: all that wait are one group, and one record.
+//! Flushes of a buffer with a journal: all waiting flushes form one group with one record.
 
 use super::super::table::Cluster;
 use super::super::{ClusterBuffer, Purpose, State, Stopping};
@@ -27,7 +27,7 @@ impl ClusterBuffer {
         let way = match journal.config.usage {
             _ if journal.is_short() => Way::Drain,
             JournalUse::Always => Way::Journal,
-            // Nothing is chosen between.
+            // There is no cluster to choose a path for.
             JournalUse::Cheaper if clusters == 0 => Way::Journal,
             JournalUse::Cheaper => {
                 journal.costs.choose(clusters, (header + sectors).div_ceil(journal.region.unit_sectors))
@@ -36,14 +36,14 @@ impl ClusterBuffer {
         journal.way = Some(way);
     }
 
-    /// Whether a flush leaves this cluster to the journal.
+    /// Reports whether a flush leaves this cluster to the journal.
     pub(in super::super) fn is_for_journal(&self, cluster: &Cluster) -> bool {
         let journals = self.journal.as_ref().is_some_and(|journal| journal.way == Some(Way::Journal));
         journals && self.stopping == Stopping::No && self.is_small(cluster)
     }
 
-    /// Whether a group is past the moment after which what it has to make durable must not leave the buffer: neither by an eviction nor
-    /// by a trim, which the drive may forget.
+    /// Reports whether a cluster must stay in the buffer, because the group under way makes it durable:
+    /// neither an eviction nor a trim, which the drive may lose, may remove it.
     pub(in super::super) fn is_pinned(&self, cluster: &Cluster) -> bool {
         match self.journal.as_ref().map(|journal| journal.phase) {
             Some(Phase::Flushing { barrier, .. } | Phase::Appending { barrier, .. }) => {
@@ -53,7 +53,7 @@ impl ClusterBuffer {
         }
     }
 
-    /// Begins the next group, once all that is not for the journal has left.
+    /// Begins the next group, once all clusters that are not for the journal have left.
     pub(in super::super) fn group_goes_on(&mut self) {
         let Some(journal) = &self.journal else { return };
         let stops = self.stopping == Stopping::Draining && self.is_empty();
@@ -98,7 +98,7 @@ impl ClusterBuffer {
         );
     }
 
-    /// What left before the group is durable, or not.
+    /// Continues a group after the flush of the data that left the buffer before it.
     pub(in super::super) fn group_flushed(&mut self, status: Status) {
         let journal = self.journal.as_mut().expect("a group");
         let Phase::Flushing { barrier, flushes } = journal.phase else { unreachable!("it was flushed") };
@@ -108,7 +108,8 @@ impl ClusterBuffer {
             back.for_each(|named| named.counts = Counts::Left);
             return self.end_group(flushes, status);
         }
-        // A cluster whose rest is to be journalled again keeps its name until the record that has the rest.
+        // A cluster whose remaining sectors will be journalled again stays named until the record with these
+        // sectors.
         let is_due = |named: &Named| {
             let slot = self.table.slot(named.cluster);
             slot.is_some_and(|slot| self.table.cluster(slot).oldest <= barrier)
@@ -119,7 +120,7 @@ impl ClusterBuffer {
         self.append(barrier, flushes);
     }
 
-    /// Writes a record of what is due, if anything is or the newest one is stale.
+    /// Writes a record of the due clusters, if there are any or the newest record is stale.
     fn append(&mut self, barrier: u64, flushes: usize) {
         let (image, bytes) = (self.image_bytes, self.config.sector_bytes as usize);
         let may = |cluster: &Cluster| cluster.oldest <= barrier && cluster.state == State::Resident;
@@ -187,7 +188,7 @@ impl ClusterBuffer {
         self.send(NIL, Purpose::Append, cost, write);
     }
 
-    /// The record is durable, or not.
+    /// Ends the write of a record.
     pub(in super::super) fn append_ended(&mut self, completion: Completion) {
         let journal = self.journal.as_mut().expect("a group");
         let Phase::Appending { barrier, flushes } = journal.phase else { unreachable!("it was written") };
@@ -201,9 +202,10 @@ impl ClusterBuffer {
             return self.group_appended(barrier, flushes);
         }
         self.counters.journal_failures += 1;
-        // It may be there all the same: until another one is, nothing that left the buffer is safe from it.
+        // The record may be on the media all the same: until another one is, it could bring back data that
+        // left the buffer.
         journal.stale = true;
-        // The next one goes behind what may be a bad spot, as long as there is space behind it.
+        // The next record goes after the suspect place, if there is space.
         if journal.place(journal.region.reserve).is_none() {
             journal.next = unit;
         }
@@ -243,20 +245,21 @@ impl ClusterBuffer {
         }
     }
 
-    /// A cluster left the buffer, in an eviction that began then.
+    /// Notes that a cluster left the buffer in an eviction that began at `began`.
     pub(in super::super) fn leave_journal(&mut self, cluster: u64, hurried: bool, began: SimTime) {
         let took = self.now - began;
         let Some(journal) = &mut self.journal else { return };
         if hurried {
             journal.costs.drained(took);
         }
-        // What leaves in idle time delays no command.
+        // An eviction in idle time delays no command.
         if journal.left(cluster) && !hurried && self.last_ask >= began {
             journal.costs.retired(took);
         }
     }
 
-    /// Something newer of these sectors is on the drive: what is left of their clusters in the buffer is to be journalled again.
+    /// Takes the clusters of sectors with newer data on the drive out of the journal; their remaining sectors
+    /// in the buffer are journalled again.
     pub(in super::super) fn take_from_journal(&mut self, lba: u64, sectors: u32) {
         let (first, last) = self.clusters(lba, sectors);
         let Some(journal) = &mut self.journal else { return };

@@ -1,24 +1,29 @@
-//! The journal: a region at the end of the device into which a flush may write, in order, what would otherwise be many small writes.
+//! Journal: a region at the end of the device where a flush may write sequentially instead of making many
+//! small writes.
 //!
 //! ```text
 //!   device   │ the host's sectors, whole clusters        │ ring of records, in units          │ … │ head │ … │ head, the last sector │
 //!   ring     │ … │ record 7 │ record 8 (newest) │ free … │ record 5 │ record 6 │
 //! ```
-//! Both heads say the same, and one is enough. The first is a MiB before the other, or a part of a small device, so that
-//! one spot of poor flash does not take both.
+//! Both heads are identical, and one is enough. The first is a MiB before the other, or closer on a small
+//! device, so that one spot of poor flash does not destroy both.
 //!
-//! A record has sectors of the buffer, and the name of every cluster of which the journal has something that counts. Its sectors stay in
-//! the buffer, and are evicted as all others. A start writes back what the newest record names, in order.
+//! A record has sectors of the buffer, and the name of every cluster with valid data in the journal. Its
+//! sectors stay in the buffer, and are evicted like all others. A start writes back the data that the newest
+//! record names, in order.
 //!
-//! What holds:
-//! - A flush is answered when what left the buffer is durable ([`Phase::Flushing`]), and then a record, forced, that names all the rest. So
-//!   a cluster is named no more only when the drive has it for good.
-//! - Only one record is under way. A torn one does not count, and the one before it says what holds. That one behind the newest is torn, and
-//!   not damaged after it was durable, nobody can tell: the start says that it is there.
-//! - Each record names the durable one before it. Where one is missing from the first that is needed to the newest the start refuses.
-//! - A record is overwritten only when the newest durable record needs it no more. Space for a record without sectors is always left.
-//! - A trim or a write of zeros takes its clusters out of the journal: the next flush journals again what is left of them, and they are named
-//!   until the record that has it, of several perhaps. A forced write is a write and a flush.
+//! Guarantees:
+//! - A flush is answered when the data that left the buffer are durable ([`Phase::Flushing`]), followed by a
+//!   forced record that names all the rest. So a cluster loses its name only when the drive has it durably.
+//! - Only one record is under way. A torn one is ignored, and the one before it is valid. A torn record after
+//!   the newest cannot be told from one that was durable and then damaged; the start reports that it exists.
+//! - Each record names the durable one before it. If one is missing between the first needed and the newest,
+//!   the start refuses.
+//! - A record is overwritten only when the newest durable record no longer needs it. Space for a record
+//!   without sectors is always left.
+//! - A trim or a write of zeros takes its clusters out of the journal. Their remaining sectors are journalled
+//!   again by the next flush, perhaps in several records; the clusters stay named until then. A forced write
+//!   is a write and a flush.
 
 mod cost;
 mod flush;
@@ -33,47 +38,48 @@ use pellucid_flash::SimTime;
 use record::{ENTRY_BYTES, FIXED_BYTES, Record};
 use start::Start;
 
-/// When a flush writes into the journal.
+/// Condition for a flush to write into the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::VariantNames, strum::EnumString)]
 #[strum(serialize_all = "kebab-case")]
 pub enum JournalUse {
-    /// When it has been cheaper so far than to drain the same clusters, as measured.
+    /// The journal has been cheaper so far, as measured, than draining the same clusters.
     #[default]
     Cheaper,
-    /// Whenever there is space in it.
+    /// The journal has space.
     Always,
 }
 
-/// A journal on the device.
+/// Configuration of a journal on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalConfig {
     /// Bytes of the ring.
     pub ring_bytes: u64,
-    /// Bytes of a unit. Records begin and end at units: best what the drive programs at once, so that it never has to fill up or merge.
+    /// Bytes of a unit. Records begin and end at units. The best size is that of one program operation of the
+    /// drive, which then never has to pad or merge.
     pub unit_bytes: u32,
-    /// When a flush uses it.
+    /// Condition for a flush to use the journal.
     pub usage: JournalUse,
-    /// Makes a journal with this id where there is none; `None`: a device without one is refused.
+    /// Id of a journal to make if there is none; `None`: a device without a journal is refused.
     pub make: Option<u64>,
 }
 
-/// Where it is on the device.
+/// Place of the journal on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// Both heads: the last sector, and the one before it.
+    /// Sectors of both heads: the second is the last sector, the first lies before it.
     pub heads: [u64; 2],
     /// First sector of the ring.
     pub ring: u64,
     pub units: u32,
     pub unit_sectors: u32,
-    /// Units of the largest record.
+    /// Units in the largest record.
     pub largest: u32,
-    /// Units of the largest record without sectors.
+    /// Units in the largest record without sectors.
     pub reserve: u32,
 }
 
 impl Region {
-    /// The region at the end of a device of so many sectors, for a buffer of `slots` clusters.
+    /// Returns the region at the end of a device with `sectors` sectors, for a buffer of `slots` clusters.
     pub fn new(
         config: &JournalConfig,
         sectors: u64,
@@ -86,7 +92,7 @@ impl Region {
         if unit_sectors == 0 || !unit_bytes.is_multiple_of(sector_bytes) {
             return Err(ClusterBufferError::JournalUnit { unit_bytes, sector_bytes });
         }
-        // Each cluster is named once, and once more while it waits for the flush after which it is not.
+        // Each cluster is named once, and a second time while it waits for the flush that ends its name.
         let header = (FIXED_BYTES + 2 * slots as usize * ENTRY_BYTES).div_ceil(sector_bytes as usize) as u64;
         let extents = (cluster_sectors as usize * ENTRY_BYTES).div_ceil(sector_bytes as usize) as u64;
         let reserve = header.div_ceil(unit_sectors.into());
@@ -113,53 +119,53 @@ impl Region {
         }
     }
 
-    /// First sector of a unit.
+    /// Returns the first sector of a unit.
     fn sector(&self, unit: u32) -> u64 {
         self.ring + u64::from(unit) * u64::from(self.unit_sectors)
     }
 }
 
-/// Whether what the journal has of a cluster still counts.
+/// Validity of a cluster's data in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
-    /// The buffer has the same sectors, or newer ones.
+    /// Valid: the buffer has the same sectors, or newer ones.
     Yes,
-    /// The drive has them, not yet for good.
+    /// The drive has the sectors, but not yet durably.
     Left,
-    /// They left before the flush that is under way.
+    /// The sectors left the buffer before the flush under way.
     Sealed,
 }
 
-/// A cluster of which the journal has something.
+/// Cluster with data in the journal.
 #[derive(Clone, Copy, Debug)]
 struct Named {
     cluster: u64,
-    /// The first record that counts for it, and where that begins.
+    /// First record that is valid for the cluster; it begins at `unit`.
     since: u64,
     unit: u32,
     counts: Counts,
 }
 
-/// What a flush does with clusters of which the buffer has little.
+/// Path of clusters with few sectors in the buffer, for a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Drain,
     Journal,
 }
 
-/// How far a group of flushes is.
+/// Progress of a group of flushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// What is not for the journal leaves the buffer.
+    /// Clusters that are not for the journal leave the buffer.
     #[default]
     Gathering,
-    /// What left becomes durable.
+    /// The drive is flushed, which makes their data durable.
     Flushing { barrier: u64, flushes: usize },
-    /// A record is written.
+    /// A record is being written.
     Appending { barrier: u64, flushes: usize },
 }
 
-/// A journal in use.
+/// State of a journal.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     config: JournalConfig,
@@ -169,26 +175,26 @@ pub(super) struct Journal {
     newest: u64,
     /// Number of the next record.
     sequence: u64,
-    /// Where it may begin.
+    /// Unit at which the next record may begin.
     next: u32,
-    /// Where the first record begins that the newest durable one needs, itself included.
+    /// Unit of the oldest record that the newest durable one needs, itself included.
     tail: u32,
     named: Vec<Named>,
-    /// Names that the record under way replaces: it has all that counts of their clusters.
+    /// Names that the record under way replaces, because it has all valid data of their clusters.
     replaced: Vec<Named>,
-    /// The newest durable record names clusters that do not count any more.
+    /// The newest durable record names clusters that are no longer valid.
     stale: bool,
     phase: Phase,
-    /// `None`: not decided yet.
+    /// Path of the current group; `None` until it is chosen.
     way: Option<Way>,
-    /// The record under way, the clusters that it has sectors of, and when it was sent.
+    /// Record under way; it has sectors of `written` clusters, and was sent at `sent`.
     under_way: Record,
     written: usize,
     sent: SimTime,
     buffer: Vec<u8>,
     costs: Costs,
     start: Start,
-    /// Requests that came before the start had ended.
+    /// Requests that arrived before the end of the start.
     early: Vec<u32>,
 }
 
@@ -217,7 +223,8 @@ impl Journal {
         }
     }
 
-    /// Units between the tail and the next record. There is always a newest record, so none means all.
+    /// Returns the units between the tail and the next record. A newest record always exists, so a distance
+    /// of zero means the whole ring.
     fn used(&self) -> u32 {
         match (self.next + self.region.units - self.tail) % self.region.units {
             0 => self.region.units,
@@ -225,7 +232,7 @@ impl Journal {
         }
     }
 
-    /// Where a record of so many units would begin; `None`: there is no space for it.
+    /// Returns the unit where a record of `units` units would begin; `None` if there is no space for it.
     fn place(&self, units: u32) -> Option<u32> {
         let wraps = self.next + units > self.region.units;
         let skipped = if wraps { self.region.units - self.next } else { 0 };
@@ -233,17 +240,17 @@ impl Journal {
         fits.then_some(if wraps { 0 } else { self.next })
     }
 
-    /// Whether a record with sectors might take what a record without needs.
+    /// Reports whether a record with sectors might take the space reserved for a record without.
     fn is_short(&self) -> bool {
         self.used() + 2 * (self.region.largest + self.region.reserve) > self.region.units
     }
 
-    /// Whether more than half of the ring is in use: its oldest clusters leave the buffer.
+    /// Reports whether more than half of the ring is in use; then its oldest clusters leave the buffer.
     fn is_pressed(&self) -> bool {
         self.used() > self.region.units / 2
     }
 
-    /// Whether this cluster keeps the oldest of a ring that is pressed.
+    /// Reports whether this cluster occupies the oldest part of a ring under pressure.
     pub fn presses(&self, cluster: u64) -> bool {
         let units = self.region.units;
         let far = |named: &Named| (self.next + units - named.unit) % units > units / 4;
@@ -254,7 +261,8 @@ impl Journal {
                 .any(|named| named.cluster == cluster && named.counts == Counts::Yes && far(named))
     }
 
-    /// The cluster left the buffer, or something newer of it is on the drive. Whether the journal had something of it.
+    /// Notes that a cluster left the buffer, or that the drive has newer data of it. Returns whether the
+    /// journal had valid data of it.
     pub fn left(&mut self, cluster: u64) -> bool {
         let counting =
             self.named.iter_mut().find(|named| named.cluster == cluster && named.counts == Counts::Yes);
@@ -265,31 +273,32 @@ impl Journal {
         self.named.iter().any(|named| named.cluster == cluster && named.counts == Counts::Yes)
     }
 
-    /// The record that is being made has all that counts of this cluster, of which something sealed is named.
+    /// Moves the sealed names of a cluster to the replaced ones, because the next record has all its valid
+    /// data.
     fn replace(&mut self, cluster: u64) {
         let is_sealed = |named: &mut Named| named.cluster == cluster && named.counts == Counts::Sealed;
         self.replaced.extend(self.named.extract_if(.., is_sealed));
     }
 
-    /// The record that names everything, beginning at `unit`.
+    /// Makes the record that names everything, beginning at `unit`.
     fn record(&self, unit: u32, units: u32, header_sectors: u32, extents: Vec<(u64, u64)>) -> Record {
         let named = self.named.iter().map(|named| (named.cluster, named.since)).collect();
         Record { sequence: self.sequence, before: self.newest, unit, units, header_sectors, named, extents }
     }
 
-    /// A record with everything named now is durable.
+    /// Notes that a record with all current names is durable.
     fn appended(&mut self, sequence: u64, unit: u32) {
         (self.newest, self.stale) = (sequence, false);
         let oldest = self.named.iter().min_by_key(|named| named.since);
         self.tail = oldest.map_or(unit, |named| named.unit);
     }
 
-    /// Clusters of which the journal has something that counts.
+    /// Returns the clusters with valid data in the journal.
     pub fn clusters(&self) -> impl Iterator<Item = u64> {
         self.named.iter().filter(|named| named.counts == Counts::Yes).map(|named| named.cluster)
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory in use.
     pub fn memory_bytes(&self) -> u64 {
         ((self.named.capacity() + self.replaced.capacity()) * size_of::<Named>()) as u64
     }
@@ -302,17 +311,17 @@ impl Journal {
         self.start.failure()
     }
 
-    /// Sectors that the start wrote back.
+    /// Returns the number of sectors that the start wrote back.
     pub fn replayed(&self) -> u64 {
         self.start.replayed()
     }
 
-    /// Whether the start found a record behind the newest that a power cut tore, or that is damaged.
+    /// Reports whether the start found a torn or damaged record after the newest.
     pub fn is_torn(&self) -> bool {
         self.start.is_torn()
     }
 
-    /// Walks every invariant and panics where one is broken.
+    /// Checks the invariants; panics if one is broken.
     pub fn check(&self, has_journalled: impl Fn(u64) -> Option<bool>) {
         for named in &self.named {
             let twin = |other: &&Named| other.cluster == named.cluster && other.counts == Counts::Yes;
@@ -329,7 +338,7 @@ impl Journal {
         assert!(
             self.newest < self.sequence && self.next < self.region.units && self.used() <= self.region.units
         );
-        // What the newest record needs is not overwritten.
+        // Records that the newest one needs are not overwritten.
         for named in self.named.iter().filter(|named| named.since <= self.newest) {
             let from_tail = (named.unit + self.region.units - self.tail) % self.region.units;
             assert!(
@@ -343,12 +352,12 @@ impl Journal {
 }
 
 impl ClusterBuffer {
-    /// Whether the drive keeps what is written, and not only stamps.
+    /// Reports whether the drive keeps data, and not only stamps.
     pub(super) fn keeps_content(&self) -> bool {
         self.image_bytes == self.config.sector_bytes as usize
     }
 
-    /// A cleared buffer for a record.
+    /// Returns a cleared buffer for a record.
     fn journal_buffer(&mut self, sectors: usize) -> Vec<u8> {
         let mut buffer = std::mem::take(&mut self.journal.as_mut().expect("a journal").buffer);
         buffer.clear();

@@ -1,4 +1,4 @@
-//! What a journal writes: its head, once and in two places, and records.
+//! On-media format of a journal: its head, stored in two places, and its records.
 //!
 //! ```text
 //!  head     0 "PLFIREHD"   8 crc32c of 12..64   12 sector bytes u32   16 id u64   24 first sector of the ring u64   32 units u32
@@ -7,15 +7,15 @@
 //!           36 clusters named u32   40 extents u32   44 zero   48 sequence of the durable record before it u64   56 zero   64 clusters: number u64, since u64   extents: sector u64, sectors u64
 //!           then the sectors of the extents, zeros up to the end of a unit
 //! ```
-//! All little endian. A record names every cluster of which something in the journal counts, and the first record that counts for it. So
-//! the newest record alone says what of the ring a start has to write back. Each names the durable one before it, so that none that is
-//! damaged in between is missed.
+//! All numbers are little endian. A record names every cluster with valid data in the journal, and the first
+//! record that is valid for it. So the newest record alone says which sectors of the ring a start has to
+//! write back. Each record names the durable one before it, so that a damaged record in between is noticed.
 
 const HEAD_MAGIC: &[u8; 8] = b"PLFIREHD";
 const RECORD_MAGIC: &[u8; 8] = b"PLFIRERC";
-/// Version of the format; the first one left its field zero.
+/// Version of the format; the first version left its field zero.
 const VERSION: u32 = 2;
-/// Bytes of a head, and of the fixed part of a record's header.
+/// Bytes of a head, which are also those of the fixed part of a record's header.
 pub(super) const FIXED_BYTES: usize = 64;
 /// Bytes of a cluster or an extent in a header.
 pub(super) const ENTRY_BYTES: usize = 16;
@@ -36,40 +36,41 @@ fn put_long(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Bytes between both heads, at most.
+/// Maximum bytes between both heads.
 const HEADS_APART_BYTES: u64 = 1 << 20;
 
-/// What the last sector of a device with a journal says, and another one before it.
+/// Head of a journal, in the last sector of the device and in an earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalHead {
     /// Bytes of a sector.
     pub sector_bytes: u32,
-    /// Records of another journal have another id.
+    /// Identity of the journal; records of another journal have another id.
     pub id: u64,
-    /// First sector of the ring; the host's sectors are those before it.
+    /// First sector of the ring; the host's sectors precede it.
     pub ring: u64,
-    /// Units of the ring; records begin and end at units.
+    /// Units in the ring; records begin and end at units.
     pub units: u32,
-    /// Sectors of a unit.
+    /// Sectors in a unit.
     pub unit_sectors: u32,
-    /// Sectors of a cluster.
+    /// Sectors in a cluster.
     pub cluster_sectors: u32,
     /// Version of the format.
     pub version: u32,
 }
 
 impl JournalHead {
-    /// The version that this program writes and knows.
+    /// Format version that this program writes and reads.
     pub const VERSION: u32 = VERSION;
 
-    /// Where the heads of a device of so many sectors are: the last sector, and a MiB before it, or a 64th of the device.
+    /// Returns the sectors of the heads on a device: the last sector, and one that is a MiB, or a 64th of the
+    /// device, before it.
     pub fn sectors(sectors: u64, sector_bytes: u32) -> [u64; 2] {
         let last = sectors.saturating_sub(1);
         let apart = (HEADS_APART_BYTES / u64::from(sector_bytes)).min(sectors / 64).max(1);
         [last, last.saturating_sub(apart)]
     }
 
-    /// Packs it into a sector.
+    /// Encodes the head into a sector.
     pub(super) fn encode(&self, bytes: usize) -> Vec<u8> {
         let mut out = vec![0; bytes];
         out[..8].copy_from_slice(HEAD_MAGIC);
@@ -85,7 +86,7 @@ impl JournalHead {
         out
     }
 
-    /// The head in a sector; `None`: there is none.
+    /// Decodes the head in a sector; returns `None` if there is none.
     pub fn parse(bytes: &[u8]) -> Option<JournalHead> {
         let good = bytes.len() >= FIXED_BYTES
             && bytes.starts_with(HEAD_MAGIC)
@@ -101,35 +102,35 @@ impl JournalHead {
         })
     }
 
-    /// Bytes of the ring.
+    /// Returns the bytes of the ring.
     pub fn ring_bytes(&self) -> u64 {
         u64::from(self.units) * u64::from(self.unit_sectors) * u64::from(self.sector_bytes)
     }
 }
 
-/// A record, without its sectors.
+/// Record, without its sectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub sequence: u64,
-    /// The newest one that was durable before it; 0: none.
+    /// Number of the durable record before it; 0 if there is none.
     pub before: u64,
-    /// Where it begins.
+    /// Unit at which the record begins.
     pub unit: u32,
     pub units: u32,
     pub header_sectors: u32,
-    /// Clusters, each with the first record that counts for it.
+    /// Named clusters, each with the first record that is valid for it.
     pub named: Vec<(u64, u64)>,
-    /// Sectors that follow the header: the first, and how many.
+    /// Sectors that follow the header, as extents: first sector and count.
     pub extents: Vec<(u64, u64)>,
 }
 
-/// Sectors of the header of a record.
+/// Returns the sectors of a record's header.
 pub(super) fn header_sectors(entries: usize, sector_bytes: usize) -> u32 {
     (FIXED_BYTES + entries * ENTRY_BYTES).div_ceil(sector_bytes) as u32
 }
 
 impl Record {
-    /// Writes the header into `bytes`, which has the sectors already, and seals all of it.
+    /// Writes the header into `bytes`, which already hold the sectors, and seals the record.
     pub fn seal(&self, id: u64, bytes: &mut [u8]) {
         bytes[..8].copy_from_slice(RECORD_MAGIC);
         put_word(bytes, 12, self.header_sectors);
@@ -148,17 +149,17 @@ impl Record {
         put_word(bytes, 8, crc);
     }
 
-    /// Units of the record that `bytes` may begin with.
+    /// Returns the units of the record that `bytes` may begin with.
     pub fn units_at(bytes: &[u8], id: u64) -> Option<u32> {
         (bytes.starts_with(RECORD_MAGIC) && long(bytes, 16) == id).then(|| word(bytes, 32))
     }
 
-    /// Whether `bytes` begin as a record does, of which one field may be damaged.
+    /// Reports whether `bytes` begin like a record; one field may be damaged.
     pub fn begins(bytes: &[u8], id: u64) -> bool {
         bytes.starts_with(RECORD_MAGIC) || long(bytes, 16) == id
     }
 
-    /// The record of which `bytes` is all; `None`: it is torn.
+    /// Decodes a whole record; returns `None` if it is torn.
     pub fn parse(bytes: &[u8], unit: u32, sector_bytes: usize) -> Option<Record> {
         let (named, extents) = (word(bytes, 36) as usize, word(bytes, 40) as usize);
         let entries = named.checked_add(extents)?;

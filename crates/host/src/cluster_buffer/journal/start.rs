@@ -1,12 +1,15 @@
-//! The start of a buffer with a journal: what was flushed into the journal, and is not known to be on the drive, is written there.
+//! Start of a buffer with a journal: data that were flushed into the journal, and are not known to be on the
+//! drive, are written there.
 //!
 //! ```text
 //!   head, or the other one ──► ring, all of it ──► sectors of what the newest record names, in order ──► flush ──► a record that names nothing
 //!     └─ neither: a new ring begins with a record that names nothing, then both heads
 //! ```
-//! A head that is not there beside one that is, or cannot be read, is written again. If that fails, too, the other one is enough.
+//! A missing or unreadable head is written again from the other one. If that fails too, the other one is
+//! enough.
 //!
-//! A power cut during a start changes nothing: the newest record stays the newest until all of it is on the drive.
+//! A power cut during a start changes nothing: the newest record stays the newest until all its data are on
+//! the drive.
 
 use super::super::{ClusterBuffer, Purpose};
 use super::record::{self, JournalHead, Record};
@@ -14,24 +17,24 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Completion, Lba, Nanos, Opcode, Status};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Units that the search reads at once.
+/// Number of units that the search reads at once.
 const SEARCH_UNITS: u32 = 64;
 
-/// How far the start is.
+/// Progress of the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
     New,
-    /// A head is read.
+    /// Reading a head.
     Head(usize),
-    /// The first one is written again.
+    /// Writing the first head again.
     Repair,
-    /// The ring is searched from this unit on, as far as it has been read.
+    /// Searching the ring, from this unit on.
     Search(u32),
     Read,
     Write,
     Flush,
-    /// A record that names nothing is written; a new head after it, or not.
+    /// Writing a record that names nothing, and then a new head if `then_head` is set.
     Empty {
         then_head: bool,
     },
@@ -40,18 +43,18 @@ enum Stage {
     Failed,
 }
 
-/// What is found.
+/// State of the start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
     stage: Stage,
     why: Option<String>,
-    /// Of the first head: it cannot be read.
+    /// The first head is unreadable.
     unread: bool,
     records: Vec<Record>,
-    /// Units at which something begins as a record does, and is none.
+    /// Units that begin like a record but hold none.
     begun: BTreeSet<u32>,
     torn: bool,
-    /// What is to be written back: sector of the ring, of the device, how many.
+    /// Sectors to write back: sector of the ring, sector of the device, and count.
     copies: VecDeque<(u64, u64, u32)>,
     replayed: u64,
 }
@@ -65,12 +68,12 @@ impl Start {
         self.why.clone()
     }
 
-    /// Sectors that were written back.
+    /// Returns the number of sectors that were written back.
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
 
-    /// Whether there is a record behind the newest that is not whole.
+    /// Reports whether an incomplete record follows the newest.
     pub fn is_torn(&self) -> bool {
         self.torn
     }
@@ -84,7 +87,8 @@ impl ClusterBuffer {
             return;
         }
         if !keeps {
-            // A drive that keeps no data keeps no records: as if one that names nothing had been written.
+            // A drive that keeps no data keeps no records; the journal starts as after a record that names
+            // nothing.
             (journal.newest, journal.sequence, journal.next) = (1, 2, 1 % journal.region.units);
             journal.start.stage = Stage::Ready;
             return;
@@ -143,7 +147,7 @@ impl ClusterBuffer {
         }
     }
 
-    /// The head that this journal has, or would have.
+    /// Returns the head that this journal has, or would have.
     fn own_head(&self) -> JournalHead {
         let journal = self.journal.as_ref().expect("it starts");
         JournalHead {
@@ -191,7 +195,7 @@ impl ClusterBuffer {
                 self.fail_start("the journal at the end of the device cannot be read".into());
             }
             None if journal.config.make.is_some() => {
-                // Records of an older journal at the same place have another id.
+                // Records of an older journal at this place have another id.
                 (journal.sequence, journal.next) = (1, 0);
                 self.write_empty(true);
             }
@@ -212,7 +216,7 @@ impl ClusterBuffer {
         self.ask_start(Opcode::Read, region.sector(unit), units * region.unit_sectors, Vec::new());
     }
 
-    /// Looks for records in units from `unit` on.
+    /// Searches units from `unit` on for records.
     fn search(&mut self, mut unit: u32, data: Vec<u8>) {
         let bytes = self.config.sector_bytes as usize;
         let journal = self.journal.as_mut().expect("it starts");
@@ -229,7 +233,7 @@ impl ClusterBuffer {
                 }
                 Some(units) => {
                     let record = Record::parse(&rest[..units as usize * unit_bytes], unit, bytes);
-                    // One that is torn may have older ones behind its first unit.
+                    // A torn record may have older ones after its first unit.
                     let step = record.as_ref().map_or(1, |record| record.units);
                     if record.is_none() {
                         journal.start.begun.insert(unit);
@@ -254,7 +258,7 @@ impl ClusterBuffer {
         self.searched();
     }
 
-    /// Finds what the newest record needs.
+    /// Lists the sectors to write back, according to the newest record.
     fn searched(&mut self) {
         let size = u64::from(self.config.cluster_sectors);
         let journal = self.journal.as_mut().expect("it starts");
@@ -284,7 +288,7 @@ impl ClusterBuffer {
         (journal.newest, journal.sequence) = (newest.sequence, newest.sequence + 1);
         journal.next = (newest.unit + newest.units) % journal.region.units;
         journal.tail = newest.unit;
-        // A record that did not fit before the end of the ring began at its first unit.
+        // A record that did not fit before the end of the ring began at the ring's first unit.
         let wraps = journal.next + journal.region.largest > journal.region.units;
         let begun = &journal.start.begun;
         journal.start.torn = begun.contains(&journal.next) || (wraps && begun.contains(&0));
@@ -334,7 +338,7 @@ impl ClusterBuffer {
         let journal = self.journal.as_mut().expect("it starts");
         let header = record::header_sectors(0, bytes);
         let units = header.div_ceil(journal.region.unit_sectors);
-        // All of the ring but the newest record is free for the next one.
+        // The whole ring except the newest record is free for the next one.
         let unit = if journal.next + units > journal.region.units { 0 } else { journal.next };
         let record = journal.record(unit, units, header, Vec::new());
         let (id, sectors) = (journal.id, units * journal.region.unit_sectors);
@@ -363,7 +367,7 @@ impl ClusterBuffer {
         }
     }
 
-    /// Whether the start takes a request, which then waits for its end.
+    /// Reports whether the start holds a request back until its end.
     pub(in super::super) fn is_early(&mut self, op: u32) -> bool {
         let Some(journal) = &mut self.journal else { return false };
         match journal.start.stage {
@@ -375,7 +379,7 @@ impl ClusterBuffer {
     }
 }
 
-/// The first record, going back from the newest to the one with number `first`, that is not there.
+/// Returns the first missing record on the way back from the newest to number `first`.
 fn missing(records: &[Record], first: u64) -> Option<u64> {
     let mut at = records.last()?;
     while at.sequence > first {
