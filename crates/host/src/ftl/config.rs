@@ -1,55 +1,59 @@
-//! What the host's translation is told, and why it refuses.
+//! Configuration of the host FTL, and its errors.
 
 use crate::CpuCosts;
 use pellucid_ftl::{Durability, Separation, SetupError, Victim};
 
-/// The host's translation layer over a range of parallel units of an open-channel namespace, and a range of the chunks of each.
+/// Configuration of the host FTL over a range of parallel units of an open-channel namespace, and a range of
+/// chunks in each unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostFtlConfig {
     /// Namespace of the drive.
     pub namespace: u16,
-    /// First parallel unit, groups and units counted through.
+    /// First parallel unit, counted across groups.
     pub first_unit: u32,
-    /// Parallel units; 0: all from the first on.
+    /// Number of parallel units; 0 takes all from the first on.
     pub units: u32,
     /// First chunk of each parallel unit.
     pub first_chunk: u32,
-    /// Chunks of each parallel unit; 0: all from the first on.
+    /// Number of chunks of each parallel unit; 0 takes all from the first on.
     pub chunks: u32,
-    /// Spare capacity as a share of the capacity offered, counted on what lines can hold.
+    /// Spare capacity as a share of the offered capacity, relative to the capacity of the lines.
     pub over_provisioning: f64,
-    /// Capacity in bytes, instead of what over-provisioning yields.
+    /// Capacity in bytes, in place of the one that over-provisioning yields.
     pub capacity_bytes: Option<u64>,
     /// Sectors of the write buffer, rounded up to a power of two; 0: two writes for every parallel unit, and
-    /// what the drive holds back.
+    /// the sectors that the drive holds back.
     pub buffer_sectors: u32,
-    /// Best writes (`ws_opt`) of the drive that one write covers. 2 on a drive whose best write is a page: the two planes that
-    /// pblk expects of a parallel unit.
+    /// Size of a write, in optimal writes (`ws_opt`) of the drive. 2 suits a drive whose optimal write is a
+    /// page: pblk expects two planes in a parallel unit.
     pub write_units: u32,
-    /// Chunks of each parallel unit that replace bad ones.
+    /// Number of chunks of each parallel unit that replace bad ones.
     pub spare_chunks: u32,
-    /// GC starts, and the application is slowed down, below this share of free lines.
+    /// Share of free lines below which GC starts and the application is slowed down.
     pub gc_share: f64,
     /// Victim choice among lines.
     pub victim: Victim,
-    /// Which data share lines. pblk mixes what GC moves with what the application writes ([`Separation::Off`]); with
-    /// [`Separation::GcCopies`] each has lines of its own.
+    /// Separation of data into lines. pblk mixes GC copies with the application's writes
+    /// ([`Separation::Off`]); [`Separation::GcCopies`] gives each its own lines.
     pub separation: Separation,
-    /// What survives a crash beside written data: with the journal trims do, and mounting reads less.
+    /// Durability of other state than written data: with the journal, trims survive a crash, and mounting
+    /// reads less.
     pub durability: Durability,
-    /// How often the host tries a failed read again, after the drive has given up.
+    /// Number of times that the host retries a failed read after the drive has given up.
     pub read_retries: u32,
-    /// The drive counts chunks that are partly written, and is told of those that take nothing more
-    /// ([`ZoneChunks`](crate::ZoneChunks)). Such a chunk has nothing below its write pointer that a crash has torn.
+    /// The drive limits the number of partly written chunks, and the host finishes chunks that take no more
+    /// data ([`ZoneChunks`](crate::ZoneChunks)). Below the write pointer of such a chunk, no superpage is
+    /// torn by a crash.
     pub finish_chunks: bool,
-    /// What the host's own work costs.
+    /// Processor time of the host's own work.
     pub cpu: CpuCosts,
-    /// Names the target; written beside all data, so that another target's are not taken for its own.
+    /// Identity of the target. It is written beside all data, so that data of another target are recognised.
     pub uuid: u64,
 }
 
 impl Default for HostFtlConfig {
-    /// pblk's settings where it has them: 11 % over-provisioning, writers slowed down below an eighth of free lines.
+    /// Returns pblk's settings where it has them: 11 % over-provisioning, and slower writers below an eighth
+    /// of free lines.
     fn default() -> Self {
         HostFtlConfig {
             namespace: 0,
@@ -74,23 +78,23 @@ impl Default for HostFtlConfig {
     }
 }
 
-/// Why the host's translation cannot work on a drive.
+/// Reason that the host FTL cannot run on a drive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostFtlError {
-    /// The namespace is not an open-channel one.
+    /// The namespace is not an open-channel namespace.
     #[error("namespace {0} is not an open-channel one; a host FTL needs chunks")]
     NotOpenChannel(u16),
-    /// A setting does not fit.
+    /// A setting is out of range.
     #[error("{key} = {value}: allowed: {allowed}")]
     Setting {
-        /// The key as in the description.
+        /// Key, as in the description.
         key: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: u64,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
-    /// Too little room.
+    /// The spare capacity is too small.
     #[error("host.ftl.{0}")]
     Room(SetupError),
     /// The drive refused a command of the start.

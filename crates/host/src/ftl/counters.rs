@@ -1,17 +1,18 @@
-//! What the host's translation counts.
+//! Counters of the host FTL.
 
 use pellucid_flash::{Cause, Figure};
 
-/// Counters since the start. Sectors are the drive's.
+/// Counters since the start. Sectors are those of the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounters {
-    /// Sectors that the application wrote and that were accepted.
+    /// Sectors of accepted writes of the application.
     pub written_sectors: u64,
     /// Sectors that the application read.
     pub read_sectors: u64,
-    /// Sectors of these that the write buffer had.
+    /// Sectors read by the application from the write buffer.
     pub buffer_read_hits: u64,
-    /// Sectors written to the drive, by cause; `Journal` counts starts and ends of lines and translation pages.
+    /// Sectors written to the drive, by cause; `Journal` counts starts and ends of lines, and translation
+    /// pages.
     pub programmed_sectors: [u64; Cause::COUNT],
     /// Commands sent to the drive.
     pub commands: u64,
@@ -19,37 +20,37 @@ pub struct HostCounters {
     pub collected_reads: u64,
     /// Lines erased.
     pub erased_lines: u64,
-    /// Writes that the drive has ended.
+    /// Writes that the drive completed.
     pub drive_writes: u64,
-    /// Their time with the drive, in all.
+    /// Total time of these writes with the drive.
     pub drive_write_ns: u64,
-    /// Writes that the drive failed.
+    /// Writes that failed on the drive.
     pub write_failures: u64,
-    /// Resets that the drive failed.
+    /// Resets that failed on the drive.
     pub reset_failures: u64,
-    /// Reads sent again.
+    /// Reads that were retried.
     pub read_retries: u64,
-    /// Sectors that could not be read after every retry.
+    /// Sectors that stayed unreadable after every retry.
     pub lost_reads: u64,
 }
 
-/// What a host FTL holds.
+/// Capacity and resources of a host FTL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostHoldings {
     /// Bytes of a sector.
     pub sector_bytes: u32,
-    /// Sectors offered.
+    /// Number of offered sectors.
     pub capacity_sectors: u64,
     /// Lines that can be opened.
     pub free_lines: u32,
-    /// Lines that are not retired.
+    /// Lines that are in service, not retired.
     pub lines: u32,
     /// Bytes of host memory.
     pub memory_bytes: u64,
 }
 
 impl HostCounters {
-    /// The same by name, with what it holds.
+    /// Returns the counters and `holds` as named figures.
     pub fn figures(&self, holds: &HostHoldings) -> Vec<Figure> {
         let bytes = |sectors: u64| sectors * u64::from(holds.sector_bytes);
         let single = [

@@ -1,10 +1,11 @@
-//! Flush, force unit access and trim: what must be on the media.
+//! Flushes, forced writes (FUA) and trims: the data that must be on the media.
 //!
 //! ```text
 //!  forced write, flush ─► point in the ring ─► everything before it is on the media ─┬─► forced write done
 //!                                                                                    └─► flush: trims are on the media ─► done
 //! ```
-//! The points only rise, so waiting flushes form one queue. Translation pages are programmed in superpages of their own.
+//! The points only rise, so waiting flushes form one queue. Translation pages are programmed in their own
+//! superpages.
 
 use super::HostFtl;
 use super::write::Content;
@@ -12,19 +13,19 @@ use pellucid_flash::{Cause, Lpn, Opcode, Status};
 use pellucid_ftl::{FlushPoint, Located, MapJob};
 use std::collections::VecDeque;
 
-/// Flushes and forced writes.
+/// Waiting flushes and forced writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flushes {
-    /// Flushes that wait until the ring is on the media up to a point.
+    /// Requests that wait until the ring is on the media up to a point.
     awaiting: VecDeque<(u64, u32)>,
-    /// Flushes whose data are on the media, each with the trims that it waits for.
+    /// Flushes whose data are on the media, each with the point of the trims that it waits for.
     trims: VecDeque<(FlushPoint, u32)>,
-    /// Content of the index that a stop is writing.
+    /// Content of the index that a stop writes.
     pub(super) index: Vec<u8>,
 }
 
 impl Flushes {
-    /// Whether a flush waits.
+    /// Reports whether a request waits.
     pub fn is_waiting(&self) -> bool {
         !self.awaiting.is_empty() || !self.trims.is_empty()
     }
@@ -36,15 +37,15 @@ impl HostFtl {
         self.synced();
     }
 
-    /// `request` is done when everything that is in the ring now is on the media.
+    /// Completes `request` when all sectors now in the ring are on the media.
     pub(super) fn await_sync(&mut self, request: u32) {
         let point = self.ring.mem;
         self.ring.flush_point = self.ring.flush_point.max(point);
-        // A failed write before it may be stood for by a newer one behind it.
+        // A newer version, at a later position, may replace an earlier failed write.
         self.flushes.awaiting.push_back((point, request));
     }
 
-    /// More of the ring may be on the media.
+    /// Advances the ring after a write, and completes the requests that waited for it.
     pub(super) fn synced(&mut self) {
         if self.ring.settle() {
             self.moved = true;
@@ -64,7 +65,7 @@ impl HostFtl {
         }
     }
 
-    /// The ring gives up what can be read from the media.
+    /// Releases the sectors of the ring that are readable on the media.
     fn release(&mut self) {
         if self.lines.held_rows == 0 {
             self.ring.kept = self.ring.sync;
@@ -85,12 +86,12 @@ impl HostFtl {
         self.send_deferred();
     }
 
-    /// Goes on with flushes whose data are on the media.
+    /// Continues the flushes whose data are on the media.
     pub(super) fn continue_flush(&mut self) {
         while let Some(&(point, request)) = self.flushes.trims.front() {
             let wanted = self.ftl.wants_map_job();
             let saved = self.ftl.flush_to(point);
-            // What waits may now be the reason to pad a superpage.
+            // A waiting request may now be the reason to pad a superpage.
             self.moved |= !wanted && self.ftl.wants_map_job();
             if !saved {
                 break;
@@ -102,12 +103,13 @@ impl HostFtl {
         self.write_map();
     }
 
-    /// Whether a command waits for the media, or translation pages do.
+    /// Reports whether a command or a translation page waits for the media.
     pub(super) fn is_awaited(&self) -> bool {
         self.flushes.is_waiting() || self.ftl.wants_map_job()
     }
 
-    /// Programs the translation pages that are wanted. Without space GC makes some; it comes back here whenever something has moved.
+    /// Programs the translation pages that are due. If there is no space, GC reclaims some; this runs again
+    /// after each change.
     pub(super) fn write_map(&mut self) {
         while let Some(job) = self.ftl.next_map_job() {
             let MapJob::Program { plan, units, by_cause, .. } = job else { return };
@@ -124,8 +126,8 @@ impl HostFtl {
         }
     }
 
-    /// Nothing can be written any more: flushes and forced writes fail. Translation pages with trims stay in line, so that a
-    /// later flush fails too instead of promising trims that were never stored.
+    /// Fails flushes and forced writes when writing is no longer possible. Translation pages with trims stay
+    /// queued, so a later flush fails too and does not promise trims that were never stored.
     pub(super) fn fail_flushes(&mut self) {
         let awaiting = std::mem::take(&mut self.flushes.awaiting);
         let trims = std::mem::take(&mut self.flushes.trims);
@@ -135,7 +137,7 @@ impl HostFtl {
         }
     }
 
-    /// Forgets a page: it reads as zeros from now on.
+    /// Trims a page: it reads as zeros from now on.
     pub(super) fn trim(&mut self, lpn: Lpn) {
         self.ring.trim(lpn);
         self.ftl.trim(lpn);

@@ -1,10 +1,12 @@
-//! Garbage collection (GC): the valid sectors of the emptiest line go through the ring like the application's, then the line is reset.
+//! Garbage collection (GC): the valid sectors of the emptiest line go through the ring like the
+//! application's; then the line is reset.
 //!
 //! ```text
 //!  engine: next_gc ─► a vector read of many ─► out-of-band data say whose each is ─► ring ─► superpage
 //!  line empty ─► reset of its chunks, when nothing reads from it any more ─► free
 //! ```
-//! The ring has a place for every sector that is being read: GC never waits for space that only GC could free.
+//! The ring reserves a place for every sector that is being read, so GC never waits for space that only GC
+//! could free.
 
 use super::HostFtl;
 use super::meta;
@@ -12,25 +14,26 @@ use super::ring::Origin;
 use pellucid_flash::{Completion, DieId, Lpn, Ppa, Status, Vector};
 use pellucid_ftl::{Arrival, Arrived, GcJob, Load, Move, Reclaim};
 
-/// GC reads on when one part in so many of its share of the ring is free, so that its vectors are long while the rest is at work.
+/// Divisor of GC's share of the ring: GC reads when this part of its share is free, so that its vectors are
+/// long while the rest is at work.
 const BATCHES: u32 = 4;
 
-/// The engine sees the target as one die.
+/// The only die: to the engine, the whole target is one.
 const DIE: DieId = DieId(0);
 
-/// What GC keeps between steps.
+/// State of GC between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gc {
-    /// Sectors being read.
+    /// Number of sectors being read.
     pub reading: u32,
-    /// It ended without a victim at the last look, and would look for one again.
+    /// GC found no victim at the last attempt, and is to search again.
     pub unfinished: bool,
     /// Reads of sectors that the drive still holds back.
     deferred: Vec<u32>,
 }
 
 impl HostFtl {
-    /// Starts what GC there is to do.
+    /// Starts the GC work that is due.
     pub(super) fn start_gc(&mut self) {
         self.ftl.reap(DIE);
         self.gc.unfinished = false;
@@ -43,7 +46,7 @@ impl HostFtl {
             }
             let share = self.rate.gc(self.ftl.free_blocks());
             let left = share.saturating_sub(self.ring.held[1] + self.gc.reading);
-            // A sector that leaves the ring is no reason for a read of one.
+            // A single sector that leaves the ring does not trigger a read.
             if left < (share / BATCHES).clamp(least, most) {
                 break;
             }
@@ -57,7 +60,7 @@ impl HostFtl {
         self.reset_emptied();
     }
 
-    /// Reads up to `count` sectors of the victim; `false`: there is none to move now.
+    /// Reads up to `count` sectors of the victim; returns `false` if none can be read now.
     fn read_victim(&mut self, count: u32) -> bool {
         let read = self.reads.take();
         let mut copies = std::mem::take(&mut self.reads[read].copies);
@@ -80,9 +83,9 @@ impl HostFtl {
         some
     }
 
-    /// Whether nothing more is coming that could fill a superpage of GC copies.
+    /// Reports whether no further GC copies are coming that could fill a superpage.
     pub(super) fn gc_rests(&self) -> bool {
-        // A victim that has to wait for the erase of another one brings nothing before.
+        // A victim that waits for the erase of another one yields no copies before that.
         self.gc.reading == 0 && (self.gc.unfinished || !self.ftl.wants_gc(DIE, Load::Busy))
     }
 
@@ -91,7 +94,7 @@ impl HostFtl {
             && self.reads[read].copies.iter().any(|moved| !self.lines.is_readable(moved.from))
     }
 
-    /// More may be readable: what waited for it is read.
+    /// Sends the deferred reads whose sectors have become readable.
     pub(super) fn send_deferred(&mut self) {
         for read in std::mem::take(&mut self.gc.deferred) {
             match self.is_held_back(read) {
@@ -101,7 +104,7 @@ impl HostFtl {
         }
     }
 
-    /// Sectors of a victim have arrived.
+    /// Takes in the sectors of a victim that a read returned.
     pub(super) fn copies_arrived(&mut self, read: u32, completion: &mut Completion) {
         let ok = matches!(completion.status, Status::Success | Status::HighEcc);
         let (data, vector) = (std::mem::take(&mut completion.data), completion.vector.take());
@@ -111,7 +114,7 @@ impl HostFtl {
         let oob = vector.as_ref().map_or(&[][..], |v| &v.metadata);
         let mut of_map = false;
         for (i, moved @ &Move { from, .. }) in copies.iter().enumerate() {
-            // A failed command that names no sector has lost all of them.
+            // A failed command without an error bitmap has lost all sectors.
             let read = ok || (result != 0 && result >> i & 1 == 0);
             let bytes = oob.get(i * meta::OOB_BYTES..(i + 1) * meta::OOB_BYTES).unwrap_or_default();
             let named =
@@ -141,12 +144,13 @@ impl HostFtl {
         self.pools.put_back(data, vector);
     }
 
-    /// Whether a newer version than the valid copy at `from` is on its way. The ring has every version that is; the map, which is
-    /// far away, need only be asked where the newest of them has ended before an older one.
+    /// Reports whether a newer version than the valid copy at `from` is on its way. The ring holds every such
+    /// version. The map, which costs a cache miss, is asked only if the newest version has been written
+    /// before an older one.
     #[inline]
     fn has_newer(&self, lpn: Lpn, from: Ppa) -> bool {
         match self.ring.find(lpn) {
-            // It makes this one invalid when it has been written.
+            // The newer version invalidates this one when its write ends.
             Some(at) if !self.ring.is_written(at) => true,
             Some(_) => !self.ftl.is_current(from, Some(lpn)),
             None => {
@@ -160,7 +164,7 @@ impl HostFtl {
         }
     }
 
-    /// Resets lines that hold nothing any more, and trims that keep lines from it are stored.
+    /// Resets empty lines, unless they wait until trims are stored.
     pub(super) fn reset_emptied(&mut self) {
         while let Some(job) = self.ftl.next_erase() {
             match job {

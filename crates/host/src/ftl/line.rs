@@ -1,4 +1,4 @@
-//! Lines: one chunk of every parallel unit of the target, written and erased together.
+//! Lines: one chunk from every parallel unit of the target, written and erased together.
 //!
 //! To the translation engine a line is a block, and the whole target is one die. The superpages of a line rotate over the
 //! parallel units:
@@ -9,9 +9,9 @@
 //!   row 1   [ data 2 ] [ data 3 ] [ data 4 ]      end:   the logical page of every sector, written after all data
 //!   row 2   [ data 5 ] [ data 6 ] [  end   ]
 //! ```
-//! A chunk that fails is replaced by a spare one of its parallel unit when the line is erased; one that was only being written when
-//! the drive lost its power is reset like the others. Invariants: every good chunk is in exactly one line or one list of spares; a
-//! line is reset only when nothing reads from it and nothing is on its way to it.
+//! When the line is erased, a failed chunk is replaced by a spare of its parallel unit; a chunk with a write
+//! under way at a power loss is reset like the others. Invariants: every good chunk is in exactly one line or
+//! one list of spares; a line is reset only when nothing is being read from it or written to it.
 
 use super::config::{HostFtlConfig, HostFtlError};
 use super::meta;
@@ -19,47 +19,49 @@ use pellucid_flash::{BlockId, ChunkAddress, ChunkGeometry, Divisor, Layout, Lba,
 use pellucid_ftl::Separation;
 use std::ops::Range;
 
-/// "No chunk here": the line cannot be used.
+/// Marker for a missing chunk; a line without all its chunks is unusable.
 const NONE: u64 = u64::MAX;
 
-/// Where a line stands beside what the engine knows of its block.
+/// State of a line beyond the engine's block state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
-    /// Its start is on the media, or will never be.
+    /// The write of the start has ended, well or not.
     pub opened: bool,
-    /// Begun since the last erase.
+    /// The line was begun since the last erase.
     pub begun: bool,
-    /// Sequence number when it was begun.
+    /// Sequence number at which the line was begun.
     pub sequence: u64,
-    /// Its start could not be written: it takes nothing.
+    /// The start could not be written, so the line takes no data.
     pub closed: bool,
-    /// Data superpages planned and not ended.
+    /// Number of data superpages that are planned and have not ended.
     pub in_flight: u32,
-    /// Data superpages that ended well.
+    /// Number of data superpages that were written successfully.
     pub written: u32,
-    /// Sectors being read from it, and metadata on their way to it: it must not be reset.
+    /// Number of sectors being read from the line and of metadata writes to it; the line must not be reset
+    /// before they end.
     pub holds: u32,
-    /// Parallel units where a write has failed. Their chunks take nothing more, and the line gets no end.
+    /// Parallel units where a write failed. Their chunks take no more data, and the line gets no end.
     pub broken: Vec<u32>,
-    /// What will be in the place of broken chunks when the line has been erased: spares, or they themselves.
+    /// Chunks that replace broken ones at the next erase: spares, or the same chunks.
     pub replacements: Vec<(u32, Lba)>,
-    /// Waits for its holds before it is reset.
+    /// The reset waits for the end of all holds.
     pub erase_waits: bool,
-    /// Chunks being reset.
+    /// Number of chunk resets under way.
     pub resets: u32,
-    /// Its chunks become spares when they have been reset.
+    /// The chunks become spares after their reset.
     pub retiring: bool,
-    /// Content of its end, collected while it is open.
+    /// Content of the line's end, gathered while the line is open.
     pub end: Option<Box<End>>,
-    /// Superpages of its end that are on their way.
+    /// Number of superpages of the end that are being written.
     pub ending: u32,
-    /// Superpages written to the chunk of each parallel unit, where the drive holds sectors back or limits open chunks; else empty.
+    /// Superpages written to the chunk of each parallel unit, if the drive holds sectors back or limits open
+    /// chunks; otherwise empty.
     pub rows: Vec<u32>,
-    /// The padding that ends the chunks of a line which gets no end ([`Lines::sealing_rows`]) has been planned.
+    /// The padding of the chunks of a line without an end ([`Lines::sealing_rows`]) has been planned.
     pub sealed: bool,
 }
 
-/// What the end of a line says.
+/// Content of the end of a line.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     /// Sequence number of each data superpage.
@@ -68,8 +70,8 @@ pub(crate) struct End {
     pub pages: Vec<Lpn>,
 }
 
-/// Chunks of each parallel unit that are open at a time, on a drive that limits them: data, map, the line being finished, and what
-/// GC moves if it has lines of its own.
+/// Returns the number of open chunks per parallel unit that the layer needs: data, translation pages, the
+/// line being finished, and GC copies if they have their own lines.
 pub(crate) fn open_chunks(separation: Separation) -> u32 {
     3 + u32::from(separation != Separation::Off)
 }
@@ -78,38 +80,38 @@ pub(crate) fn open_chunks(separation: Separation) -> u32 {
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     pub geometry: ChunkGeometry,
-    /// The drive's parallel units in the order in which superpages go round: the next group first, as pblk has it.
+    /// The drive's parallel units in superpage order: consecutive ones are in different groups, as in pblk.
     order: Vec<u32>,
-    /// Parallel units.
+    /// Number of parallel units.
     pub units: u32,
-    /// The chunks of each that are the target's.
+    /// Range of the target's chunks in each parallel unit.
     range: Range<u32>,
     by_units: Divisor,
-    /// Sectors of one write.
+    /// Sectors in one write.
     pub superpage_sectors: u32,
-    /// Writes that fill a chunk.
+    /// Number of writes that fill a chunk.
     pub rows: u32,
-    /// Superpages at the end of a line that hold its end.
+    /// Number of superpages that hold a line's end.
     pub tail: u32,
-    /// Writes behind a sector of an open chunk before it can be read (`mw_cunits`).
+    /// Number of writes after a sector of an open chunk before it can be read (`mw_cunits`).
     pub held_rows: u32,
-    /// Chunks of each parallel unit that may be open at a time, if the drive limits them.
+    /// Maximum number of open chunks per parallel unit, if the drive limits them.
     open_max: Option<u32>,
-    /// First sector of each chunk: line by line.
+    /// First sector of each chunk, line by line.
     chunks: Vec<u64>,
     spares: Vec<Vec<u64>>,
     lines: Vec<Line>,
     layout: Layout,
 }
 
-/// Parallel units so that neighbours lie in different groups, which share nothing.
+/// Orders parallel units so that neighbours are in different groups, which share no resources.
 fn rotation(geometry: &ChunkGeometry, range: Range<u32>) -> Vec<u32> {
     let mut order: Vec<u32> = range.collect();
     order.sort_by_key(|number| (number % geometry.units, number / geometry.units));
     order
 }
 
-/// The chunks of each parallel unit that are the target's.
+/// Returns the range of the target's chunks in each parallel unit.
 fn chunk_range(config: &HostFtlConfig, geometry: &ChunkGeometry) -> Result<Range<u32>, HostFtlError> {
     let HostFtlConfig { first_chunk: first, chunks, .. } = *config;
     let refuse = |key, value: u32, allowed| Err(HostFtlError::Setting { key, value: value.into(), allowed });
@@ -143,7 +145,7 @@ impl std::ops::IndexMut<BlockId> for Lines {
 }
 
 impl Lines {
-    /// The lines of a target, without chunks yet.
+    /// Creates the lines of a target, without chunks.
     pub fn new(config: &HostFtlConfig, geometry: &ChunkGeometry) -> Result<Lines, HostFtlError> {
         let refuse = |key, value: u64, allowed: String| HostFtlError::Setting { key, value, allowed };
         let all = geometry.parallel_units();
@@ -169,8 +171,8 @@ impl Lines {
             return Err(refuse("host.ftl.write_units", config.write_units.into(), allowed.into()));
         }
         if geometry.cached_sectors > 0 && config.separation != Separation::Off {
-            // GC copies come seldom: what the drive holds back of their open line would fill the ring, and nothing could be written
-            // behind it.
+            // GC copies are rare: the sectors that the drive holds back of their open line would fill the
+            // ring, and block further writes.
             let allowed = "0 with host.ftl.separation = \"gc-copies\": what is held back of two open lines would fill the buffer";
             return Err(refuse("drive.namespace.cached", geometry.cached_sectors.into(), allowed.into()));
         }
@@ -199,7 +201,7 @@ impl Lines {
             let allowed = format!("fewer: the start of a line must fit into {superpage_bytes} bytes");
             return Err(refuse("host.ftl.units", units.into(), allowed));
         }
-        // Lines that are too long have no end that it would be worth looking for.
+        // A line that is too long gets no end, because searching for one would not pay.
         let total = u64::from(rows) * u64::from(units);
         let total = if total * u64::from(superpage) < u64::from(u32::MAX) { total as u32 } else { 0 };
         let tail = (1..total).find(|&tail| {
@@ -248,35 +250,36 @@ impl Lines {
         })
     }
 
-    /// The target as the translation engine sees it.
+    /// Returns the target's layout for the translation engine.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Superpages that a record of the line's first `superpages` takes.
+    /// Returns the superpages of a record that describes the first `superpages` of a line.
     pub fn record_superpages(&self, superpages: u32) -> u32 {
         let superpage_bytes = u64::from(self.superpage_sectors) * u64::from(self.geometry.sector_bytes);
         meta::end_bytes(superpages, superpages * self.superpage_sectors).div_ceil(superpage_bytes) as u32
     }
 
-    /// Superpages of a line, with its start and its end.
+    /// Returns the superpages of a line, including its start and end.
     pub fn superpages(&self) -> u32 {
         self.rows * self.units
     }
 
-    /// Chunks in the drive's own order from the target's first one to its last; not all are its own.
+    /// Returns the number of chunks from the target's first to its last in the drive's order, including those
+    /// of others.
     pub fn span(&self) -> u32 {
         (self.units - 1) * self.geometry.chunks + self.range.len() as u32
     }
 
-    /// The target's first chunk in the drive's own order.
+    /// Returns the target's first chunk in the drive's order.
     pub fn first_chunk(&self) -> Lba {
         let number = self.order.iter().copied().min().unwrap_or(0);
         let (group, unit) = (number / self.geometry.units, number % self.geometry.units);
         self.geometry.lba(ChunkAddress { group, unit, chunk: self.range.start, sector: 0 })
     }
 
-    /// The parallel unit of the target and the number of the chunk that begins at `lba`.
+    /// Returns the parallel unit and the number of the chunk that begins at `lba`.
     pub fn unit_of(&self, lba: Lba) -> Option<(u32, u32)> {
         let address = self.geometry.address(lba).filter(|address| self.range.contains(&address.chunk))?;
         let number = address.group * self.geometry.units + address.unit;
@@ -284,51 +287,52 @@ impl Lines {
         Some((unit as u32, address.chunk))
     }
 
-    /// First sector of the line's chunk in `unit`; `None`: it has none.
+    /// Returns the first sector of the line's chunk in `unit`; `None` if it has none.
     pub fn chunk_of(&self, line: BlockId, unit: u32) -> Option<Lba> {
         let base = self.chunks[(line.0 * self.units + unit) as usize];
         (base != NONE).then_some(Lba(base))
     }
 
-    /// Gives the line a chunk.
+    /// Sets the line's chunk in `unit`.
     pub fn set_chunk(&mut self, line: BlockId, unit: u32, chunk: Option<Lba>) {
         self.chunks[(line.0 * self.units + unit) as usize] = chunk.map_or(NONE, |lba| lba.0);
     }
 
-    /// Whether the line has all its chunks.
+    /// Reports whether the line has all its chunks.
     pub fn is_whole(&self, line: BlockId) -> bool {
         (0..self.units).all(|unit| self.chunk_of(line, unit).is_some())
     }
 
-    /// A reset chunk that no line uses.
+    /// Adds a reset chunk to the spares.
     pub fn add_spare(&mut self, unit: u32, chunk: Lba) {
         self.spares[unit as usize].push(chunk.0);
     }
 
-    /// Takes a spare of `unit`.
+    /// Removes and returns a spare of `unit`.
     pub fn take_spare(&mut self, unit: u32) -> Option<Lba> {
         self.spares[unit as usize].pop().map(Lba)
     }
 
-    /// Parallel unit and sector of superpage `superpage` of a line, counted with its start and end.
+    /// Returns the parallel unit and first sector of a superpage, counted with the line's start and end.
     pub fn place(&self, line: BlockId, superpage: u32) -> (u32, Lba) {
         let (row, unit) = self.by_units.div_rem(superpage);
         let base = self.chunks[(line.0 * self.units + unit) as usize];
         (unit, Lba(base + u64::from(row * self.superpage_sectors)))
     }
 
-    /// Where a unit of the engine lies on the drive.
+    /// Returns the drive address of a mapping unit of the engine.
     #[inline]
     pub fn address(&self, ppa: Ppa) -> Lba {
         let (line, index) = self.layout.split.units_per_block.div_rem(ppa.0);
         let (superpage, sector) = self.layout.split.units_per_superpage.div_rem(index);
-        // The first superpage of a line is its start.
+        // Superpage 0 of a line is its start.
         let (row, unit) = self.by_units.div_rem(superpage + 1);
         let base = self.chunks[(line * self.units + unit) as usize];
         Lba(base + u64::from(row * self.superpage_sectors + sector))
     }
 
-    /// Whether the drive gives what was written to `ppa`: so much has been written behind it in its chunk, or the chunk is closed.
+    /// Reports whether the drive can return the data at `ppa`: enough was written after it in its chunk, or
+    /// the chunk is closed.
     pub fn is_readable(&self, ppa: Ppa) -> bool {
         let line = self.line_of(ppa);
         let record = &self.lines[line.0 as usize];
@@ -337,13 +341,14 @@ impl Lines {
         record.rows.get(unit as usize).is_none_or(|&rows| rows == self.rows || row + self.held_rows < rows)
     }
 
-    /// Superpages of padding behind the last write to a chunk of a line that goes no further: what makes the sectors before it readable, or
-    /// all, where the drive would count the chunk as open. 0: such chunks are left as they are.
+    /// Returns the number of padding superpages after the last write to each chunk of an abandoned line. They
+    /// make the earlier sectors readable, or fill the chunk if the drive would otherwise count it as open. 0
+    /// leaves the chunks as they are.
     pub fn sealing_rows(&self) -> u32 {
         if self.open_max.is_some() { self.rows } else { self.held_rows }
     }
 
-    /// Whether a write that opens a chunk of `unit` has to wait for another chunk's end.
+    /// Reports whether a write that opens a chunk of `unit` has to wait for the end of another chunk.
     pub fn is_full(&self, unit: u32) -> bool {
         self.open_max.is_some_and(|most| {
             let is_open =
@@ -352,24 +357,24 @@ impl Lines {
         })
     }
 
-    /// Whether the drive limits open chunks.
+    /// Reports whether the drive limits open chunks.
     pub fn is_limited(&self) -> bool {
         self.open_max.is_some()
     }
 
-    /// The line that holds `ppa`.
+    /// Returns the line that holds `ppa`.
     #[inline]
     pub fn line_of(&self, ppa: Ppa) -> BlockId {
         self.layout.block_of(ppa)
     }
 
-    /// The superpage of its line, counted with its start, that holds `ppa`.
+    /// Returns the superpage that holds `ppa`, counted with the line's start.
     #[inline]
     pub fn superpage_of(&self, ppa: Ppa) -> u32 {
         self.layout.superpage_of(ppa) + 1
     }
 
-    /// A superpage of data was planned: what the line's end will say of it.
+    /// Notes a planned superpage of data for the line's end.
     pub fn note(&mut self, first: Ppa, sequence: u64, pages: impl Iterator<Item = Lpn>) {
         let (line, at) = (self.line_of(first), self.layout.superpage_of(first) as usize);
         let (superpages, units) =
@@ -384,7 +389,7 @@ impl Lines {
         }
     }
 
-    /// Bytes of memory held.
+    /// Returns the bytes of memory in use.
     pub fn memory_bytes(&self) -> u64 {
         let ends = self.lines.iter().filter(|l| l.end.is_some()).count() as u64;
         let end_bytes =
@@ -394,7 +399,7 @@ impl Lines {
             + ends * end_bytes
     }
 
-    /// Panics where a chunk is used twice.
+    /// Checks that no chunk is used twice; panics otherwise.
     pub fn check(&self) {
         let mut seen = std::collections::BTreeSet::new();
         let used = self.chunks.iter().filter(|&&c| c != NONE);

@@ -1,4 +1,4 @@
-//! What the host's translation writes beside the data, and how it is read back.
+//! On-media format of the host FTL's metadata.
 //!
 //! ```text
 //! out-of-band, each sector   0 logical page u32   4 signature u32 (uuid and line)   8 sequence u64
@@ -8,11 +8,12 @@
 //! header                     8 crc32c of 12..64   12 crc32c of the rest   16 uuid u64   24 line u32   28 count u32
 //!                            32 sectors u32   36 first page u32   40 first sequence u64   48 last sequence u64   56 journal u32   60 zero
 //! ```
-//! `sectors` are those of an end's data; of a start those that the host can address, 0 in older ones: a start of a layer with another
-//! capacity finds that its translation pages are elsewhere, and refuses. `journal` of a start is 1 where there are translation pages, and trims in
-//! them alone: a layer that would not look at them refuses too.
+//! `sectors` counts the sectors of an end's data. In a start, it is the number of addressable sectors, 0 in
+//! older formats: a layer with another capacity would look for its translation pages elsewhere, and refuses
+//! to start. `journal` of a start is 1 if there are translation pages, which alone hold the trims; a layer
+//! that would ignore them also refuses.
 //!
-//! All little endian. A sector whose signature differs belongs to something else.
+//! All numbers are little endian. A sector with a different signature belongs to something else.
 
 use super::line::End;
 use pellucid_flash::{BlockId, Lba, Lpn, Vector};
@@ -20,38 +21,38 @@ use pellucid_flash::{BlockId, Lba, Lpn, Vector};
 /// Out-of-band bytes of a sector.
 pub(crate) const OOB_BYTES: usize = Vector::METADATA_BYTES;
 
-/// The logical page of an index's sectors.
+/// Logical page that marks the sectors of an index.
 pub(crate) const INDEX: Lpn = Lpn(u32::MAX - 2);
 
 const START: &[u8; 8] = b"PLUCSTRT";
 const END: &[u8; 8] = b"PLUCLEND";
 const HEADER_BYTES: u64 = 64;
 
-/// Bytes of a start.
+/// Returns the bytes of a start.
 pub(crate) const fn start_bytes(units: u32) -> u64 {
     HEADER_BYTES + units as u64 * 8
 }
 
-/// Bytes of an end.
+/// Returns the bytes of an end.
 pub(crate) const fn end_bytes(superpages: u32, sectors: u32) -> u64 {
     HEADER_BYTES + superpages as u64 * 8 + sectors as u64 * 4
 }
 
-/// The first part of a record.
+/// Header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub line: BlockId,
-    /// Parallel units of a start, data superpages of an end.
+    /// Number of parallel units in a start, or of data superpages in an end.
     pub count: u32,
-    /// Sectors of an end; of a start, those that the host can address, 0: not said.
+    /// Number of sectors in an end; in a start, the number of addressable sectors, or 0 if unknown.
     pub sectors: u32,
     /// Logical page of the line's first sector.
     pub first_page: Lpn,
-    /// Sequence number when the line was begun, or of its first superpage.
+    /// Sequence number at which the line was begun, or of its first superpage.
     pub first: u64,
-    /// Sequence number of its last superpage.
+    /// Sequence number of the last superpage.
     pub last: u64,
-    /// There are translation pages (in the start of a line).
+    /// The target has translation pages (set in the start of a line).
     pub journal: bool,
 }
 
@@ -70,7 +71,8 @@ pub(crate) fn put_oob(out: &mut Vec<u8>, uuid: u64, line: BlockId, page: Lpn, se
     out.extend_from_slice(&oob);
 }
 
-/// Logical page and sequence number of a sector of `line`; `None` if it is not one of ours.
+/// Returns the logical page and sequence number of a sector of `line`; `None` if the sector belongs to
+/// something else.
 #[inline]
 pub(crate) fn parse_oob(bytes: &[u8], uuid: u64, line: BlockId) -> Option<(Lpn, u64)> {
     (word(bytes, 4)? == signature(uuid, line)).then_some(())?;
@@ -85,7 +87,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// A record of header and body, sealed.
+/// Makes a record of header and body, with checksums.
 fn record(magic: &[u8; 8], uuid: u64, header: &Header, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES as usize + body.len());
     out.extend_from_slice(magic);
@@ -123,13 +125,13 @@ fn parse_header(bytes: &[u8], magic: &[u8; 8], uuid: u64) -> Option<Header> {
     })
 }
 
-/// The body of a record of `length` bytes in all, if it is intact.
+/// Returns the body of a record of `length` bytes, if it is intact.
 fn body(bytes: &[u8], length: u64) -> Option<&[u8]> {
     let body = bytes.get(HEADER_BYTES as usize..usize::try_from(length).ok()?)?;
     (crc32c::crc32c(body) == word(bytes, 12)?).then_some(body)
 }
 
-/// The start of a line: its chunks, by parallel unit, and the sequence number when it was begun.
+/// Encodes the start of a line: its chunks, by parallel unit, and the sequence number at which it was begun.
 pub(crate) fn start(
     uuid: u64,
     line: BlockId,
@@ -144,12 +146,12 @@ pub(crate) fn start(
     record(START, uuid, &header, &body)
 }
 
-/// The first part of a start.
+/// Decodes the header of a start.
 pub(crate) fn parse_start_header(bytes: &[u8], uuid: u64) -> Option<Header> {
     parse_header(bytes, START, uuid)
 }
 
-/// A start read back, with the line's chunks.
+/// Decodes a start, with the line's chunks.
 pub(crate) fn parse_start(bytes: &[u8], uuid: u64, units: u32) -> Option<(Header, Vec<Lba>)> {
     let header = parse_start_header(bytes, uuid).filter(|h| h.count == units)?;
     let body = body(bytes, start_bytes(units))?;
@@ -157,7 +159,7 @@ pub(crate) fn parse_start(bytes: &[u8], uuid: u64, units: u32) -> Option<(Header
     Some((header, chunks.collect::<Option<_>>()?))
 }
 
-/// The end of a line.
+/// Encodes the end of a line.
 pub(crate) fn end(uuid: u64, line: BlockId, content: &End) -> Vec<u8> {
     let header = Header {
         line,
@@ -173,7 +175,7 @@ pub(crate) fn end(uuid: u64, line: BlockId, content: &End) -> Vec<u8> {
     record(END, uuid, &header, &body)
 }
 
-/// The header of an end; enough to know which sequence numbers the line has.
+/// Decodes the header of an end, which suffices for the line's sequence numbers.
 pub(crate) fn parse_end_header(
     bytes: &[u8],
     uuid: u64,
@@ -185,7 +187,7 @@ pub(crate) fn parse_end_header(
     parse_header(bytes, END, uuid).filter(fits)
 }
 
-/// An end read back.
+/// Decodes an end.
 pub(crate) fn parse_end(
     bytes: &[u8],
     uuid: u64,

@@ -1,15 +1,17 @@
-//! A block drive made of an open-channel one: the job of pblk, done with the translation engine of the drives.
+//! Host FTL: a block drive on an open-channel one, like pblk, with the translation engine of the drives.
 //!
 //! ```text
 //!  submit ─► processor ─► ring ─► superpages in rotation ─► one write at a time per parallel unit ─► drive
 //!                          │ ▲                                                                     │
 //!  reads: ring, else map ──┘ └── GC: valid sectors of the emptiest line, read as vectors ◄─┘
 //! ```
-//! This type routes, as the drive's own `Device` does; its parts are [`Ring`], [`Lines`], the engine's `PageMap`, and a queue
-//! for each parallel unit. The ways have files of their own: `write`, `read`, `gc`, `flush`, `units`, `recover`, `stop`.
+//! This type only routes, like the drive's `Device`. Its parts are [`Ring`], [`Lines`], the engine's
+//! `PageMap`, and a queue for each parallel unit. Each path has its own file: `write`, `read`, `gc`, `flush`,
+//! `units`, `recover`, `stop`.
 //!
-//! What holds at every moment: a sector acknowledged after a flush, or written with force unit access, is on the media, or a
-//! newer version of it is; the line that holds it identifies itself; nothing that could be the newest copy is reset.
+//! Invariants: a sector that is covered by a flush, or was written with force unit access, is on the media,
+//! or a newer version of it is; the line that holds it identifies itself; no sector that could be the newest
+//! copy is reset.
 
 mod config;
 mod counters;
@@ -44,18 +46,18 @@ use rate::RateLimiter;
 use ring::Ring;
 use std::collections::VecDeque;
 
-/// A command of the application.
+/// Command of the application.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     command: Option<Command>,
     submitted: SimTime,
-    /// Sectors that have been taken in.
+    /// Number of sectors taken into the ring.
     done: u32,
-    /// Commands to the drive that it waits for.
+    /// Number of commands to the drive that the request waits for.
     left: u32,
     status: Option<Status>,
     stages: StageTimes,
-    /// Sectors of a read that have no place on the drive.
+    /// Number of sectors of a read without a place on the drive.
     unmapped: u32,
 }
 
@@ -68,18 +70,18 @@ impl Request {
     }
 }
 
-/// Something that the processor has finished, or has yet to.
+/// Task of the host's processor.
 #[derive(Clone, Debug)]
 enum Task {
-    /// A command of the application has been looked at.
+    /// Handles a new command of the application.
     Arrived(u32),
-    /// A command for the drive has been built.
+    /// Sends a command to the drive.
     Send(Command),
-    /// A completion of the drive has been looked at.
+    /// Handles a completion of the drive.
     Ended(Completion),
 }
 
-/// Owner of a completion: the upper bits of a tag.
+/// Number of the lowest bit of a tag's owner field.
 const TAG_SHIFT: u32 = 56;
 const TAG_UNIT: u64 = 1 << TAG_SHIFT;
 const TAG_READ: u64 = 2 << TAG_SHIFT;
@@ -87,7 +89,7 @@ const TAG_START: u64 = 3 << TAG_SHIFT;
 const TAG_FINISH: u64 = 4 << TAG_SHIFT;
 const TAG_NUMBER: u64 = (1 << TAG_SHIFT) - 1;
 
-/// Buffers that are used again.
+/// Buffers for reuse.
 #[derive(Clone, Debug, Default)]
 struct Pools {
     images: Vec<Vec<u8>>,
@@ -112,7 +114,7 @@ impl Pools {
     }
 }
 
-/// The host's translation layer. Clone it, with the drive below, to fork its future.
+/// Host FTL layer. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct HostFtl {
     config: HostFtlConfig,
@@ -130,32 +132,33 @@ pub struct HostFtl {
     gc: gc::Gc,
     flushes: flush::Flushes,
     requests: Slab<Request>,
-    /// Writes that wait for room in the ring.
+    /// Writes that wait for space in the ring.
     waiting: VecDeque<u32>,
-    /// Commands that came before the layer was ready.
+    /// Commands that arrived before the layer was ready.
     early: VecDeque<u32>,
     starting: Option<Box<recover::Start>>,
     stop: Option<stop::Stop>,
     failure: Option<HostFtlError>,
     mount: MountCost,
     read_only: bool,
-    /// The drive takes nothing now, so nothing is sent to it: see [`units`].
+    /// The drive refuses writes at present, so nothing is sent to it: see [`units`].
     drive_refuses: bool,
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
-    /// Commands with the drive, or on their way to or from it.
+    /// Number of commands with the drive, or on their way to or from it.
     outstanding: u32,
-    /// Something happened since the last look at what there is to do.
+    /// State has changed since the last search for work.
     moved: bool,
-    /// Writes were taken in, planned or sent since: that gives nothing to do to those that come before.
+    /// Writes were taken in, planned or sent in this round; earlier steps of the round need no repetition for
+    /// that.
     passed: bool,
     pools: Pools,
     counters: HostCounters,
 }
 
 impl HostFtl {
-    /// The layer for the open-channel namespace that `interface` describes. It reads the state of the chunks when it is
-    /// first advanced, and mounts what a former life has left there.
+    /// Creates the layer for the open-channel namespace that `interface` describes. Its first `advance` reads
+    /// the state of the chunks and mounts the data of an earlier run.
     pub fn new(
         config: &HostFtlConfig,
         interface: Option<Interface>,
@@ -169,7 +172,8 @@ impl HostFtl {
         let ftl = PageMap::new(&engine, lines.layout(), &[]).map_err(HostFtlError::Room)?;
         let superpage = lines.superpage_sectors;
         let buffer = sizes::buffer_sectors(config, &lines);
-        // What the drive holds back of every chunk has to be here, and as much as makes it readable.
+        // The ring must hold the sectors that the drive holds back in every chunk, and the writes that make
+        // them readable.
         let least = match lines.held_rows {
             0 => 2 * superpage,
             held => (held + 2) * lines.units * superpage,
@@ -215,57 +219,57 @@ impl HostFtl {
         })
     }
 
-    /// Sectors offered.
+    /// Returns the number of offered sectors.
     pub fn capacity_sectors(&self) -> u64 {
         self.ftl.user_units().into()
     }
 
-    /// Bytes of a sector.
+    /// Returns the bytes of a sector.
     pub fn sector_bytes(&self) -> u32 {
         self.lines.geometry.sector_bytes
     }
 
-    /// What it did so far.
+    /// Returns the counters.
     pub fn counters(&self) -> HostCounters {
         self.counters
     }
 
-    /// What the engine decided so far.
+    /// Returns the engine's counters.
     pub fn ftl_counters(&self) -> pellucid_ftl::FtlCounters {
         self.ftl.counters()
     }
 
-    /// Time of the host's processor spent so far.
+    /// Returns the processor time spent so far.
     pub fn cpu_busy(&self) -> Nanos {
         self.steps.busy()
     }
 
-    /// Sectors of a line that hold data.
+    /// Returns the number of data sectors in a line.
     pub fn units_per_line(&self) -> u32 {
         self.lines.layout().units_per_block
     }
 
-    /// Whether it stores nothing any more.
+    /// Reports whether the layer has stopped taking writes.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// What it was told.
+    /// Returns the configuration.
     pub fn config(&self) -> &HostFtlConfig {
         &self.config
     }
 
-    /// What the last mount cost.
+    /// Returns the cost of the last mount.
     pub fn mount_cost(&self) -> MountCost {
         self.mount
     }
 
-    /// Free lines, and all that are not retired.
+    /// Returns the number of free lines, and of all lines in service.
     pub fn free_lines(&self) -> (u32, u32) {
         (self.ftl.free_blocks(), self.lines.layout().blocks - self.ftl.bad_blocks())
     }
 
-    /// Bytes of host memory for map, line tables and write buffer.
+    /// Returns the bytes of host memory for map, line tables and write buffer.
     pub fn memory_bytes(&self) -> u64 {
         self.ftl.memory_bytes()
             + self.lines.memory_bytes()
@@ -274,7 +278,7 @@ impl HostFtl {
             + self.reads.memory_bytes()
     }
 
-    /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole target.
+    /// Checks all invariants of the whole target; panics with the name of a broken one.
     pub fn check(&self) {
         if self.starting.is_none() && self.failure.is_none() {
             self.ftl.check();
@@ -311,7 +315,8 @@ impl HostFtl {
         (self.read_only && command.opcode != Opcode::Read).then_some(Status::ReadOnly)
     }
 
-    /// Queues `task` on the host's processor; it runs after `cost`. Callers run a task that costs nothing themselves.
+    /// Queues `task` on the host's processor; it runs after `cost`. Callers run a task without cost
+    /// themselves.
     fn after(&mut self, cost: Nanos, task: Task) {
         if let Some(task) = self.steps.give(self.now, cost, task) {
             self.run(task);
@@ -327,11 +332,11 @@ impl HostFtl {
         }
     }
 
-    /// A command of the application is taken up.
+    /// Starts a command of the application.
     fn arrived(&mut self, request: u32) {
         let command = self.requests[request].command.as_ref().expect("a request has its command");
         let (opcode, lba, sectors) = (command.opcode, command.lba, command.sectors);
-        // A write behind others waits for what they wait for, and all that they could do has been done.
+        // A write behind waiting ones waits for the same space, and there is no new work for it.
         self.moved |= opcode != Opcode::Write || self.waiting.is_empty() || self.gc.unfinished;
         match opcode {
             Opcode::Read => self.start_read(request),
@@ -347,7 +352,7 @@ impl HostFtl {
         }
     }
 
-    /// A command of the drive has ended.
+    /// Handles the end of a command of the drive.
     fn ended(&mut self, completion: &mut Completion) {
         self.outstanding -= 1;
         self.moved = true;
@@ -360,7 +365,7 @@ impl HostFtl {
         }
     }
 
-    /// Hands a command to the drive.
+    /// Sends a command to the drive.
     #[inline]
     fn send(&mut self, mut command: Command) {
         command.namespace = self.config.namespace;
@@ -371,7 +376,7 @@ impl HostFtl {
         }
     }
 
-    /// The application's command is done.
+    /// Completes a command of the application.
     fn finish(&mut self, request: u32, status: Status) {
         let record = &mut self.requests[request];
         let command = record.command.take().expect("a request has its command");
@@ -388,7 +393,8 @@ impl HostFtl {
         self.requests.release(request);
     }
 
-    /// Does whatever there is to do now, until everything waits for the drive, the processor or the application.
+    /// Runs all work that is possible now, until everything waits for the drive, the processor or the
+    /// application.
     fn settle(&mut self) {
         while std::mem::take(&mut self.moved) {
             self.end_aborted();
@@ -403,7 +409,8 @@ impl HostFtl {
             self.fill();
             self.continue_flush();
             self.continue_stop();
-            // GC may find another victim when it is asked again; and the FTL may give up only when it has seen everything.
+            // GC may find another victim on a second attempt, and the FTL may give up only after a complete
+            // round.
             self.moved |= self.passed && (self.gc.unfinished || self.outstanding == 0);
             if !self.moved && self.outstanding == 0 {
                 self.give_up();
@@ -411,13 +418,13 @@ impl HostFtl {
         }
     }
 
-    /// Nothing is under way and a command waits: no space is left and GC can free none, or the drive takes nothing. What is in the ring stays there
-    /// and can be read.
+    /// Fails waiting commands when nothing is under way: no space is left and GC can free none, or the drive
+    /// takes no writes. Sectors in the ring stay there and can be read.
     fn give_up(&mut self) {
         if self.waiting.is_empty() && !self.is_awaited() {
             return;
         }
-        // A drive that takes nothing now may do so later.
+        // A drive that takes no writes now may take some later.
         self.read_only |= !self.drive_refuses;
         while let Some(request) = self.waiting.pop_front() {
             self.finish(request, Status::WriteFault);
@@ -437,7 +444,7 @@ impl Machine for HostFtl {
 
     fn submit(&mut self, now: SimTime, command: Command) {
         self.advance(now);
-        // A host that goes on has not stopped.
+        // A new command cancels the stop.
         self.moved |= self.stop.take().is_some();
         if command.opcode != Opcode::Read {
             self.try_again();
@@ -534,7 +541,7 @@ impl Layer for HostFtl {
         Interface::Block { sectors: self.capacity_sectors(), handles: 1 }
     }
 
-    /// Prefetches what the command will look up.
+    /// Prefetches the entries of ring and map for the command.
     #[inline]
     fn prefetch(&self, lba: Lba) {
         if let Ok(lpn) = u32::try_from(lba.0) {
@@ -547,13 +554,13 @@ impl Layer for HostFtl {
         self.read_only || self.failure.is_some()
     }
 
-    /// Without translation pages a start finds what was written, and undoes trims.
+    /// Without translation pages, a start finds the written data but undoes trims.
     fn keeps_flushed(&self) -> bool {
         self.config.durability != Durability::Volatile
     }
 
     fn holding(&self, lba: Lba) -> Held {
-        // Unknown until the map is there.
+        // The content is unknown until the map is loaded.
         if self.starting.is_some() || self.failure.is_some() {
             return Held { holds: true, until: u64::MAX, looks: 1 };
         }
@@ -577,5 +584,5 @@ impl Layer for HostFtl {
     }
 }
 
-/// A line, where the engine says block.
+/// Line, which the engine calls a block.
 type LineId = BlockId;

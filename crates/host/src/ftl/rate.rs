@@ -1,4 +1,4 @@
-//! The rate limiter: how the write buffer is shared between the application and GC.
+//! Rate limiter: the division of the write buffer between the application and GC.
 //!
 //! ```text
 //!   free lines     reserve                       high
@@ -6,20 +6,20 @@
 //!   application: none│ its share grows with free   │ all of the buffer
 //!   GC:  all │ lines; the rest: GC │ what it needs now and then
 //! ```
-//! It is a function of the free lines alone and has no states of its own. (An early version of pblk tested a combined state
-//! that nothing ever set.) What the reserve holds is enough for everything that the buffer can hold at a time and for the
-//! GC of a whole line, so that GC can always end.
+//! The limiter is a function of the free lines alone, without any state. (An early version of pblk tested a
+//! combined state that was never set.) The reserve covers everything in the buffer and the GC of a whole
+//! line, so GC can always complete.
 
 /// Shares of the write buffer, in sectors.
 #[derive(Clone, Debug)]
 pub(crate) struct RateLimiter {
-    /// Of the application and of GC, by free lines; with more lines than that as with the most.
+    /// Shares of the application and of GC, by free lines; the last entry covers all larger numbers.
     shares: Vec<(u32, u32)>,
 }
 
 impl RateLimiter {
-    /// For a buffer of `buffer` sectors. With `reserve` free lines or fewer the application gets nothing, with `high` it gets
-    /// everything; a share above nothing is `superpage` sectors at least.
+    /// Creates the limiter for a buffer of `buffer` sectors. The application gets nothing with `reserve` free
+    /// lines or fewer, and the whole buffer with `high`; any other share is at least `superpage` sectors.
     pub fn new(reserve: u32, high: u32, buffer: u32, superpage: u32) -> RateLimiter {
         let share = |free: u32| {
             let above = u64::from(free.saturating_sub(reserve));
@@ -36,13 +36,13 @@ impl RateLimiter {
         self.shares[(free as usize).min(self.shares.len() - 1)]
     }
 
-    /// Sectors that the application may hold with `free` lines.
+    /// Returns the sectors that the application may hold with `free` lines.
     #[inline]
     pub fn user(&self, free: u32) -> u32 {
         self.shares(free).0
     }
 
-    /// Sectors that GC may hold with `free` lines.
+    /// Returns the sectors that GC may hold with `free` lines.
     #[inline]
     pub fn gc(&self, free: u32) -> u32 {
         self.shares(free).1

@@ -1,32 +1,33 @@
-//! Reads: what the ring has is copied, the rest is read from the drive, as a vector where it lies apart.
+//! Reads: sectors in the ring are copied; the others are read from the drive, as a vector if they are not
+//! contiguous.
 //!
 //! ```text
 //!  sectors ─┬─ in the ring ────────────► copied
 //!           ├─ never written, or lost ─► zeros (lost at a start: the read fails)
 //!           └─ mapped ─► held in place ─► read (again, if it fails) ─► given back
 //! ```
-//! A line with sectors being read is not reset before they have arrived.
+//! A line is not reset while sectors are being read from it.
 
 use super::{HostFtl, TAG_READ};
 use pellucid_flash::{Command, Completion, Lba, Opcode, Ppa, Status, Vector};
 use pellucid_ftl::{Located, Move};
 
-/// A read with the drive.
+/// Read with the drive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Read {
     purpose: Purpose,
-    /// Where each sector lies, and which sector of the command it is.
+    /// Address of each sector, and its index in the command.
     sectors: Vec<(Ppa, u32)>,
-    /// Why each moves, for GC.
+    /// GC copies of the sectors, with their causes.
     pub copies: Vec<Move>,
     attempts: u32,
-    /// Its buffer is the command's own.
+    /// The buffer is the command's own.
     whole: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Purpose {
-    /// For the application's command.
+    /// Reads for a command of the application.
     Request(u32),
     #[default]
     Gc,
@@ -98,7 +99,8 @@ impl HostFtl {
         (record.attempts, record.whole) = (0, false);
     }
 
-    /// Sends a read. `data`: the buffer to fill; empty: one of our own, if the data are wanted.
+    /// Sends a read into the buffer `data`; if that is empty and the data are wanted, into a buffer of the
+    /// pool.
     fn send_read(&mut self, read: u32, wanted: bool, mut data: Vec<u8>) {
         let record = &self.reads[read];
         let count = record.sectors.len();
@@ -109,7 +111,7 @@ impl HostFtl {
         let first = self.lines.address(record.sectors[0].0);
         let metadata = matches!(record.purpose, Purpose::Gc);
         let addresses = || record.sectors.iter().map(|&(ppa, _)| self.lines.address(ppa));
-        // The error bitmap, which says what GC has lost, is one of addresses.
+        // GC needs the error bitmap, which only a read of addresses has.
         let listed = metadata || addresses().zip(first.0..).any(|(address, lba)| address != Lba(lba));
         let vector = listed.then(|| {
             let mut vector = self.pools.vector();

@@ -1,4 +1,4 @@
-//! The start of the layer: which chunks there are, and what a former life has left on them.
+//! Start of the layer: finds the chunks and the data that an earlier run left on them.
 //!
 //! ```text
 //!  report ─► (starts that the drive holds back are padded) ─► all free: new lines, ready
@@ -6,11 +6,12 @@
 //!                │ (one fails, or lies in an offline chunk: chunks asked whose they are)
 //!                └─► mount: the engine asks; what it misses is read, and it is asked again ─► ready
 //! ```
-//! The engine's mount pulls what it needs to know. It is run against what is known already; what it asks for and is not known
-//! is noted, read from the drive, and the mount run again: first with the range of each line (the head of its end), then with
-//! the translation pages, then with the logical pages of the lines that were written since. For a line without a valid end they come
-//! from the index that a clean stop has left in it ([`super::stop`]), or from the out-of-band data of its sectors. So a start
-//! after a clean stop reads the translation pages, a few sectors of each line, its ends and the index.
+//! The engine's mount asks for facts as it needs them. It runs against the facts known so far; each missing
+//! one is noted and read from the drive, and the mount runs again. It first needs the range of each line (the
+//! head of its end), then the translation pages, then the logical pages of the lines that were written since.
+//! For a line without a valid end, these come from the index of a clean stop ([`super::stop`]), or from the
+//! out-of-band data of its sectors. A start after a clean stop therefore reads the translation pages, a few
+//! sectors of each line, its ends and the index.
 
 mod lost;
 mod needs;
@@ -25,25 +26,25 @@ use pellucid_ftl::{MountReport, PageMap};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the last start cost.
+/// Cost of the last start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountCost {
-    /// Reads sent to the drive.
+    /// Number of reads sent to the drive.
     pub reads: u64,
-    /// Sectors of these.
+    /// Number of sectors of these reads.
     pub sectors: u64,
-    /// Superpages of padding written into lines that a crash had left with holes.
+    /// Number of padding superpages written into the holes that a crash left in lines.
     pub padded_superpages: u64,
-    /// Chunks reset because no line has them.
+    /// Number of chunks reset because they belong to no line.
     pub orphans: u64,
-    /// Simulated time from the first command until ready.
+    /// Simulated time from the first command until the layer was ready.
     pub time: Nanos,
-    /// What the engine did.
+    /// Report of the engine's mount.
     pub report: MountReport,
 }
 
 impl MountCost {
-    /// The same by name, as a log tells it.
+    /// Returns the cost as named figures, for a log.
     pub fn figures(&self) -> Vec<Figure> {
         let MountCost { reads, sectors, padded_superpages, time, report, .. } = *self;
         let found = |name, help, value| Figure::count(name, help, value).gauge();
@@ -76,41 +77,43 @@ enum Phase {
     Mount,
 }
 
-/// The start under way.
+/// State of a start under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Start {
     phase: Phase,
     began: SimTime,
     chunks: BTreeMap<u64, ChunkInfo>,
-    /// Lines found: sequence number and chunks.
+    /// Lines that were found, with their sequence numbers and chunks.
     starts: BTreeMap<u32, (u64, Vec<Lba>)>,
-    /// Chunks whose first superpage, perhaps the start of a line, cannot be read; offline ones among them where a line may lack one.
+    /// Chunks whose first superpage, which may be the start of a line, is unreadable; offline chunks are
+    /// included if a line may lack one.
     lost: BTreeSet<u64>,
-    /// Line and newest sequence number that a chunk of no known line is signed with.
+    /// Line and newest sequence number in the signatures of each chunk that belongs to no known line.
     owners: BTreeMap<u64, (u32, u64)>,
-    /// Chunks of no known line that carry no signature that can be read.
+    /// Chunks that belong to no known line and have no readable signature.
     silent: BTreeSet<u64>,
-    /// Lines put together from what their chunks say.
+    /// Lines rebuilt from the signatures of their chunks.
     rebuilt: BTreeSet<u32>,
-    /// Rebuilt lines that were scanned without their first chunk, which is offline.
+    /// Lines that were scanned without their first chunk, which is offline.
     blind: BTreeSet<u32>,
-    /// Used superpages of the engine in each found line.
+    /// Number of the engine's superpages in use, by line.
     used: BTreeMap<u32, u32>,
-    /// Lines whose end is complete as far as the write pointers say.
+    /// Lines whose end is complete according to the write pointers.
     ended: BTreeSet<u32>,
-    /// Lines without an end whose first or last superpage cannot be read, or is not there: all of it is asked for.
+    /// Lines without an end whose first or last superpage is unreadable or missing; they are scanned as a
+    /// whole.
     torn: BTreeSet<u32>,
-    /// Lines without an end that a clean stop has left an index in.
+    /// Lines without an end that have the index of a clean stop.
     indexed: BTreeSet<u32>,
     known: BTreeMap<u32, Known>,
     map_pages: BTreeMap<u32, Vec<u8>>,
-    /// Reads under way or to come, by tag.
+    /// Reads under way or still to send, by tag.
     needs: Vec<Need>,
     next: usize,
-    /// How often each that failed was tried again.
+    /// Number of retries of each failed read.
     attempts: BTreeMap<Need, u32>,
     under_way: u32,
-    /// Ends and indexes: sectors that have arrived, and their content.
+    /// Ends and indexes: number of sectors that have arrived, and content.
     records: BTreeMap<u32, (u32, Vec<u8>)>,
     orphans: Vec<Lba>,
 }
@@ -122,7 +125,7 @@ impl Start {
 }
 
 impl HostFtl {
-    /// Goes on with the start.
+    /// Continues the start.
     pub(super) fn continue_start(&mut self) {
         let Some(mut start) = self.starting.take() else { return };
         if start.phase == Phase::New {
@@ -155,7 +158,7 @@ impl HostFtl {
         self.starting = Some(start);
     }
 
-    /// A command of the start has ended.
+    /// Handles the end of a command of the start.
     pub(super) fn start_ended(&mut self, completion: &Completion) {
         let Some(mut start) = self.starting.take() else { return };
         start.under_way -= 1;
@@ -173,7 +176,8 @@ impl HostFtl {
             let failed = !matches!(completion.status, Status::Success | Status::HighEcc);
             let attempts = start.attempts.entry(need).or_default();
             if failed && completion.opcode == Opcode::Read && *attempts < self.config.read_retries {
-                // What cannot be learnt is lost, so it is tried as often as what applications read.
+                // Metadata that cannot be read are lost, so they get as many retries as the application's
+                // reads.
                 *attempts += 1;
                 start.under_way += 1;
                 let command = self.need_command(&start, need);
@@ -202,7 +206,8 @@ impl HostFtl {
         }
     }
 
-    /// Where the drive holds sectors back, the start of a line that was only just begun cannot be read yet.
+    /// Pads chunks on a drive that holds sectors back, so that the start of a newly begun line becomes
+    /// readable.
     fn reveal_starts(&mut self, start: &mut Start) {
         start.phase = Phase::Reveal;
         let in_use = |info: &ChunkInfo| matches!(info.state, ChunkState::Open | ChunkState::Closed);
@@ -240,7 +245,7 @@ impl HostFtl {
         self.send_needs(start);
     }
 
-    /// Runs the engine's mount against what is known; `true`: it missed nothing.
+    /// Runs the engine's mount against the known facts; returns `true` if none was missing.
     fn try_mount(&mut self, start: &mut Start) -> bool {
         if start.phase == Phase::Repair {
             start.phase = Phase::Mount;
@@ -260,7 +265,7 @@ impl HostFtl {
                 bad: &bad,
                 missing: RefCell::default(),
             };
-            // Kept also where the contract is volatile: the host has not forgotten on purpose.
+            // Data are kept even with volatile durability: they were not discarded on purpose.
             let result = PageMap::restore(&self.engine, &layout, &source);
             let missing = source.missing.into_inner();
             if !missing.is_empty() {
@@ -295,13 +300,13 @@ impl HostFtl {
         }
     }
 
-    /// The drive has lost its power, or is to be found anew: commands under way end with [`Status::PowerLoss`], and the layer
-    /// starts again from what is on the drive. What only the ring held is lost.
+    /// Restarts the layer from the data on the drive, after a power loss or to mount the drive anew. Commands
+    /// under way end with [`Status::PowerLoss`]; sectors that only the ring held are lost.
     pub fn restart(mut self, now: SimTime) -> Result<HostFtl, HostFtlError> {
         self.restarted(now)
     }
 
-    /// See [`HostFtl::restart`]; what is left of `self` is of no use.
+    /// Restarts the layer as [`HostFtl::restart`] does; `self` is unusable afterwards.
     pub(super) fn restarted(&mut self, now: SimTime) -> Result<HostFtl, HostFtlError> {
         let interface = pellucid_flash::Interface::OpenChannel(self.lines.geometry);
         let mut fresh = HostFtl::new(&self.config, Some(interface), self.image_bytes)?;

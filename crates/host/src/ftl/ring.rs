@@ -1,4 +1,4 @@
-//! The write buffer: a ring of sectors with pblk's pointers.
+//! Write buffer: a ring of sectors with pblk's pointers.
 //!
 //! ```text
 //!    map        kept         sync            submit            mem
@@ -6,68 +6,73 @@
 //!     │ on media, │ on media,  │ being written  │ not written    │ free
 //!     │ readable  │ held back  │ (in any order) │                │
 //! ```
-//! `mem`: where the next sector goes. `submit`: the next sector to be written; where GC copies have lines of their own, each
-//! [`Kind`] has its own. `sync`: everything before is on the media. `safe`: so is everything of the application before it, or (with one
-//! kind) as `sync`; a flush waits for it, as the victim still has what GC moves. `kept`: everything before can be read from the media too; it lags behind `sync` where a drive gives a sector
-//! only when more has been written behind it (`mw_cunits`). `map`: everything before can only be read from the media; it follows `kept` when room is needed. The
-//! *flush point* is how far a command waits.
+//! `mem`: position of the next sector. `submit`: next sector to be written; if GC copies have their own
+//! lines, each [`Kind`] has its own. `sync`: everything before it is on the media. `safe`: everything of the
+//! application before it is on the media; with one kind, it equals `sync`. A flush waits for `safe`, because
+//! the victim still has the data of its GC copies. `kept`: everything before it can also be read from the
+//! media; it lags behind `sync` if the drive returns a sector only after further writes (`mw_cunits`). `map`:
+//! everything before it can only be read from the media; it follows `kept` when space is needed. The *flush
+//! point* is the position that a command waits for.
 //!
-//! The index has a chain for each hash of a page: from the newest version to older ones. As versions leave the ring in the order in
-//! which they came, what stands behind the first one that has left has left too; so nothing is ever taken out of a chain.
+//! The index has a chain for each hash of a page, from the newest version to older ones. Versions leave the
+//! ring in the order of their arrival: once one of them has left, all later ones of its chain have left too.
+//! So a chain needs no removals.
 //!
-//! Invariants: `map <= kept <= sync <= submit, safe <= mem <= map + size`; a page is in the index if and only if its newest version that was
-//! taken in lies between `map` and `mem`. A GC copy is taken in only while no newer one waits.
+//! Invariants: `map <= kept <= sync <= submit, safe <= mem <= map + size`; a page is in the index if and only
+//! if its newest version lies between `map` and `mem`. A GC copy is taken in only while no newer version
+//! waits.
 
 use pellucid_flash::{Lpn, Ppa, copy_images};
 
-/// Where a sector of the ring comes from.
+/// Origin of a sector in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The application.
+    /// The application's write.
     User,
-    /// A GC copy, from this unit.
+    /// A GC copy of this mapping unit.
     GcCopy(Ppa),
 }
 
-/// Owner of the lines that a sector is written to: 0, the application, whose lines GC shares unless it has its own, 1.
+/// Owner of the lines that a sector is written to: 0 is the application, whose lines GC shares unless it has
+/// its own; 1 is GC.
 pub(crate) type Kind = usize;
 
-/// What has not been submitted of one kind.
+/// Sectors of one kind that have not been submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queue {
-    /// The first one, if there is any.
+    /// Position of the first sector, if there is any.
     pub next: u64,
-    /// So many.
+    /// Number of sectors.
     pub count: u32,
 }
 
-/// How far a sector is.
+/// Progress of a sector's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Not on its way, or on its way again after a failure.
+    /// The write has not begun, or has to be repeated after a failure.
     Waiting,
-    /// On the media.
+    /// The sector is on the media.
     Written,
-    /// Its write failed, and the version at this position stands for it.
+    /// The write failed, and the version at this position replaces it.
     Follows(u64),
 }
 
-/// One sector of the ring.
+/// Sector in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub lpn: Lpn,
     pub origin: Origin,
     pub progress: Progress,
-    /// Trimmed since it was taken in: it reads as zeros, and its write is followed by another trim.
+    /// The sector was trimmed in the ring: it reads as zeros, and another trim follows its write.
     pub trimmed: bool,
-    /// The position before it in its chain of the index.
+    /// Next older position in the chain of the index.
     older: u64,
 }
 
-/// "No position": it lies in no ring.
+/// Marker for a position outside any ring.
 const NOWHERE: u64 = u64::MAX;
 
-/// The ring.
+/// Write buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     entries: Vec<Entry>,
@@ -75,23 +80,23 @@ pub(crate) struct Ring {
     image_bytes: usize,
     mask: u64,
     pub mem: u64,
-    /// By kind.
+    /// Unsubmitted sectors, by kind.
     pub queues: [Queue; 2],
-    /// GC copies have lines of their own.
+    /// GC copies have their own lines.
     apart: bool,
     pub sync: u64,
     pub safe: u64,
     pub kept: u64,
     pub map: u64,
     pub flush_point: u64,
-    /// Sectors of the application between `sync` and `mem`, and of GC.
+    /// Number of sectors between `sync` and `mem`: the application's, and GC's.
     pub held: [u32; 2],
-    /// The newest position of each chain of the index; a power of two of them.
+    /// Newest position of each chain of the index; the number of chains is a power of two.
     newest: Vec<u64>,
 }
 
 impl Ring {
-    /// A ring of at least `sectors`; `apart`: GC copies are a kind of their own.
+    /// Creates a ring of at least `sectors`; `apart` makes GC copies a separate kind.
     pub fn new(sectors: u32, image_bytes: usize, apart: bool) -> Ring {
         let size = sectors.next_power_of_two();
         let blank = Entry {
@@ -119,25 +124,25 @@ impl Ring {
         }
     }
 
-    /// Sectors that it holds at most.
+    /// Returns the maximum number of sectors.
     #[inline]
     pub fn size(&self) -> u32 {
         self.mask as u32 + 1
     }
 
-    /// Sectors that are not on the media.
+    /// Returns the number of sectors that are not on the media.
     #[inline]
     pub fn unsynced(&self) -> u32 {
         (self.mem - self.sync) as u32
     }
 
-    /// Sectors that cannot be read from the media: those that it must not lose.
+    /// Returns the number of sectors that cannot be read from the media, so the ring must keep them.
     #[inline]
     pub fn held(&self) -> u32 {
         (self.mem - self.kept) as u32
     }
 
-    /// The first sector that has not been submitted.
+    /// Returns the position of the first unsubmitted sector.
     #[inline]
     pub fn submit(&self) -> u64 {
         let next = |queue: Queue| if queue.count > 0 { queue.next } else { self.mem };
@@ -147,7 +152,7 @@ impl Ring {
         }
     }
 
-    /// Kinds that there are.
+    /// Returns the number of kinds.
     #[inline]
     pub fn kinds(&self) -> usize {
         1 + usize::from(self.apart)
@@ -158,13 +163,13 @@ impl Ring {
         usize::from(self.apart && origin != Origin::User)
     }
 
-    /// The kind of the sector at `at`.
+    /// Returns the kind of the sector at `at`.
     #[inline]
     pub fn kind_at(&self, at: u64) -> Kind {
         self.kind(self.entry(at).origin)
     }
 
-    /// Takes the first of `queue`, which is of `kind`.
+    /// Removes and returns the first position of `queue`, which is of `kind`.
     #[inline]
     pub fn take(&self, kind: Kind, queue: &mut Queue) -> Option<u64> {
         queue.count = queue.count.checked_sub(1)?;
@@ -181,7 +186,7 @@ impl Ring {
         &self.entries[(at & self.mask) as usize]
     }
 
-    /// Whether the sector at `at` is on the media.
+    /// Reports whether the sector at `at` is on the media.
     #[inline]
     pub fn is_written(&self, at: u64) -> bool {
         self.entry(at).progress == Progress::Written
@@ -198,11 +203,11 @@ impl Ring {
         &self.images[from..from + self.image_bytes]
     }
 
-    /// Takes a sector in; the caller has seen that there is room. An empty image stands for zeros.
+    /// Adds a sector; the caller has checked that there is space. An empty image means zeros.
     #[inline]
     pub fn push(&mut self, lpn: Lpn, origin: Origin, image: &[u8]) {
         debug_assert!(self.held() < self.size());
-        // What is on the media makes room: from here on it is read there.
+        // A sector that is on the media is overwritten; from now on it is read there.
         let at = self.mem;
         self.mem += 1;
         self.map = self.map.max(self.mem.saturating_sub(self.size().into()));
@@ -223,14 +228,14 @@ impl Ring {
         queue.count += 1;
     }
 
-    /// The chain of `lpn` in the index.
+    /// Returns the chain of `lpn` in the index.
     #[inline]
     fn chain(&self, lpn: Lpn) -> usize {
         let hash = u64::from(lpn.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         hash as usize & (self.newest.len() - 1)
     }
 
-    /// Where the newest version of `lpn` lies, if the ring has it.
+    /// Returns the position of the newest version of `lpn`, if it is in the ring.
     #[inline]
     pub fn find(&self, lpn: Lpn) -> Option<u64> {
         let (mut at, length) = (self.newest[self.chain(lpn)], self.mem - self.map);
@@ -244,34 +249,36 @@ impl Ring {
         None
     }
 
-    /// The first logical page from `from` on of which the ring has a version; and how many entries were looked at.
+    /// Returns the first logical page from `from` on with a version in the ring, and the number of entries
+    /// examined.
     pub fn next(&self, from: Lpn) -> (Option<Lpn>, u64) {
         let length = self.mem - self.map;
         let lpns = (0..length).map(|at| self.entry(self.map + at).lpn).filter(|&lpn| lpn >= from);
         (lpns.min(), length)
     }
 
-    /// Brings the place of `lpn` in the index near.
+    /// Prefetches the index entry of `lpn`.
     #[inline]
     pub fn touch(&self, lpn: Lpn) {
         prefetch_index::prefetch_index(&self.newest, self.chain(lpn));
     }
 
-    /// Forgets `lpn`. Its newest version stays in the index, as older ones may still be on their way to the map.
+    /// Trims `lpn`. Its newest version stays in the index, because older ones may still be on their way to
+    /// the map.
     pub fn trim(&mut self, lpn: Lpn) {
         if let Some(at) = self.find(lpn) {
             self.entry_mut(at).trimmed = true;
         }
     }
 
-    /// The sector at `at` is on the media.
+    /// Notes that the sector at `at` is on the media.
     #[inline]
     pub fn written(&mut self, at: u64) {
         self.entry_mut(at).progress = Progress::Written;
     }
 
-    /// The write of the sector at `at` failed. `true`: it must be written again; `false`: a newer version stands for it, and the
-    /// commands that waited for this one wait for that.
+    /// Handles a failed write of the sector at `at`. Returns `true` if it must be written again; `false` if a
+    /// newer version replaces it, and commands that waited for this one wait for that.
     pub fn failed(&mut self, at: u64) -> bool {
         let Entry { lpn, origin, .. } = *self.entry(at);
         if origin != Origin::User {
@@ -285,12 +292,13 @@ impl Ring {
                 }
                 false
             }
-            // If it was trimmed it is written and trimmed again: a host may have been promised that nothing older comes back.
+            // A trimmed sector is written and trimmed again: the host may rely on it that no older version
+            // comes back.
             _ => true,
         }
     }
 
-    /// Whether the sector at `at`, or the version that stands for it, is on the media.
+    /// Reports whether the sector at `at`, or the version that replaces it, is on the media.
     #[inline]
     fn is_stored(&self, mut at: u64) -> bool {
         while let Progress::Follows(newer) = self.entry(at).progress {
@@ -299,11 +307,11 @@ impl Ring {
         self.entry(at).progress == Progress::Written
     }
 
-    /// Moves `sync` and `safe` as far as they go; `true` if one moved.
+    /// Advances `sync` and `safe` as far as possible; returns `true` if one moved.
     #[inline]
     pub fn settle(&mut self) -> bool {
         let before = (self.sync, self.safe);
-        // What is not needed counts as stored before it leaves its queue.
+        // A superfluous sector counts as stored before it leaves its queue.
         let submit = self.submit();
         while self.sync < submit && self.is_stored(self.sync) {
             let kind = usize::from(self.entry(self.sync).origin != Origin::User);
@@ -320,13 +328,13 @@ impl Ring {
         (self.sync, self.safe) != before
     }
 
-    /// Bytes of memory that a host would need, with all the bytes of each sector.
+    /// Returns the bytes of memory that a host would need, with all bytes of each sector.
     pub fn memory_bytes(&self, sector_bytes: u32) -> u64 {
         let entry = size_of::<Entry>() as u64 + u64::from(sector_bytes);
         self.entries.len() as u64 * entry + (self.newest.len() * size_of::<u64>()) as u64
     }
 
-    /// Panics where an invariant is broken.
+    /// Checks the invariants; panics if one is broken.
     pub fn check(&self) {
         assert!(
             self.map <= self.kept
@@ -360,8 +368,8 @@ mod tests {
     use pellucid_flash::Rng;
     use std::collections::BTreeMap;
 
-    /// A plain map of what was pushed, without what has left the ring. Few pages, so that versions replace each other, and few
-    /// places, so that chains meet.
+    /// Compares the index with a plain map of the sectors in the ring. Few pages make versions replace each
+    /// other, and few places make chains collide.
     #[test]
     fn the_index_finds_the_newest_version_until_it_has_left() {
         let mut rng = Rng::new(3);

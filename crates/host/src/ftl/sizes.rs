@@ -1,17 +1,18 @@
-//! How a target is divided: what the engine may count on, the write buffer, and the lines that stay free.
+//! Division of a target: the engine's settings, the write buffer, and the lines that stay free.
 //!
-//! Beside the data of the application, a target needs lines that are open or being emptied, and a reserve with which GC can
-//! always end. What the free lines mean for the buffer is the rate limiter's affair ([`RateLimiter`]).
+//! Beside the application's data, a target needs lines that are open or being emptied, and a reserve that
+//! lets GC always complete. The rate limiter ([`RateLimiter`]) divides the buffer by the number of free
+//! lines.
 //!
-//! Invariants: what the reserve holds is enough for everything in the ring and for the GC copies of a line; with no more free lines
-//! than that, there is one whose GC takes less than it gives.
+//! Invariants: the reserve is enough for everything in the ring and for the GC copies of a line; when no more
+//! lines than the reserve are free, there is a line whose GC frees more than it takes.
 
 use super::line::Lines;
 use super::rate::RateLimiter;
 use super::{HostFtlConfig, HostFtlError};
 use pellucid_ftl::{Durability, FtlConfig, Isolation, Map, PageMap, Placement, Separation, WearLevelling};
 
-/// The engine's settings: one die, its blocks the lines.
+/// Returns the engine's settings: one die, whose blocks are the lines.
 pub(super) fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig {
     FtlConfig {
         map: Map::Page,
@@ -35,13 +36,13 @@ pub(super) fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig 
     }
 }
 
-/// Free lines from which on the application gets the whole buffer.
+/// Returns the number of free lines from which on the application gets the whole buffer.
 fn high_mark(config: &HostFtlConfig, lines: &Lines) -> u32 {
     let share = (f64::from(lines.layout().blocks) * config.gc_share) as u32;
     share.max(reserve(config, lines, buffer_sectors(config, lines).next_power_of_two()) + 2)
 }
 
-/// Sectors of the ring, before they are rounded up.
+/// Returns the sectors of the ring, before rounding up.
 pub(super) fn buffer_sectors(config: &HostFtlConfig, lines: &Lines) -> u32 {
     match config.buffer_sectors {
         0 => (2 + lines.held_rows) * lines.units * lines.superpage_sectors,
@@ -49,19 +50,20 @@ pub(super) fn buffer_sectors(config: &HostFtlConfig, lines: &Lines) -> u32 {
     }
 }
 
-/// Free lines that the application leaves alone: one to move a line into, what the ring can hold, and one for translation pages; one
-/// more where GC copies do not share the application's open line.
+/// Returns the number of free lines that the application must leave: one as the destination of GC, enough for
+/// the content of the ring, one for translation pages, and one more if GC copies have their own open line.
 fn reserve(config: &HostFtlConfig, lines: &Lines, buffer: u32) -> u32 {
     1 + buffer.div_ceil(lines.layout().units_per_block)
         + u32::from(config.durability != Durability::Volatile)
         + u32::from(config.separation != Separation::Off)
 }
 
-/// So many sectors of data leave a victim line, wherever they lie, when the free lines are down to the reserve.
+/// Returns the maximum number of data sectors with which there is always a victim line that pays, however
+/// they are placed, when only the reserve is free.
 ///
-/// What a line holds moves in whole superpages, so that only one with a superpage's worth of stale sectors gives more than it takes.
-/// Translation pages have a superpage each, so a line of them gives more only if it has fewer of them than superpages. Where a line has
-/// few superpages that is much.
+/// The data of a line are copied in whole superpages, so GC gains space only from a line with at least a
+/// superpage of stale sectors. Each translation page takes a superpage, so a line of them pays only if it has
+/// fewer valid pages than superpages. With few superpages in a line, this overhead is large.
 fn most_user_units(config: &HostFtlConfig, lines: &Lines, ftl: &PageMap, reserve: u32) -> u64 {
     let layout = lines.layout();
     let journal = u32::from(config.durability != Durability::Volatile);
@@ -72,10 +74,10 @@ fn most_user_units(config: &HostFtlConfig, lines: &Lines, ftl: &PageMap, reserve
     (u64::from(closed) * u64::from(full)).saturating_sub(1)
 }
 
-/// The rate limiter for a ring of `buffer` sectors.
+/// Creates the rate limiter for a ring of `buffer` sectors.
 ///
 /// # Errors
-/// When the target has too few lines to work with.
+/// The error says that the target has too few lines.
 pub(super) fn rate_limiter(
     config: &HostFtlConfig,
     lines: &Lines,
@@ -83,8 +85,8 @@ pub(super) fn rate_limiter(
     buffer: u32,
 ) -> Result<RateLimiter, HostFtlError> {
     let reserve = reserve(config, lines, buffer);
-    // Beside the reserve: the open line of data, that of translation pages, and one that GC empties; perhaps an open line of what it
-    // has moved.
+    // The target needs, besides the reserve, an open line of data, one of translation pages, and one that GC
+    // empties; GC copies may need their own open line.
     let layout = lines.layout();
     let open = 3 + u32::from(config.separation != Separation::Off);
     let working = u64::from(reserve + open) * u64::from(layout.units_per_block);

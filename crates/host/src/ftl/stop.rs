@@ -1,55 +1,58 @@
-//! A clean end: the whole map goes to the media, so that the next start reads it and replays nothing.
+//! Clean stop: the whole map goes to the media, so that the next start reads it and replays nothing.
 //!
 //! ```text
 //!  stop ─► the ring is on the media ─► every translation page is written once more ─► index of the line that is open ─► stopped
 //! ```
-//! No mark says "clean", so none can be stale. A translation page carries its watermark: every program with a lower number is in it.
-//! After a stop no line of data was written above the lowest watermark, so a start looks at none. Whatever is written
-//! later has higher numbers and is replayed; a translation page that cannot be read has no watermark, and everything is replayed. A stop
-//! that a power cut ends leaves what a cut at that moment leaves.
+//! There is no "clean" flag that could become stale. A translation page carries its watermark: it covers
+//! every program with a lower number. After a stop, no line of data has a number above the lowest watermark,
+//! so a start examines none. Later writes have higher numbers and are replayed. An unreadable translation
+//! page has no watermark, so everything is replayed. A power cut during a stop leaves the same state as one
+//! at any other time.
 //!
-//! The next start has to know where the translation pages are. Lines that are full say so in their end. The one that is still open gets an
-//! *index* behind the last translation page: an end of what is there so far. It counts as long as nothing was written behind it. Without
-//! one that counts and can be read, the start asks every sector of the line which page it holds.
+//! The next start has to find the translation pages. Full lines list them in their ends. The line that is
+//! still open gets an *index* after its last translation page: an end of the content so far. It is valid
+//! until the next write to the line. Without a valid and readable index, the start reads the page of every
+//! sector of the line.
 //!
-//! With a volatile contract there are no translation pages: a stop brings the data to the media, and the next start reads the lines' ends.
+//! With volatile durability there are no translation pages: a stop writes the data to the media, and the next
+//! start reads the lines' ends.
 
 use super::line::End;
 use super::{HostFtl, meta};
 use pellucid_flash::DieId;
 use pellucid_ftl::Stream;
 
-/// Free lines that translation pages need: one to open, and one that GC keeps.
+/// Number of free lines that translation pages need: one to open, and one that GC keeps.
 const FREE_MIN: u32 = 2;
 
-/// How far a stop is.
+/// Progress of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Waits until all of the ring is on the media and nothing is under way.
+    /// Waiting until the whole ring is on the media and nothing is under way.
     Ring,
-    /// The next translation page to be written.
+    /// Writing translation pages, from this one on.
     Map(u32),
-    /// The index is on its way.
+    /// Writing the index.
     Index,
-    /// Everything is on the media and nothing is under way.
+    /// Stopped: everything is on the media and nothing is under way.
     Done,
 }
 
 impl HostFtl {
-    /// Comes to rest.
+    /// Begins a stop.
     pub(super) fn begin_stop(&mut self) {
         self.stop = Some(Stop::Ring);
         self.moved = true;
         self.try_again();
     }
 
-    /// Whether GC rests while a stop writes translation pages: a start would have to replay its copies. It works all the same where
-    /// translation pages need the space.
+    /// Reports whether GC pauses while a stop writes translation pages, because a start would have to replay
+    /// its copies. GC continues if translation pages need the space.
     pub(super) fn rests(&self) -> bool {
         self.stop.is_some() && self.ftl.free_blocks() > FREE_MIN
     }
 
-    /// Goes on with a stop.
+    /// Continues a stop.
     pub(super) fn continue_stop(&mut self) {
         match self.stop {
             Some(Stop::Ring) => {
@@ -84,11 +87,13 @@ impl HostFtl {
         }
     }
 
-    /// Writes the index of the line that translation pages go to. If the index does not fit, it fills the line, which then gets its end.
+    /// Writes the index of the line that translation pages go to. If the index does not fit, padding fills
+    /// the line, which then gets its end.
     fn write_index(&mut self) {
         let Some((line, superpages)) = self.ftl.open_superpage(DieId(0), Stream::Meta) else { return };
         let record = &self.lines[line];
-        // Not all is known of a line that a former life began and that was not read to its start.
+        // The content is not completely known if an earlier run began the line and the start did not read all
+        // of it.
         let known = record.end.as_ref().filter(|end| record.broken.is_empty() && end.sequences[0] > 0);
         let Some(end) = known.filter(|_| superpages > 0) else { return };
         let (per_superpage, all) = (self.lines.superpage_sectors, self.lines.layout().superpages_per_block);

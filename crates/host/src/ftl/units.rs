@@ -1,14 +1,16 @@
-//! Parallel units: what is written to them, one command at a time each, and what becomes of it.
+//! Parallel units: their writes, one command at a time for each, and the results.
 //!
 //! ```text
 //!  plan ─► queue ─► [ one write or reset with the drive ] ─► ended: data, start of a line, its end, reset chunk
 //!                     ├ a chunk that has failed takes nothing more: what was planned for it fails without being sent
 //!                     └ the drive takes nothing now ([`Status::WriteFault`]): the job waits in front of its queue
 //! ```
-//! A drive that takes nothing, as its store is full, has failed no chunk. Until it takes something again, flushes and writes that find
-//! no room in the ring fail; every change that the host asks for has it try again.
+//! A drive that takes no writes because its store is full has not failed a chunk. Until it takes writes
+//! again, flushes fail, and so do writes that find no space in the ring; every change that the host requests
+//! makes it try again.
 //!
-//! pblk holds a semaphore for each parallel unit: chunks are written in order, and no write waits in the drive behind another.
+//! pblk holds a semaphore for each parallel unit: chunks are written in order, and no write waits in the
+//! drive behind another.
 
 use super::line::Line;
 use super::{HostFtl, LineId, TAG_FINISH, TAG_UNIT, meta};
@@ -16,7 +18,7 @@ use pellucid_flash::{Cause, Command, Completion, Lpn, Opcode, Status, ZoneAction
 use pellucid_ftl::{Durability, ProgramId};
 use std::collections::VecDeque;
 
-/// Something to be done by a parallel unit.
+/// Job for a parallel unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
     /// A superpage of data or translation pages.
@@ -25,9 +27,9 @@ pub(crate) enum Job {
     Start(LineId),
     /// A superpage of a line's end.
     End(LineId, u32),
-    /// The line's chunk in this unit.
+    /// The reset of the line's chunk in this unit.
     Reset(LineId),
-    /// Padding of a superpage that a crash has left out.
+    /// Padding of a superpage that a crash left out.
     Pad(LineId, u32),
 }
 
@@ -43,30 +45,30 @@ impl Job {
     }
 }
 
-/// A parallel unit.
+/// Parallel unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unit {
     queue: VecDeque<Job>,
     current: Option<Job>,
-    /// The first job of the queue, or the current one, has been refused before.
+    /// The first job of the queue, or the current one, was refused before.
     refused: bool,
 }
 
 impl Unit {
-    /// Whether `job` waits here.
+    /// Reports whether `job` is the last one in the queue.
     pub fn waits_for(&self, job: Job) -> bool {
         self.queue.back() == Some(&job)
     }
 }
 
 impl HostFtl {
-    /// Queues a job and starts it if it can be.
+    /// Queues a job, and starts it if possible.
     pub(super) fn enqueue(&mut self, unit: u32, job: Job) {
         self.units[unit as usize].queue.push_back(job);
         self.kick(unit);
     }
 
-    /// Starts the next job of a unit, if it has one and rests.
+    /// Starts the next job of an idle unit.
     #[inline]
     pub(super) fn kick(&mut self, unit: u32) {
         let Unit { queue, current, .. } = &self.units[unit as usize];
@@ -75,7 +77,7 @@ impl HostFtl {
         }
     }
 
-    /// The drive may take something again.
+    /// Retries the jobs after a change that may let the drive take writes again.
     pub(super) fn try_again(&mut self) {
         if std::mem::take(&mut self.drive_refuses) {
             self.moved = true;
@@ -83,24 +85,27 @@ impl HostFtl {
         }
     }
 
-    /// The drive has not taken a job, or does not promise what it has taken. A start has other ways.
+    /// Reports whether the drive refused a job, or does not guarantee its result. A start handles refusals
+    /// itself.
     fn is_refused(&self, status: Status) -> bool {
         status == Status::WriteFault && self.starting.is_none()
     }
 
-    /// A job that was refused has been taken all the same: its chunk is behind it.
+    /// Reports whether a job that was refused had been executed all the same: the chunk's write pointer is
+    /// after it.
     fn was_taken(&self, unit: u32, job: Job, status: Status) -> bool {
         let rows = self.lines[job.line()].rows.get(unit as usize);
         let full = rows.is_some_and(|rows| rows + 1 == self.lines.rows);
         status == Status::ChunkOutOfOrder || (status == Status::ChunkWriteInvalid && full)
     }
 
-    /// Whether a job cannot be sent yet: nothing goes to a line before its start is there, or opens one chunk too many.
+    /// Reports whether a job must wait: for the line's start to be written, or for another chunk to close.
     fn must_wait(&self, unit: u32, job: Job) -> bool {
         let line = job.line();
         match job {
             Job::Data(..) if !self.lines[line].opened => true,
-            // What padding opens, where a start fills holes, was about to be opened before; what the drive refuses it leaves as it is.
+            // Padding during a start opens only chunks that were about to be opened anyway; if the drive
+            // refuses it, the hole stays.
             Job::Reset(_) | Job::Pad(..) => false,
             _ if !self.lines.is_limited() => false,
             _ => {
@@ -111,19 +116,20 @@ impl HostFtl {
         }
     }
 
-    /// Whether a job fails without being sent.
+    /// Reports whether a job fails without being sent.
     fn is_dead(&self, unit: u32, job: Job) -> bool {
         let line = &self.lines[job.line()];
         match job {
-            // Padding makes what a failed chunk holds readable, as long as the chunk is open.
+            // Padding makes the content of a failed chunk readable, as long as the chunk is open.
             Job::Pad(..) if !line.rows.is_empty() => line.rows[unit as usize] == self.lines.rows,
             Job::Reset(_) => false,
             _ => line.closed || line.broken.contains(&unit),
         }
     }
 
-    /// Which job of a unit is next: the first, or where the drive limits open chunks the first of a line that need not wait. What ends
-    /// a chunk may stand behind what opens one.
+    /// Returns the index of the next job of a unit: the first one, or, if the drive limits open chunks, the
+    /// first of a line that need not wait. A job that closes a chunk may be queued behind one that opens a
+    /// chunk.
     fn next_job(&self, unit: u32) -> Option<usize> {
         let queue = &self.units[unit as usize].queue;
         if !self.must_wait(unit, *queue.front()?) {
@@ -186,7 +192,7 @@ impl HostFtl {
             Job::End(line, part) => {
                 let superpage_bytes = self.lines.superpage_sectors as usize * self.image_bytes;
                 let content = match (self.lines[line].end.as_ref(), self.keeps_content()) {
-                    // Made anew for each superpage: ends are rare, and short.
+                    // The end is encoded again for each superpage: ends are rare and short.
                     (Some(end), true) => meta::end(self.config.uuid, line, end),
                     _ => Vec::new(),
                 };
@@ -203,12 +209,12 @@ impl HostFtl {
         }
     }
 
-    /// Whether the drive keeps what is written, or stamps of it.
+    /// Reports whether the drive keeps data, and not only stamps of them.
     pub(super) fn keeps_content(&self) -> bool {
         self.image_bytes == self.sector_bytes() as usize
     }
 
-    /// A write of one superpage that holds no logical pages.
+    /// Makes a write of one superpage without logical pages.
     fn meta_command(&mut self, line: LineId, superpage: u32, content: &[u8], cause: Cause) -> Command {
         let sectors = self.lines.superpage_sectors;
         let mut data = self.pools.images.pop().unwrap_or_default();
@@ -224,7 +230,7 @@ impl HostFtl {
         Command { vector: Some(vector), ..Command::new(0, Opcode::Write, lba, sectors, data) }
     }
 
-    /// The drive has ended what a unit was doing.
+    /// Handles the end of a unit's current job.
     pub(super) fn unit_ended(&mut self, unit: u32, completion: &mut Completion) {
         let job = self.units[unit as usize].current.take().expect("the unit was at work");
         if completion.opcode == Opcode::Write {
@@ -260,14 +266,14 @@ impl HostFtl {
         self.kick(unit);
     }
 
-    /// Ends what was planned for chunks that had failed before it was sent.
+    /// Ends the jobs for failed chunks that were never sent.
     pub(super) fn end_aborted(&mut self) {
         while let Some((_, job)) = self.programs.aborted.pop_front() {
             self.job_ended(job, false);
         }
     }
 
-    /// A superpage of a chunk is on the media.
+    /// Notes a superpage written to a chunk.
     fn chunk_grew(&mut self, job: Job, unit: u32) {
         let (Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _)) = job else {
             return;
@@ -277,9 +283,9 @@ impl HostFtl {
         }
     }
 
-    /// A write failed: its chunk takes nothing more until the line is erased, and a spare stands in for it from then on. Where only the
-    /// drive's power had gone, or the drive has opened too many chunks, the chunk stands in for itself: whether it is still good, its
-    /// reset tells.
+    /// Handles a failed write: its chunk takes no more data until the line is erased, and a spare then
+    /// replaces it. After a power loss, or if the drive has too many open chunks, the chunk replaces itself;
+    /// its reset shows whether it is still good.
     fn chunk_failed(&mut self, job: Job, unit: u32, status: Status) {
         let (Job::Data(_, line) | Job::Start(line) | Job::End(line, _) | Job::Pad(line, _)) = job else {
             return;
@@ -289,7 +295,8 @@ impl HostFtl {
         let record = &mut self.lines[line];
         let untouched = record.rows.get(unit as usize) == Some(&0);
         if let Some(rows) = record.rows.get_mut(unit as usize) {
-            // Either the drive has closed the chunk and gives all of it, or the write pointer is behind the failed superpage.
+            // Either the drive has closed the chunk and all of it is readable, or the write pointer is after
+            // the failed superpage.
             let behind = matches!(status, Status::ChunkWriteFailed | Status::PowerLoss);
             *rows = if behind { *rows + 1 } else { all };
         }
@@ -305,8 +312,9 @@ impl HostFtl {
         }
     }
 
-    /// A chunk takes nothing more, although it is not full. It is not reset before the drive knows; but it waits for nothing that
-    /// its parallel unit does, which may itself wait for the drive to have room.
+    /// Tells the drive that a chunk takes no more data, although it is not full. The chunk is not reset
+    /// before the drive has answered. The command does not queue behind the jobs of its parallel unit, which
+    /// may themselves wait for the drive to have space.
     pub(super) fn finish_chunk(&mut self, line: LineId, unit: u32) {
         if self.config.finish_chunks
             && let Some(lba) = self.lines.chunk_of(line, unit)
@@ -318,13 +326,14 @@ impl HostFtl {
         }
     }
 
-    /// The drive knows. If it has refused, the chunk is out of use already.
+    /// Releases the line after the drive has finished a chunk. If the drive refused, the chunk was already
+    /// out of use.
     pub(super) fn chunk_finished(&mut self, line: LineId) {
         self.lines[line].holds -= 1;
         self.reset_if_due(line);
     }
 
-    /// All data that will ever be written to a line with broken chunks are: neither do the others get more.
+    /// Finishes the remaining chunks of a line with broken ones, once all its data are written.
     pub(super) fn finish_broken(&mut self, line: LineId) {
         let record = &self.lines[line];
         if record.in_flight > 0 || record.broken.is_empty() {
@@ -345,7 +354,7 @@ impl HostFtl {
                 let record = &mut self.lines[line];
                 record.opened = true;
                 if !ok {
-                    // No start could find out which line has the chunks: nothing may be written to any of them.
+                    // No start could find the line of these chunks, so none of them may be written.
                     record.closed = true;
                 }
                 for unit in 0..units {
@@ -354,7 +363,7 @@ impl HostFtl {
             }
             Job::End(line, _) => {
                 self.lines[line].ending -= 1;
-                // Before the hold is given up: what it needs to be read keeps the line too.
+                // Sealing comes before the release of the hold, because its padding also holds the line.
                 self.seal_if_due(line);
                 self.lines[line].holds -= 1;
                 if self.lines[line].holds == 0 {
@@ -371,7 +380,7 @@ impl HostFtl {
         }
     }
 
-    /// Nothing in `line` is needed any more: its chunks are reset as soon as nothing reads from it.
+    /// Marks a line for reset; its chunks are reset once no read uses them.
     pub(super) fn reset_line(&mut self, line: LineId, retiring: bool) {
         let record = &mut self.lines[line];
         record.erase_waits = true;
@@ -413,7 +422,7 @@ impl HostFtl {
         self.chunk_reset(line);
     }
 
-    /// One part of a line's reset is done. After the last one the line is free, or retired.
+    /// Notes one completed part of a line's reset. After the last one the line is free, or retired.
     fn chunk_reset(&mut self, line: LineId) {
         self.lines[line].resets -= 1;
         if self.lines[line].resets > 0 {
@@ -436,7 +445,7 @@ impl HostFtl {
         }
         self.read_only |= self.ftl.worn_out();
         if self.lines.is_limited() {
-            // Its chunks are no longer open.
+            // The line's chunks are no longer open.
             (0..self.lines.units).for_each(|unit| self.kick(unit));
         }
     }

@@ -1,4 +1,4 @@
-//! Writes: into the ring, and out of it superpage by superpage.
+//! Writes: into the ring, and from it superpage by superpage.
 //!
 //! ```text
 //!  waiting ─► admit (ring has room, rate limiter agrees) ─► acknowledged, unless forced
@@ -6,9 +6,9 @@
 //!  ring.submit ─►│ a superpage's worth ─► engine plans ─► queue of its parallel unit ─► program_ended ─► ring.sync
 //!                └ less, and a command waits: padded          failed: planned again, or a newer version stands for it
 //! ```
-//! Where GC copies have lines of their own, so has each kind its superpages.
-//! Superpages are planned strictly in the engine's order, and the next one only when the last could be sent. So while its parallel
-//! unit is at work, others may idle: pblk does the same (Cosmos+ section 7.5, Fig. 38).
+//! If GC copies have their own lines, each kind has its own superpages. Superpages are planned strictly in
+//! the engine's order, and the next one only after the last could be sent. So other parallel units may idle
+//! while its unit is busy: pblk does the same (Cosmos+ section 7.5, Fig. 38).
 
 use super::ring::{Entry, Kind, Origin, Queue};
 use super::units::Job;
@@ -18,46 +18,47 @@ use pellucid_ftl::{Plan, ProgramId, Stream};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The map entry of a sector is prefetched so many sectors of the ring before it is planned: enough to hide the latency of memory, and few
-/// enough for the cache to keep it until then.
+/// Distance, in sectors of the ring, at which a map entry is prefetched before it is planned: large enough to
+/// hide the memory latency, and small enough for the entry to stay in the cache.
 const LOOK_AHEAD: u64 = 4;
 
-/// What stands at one place of a superpage.
+/// Content of one place of a superpage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// This sector of the ring.
+    /// A sector of the ring.
     Entry(u64),
-    /// The translation page that the engine has planned at this place.
+    /// A translation page that the engine planned at this place.
     Metadata(u32),
-    /// A sector of the index that a stop writes.
+    /// A sector of the index of a stop.
     Index(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Program {
-    /// Where it goes on the drive.
+    /// First address on the drive.
     lba: Lba,
     sequence: u64,
     count: u32,
 }
 
-/// Programs that the engine has planned and that have not ended.
+/// Programs that are planned and have not ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     superpage: usize,
     programs: Vec<Program>,
     contents: Vec<Content>,
-    /// Sectors of the ring whose write failed, to be planned again, by kind.
+    /// Sectors of the ring whose write failed and must be planned again, by kind.
     again: [VecDeque<u64>; 2],
-    /// Superpages with ring data that have not ended.
+    /// Number of superpages with ring data under way.
     in_flight: u32,
-    /// The unit whose queue holds the last planned superpage of a kind; no other of that kind is planned before that is sent.
+    /// Unit whose queue holds the last planned superpage of each kind; the next of that kind is planned only
+    /// after this one is sent.
     rotation: [Option<u32>; 2],
-    /// The last planned superpage of data of each kind.
+    /// Last planned data superpage of each kind.
     last: [ProgramId; 2],
-    /// Which kind had its turn last.
+    /// Kind of the last turn.
     turn: Kind,
-    /// Jobs that fail without having been sent.
+    /// Jobs that fail without being sent.
     pub aborted: VecDeque<(u32, Job)>,
     lpns: Vec<Lpn>,
     positions: Vec<u64>,
@@ -82,7 +83,7 @@ impl Programs {
         }
     }
 
-    /// A program has left the queue of `unit`: another one may be planned behind it.
+    /// Notes that a program has left the queue of `unit`; another one may now be planned.
     #[inline]
     pub fn sent(&mut self, unit: u32, id: ProgramId) {
         for kind in 0..2 {
@@ -114,9 +115,9 @@ impl Programs {
 }
 
 impl HostFtl {
-    /// Takes sectors of waiting writes into the ring as long as there is room for them.
+    /// Takes sectors of waiting writes into the ring while it has space.
     pub(super) fn admit(&mut self) {
-        // What is being read for GC has its place already.
+        // Sectors being read for GC already have reserved places.
         while self.ring.held() + self.gc.reading < self.ring.size()
             && let Some(&request) = self.waiting.front()
         {
@@ -146,7 +147,7 @@ impl HostFtl {
         }
     }
 
-    /// Plans superpages from the ring as long as the next one can be sent.
+    /// Plans superpages from the ring while the next one can be sent.
     #[inline]
     pub(super) fn fill(&mut self) {
         let (kinds, mut idle) = (self.ring.kinds(), 0);
@@ -157,7 +158,7 @@ impl HostFtl {
         }
     }
 
-    /// Whether there is something to write of a kind, and it may be written now.
+    /// Reports whether a superpage of a kind can be written now.
     #[inline]
     fn has_superpage(&self, kind: Kind) -> bool {
         let waiting = self.programs.again[kind].len() as u32 + self.ring.queues[kind].count;
@@ -166,11 +167,12 @@ impl HostFtl {
             && (waiting >= self.lines.superpage_sectors || self.must_pad(kind))
     }
 
-    /// Whether a command waits for sectors that do not fill a superpage, and nothing is coming that would.
+    /// Reports whether an incomplete superpage must be padded: a command waits for it, and no further sectors
+    /// are coming.
     fn must_pad(&self, kind: Kind) -> bool {
         let (point, Queue { next, count }) = (self.ring.flush_point, self.ring.queues[kind]);
         let before = (count > 0 && next < point) || self.programs.again[kind].iter().any(|&at| at < point);
-        // Flushes do not wait for what GC moves, but its victim does, and a stop.
+        // Flushes do not wait for GC copies, but the victim and a stop do.
         let awaited = match kind {
             0 => before,
             _ => (before && self.stop.is_some()) || self.gc_rests(),
@@ -181,7 +183,7 @@ impl HostFtl {
         awaited || stuck
     }
 
-    /// Plans one superpage of a kind; `false`: there is no room.
+    /// Plans one superpage of a kind; returns `false` if there is no space.
     fn plan_data(&mut self, kind: Kind) -> bool {
         let superpage = self.lines.superpage_sectors as usize;
         let mut positions = std::mem::take(&mut self.programs.positions);
@@ -204,7 +206,7 @@ impl HostFtl {
         let own = kinds > 1 && kind == 0;
         let plan = match lpns.is_empty() {
             true => None,
-            // The rate limiter has kept the room for everything that is in the ring.
+            // The rate limiter has reserved space for everything in the ring.
             false => own
                 .then(|| self.ftl.place(Stream::Host, None, &lpns))
                 .flatten()
@@ -214,7 +216,7 @@ impl HostFtl {
         let taken = (self.ring.queues[kind].count - queue.count) as usize + again;
         let dropped = taken > positions.len();
         if planned {
-            // What was dropped makes room, and a line that was opened takes it.
+            // Dropped sectors free space in the ring, and an opened line uses some.
             self.passed = true;
             self.moved |= dropped || self.ftl.free_blocks() != free;
             self.programs.again[kind].drain(..again);
@@ -228,7 +230,8 @@ impl HostFtl {
             for (i, (&at, lpn)) in positions.iter().zip(&lpns).enumerate() {
                 let Entry { origin, trimmed, .. } = *self.ring.entry(at);
                 self.count_planned(origin, i < again);
-                // A newer version behind it in the superpage has its place in the map, and is on the media when this one is.
+                // A newer version later in the superpage already has its place in the map, and reaches the
+                // media together with this one.
                 if trimmed && !lpns[i + 1..].contains(lpn) {
                     self.ftl.trim(*lpn);
                     self.moved = true;
@@ -248,7 +251,8 @@ impl HostFtl {
         self.programs.lpns = lpns;
         if planned {
             self.prefetch_next();
-            // What was dropped is stored; what was planned changes nothing yet, where there is one kind and nothing is held back.
+            // Dropped sectors count as stored; planned ones change nothing yet if there is one kind and
+            // nothing is held back.
             if dropped || kinds > 1 || self.lines.held_rows > 0 {
                 self.synced();
             }
@@ -256,7 +260,8 @@ impl HostFtl {
         planned
     }
 
-    /// Prefetches the map entries of the next sectors again: sectors wait in the ring so long that the cache has lost them.
+    /// Prefetches the map entries of the next sectors again: they waited in the ring so long that the cache
+    /// has evicted them.
     #[inline]
     fn prefetch_next(&self) {
         let superpage = u64::from(self.lines.superpage_sectors);
@@ -266,20 +271,21 @@ impl HostFtl {
         }
     }
 
-    /// Adds the sector at `at` of the ring to a superpage, unless it is not needed.
+    /// Adds the sector at `at` of the ring to a superpage, unless it is superfluous.
     fn gather(&mut self, at: u64, positions: &mut Vec<u64>, lpns: &mut Vec<Lpn>) {
         let entry = self.ring.entry(at);
         if let Origin::GcCopy(from) = entry.origin
             && (!self.ftl.is_current(from, Some(entry.lpn)) || self.ring.find(entry.lpn) != Some(at))
         {
-            // Overwritten meanwhile: the newer version's write makes the copy in the victim invalid.
+            // The sector was overwritten meanwhile; the newer version's write invalidates the copy in the
+            // victim.
             return self.ring.written(at);
         }
         positions.push(at);
         lpns.push(entry.lpn);
     }
 
-    /// A sector has its place in a superpage; `again`: after its write has failed.
+    /// Counts a planned sector; `again` if its write has failed before.
     #[inline]
     fn count_planned(&mut self, origin: Origin, again: bool) {
         let cause = match origin {
@@ -293,7 +299,8 @@ impl HostFtl {
         self.counters.programmed_sectors[cause as usize] += 1;
     }
 
-    /// Queues a planned program; its parallel unit and its line. The first one in a line is preceded by the line's start.
+    /// Queues a planned program, after the line's start if it is the line's first. Returns its parallel unit
+    /// and its line.
     pub(super) fn begin_program(&mut self, plan: &Plan) -> (u32, LineId) {
         let Plan { id, first, sequence, .. } = *plan;
         let line = self.lines.line_of(first);
@@ -313,7 +320,7 @@ impl HostFtl {
         (unit, line)
     }
 
-    /// Programs a superpage of the index in the line that translation pages go to, or padding.
+    /// Programs a superpage of the index, or padding, in the line that translation pages go to.
     pub(super) fn plan_index(&mut self, sectors: Range<u32>) {
         let Some(plan) = self.ftl.place(Stream::Meta, None, &[Lpn::NONE]) else { return };
         self.moved = true;
@@ -382,8 +389,8 @@ impl HostFtl {
                         self.programs.again[self.ring.kind_at(at)].push_back(at);
                     }
                 }
-                // A translation page whose program has failed is planned again by the engine. Without an index the next start looks at
-                // the sectors of the line themselves.
+                // The engine plans a failed translation page again. Without an index, the next start reads
+                // the sectors of the line.
                 Content::Metadata(_) | Content::Index(_) => {}
             }
         }
@@ -395,8 +402,8 @@ impl HostFtl {
         self.seal_if_due(line);
     }
 
-    /// A line with a failed chunk takes no more data, and neither it nor one that an earlier life began gets an end. Where the drive
-    /// holds sectors back, or limits open chunks, such a line is sealed.
+    /// Seals a line without an end if the drive holds sectors back or limits open chunks: a line with a
+    /// failed chunk takes no more data and gets no end, and neither does one that an earlier run began.
     pub(super) fn seal_if_due(&mut self, line: LineId) {
         let (units, data) = (self.lines.units, self.lines.layout().superpages_per_block);
         let record = &self.lines[line];
@@ -411,7 +418,7 @@ impl HostFtl {
         }
     }
 
-    /// The chunks of a line that goes no further get padding: [`Lines::sealing_rows`](super::line::Lines::sealing_rows).
+    /// Pads the chunks of an abandoned line: [`Lines::sealing_rows`](super::line::Lines::sealing_rows).
     pub(super) fn seal(&mut self, line: LineId) {
         let (units, all, padding) = (self.lines.units, self.lines.rows, self.lines.sealing_rows());
         self.lines[line].sealed = true;
@@ -427,7 +434,7 @@ impl HostFtl {
         }
     }
 
-    /// All data of a line are on the media: now its end may say so.
+    /// Writes the end of a line once all its data are on the media.
     fn write_end_if_due(&mut self, line: LineId) {
         let data = self.lines.layout().superpages_per_block;
         let record = &mut self.lines[line];

@@ -1,11 +1,13 @@
-//! Lines whose start cannot be read, or whose first chunk is offline: their chunks say whose they are.
+//! Recovery of lines whose start is unreadable, or whose first chunk is offline: signatures in the chunks
+//! name their line.
 //!
 //! ```text
 //!  a start fails ─► out-of-band data of all chunks that no known line has ─┬─ signed: the line is put together again, and closed
 //!                                                                          └─ nobody's, nor are others of a line without start: reset
 //! ```
-//! A crash may have torn a start, or the reset of a whole chunk; or a reset has failed, and put the chunk out of use. Then nothing in
-//! the line is needed, and a line put together for nothing is soon reset as one that holds nothing valid. Invariant: what cannot be
+//! A crash may have torn a start, or the reset of a whole chunk; or a reset failed and retired the chunk. In
+//! these cases the line holds no needed data, and a line that was rebuilt needlessly is soon reset as an
+//! empty one. Invariant: unreadable sectors are no reason to reset readable ones.
 //! read is no reason to reset what can be.
 
 use super::needs::Need;
@@ -16,14 +18,15 @@ use pellucid_ftl::{Durability, PageMap};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl HostFtl {
-    /// All starts have been read, or cannot be. Where some cannot, the chunks of no known line are asked whose they are.
+    /// Continues once all starts have been read or found unreadable. If any is unreadable, the signatures of
+    /// chunks without a known line are read.
     pub(super) fn starts_read(&mut self, start: &mut Start) {
         let owned = start.settle_claims();
         let asked = start.chunks.values().filter(|info| {
             is_in_use(info) && !owned.contains(&info.start.0) && self.owner_addresses(info).next().is_some()
         });
         let asked: Vec<Need> = asked.map(|info| Need::Owner(info.start)).collect();
-        // Of one that is offline nothing can be asked: it may have held the start of any line that lacks one.
+        // An offline chunk cannot be read: it may have held the start of any line that lacks one.
         let offline =
             start.chunks.values().filter(|info| self.is_offline_head(info)).map(|info| info.start.0);
         let offline: Vec<u64> = offline.filter(|_| !asked.is_empty()).collect();
@@ -42,14 +45,15 @@ impl HostFtl {
         info.state == ChunkState::Offline && self.lines.unit_of(info.start).is_some_and(|(unit, _)| unit == 0)
     }
 
-    /// Whether the chunk with the start of a line is offline, so that what else it held is not known either.
+    /// Reports whether the chunk with the line's start is offline, so that the chunk's other content is also
+    /// unknown.
     pub(super) fn lacks_head(&self, start: &Start, line: BlockId) -> bool {
         let chunk = self.lines.chunk_of(line, 0).and_then(|chunk| start.chunks.get(&chunk.0));
         chunk.is_some_and(|info| self.is_offline_head(info))
     }
 
-    /// A line that had to be scanned holds something still, but what its offline chunk held is not known. One of which nothing is needed
-    /// was being reset, most likely.
+    /// Refuses the start if a scanned line has valid data but also an offline chunk with unknown content. A
+    /// line without valid data was most likely being reset.
     pub(super) fn refuse_blind(&mut self, start: &Start, map: &PageMap) -> bool {
         if self.engine.durability == Durability::Volatile {
             return false;
@@ -65,7 +69,7 @@ impl HostFtl {
         true
     }
 
-    /// Sectors that say whose a chunk is: one of each row that the drive gives.
+    /// Returns the sectors with a chunk's signatures: one of each readable row.
     pub(super) fn owner_addresses(&self, info: &ChunkInfo) -> impl Iterator<Item = Lba> + use<> {
         let (first, superpage) = (info.start.0, self.lines.superpage_sectors);
         let held = if info.state == ChunkState::Open { self.lines.held_rows } else { 0 };
@@ -74,7 +78,7 @@ impl HostFtl {
         (0..rows).map(move |row| Lba(first + u64::from(row * superpage)))
     }
 
-    /// A chunk has said whose it is, or cannot.
+    /// Notes the line that a chunk's signatures name, if they are readable.
     pub(super) fn learn_owner(&self, start: &mut Start, chunk: Lba, completion: &Completion) {
         let oob = completion.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
         let signed = oob.chunks_exact(meta::OOB_BYTES).filter_map(|bytes| {
@@ -89,7 +93,7 @@ impl HostFtl {
         }
     }
 
-    /// Puts the lines together whose starts are lost, and goes on; or fails, where that could destroy something.
+    /// Rebuilds the lines whose starts are lost, and continues; fails if that could destroy data.
     pub(super) fn rebuild_lost(&mut self, start: &mut Start) {
         match self.find_lost(start) {
             Ok(found) => {
@@ -113,7 +117,8 @@ impl HostFtl {
             match start.starts.get(&line) {
                 Some(&(known, _)) if sequence > known => return refuse("it has another one, which is older"),
                 Some(_) => {}
-                // Its reset was torn, most likely. A drive that holds sectors back gives what lies beside those that fail.
+                // The reset of the chunk was most likely torn. A drive that holds sectors back still returns
+                // those beside failed ones.
                 None if self.lines.held_rows > 0 && start.silent.contains(&chunk) => {}
                 None if self.lines.held_rows > 0 => {
                     return refuse("the drive holds back what its other chunks would say");
@@ -127,14 +132,15 @@ impl HostFtl {
         Ok(found)
     }
 
-    /// The chunks of a line, from the one that holds its start and what others say. Where none of a parallel unit does, it is one that
-    /// says nothing at all, or was not written, so that a free one can stand in.
+    /// Returns the chunks of a line: the one with its start, and those signed by the line. A parallel unit
+    /// without such a chunk contributes one without any signature, or an unwritten one, because a free chunk
+    /// can stand in.
     fn members(&self, start: &Start, line: u32, head: u64, taken: &mut BTreeSet<u64>) -> Option<Vec<Lba>> {
         taken.insert(head);
         let mut chunks = vec![Lba(head)];
         for unit in 1..self.lines.units {
             let of_unit = |chunk: u64| self.lines.unit_of(Lba(chunk)).is_some_and(|(of, _)| of == unit);
-            // An older one has failed in a former life of the line.
+            // An older chunk failed in an earlier life of the line.
             let signed = start.owners.iter().filter(|(chunk, owner)| owner.0 == line && of_unit(**chunk));
             let newest = signed.max_by_key(|(_, owner)| owner.1).map(|(&chunk, _)| chunk);
             let may = |chunk: u64| of_unit(chunk) && !taken.contains(&chunk);
@@ -149,7 +155,8 @@ impl HostFtl {
     }
 }
 
-/// Lines without a start: the newest sequence number that is known of each, and the chunk that held its start.
+/// Returns the lines without a start, with the newest known sequence number of each and the chunk that held
+/// its start.
 fn heads(start: &Start) -> BTreeMap<u32, (u64, u64)> {
     let mut heads: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for chunk in &start.lost {
@@ -158,7 +165,8 @@ fn heads(start: &Start) -> BTreeMap<u32, (u64, u64)> {
             *head = (*head).max((sequence, *chunk));
         }
     }
-    // Others are known by other chunks only. Which of those that say nothing is theirs does not matter: nothing of it can be read.
+    // The remaining lines are known only from their other chunks. Any chunk without a signature may stand for
+    // their start, because none of it can be read.
     let mut others: BTreeMap<u32, u64> = BTreeMap::new();
     for &(line, sequence) in start.owners.values() {
         if !start.starts.contains_key(&line) && !heads.contains_key(&line) {
@@ -167,7 +175,7 @@ fn heads(start: &Start) -> BTreeMap<u32, (u64, u64)> {
         }
     }
     let mut others: Vec<(u64, u32)> = others.into_iter().map(|(line, sequence)| (sequence, line)).collect();
-    // What is left over of lines that are no more, on chunks that failed, is older.
+    // Remnants of lines that no longer exist, on chunks that failed, are older.
     others.sort_unstable_by(|one, other| other.cmp(one));
     let silent = start.lost.iter().filter(|chunk| start.silent.contains(chunk));
     heads.extend(others.into_iter().zip(silent).map(|((sequence, line), &chunk)| (line, (sequence, chunk))));
@@ -179,8 +187,8 @@ fn is_in_use(info: &ChunkInfo) -> bool {
 }
 
 impl Start {
-    /// The newest line has a chunk. The start of a line that is long gone, on a chunk that failed, has other chunks of other owners.
-    /// Gives the chunks of the lines that are left.
+    /// Assigns each chunk to the newest line that claims it. An obsolete start on a failed chunk claims
+    /// chunks that other lines own; such lines are dropped. Returns the chunks of the remaining lines.
     pub(super) fn settle_claims(&mut self) -> BTreeSet<u64> {
         let mut claims: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
         for (&line, (sequence, chunks)) in &self.starts {
@@ -195,7 +203,7 @@ impl Start {
         self.owned()
     }
 
-    /// The chunks of the lines found.
+    /// Returns the chunks of the lines that were found.
     pub(super) fn owned(&self) -> BTreeSet<u64> {
         self.starts.values().flat_map(|(_, chunks)| chunks.iter().map(|c| c.0)).collect()
     }

@@ -1,10 +1,11 @@
-//! What the start has to know: which reads tell it, what the answers say, and what the engine's mount is told of them.
+//! Needs of the start: the reads it sends, the facts it learns from them, and its answers to the engine's
+//! mount.
 //!
 //! ```text
 //!  mount asks (Source) ─► not known: missing ─► needs ─► commands, READS_AT_ONCE at a time ─► learn ─► asked again
 //! ```
-//! Invariants: each need is sent once, and again only where it failed; what cannot be read is known as unreadable, so that the
-//! mount never asks for it a second time.
+//! Invariants: each need is sent once, and again only after a failure; unreadable facts are known as
+//! unreadable, so the mount never asks for them a second time.
 
 use super::Start;
 use crate::ftl::{HostFtl, HostFtlError, TAG_START, meta};
@@ -15,10 +16,10 @@ use pellucid_ftl::{Durability, MountSource};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// A sector that cannot be read.
+/// Marker for the page of an unreadable sector.
 pub(super) const UNREADABLE: Lpn = Lpn(u32::MAX - 1);
 
-/// What is known of the pages of a line.
+/// Known facts about the pages of a line.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Known {
     #[default]
@@ -29,32 +30,32 @@ pub(super) enum Known {
     Pages(Vec<u64>, Vec<Lpn>),
 }
 
-/// Something to be read from the drive.
+/// Fact that the start needs from the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
-    /// Not a read: a write of so many superpages of padding, from which on the start of a chunk can be read.
+    /// Write of so many padding superpages, after which the start of a chunk is readable.
     Reveal(Lba, u32),
-    /// The start of the line whose first chunk this is.
+    /// Start of the line that has this first chunk.
     Start(Lba),
-    /// Out-of-band data of the first rows of a chunk that no known line has.
+    /// Out-of-band data of the first rows of a chunk that belongs to no known line.
     Owner(Lba),
     /// Head of a line's end.
     Head(u32),
-    /// The whole of it, from this sector on.
+    /// Whole end of a line, from this sector on.
     End(u32, u32),
-    /// Out-of-band data of the first and the last superpage used of a line without an end.
+    /// Out-of-band data of the first and the last used superpage of a line without an end.
     Edges(u32),
-    /// The index in the last superpages used of a line without an end, from this sector on.
+    /// Index in the last used superpages of a line without an end, from this sector on.
     Index(u32, u32),
-    /// Out-of-band data of a line, from this unit of the engine on.
+    /// Out-of-band data of a line, from this mapping unit of the engine on.
     Scan(u32, u32),
-    /// Translation pages: so many units from the first.
+    /// Translation pages: the first mapping unit, and their number.
     MapPages(u32, u32),
 }
 
-/// What the engine's mount is told.
+/// Source of facts for the engine's mount.
 pub(super) struct Source<'a> {
-    /// Pages of the application; those above are translation pages.
+    /// Number of the application's pages; higher ones are translation pages.
     pub user_units: u32,
     pub(super) layout: &'a Layout,
     pub(super) start: &'a Start,
@@ -67,7 +68,7 @@ impl Source<'_> {
         self.missing.borrow_mut().insert(need);
     }
 
-    /// What to read to know the pages of a line.
+    /// Returns the read that makes the pages of a line known.
     fn pages(&self, line: u32) -> Need {
         match () {
             () if self.start.ended.contains(&line) => Need::End(line, 0),
@@ -95,14 +96,15 @@ impl MountSource for Source<'_> {
             {
                 Some(*last)
             }
-            // Missing translation pages leave open what has to be replayed: data are asked for when all else is known.
+            // Missing translation pages leave the extent of the replay open, so data are asked for last.
             Known::Range([(first, _), _])
                 if (*first == Lpn::NONE || first.0 < self.user_units)
                     && !self.missing.borrow().is_empty() =>
             {
                 None
             }
-            // A head does not say whose the last superpage is; with a third sector to ask for, the replay finds out.
+            // A head does not name the pages of the last superpage; if there is a third sector to ask for,
+            // the replay finds them.
             Known::Nothing if self.start.ended.contains(&line) && self.layout.units_per_block > 2 => {
                 self.miss(Need::Head(line));
                 None
@@ -132,7 +134,7 @@ impl MountSource for Source<'_> {
 
     fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let found = self.start.map_pages.get(&ppa.0);
-        // As long as pages of lines are missing, this copy may not be the newest, or not be there.
+        // While pages of lines are missing, this copy may be outdated or absent.
         let known = self.missing.borrow().iter().all(|need| matches!(need, Need::MapPages(..)));
         if found.is_none() && known {
             self.miss(Need::MapPages(ppa.0, 1));
@@ -141,11 +143,11 @@ impl MountSource for Source<'_> {
     }
 }
 
-/// Reads of the start that the drive has at a time.
+/// Maximum number of the start's reads with the drive.
 const READS_AT_ONCE: u32 = 256;
 
 impl HostFtl {
-    /// Sends reads, as many as may be under way.
+    /// Sends reads, up to the maximum number under way.
     pub(super) fn send_needs(&mut self, start: &mut Start) {
         while start.next < start.needs.len() && start.under_way < READS_AT_ONCE {
             let at = start.next;
@@ -170,7 +172,7 @@ impl HostFtl {
             Need::Reveal(lba, rows) => {
                 let (sectors, at) = (rows * self.lines.superpage_sectors, start.chunks[&lba.0].write_pointer);
                 let data = vec![0; sectors as usize * self.image_bytes];
-                // Sectors of no line: they carry no signature.
+                // The sectors belong to no line, so they carry no signature.
                 let metadata = vec![0; sectors as usize * meta::OOB_BYTES];
                 let vector = Some(Box::new(Vector { metadata, ..Vector::default() }));
                 let lba = Lba(lba.0 + u64::from(at));
@@ -184,7 +186,7 @@ impl HostFtl {
             Need::End(line, from) => read(self.end_sector(line, from), self.piece(from)),
             Need::Index(line, from) => {
                 let (first, superpage) = (self.indexed_superpages(start, line), self.lines.superpage_sectors);
-                // Behind the start of the line.
+                // The line's start precedes the sector.
                 let (_, lba) = self.lines.place(BlockId(line), first + from / superpage + 1);
                 read(Lba(lba.0 + u64::from(from % superpage)), self.piece(from))
             }
@@ -205,7 +207,7 @@ impl HostFtl {
         }
     }
 
-    /// A read of single units of the engine, with or without their out-of-band data.
+    /// Makes a read of single mapping units of the engine, with or without their out-of-band data.
     fn vector_read(&self, units: impl IntoIterator<Item = u32>, data: Vec<u8>, metadata: bool) -> Command {
         let addresses = units.into_iter().map(|ppa| self.lines.address(Ppa(ppa))).collect();
         self.read_addresses(addresses, data, metadata)
@@ -218,32 +220,34 @@ impl HostFtl {
         Command { vector, ..Command::new(0, Opcode::Read, Lba(0), count as u32, data) }
     }
 
-    /// Where sector `from` of a line's end lies.
+    /// Returns the address of sector `from` of a line's end.
     fn end_sector(&self, line: u32, from: u32) -> Lba {
         let superpage = self.lines.superpages() - self.lines.tail + from / self.lines.superpage_sectors;
         let (_, lba) = self.lines.place(BlockId(line), superpage);
         Lba(lba.0 + u64::from(from % self.lines.superpage_sectors))
     }
 
-    /// Sectors of a line that are read together from sector `from` of its data, or its end, on: those of a superpage.
+    /// Returns the number of sectors that one read covers from sector `from` of a line's data or end on: the
+    /// rest of its superpage.
     fn piece(&self, from: u32) -> u32 {
         (self.lines.superpage_sectors - from % self.lines.superpage_sectors).min(Vector::ADDRESSES_MAX as u32)
     }
 
-    /// Where the pieces of so many sectors begin.
+    /// Returns the first sector of each read that covers `sectors`.
     fn pieces(&self, sectors: u32) -> impl Iterator<Item = u32> + use<'_> {
         let next = |&from: &u32| Some(from + self.piece(from));
         std::iter::successors(Some(0), next).take_while(move |&from| from < sectors)
     }
 
-    /// Superpages of a line that its index describes; those of the index follow. 0: what is there is none.
+    /// Returns the number of superpages that a line's index describes, which precede the index; 0 if there is
+    /// none.
     fn indexed_superpages(&self, start: &Start, line: u32) -> u32 {
         let used = start.used[&line];
         (1..used).rev().find(|&first| first + self.lines.record_superpages(first) == used).unwrap_or(0)
     }
 
-    /// A piece of a line's end or index, from sector `from` of it on, has been read; `None`: it cannot be. Gives the record of
-    /// `sectors` when all pieces have been asked for. They come in any order.
+    /// Takes in a piece of a line's end or index, from its sector `from` on; `None` if it is unreadable.
+    /// Returns the record of `sectors` once all pieces have arrived, in any order.
     fn gather_record(
         &self,
         start: &mut Start,
@@ -255,7 +259,7 @@ impl HostFtl {
         let bytes = self.sector_bytes() as usize;
         let blank = || (0, vec![0; sectors as usize * bytes]);
         let (arrived, record) = start.records.entry(line).or_insert_with(blank);
-        // What is missing breaks the checksum.
+        // A missing piece makes the checksum fail.
         if let Some(data) = data {
             record[from as usize * bytes..][..data.len()].copy_from_slice(data);
         }
@@ -264,7 +268,8 @@ impl HostFtl {
         whole.then(|| start.records.remove(&line).expect("just filled").1)
     }
 
-    /// Why what a start of a line says of the layer that wrote it cannot be this one: then it is not this one's to take, or to reset.
+    /// Returns the reason that a line's start cannot come from a layer configured like this one; its line
+    /// must then be neither used nor reset.
     fn differs(&self, was: &meta::Header) -> Option<String> {
         let (sectors, units) = (self.ftl.user_units(), self.lines.units);
         let [what, is, key] = match was {
@@ -276,7 +281,7 @@ impl HostFtl {
             _ if was.sectors != 0 && was.sectors != sectors => {
                 [format!("{} sectors", was.sectors), format!("has {sectors}"), "over_provisioning".into()]
             }
-            // Flushed trims would come back.
+            // Flushed trims would be undone.
             _ if was.journal && self.engine.durability == Durability::Volatile => {
                 ["a journal".into(), "has none".into(), "durability".into()]
             }
@@ -298,7 +303,8 @@ impl HostFtl {
                 self.mount.padded_superpages += u64::from(rows);
                 if let Some(info) = start.chunks.get_mut(&lba.0) {
                     info.write_pointer += rows * self.lines.superpage_sectors;
-                    // Where it failed the chunk is closed and can be read, or the write pointer is behind it all the same.
+                    // If the write failed, the chunk is closed and readable, or its write pointer is after
+                    // the superpage all the same.
                     if !(ok || completion.status == Status::ChunkWriteFailed)
                         || info.write_pointer == info.sectors
                     {
@@ -320,7 +326,7 @@ impl HostFtl {
                 else {
                     return;
                 };
-                // A chunk that failed may still hold the start of a line that has another one since.
+                // A failed chunk may still hold an old start of a line that now has another one.
                 let slot = start.starts.entry(header.line.0).or_insert((0, Vec::new()));
                 if header.first >= slot.0 {
                     *slot = (header.first, chunks);
@@ -381,15 +387,15 @@ impl HostFtl {
             Need::Edges(line) => {
                 let oob = completion.vector.as_ref().map_or(&[][..], |vector| &vector.metadata);
                 let edge = |at: usize| {
-                    // As in a scan.
+                    // The format is that of a scan.
                     let bytes = oob.get(at..at + meta::OOB_BYTES)?;
-                    // Padding has no number.
+                    // Padding has no sequence number.
                     meta::parse_oob(bytes, uuid, BlockId(line)).filter(|&(_, sequence)| sequence > 0)
                 };
                 match (edge(0), edge(meta::OOB_BYTES)) {
                     (Some(first), Some(last)) => {
                         start.known.insert(line, Known::Range([first, last]));
-                        // A stop that was cut off has left a part of one.
+                        // An interrupted stop leaves only a part of an index.
                         if last.0 == meta::INDEX && self.indexed_superpages(start, line) > 0 {
                             start.indexed.insert(line);
                         }
@@ -410,7 +416,8 @@ impl HostFtl {
                 };
                 let mut mute = false;
                 for i in 0..count {
-                    // A sector that fails may still say whose it is. Then its page is unreadable; an older copy would be wrong.
+                    // A failed sector may still have its signature. Its page then counts as unreadable,
+                    // because an older copy would be wrong.
                     let at = i as usize * meta::OOB_BYTES;
                     let oob = vector.metadata.get(at..at + meta::OOB_BYTES).unwrap_or_default();
                     if let Some((page, sequence)) = meta::parse_oob(oob, uuid, BlockId(line)) {
@@ -418,7 +425,8 @@ impl HostFtl {
                         sequences[((from + i) / self.lines.superpage_sectors) as usize] = sequence;
                     } else {
                         let failed = !ok && (completion.result == 0 || completion.result >> i & 1 != 0);
-                        // A superpage that a crash has torn fails without a word too; a zone has none below its write pointer.
+                        // A superpage torn by a crash also fails without a signature; a zone has none below
+                        // its write pointer.
                         mute |= failed && self.config.finish_chunks;
                     }
                 }
@@ -432,7 +440,7 @@ impl HostFtl {
         }
     }
 
-    /// Whole ends and scans are read in pieces.
+    /// Queues the missing reads; whole ends and scans are read in pieces.
     pub(super) fn read_missing(&mut self, start: &mut Start, missing: BTreeSet<Need>) {
         start.needs.clear();
         start.next = 0;
@@ -466,7 +474,7 @@ impl HostFtl {
         self.send_needs(start);
     }
 
-    /// Every sector of a line that its chunks' write pointers cover.
+    /// Queues a scan of every sector of a line below its chunks' write pointers.
     fn scan(&self, start: &mut Start, line: u32) {
         let layout = self.lines.layout();
         if self.lacks_head(start, BlockId(line)) {

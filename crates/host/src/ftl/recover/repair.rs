@@ -1,10 +1,12 @@
-//! The chunks that a former life has left: which line has which, how far each line was written, and what fills its holes.
+//! Repair of the chunks that an earlier run left: their assignment to lines, the extent of each line, and the
+//! padding of its holes.
 //!
 //! ```text
 //!  starts of lines ─► claims: the newest line has a chunk ─┬─ has it ──► measured: ended, torn, or padded where there are holes
 //!                                                          └─ none ────► reset (orphan), later one of a free line or a spare
 //! ```
-//! Invariants: a chunk belongs to one line at most; a line that goes on has no hole below its last written superpage.
+//! Invariants: a chunk belongs to at most one line; a line that continues has no hole below its last written
+//! superpage.
 
 use super::needs::{Known, UNREADABLE};
 use super::{Phase, Start};
@@ -15,7 +17,7 @@ use pellucid_flash::{BlockId, ChunkInfo, ChunkState, Command, Lba, Lpn, Opcode};
 use std::ops::Range;
 
 impl HostFtl {
-    /// Lines that are known now get their chunks; what belongs to none is reset, and holes are padded.
+    /// Assigns chunks to the known lines, resets the chunks that belong to none, and pads holes.
     pub(super) fn begin_repair(&mut self, start: &mut Start) {
         start.phase = Phase::Repair;
         let owned = start.settle_claims();
@@ -43,7 +45,8 @@ impl HostFtl {
         }
     }
 
-    /// How far a line was written, from the write pointers of its chunks; superpages that a crash has left out are padded.
+    /// Measures the extent of a line by the write pointers of its chunks, and pads the superpages that a
+    /// crash left out.
     fn measure(&mut self, start: &mut Start, line: LineId, chunks: &[Lba]) {
         let (units, superpage) = (self.lines.units, self.lines.superpage_sectors);
         let data = self.lines.layout().superpages_per_block;
@@ -63,9 +66,9 @@ impl HostFtl {
             .zip(&infos)
             .filter(|(unit, info)| info.write_pointer.div_ceil(superpage) < rows_below(*unit));
         let holes: Vec<(u32, ChunkInfo)> = holes.map(|(unit, info)| (unit, *info)).collect();
-        // A chunk that cannot be written on, for whatever reason, ends the line.
+        // A chunk that takes no more writes, for any reason, ends the line.
         if self.lines.sealing_rows() > 0 {
-            // A closed chunk gives all that it holds.
+            // All sectors of a closed chunk are readable.
             let written = infos.iter().map(|info| match info.state {
                 ChunkState::Free | ChunkState::Open => info.write_pointer / superpage,
                 _ => self.lines.rows,
@@ -78,11 +81,11 @@ impl HostFtl {
                 || (short && !matches!(info.state, ChunkState::Free | ChunkState::Open))
                 || info.state == ChunkState::Offline
         };
-        // One that was put together again has a start that names it in vain: it is read, and written no more.
+        // A rebuilt line has no readable start; it is read, but takes no more writes.
         let stuck = infos.iter().any(stuck) || start.rebuilt.contains(&line.0);
         if reached > data || stuck {
             start.used.insert(line.0, data);
-            // One that is full and has no end, because an earlier life began it, is as good as one that is not full.
+            // A full line without an end, because an earlier run began it, counts like one that is not full.
             if stuck || !holes.is_empty() || self.lines.held_rows > 0 {
                 start.torn.insert(line.0);
             }
@@ -108,7 +111,7 @@ impl HostFtl {
         start.used.insert(line.0, padded.saturating_sub(1).min(data));
     }
 
-    /// Writes padding to some superpages of a line's chunk, as far as it goes.
+    /// Writes padding to the given rows of a line's chunk, up to the chunk's end.
     fn pad(&mut self, start: &mut Start, line: LineId, unit: u32, rows: Range<u32>) {
         for row in rows.start..rows.end.min(self.lines.rows) {
             start.under_way += 1;
@@ -117,14 +120,14 @@ impl HostFtl {
         }
     }
 
-    /// A superpage of padding has been written, or not.
+    /// Notes the end of a padding write.
     pub(in crate::ftl) fn pad_ended(&mut self) {
         if let Some(start) = &mut self.starting {
             start.under_way -= 1;
         }
     }
 
-    /// Free chunks make up the lines that are not in use; what is left over is spare.
+    /// Assigns free chunks to unused lines; the remaining ones are spares.
     pub(super) fn assign_chunks(&mut self, start: &Start) {
         let mut free: Vec<Vec<Lba>> = vec![Vec::new(); self.lines.units as usize];
         let owned = start.owned();
@@ -147,7 +150,7 @@ impl HostFtl {
         }
     }
 
-    /// A line whose padding has failed takes nothing more.
+    /// Closes the lines whose padding failed.
     pub(super) fn end_broken(&mut self, start: &mut Start) {
         let data = self.lines.layout().superpages_per_block;
         for &line in start.starts.keys().filter(|&&line| !self.lines[BlockId(line)].broken.is_empty()) {
@@ -156,7 +159,7 @@ impl HostFtl {
         }
     }
 
-    /// Of the lines that a former life has left partly written one of a kind goes on; the others do not.
+    /// Finishes the partly written lines of an earlier run, except the one of each kind that continues.
     pub(super) fn finish_closed(&mut self, start: &Start) {
         for line in start.starts.keys().map(|&line| BlockId(line)) {
             if self.ftl.takes_data(line) {
@@ -175,7 +178,8 @@ impl HostFtl {
         }
     }
 
-    /// A line that goes on, and of which all is known, gets an end like any other.
+    /// Restores the content of the end for continued lines whose pages are all known, so that they get an end
+    /// like any other.
     pub(super) fn go_on_with_lines(&mut self, start: &Start) {
         for (&line, known) in &start.known {
             let Known::Pages(sequences, pages) = known else { continue };
