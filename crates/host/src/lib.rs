@@ -1,15 +1,17 @@
-//! What runs above the line: layers that stand between an application and a drive.
+//! Layers above the line, between an application and a drive.
 //!
-//! A layer is a state machine without I/O: upwards it looks like a drive, downwards it hands out commands for the drive
-//! below and takes their completions ([`Layer`]). [`Stack`] pumps one over any [`Drive`](pellucid_flash::Drive) and is a drive
-//! itself. So the same layer runs in virtual time, behind a server, and in front of a drive on another machine; and it can be
-//! cloned together with what it stands on.
+//! A layer is a state machine without I/O: upwards it looks like a drive; downwards it issues commands to the
+//! drive below and takes their completions ([`Layer`]). [`Stack`] pumps a layer over any
+//! [`Drive`](pellucid_flash::Drive), and is a drive itself. So the same layer runs in virtual time, behind a
+//! server, and in front of a drive on another machine; and it can be cloned together with the drive below.
 //!
-//! [`HostFtl`] makes a block drive of an open-channel one: the translation engine of the drives (`ftl`), run by the host.
-//! [`Shared`] puts several of them on ranges of one drive's parallel units, beside applications' raw ranges, while it is in use.
-//! [`ZoneChunks`] makes an open-channel drive of a zoned one, so that `HostFtl` above it is a log on zones, and [`BlockChunks`] of a plain
-//! block drive: a file, or a block device. [`ClusterBuffer`] gathers small writes to large ones in front of any block drive,
-//! [`CacheManager`] is a flash cache in front of a slower backing store, and [`BlockLayer`] is the request queue of a host above any of
+//! [`HostFtl`] makes a block drive of an open-channel one, with the translation engine of the drives (`ftl`)
+//! run by the host. [`Shared`] puts several of them on ranges of one drive's parallel units, beside
+//! applications' raw ranges, while the drive is in use. [`ZoneChunks`] makes an open-channel drive of a zoned
+//! one, so that `HostFtl` above it is a log on zones; [`BlockChunks`] makes one of a plain block drive: a
+//! file, or a block device. [`ClusterBuffer`] gathers small writes into large ones in front of any block
+//! drive, [`CacheManager`] is a flash cache in front of a slower backing store, and [`BlockLayer`] is the
+//! request queue of a host above any of these.
 //! these.
 
 mod block_chunks;

@@ -1,80 +1,83 @@
-//! Machines: programs above the line, each a state machine without I/O.
+//! Machines: programs above the line, each of them a state machine without I/O.
 //!
 //! ```text
 //!   ask ── submit ──► machine ── next_command ──► drive below, or another machine's drive
 //!       ◄── pop ─────         ◄── complete ──────
 //!                             ◄── notice ────────
 //! ```
-//! What a machine is asked and what it answers is its own: a [`Layer`](crate::Layer) is the machine that is asked commands and
-//! answers completions, a key-value store is asked keys. [`Stack`](crate::Stack) runs every machine over any
+//! Each machine defines its asks and answers: a [`Layer`](crate::Layer) is asked commands and answers
+//! completions, and a key-value store is asked keys. [`Stack`](crate::Stack) runs every machine over any
 //! [`Drive`](pellucid_flash::Drive): in virtual time, behind a socket, or blocking.
 
 use pellucid_flash::{Command, Completion, Figure, Notice, SimTime, Tag};
 
-/// Tags of a machine's own commands have this bit clear: [`Stack`](crate::Stack) marks with it what passes the machine by.
+/// Bit that is clear in the tags of a machine's own commands; [`Stack`](crate::Stack) sets it in commands
+/// that bypass the machine.
 pub const TAG_PASSING: Tag = 1 << 63;
 
-/// A state machine above the line: it is asked, uses the drive below, and answers.
+/// State machine above the line: it is asked, uses the drive below, and answers.
 pub trait Machine {
-    /// What it is asked.
+    /// Type of the asks.
     type Ask;
-    /// What it answers; one answer for each ask.
+    /// Type of the answers; each ask has one.
     type Answer;
 
-    /// Namespaces of the drive below that it uses. They belong to it alone.
+    /// Returns the namespaces of the drive below that the machine uses. It is their only user.
     fn namespaces(&self) -> &[u16];
 
     /// Takes an ask from above at `now`.
     fn submit(&mut self, now: SimTime, ask: Self::Ask);
 
-    /// The drive below has completed one of the commands handed out by [`Machine::next_command`]. Its buffers are the machine's to take.
+    /// Handles the completion of a command that [`Machine::next_command`] returned. The machine may take its
+    /// buffers.
     fn complete(&mut self, now: SimTime, completion: &mut Completion);
 
-    /// One of its namespaces below tells something without being asked.
+    /// Handles a notice of one of its namespaces below.
     fn notice(&mut self, _now: SimTime, _namespace: u16, _notice: Notice) {}
 
-    /// Runs everything of its own that is due by `now`.
+    /// Runs all own work that is due by `now`.
     fn advance(&mut self, now: SimTime);
 
-    /// When the machine next does something by itself; `None`: not before an ask or a completion comes.
+    /// Returns the time of the machine's next own event; `None` if it acts only on an ask or a completion.
     fn next_event(&self) -> Option<SimTime>;
 
-    /// The next command for the drive below. Its tag is below [`TAG_PASSING`].
+    /// Returns the next command for the drive below. Its tag is below [`TAG_PASSING`].
     fn next_command(&mut self) -> Option<Command>;
 
-    /// The next answer.
+    /// Returns the next answer.
     fn pop(&mut self) -> Option<Self::Answer>;
 
-    /// Answers that wait for [`Machine::pop`].
+    /// Returns the number of answers that wait for [`Machine::pop`].
     fn answered(&self) -> usize;
 
-    /// Why the machine has failed for good, in a sentence; asks are then refused.
+    /// Returns the reason of a permanent failure as a sentence; asks are then refused.
     fn failure(&self) -> Option<String> {
         None
     }
 
-    /// Whether the machine is past its own start, which may read from the drive.
+    /// Reports whether the machine has completed its start, which may read from the drive.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// Begins to bring everything to the drive that makes the next start cheap. An ask from above ends it again.
+    /// Begins a stop: writes to the drive all state that makes the next start cheap. An ask from above
+    /// cancels the stop.
     fn stop(&mut self, _now: SimTime) {}
 
-    /// Whether what [`Machine::stop`] began is complete.
+    /// Reports whether the stop that [`Machine::stop`] began is complete.
     fn is_stopped(&self) -> bool {
         true
     }
 
-    /// The computer lost its power, and the drive has come back: the machine starts again from what is on it. What it was asked and
-    /// has not answered is answered as lost.
+    /// Starts the machine again from the data on the drive, after the computer lost power and the drive has
+    /// come back. Unanswered asks are answered as lost.
     ///
-    /// The error is a sentence.
+    /// An error is a complete sentence.
     fn restart(&mut self, _now: SimTime) -> Result<(), String> {
         Err("this machine cannot start again".into())
     }
 
-    /// What it counts, by name.
+    /// Returns the counters as named figures.
     fn figures(&self) -> Vec<Figure> {
         Vec::new()
     }

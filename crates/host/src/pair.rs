@@ -1,31 +1,32 @@
-//! Two drives behind one port: a flash drive and a backing store, say.
+//! Pair of drives behind one port, for instance a flash drive and a backing store.
 //!
 //! ```text
 //!   namespaces   0 .. n-1 of the first     n .. of the second
 //! ```
-//! Invariants: both drives are at one time; completions come in the order in which the commands ended, at one moment those of the first
-//! drive first. Which numbers are whose is settled when the pair is made.
+//! Invariants: both drives are at the same time; completions come in the order in which their commands ended,
+//! and at equal times those of the first drive come first. The division of namespace numbers is fixed when
+//! the pair is made.
 
 use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime, Status};
 use std::collections::VecDeque;
 
-/// Two drives as one. Clone it to fork the future of both.
+/// Two drives as one. Clone it to fork both.
 #[derive(Clone, Debug)]
 pub struct Pair<A, B> {
-    /// The first drive. No other caller submits to it.
+    /// First drive. Nothing else submits to it.
     pub first: A,
-    /// The second drive, as the first.
+    /// Second drive. Nothing else submits to it.
     pub second: B,
-    /// Namespaces of the first drive.
+    /// Number of namespaces of the first drive.
     split: u16,
     now: SimTime,
     up: VecDeque<Completion>,
 }
 
 impl<A: Drive, B: Drive> Pair<A, B> {
-    /// Puts two drives together that are at `now` at most, with nothing under way.
+    /// Combines two drives that are at `now` or earlier, with nothing under way.
     ///
-    /// The error says why they do not fit together.
+    /// The error is the reason that they do not fit together.
     pub fn new(first: A, second: B, now: SimTime) -> Result<Pair<A, B>, String> {
         let (one, other) = (first.image_bytes(), second.image_bytes());
         if one != other {
@@ -39,17 +40,17 @@ impl<A: Drive, B: Drive> Pair<A, B> {
         Ok(pair)
     }
 
-    /// Simulated time of both.
+    /// Returns the simulated time of both drives.
     pub fn now(&self) -> SimTime {
         self.now
     }
 
-    /// The number that namespace `namespace` of the second drive has here.
+    /// Returns the pair's number of namespace `namespace` of the second drive.
     pub fn of_second(&self, namespace: u16) -> u16 {
         self.split + namespace
     }
 
-    /// Does something to the drives at `now`, beside their commands, and what follows from it.
+    /// Runs an action on the drives at `now` that is not a command, and handles its effects.
     pub fn act<R>(&mut self, now: SimTime, act: impl FnOnce(&mut A, &mut B) -> R) -> R {
         Drive::advance(self, now);
         let result = act(&mut self.first, &mut self.second);
@@ -57,12 +58,12 @@ impl<A: Drive, B: Drive> Pair<A, B> {
         result
     }
 
-    /// A drive that lost its power has come back at `now`; the other one goes on until then.
+    /// Continues after a drive lost power and came back at `now`; the other one runs until then.
     pub fn restart(&mut self, now: SimTime) {
         Drive::advance(self, self.now.max(now));
     }
 
-    /// When one of the drives next does something by itself.
+    /// Returns the time of the next event of either drive.
     fn due(&self) -> Option<SimTime> {
         match (self.first.next_event(), self.second.next_event()) {
             (Some(first), Some(second)) => Some(first.min(second)),
@@ -75,7 +76,7 @@ impl<A: Drive, B: Drive> Pair<A, B> {
         self.up.extend(std::iter::from_fn(|| self.second.pop()));
     }
 
-    /// Both drives come to `now`, before which neither has an event left.
+    /// Brings both drives to `now`; neither has an earlier event left.
     fn rest(&mut self, now: SimTime) {
         self.now = now;
         self.first.advance(now);
@@ -130,7 +131,7 @@ impl<A: Drive, B: Drive> Drive for Pair<A, B> {
     }
 
     fn next_event(&self) -> Option<SimTime> {
-        // A drive in wall time is advanced by others, too: what that brought waits to be taken.
+        // A drive in real time is also advanced by others; its completions then wait here.
         if self.up.is_empty() { self.due() } else { Some(self.now) }
     }
 

@@ -1,8 +1,10 @@
-//! What an unknown block drive likes to be written: throughput over sizes and alignments, and the boundary that follows.
+//! Probe of an unknown block drive: throughput over request sizes and alignments, and the boundary that
+//! follows from it.
 //!
-//! Every request writes what was read from its place before, so nothing is changed. Requests go to places in random order. Those of one
-//! size are measured in two ways: aligned to their size, and shifted by half of it; in turn and several times, because a drive that
-//! runs GC, or other programs on the machine, make some measurements slow.
+//! Every request writes data that were read from the same place before, so the probe changes nothing.
+//! Requests go to random places. Each size is measured aligned to its size and shifted by half of it. The two
+//! alternate several times, because GC of the drive, or other programs on the machine, may slow down some
+//! measurements.
 //!
 //! ```text
 //!   size of an erase unit or a multiple: aligned, whole units are replaced
@@ -10,24 +12,26 @@
 //!     shifted by a multiple of a unit: as fast
 //!   so the boundary is the largest size at which the shift costs much, every time
 //! ```
-//! A drive without a boundary (a page map) shows no such size; then the smallest one that is nearly as fast as the fastest is chosen.
+//! A drive without a boundary (a page map) shows no such size; the probe then chooses the smallest size that
+//! is nearly as fast as the fastest.
 
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status};
 
-/// How a drive is probed.
+/// Configuration of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeConfig {
-    /// The block namespace.
+    /// Block namespace.
     pub namespace: u16,
     /// Bytes of a sector.
     pub sector_bytes: u32,
-    /// The smallest size, in bytes; a multiple of two sectors.
+    /// Smallest size in bytes; a multiple of two sectors.
     pub smallest: u64,
-    /// The largest size, in bytes; the smallest, doubled several times.
+    /// Largest size in bytes; the smallest one, doubled several times.
     pub largest: u64,
-    /// Time for each size and way, all its measurements together; half as much goes before them, so that they begin in a steady state.
+    /// Time for all measurements of each size and alignment. Half as much precedes them, so that they begin
+    /// in a steady state.
     pub patience: Nanos,
-    /// Of the random places.
+    /// Seed of the random places.
     pub seed: u64,
 }
 
@@ -44,76 +48,77 @@ impl Default for ProbeConfig {
     }
 }
 
-/// Throughput of one size.
+/// Throughput at one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProbePoint {
-    /// Bytes of a request.
+    /// Bytes in a request.
     pub bytes: u64,
-    /// Bytes per second, aligned to the size.
+    /// Bytes per second of aligned requests.
     pub aligned: f64,
-    /// The same, shifted by half the size.
+    /// Bytes per second of requests shifted by half the size.
     pub shifted: f64,
-    /// Shifted requests were much slower every time.
+    /// Shifted requests were much slower in every round.
     pub cuts: bool,
 }
 
-/// What a probe found.
+/// Result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// By size.
+    /// Throughput by size.
     pub points: Vec<ProbePoint>,
-    /// The boundary in bytes that looks like that of erase units, if there is one.
+    /// Boundary in bytes that looks like that of erase units, if there is one.
     pub boundary: Option<u64>,
-    /// Bytes of the cluster that suits the drive.
+    /// Bytes of the best cluster for the drive.
     pub cluster: u64,
 }
 
-/// Why a drive cannot be probed.
+/// Reason that a drive cannot be probed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
-    /// No plain sectors.
+    /// The namespace is not a block namespace.
     #[error("namespace {0} is no block namespace; allowed: one with interface = \"block\"")]
     NotBlock(u16),
-    /// Too small a drive.
+    /// The drive is too small.
     #[error("{bytes} bytes: too small to be probed; allowed: at least {least} bytes")]
     Small {
         /// Bytes of the drive.
         bytes: u64,
-        /// What is needed.
+        /// Minimum bytes.
         least: u64,
     },
     /// A command failed.
     #[error("{opcode:?} of {bytes} bytes at byte {at} ended with {}; nothing but what had been read there was written", .status.name())]
     Failed {
-        /// The command.
+        /// Failed command.
         opcode: Opcode,
-        /// Where.
+        /// First byte.
         at: u64,
-        /// How long.
+        /// Bytes of the command.
         bytes: u64,
-        /// How it ended.
+        /// Status of the command.
         status: Status,
     },
-    /// It does not answer.
+    /// The drive does not answer.
     #[error("the drive does not answer")]
     Silent,
 }
 
-/// Shifted requests are this much slower than aligned ones where they cut an erase unit.
+/// Maximum ratio of shifted to aligned throughput at which shifted requests count as cutting an erase unit.
 const CUTS: f64 = 0.75;
-/// A size is nearly as fast as the fastest.
+/// Minimum ratio to the fastest size at which a size counts as nearly as fast.
 const NEARLY: f64 = 0.9;
-/// Measurements of a size, aligned and shifted in turn.
+/// Number of measurements of a size, aligned and shifted in turn.
 const ROUNDS: u32 = 4;
-/// Requests of a measurement at least.
+/// Minimum number of requests in a measurement.
 const REQUESTS_MIN: u32 = 2;
-/// Bytes from the start of the drive that are used at most.
+/// Maximum bytes from the start of the drive that are used.
 const SPAN_BYTES: u64 = 1 << 30;
 
-/// Probes a drive. `wait` lets time pass as in [`Stack::call_by`](crate::Stack::call_by); `tell` is told each point.
+/// Probes a drive. `wait` lets time pass as in [`Stack::call_by`](crate::Stack::call_by); `tell` receives
+/// each point.
 ///
 /// # Errors
-/// Why it cannot be done.
+/// The error is the reason that the drive cannot be probed.
 pub fn probe<D: Drive>(
     drive: &mut D,
     config: &ProbeConfig,
@@ -143,7 +148,7 @@ pub fn probe<D: Drive>(
     Ok(judge(points))
 }
 
-/// What follows from the points.
+/// Derives boundary and cluster from the points.
 fn judge(points: Vec<ProbePoint>) -> Probe {
     let boundary = points.iter().rfind(|point| point.cuts).map(|point| point.bytes);
     let most = points.iter().map(|point| point.aligned).fold(0.0, f64::max);
@@ -164,7 +169,7 @@ struct Prober<'a, D, W> {
 }
 
 impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Prober<'_, D, W> {
-    /// Throughput of a size, from all rounds.
+    /// Measures the throughput of a size, over all rounds.
     fn point(&mut self, size: u64) -> Result<ProbePoint, ProbeError> {
         let (mut aligned, mut shifted, mut cuts) = (Nanos::ZERO, Nanos::ZERO, true);
         for _ in 0..ROUNDS {
@@ -177,7 +182,7 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Prober<'_, 
         Ok(ProbePoint { bytes: size, aligned: rate(aligned), shifted: rate(shifted), cuts })
     }
 
-    /// What a request of a size costs at places of that size, shifted by so much; one measurement.
+    /// Measures once the time of a request of a size, at multiples of the size shifted by `shift`.
     fn cost(&mut self, size: u64, shift: u64) -> Result<Nanos, ProbeError> {
         let patience = self.config.patience.0 / u64::from(ROUNDS);
         self.writes(size, shift, Nanos(patience / 2))?;
@@ -185,7 +190,8 @@ impl<D: Drive, W: FnMut(&mut D, Option<SimTime>) -> Option<SimTime>> Prober<'_, 
         Ok(Nanos(busy.0 / u64::from(requests)))
     }
 
-    /// Writes for so long; how many, and the time that they took. What they write is read before, which does not count.
+    /// Writes until the time `patience` is used up; returns the number of writes and their time. Each write
+    /// is preceded by a read of the same data, which does not count.
     fn writes(&mut self, size: u64, shift: u64, patience: Nanos) -> Result<(u32, Nanos), ProbeError> {
         let slots = (self.span - shift) / size;
         let (mut requests, mut busy) = (0, Nanos::ZERO);

@@ -1,15 +1,18 @@
-//! Several targets on one open-channel drive, made and taken away while it is in use: what LightNVM's media manager did in the kernel.
+//! Several targets on one open-channel drive, created and removed while it is in use, as LightNVM's media
+//! manager did in the kernel.
 //!
 //! ```text
 //!   namespaces   0 .. n-1 of the drive     n "main"        n+1 "log"
 //!                │                         │ host FTL      │ raw: the same chunks, counted from 0
 //!                └───────── drive ─────────┴───────────────┘
 //! ```
-//! How a target comes and goes is `place.rs`; what keeps the drive's own namespace out of its units is `ownership.rs`.
+//! `place.rs` describes the life of a target; `ownership.rs` keeps the drive's own namespace out of its
+//! units.
 //!
-//! Invariants: a parallel unit has one owner, and only its owner's commands reach it: what the drive's own namespace is asked
-//! to do to a target's unit is refused whole, with nothing changed. The number of a target's namespace is not used again before
-//! nothing of it is under way. Tags of commands from above are below 2^40.
+//! Invariants: a parallel unit has one owner, and only its owner's commands reach it. A command of the
+//! drive's own namespace to a target's unit is refused as a whole, and changes nothing. The number of a
+//! target's namespace is reused only when none of its commands is under way. Tags of commands from above are
+//! below 2^40.
 
 mod ownership;
 mod place;
@@ -25,14 +28,15 @@ use std::collections::VecDeque;
 
 pub use place::{TargetEvent, TargetState};
 
-/// These bits of a tag hold the owner of a command to the drive: 0 for the drive's own namespaces, else the target's place + 1.
+/// Position of the owner in the tag of a command to the drive: 0 for the drive's own namespaces, otherwise
+/// the target's place + 1.
 const OWNER_SHIFT: u32 = 40;
 const OWNER_MASK: u64 = 0xFFFF << OWNER_SHIFT;
 
-/// Targets that a drive can have at one time.
+/// Maximum number of targets on a drive.
 const TARGETS_MAX: usize = 1024;
 
-/// Why a target cannot be made or removed now.
+/// Reason that a target cannot be created or removed now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SharedError {
     /// The drive has no open-channel namespace.
@@ -41,10 +45,10 @@ pub enum SharedError {
     /// The target is refused.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Its host FTL cannot work there.
+    /// The host FTL cannot run there.
     #[error("{0}")]
     Layer(String),
-    /// Commands to the drive's own open-channel namespace are under way, perhaps to these parallel units.
+    /// Commands to the drive's own open-channel namespace are under way, and may go to these parallel units.
     #[error(
         "{0} commands to the drive's own open-channel namespace are under way, perhaps to these units; try again"
     )]
@@ -57,26 +61,26 @@ pub enum SharedError {
         "the drive allows {allows} open chunks; its block targets need up to {needs}: {each} in each unit"
     )]
     OpenChunks {
-        /// What it allows.
+        /// Open chunks that the drive allows.
         allows: u32,
-        /// What its block targets need.
+        /// Open chunks that its block targets need.
         needs: u32,
-        /// What they need in each parallel unit.
+        /// Open chunks that they need in each parallel unit.
         each: u32,
     },
 }
 
-/// A drive and its targets: a drive with a namespace more for each of them.
+/// Drive with targets; each target adds a namespace.
 #[derive(Clone, Debug)]
 pub struct Shared<D> {
-    /// The drive. No other caller submits to it.
+    /// Drive below. Nothing else submits to it.
     pub drive: D,
-    /// The namespace that the targets share, and its shape.
+    /// Namespace that the targets share.
     namespace: u16,
     geometry: ChunkGeometry,
     targets: Targets,
     places: Vec<Option<Place>>,
-    /// Commands to the drive's own namespaces that have not ended.
+    /// Number of commands to the drive's own namespaces under way.
     own: usize,
     now: SimTime,
     up: VecDeque<Completion>,
@@ -84,10 +88,10 @@ pub struct Shared<D> {
 }
 
 impl<D: Drive> Shared<D> {
-    /// Takes a drive that is at `now`, with `outstanding` commands of its own namespaces under way.
+    /// Takes over a drive at time `now`, with `outstanding` commands of its own namespaces under way.
     ///
     /// # Errors
-    /// The drive again, if it has no open-channel namespace.
+    /// The error is the drive, if it has no open-channel namespace.
     pub fn new(drive: D, now: SimTime, outstanding: usize) -> Result<Shared<D>, D> {
         let chunks = |namespace| match drive.interface(namespace) {
             Some(Interface::OpenChannel(geometry)) => Some((namespace, geometry)),
@@ -107,29 +111,29 @@ impl<D: Drive> Shared<D> {
         })
     }
 
-    /// The targets, those included that start or stop.
+    /// Returns the targets, including those that start or stop.
     pub fn targets(&self) -> &Targets {
         &self.targets
     }
 
-    /// The shape of the namespace that they share.
+    /// Returns the geometry of the shared namespace.
     pub fn geometry(&self) -> &ChunkGeometry {
         &self.geometry
     }
 
-    /// Simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> SimTime {
         self.now
     }
 
-    /// The namespace of a target, and how far the target is.
+    /// Returns the namespace and the state of a target.
     pub fn find(&self, name: &str) -> Option<(u16, TargetState)> {
         let at = self.places.iter().position(|place| place.as_ref().is_some_and(|p| p.name == name))?;
         let state = self.places[at].as_ref()?.state();
         Some((self.drive.namespaces() + at as u16, state))
     }
 
-    /// The layer of a block target.
+    /// Returns the layer of a block target.
     pub fn layer(&self, namespace: u16) -> Option<&HostFtl> {
         let at = usize::from(namespace.checked_sub(self.drive.namespaces())?);
         match &self.places.get(at)?.as_ref()?.work {
@@ -138,21 +142,21 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// Whether a target starts or stops: then there is something to be done although no command is under way.
+    /// Reports whether a target starts or stops, which is work even if no command is under way.
     pub fn is_changing(&self) -> bool {
         self.places.iter().flatten().any(|place| place.stage != Stage::Ready)
     }
 
-    /// What became of a target since the last call.
+    /// Returns the next event of a target.
     pub fn take_event(&mut self) -> Option<TargetEvent> {
         self.events.pop_front()
     }
 
-    /// Begins to make a target; `settings` are those of a block target's host FTL. Returns the number of its namespace, which takes
-    /// commands when the event says that it is ready.
+    /// Begins to create a target; `settings` are those of a block target's host FTL. Returns the number of
+    /// its namespace, which takes commands once an event reports it ready.
     ///
     /// # Errors
-    /// Why not; nothing has changed then.
+    /// The error is the reason; nothing has changed then.
     pub fn create(&mut self, target: Target, settings: &HostFtlConfig) -> Result<u16, SharedError> {
         let mut targets = self.targets.clone();
         targets.create(&self.geometry, target.clone())?;
@@ -195,7 +199,8 @@ impl<D: Drive> Shared<D> {
         Ok(namespace)
     }
 
-    /// `each`: chunks of a parallel unit that a host FTL may have open.
+    /// Checks that the drive allows the open chunks of all block targets; `each` is the number that a host
+    /// FTL needs in a parallel unit.
     fn check_open_chunks(&self, targets: &Targets, each: u32) -> Result<(), SharedError> {
         let blocks = targets.list().iter().filter(|target| target.kind == TargetKind::Block);
         let needs = each * blocks.map(|target| target.units.len() as u32).sum::<u32>();
@@ -206,11 +211,11 @@ impl<D: Drive> Shared<D> {
         Ok(())
     }
 
-    /// Begins to take a target away: it takes no command any more, what it was given ends, and a host FTL brings all that it has to
-    /// the drive. Returns the number of its namespace.
+    /// Begins to remove a target: it takes no further commands, those under way end, and a host FTL writes
+    /// all its data to the drive. Returns the number of its namespace.
     ///
     /// # Errors
-    /// There is none of this name, or it starts or stops.
+    /// The target does not exist, or it starts or stops.
     pub fn remove(&mut self, name: &str) -> Result<u16, SharedError> {
         self.targets.get(name)?;
         let (namespace, state) = self.find(name).expect("a target has its place");
@@ -227,10 +232,12 @@ impl<D: Drive> Shared<D> {
         Ok(namespace)
     }
 
-    /// The layers of block targets bring to the drive what lets their next starts find everything; this runs until they have.
+    /// Stops the layers of all block targets, so that their next starts find all data; runs until they have
+    /// stopped.
     ///
     /// # Errors
-    /// Which cannot, in a sentence; its next start then looks for what was written, as after a power cut.
+    /// The error names a target that cannot stop; its next start then searches for its data, as after a power
+    /// cut.
     pub fn stop(&mut self) -> Result<(), String> {
         let now = self.now;
         for place in self.places.iter_mut().flatten().filter(|place| place.stage == Stage::Ready) {
@@ -249,7 +256,7 @@ impl<D: Drive> Shared<D> {
         Ok(())
     }
 
-    /// Does something to the drive at `now`, beside its commands, and what follows from it.
+    /// Runs an action on the drive at `now` that is not a command, and handles its effects.
     pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
         Drive::advance(self, now);
         let result = act(&mut self.drive);
@@ -257,14 +264,15 @@ impl<D: Drive> Shared<D> {
         result
     }
 
-    /// The drive has lost its power and has come back at `now`. The layers start again; this runs until they have.
+    /// Restarts the layers after the drive lost power and came back at `now`; runs until they have started.
     ///
     /// # Errors
-    /// Why a layer does not start, in a sentence.
+    /// The error is the reason that a layer does not start, as a sentence.
     pub fn restart(&mut self, now: SimTime) -> Result<(), String> {
         self.now = self.now.max(now);
         let now = self.now;
-        // What the layers had with the drive is lost with them; the rest has ended like any command.
+        // Commands of the layers are lost together with the layers' state; the others have ended like any
+        // command.
         while let Some(completion) = self.drive.pop() {
             self.ended(completion, true);
         }
@@ -283,7 +291,7 @@ impl<D: Drive> Shared<D> {
                 None => return Err("the drive does not answer".into()),
             }
         }
-        // Those that were to go begin anew.
+        // Targets that were being removed begin their stop again.
         for place in self.places.iter_mut().flatten() {
             if let (Work::Block(layer), Stage::Stopping(None)) = (&mut place.work, &place.stage) {
                 layer.stop(self.now);
@@ -293,7 +301,8 @@ impl<D: Drive> Shared<D> {
         Ok(())
     }
 
-    /// What a report says of `count` chunks of a namespace from number `first` on; `of_drive` asks the drive.
+    /// Returns the descriptions of `count` chunks of a namespace from number `first` on; `of_drive` asks the
+    /// drive.
     pub fn chunk_infos(
         &self,
         namespace: u16,
@@ -322,7 +331,7 @@ impl<D: Drive> Shared<D> {
         self.places.get_mut(at)?.as_mut()
     }
 
-    /// See [`Ownership::foreign`]; a command to another namespace of the drive does not.
+    /// Returns the bits of [`Ownership::foreign`]; 0 for commands to other namespaces of the drive.
     fn foreign(&self, command: &Command) -> u64 {
         match command.namespace == self.namespace {
             true => Ownership { geometry: &self.geometry, targets: &self.targets }.foreign(command),
@@ -359,7 +368,7 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// A command of the drive has ended; after a loss of power a layer is not told.
+    /// Handles the end of a command of the drive; after a power loss (`lost`), layers do not see it.
     fn ended(&mut self, mut completion: Completion, lost: bool) {
         let owner = (completion.tag & OWNER_MASK) >> OWNER_SHIFT;
         if owner == 0 {
@@ -382,7 +391,7 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// Carries commands down and completions up until all is at rest at this moment.
+    /// Moves commands down and completions up until nothing moves at this moment.
     fn pump(&mut self) {
         loop {
             let mut moved = false;
@@ -415,7 +424,7 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// Takes the targets on that start or stop.
+    /// Advances the targets that start or stop.
     fn change(&mut self) {
         let first = self.drive.namespaces();
         for (at, slot) in self.places.iter_mut().enumerate() {
@@ -468,7 +477,7 @@ impl<D: Drive> Drive for Shared<D> {
                     self.own += 1;
                     self.drive.submit(now, command);
                 }
-                // As the drive says it of addresses that are not there.
+                // The drive reports nonexistent addresses the same way.
                 addresses => self.refuse(command, Status::LbaOutOfRange, addresses),
             }
         }

@@ -1,15 +1,16 @@
-//! The pump: a machine on a drive.
+//! Pump: runs a machine on a drive.
 //!
-//! One pump serves every machine. In virtual time its owner goes from event to event ([`Stack::advance`]); behind a socket the server's
-//! loop does the same, paced; a blocking caller waits for one answer ([`Stack::call`]). Over a layer the pump is a drive itself.
+//! One pump serves every machine. In virtual time its owner advances it from event to event
+//! ([`Stack::advance`]); behind a socket the server's loop does so at the pace of the clock; a blocking
+//! caller waits for one answer ([`Stack::call`]). Over a layer, the pump is a drive itself.
 //!
 //! ```text
 //!   namespaces      0      1      2            0 and 2 pass the layer by: commands, completions, notices
 //!   layer           │   uses 1    │            1 is the layer's
 //!   drive           0      1      2
 //! ```
-//! Order at one moment: what the drive does at t runs before what the machine does at t; commands that a machine hands out at t are
-//! submitted at t. Completions and answers come in the order in which they arose.
+//! Order at one moment: the drive's work at t runs before the machine's work at t; commands that a machine
+//! issues at t are submitted at t. Completions and answers come in the order in which they arose.
 
 use crate::Layer;
 use crate::machine::{Machine, TAG_PASSING};
@@ -17,36 +18,36 @@ use pellucid_flash::slab::Slab;
 use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime, Status, Tag};
 use std::collections::VecDeque;
 
-/// Notices that wait for the caller above; when there are more, the oldest are lost.
+/// Maximum number of notices that wait for the caller above; beyond it, the oldest are lost.
 const NOTICES_MAX: usize = 4096;
 
-/// A machine on a drive. Clone it to fork the future of both.
+/// Machine on a drive. Clone it to fork both.
 #[derive(Clone, Debug)]
 pub struct Stack<M, D> {
-    /// What stands above.
+    /// Machine above.
     pub layer: M,
-    /// What stands below. No other caller submits to it.
+    /// Drive below. Nothing else submits to it.
     pub drive: D,
     now: SimTime,
-    /// Asks without an answer that was taken.
+    /// Number of asks whose answer was not taken.
     asked: usize,
-    /// Answers of the machine that were taken so far.
+    /// Number of the machine's answers that were taken.
     taken: u64,
     passing: Passing,
 }
 
-/// What passes the machine by.
+/// Commands and notices that bypass the machine.
 #[derive(Clone, Debug, Default)]
 struct Passing {
-    /// Tags as they were given.
+    /// Original tags of the commands.
     tags: Slab<Tag>,
-    /// Each after so many answers of the machine.
+    /// Completions, each with the number of the machine's answers that precede it.
     completed: VecDeque<(u64, Completion)>,
     notices: VecDeque<(u16, Notice)>,
 }
 
 impl<M: Machine, D: Drive> Stack<M, D> {
-    /// Puts `layer` on `drive`, at `now` of both. The machine begins its start; it takes asks from the first moment on.
+    /// Puts `layer` on `drive`; both are at `now`. The machine begins its start, and takes asks at once.
     pub fn new(layer: M, drive: D, now: SimTime) -> Stack<M, D> {
         let mut stack = Stack { layer, drive, now, asked: 0, taken: 0, passing: Passing::default() };
         stack.layer.advance(now);
@@ -54,16 +55,16 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         stack
     }
 
-    /// Puts `layer` on `drive`, at `now` of both, and runs until the machine has started.
+    /// Puts `layer` on `drive`, both at `now`, and runs until the machine has started.
     ///
-    /// The error is the machine's sentence.
+    /// The error is the machine's, as a sentence.
     pub fn start(layer: M, drive: D, now: SimTime) -> Result<Stack<M, D>, String> {
         Stack::start_by(layer, drive, now, |_, next| next)
     }
 
-    /// As [`Stack::start`]; `wait` lets time pass as in [`Stack::call_by`].
+    /// Starts as [`Stack::start`] does; `wait` lets time pass as in [`Stack::call_by`].
     ///
-    /// The error is the machine's sentence.
+    /// The error is the machine's, as a sentence.
     pub fn start_by(
         layer: M,
         drive: D,
@@ -75,12 +76,12 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         Ok(stack)
     }
 
-    /// Lets the machine start again on a drive that has come back at `now`, which has no command of the machine any more.
+    /// Restarts the machine on a drive that has come back at `now` and no longer has its commands.
     ///
-    /// The error is the machine's sentence.
+    /// The error is the machine's, as a sentence.
     pub fn restart(&mut self, now: SimTime) -> Result<(), String> {
         self.now = self.now.max(now);
-        // What ended with the power was the machine's, or passes by.
+        // Completions of the machine's commands are dropped; the others bypass it.
         while let Some(ended) = self.drive.pop() {
             if ended.tag & TAG_PASSING != 0 {
                 self.passes(ended);
@@ -102,16 +103,16 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         self.layer.failure().map_or(Ok(()), Err)
     }
 
-    /// Stops the machine and runs until it has stopped, so that its next start on this drive costs little.
+    /// Stops the machine and runs until it has stopped, so that its next start on this drive is cheap.
     ///
-    /// The error is a sentence; what is on the drive is then as after a power cut.
+    /// An error is a complete sentence; the drive's state is then that after a power cut.
     pub fn stop(&mut self) -> Result<(), String> {
         self.stop_by(|_, next| next)
     }
 
-    /// As [`Stack::stop`]; `wait` lets time pass as in [`Stack::call_by`].
+    /// Stops as [`Stack::stop`] does; `wait` lets time pass as in [`Stack::call_by`].
     ///
-    /// The error is a sentence.
+    /// An error is a complete sentence.
     pub fn stop_by(
         &mut self,
         wait: impl FnMut(&mut D, Option<SimTime>) -> Option<SimTime>,
@@ -123,13 +124,13 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         }
     }
 
-    /// Begins what [`Stack::stop`] does; [`Machine::is_stopped`] says when it has ended.
+    /// Begins a stop, as [`Stack::stop`] does; [`Machine::is_stopped`] reports its end.
     pub fn begin_stop(&mut self) {
         self.layer.stop(self.now);
         self.pump();
     }
 
-    /// Does something to the drive at `now`, beside its commands, and what follows from it.
+    /// Runs an action on the drive at `now` that is not a command, and handles its effects.
     pub fn act_on_drive<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
         self.advance(now);
         let result = act(&mut self.drive);
@@ -137,7 +138,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         result
     }
 
-    /// Asks at `now`, not before the last [`Stack::advance`].
+    /// Asks at `now`, which is not before the last [`Stack::advance`].
     #[inline]
     pub fn ask(&mut self, now: SimTime, ask: M::Ask) {
         self.advance(now);
@@ -146,7 +147,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         self.pump();
     }
 
-    /// The next answer.
+    /// Returns the next answer.
     #[inline]
     pub fn answer(&mut self) -> Option<M::Answer> {
         let answer = self.layer.pop()?;
@@ -155,18 +156,20 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         Some(answer)
     }
 
-    /// Asks without an answer that was taken.
+    /// Returns the number of asks whose answer was not taken.
     pub fn asked(&self) -> usize {
         self.asked
     }
 
-    /// Asks, and waits in virtual time for the answer. Nothing else may be outstanding. `None`: the drive does not answer.
+    /// Asks, and waits in virtual time for the answer. Nothing else may be outstanding. Returns `None` if the
+    /// drive does not answer.
     pub fn call(&mut self, ask: M::Ask) -> Option<M::Answer> {
         self.call_by(ask, |_, next| next)
     }
 
-    /// As [`Stack::call`]. `wait` lets time pass: it is given the drive and the time of the next event, if there is one, and returns
-    /// the time that it is then; `None` gives up. In real time it sleeps, or waits for the drive's sockets.
+    /// Asks as [`Stack::call`] does. `wait` lets time pass: it receives the drive and the time of the next
+    /// event, if there is one, and returns the new time; `None` gives up. In real time it sleeps, or waits
+    /// for the drive's sockets.
     pub fn call_by(
         &mut self,
         ask: M::Ask,
@@ -178,7 +181,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         self.answer()
     }
 
-    /// Lets time pass by `wait`, as [`Stack::call_by`] does, until `done`. Returns whether it is; `false`: `wait` gave up.
+    /// Lets time pass by `wait`, as [`Stack::call_by`] does, until `done`. Returns `false` if `wait` gave up.
     pub fn run_until(
         &mut self,
         done: impl Fn(&M) -> bool,
@@ -194,7 +197,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         true
     }
 
-    /// Runs everything that is due by `now`.
+    /// Runs all work that is due by `now`.
     pub fn advance(&mut self, now: SimTime) {
         while let Some(next) = self.next_event().filter(|&next| next <= now) {
             self.run_to(next, SimTime(now.0.saturating_add(1)));
@@ -205,7 +208,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         }
     }
 
-    /// When something happens next by itself; `None` at rest.
+    /// Returns the time of the next event; `None` if nothing is due.
     #[inline]
     pub fn next_event(&self) -> Option<SimTime> {
         match (self.drive.next_event(), self.layer.next_event()) {
@@ -214,12 +217,12 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         }
     }
 
-    /// Simulated time of the stack.
+    /// Returns the simulated time of the stack.
     pub fn now(&self) -> SimTime {
         self.now
     }
 
-    /// Carries commands down and completions and notices up until both are at rest at this moment.
+    /// Moves commands down, and completions and notices up, until nothing moves at this moment.
     #[inline]
     fn pump(&mut self) {
         loop {
@@ -229,7 +232,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
                 self.drive.submit(self.now, command);
                 moved = true;
             }
-            // Looked at where it lies: it is large.
+            // The completion is passed by reference, because it is large.
             let mut completion = self.drive.pop();
             while let Some(ended) = &mut completion {
                 if ended.tag & TAG_PASSING == 0 {
@@ -247,7 +250,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         }
     }
 
-    /// A completion that is not the machine's goes up after all that the machine has answered so far.
+    /// Queues a completion that is not the machine's behind all answers that the machine has given so far.
     #[cold]
     fn passes(&mut self, mut ended: Completion) {
         let at = (ended.tag & !TAG_PASSING) as u32;
@@ -256,7 +259,7 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         self.passing.completed.push_back((self.taken + self.layer.answered() as u64, ended));
     }
 
-    /// Gives a notice of the drive to the layer or the caller that it concerns; says whether there was one.
+    /// Delivers a notice of the drive to the layer or to the caller above; returns `false` if there was none.
     #[inline]
     fn take_notice(&mut self) -> bool {
         let Some((namespace, notice)) = self.drive.pop_notice() else { return false };
@@ -271,14 +274,15 @@ impl<M: Machine, D: Drive> Stack<M, D> {
         true
     }
 
-    /// Goes to `next`, and on before `limit` until something moves between the two: until then the drive is by itself.
+    /// Advances to `next`, and further, but not to `limit`, until layer and drive interact; until then the
+    /// drive runs alone.
     #[inline]
     fn run_to(&mut self, next: SimTime, limit: SimTime) {
         let due = self.layer.next_event();
         let alone = due.map_or(limit, |due| due.min(limit));
         self.now = self.drive.advance_to_completion(self.now.max(next), alone);
         self.pump();
-        // Most events are the drive's own.
+        // Most events are only the drive's.
         if self.layer.next_event().is_some_and(|due| due <= self.now) {
             self.layer.advance(self.now);
             self.pump();
@@ -287,13 +291,13 @@ impl<M: Machine, D: Drive> Stack<M, D> {
 }
 
 impl<L: Layer, D: Drive> Stack<L, D> {
-    /// The number that the layer's namespace has from above.
+    /// Returns the number of the layer's namespace from above.
     #[inline]
     pub fn namespace(&self) -> u16 {
         self.layer.namespaces()[0]
     }
 
-    /// Hands a command that is not for the layer to the drive below.
+    /// Sends a command that is not for the layer to the drive below.
     #[cold]
     fn pass(&mut self, now: SimTime, command: Command) {
         Stack::advance(self, now);

@@ -1,33 +1,35 @@
-//! The subsystem: which parallel units of an open-channel namespace belong to which target (LightNVM's middle layer).
+//! Subsystem: the assignment of an open-channel namespace's parallel units to targets (LightNVM's middle
+//! layer).
 //!
 //! ```text
 //!   parallel units   0 ............ 63 64 ............ 95 96 ...... 127
 //!   targets          [ block "main"   ][ raw "log"       ]   free
 //! ```
-//! A *block* target is a host FTL over its range; a *raw* one leaves its range to an application's vector commands. Invariants:
-//! names are unique; ranges lie inside the drive and do not overlap; a target keeps its uuid for life, so that what another has
-//! left on the same units is never taken for its own.
+//! A *block* target is a host FTL over its range; a *raw* one leaves its range to an application's vector
+//! commands. Invariants: names are unique; ranges lie inside the drive and do not overlap; a target keeps its
+//! uuid for life, so data that another target left on the same units are recognised.
 
 use crate::HostFtlConfig;
 use pellucid_flash::ChunkGeometry;
 use std::ops::Range;
 
-/// Whether a target or an application may have this name: letters, digits, `-`, `_` and `.`, at least one.
+/// Reports whether a target or an application may have this name: letters, digits, `-`, `_` and `.`, at least
+/// one.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// What a target does with its parallel units.
+/// Use that a target makes of its parallel units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// Sectors in any order: a host FTL.
+    /// Sectors in any order, by a host FTL.
     Block,
-    /// Vector commands of an application.
+    /// Vector commands, by an application.
     Raw,
 }
 
 impl TargetKind {
-    /// The word for it.
+    /// Returns the kind's name.
     pub fn name(self) -> &'static str {
         match self {
             TargetKind::Block => "block",
@@ -35,27 +37,28 @@ impl TargetKind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind with the given name.
     pub fn from_name(name: &str) -> Option<TargetKind> {
         [TargetKind::Block, TargetKind::Raw].into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// A target.
+/// Target on a range of parallel units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its name.
+    /// Name of the target.
     pub name: String,
-    /// What it does.
+    /// Kind of the target.
     pub kind: TargetKind,
-    /// Its parallel units, groups and units counted through.
+    /// Parallel units, counted across groups.
     pub units: Range<u32>,
-    /// Written beside all its data.
+    /// Identity that is written beside all data of the target.
     pub uuid: u64,
 }
 
 impl Target {
-    /// A target with a uuid made of everything that identifies it: made again, it finds what it left on its units.
+    /// Creates a target whose uuid derives from its name, kind and units: created again, it finds its data on
+    /// its units.
     pub fn new(name: String, kind: TargetKind, units: Range<u32>) -> Target {
         let text = format!("{name}/{}/{units:?}", kind.name());
         let uuid = text.bytes().fold(0x6c62_272e_07bb_0142, |hash: u64, byte| {
@@ -64,7 +67,7 @@ impl Target {
         Target { name, kind, units, uuid }
     }
 
-    /// The host FTL of a block target, with these other settings.
+    /// Returns the host FTL configuration of a block target, based on `settings`.
     pub fn host_ftl(&self, settings: &HostFtlConfig) -> Option<HostFtlConfig> {
         (self.kind == TargetKind::Block).then(|| HostFtlConfig {
             first_unit: self.units.start,
@@ -75,29 +78,29 @@ impl Target {
     }
 }
 
-/// Why a target cannot be made or removed.
+/// Reason that a target cannot be created or removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// The name is empty, or has other characters than letters, digits, `-`, `_` and `.`.
+    /// The name is empty, or has characters other than letters, digits, `-`, `_` and `.`.
     #[error("target name {0:?}: allowed: letters, digits, '-', '_' and '.', at least one")]
     Name(String),
-    /// There is a target of this name.
+    /// A target with this name exists.
     #[error("{0}: there is a target of this name; remove it first")]
     Exists(String),
-    /// There is none.
+    /// The target does not exist.
     #[error("{name}: no such target; there are {}", names(.known))]
     Missing {
-        /// The name.
+        /// Name of the missing target.
         name: String,
-        /// Those that there are.
+        /// Names of all targets.
         known: Vec<String>,
     },
-    /// The range is empty or lies beyond the drive.
+    /// The range is empty, or extends beyond the drive.
     #[error("units {}: not in the drive; allowed: a range within 0-{}", span(.units), .all - 1)]
     Range {
-        /// The range.
+        /// Requested range.
         units: Range<u32>,
-        /// Parallel units of the drive.
+        /// Number of parallel units of the drive.
         all: u32,
     },
     /// The range overlaps that of another target.
@@ -106,9 +109,9 @@ pub enum TargetError {
         span(.units), .other.name, span(&.other.units)
     )]
     Overlap {
-        /// The range.
+        /// Requested range.
         units: Range<u32>,
-        /// The target whose units it would take.
+        /// Target whose units it overlaps.
         other: Target,
     },
 }
@@ -128,17 +131,17 @@ fn span(units: &Range<u32>) -> String {
     }
 }
 
-/// The targets of one namespace.
+/// Targets of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets(Vec<Target>);
 
 impl Targets {
-    /// All of them, by their first unit.
+    /// Returns all targets, ordered by their first unit.
     pub fn list(&self) -> &[Target] {
         &self.0
     }
 
-    /// Adds a target on a drive of this shape.
+    /// Adds a target on a drive with this geometry.
     pub fn create(&mut self, geometry: &ChunkGeometry, target: Target) -> Result<(), TargetError> {
         if !is_name(&target.name) {
             return Err(TargetError::Name(target.name));
@@ -160,13 +163,13 @@ impl Targets {
         Ok(())
     }
 
-    /// Takes a target away. What it wrote stays on its units until another target resets them.
+    /// Removes a target. Its data stay on its units until another target resets them.
     pub fn remove(&mut self, name: &str) -> Result<Target, TargetError> {
         let at = self.0.iter().position(|target| target.name == name).ok_or_else(|| self.missing(name))?;
         Ok(self.0.remove(at))
     }
 
-    /// The target of this name.
+    /// Returns the target with this name.
     pub fn get(&self, name: &str) -> Result<&Target, TargetError> {
         self.0.iter().find(|target| target.name == name).ok_or_else(|| self.missing(name))
     }

@@ -1,12 +1,12 @@
-//! The tower: a drive with the layers that a description puts on it.
+//! Tower: a drive with the layers that a description puts on it.
 //!
 //! ```text
 //!   [HostFtl, on ZoneChunks]        Stack(HostFtl ─► Stack(ZoneChunks ─► Drive))
 //!   [HostFtl]                       Stack(HostFtl ─► Drive)
 //!   []                              Drive, or Shared(Drive): with targets, which come and go
 //! ```
-//! One type for what is run and what is served, over any drive `D` at the bottom. A new layer is a variant of [`LayerConfig`] and one of
-//! [`AnyLayer`].
+//! One type covers everything that is run or served, over any drive `D` at the bottom. A new layer needs a
+//! variant of [`LayerConfig`] and one of [`AnyLayer`].
 
 use crate::{
     BlockChunks, BlockChunksConfig, BlockLayer, BlockLayerConfig, CacheConfig, CacheManager, ClusterBuffer,
@@ -15,10 +15,10 @@ use crate::{
 };
 use pellucid_flash::{Command, Completion, Drive, Figure, Held, Interface, Lba, Nanos, Notice, SimTime};
 
-/// A layer as it is described.
+/// Configuration of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LayerConfig {
-    /// A translation layer on an open-channel namespace.
+    /// Translation layer on an open-channel namespace.
     HostFtl(HostFtlConfig),
     /// Chunks made of the zones of a zoned namespace.
     ZoneChunks(ZoneChunksConfig),
@@ -28,16 +28,16 @@ pub enum LayerConfig {
     ClusterBuffer(ClusterBufferConfig),
     /// A flash cache in front of a backing store: two drives behind one port ([`Pair`](crate::Pair)).
     Cache(CacheConfig),
-    /// The request queue of a host.
+    /// Request queue of a host.
     BlockLayer(BlockLayerConfig),
     /// Nameless writes on an open-channel namespace.
     NamelessFtl(NamelessFtlConfig),
-    /// A file whose blocks are nameless, on this nameless namespace.
+    /// File with nameless blocks, on this nameless namespace.
     NamelessFile(u16),
 }
 
 impl LayerConfig {
-    /// The layer for a drive. The error is a sentence.
+    /// Builds the layer for a drive. An error is a complete sentence.
     fn build(&self, drive: &impl Drive) -> Result<AnyLayer, String> {
         let images = drive.image_bytes();
         match self {
@@ -74,12 +74,14 @@ impl LayerConfig {
         }
     }
 
-    /// Whether a sector has the same address above and below it, and is on the drive once its write is acknowledged.
+    /// Reports whether a sector has the same address above and below the layer, and is on the drive once its
+    /// write is acknowledged.
     pub fn keeps_addresses(&self) -> bool {
         matches!(self, LayerConfig::BlockLayer(_))
     }
 
-    /// The same where the host's processor is real: what its work costs is not modelled.
+    /// Returns the configuration for real time, where the host's processor is real and its costs are not
+    /// modelled.
     #[must_use]
     pub fn in_real_time(&self) -> LayerConfig {
         let cpu = CpuCosts::FREE;
@@ -104,11 +106,11 @@ impl LayerConfig {
     }
 }
 
-/// A layer whose kind is chosen when the program runs.
+/// Layer whose kind is chosen at run time.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there are a few, each in the box of its stack")]
 pub enum AnyLayer {
-    /// A translation layer on an open-channel namespace.
+    /// Translation layer on an open-channel namespace.
     HostFtl(HostFtl),
     /// Chunks made of the zones of a zoned namespace.
     ZoneChunks(ZoneChunks),
@@ -118,11 +120,11 @@ pub enum AnyLayer {
     ClusterBuffer(ClusterBuffer),
     /// A flash cache in front of a backing store.
     Cache(CacheManager),
-    /// The request queue of a host.
+    /// Request queue of a host.
     BlockLayer(BlockLayer),
     /// Nameless writes on an open-channel namespace.
     NamelessFtl(NamelessFtl),
-    /// A file whose blocks are nameless.
+    /// File with nameless blocks.
     NamelessFile(NamelessFile),
 }
 
@@ -143,7 +145,7 @@ macro_rules! each {
 }
 
 impl AnyLayer {
-    /// Its name in descriptions and reports.
+    /// Returns the layer's name in descriptions and reports.
     pub fn name(&self) -> &'static str {
         match self {
             AnyLayer::HostFtl(_) => "host-ftl",
@@ -157,7 +159,7 @@ impl AnyLayer {
         }
     }
 
-    /// The host FTL, if it is one.
+    /// Returns the host FTL, if it is one.
     pub fn host_ftl(&self) -> Option<&HostFtl> {
         match self {
             AnyLayer::HostFtl(ftl) => Some(ftl),
@@ -165,7 +167,7 @@ impl AnyLayer {
         }
     }
 
-    /// The maker of chunks, if it is one.
+    /// Returns the layer of chunks on zones, if it is one.
     pub fn zone_chunks(&self) -> Option<&ZoneChunks> {
         match self {
             AnyLayer::ZoneChunks(zones) => Some(zones),
@@ -173,7 +175,7 @@ impl AnyLayer {
         }
     }
 
-    /// The cluster buffer, if it is one.
+    /// Returns the cluster buffer, if it is one.
     pub fn cluster_buffer(&self) -> Option<&ClusterBuffer> {
         match self {
             AnyLayer::ClusterBuffer(buffer) => Some(buffer),
@@ -181,7 +183,7 @@ impl AnyLayer {
         }
     }
 
-    /// The cache manager, if it is one.
+    /// Returns the cache manager, if it is one.
     pub fn cache(&self) -> Option<&CacheManager> {
         match self {
             AnyLayer::Cache(cache) => Some(cache),
@@ -189,7 +191,7 @@ impl AnyLayer {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the cache manager mutably, if it is one.
     pub fn cache_mut(&mut self) -> Option<&mut CacheManager> {
         match self {
             AnyLayer::Cache(cache) => Some(cache),
@@ -197,7 +199,7 @@ impl AnyLayer {
         }
     }
 
-    /// The block layer, if it is one.
+    /// Returns the block layer, if it is one.
     pub fn block_layer(&self) -> Option<&BlockLayer> {
         match self {
             AnyLayer::BlockLayer(layer) => Some(layer),
@@ -205,7 +207,7 @@ impl AnyLayer {
         }
     }
 
-    /// The split FTL of nameless writes, if it is one.
+    /// Returns the split FTL of nameless writes, if it is one.
     pub fn nameless_ftl(&self) -> Option<&NamelessFtl> {
         match self {
             AnyLayer::NamelessFtl(layer) => Some(layer),
@@ -213,20 +215,20 @@ impl AnyLayer {
         }
     }
 
-    /// Time of the host's processor spent so far.
+    /// Returns the processor time spent so far.
     pub fn cpu_busy(&self) -> Nanos {
         match self {
             AnyLayer::HostFtl(layer) => layer.cpu_busy(),
             AnyLayer::ZoneChunks(layer) => layer.cpu_busy(),
             AnyLayer::BlockLayer(layer) => layer.cpu_busy(),
             AnyLayer::ClusterBuffer(layer) => layer.cpu_busy(),
-            // Their costs are not modelled.
+            // The costs of the remaining layers are not modelled.
             AnyLayer::NamelessFtl(layer) => layer.cpu_busy(),
             AnyLayer::BlockChunks(_) | AnyLayer::Cache(_) | AnyLayer::NamelessFile(_) => Nanos::ZERO,
         }
     }
 
-    /// Bytes of the host's memory.
+    /// Returns the bytes of host memory in use.
     pub fn memory_bytes(&self) -> u64 {
         each!(self, layer => layer.memory_bytes())
     }
@@ -339,14 +341,14 @@ impl Layer for AnyLayer {
     }
 }
 
-/// A drive and what stands on it.
+/// Drive with any number of layers.
 #[derive(Clone, Debug)]
 pub enum Tower<D> {
-    /// The drive alone.
+    /// Drive alone.
     Drive(D),
-    /// A layer on what stands below it.
+    /// Layer on the tower below it.
     Stack(Box<Stack<AnyLayer, Tower<D>>>),
-    /// A drive with targets on ranges of its parallel units.
+    /// Drive with targets on ranges of its parallel units.
     Shared(Box<Shared<D>>),
 }
 
@@ -362,16 +364,16 @@ macro_rules! storey {
 }
 
 impl<D: Drive> Tower<D> {
-    /// Puts layers on a drive that is at `now`, in the order in which they are given, and lets each start.
+    /// Puts layers on a drive that is at `now`, in the given order, and lets each start.
     ///
-    /// The error is a sentence.
+    /// An error is a complete sentence.
     pub fn build(drive: D, layers: &[LayerConfig], now: SimTime) -> Result<Tower<D>, String> {
         Tower::build_by(drive, layers, now, |_, next| next)
     }
 
-    /// As [`Tower::build`]; `wait` lets time pass as in [`Stack::call_by`].
+    /// Builds as [`Tower::build`] does; `wait` lets time pass as in [`Stack::call_by`].
     ///
-    /// The error is a sentence.
+    /// An error is a complete sentence.
     pub fn build_by(
         drive: D,
         layers: &[LayerConfig],
@@ -396,7 +398,7 @@ impl<D: Drive> Tower<D> {
         Ok(tower)
     }
 
-    /// The drive at the bottom.
+    /// Returns the drive at the bottom.
     #[inline]
     pub fn bottom(&self) -> &D {
         match self {
@@ -406,7 +408,7 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// The same, to be changed; see also [`Tower::act_on_bottom`].
+    /// Returns the drive at the bottom mutably; see also [`Tower::act_on_bottom`].
     #[inline]
     pub fn bottom_mut(&mut self) -> &mut D {
         match self {
@@ -416,7 +418,7 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// The drive itself.
+    /// Returns the drive itself, without its layers.
     pub fn into_bottom(self) -> D {
         match self {
             Tower::Drive(drive) => drive,
@@ -425,7 +427,7 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// The uppermost layer on what is below it.
+    /// Returns the uppermost layer with everything below it.
     #[inline]
     pub fn stack(&self) -> Option<&Stack<AnyLayer, Tower<D>>> {
         match self {
@@ -434,7 +436,7 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the uppermost layer with everything below it, mutably.
     #[inline]
     pub fn stack_mut(&mut self) -> Option<&mut Stack<AnyLayer, Tower<D>>> {
         match self {
@@ -443,12 +445,12 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// The layers, the uppermost first.
+    /// Returns the layers, the uppermost first.
     pub fn layers(&self) -> impl Iterator<Item = &AnyLayer> {
         std::iter::successors(self.stack(), |stack| stack.drive.stack()).map(|stack| &stack.layer)
     }
 
-    /// The layer whose namespace this is; `None`: the drive's own, or raw.
+    /// Returns the layer of a namespace; `None` if the namespace is the drive's own, or raw.
     pub fn layer_of(&self, namespace: u16) -> Option<&dyn Layer> {
         match self {
             Tower::Drive(_) => None,
@@ -458,7 +460,7 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// The targets, where there can be some.
+    /// Returns the drive with its targets, if this tower can have targets.
     pub fn shared(&self) -> Option<&Shared<D>> {
         match self {
             Tower::Shared(shared) => Some(shared),
@@ -466,7 +468,7 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the drive with its targets mutably, if this tower can have targets.
     pub fn shared_mut(&mut self) -> Option<&mut Shared<D>> {
         match self {
             Tower::Shared(shared) => Some(shared),
@@ -474,7 +476,7 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// Namespaces that there are, the uppermost layer's first.
+    /// Returns all namespaces, the uppermost layer's first.
     pub fn interfaces(&self) -> Vec<(u16, Interface)> {
         let first = self.stack().map(Stack::namespace);
         let others = (0..self.namespaces()).filter(|&number| Some(number) != first);
@@ -482,7 +484,7 @@ impl<D: Drive> Tower<D> {
         numbers.filter_map(|number| Some((number, self.interface(number)?))).collect()
     }
 
-    /// Does something to the drive at the bottom at `now`, beside its commands, and what follows from it.
+    /// Runs an action on the drive at the bottom at `now` that is not a command, and handles its effects.
     pub fn act_on_bottom<R>(&mut self, now: SimTime, act: impl FnOnce(&mut D) -> R) -> R {
         let (mut act, mut result) = (Some(act), None);
         self.act(now, &mut |drive| result = act.take().map(|act| act(drive)));
@@ -497,9 +499,10 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// The drive at the bottom lost its power and came back at `now`: everything above it starts again, from the bottom up.
+    /// Restarts all layers, from the bottom up, after the drive at the bottom lost power and came back at
+    /// `now`.
     ///
-    /// The error is a sentence.
+    /// An error is a complete sentence.
     pub fn restart(&mut self, now: SimTime) -> Result<(), String> {
         match self {
             Tower::Drive(_) => Ok(()),
@@ -511,7 +514,7 @@ impl<D: Drive> Tower<D> {
         }
     }
 
-    /// Stops what stands on the drive, so that its next start is cheap. The error is a sentence.
+    /// Stops the layers, so that their next start is cheap. An error is a complete sentence.
     pub fn stop(&mut self) -> Result<(), String> {
         match self {
             Tower::Drive(_) => Ok(()),

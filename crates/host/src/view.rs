@@ -1,22 +1,23 @@
-//! A view of an open-channel namespace: some of its chunks, as a namespace of their own, counted from 0.
+//! View of an open-channel namespace: some of its chunks as a separate namespace, counted from 0.
 //!
 //! ```text
 //!   drive    group 1: units 4 5 6 7    group 2: units 8 9 10 11
 //!   range 4-11: the same two groups    range 5-9: one group of five units
 //!   listed: any chunk at any place
 //! ```
-//! The place of a sector inside its chunk is the same for both, so a run of sectors in one chunk stays a run; in a range of units one
-//! that goes on into the next chunk of its unit does, too. Invariant: nothing of a command that is passed on lies outside the view.
+//! A sector has the same position inside its chunk in the view and on the drive, so a run of sectors in one
+//! chunk stays a run. In a range of units, so does a run that continues into the next chunk of its unit.
+//! Invariant: a command that is passed on touches only the view.
 
 use pellucid_flash::{
     ChunkAddress, ChunkGeometry, ChunkInfo, Command, Completion, Lba, Opcode, Status, Vector,
 };
 use std::ops::Range;
 
-/// No chunk.
+/// Marker for no chunk.
 const NONE: u32 = u32::MAX;
 
-/// Some of the chunks of a drive.
+/// Some chunks of a drive as a namespace.
 #[derive(Clone, Debug)]
 pub struct ChunkView {
     drive: ChunkGeometry,
@@ -24,17 +25,18 @@ pub struct ChunkView {
     table: Table,
 }
 
-/// Which chunk of the drive each chunk of the view is.
+/// Mapping from chunks of the view to chunks of the drive.
 #[derive(Clone, Debug)]
 enum Table {
-    /// From this one on, in the drive's order.
+    /// Consecutive chunks in the drive's order, from this one on.
     Range(u32),
-    /// `to`: by the view's number. `from`: by the drive's unit and chunk; empty for a unit that never had one.
+    /// Any chunks. `to` is indexed by the view's number; `from` by the drive's unit and chunk, and empty for
+    /// a unit that never had a chunk of the view.
     Listed { to: Vec<u32>, from: Vec<Vec<u32>> },
 }
 
 impl ChunkView {
-    /// The chunks of a range of parallel units. Whole groups stay groups.
+    /// Creates a view of a range of parallel units. Whole groups stay groups.
     pub fn range(drive: ChunkGeometry, units: Range<u32>) -> ChunkView {
         let count = units.len() as u32;
         let whole = units.start.is_multiple_of(drive.units) && count.is_multiple_of(drive.units);
@@ -43,10 +45,10 @@ impl ChunkView {
         ChunkView { drive, own, table: Table::Range(units.start * drive.chunks) }
     }
 
-    /// A view of this shape that has no chunk yet.
+    /// Creates a view of the given geometry, without chunks.
     ///
     /// # Panics
-    /// When its chunks are of another size than the drive's.
+    /// Panics if the chunk sizes of view and drive differ.
     pub fn listed(drive: ChunkGeometry, own: ChunkGeometry) -> ChunkView {
         assert_eq!(drive.chunk_sectors, own.chunk_sectors, "a chunk keeps its size");
         let to = vec![NONE; (own.parallel_units() * own.chunks) as usize];
@@ -54,11 +56,11 @@ impl ChunkView {
         ChunkView { drive, own, table: Table::Listed { to, from } }
     }
 
-    /// The chunk `own` of a listed view is the drive's `chunk` from now on. What ends later on the chunk that it was before is still
-    /// given back under the same number.
+    /// Maps chunk `own` of a listed view to the drive's `chunk`. Commands under way on the previous chunk are
+    /// still returned with the same number.
     ///
     /// # Panics
-    /// When the view is a range.
+    /// Panics if the view is a range.
     pub fn set(&mut self, own: u32, chunk: u32) {
         let Table::Listed { to, from } = &mut self.table else { panic!("a range is what it is") };
         to[own as usize] = chunk;
@@ -69,17 +71,17 @@ impl ChunkView {
         back[(chunk % self.drive.chunks) as usize] = own;
     }
 
-    /// What the view looks like.
+    /// Returns the geometry of the view.
     pub fn geometry(&self) -> ChunkGeometry {
         self.own
     }
 
-    /// Chunks of it.
+    /// Returns the number of chunks in the view.
     pub fn chunks(&self) -> u32 {
         self.own.parallel_units() * self.own.chunks
     }
 
-    /// The drive's number of a chunk of the view.
+    /// Returns the drive's number of a chunk of the view.
     pub fn chunk_on_drive(&self, own: u32) -> Option<u32> {
         match &self.table {
             Table::Range(first) => (own < self.chunks()).then_some(first + own),
@@ -87,7 +89,7 @@ impl ChunkView {
         }
     }
 
-    /// The view's number of a chunk of the drive.
+    /// Returns the view's number of a chunk of the drive.
     pub fn chunk_in_view(&self, chunk: u32) -> Option<u32> {
         match &self.table {
             Table::Range(first) => chunk.checked_sub(*first).filter(|&own| own < self.chunks()),
@@ -98,7 +100,7 @@ impl ChunkView {
         }
     }
 
-    /// The drive's address; `None` where the view has no such sector.
+    /// Returns the drive's address of a sector; `None` if the view has no such sector.
     #[inline]
     pub fn on_drive(&self, lba: Lba) -> Option<Lba> {
         let address = self.own.address(lba)?;
@@ -106,14 +108,15 @@ impl ChunkView {
         Some(self.drive.lba(ChunkAddress { sector: address.sector, ..self.drive.chunk_at(chunk) }))
     }
 
-    /// The view's address; `None` where it is not the view's.
+    /// Returns the view's address of a sector; `None` if the sector is outside the view.
     pub fn in_view(&self, lba: Lba) -> Option<Lba> {
         let address = self.drive.address(lba)?;
         let own = self.chunk_in_view(self.drive.chunk_number(address))?;
         Some(self.own.lba(ChunkAddress { sector: address.sector, ..self.own.chunk_at(own) }))
     }
 
-    /// Gives a command the drive's addresses. An error says how it ends instead: with a bit for each bad address of a list.
+    /// Translates a command to the drive's addresses. An error is the status that ends the command, with a
+    /// bit for each bad address of a list.
     pub fn to_drive(&self, command: &mut Command) -> Result<(), (Status, u64)> {
         let out_of_range = (Status::LbaOutOfRange, 0);
         if let Some(vector) = command.vector.as_mut().filter(|vector| !vector.addresses.is_empty()) {
@@ -162,7 +165,7 @@ impl ChunkView {
         Ok(())
     }
 
-    /// Whether a run of sectors is one on the drive too: another would go on in another place of it.
+    /// Reports whether a run of sectors is also contiguous on the drive.
     fn stays(&self, command: &Command) -> bool {
         let [_, _, chunk, sector] = self.own.address_bits();
         let bits = match self.table {
@@ -173,7 +176,7 @@ impl ChunkView {
         command.lba.0 >> bits == last >> bits
     }
 
-    /// Gives what came back the view's addresses again.
+    /// Translates a completion back to the view's addresses.
     pub fn give_back(&self, completion: &mut Completion) {
         if completion.opcode == Opcode::Report {
             self.rename(&mut completion.data);
@@ -188,7 +191,7 @@ impl ChunkView {
         }
     }
 
-    /// Packed chunk descriptors get the view's addresses.
+    /// Translates packed chunk descriptors to the view's addresses.
     fn rename(&self, packed: &mut [u8]) {
         let mut renamed = Vec::with_capacity(ChunkInfo::BYTES);
         for bytes in packed.as_chunks_mut::<{ ChunkInfo::BYTES }>().0 {

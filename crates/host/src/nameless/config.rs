@@ -1,16 +1,16 @@
-//! What the layer is told.
+//! Configuration of the layer.
 
 use crate::CpuCosts;
 use pellucid_ftl::NamelessConfig;
 
-/// The split FTL of nameless writes, over an open-channel namespace.
+/// Configuration of the split FTL of nameless writes, over an open-channel namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamelessFtlConfig {
     /// Namespace of the drive.
     pub namespace: u16,
-    /// What the FTL is told.
+    /// Configuration of the FTL.
     pub ftl: NamelessConfig,
-    /// What the host's own work costs.
+    /// Processor time of the host's own work.
     pub cpu: CpuCosts,
 }
 

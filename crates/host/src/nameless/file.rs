@@ -1,11 +1,12 @@
-//! A file whose blocks are nameless: the least that a file system does with names.
+//! File with nameless blocks: the minimal use that a file system makes of names.
 //!
-//! It stands above a nameless namespace and looks like a block drive: sector i of the file has a name, as an inode would keep it. A write
-//! is nameless, and when it has ended the old name is freed; the new name of what was moved takes the place of the old one, and the
-//! move is acknowledged at once.
+//! The layer looks like a block drive above a nameless namespace: each sector of the file has a name, as an
+//! inode would keep it. A write is nameless, and its end frees the old name. When a sector is moved, its new
+//! name replaces the old one, and the move is acknowledged at once.
 //!
-//! The names are in memory only: it is for measurements, and starts with an empty file on an empty namespace. After a power cut they are
-//! gone, and what they named may be anything: every command fails until the file is made anew.
+//! The names are in memory only: the layer is for measurements, and starts with an empty file on an empty
+//! namespace. A power cut loses the names, and the names may then refer to any data: every command fails
+//! until the file is made anew.
 
 use crate::{Layer, Machine};
 use pellucid_flash::slab::Slab;
@@ -15,11 +16,12 @@ use pellucid_flash::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// "No name", and "no sector".
+/// Marker for no name and for no sector.
 const NONE: u32 = u32::MAX;
-/// The share of the names that is not offered: overwritten sectors have two names for a while.
+/// Divisor of the names: this share is not offered, because overwritten sectors have two names for a while.
 const SPARE: u64 = 16;
-/// How often a read whose names ended under it is tried again (prototype: an old name ends with its move).
+/// Maximum number of attempts at a read whose names were moved meanwhile (prototype: a move ends the old
+/// name).
 const ATTEMPTS: u32 = 16;
 
 #[derive(Clone, Debug, Default)]
@@ -32,41 +34,41 @@ struct Request {
     stages: StageTimes,
 }
 
-/// What a command below is for.
+/// Purpose of a command below.
 #[derive(Clone, Copy, Debug, Default)]
 enum Purpose {
-    /// All of a request: a write, or a flush.
+    /// The whole of a request: a write, or a flush.
     Whole(u32),
-    /// So many sectors of a read, from this one on; how often it was tried.
+    /// A part of a read: its request, its first sector, and the number of attempts.
     Piece(u32, u32, u32),
-    /// No command waits for it: old names go.
+    /// Background work: old names are freed.
     #[default]
     Upkeep,
 }
 
-/// The layer. Clone it, with what it stands on, to fork its future.
+/// Layer of a nameless file. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct NamelessFile {
     namespace: u16,
     image_bytes: usize,
     now: SimTime,
-    /// The name of each sector.
+    /// Name of each sector.
     names: Vec<u32>,
-    /// The sector of each name.
+    /// Sector of each name.
     sectors: Vec<u32>,
     requests: Slab<Request>,
     sent: Slab<Purpose>,
-    /// Moves of sectors whose old name is being freed: old name, new name.
+    /// Moves of sectors whose old name is being freed: old name and new name.
     orphans: BTreeMap<u32, u32>,
     down: VecDeque<Command>,
     up: VecDeque<Completion>,
     moves: u64,
-    /// A power cut has taken the names.
+    /// A power cut has lost the names.
     lost: bool,
 }
 
 impl NamelessFile {
-    /// The file on a nameless namespace. The error is a sentence.
+    /// Creates the file on a nameless namespace. An error is a complete sentence.
     pub fn new(
         namespace: u16,
         interface: Option<Interface>,
@@ -99,14 +101,14 @@ impl NamelessFile {
         })
     }
 
-    /// Bytes of the host's memory.
+    /// Returns the bytes of host memory in use.
     pub fn memory_bytes(&self) -> u64 {
         (self.names.len() + self.sectors.len()) as u64 * 4
             + self.requests.memory_bytes()
             + self.sent.memory_bytes()
     }
 
-    /// Walks the names and panics where they disagree.
+    /// Checks the names; panics if they disagree.
     pub fn check(&self) {
         for (sector, &name) in self.names.iter().enumerate().filter(|(_, name)| **name != NONE) {
             assert_eq!(self.sectors[name as usize], sector as u32, "the sector of name {name}");
@@ -171,7 +173,7 @@ impl NamelessFile {
         self.end_if_done(request);
     }
 
-    /// Reads sectors of a request: a command for each run of names.
+    /// Reads sectors of a request, with one command for each run of names.
     fn read(&mut self, request: u32, from: u32, count: u32, attempts: u32) {
         let command = self.requests[request].command.as_ref().expect("a request has its command");
         let (first, wanted) = (command.lba.0 as usize, !command.data.is_empty());
@@ -194,7 +196,7 @@ impl NamelessFile {
         self.end_if_done(request);
     }
 
-    /// Gives a sector a name; its name so far.
+    /// Sets the name of a sector; returns its old name.
     fn rename(&mut self, sector: u32, name: u32) -> u32 {
         let old = std::mem::replace(&mut self.names[sector as usize], name);
         if old != NONE {
@@ -217,7 +219,7 @@ impl NamelessFile {
         }
     }
 
-    /// A write has ended: its sectors have new names.
+    /// Takes the new names of a write's sectors.
     fn written(&mut self, request: u32, completion: &mut Completion) {
         let command = self.requests[request].command.as_mut().expect("a request has its command");
         command.data = std::mem::take(&mut completion.data);
@@ -231,7 +233,7 @@ impl NamelessFile {
         }
     }
 
-    /// Names were freed; one that had ended with its move goes under its new name.
+    /// Handles the end of a free; a name that ended with its move is freed under its new name.
     fn upkeep_ended(&mut self, completion: &Completion) {
         if completion.opcode == Opcode::Free
             && let Some(vector) = &completion.vector
@@ -300,7 +302,7 @@ impl Machine for NamelessFile {
             Purpose::Piece(_, from, attempts)
                 if completion.status == Status::Unwritten && attempts < ATTEMPTS =>
             {
-                // Its names were moved meanwhile: the new ones are known now.
+                // The sectors were moved meanwhile; their new names are now known.
                 let bytes = completion.data.len() / self.image_bytes;
                 return self.read(request, from, bytes.max(1) as u32, attempts + 1);
             }
@@ -323,7 +325,7 @@ impl Machine for NamelessFile {
         {
             self.moves += 1;
             match self.sectors[old.0 as usize] {
-                // Its free is on its way, and may come too late for the old name.
+                // The sector's free is under way, and may arrive too late for the old name.
                 NONE => _ = self.orphans.insert(old.0 as u32, new.0 as u32),
                 sector => _ = self.rename(sector, new.0 as u32),
             }

@@ -1,6 +1,6 @@
 //! The split FTL of nameless writes: the machine of `ftl` above an open-channel drive, with what its work costs the host's processor.
 //!
-//! What each command promises is in [`NamelessGeometry`]; what holds it together, in `ARCHITECTURE.md`.
+//! [`NamelessGeometry`] describes the guarantee of each command; `ARCHITECTURE.md` describes the design.
 
 mod config;
 mod file;
@@ -17,16 +17,16 @@ use pellucid_flash::{
 use pellucid_ftl::{Nameless, NamelessFtlCounters, NamelessMachine};
 use std::collections::VecDeque;
 
-/// Something that the processor has yet to do.
+/// Task of the host's processor.
 #[derive(Clone, Debug)]
 enum Task {
-    /// Takes a command, submitted then.
+    /// Handles a command that was submitted at this time.
     Arrived(SimTime, Command),
     Send(Command),
     Ended(Completion),
 }
 
-/// The layer. Clone it, with the drive below, to fork its future.
+/// Layer of nameless writes. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct NamelessFtl {
     config: NamelessFtlConfig,
@@ -37,8 +37,8 @@ pub struct NamelessFtl {
 }
 
 impl NamelessFtl {
-    /// The layer for the open-channel namespace that `interface` describes. It reads what a former life has left there when it is
-    /// first advanced. The error is a sentence.
+    /// Creates the layer for the open-channel namespace that `interface` describes. Its first `advance` reads
+    /// the data of an earlier run. An error is a complete sentence.
     pub fn new(
         config: &NamelessFtlConfig,
         interface: Option<Interface>,
@@ -53,37 +53,37 @@ impl NamelessFtl {
         })
     }
 
-    /// What it offers.
+    /// Returns the geometry of the offered namespace.
     pub fn geometry(&self) -> NamelessGeometry {
         self.machine.geometry()
     }
 
-    /// What it has counted.
+    /// Returns the counters.
     pub fn counters(&self) -> NamelessFtlCounters {
         self.machine.counters()
     }
 
-    /// The decisions behind it.
+    /// Returns the decision engine.
     pub fn engine(&self) -> &Nameless {
         self.machine.engine()
     }
 
-    /// Time of the host's processor spent so far.
+    /// Returns the processor time spent so far.
     pub fn cpu_busy(&self) -> Nanos {
         self.steps.busy()
     }
 
-    /// Bytes of host memory for tables and buffers.
+    /// Returns the bytes of host memory for tables and buffers.
     pub fn memory_bytes(&self) -> u64 {
         self.machine.memory_bytes()
     }
 
-    /// Walks every invariant and panics where one is broken. Cost: the whole namespace.
+    /// Checks all invariants of the whole namespace; panics if one is broken.
     pub fn check(&self) {
         self.machine.check();
     }
 
-    /// Gives the processor something that takes effect after `cost`. A step that costs nothing takes effect at once.
+    /// Queues a task that takes effect after `cost`. A task without cost takes effect at once.
     fn after(&mut self, cost: Nanos, task: Task) {
         if let Some(task) = self.steps.give(self.now, cost, task) {
             self.run(task);
@@ -189,7 +189,7 @@ impl Machine for NamelessFtl {
 
     fn restart(&mut self, now: SimTime) -> Result<(), String> {
         self.machine.restart(now)?;
-        // What the processor had not taken yet ends, too.
+        // Commands that still wait for the processor end too.
         while let Some((_, task)) = self.steps.due(SimTime(u64::MAX)) {
             if let Task::Arrived(submitted, command) = task {
                 let mut stages = StageTimes::default();

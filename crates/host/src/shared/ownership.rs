@@ -1,18 +1,19 @@
-//! What the drive's own namespace may not reach: the parallel units that targets have.
+//! Ownership check: the drive's own namespace may not reach the parallel units of targets.
 //!
-//! Invariant: a command that [`Ownership::foreign`] says nothing of reaches no unit of a target.
+//! Invariant: a command for which [`Ownership::foreign`] returns 0 reaches no unit of a target.
 
 use crate::{Target, Targets};
 use pellucid_flash::{ChunkGeometry, Command, Lba, Opcode, Vector};
 
-/// The owners of the parallel units of one namespace.
+/// Owners of the parallel units of one namespace.
 pub(super) struct Ownership<'a> {
     pub geometry: &'a ChunkGeometry,
     pub targets: &'a Targets,
 }
 
 impl Ownership<'_> {
-    /// Addresses of a command to the shared namespace that are a target's, a bit for each of a list; 0: none.
+    /// Returns a bit for each address of a command to the shared namespace that belongs to a target; 0 if
+    /// there is none.
     pub fn foreign(&self, command: &Command) -> u64 {
         let reaches = matches!(command.opcode, Opcode::Read | Opcode::Write | Opcode::Copy | Opcode::Reset);
         if !reaches || self.targets.list().is_empty() {
@@ -33,7 +34,7 @@ impl Ownership<'_> {
         }
     }
 
-    /// Whether one of the sectors from `first` to `last` is a target's.
+    /// Reports whether any sector from `first` to `last` belongs to a target.
     fn takes(&self, first: Lba, last: u64) -> bool {
         let [_, _, chunk, sector] = self.geometry.address_bits();
         let unit = |lba: u64| lba >> (chunk + sector);

@@ -1,27 +1,27 @@
-//! A target in its place: what does its work, what it has under way, and how far it is.
+//! Target in its place: its implementation, its commands under way, and its state.
 //!
 //! ```text
 //!   starting ─ its host FTL has found what is on its units ─► ready ─ remove ─► stopping ─ nothing is under way ─► gone
 //!      └─ it has failed ─► stopping, with the sentence
 //! ```
-//! Invariants: `above` counts the commands from above and `below` those with the drive that have not ended; a place with
-//! either is not gone. A raw target has nothing to find: it begins ready.
+//! Invariants: `above` counts the commands from above, and `below` those with the drive; a place with either
+//! of them stays. A raw target has no state to restore, so it begins ready.
 
 use crate::{ChunkView, HostFtl, Machine};
 
-/// How far a target is.
+/// State of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetState {
-    /// Its host FTL reads what is on its units.
+    /// The host FTL reads the data on its units.
     Starting,
-    /// It takes commands.
+    /// The target takes commands.
     Ready,
-    /// It is taken away.
+    /// The target is being removed.
     Stopping,
 }
 
 impl TargetState {
-    /// The word for it.
+    /// Returns the state's name.
     pub fn name(self) -> &'static str {
         match self {
             TargetState::Starting => "starting",
@@ -31,16 +31,16 @@ impl TargetState {
     }
 }
 
-/// What became of a target.
+/// Change of a target's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetEvent {
-    /// It takes commands.
+    /// The target takes commands.
     Ready(u16),
-    /// Its namespace and its units are free. A start that failed says why.
+    /// The target's namespace and units are free. A failed start adds its reason.
     Gone(u16, Option<String>),
 }
 
-/// What does the work of a target.
+/// Implementation of a target.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Block(Box<HostFtl>),
@@ -48,28 +48,28 @@ pub(super) enum Work {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-/// How far a place is.
+/// Progress of a place.
 pub(super) enum Stage {
     Starting,
     Ready,
-    /// Because its start failed, if there is a sentence.
+    /// The target is being removed, with the reason if its start failed.
     Stopping(Option<String>),
 }
 
-/// A target in its place.
+/// Target in its place.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub name: String,
     pub work: Work,
     pub stage: Stage,
-    /// Commands from above that have not ended.
+    /// Number of commands from above under way.
     pub above: usize,
-    /// Commands with the drive.
+    /// Number of commands with the drive.
     pub below: usize,
 }
 
 impl Place {
-    /// How far it is.
+    /// Returns the target's state.
     pub fn state(&self) -> TargetState {
         match self.stage {
             Stage::Starting => TargetState::Starting,
@@ -78,7 +78,7 @@ impl Place {
         }
     }
 
-    /// Goes on if it starts or stops. Returns what became of `namespace`, which is its own.
+    /// Advances a target that starts or stops. Returns the event of its namespace, which is `namespace`.
     pub fn step(&mut self, namespace: u16) -> Option<TargetEvent> {
         if let (Stage::Starting, Work::Block(layer)) = (&self.stage, &self.work) {
             if let Some(sentence) = layer.failure() {
@@ -89,7 +89,7 @@ impl Place {
             }
         }
         let Stage::Stopping(why) = &self.stage else { return None };
-        // With nothing under way, a layer that is not at its end has no room to go on.
+        // A layer that is not stopped and has nothing under way lacks the space to continue.
         let rests = !matches!(&self.work, Work::Block(layer) if layer.next_event().is_some());
         let is_gone = self.above == 0 && self.below == 0 && rests;
         is_gone.then(|| TargetEvent::Gone(namespace, why.clone()))

@@ -1,24 +1,26 @@
-//! The drive's limit on active zones: a write that would make one too many active waits until another is full, finished or reset.
+//! Limit of the drive on active zones: a write that would exceed it waits until another zone is full,
+//! finished or reset.
 //!
-//! The layer above keeps to few lines at a time, so this is rare: only lines that have failed, and wait to be finished, come
-//! on top. If nothing is under way that could end an active zone, the write fails, and is written elsewhere.
+//! The layer above writes only a few lines at a time, so waiting is rare: only failed lines that wait to be
+//! finished exceed these. If no command that could end an active zone is under way, the write fails, and its
+//! data are written elsewhere.
 
 use super::{Purpose, ZoneChunks};
 use pellucid_flash::{Nanos, Opcode, SimTime, Status, ZoneInfo, ZoneState};
 use std::collections::VecDeque;
 
-/// Time for the layer above to finish or reset a zone, after the last command to the drive has ended.
+/// Time that the layer above has to finish or reset a zone, after the last command to the drive has ended.
 const PATIENCE: Nanos = Nanos(1_000);
 
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     zones: Vec<bool>,
     count: u32,
-    /// 0: no limit.
+    /// Maximum number of active zones; 0: no limit.
     max: u32,
-    /// Writes that wait, oldest first.
+    /// Waiting writes, oldest first.
     held: VecDeque<u32>,
-    /// When the oldest of them fails, unless something is under way by then.
+    /// Time at which the oldest waiting write fails, unless a command is under way by then.
     pub gives_up: Option<SimTime>,
 }
 
@@ -37,7 +39,7 @@ impl Active {
         self.zones[zone as usize] || self.max == 0 || self.count < self.max
     }
 
-    /// What the drive says of its zones.
+    /// Notes the active zones that a report lists.
     pub fn learn(&mut self, infos: &[ZoneInfo]) {
         for (zone, info) in (0..).zip(infos) {
             let state = info.state;
@@ -50,7 +52,7 @@ impl Active {
 }
 
 impl ZoneChunks {
-    /// Sends a write, or lets it wait.
+    /// Sends a write, or queues it.
     pub(super) fn write_or_hold(&mut self, op: u32) {
         let zone = self.zone_of_op(op);
         if !self.active.held.is_empty() || !self.active.may_write(zone) {
@@ -65,7 +67,7 @@ impl ZoneChunks {
         self.shape.place(self.command(op).lba).expect("checked at submission").zone
     }
 
-    /// A write or an action on a zone has ended.
+    /// Updates the active zones after a write or a zone action has ended.
     pub(super) fn note_end(&mut self, op: u32, purpose: Purpose, status: Status) {
         if purpose != Purpose::Whole {
             return self.watch_held();
@@ -74,7 +76,7 @@ impl ZoneChunks {
         let filled = self.shape.chunks.address(command.lba).is_some_and(|address| {
             address.sector + command.sectors == self.shape.chunks.chunk_sectors && status == Status::Success
         });
-        // An action that a zone refuses finds it out of use.
+        // If a zone refuses the action, it is already out of use.
         if command.opcode != Opcode::Write || filled {
             let zone = self.zone_of_op(op);
             self.active.set(zone, false);
@@ -95,7 +97,7 @@ impl ZoneChunks {
         self.watch_held();
     }
 
-    /// No write waits for ever.
+    /// Starts the timer that fails a waiting write if nothing else is under way.
     fn watch_held(&mut self) {
         let stuck = !self.active.held.is_empty() && self.under_way == 0;
         self.active.gives_up = stuck.then(|| self.now + PATIENCE);

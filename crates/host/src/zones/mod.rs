@@ -1,4 +1,4 @@
-//! Chunks made of zones: a zoned namespace as a host's translation wants its drive.
+//! Chunks made of zones: a zoned namespace in the form that a host FTL needs.
 //!
 //! ```text
 //!  HostFtl          write of a superpage + out-of-band data      read of a vector      report      reset, finish
@@ -7,13 +7,16 @@
 //!     ▼                        ▼                                and trailers      ones padded        ▼
 //!  zoned drive      write at the write pointer                     reads             report      zone actions
 //! ```
-//! So the log on zones is [`HostFtl`](crate::HostFtl) with its ring, map, rate limiter, victims and mount, and this. What zones lack
-//! are out-of-band data and vectors; a trailer in each batch stands for the first, several reads for the second.
+//! The log on zones is [`HostFtl`](crate::HostFtl), with its ring, map, rate limiter, victims and mount,
+//! above this layer. Zones lack out-of-band data and vectors: a trailer in each batch replaces the former,
+//! and several reads the latter.
 //!
-//! What holds: a write is acknowledged when it is on the media (force unit access), whatever buffer the drive has; a batch counts if
-//! its trailer can be read, or the next one, which repeats it. A zone's writes are in order because the layer above has one write at a
-//! time in each parallel unit. Nothing is known here of what zones hold but which are active ([`active`]), what the next trailer is to
-//! repeat, and, where the drive keeps stamps instead of data, their out-of-band data, as they could not come back.
+//! Guarantees: a write is acknowledged when it is on the media (force unit access), whatever write buffer the
+//! drive has. A batch is valid if its trailer can be read, or the next trailer, which repeats it. The writes
+//! of a zone are in order, because the layer above has one write at a time in each parallel unit. This layer
+//! knows only three things about zones: which are active ([`active`]), the out-of-band data that the next
+//! trailer repeats, and, if the drive keeps stamps instead of data, all out-of-band data, because the drive
+//! could not return them.
 
 mod active;
 mod read;
@@ -34,68 +37,68 @@ use read::Want;
 use shape::Shape;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A command from above.
+/// Command from above.
 #[derive(Clone, Debug, Default)]
 struct Op {
     command: Option<Command>,
     submitted: SimTime,
-    /// Parts that have not ended.
+    /// Number of parts under way.
     left: u32,
     status: Option<Status>,
-    /// Addresses that failed, as bits.
+    /// Failed addresses, as a bit mask.
     failed: u64,
     stages: StageTimes,
-    /// What the drive said of its zones.
+    /// Zones as the drive reported them.
     infos: Vec<ZoneInfo>,
 }
 
-/// What a command to the drive is for.
+/// Purpose of a command to the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Purpose {
-    /// All of a command: the status is the command's.
+    /// The whole of a command; its status is the command's.
     #[default]
     Whole,
     /// A read into the command's own buffer.
     Direct,
-    /// A run of sectors that a read wants.
+    /// A run of sectors of a read.
     Run,
-    /// The zones.
+    /// A report of the zones.
     Report,
-    /// The end of a torn batch of this zone.
+    /// Padding of a torn batch of this zone.
     Pad(u32),
 }
 
-/// A command to the drive.
+/// Command to the drive.
 #[derive(Clone, Debug, Default)]
 struct Part {
     op: u32,
     purpose: Purpose,
-    /// The first sector of a run, and what is wanted.
+    /// First sector of a run, and the sectors needed from it.
     first: u64,
     wants: Vec<Want>,
 }
 
-/// Work of the processor.
+/// Step of work of the host's processor.
 #[derive(Clone, Debug)]
 enum Step {
     Send(Command),
     Ended(Completion),
 }
 
-/// What was done beside what was asked.
+/// Counters of the layer's work in addition to the commands from above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneChunksCounters {
     /// Commands sent to the drive.
     pub commands: u64,
     /// Sectors of trailers written.
     pub trailer_sectors: u64,
-    /// Sectors written behind torn batches.
+    /// Sectors written to pad torn batches.
     pub padded_sectors: u64,
-    /// Sectors read that no command asked for, between others: trailers among them.
+    /// Sectors read beyond the requested ones, including trailers.
     pub gap_sectors: u64,
 }
 
-/// The layer. Clone it, with the drive below, to fork its future.
+/// Zone layer. Clone it together with the drive below to fork the simulation.
 #[derive(Clone, Debug)]
 pub struct ZoneChunks {
     config: ZoneChunksConfig,
@@ -107,11 +110,11 @@ pub struct ZoneChunks {
     parts: Slab<Part>,
     wants: Vec<Want>,
     active: Active,
-    /// Commands with the drive, or on their way to or from it.
+    /// Number of commands with the drive, or on their way to or from it.
     under_way: u32,
-    /// Out-of-band data of each zone, where the drive keeps stamps.
+    /// Out-of-band data of each zone, if the drive keeps stamps.
     stamps: Vec<Vec<u8>>,
-    /// The last batch written to a zone and its out-of-band data, which the next trailer repeats.
+    /// Number and out-of-band data of the last batch written to a zone; the next trailer repeats them.
     last: BTreeMap<u32, (u32, Vec<u8>)>,
     buffers: Vec<Vec<u8>>,
     down: VecDeque<Command>,
@@ -120,7 +123,7 @@ pub struct ZoneChunks {
 }
 
 impl ZoneChunks {
-    /// The layer for the zoned namespace that `interface` describes.
+    /// Creates the layer for the zoned namespace that `interface` describes.
     pub fn new(
         config: &ZoneChunksConfig,
         interface: Option<Interface>,
@@ -151,22 +154,23 @@ impl ZoneChunks {
         })
     }
 
-    /// What it was told.
+    /// Returns the configuration.
     pub fn config(&self) -> &ZoneChunksConfig {
         &self.config
     }
 
-    /// What it did so far.
+    /// Returns the counters.
     pub fn counters(&self) -> ZoneChunksCounters {
         self.counters
     }
 
-    /// Time of the host's processor spent so far.
+    /// Returns the processor time spent so far.
     pub fn cpu_busy(&self) -> Nanos {
         self.steps.busy()
     }
 
-    /// Bytes of host memory for records of commands and zones; buffers of commands under way are not counted.
+    /// Returns the bytes of host memory for records of commands and zones, without the buffers of commands
+    /// under way.
     pub fn memory_bytes(&self) -> u64 {
         let last: u64 = self.last.values().map(|(_, oob)| oob.capacity() as u64).sum();
         self.ops.memory_bytes() + self.parts.memory_bytes() + u64::from(self.shape.zones.zones) + last
@@ -251,7 +255,7 @@ impl ZoneChunks {
         };
         let place = self.shape.place(command.lba).expect("checked at submission");
         let metadata = &mut command.vector.get_or_insert_default().metadata;
-        // Zeros, where there are none.
+        // Missing out-of-band data are zeros.
         metadata.resize(command.sectors as usize * Vector::METADATA_BYTES, 0);
         let (images, oob) =
             (self.shape.data as usize * self.image_bytes, self.shape.data as usize * Vector::METADATA_BYTES);
@@ -306,7 +310,8 @@ impl ZoneChunks {
         self.send(op, part, Purpose::Report, command);
     }
 
-    /// The drive has described its zones. What a power cut has torn is filled up, so that the zone can be gone on with.
+    /// Handles the report of the zones. A batch torn by a power cut is padded, so that its zone can be
+    /// written further.
     fn reported(&mut self, op: u32, completion: &Completion) {
         let infos = completion.data.chunks_exact(ZoneInfo::BYTES);
         let infos: Option<Vec<ZoneInfo>> =
@@ -336,12 +341,12 @@ impl ZoneChunks {
         let info = &mut self.ops[op].infos[zone as usize];
         match ok {
             true => info.write_pointer.0 += u64::from(self.shape.torn(info)),
-            // It takes nothing more, which is all that read-only means here.
+            // The zone takes no more writes, which is the only meaning of read-only here.
             false => info.state = pellucid_flash::ZoneState::ReadOnly,
         }
     }
 
-    /// The chunks that were asked for.
+    /// Returns the descriptions of the requested chunks.
     fn describe(&mut self, op: u32) {
         let command = self.command(op);
         let geometry = &self.shape.chunks;
@@ -410,7 +415,7 @@ impl ZoneChunks {
     }
 }
 
-/// The status of a chunk's command, from that of its zone.
+/// Returns the status of a chunk's command for that of its zone.
 fn translated(opcode: Opcode, status: Status) -> Status {
     match (opcode, status) {
         (_, Status::Success | Status::PowerLoss) => status,

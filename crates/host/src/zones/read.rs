@@ -1,27 +1,27 @@
-//! Reads of chunks: which runs of a zone's sectors bring what is wanted, and where it goes.
+//! Reads of chunks: the runs of zone sectors to read, and the destination of each sector.
 //!
 //! ```text
 //!  wanted     12 13    17   T(31)      300          T: a trailer, for the out-of-band data of 12, 13 and 17
 //!  reads     [12 .. 17]     [31]      [300]         what lies close together comes with one command
 //! ```
-//! A run that fails is read again sector by sector, so that a bad sector costs itself only; where that is a trailer, the next one repeats
-//! what it said. With nothing but out-of-band data wanted the trailers alone are read.
+//! A failed run is read again sector by sector, so that a bad sector fails alone; if it is a trailer, the
+//! next one repeats its content. If only out-of-band data are wanted, only trailers are read.
 
 use super::{Op, Purpose, ZoneChunks, trailer};
 use pellucid_flash::{Command, Completion, Lba, Opcode, Status, Vector};
 
-/// Sectors that are read along unasked rather than with another command: a page of most drives.
+/// Maximum gap of unwanted sectors that are read to save another command: a page of most drives.
 const GAP_SECTORS: u64 = 4;
 
-/// A sector of the drive, and which sector of the command it is; [`TRAILER`] or [`NEXT_TRAILER`] for none.
+/// Sector of the drive, and its index in the command, or [`TRAILER`] or [`NEXT_TRAILER`].
 pub(super) type Want = (u64, u32);
 
 const TRAILER: u32 = u32::MAX;
 
-/// A trailer too, for what it repeats of the one before, which cannot be read.
+/// Marker of the trailer after an unreadable one, whose content it repeats.
 const NEXT_TRAILER: u32 = u32::MAX - 1;
 
-/// The `i`-th sector of a command.
+/// Returns the address of the `i`-th sector of a command.
 fn address(command: &Command, i: u32) -> Lba {
     match &command.vector {
         Some(vector) if !vector.addresses.is_empty() => vector.addresses[i as usize],
@@ -70,7 +70,7 @@ impl ZoneChunks {
         self.wants = wants;
     }
 
-    /// All that is wanted lies together, in order.
+    /// Sends one read for sectors that are contiguous and in order.
     fn send_direct(&mut self, op: u32, first: u64) {
         let command = self.ops[op].command.as_mut().expect("a command under way");
         let (sectors, data) = (command.sectors, std::mem::take(&mut command.data));
@@ -79,7 +79,7 @@ impl ZoneChunks {
     }
 
     fn send_runs(&mut self, op: u32, wants: &[Want]) {
-        // Held until all are sent.
+        // This hold keeps the operation open until all runs are sent.
         self.ops[op].left += 1;
         let zone_sectors = self.shape.zones.zone_sectors;
         let mut from = 0;
@@ -160,7 +160,7 @@ impl ZoneChunks {
         record.failed |= 1 << at.min(63);
     }
 
-    /// Whether a zone has a batch behind that of a trailer, which may repeat it.
+    /// Reports whether the zone has another batch after this trailer's, whose trailer may repeat it.
     fn has_next(&self, lba: u64) -> bool {
         let place = self.shape.place_at(lba + u64::from(self.shape.batch));
         self.keeps_content()
@@ -168,8 +168,8 @@ impl ZoneChunks {
             && u64::from((place.batch + 1) * self.shape.batch) <= self.shape.zones.capacity_sectors
     }
 
-    /// Out-of-band data for all sectors of the command that a trailer describes, or (`NEXT_TRAILER`) that the one before does. Without a
-    /// trailer there are none.
+    /// Copies the out-of-band data for all sectors of the command that a trailer, or with `NEXT_TRAILER` the
+    /// one before it, describes. Without a valid trailer they are zeros.
     fn give_metadata(&mut self, op: u32, (lba, at): Want, image: &[u8], read: bool) {
         let mut place = self.shape.place_at(lba);
         let bytes = Vector::METADATA_BYTES;

@@ -1,4 +1,4 @@
-//! Where a chunk's sectors lie in its zone, and whether a drive's zones can be chunks at all.
+//! Layout of a chunk's sectors in its zone, and the check that a drive's zones can be chunks.
 //!
 //! ```text
 //!  zones    0 1 2 3 | 4 5 6 7 | ...        width 4: chunk c of parallel unit u is zone 4 c + u
@@ -11,21 +11,23 @@ use crate::CpuCosts;
 use pellucid_flash::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Lba, Nanos, ZoneGeometry};
 use pellucid_flash::{ZoneInfo, ZoneState};
 
-/// Lines that may be partly written at a time: of data and of the map, each with one before it that is being finished.
+/// Number of lines that may be partly written at a time: one of data and one of the map, each with a
+/// predecessor that is being finished.
 const LINES_ACTIVE: u32 = 4;
-/// Sectors of a batch by default: 256 KiB of the usual sectors.
+/// Default sectors of a batch: 256 KiB of the usual sectors.
 const BATCH_SECTORS: u32 = 64;
 
-/// Zones as chunks.
+/// Configuration of zones as chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneChunksConfig {
-    /// The zoned namespace of the drive.
+    /// Zoned namespace of the drive.
     pub namespace: u16,
-    /// Zones that are written side by side: parallel units, to the layer above.
+    /// Number of zones written in parallel: parallel units, to the layer above.
     pub width: u32,
-    /// Sectors of a batch, its trailer among them: a divisor of a zone's capacity. 0: the largest that is no more than 64.
+    /// Sectors of a batch, including its trailer: a divisor of a zone's capacity. 0 chooses the largest one
+    /// up to 64.
     pub batch_sectors: u32,
-    /// What commands to the drive and their completions cost the host.
+    /// Processor time of commands to the drive and their completions.
     pub cpu: CpuCosts,
 }
 
@@ -35,41 +37,41 @@ impl Default for ZoneChunksConfig {
     }
 }
 
-/// Why the zones of a namespace cannot be chunks.
+/// Reason that the zones of a namespace cannot be chunks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneChunksError {
-    /// The namespace is not a zoned one.
+    /// The namespace is not a zoned namespace.
     #[error("namespace {0} is not a zoned one; a zone log needs zones")]
     NotZoned(u16),
-    /// A setting does not fit.
+    /// A setting is out of range.
     #[error("{key} = {value}: allowed: {allowed}")]
     Setting {
-        /// The key as in the description.
+        /// Key, as in the description.
         key: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: u64,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
 }
 
-/// A sector of a chunk, in its zone.
+/// Position of a chunk's sector in its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub zone: u32,
     pub batch: u32,
-    /// Sector of the batch.
+    /// Sector within the batch.
     pub sector: u32,
 }
 
-/// How zones make chunks.
+/// Layout of chunks on zones.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub zones: ZoneGeometry,
     pub chunks: ChunkGeometry,
-    /// Sectors of a batch.
+    /// Sectors in a batch.
     pub batch: u32,
-    /// Of these, data sectors.
+    /// Data sectors in a batch.
     pub data: u32,
 }
 
@@ -128,7 +130,7 @@ impl Shape {
             cached_sectors: 0,
             open_chunks_max: 0,
             open_chunks_per_unit_max: 0,
-            // A zoned drive does not say.
+            // A zoned drive reports no latencies.
             read_ns: [Nanos::ZERO; 2],
             write_ns: [Nanos::ZERO; 2],
             reset_ns: [Nanos::ZERO; 2],
@@ -136,12 +138,12 @@ impl Shape {
         Ok(Shape { zones: *zones, chunks, batch, data: batch - 1 })
     }
 
-    /// Zone of a chunk.
+    /// Returns the zone of a chunk.
     pub fn zone_of(&self, address: ChunkAddress) -> u32 {
         address.chunk * self.chunks.units + address.unit
     }
 
-    /// Where a sector of a chunk lies; `None`: there is no such one.
+    /// Returns the position of a chunk's sector; `None` if the address is out of range.
     #[inline]
     pub fn place(&self, lba: Lba) -> Option<Place> {
         let address = self.chunks.address(lba)?;
@@ -149,31 +151,31 @@ impl Shape {
         Some(Place { zone: self.zone_of(address), batch, sector })
     }
 
-    /// First sector of a zone.
+    /// Returns the first sector of a zone.
     pub fn start(&self, zone: u32) -> u64 {
         u64::from(zone) * self.zones.zone_sectors
     }
 
-    /// The drive's number of a place.
+    /// Returns the drive address of a position.
     #[inline]
     pub fn lba(&self, place: Place) -> u64 {
         self.start(place.zone) + u64::from(place.batch * self.batch + place.sector)
     }
 
-    /// The trailer that describes a place.
+    /// Returns the address of the trailer that describes a position.
     #[inline]
     pub fn trailer(&self, place: Place) -> u64 {
         self.lba(Place { sector: self.data, ..place })
     }
 
-    /// The place of one of the drive's sectors.
+    /// Returns the position of a drive sector.
     #[inline]
     pub fn place_at(&self, lba: u64) -> Place {
         let (zone, offset) = (lba / self.zones.zone_sectors, (lba % self.zones.zone_sectors) as u32);
         Place { zone: zone as u32, batch: offset / self.batch, sector: offset % self.batch }
     }
 
-    /// Sectors that a zone lacks to the end of a batch which it holds a part of.
+    /// Returns the number of sectors that a zone lacks to the end of a torn batch.
     pub fn torn(&self, info: &ZoneInfo) -> u32 {
         match info.state {
             ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen | ZoneState::Closed => {
@@ -184,8 +186,8 @@ impl Shape {
         }
     }
 
-    /// A chunk, from what the drive says of its zone. The write pointer of a zone that is full or read-only says nothing; what
-    /// was not written there has no trailer.
+    /// Returns the description of a chunk for that of its zone. The write pointer of a full or read-only zone
+    /// is undefined; its unwritten sectors have no trailer.
     pub fn info(&self, address: ChunkAddress, zone: &ZoneInfo) -> ChunkInfo {
         let written = (zone.write_pointer.0.saturating_sub(zone.start.0)) as u32 / self.batch * self.data;
         let (state, write_pointer) = match zone.state {

@@ -1,32 +1,33 @@
-//! The trailer of a batch: the out-of-band data of the batch's sectors, in the sector behind them.
+//! Trailer of a batch: the out-of-band data of the batch's sectors, in the sector after them.
 //!
 //! ```text
 //!  zone    [ data ... data | trailer ][ data ... data | trailer ] ...
 //!  trailer 0 "PLZT"   4 crc32c of what follows   8 zone u32   12 batch u32   16 16 bytes for each data sector, in order
 //!           then, where it fits, the batch before: 4 crc32c as in its own trailer   4 16 bytes for each of its data sectors
 //! ```
-//! All little endian; the rest of the sector is zero and in no checksum. So a trailer that cannot be read costs itself only, but for the last
-//! one of a zone, which none repeats yet. Of a batch that was padded, or written before a start, nothing is repeated.
-//! A zone comes back from a power cut as a prefix of what was written to it, so that a batch whose trailer is there is there as a whole, and
-//! one without is not.
+//! All numbers are little endian; the rest of the sector is zero and not covered by a checksum. An unreadable
+//! trailer loses nothing, because the next one repeats it; only the last one of a zone is not yet repeated.
+//! The content of a padded batch, or of one written before a start, is not repeated. After a power cut, a
+//! zone holds a prefix of its writes. So a batch with a trailer is complete, and one without is not.
 
 use pellucid_flash::Vector;
 
 const MAGIC: &[u8; 4] = b"PLZT";
 const HEADER_BYTES: usize = 16;
 
-/// Most sectors of a batch, its trailer among them, for sectors of this size.
+/// Returns the maximum sectors of a batch, including its trailer, for this sector size.
 pub(super) const fn batch_sectors_max(sector_bytes: u32) -> u32 {
     1 + (sector_bytes.saturating_sub(HEADER_BYTES as u32)) / Vector::METADATA_BYTES as u32
 }
 
-/// The checksum of what a batch's trailer says.
+/// Returns the checksum of a batch's out-of-band data.
 fn checksum(zone: u32, batch: u32, metadata: &[u8]) -> u32 {
     let place = crc32c::crc32c_append(crc32c::crc32c(&zone.to_le_bytes()), &batch.to_le_bytes());
     crc32c::crc32c_append(place, metadata)
 }
 
-/// Appends a trailer, as a whole sector. `before`: what that of the batch before says, if it is known.
+/// Appends a trailer as a whole sector. `before` is the out-of-band data of the previous batch, if it is
+/// known.
 pub(super) fn put(
     out: &mut Vec<u8>,
     sector_bytes: usize,
@@ -47,7 +48,7 @@ pub(super) fn put(
     out.resize(from + sector_bytes, 0);
 }
 
-/// The out-of-band data of a batch of `sectors` data sectors; `None`: this is not its trailer.
+/// Returns the out-of-band data of a batch of `sectors` data sectors; `None` if this is not its trailer.
 pub(super) fn parse(bytes: &[u8], zone: u32, batch: u32, sectors: u32) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let end = HEADER_BYTES + sectors as usize * Vector::METADATA_BYTES;
@@ -57,7 +58,7 @@ pub(super) fn parse(bytes: &[u8], zone: u32, batch: u32, sectors: u32) -> Option
     good.then(|| &bytes[HEADER_BYTES..end])
 }
 
-/// As [`parse`], for the batch before that whose trailer this is.
+/// Returns the out-of-band data of the batch before this trailer's, as [`parse`] does.
 pub(super) fn parse_before(bytes: &[u8], zone: u32, batch: u32, sectors: u32) -> Option<&[u8]> {
     parse(bytes, zone, batch, sectors)?;
     let length = sectors as usize * Vector::METADATA_BYTES;
