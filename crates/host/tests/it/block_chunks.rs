@@ -1,4 +1,5 @@
-//! Chunks made of a block drive: against a plain model, under a host's translation, and over power cuts at every event.
+//! Tests chunks made of a block drive: against a plain model, under a host FTL, and over power cuts at every
+//! event.
 
 use crate::block_reference::BlockReference;
 use crate::crash::cut;
@@ -18,7 +19,7 @@ impl Below for Blocks {
         let config = self.layer.config().clone();
         let mut drive = self.drive;
         drive.cut();
-        // A start that fails is tried again with the drive as it is.
+        // A failed start is repeated with the drive as it is.
         drive.faults.read = 0.0;
         start(&config, drive, now)
     }
@@ -29,7 +30,7 @@ fn start(config: &BlockChunksConfig, drive: BlockReference, now: SimTime) -> Blo
     Stack::start(layer, drive, now).expect("chunks, or a blank drive")
 }
 
-/// Three to eleven writes of each chunk, so that tables have one to several sectors.
+/// Makes a drive whose chunks take three to eleven writes each, so that tables have one or several sectors.
 fn drive(seed: u64) -> (BlockChunksConfig, BlockReference) {
     let mut rng = Rng::stream(seed, "block chunks");
     let write_sectors = 1 + rng.below(8) as u32;
@@ -45,7 +46,7 @@ fn drive(seed: u64) -> (BlockChunksConfig, BlockReference) {
     (config.clone(), BlockReference::new(u64::from(chunks * (config.chunk_sectors + 4)), seed))
 }
 
-/// A translation that has room for a write of every parallel unit.
+/// Makes a host FTL configuration with space for a write of every parallel unit.
 fn ftl(seed: u64) -> HostFtlConfig {
     let config = config(seed);
     HostFtlConfig { buffer_sectors: config.buffer_sectors.max(64), ..config }
@@ -88,17 +89,17 @@ fn what_was_promised_survives_a_power_cut_at_any_event() {
 
 // ---- the chunks themselves
 
-/// What is known of a chunk.
+/// Known state of a chunk.
 #[derive(Clone, Debug, Default)]
 struct Model {
-    /// Mark of each sector that was acknowledged.
+    /// Mark of each acknowledged sector.
     sectors: Vec<u8>,
-    /// Marks of what is under way behind them; or a reset.
+    /// Marks of writes under way after these sectors.
     writing: Vec<u8>,
     resetting: bool,
 }
 
-/// Commands to chunks, and a plain model of them.
+/// Commands to chunks, with a plain model of them.
 #[derive(Clone)]
 struct Chunks {
     blocks: Blocks,
@@ -126,7 +127,7 @@ impl Chunks {
         Lba(geometry.lba(geometry.chunk_at(chunk as u32)).0 + sector as u64)
     }
 
-    /// Writes, several at a time, and resets.
+    /// Submits several parallel writes, and resets.
     fn submit(&mut self) {
         let at = self.rng.below(self.model.len() as u64) as usize;
         let geometry = self.geometry();
@@ -165,7 +166,7 @@ impl Chunks {
             let model = &mut self.model[at];
             match ended.opcode {
                 Opcode::Reset => *model = Model::default(),
-                // Of one chunk they end in their order.
+                // Writes of one chunk end in order.
                 _ => model.sectors.extend(model.writing.drain(..count)),
             }
         }
@@ -177,7 +178,8 @@ impl Chunks {
         self.under_way.clear();
     }
 
-    /// Everything is read and compared. What was under way may be there as a prefix, and is known from now on.
+    /// Reads and compares everything. Writes that were under way may be there as a prefix, which is known
+    /// from now on.
     fn check(&mut self) {
         let geometry = self.geometry();
         for at in 0..self.model.len() {
@@ -250,7 +252,7 @@ fn chunks_match_a_plain_model_cut_at_every_event() {
                     .zip(&chunks.model)
                     .any(|(cut, known)| cut.sectors.len() > known.sectors.len()),
             );
-            // It works on, and a second cut finds the same.
+            // The drive continues to work, and a second cut finds the same state.
             for _ in 0..20 {
                 cut.submit();
                 cut.step();
@@ -284,7 +286,7 @@ fn without_force_a_flush_or_a_reset_makes_writes_durable() {
     assert_eq!(ask(&mut blocks, write(0)).status, Status::Success);
     assert_eq!((blocks.drive.forced, blocks.drive.flushes), (forced, 0));
     assert_eq!(ask(&mut blocks, write(32)).status, Status::Success);
-    // Before what it replaces goes, it is there.
+    // The write is durable before the data that it replaces go.
     assert_eq!(
         ask(&mut blocks, Command::new(1, Opcode::Reset, Lba(0), 0, Vec::new())).status,
         Status::Success
@@ -352,7 +354,7 @@ fn a_drive_that_holds_something_else_is_left_alone() {
     );
     let format = BlockChunksConfig { format: true, ..config.clone() };
     start(&format, strange, SimTime::ZERO);
-    // What was there before a format is gone, at the next start too.
+    // A format removes the old content, also for the next start.
     let mut blocks = start(&config, used, SimTime(1 << 20));
     let write = Command::new(1, Opcode::Write, Lba(0), 4, vec![7; 4 * 512]);
     assert_eq!(ask(&mut blocks, write).status, Status::Success);

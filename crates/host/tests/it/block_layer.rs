@@ -1,4 +1,5 @@
-//! The block layer over the reference block drive, which completes out of order, fails at random and loses its cache with the power.
+//! Tests the block layer over the reference block drive, which completes out of order, fails at random, and
+//! loses its cache with the power.
 
 use crate::block_reference::BlockReference;
 use crate::reference::Faults;
@@ -24,12 +25,13 @@ fn config() -> BlockLayerConfig {
     }
 }
 
-/// The layer, and beside it what each sector may hold: the values of writes since the last flush that is certain, the newest last.
+/// Layer with the possible values of each sector: those of writes since the last certain flush, the newest
+/// last.
 struct Bench {
     stack: Stack<BlockLayer, BlockReference>,
     rng: Rng,
     may: Vec<Vec<u32>>,
-    /// The newest write of the sector was acknowledged, so it is what is read.
+    /// True if the newest write of the sector was acknowledged, so that reads return it.
     sure: Vec<bool>,
     busy: Vec<bool>,
     outstanding: BTreeMap<u64, (Command, u32, SimTime)>,
@@ -67,7 +69,7 @@ impl Bench {
         self.stack.now()
     }
 
-    /// Often beside the command before, so that there is something to merge.
+    /// Submits a random command, often adjacent to the previous one, so that requests can be merged.
     fn submit(&mut self) {
         let most = if self.rng.chance(0.1) { 50 } else { 6 };
         let sectors = 1 + self.rng.below(most) as u32;
@@ -162,7 +164,7 @@ impl Bench {
         }
     }
 
-    /// With nothing else under way, so that it is certain what it promises.
+    /// Flushes with nothing else under way, so that the covered writes are certain.
     fn flush(&mut self) {
         self.drain();
         self.give(Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new()));
@@ -239,14 +241,14 @@ fn it_is_a_drive_like_the_one_below() {
     assert!(split > 20 && failed > 20 && merged > 20, "{split} {failed} {merged}: nothing of it happened");
 }
 
-/// Four neighbours make one command, and no more are with the drive than it takes.
+/// Checks that four neighbours make one command, and that the drive holds no more commands than it takes.
 #[test]
 fn neighbours_become_one_command() {
     let mut bench = Bench::new(&BlockLayerConfig { plug: 8, ..config() }, Faults::default(), 1);
     for at in [1, 0, 2, 3, 5, 4, 6, 7] {
         bench.give(Command::new(0, Opcode::Read, Lba(at * 8), 8, vec![0; 8 * SECTOR]));
     }
-    // Two requests wait, fewer than unplug the queue: only time does.
+    // Two requests are too few to unplug the queue; only time does.
     bench.drain();
     let counters = bench.stack.layer.counters();
     assert_eq!((counters.commands, counters.command_sectors), (8, 64));
@@ -254,7 +256,7 @@ fn neighbours_become_one_command() {
     assert!(bench.now() >= SimTime(config().plug_ns.0), "it waited for more");
 }
 
-/// A command that fails alone is told so; the others are not.
+/// Checks that only the command that fails alone gets an error.
 #[test]
 fn a_merged_request_that_fails_is_sent_again_in_parts() {
     let faults = Faults { read: 1.0, ..Faults::default() };
@@ -273,7 +275,7 @@ fn what_is_no_namespace_of_sectors_is_refused() {
     assert_eq!(refused(None).as_deref(), Some("the drive has no namespace 0"));
 }
 
-/// A command that is larger than the largest request is cut, and answered once with all its data.
+/// Checks that a command larger than the largest request is split, and answered once with all its data.
 #[test]
 fn a_large_command_is_cut() {
     let mut bench = Bench::new(&BlockLayerConfig { plug: 0, ..config() }, Faults::default(), 1);

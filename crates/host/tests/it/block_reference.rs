@@ -1,4 +1,5 @@
-//! The reference block drive: sectors behind a cache that a power cut loses. A sector is written as a whole or not at all.
+//! Reference block drive: sectors behind a cache that a power cut loses. A sector is written as a whole or
+//! not at all.
 
 use crate::reference::Faults;
 use pellucid_flash::{
@@ -11,17 +12,17 @@ const SECTOR: usize = 512;
 #[derive(Clone, Debug)]
 pub struct BlockReference {
     media: Vec<Vec<u8>>,
-    /// What was written and not flushed, in the order in which it was.
+    /// Unflushed writes in order.
     cache: Vec<(u64, Vec<u8>)>,
     pending: BTreeMap<(SimTime, u64), (Command, SimTime)>,
     serial: u64,
     rng: Rng,
     pub faults: Faults,
-    /// A sector that can neither be read nor written.
+    /// Sector that can be neither read nor written.
     pub bad: Option<u64>,
     now: SimTime,
     done: VecDeque<Completion>,
-    /// Writes that were forced, and flushes.
+    /// Number of forced writes; `flushes` counts flushes.
     pub forced: u64,
     pub flushes: u64,
     pub trimmed: u64,
@@ -45,24 +46,24 @@ impl BlockReference {
         }
     }
 
-    /// What a sector holds, as it is read.
+    /// Returns the content of a sector as a read sees it.
     pub fn sector(&self, lba: u64) -> &[u8] {
         let cached = self.cache.iter().rev().find(|(at, _)| *at == lba);
         cached.map_or(&self.media[lba as usize], |(_, data)| data)
     }
 
-    /// A sector that begins like this.
+    /// Returns the first sector that begins with these bytes.
     pub fn find(&self, begin: &[u8]) -> Option<u64> {
         (0..self.media.len() as u64).find(|&lba| self.sector(lba).starts_with(begin))
     }
 
-    /// One bit of a byte of a sector is another.
+    /// Flips one bit in a byte of a sector.
     pub fn flip(&mut self, lba: u64, byte: usize) {
         self.cache.retain(|(at, _)| *at != lba);
         self.media[lba as usize][byte] ^= 1;
     }
 
-    /// A sector holds something else from now on.
+    /// Replaces the content of a sector.
     pub fn put(&mut self, lba: u64, data: Vec<u8>) {
         self.cache.retain(|(at, _)| *at != lba);
         self.media[lba as usize] = data;
@@ -82,7 +83,7 @@ impl BlockReference {
         }
     }
 
-    /// Of what is under way and of what is in the cache, any sectors are on the media.
+    /// Cuts the power: a random selection of the sectors under way and in the cache reaches the media.
     pub fn cut(&mut self) {
         for (command, _) in std::mem::take(&mut self.pending).into_values() {
             if !matches!(command.opcode, Opcode::Write | Opcode::Trim | Opcode::WriteZeroes) {
@@ -101,12 +102,12 @@ impl BlockReference {
         self.done.clear();
     }
 
-    /// The host that sent the commands under way is gone: any of their sectors are written; the cache stays.
+    /// Replaces the host: a random selection of the sectors under way is written; the cache stays.
     pub fn abandon(&mut self) {
         let cached = std::mem::take(&mut self.cache);
         let media = self.media.clone();
         self.cut();
-        // What the cut put on the media is newer than what is cached.
+        // Data that the cut put on the media are newer than the cached ones.
         let written = std::mem::replace(&mut self.media, media);
         let changed = written.into_iter().enumerate().filter(|(lba, data)| self.media[*lba] != *data);
         self.cache = cached.into_iter().chain(changed.map(|(lba, data)| (lba as u64, data))).collect();
@@ -122,7 +123,7 @@ impl BlockReference {
             Opcode::Read if bad => status = Status::UnrecoveredRead,
             Opcode::Write if self.rng.chance(self.faults.write) => {
                 status = Status::WriteFault;
-                // A part of it is there.
+                // A part of the write takes effect.
                 for at in (0..command.sectors as usize).filter(|at| at % 2 == 0) {
                     self.store(first + at as u64, &command.data[at * SECTOR..(at + 1) * SECTOR], false);
                 }

@@ -1,4 +1,5 @@
-//! The cluster buffer: against a plain model on a drive whose commands overtake each other, fail, and are lost with the power.
+//! Tests the cluster buffer against a plain model, on a drive whose commands overtake each other, fail, and
+//! are lost with the power.
 
 use crate::block_reference::BlockReference;
 use crate::reference::Faults;
@@ -13,7 +14,7 @@ const SECTOR: usize = 512;
 
 type Buffered = Stack<ClusterBuffer, BlockReference>;
 
-/// A buffer of hardly more than `clusters` clusters.
+/// Returns the configuration of a buffer of hardly more than `clusters` clusters.
 fn config(cluster_sectors: u32, clusters: u64, sectors: u64) -> ClusterBufferConfig {
     let cluster = u64::from(cluster_sectors);
     let tables = sectors.div_ceil(cluster) * 4 + (cluster * 4 + 128) * 16;
@@ -48,19 +49,19 @@ fn start(config: &ClusterBufferConfig, drive: BlockReference, now: SimTime) -> B
     Stack::start(layer, drive, now).expect("it has nothing to find")
 }
 
-/// What a sector may hold: versions, each with the number of the change that made it. 0 is blank.
+/// Possible versions of a sector, each with the number of the change that made it; 0 is blank.
 #[derive(Clone, Debug, Default)]
 struct Sector {
-    /// The newest version of which it is known that nothing older can come back.
+    /// Newest version such that no older one can come back.
     settled: u64,
-    /// The newest version submitted.
+    /// Newest submitted version.
     newest: u64,
-    /// As `settled`, after a power cut.
+    /// Newest version such that no older one can come back after a power cut.
     durable: u64,
-    /// Changes under way, and the oldest of them.
+    /// Number of changes under way; `oldest` is the oldest of them.
     open: u32,
     oldest: u64,
-    /// The newest trim.
+    /// Version of the newest trim.
     trimmed: u64,
 }
 
@@ -70,7 +71,7 @@ struct Asked {
     lba: u64,
     sectors: u32,
     fua: bool,
-    /// Read: what each sector was settled at. Flush: what it makes durable.
+    /// Read: the settled version of each sector. Flush: the versions that it makes durable.
     promised: Vec<(u64, u64)>,
 }
 
@@ -92,7 +93,7 @@ fn image(lba: u64, version: u64) -> Vec<u8> {
     if version == 0 { vec![0; SECTOR] } else { word.repeat(SECTOR / 8) }
 }
 
-/// The version of an image, which is not torn.
+/// Returns the version of an image, and checks that the image is not torn.
 fn version(lba: u64, image: &[u8]) -> u64 {
     let word = u64::from_le_bytes(image[..8].try_into().expect("eight bytes"));
     assert!(image.chunks(8).all(|other| other == word.to_le_bytes()), "sector {lba} is torn");
@@ -145,7 +146,7 @@ impl World {
                 data = vec![0xAA; sectors as usize * SECTOR];
             }
             Opcode::Flush => {
-                // As published, a flush is for what has left the buffer.
+                // In paper mode, a flush covers only data that have left the buffer.
                 let paper = self.host.layer.config().flush == FlushPolicy::Paper;
                 let held: Vec<u64> = self.host.layer.held().filter(|_| paper).map(|lba| lba.0).collect();
                 let promised = self.unflushed.iter().filter(|(at, _)| !held.contains(at));
@@ -272,7 +273,7 @@ impl World {
         }
     }
 
-    /// The power is cut; what comes back is the truth from now on.
+    /// Cuts the power; the state after the cut is the reference from now on.
     fn cut(&mut self) {
         let held = u64::from(self.host.layer.held_sectors());
         assert!(held * SECTOR as u64 <= self.host.layer.window_bytes());
@@ -319,12 +320,12 @@ fn world(seed: u64) -> World {
     World::new(&config, BlockReference::new(sectors, seed), seed)
 }
 
-/// The same buffer with a journal that is as small as it may be, or hardly larger.
+/// Makes a buffer with a journal of the minimum size, or hardly larger.
 fn journalled(config: &ClusterBufferConfig, usage: JournalUse, seed: u64) -> World {
     let unit_bytes = [512, 1024, 3 * 512][seed as usize / 2 % 3];
     let journal = JournalConfig { ring_bytes: 0, unit_bytes, usage, make: Some(seed) };
     let mut config = ClusterBufferConfig { journal: Some(journal), ..config.clone() };
-    // For a record.
+    // The additional memory is for a record.
     config.size_bytes += u64::from(config.cluster_sectors) * 512 + 4096;
     let block = |sectors| Some(Interface::Block { sectors, handles: 1 });
     let Err(ClusterBufferError::Journal { least, .. }) = ClusterBuffer::new(&config, block(1000), SECTOR)
@@ -350,7 +351,7 @@ fn random_commands_match_a_plain_map() {
         evicted += world.host.layer.counters().evictions;
         world.host.stop().expect("a drive without faults");
         assert_eq!(world.host.layer.held_sectors(), 0, "seed {seed}");
-        // All of it is on the drive.
+        // All data are on the drive.
         world.host = start(&world.host.layer.config().clone(), world.host.drive.clone(), world.now);
         world.read_all();
     }
@@ -367,7 +368,7 @@ fn commands_that_fail_lose_nothing() {
         world.work(600);
         world.drain();
         world.host.drive.faults = Faults::default();
-        // A flush tries again what was refused; in paper mode it tells, and the next one is good.
+        // A flush retries the refused clusters; in paper mode it reports them, and the next flush succeeds.
         world.ask(Opcode::Flush, 0, 0, false);
         world.drain();
         world.lossy = false;
@@ -401,23 +402,25 @@ fn a_cut_at_every_event_loses_what_is_stated_at_most() {
     assert!(cuts > 5_000 && lost > 10_000, "{cuts} cuts, {lost} sectors");
 }
 
-/// A world whose flushes journal, at work.
+/// Makes a world whose flushes journal, with work under way.
 fn journalling(seed: u64, usage: JournalUse) -> World {
     let sectors = 150 + seed % 7;
     let config = ClusterBufferConfig { flush: FlushPolicy::Strict, ..random_config(seed, sectors) };
     journalled(&config, usage, seed)
 }
 
-/// The ring wraps many times; a cut at any event, and one more at any event of the start after it, lose nothing that was flushed.
+/// Checks that a cut at any event, and another at any event of the following start, lose no flushed data
+/// while the ring wraps many times.
 #[test]
 fn a_journal_loses_nothing_that_was_flushed() {
     let (mut records, mut replayed, mut cuts, mut failures) = (0, 0, 0, 0);
-    // 634, 714: a group took two records, and the first one named no more what only the second had.
+    // Seeds 634 and 714: a group took two records, and the first one no longer named the data that only the
+    // second had.
     for seed in (600..640).chain([714]) {
         let mut world = journalling(seed, JournalUse::Always);
         world.work(1500);
         if seed % 3 == 0 {
-            // Records that the drive refuses, which may be there all the same.
+            // The drive refuses records that may be on the media all the same.
             world.lossy = true;
             world.host.drive.faults = Faults { write: 0.1, reset: 0.0, read: 0.0 };
             world.work(300);
@@ -452,7 +455,7 @@ fn a_journal_loses_nothing_that_was_flushed() {
         records += world.host.layer.counters().journal_records;
         world.drain();
         world.host.stop().expect("a drive without faults");
-        // Nothing is left to bring back, and all of it is on the drive.
+        // Nothing is left to write back, and all data are on the drive.
         world.host = start(&world.host.layer.config().clone(), world.host.drive.clone(), world.now);
         assert_eq!(brought_back(&world), 0, "seed {seed}");
         world.read_all();
@@ -473,7 +476,7 @@ fn brought_back_by(host: &Buffered) -> u64 {
     found.value / SECTOR as u64
 }
 
-/// Asks, and waits for the answer.
+/// Sends a command, and waits for its completion.
 fn call(host: &mut Buffered, opcode: Opcode, lba: u64, sectors: u32, data: Vec<u8>) -> Completion {
     host.call(Command::new(1, opcode, Lba(lba), sectors, data)).expect("an answer")
 }
@@ -504,14 +507,14 @@ fn what_is_wrong_is_refused_and_changes_nothing() {
 fn an_eviction_is_a_read_and_a_write_and_full_clusters_leave_first() {
     let mut host = plain(3);
     let sector = |count: usize| vec![3; count * SECTOR];
-    // Every second sector of cluster 0, the oldest; all of cluster 1; some of cluster 2.
+    // The data are every second sector of cluster 0, the oldest; all of cluster 1; and some of cluster 2.
     for at in [1, 3, 5] {
         call(&mut host, Opcode::Write, at, 1, sector(1));
     }
     call(&mut host, Opcode::Write, 8, 8, sector(8));
     call(&mut host, Opcode::Write, 17, 2, sector(2));
     assert_eq!(host.layer.counters().evictions, 0);
-    // What does not fit any more drives out the full cluster, without a read, and nothing else.
+    // Data beyond the space drive out the full cluster, without a read, and nothing else.
     let held = u64::from(host.layer.held_sectors());
     let room = host.layer.window_bytes() / SECTOR as u64 - held;
     let more = room as u32 + 1;
@@ -521,7 +524,7 @@ fn an_eviction_is_a_read_and_a_write_and_full_clusters_leave_first() {
     assert_eq!((counters.evictions, counters.full_evictions, counters.padding_reads), (1, 1, 0));
     let held: Vec<u64> = host.layer.held().map(|lba| lba.0).collect();
     assert!(held.contains(&1) && !held.contains(&8), "{held:?}");
-    // The rest leaves with a stop: two commands for each cluster, whatever its holes.
+    // The rest leaves with a stop: two commands for each cluster, regardless of its holes.
     let before = host.layer.counters();
     host.stop().unwrap_or_else(|e| panic!("{e}"));
     let counters = host.layer.counters();
@@ -532,7 +535,7 @@ fn an_eviction_is_a_read_and_a_write_and_full_clusters_leave_first() {
     assert_eq!(host.layer.held_sectors(), 0);
 }
 
-/// A flush waits for no padding of clusters of which the buffer has less than half.
+/// Checks that a flush does not pad clusters of which the buffer has less than half.
 #[test]
 fn a_flush_pads_what_the_buffer_has_half_of_and_writes_the_runs_of_others() {
     let mut host = plain(3);
@@ -540,7 +543,7 @@ fn a_flush_pads_what_the_buffer_has_half_of_and_writes_the_runs_of_others() {
         call(&mut host, Opcode::Write, at, count, vec![3; count as usize * SECTOR]);
     }
     assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success);
-    // Cluster 0: three of eight sectors, two runs. Cluster 1: four, padded.
+    // Cluster 0 has three of eight sectors, in two runs. Cluster 1 has four, and is padded.
     let counters = host.layer.counters();
     assert_eq!((counters.evictions, counters.padding_reads), (2, 1));
     assert_eq!((counters.cluster_writes, counters.cluster_sectors), (3, 3 + 8));
@@ -555,7 +558,7 @@ fn a_drive_that_refuses_an_eviction_is_told_at_the_next_flush_and_reads_see_the_
         let mut host = start(&config, BlockReference::new(200, 5), SimTime::ZERO);
         call(&mut host, Opcode::Write, 3, 2, vec![9; 2 * SECTOR]);
         host.drive.faults.write = 1.0;
-        // Idle time evicts; the drive refuses.
+        // Idle time evicts clusters; the drive refuses them.
         while let Some(next) = host.next_event() {
             host.advance(next);
         }
@@ -563,13 +566,13 @@ fn a_drive_that_refuses_an_eviction_is_told_at_the_next_flush_and_reads_see_the_
         let read = call(&mut host, Opcode::Read, 2, 4, vec![0; 4 * SECTOR]);
         assert_eq!(read.status, Status::Success);
         assert_eq!(read.data[SECTOR..3 * SECTOR], [9; 2 * SECTOR], "{flush:?}");
-        // Even where the drive cannot read what it refused to write.
+        // Reads see the data even if the drive cannot read the sectors that it refused to write.
         host.drive.faults.read = 1.0;
         let covered = call(&mut host, Opcode::Read, 3, 2, vec![0; 2 * SECTOR]);
         assert_eq!((covered.status, &covered.data[..]), (Status::Success, &[9; 2 * SECTOR][..]));
         host.drive.faults.read = 0.0;
         assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::WriteFault, "{flush:?}");
-        // A drive that writes again has everything with the next flush.
+        // Once the drive writes again, the next flush writes everything.
         host.drive.faults.write = 0.0;
         assert_eq!(call(&mut host, Opcode::Flush, 0, 0, Vec::new()).status, Status::Success, "{flush:?}");
         assert_eq!(host.stop(), Ok(()));
@@ -581,7 +584,7 @@ fn a_drive_that_refuses_an_eviction_is_told_at_the_next_flush_and_reads_see_the_
     }
 }
 
-/// A drive that writes nothing any more: a write that finds no space says so, and nothing hangs.
+/// Checks a drive that takes no more writes: a write that finds no space fails, and nothing hangs.
 #[test]
 fn a_drive_that_is_gone_ends_everything_with_an_error() {
     let mut host = plain(2);
@@ -619,7 +622,8 @@ fn idle_time_and_age_empty_the_buffer() {
     }
 }
 
-/// A device is never guessed to have a journal, nor one of another shape; what is there is left alone.
+/// Checks that a device is never assumed to have a journal, or one of another shape, and that its content is
+/// left alone.
 #[test]
 fn a_journal_is_made_only_where_that_was_asked_for() {
     let journal =
@@ -639,7 +643,7 @@ fn a_journal_is_made_only_where_that_was_asked_for() {
     call(&mut host, Opcode::Write, 3, 2, vec![9; 2 * SECTOR]);
     call(&mut host, Opcode::Flush, 0, 0, Vec::new());
     assert_eq!(host.layer.counters().journal_records, 1);
-    // The computer is gone; the journal is there, of this shape only.
+    // The computer is replaced; the journal is found, with this shape only.
     let mut back = start(&config, &host.drive).expect("it is there");
     let read = call(&mut back, Opcode::Read, 3, 2, vec![0; 2 * SECTOR]);
     assert_eq!((read.data, brought_back_by(&back)), (vec![9; 2 * SECTOR], 2));
@@ -652,7 +656,7 @@ fn a_journal_is_made_only_where_that_was_asked_for() {
     assert_eq!(refused.err(), Some(ClusterBufferError::JournalOfPaper));
 }
 
-/// One head of the two is enough, and a start writes the other one again.
+/// Checks that one of the two heads is enough, and that a start writes the other one again.
 #[test]
 fn a_journal_is_found_by_either_head() {
     let journal =
@@ -678,7 +682,7 @@ fn a_journal_is_found_by_either_head() {
     for head in [last, other] {
         let mut drive = host.drive.clone();
         drive.harm(head);
-        // Not even where one may be made.
+        // The device is refused even if a journal may be made.
         looks(&make, &drive).expect("the other one is there");
         drive.bad = Some(head);
         looks(&config, &drive).expect("the other one can be read");
@@ -697,7 +701,7 @@ fn a_journal_is_found_by_either_head() {
     assert!(why.contains("has no journal"), "{why}");
 }
 
-/// A journal of another format is named, not read.
+/// Checks that a journal of another format is named, not read.
 #[test]
 fn a_journal_of_an_older_format_is_refused_by_name() {
     let (config, mut drive, _) = flushed_into_a_journal();
@@ -713,7 +717,8 @@ fn a_journal_of_an_older_format_is_refused_by_name() {
     assert!(why.contains("has format 1; this program knows format 2"), "{why}");
 }
 
-/// Records of flushes, the last not of all clusters, on a drive whose process was killed; and what each flush wrote.
+/// Makes records of flushes, the last without some clusters, on a drive whose process was killed. Also
+/// returns the writes of each flush.
 fn flushed_into_a_journal() -> (ClusterBufferConfig, BlockReference, Vec<(u64, Vec<u8>)>) {
     let journal =
         JournalConfig { ring_bytes: 128 << 10, unit_bytes: 1024, usage: JournalUse::Always, make: Some(5) };
@@ -727,7 +732,7 @@ fn flushed_into_a_journal() -> (ClusterBufferConfig, BlockReference, Vec<(u64, V
             call(&mut host, Opcode::Write, lba, 1, data.clone());
             written.push((lba, data));
         }
-        // The same sector again and again: an older record has older data of it.
+        // The same sector is written again and again: an older record has older data of it.
         written.retain(|(lba, _)| *lba != 7);
         written.push((7, image(7, flush + 1)));
         call(&mut host, Opcode::Write, 7, 1, image(7, flush + 1));
@@ -738,8 +743,9 @@ fn flushed_into_a_journal() -> (ClusterBufferConfig, BlockReference, Vec<(u64, V
     (ClusterBufferConfig { journal: Some(found), ..make }, host.drive, written)
 }
 
-/// Damage to any sector of a journal, and failed reads of it: what was flushed is there, or the start refuses. Of a newest record that is
-/// not whole nobody knows whether its flush was answered: the start says that there is one.
+/// Checks damage to any sector of a journal, and failed reads of it: the flushed data are there, or the start
+/// refuses. A newest record that is not whole may belong to a flush that was answered or not; the start
+/// reports that there is one.
 #[test]
 fn damage_to_any_sector_of_a_journal_is_never_silent() {
     let (config, drive, written) = flushed_into_a_journal();
@@ -767,7 +773,7 @@ fn damage_to_any_sector_of_a_journal_is_never_silent() {
             let old = old.count();
             let figures = host.layer.figures();
             let says = figures.iter().any(|figure| figure.name == "torn_records" && figure.value == 1);
-            // Only the newest record may be missing: its four clusters, and the sector that all have.
+            // Only the newest record may be missing: its four clusters, and the sector that all records have.
             assert!(old == 0 || (says && old == 5), "sector {sector}, {harm:?}: {old} are old");
             torn += usize::from(old > 0);
             whole += usize::from(old == 0);
@@ -776,7 +782,8 @@ fn damage_to_any_sector_of_a_journal_is_never_silent() {
     assert!(refused > 100 && torn > 20 && whole > 500, "{refused} refused, {torn} torn, {whole} whole");
 }
 
-/// A spot of the ring that takes nothing costs a flush when the ring comes by, and never the next one, however full the ring is.
+/// Checks that a spot of the ring that takes no writes costs one flush when the ring reaches it, and never
+/// the next, however full the ring is.
 #[test]
 fn a_bad_spot_in_the_ring_is_left_behind() {
     let (mut failed, mut twice) = (0, 0);
@@ -802,7 +809,7 @@ fn a_bad_spot_in_the_ring_is_left_behind() {
     assert!(failed > 20 && twice == 0, "{failed} flushes failed, {twice} of them after another one");
 }
 
-/// At most what was configured, and hardly less.
+/// Checks that the memory in use is at most the configured size, and hardly less.
 #[test]
 fn memory_is_what_was_configured() {
     for (sector, cluster, size, drive) in

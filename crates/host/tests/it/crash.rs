@@ -1,4 +1,4 @@
-//! Power cut at every event of a run, and everything looked at afterwards.
+//! Cuts the power at every event of a run, and checks everything afterwards.
 
 use crate::model::{config, drive, hold_back, limit};
 use crate::oracle::{Below, World};
@@ -7,14 +7,15 @@ use pellucid_flash::Drive;
 use pellucid_ftl::Durability;
 use pellucid_host::{HostFtl, HostFtlConfig, Machine, Stack};
 
-/// A run on the reference drive, cut everywhere.
+/// Cuts the power at every event of a run on the reference drive.
 fn cut_everywhere(seed: u64, faults: Faults, warm: u32, events: u32) {
     let mut reference = drive(seed);
     reference.faults = faults;
     cut(seed, config(seed), reference, warm, events);
 }
 
-/// Cuts the power after each event of a run of `events`; every cut is followed by some more commands and another cut.
+/// Cuts the power after each event of a run of `events`; every cut is followed by more commands and another
+/// cut.
 pub fn cut<D: Below>(seed: u64, mut config: HostFtlConfig, drive: D, warm: u32, events: u32) {
     if config.durability == Durability::Volatile {
         config.durability = Durability::Journal { checkpoint_every: 5 };
@@ -56,7 +57,7 @@ fn also_from_the_first_command_on() {
 
 #[test]
 fn also_with_failing_writes() {
-    // 37 cuts the power while a line is reset whose first translation page has lost its chunk.
+    // Seed 37 cuts the power while a line is reset whose first translation page has lost its chunk.
     for seed in (20..24).chain([37]) {
         cut_everywhere(seed, Faults { write: 0.003, reset: 0.002, read: 0.0 }, 500, 100);
     }
@@ -72,7 +73,7 @@ fn also_where_the_drive_holds_sectors_back() {
     }
 }
 
-/// A start pads what cannot be read yet; where that fails the line takes nothing more.
+/// Checks that a start pads unreadable sectors, and that a line whose padding fails takes no more data.
 #[test]
 fn also_where_padding_fails() {
     for seed in [1014, 1038, 1194, 1206] {
@@ -91,14 +92,15 @@ fn also_where_the_drive_limits_open_chunks() {
         reference.faults = Faults { write, reset: 0.0, read: 0.0 };
         cut(seed, config, reference, 40 * (seed % 4) as u32, 120);
     }
-    // A start fills a hole in a chunk that is not open, though as many others are as may be.
+    // A start fills a hole in an unopened chunk although the maximum number of others is open.
     let (seed, mut reference) = (2301, drive(2301));
     limit(&config(seed), &mut reference);
     reference.faults = Faults { write: 0.004, reset: 0.002, read: 0.0 };
     cut(seed, config(seed), reference, 600, 60);
 }
 
-/// What power cuts leave open is ended, so that the drive's limit is enough for life after life.
+/// Checks that chunks left open by power cuts are closed, so that the drive's limit suffices for life after
+/// life.
 #[test]
 fn chunks_that_power_cuts_leave_open_do_not_use_up_the_limit() {
     for seed in 80..84 {
@@ -120,8 +122,8 @@ fn chunks_that_power_cuts_leave_open_do_not_use_up_the_limit() {
     }
 }
 
-/// Lets a run come to rest and stops; cuts the power at every event of the stop, and at every event of the start after it.
-/// `true`: the start replayed nothing.
+/// Lets a run end and stops it; cuts the power at every event of the stop, and at every event of the start
+/// after it. Returns `true` if the start replayed nothing.
 fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
     let mut config = config(seed);
     config.durability = Durability::Journal { checkpoint_every: 1000 };
@@ -154,11 +156,11 @@ fn stop_cut_everywhere(seed: u64, faults: Faults) -> bool {
     });
     let clean = world.restart(&config);
     assert!(clean.report.map_page_reads > 0, "seed {seed}: {clean:?}");
-    // A line that a write has failed in has holes.
+    // A line with a failed write has holes.
     assert!(clean.padded_superpages == 0 || failed > 0, "seed {seed}: {clean:?}");
-    // GC copied something meanwhile only where translation pages found no free line otherwise.
+    // GC copied data meanwhile only if translation pages found no free line otherwise.
     assert!(clean.report.replay_reads == 0 || moved > 0, "seed {seed}: {clean:?}");
-    // What is written after the next start is found again, whatever the translation pages say.
+    // Writes after the next start are found again, regardless of the translation pages.
     for _ in 0..60 {
         world.submit();
         world.step();
@@ -173,9 +175,10 @@ fn a_clean_stop_replays_nothing_and_can_be_cut_at_any_event() {
     assert!(clean >= 6, "{clean} of 8 starts replayed nothing");
 }
 
-/// After a clean stop a start reads the translation pages, and of each line a little: its start, its first and last superpage or the head of its
-/// end, and two records at most, one of them the index. It does not ask every sector of the lines with translation pages whose it is,
-/// as it must after a cut; also not in a line that several lives have written on.
+/// Checks the reads of a start after a clean stop: the translation pages, and a little of each line: its
+/// start, its first and last superpage or the head of its end, and at most two records, one of them the
+/// index. It does not read every sector of the lines with translation pages, as it must after a cut; not even
+/// of a line that several lives have written.
 #[test]
 fn a_start_after_a_clean_stop_reads_little_but_the_translation_pages() {
     let (superpage, rows, lines) = (4, 96, 12);
@@ -200,7 +203,7 @@ fn a_start_after_a_clean_stop_reads_little_but_the_translation_pages() {
         world.stopped();
         let clean = world.restart(&config);
         assert_eq!((clean.report.replay_reads, clean.padded_superpages), (0, 0), "life {life}: {clean:?}");
-        // A record of 2 x 96 superpages: 64 bytes, 8 for each superpage and 4 for each of its sectors.
+        // A record of 2 x 96 superpages takes 64 bytes, 8 for each superpage and 4 for each of its sectors.
         let record = (64 + 2 * u64::from(rows) * (8 + 16)).div_ceil(512).next_multiple_of(superpage.into());
         let most = clean.report.map_page_reads + u64::from(lines) * 4 + 2 * record;
         assert!(clean.sectors <= most, "life {life}: {clean:?}, more than {most}");
@@ -216,8 +219,9 @@ fn a_clean_stop_with_failing_writes() {
     }
 }
 
-/// What is on the drive is taken as it was made, or not at all: translation pages of the map have their pages behind the host's, so that with
-/// another capacity they are not found, nor without a journal, and what was trimmed comes back; with other units lines are elsewhere.
+/// Checks that a drive is mounted only with its original settings. The map places translation pages after the
+/// host's pages, so another capacity does not find them. Without a journal they are ignored, and trimmed data
+/// come back. With other units, lines are elsewhere.
 #[test]
 fn a_start_with_other_settings_is_refused() {
     let config = HostFtlConfig {

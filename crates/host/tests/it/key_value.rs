@@ -1,4 +1,5 @@
-//! A machine that is no layer: a key-value store, in both forms of the example, against a plain map and over power cuts.
+//! Tests a machine that is not a layer: a key-value store, in both forms of the example, against a plain map
+//! and over power cuts.
 
 #[path = "../../examples/key-value/disk.rs"]
 mod disk;
@@ -21,7 +22,7 @@ const SECTORS: u64 = 12 * log::SEGMENT;
 const BYTES: usize = 128;
 const KEYS: u64 = 60;
 
-/// A form of the store.
+/// Form of the store.
 trait Store: Machine<Ask = Ask, Answer = Answer> + Sized {
     fn new() -> Self;
     fn check(&self);
@@ -60,7 +61,7 @@ fn random(rng: &mut Rng, tag: u64) -> Ask {
 
 type Value = Option<Vec<u8>>;
 
-/// What a key may hold: the last of these was asked for last, and the first was acknowledged or found.
+/// Possible values of each key: the last was asked for last, and the first was acknowledged or found.
 #[derive(Clone, Default)]
 struct Model(BTreeMap<u64, Vec<(u64, Value)>>);
 
@@ -70,14 +71,15 @@ impl Model {
     }
 }
 
-/// Random asks; every so often the power is cut, and the store must hold of each key what was acknowledged, or something newer.
+/// Runs random asks. The power is cut every so often; then the store must hold the acknowledged value of each
+/// key, or a newer one.
 fn survive<S: Store>(seed: u64) -> u64 {
     let mut rng = Rng::stream(seed, "asks");
     let mut stack = start::<S>(Disk::new(SECTORS, BYTES, seed), SimTime::ZERO);
     let (mut model, mut under_way) = (Model::default(), BTreeMap::<u64, (Ask, Vec<Value>)>::new());
     let mut cuts = 0;
     for step in 0..1_500 {
-        // One at a time for each key, so that the order of what is under way is known.
+        // Each key has one ask at a time, so that the order of asks under way is known.
         let ask = random(&mut rng, step);
         if under_way.len() < 8 && under_way.values().all(|(other, _)| other.key != ask.key) {
             let held = model.of(ask.key);
@@ -134,7 +136,7 @@ fn the_same_store_as_async_functions_does_too() {
     assert!(cuts > 100, "{cuts} power cuts");
 }
 
-/// What a blocking caller, such as C or FUSE, does. Enough to clean the log many times.
+/// Checks calls as of a blocking caller, such as C or FUSE, with enough of them to clean the log many times.
 #[test]
 fn calls_block_until_their_answer() {
     let mut stack = start::<KeyValue>(Disk::new(SECTORS, BYTES, 1), SimTime::ZERO);
@@ -159,7 +161,7 @@ fn calls_block_until_their_answer() {
     );
 }
 
-/// A state machine is plain data: it forks with its drive, in the middle of whatever it does.
+/// Checks that a state machine, being plain data, forks with its drive in the middle of its work.
 #[test]
 fn a_clone_has_the_same_future() {
     let mut stack = start::<KeyValue>(Disk::new(SECTORS, BYTES, 2), SimTime::ZERO);

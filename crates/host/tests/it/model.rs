@@ -1,4 +1,4 @@
-//! Random commands against the plain map, with every invariant walked after each step.
+//! Runs random commands against the plain map, with every invariant checked after each step.
 
 use crate::oracle::{Below, World, start};
 use crate::reference::{Faults, Reference, geometry};
@@ -43,7 +43,7 @@ pub fn drive(seed: u64) -> Reference {
     Reference::new(geometry(1 + rng.below(2) as u32, units, chunks, rows * write, write), seed)
 }
 
-/// Makes the drive hold back one to three writes of each open chunk, and gives the host a buffer for that.
+/// Makes the drive hold back one to three writes of each open chunk, and gives the host a buffer for them.
 pub fn hold_back(seed: u64, config: &mut HostFtlConfig, reference: &mut Reference) {
     let geometry = &mut reference.geometry;
     geometry.cached_sectors = geometry.write_min_sectors * (1 + seed as u32 % 3);
@@ -64,7 +64,7 @@ fn run_on(config: &HostFtlConfig, mut reference: Reference, seed: u64, faults: F
     exercise(World::new(config, reference, seed), steps)
 }
 
-/// Random commands until `steps` are over and some lines have been collected; then every sector is compared.
+/// Runs random commands until `steps` are over and GC has reclaimed some lines; then compares every sector.
 pub fn exercise<D: Below>(mut world: World<D>, steps: u32) -> World<D> {
     for step in 0..40_000 {
         if step > steps && world.host.layer.counters().erased_lines > 3 {
@@ -92,7 +92,8 @@ fn random_commands_match_a_plain_map() {
     }
 }
 
-/// A target has some of the chunks of each parallel unit, as many as a drive for itself has; the others stay as they are.
+/// Checks a target on some chunks of each parallel unit, as many as a separate drive has; the other chunks
+/// stay unchanged.
 #[test]
 fn a_range_of_chunks_is_like_a_drive_of_its_own() {
     for seed in 40..52 {
@@ -161,7 +162,8 @@ fn sectors_that_the_drive_holds_back_come_from_the_ring() {
     }
 }
 
-/// One superpage may hold a page twice, trimmed in between: the trim is of the older version alone.
+/// Checks a superpage that holds a page twice, with a trim in between: the trim applies only to the older
+/// version.
 #[test]
 fn a_trim_between_two_versions_in_one_superpage_spares_the_newer() {
     let superpage = 4;
@@ -187,13 +189,13 @@ fn a_trim_between_two_versions_in_one_superpage_spares_the_newer() {
             run(Opcode::Write, lba, 2);
         }
         assert_eq!(run(Opcode::Read, 5, 0)[0], 2, "from the ring");
-        // More than the ring holds.
+        // The writes exceed the ring.
         (8..80).for_each(|lba| drop(run(Opcode::Write, lba, 3)));
         assert_eq!(run(Opcode::Read, 5, 0)[0], 2, "from the media, {cached} sectors held back");
     }
 }
 
-/// A flush waits for the trims before it, and not for those that come meanwhile.
+/// Checks that a flush waits for earlier trims, and not for those that arrive meanwhile.
 #[test]
 fn trims_that_go_on_do_not_keep_a_flush_waiting() {
     let cpu = CpuCosts { submit_ns: Nanos(20), ..CpuCosts::FREE };
@@ -223,7 +225,7 @@ fn trims_that_go_on_do_not_keep_a_flush_waiting() {
     assert!(flushed.is_some_and(|n| n < 2_000), "the flush of round 1000 ended in round {flushed:?}");
 }
 
-/// A drive that limits open chunks, just as much as a host FTL can live with.
+/// Limits the drive's open chunks to the minimum that a host FTL needs.
 pub fn limit(config: &HostFtlConfig, reference: &mut Reference) {
     let geometry = &mut reference.geometry;
     let most = 3 + u32::from(config.separation != Separation::Off);
@@ -260,7 +262,7 @@ fn limits_of_open_chunks_that_are_too_low_are_refused_by_their_key() {
     }
 }
 
-/// What a description may say, however large, is refused, not reckoned with.
+/// Checks that absurdly large numbers in a description are refused, and not used in calculations.
 #[test]
 fn numbers_out_of_all_proportion_are_refused() {
     let config = HostFtlConfig::default();
@@ -277,7 +279,8 @@ fn numbers_out_of_all_proportion_are_refused() {
     }
 }
 
-/// What a translation page says is in memory: one that GC cannot read is written anew, and takes no line with it.
+/// Checks that the content of translation pages is in memory: a page that GC cannot read is written again,
+/// and its line stays in service.
 #[test]
 fn segments_that_cannot_be_read_cost_nothing() {
     let mut retried = 0;
@@ -308,8 +311,8 @@ fn segments_that_cannot_be_read_cost_nothing() {
     assert!(retried > 0, "no translation page was read");
 }
 
-/// A start that cannot read translation pages takes no page for what it was before a trim; not at later starts either, when other translation pages
-/// have been written.
+/// Checks that a start with unreadable translation pages never undoes a trim; nor do later starts, after
+/// other translation pages were written.
 #[test]
 fn trims_in_translation_pages_that_a_start_cannot_read_stay() {
     let (mut lost, mut again) = (0, 0);

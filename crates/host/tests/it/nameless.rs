@@ -1,5 +1,6 @@
-//! The split FTL of nameless writes beside a plain model: a program that keeps names as a file system does. It writes an object anew, keeps
-//! the new name, flushes, and frees the old one; it keeps the new name of what was moved, flushes, and acknowledges.
+//! Compares the split FTL of nameless writes with a plain model: a program that keeps names as a file system
+//! does. It writes an object anew, keeps the new name, flushes, and frees the old one. When a sector is
+//! moved, it keeps the new name, flushes, and acknowledges the move.
 
 use crate::reference::{Faults, Reference, geometry};
 use pellucid_flash::{
@@ -11,21 +12,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const NAMELESS: Lba = NamelessGeometry::NAMELESS;
 
-/// What the program knows: of each object its name and version, of each virtual sector the version acknowledged.
+/// State that the program knows: the name and version of each object, and the acknowledged version of each
+/// virtual sector.
 #[derive(Clone, Debug, Default)]
 struct Known {
     objects: BTreeMap<u32, (u64, u32)>,
     sectors: BTreeMap<u64, u32>,
-    /// Names that nothing refers to, and old names whose move is known.
+    /// Names without a reference; `olds` are old names whose move is known.
     garbage: Vec<u64>,
     olds: Vec<u64>,
-    /// Prototype: names of sectors that were being moved, so that their new names are not known.
+    /// Prototype: names of sectors being moved, whose new names are unknown.
     leaving: BTreeSet<u64>,
 }
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Objects, and virtual sectors with their versions, in the order of the sectors.
+    /// Objects and virtual sectors with their versions, in the order of the sectors.
     Write(Vec<Target>),
     Read {
         name: u64,
@@ -58,23 +60,23 @@ struct World {
     version: u32,
     known: Known,
     durable: Known,
-    /// Resets that the drive had seen when the durable state was taken.
+    /// Number of resets that the drive had seen when the durable state was taken.
     resets: usize,
     flush_resets: BTreeMap<u64, usize>,
     in_flight: BTreeMap<u64, Op>,
-    /// Objects and sectors that are being changed.
+    /// Objects that are being changed; `changing_sectors` are the virtual sectors.
     changing: BTreeSet<u32>,
     changing_sectors: BTreeSet<u64>,
-    /// Versions that each virtual sector may have after a power cut.
+    /// Possible versions of each virtual sector after a power cut.
     possible: BTreeMap<u64, Vec<u32>>,
     objects: u32,
     prototype: bool,
-    /// Whether the program acknowledges moves.
+    /// The program acknowledges moves.
     acknowledges: bool,
     refused: u32,
     lost: u32,
     moves: u32,
-    /// Names that were ever moved away from.
+    /// All names that were ever moved away from.
     left: BTreeSet<u64>,
 }
 
@@ -242,7 +244,7 @@ impl World {
     fn drain(&mut self) {
         while !self.in_flight.is_empty() {
             if !self.step() {
-                // Nameless writes wait until moves are acknowledged, which a flush lets the program do.
+                // Nameless writes wait until moves are acknowledged, which the program does after a flush.
                 assert!(self.host.layer.engine().unacknowledged() > 0, "{:?} do not end", self.in_flight);
                 self.flush();
             }
@@ -265,13 +267,14 @@ impl World {
         let Notice::Moved { old, new } = notice else { panic!("{notice:?}") };
         self.moves += 1;
         self.left.insert(old.0);
-        // Several: after a power cut of a prototype, a name that was lost may name other data.
+        // After a power cut of a prototype, several references may share the name, because a lost name may
+        // name other data.
         let names = self.known.objects.values_mut().map(|(name, _)| name).chain(&mut self.known.garbage);
         names.filter(|name| **name == old.0).for_each(|name| *name = new.0);
         if self.acknowledges {
             self.known.olds.push(old.0);
         }
-        // What is durable still has the old name.
+        // The durable state still has the old name.
     }
 
     fn ended(&mut self, completion: &Completion) {
@@ -288,7 +291,7 @@ impl World {
                             "name {name}: {found}, not {version}"
                         );
                     }
-                    // In the prototype an old name ends with its move, and may be another object's by now.
+                    // In the prototype, an old name ends with its move, and may now be another object's.
                     Status::Unwritten if self.prototype && (!known || self.left.contains(&name)) => {}
                     Status::UnrecoveredRead if self.host.drive.faults.read > 0.0 => {}
                     status => panic!("name {name}: {status:?}"),
@@ -309,7 +312,8 @@ impl World {
                 self.known.sectors.insert(lba, 0);
             }
             Op::Free(name) => {
-                // It was moved while the flush before was under way, and that was acknowledged, or ended at once in the prototype.
+                // The sector was moved during the previous flush, and the move was acknowledged, or ended at
+                // once in the prototype.
                 let moved = completion.status == Status::Unwritten && self.left.contains(&name);
                 assert!(
                     moved || completion.status == Status::Success,
@@ -352,7 +356,7 @@ impl World {
         }
     }
 
-    /// What was known when the flush was sent is durable: what nothing durable refers to goes.
+    /// Takes the state at the flush as durable, and frees the names that nothing durable refers to.
     fn flushed(&mut self, known: Known, resets: usize) {
         self.durable = known;
         self.resets = resets;
@@ -374,7 +378,8 @@ impl World {
         for name in garbage {
             let now = self.host.layer.engine().name(pellucid_flash::Ppa(name as u32));
             if now == pellucid_ftl::Name::Unknown {
-                // It was moved, and that was acknowledged or is told just now: it is among the garbage under its new name.
+                // The sector was moved, and the move was acknowledged or is just being reported: its new name
+                // is among the garbage.
                 continue;
             }
             self.send(Command::new(0, Opcode::Free, Lba(name), 1, Vec::new()), Op::Free(name));
@@ -388,7 +393,8 @@ impl World {
     }
 
     fn chunk_of(&self, name: u64) -> u32 {
-        // Names are places: parallel units in rotation, of each the chunks behind those for checkpoints.
+        // Names are places: parallel units in rotation, and in each of them the chunks after those for
+        // checkpoints.
         let geometry = self.host.drive.geometry;
         let per_unit = self.host.layer.geometry().name_sectors / u64::from(geometry.parallel_units());
         let (unit, rest) = ((name / per_unit) as u32, name % per_unit);
@@ -397,7 +403,7 @@ impl World {
         number * geometry.chunks + hidden + (rest / u64::from(geometry.chunk_sectors)) as u32
     }
 
-    /// Cuts the power, starts again, and looks at everything that was promised.
+    /// Cuts the power, starts again, and checks everything that was guaranteed.
     fn crash(&mut self) {
         let faults = std::mem::take(&mut self.host.drive.faults);
         self.host.drive.power_cut();
@@ -416,7 +422,7 @@ impl World {
             let read = loop {
                 let data = vec![0; self.host.image_bytes()];
                 let read = self.call(Command::new(0, Opcode::PhysicalRead, Lba(name), 1, data));
-                // The new life moves sectors, too.
+                // The new life also moves sectors.
                 self.collect();
                 let now = self.known.objects[&object].0;
                 if std::mem::replace(&mut name, now) == now {
@@ -470,7 +476,7 @@ impl World {
         self.host.layer.check();
     }
 
-    /// Frees every name that nothing refers to, as the check of a file system does.
+    /// Frees every name without a reference, as the check of a file system does.
     fn free_unknown(&mut self) {
         let names = self.host.layer.geometry().name_sectors as u32;
         let report = self.call(Command::new(0, Opcode::Report, Lba(0), names, Vec::new()));
@@ -535,7 +541,8 @@ fn failed_writes_and_resets_lose_nothing() {
     assert!(failures > 20, "{failures} writes failed");
 }
 
-/// Cuts the power after each event; every cut is followed by some more commands and another cut. What was lost, in all.
+/// Cuts the power after each event; every cut is followed by more commands and another cut. Returns the total
+/// of lost objects.
 fn cut_everywhere(seed: u64, migration: Migration, faults: Faults, warm: u32, events: u32) -> u32 {
     let mut world = World::new(seed, migration, faults);
     let mut lost = 0;
@@ -589,7 +596,8 @@ fn also_with_failing_writes() {
     }
 }
 
-/// The race that the paper admits: what was moved since the last flush is lost with a power cut, and nothing else ([`World::crash`] looks).
+/// Checks the race that the paper admits: a power cut loses the sectors moved since the last flush, and
+/// nothing else ([`World::crash`] checks).
 #[test]
 fn the_prototype_loses_what_it_moved_since_the_last_flush() {
     let lost: u32 =

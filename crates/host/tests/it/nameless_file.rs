@@ -1,4 +1,4 @@
-//! A nameless file above the block layer above the split FTL, beside a plain list of sectors.
+//! Tests a nameless file above the block layer above the split FTL, against a plain list of sectors.
 
 use crate::reference::{Reference, geometry};
 use pellucid_flash::{
@@ -124,7 +124,8 @@ fn a_nameless_file_is_a_block_drive() {
     }
 }
 
-/// All writes that wait, virtual and nameless, get one flash page; reads of the two kinds are not merged.
+/// Checks that all waiting writes, virtual and nameless, share one flash page, and that reads of the two
+/// kinds are not merged.
 #[test]
 fn one_request_of_the_block_layer_gets_one_page() {
     let drive = Reference::new(geometry(1, 2, 24, 64, 8), 1);
@@ -133,7 +134,8 @@ fn one_request_of_the_block_layer_gets_one_page() {
     let mut tower = Tower::build(drive, &layers, SimTime::ZERO).expect("it stands");
     let mut now = tower.stack().expect("layers").now();
     let data = |word: u32, sectors: usize| word.to_le_bytes().repeat(image / 4 * sectors);
-    // Scattered virtual sectors, single nameless ones, and a nameless write of two: eight sectors.
+    // The writes are scattered virtual sectors, single nameless ones, and a nameless write of two: eight
+    // sectors.
     let names = Some(Box::new(Vector::default()));
     let pair = Command {
         vector: names,
@@ -162,7 +164,7 @@ fn one_request_of_the_block_layer_gets_one_page() {
     assert_eq!((layer.counters().pages, layer.counters().page_sectors), (1, 8));
     let names: Vec<u64> = found.keys().copied().collect();
     assert!(names.len() == 4 && names[3] - names[0] < 8, "names of one page: {names:?}");
-    // Neighbours: two names side by side, and two virtual sectors with the same numbers.
+    // The neighbours are two adjacent names, and two virtual sectors with the same numbers.
     let before = tower.layers().find_map(AnyLayer::block_layer).expect("it is there").counters();
     for (tag, opcode, lba) in [
         (20, Opcode::PhysicalRead, names[0]),
@@ -181,7 +183,8 @@ fn one_request_of_the_block_layer_gets_one_page() {
     assert_eq!((after.commands - before.commands, after.requests - before.requests), (4, 2));
 }
 
-/// The names were in the host's memory, and what they named may be anything now.
+/// Checks that nothing is read after the names in the host's memory are lost, because they may now name any
+/// data.
 #[test]
 fn after_a_power_cut_a_nameless_file_answers_errors_and_no_data_of_others() {
     let drive = Reference::new(geometry(2, 2, 24, 32, 4), 3);

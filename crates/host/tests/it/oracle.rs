@@ -1,13 +1,14 @@
-//! What every sector may hold: the plain map that the layer is compared with, and a driver of random commands.
+//! Possible content of every sector: the plain map that the layer is compared with, and a driver of random
+//! commands.
 
 use crate::reference::Reference;
 use pellucid_flash::{Command, Completion, Drive, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_host::{HostFtl, HostFtlConfig, Layer, Machine, MountCost, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the layer stands on: an open-channel drive whose power can be cut.
+/// Drive below the layer: an open-channel drive whose power can be cut.
 pub trait Below: Drive + Clone {
-    /// Power is lost at `now`, and comes back.
+    /// Cuts the power at `now`, and restores it.
     fn power_cut(self, now: SimTime) -> Self;
 }
 
@@ -18,15 +19,15 @@ impl Below for Reference {
     }
 }
 
-/// The layer that is tried: a block drive on what is below.
+/// Layer under test: a block drive on an open-channel one.
 pub trait Subject: Layer + Clone {
-    /// How it is described.
+    /// Configuration of the layer.
     type Config;
 
-    /// Starts it.
+    /// Starts the layer.
     fn start<D: Drive>(config: &Self::Config, drive: D, now: SimTime) -> Stack<Self, D>;
 
-    /// Walks its invariants.
+    /// Checks the layer's invariants.
     fn check(&self);
 }
 
@@ -42,7 +43,7 @@ impl Subject for HostFtl {
     }
 }
 
-/// A sector's past: version 0 is zeros.
+/// History of a sector; version 0 is zeros.
 #[derive(Clone, Debug)]
 struct Sector {
     /// Newest version, acknowledged or not.
@@ -69,11 +70,11 @@ enum Op {
         allowed: Vec<u32>,
         lba: u64,
     },
-    /// Acknowledged versions at its submission.
+    /// Flush, with the versions acknowledged at its submission.
     Flush(Vec<u32>),
 }
 
-/// Random commands, and what may come of them.
+/// Random commands and their possible results.
 #[derive(Clone, Debug)]
 pub struct World<D = Reference, L = HostFtl> {
     pub host: Stack<L, D>,
@@ -178,7 +179,7 @@ impl<D: Below, L: Subject> World<D, L> {
                 }
             }
             60..92 => {
-                // Whatever was there, and whatever comes while it is read.
+                // The read may return the old content, or anything that arrives during the read.
                 let allowed = range.map(|at| self.sectors[at as usize].acknowledged).collect();
                 (
                     Command::new(self.tag, Opcode::Read, Lba(lba), sectors, vec![0; bytes]),
@@ -195,7 +196,7 @@ impl<D: Below, L: Subject> World<D, L> {
         self.collect();
     }
 
-    /// Runs to the next event; `false`: there is none.
+    /// Runs to the next event; returns `false` if there is none.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.host.next_event() else { return false };
         self.now = next.max(self.now);
@@ -260,14 +261,14 @@ impl<D: Below, L: Subject> World<D, L> {
         }
     }
 
-    /// Nothing older than `version` may come back.
+    /// Notes that no version older than `version` may come back.
     fn durable(sector: &mut Sector, version: u32) {
         if let Some(at) = sector.possible.iter().position(|&v| v == version) {
             sector.possible.drain(..at);
         }
     }
 
-    /// Lets everything end.
+    /// Runs until nothing is under way.
     pub fn drain(&mut self) {
         while !self.in_flight.is_empty() {
             assert!(
@@ -304,7 +305,7 @@ impl<D: Below, L: Subject> World<D, L> {
         }
     }
 
-    /// The layer has stopped: nothing older than what was acknowledged may come back.
+    /// Notes a completed stop: no version older than the acknowledged one may come back.
     pub fn stopped(&mut self) {
         assert!(self.host.layer.is_stopped() && self.in_flight.is_empty());
         for sector in &mut self.sectors {
@@ -344,12 +345,13 @@ impl<D: Below, L: Subject> World<D, L> {
 }
 
 impl<D: Below> World<D> {
-    /// With a host FTL.
+    /// Creates a world with a host FTL.
     pub fn new(config: &HostFtlConfig, drive: D, seed: u64) -> World<D> {
         World::of(config, drive, seed)
     }
 
-    /// Starts the layer anew on the drive as it is, and compares every sector; what the start cost.
+    /// Starts the layer again on the drive as it is, and compares every sector; returns the cost of the
+    /// start.
     pub fn restart(&mut self, config: &HostFtlConfig) -> MountCost {
         self.host = start(config, self.host.drive.clone(), self.now);
         self.now = self.host.now();
@@ -358,7 +360,7 @@ impl<D: Below> World<D> {
         self.host.layer.mount_cost()
     }
 
-    /// Starts the layer anew, and calls `at_event` with the drive as it is at each event of the start.
+    /// Starts the layer again, and calls `at_event` with the state of the drive at each event of the start.
     pub fn start_stepwise(&self, config: &HostFtlConfig, mut at_event: impl FnMut(World<D>)) {
         let (mut drive, mut now) = (self.host.drive.clone(), self.now);
         let layer = HostFtl::new(config, drive.interface(0), drive.image_bytes());

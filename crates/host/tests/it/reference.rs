@@ -1,8 +1,8 @@
-//! The reference drive: an open-channel namespace in a few obvious data structures, with every rule checked.
+//! Reference drive: an open-channel namespace in a few simple data structures, with every rule checked.
 //!
-//! It panics where a host breaks a rule that would be refused by a drive, because a host FTL must never do that: a write
-//! off the write pointer, a second write in flight to a chunk, a read of a sector that was never written or that the drive holds
-//! back, a reset of a chunk that is being read.
+//! It panics when a host breaks a rule that a drive would enforce, because a host FTL must never do that: a
+//! write off the write pointer, a second write in flight to a chunk, a read of a sector that was never
+//! written or that the drive holds back, or a reset of a chunk that is being read.
 
 use pellucid_flash::{
     ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Nanos,
@@ -10,21 +10,21 @@ use pellucid_flash::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// How often what fails.
+/// Probabilities of failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// A write; its chunk is closed, and goes offline with the next reset.
+    /// A write fails; its chunk is closed, and goes offline with the next reset.
     pub write: f64,
-    /// A reset; its chunk goes offline.
+    /// A reset fails; its chunk goes offline.
     pub reset: f64,
-    /// A read, once.
+    /// A read fails once.
     pub read: f64,
 }
 
 #[derive(Clone, Debug)]
 enum Sector {
     Good(Vec<u8>, Vec<u8>),
-    /// Out-of-band data alone.
+    /// Only the out-of-band data are readable.
     Spoilt(Vec<u8>),
     Torn,
 }
@@ -57,11 +57,11 @@ pub struct Reference {
     dying: std::ops::Range<u32>,
     now: SimTime,
     done: VecDeque<Completion>,
-    /// Commands by kind: reads, writes, resets.
+    /// Number of commands by kind: reads, writes, resets.
     pub commands: [u64; 3],
-    /// Chunks that resets were sent for.
+    /// Chunks that were sent a reset.
     pub resets: Vec<u32>,
-    /// Writes that would have opened a chunk too many.
+    /// Number of writes that would have exceeded the open chunks.
     pub too_many_open: u64,
 }
 
@@ -105,18 +105,18 @@ impl Reference {
         }
     }
 
-    /// From now on no write or reset of these chunks ends well.
+    /// Makes every write and reset of these chunks fail from now on.
     #[allow(dead_code, reason = "the tests of the flash library use it")]
     pub fn kill(&mut self, chunks: std::ops::Range<u32>) {
         self.dying = chunks;
     }
 
-    /// Takes a chunk out of use before anybody uses the drive.
+    /// Retires a chunk before the drive is used.
     pub fn retire(&mut self, number: u32) {
         self.chunks[number as usize].state = ChunkState::Offline;
     }
 
-    /// Chunks that are not free.
+    /// Returns the chunks that are not free.
     pub fn used(&self) -> Vec<u32> {
         let chunks = (0..).zip(&self.chunks);
         chunks.filter(|(_, chunk)| chunk.state != ChunkState::Free).map(|(number, _)| number).collect()
@@ -143,12 +143,12 @@ impl Reference {
         }
     }
 
-    /// From now on sectors whose out-of-band data name a page from `first` on cannot be read. How many there are.
+    /// Makes sectors unreadable whose out-of-band data name a page from `first` on. Returns their number.
     pub fn tear_pages(&mut self, first: u32) -> usize {
         self.harm_pages(first, |_| Sector::Torn)
     }
 
-    /// The same, but out-of-band data can still be read.
+    /// Makes the data of such sectors unreadable, but keeps their out-of-band data. Returns their number.
     pub fn spoil_pages(&mut self, first: u32) -> usize {
         self.harm_pages(first, |oob| Sector::Spoilt(oob.to_vec()))
     }
@@ -165,7 +165,7 @@ impl Reference {
         count
     }
 
-    /// Whether a write that is going to open a chunk opens one too many.
+    /// Reports whether a write that opens a chunk would exceed the limit of open chunks.
     fn is_full(&self, lba: Lba) -> bool {
         let of_unit = self.geometry.chunk_number(self.address(lba)) / self.geometry.chunks;
         let chunks = (0..).zip(&self.chunks).filter(|(_, chunk)| chunk.state == ChunkState::Open);
@@ -177,7 +177,7 @@ impl Reference {
         over(self.geometry.open_chunks_max, all) || over(self.geometry.open_chunks_per_unit_max, here)
     }
 
-    /// Power is lost: writes and resets under way end somewhere between not at all and completely.
+    /// Cuts the power: writes and resets under way are carried out completely, partly or not at all.
     pub fn power_cut(&mut self) {
         for (_, Pending { command, .. }) in std::mem::take(&mut self.pending) {
             let how = self.rng.below(3);
@@ -200,7 +200,7 @@ impl Reference {
 
     fn write(&mut self, command: &Command, torn: bool) {
         let (image, full) = (self.image_bytes, self.geometry.chunk_sectors as usize);
-        // Zeros, where there are none.
+        // Missing out-of-band data are zeros.
         let mut metadata = command.vector.as_ref().map_or_else(Vec::new, |vector| vector.metadata.clone());
         metadata.resize(command.sectors as usize * Vector::METADATA_BYTES, 0);
         let sectors: Vec<Sector> = (0..command.sectors as usize)
@@ -229,7 +229,7 @@ impl Reference {
                     self.too_many_open += 1;
                     status = Status::ChunkWriteInvalid;
                 } else if self.dying.contains(&number) || self.rng.chance(self.faults.write) {
-                    // The chunk is closed, or the next write goes behind the failed one.
+                    // The chunk is closed, or the next write goes after the failed one.
                     let closed = self.rng.chance(0.5);
                     status = if closed { Status::ChunkClosedEarly } else { Status::ChunkWriteFailed };
                     self.write(&command, true);
@@ -359,7 +359,7 @@ impl Reference {
     }
 }
 
-/// Gives out-of-band data of sector `i` of a read that wants them.
+/// Copies the out-of-band data of sector `i` into a read that wants them.
 fn copy_oob(command: &mut Command, i: usize, oob: &[u8]) {
     if let Some(vector) = &mut command.vector
         && !vector.metadata.is_empty()
@@ -392,7 +392,7 @@ impl Drive for Reference {
         };
         self.commands[kind] += 1;
         let unit = self.unit(Self::addresses(&command)[0]);
-        // Some spread, so that commands of different units overtake each other.
+        // Random durations make commands of different units overtake each other.
         let done = self.busy[unit].max(now) + Nanos(ns.0 + self.rng.below(ns.0));
         self.busy[unit] = done;
         self.serial += 1;

@@ -1,4 +1,4 @@
-//! Targets on one drive: a stop of all of them, and what reaches a drive beside commands.
+//! Tests targets on one drive: a stop of all of them, and actions on the drive that are not commands.
 
 use crate::reference::{Reference, geometry};
 use pellucid_flash::{Command, Drive, Lba, Opcode, SimTime, Status};
@@ -16,7 +16,7 @@ fn run(shared: &mut Shared<Reference>, mut until: impl FnMut(&Shared<Reference>)
     }
 }
 
-/// A drive with these block targets, which have started.
+/// Makes a drive with these block targets, all started.
 fn shared(drive: Reference, now: SimTime, names: &[&str]) -> (Shared<Reference>, Vec<u16>) {
     let mut shared = Shared::new(drive, now, 0).unwrap_or_else(|_| panic!("chunks"));
     let mut namespaces = Vec::new();
@@ -57,7 +57,7 @@ fn targets_that_have_stopped_replay_nothing_when_they_start_again() {
     assert_eq!(starts(first.drive.clone(), first.now()), [0, 0]);
 }
 
-/// Each target needs a chunk more of each unit where collected data have lines of their own.
+/// Checks that each target needs one more chunk of each unit if GC copies have their own lines.
 #[test]
 fn the_limit_of_open_chunks_counts_the_lines_of_collected_data() {
     let mut geometry = geometry(1, 4, 24, 128, 4);

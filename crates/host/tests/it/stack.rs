@@ -1,4 +1,5 @@
-//! What a stack carries beside the commands of its layer: other namespaces, and notices. Pairs of drives.
+//! Tests that a stack carries more than the commands of its layer: other namespaces, and notices. Also tests
+//! pairs of drives.
 
 use crate::stub::Stub;
 use pellucid_flash::{
@@ -8,7 +9,7 @@ use pellucid_flash::{
 use pellucid_host::{Layer, Machine, Pair, Stack};
 use std::collections::VecDeque;
 
-/// Passes each command to the first namespace that it uses, under a tag of its own, and tells what it is told.
+/// Layer that passes each command to its first namespace, with its own tag, and passes notices on.
 #[derive(Clone, Debug)]
 struct Through {
     uses: Vec<u16>,
@@ -114,14 +115,15 @@ fn chunk(count: u64) -> Notice {
 
 const NEW: SimTime = SimTime::ZERO;
 
-/// Two layers, each on a namespace of its own, with the rest beside them: numbers mean the same at every height.
+/// Checks two layers, each on its own namespace, with the others beside them: a number has one meaning at
+/// every height.
 #[test]
 fn namespaces_that_a_layer_does_not_use_are_those_of_the_drive() {
     let lower = Stack::start(through(&[1, 3]), Stub::new(5), NEW).unwrap();
     let mut stack = Stack::start(through(&[2]), lower, NEW).unwrap();
     let all: Vec<_> = (0..6).map(|namespace| sectors(&stack, namespace)).collect();
     assert_eq!(all, [Some(100), Some(7), Some(7), None, Some(500), None], "3 is hidden, 5 is not there");
-    // Tags of any value come back, though both layers and the pump have tags of their own.
+    // Tags of any value come back, although both layers and the pump have their own tags.
     for (tag, namespace, lba) in
         [(u64::MAX, 0, 50), (1 << 63, 1, 30), (0, 2, 40), (7, 3, 1), (8, 4, 30), (9, 5, 1)]
     {
@@ -137,7 +139,7 @@ fn namespaces_that_a_layer_does_not_use_are_those_of_the_drive() {
     assert_eq!((stack.outstanding(), stack.completed()), (0, 0));
 }
 
-/// Answers that were not taken for a while come in the order in which they arose.
+/// Checks that answers which were not taken for a while come in the order in which they arose.
 #[test]
 fn completions_of_the_layer_and_of_others_keep_their_order() {
     let mut stack = Stack::start(through(&[1]), Stub::new(2), NEW).unwrap();
@@ -166,14 +168,14 @@ fn notices_reach_the_layer_that_uses_the_namespace_and_all_others_pass() {
     let mut up: Vec<_> = std::iter::from_fn(|| stack.pop_notice()).collect();
     up.sort_by_key(|(namespace, _)| *namespace);
     assert_eq!(up, [(0, zone), (1, moved(4, 3)), (2, moved(6, 5)), (3, chunk(2))]);
-    // Later ones too, when time goes on.
+    // Later notices also arrive, when time advances.
     stack.drive.drive.notices.push_back((2, evicted));
     stack.submit(NEW, read(1, 0, 5));
     assert_eq!(run(&mut stack).len(), 1);
     assert_eq!(stack.layer.heard.len(), 3);
 }
 
-/// What the layer had with the drive is lost; what passes it by ends as the drive says.
+/// Checks that the layer's commands with the drive are lost, while bypassing commands end as the drive says.
 #[test]
 fn a_restart_forgets_the_layers_commands_only() {
     let mut stack = Stack::start(through(&[1]), Stub::new(2), NEW).unwrap();
@@ -196,7 +198,7 @@ fn a_pair_is_one_drive_with_one_clock() {
     let all: Vec<_> = (0..6).map(|namespace| sectors(&pair, namespace)).collect();
     assert_eq!(all, [Some(100), Some(200), Some(100), Some(200), Some(300), None]);
     assert_eq!((pair.namespaces(), pair.of_second(1)), (5, 3));
-    // The same tags on both, ends that interleave, and two at one moment.
+    // Both drives have commands with the same tags, interleaved ends, and two ends at one moment.
     for (tag, namespace, lba) in [(1, 0, 30), (1, 3, 20), (2, 4, 10), (3, 1, 40), (4, 2, 40), (5, 5, 9)] {
         pair.submit(NEW, read(tag, namespace, lba));
     }
@@ -247,7 +249,7 @@ fn a_power_cut_of_one_drive_leaves_the_other_at_work() {
     pair.submit(NEW, read(2, 2, 50));
     pair.submit(NEW, read(3, 2, 90));
     pair.act(SimTime(20), |first, _| first.power_cut(SimTime(20)));
-    // It is away until 60.
+    // The drive is away until time 60.
     pair.restart(SimTime(60));
     let good = Status::Success;
     assert_eq!(run(&mut pair), [(1, 20, Status::PowerLoss), (2, 50, good), (3, 90, good)]);
@@ -255,7 +257,7 @@ fn a_power_cut_of_one_drive_leaves_the_other_at_work() {
     assert_eq!(run(&mut pair), [(4, 95, good)]);
 }
 
-/// A layer on both drives of a pair: the first of its namespaces is where it is seen.
+/// Checks a layer on both drives of a pair: it is visible at the first of its namespaces.
 #[test]
 fn a_layer_stands_on_a_pair() {
     let mut stack = Stack::start(through(&[0, 2]), pair(), NEW).unwrap();

@@ -1,14 +1,14 @@
-//! A drive of block namespaces that does what it is told at once or later, and tells what it is given to tell.
+//! Stub drive of block namespaces that carries out commands after a given time, and emits given notices.
 
 use pellucid_flash::{Command, Completion, Drive, Interface, Nanos, Notice, SimTime, Status};
 use std::collections::VecDeque;
 
-/// Each command takes as long as its first sector says.
+/// Stub drive; each command takes as long as its first sector says.
 #[derive(Clone, Debug, Default)]
 pub struct Stub {
     pub namespaces: u16,
     pub notices: VecDeque<(u16, Notice)>,
-    /// Commands as they came.
+    /// Commands in the order of arrival.
     pub seen: Vec<(u16, u64)>,
     pending: Vec<(SimTime, SimTime, Command)>,
     done: VecDeque<Completion>,
@@ -19,7 +19,7 @@ impl Stub {
         Stub { namespaces, ..Stub::default() }
     }
 
-    /// What is under way is lost.
+    /// Loses the commands under way.
     pub fn power_cut(&mut self, now: SimTime) {
         for (submitted, _, command) in self.pending.drain(..) {
             self.done.push_back(Completion { submitted, ..command.refused(now, Status::PowerLoss) });
@@ -32,7 +32,7 @@ impl Drive for Stub {
         self.namespaces
     }
 
-    /// Each has a size of its own.
+    /// Returns a different size for each namespace.
     fn interface(&self, namespace: u16) -> Option<Interface> {
         let sectors = 100 * (u64::from(namespace) + 1);
         (namespace < self.namespaces).then_some(Interface::Block { sectors, handles: 1 })

@@ -1,4 +1,4 @@
-//! The log on zones: the host's translation above zones that look like chunks.
+//! Tests the log on zones: a host FTL above zones that look like chunks.
 
 use crate::crash::cut;
 use crate::model::{config, exercise};
@@ -39,7 +39,7 @@ fn zones(config: &ZoneChunksConfig, drive: ZoneReference, now: SimTime) -> Zones
     Stack::start(layer, drive, now).expect("nothing to start")
 }
 
-/// Zones that hold 8 to 12 batches of 3 to 9 sectors.
+/// Makes a drive whose zones hold 8 to 12 batches of 3 to 9 sectors.
 fn drive(seed: u64) -> (ZoneChunksConfig, ZoneReference) {
     let mut rng = Rng::stream(seed, "zoned");
     let (width, batch) = (1 + rng.below(3) as u32, 3 + rng.below(7) as u32);
@@ -60,7 +60,7 @@ fn log(seed: u64) -> HostFtlConfig {
 fn run(seed: u64, faults: Faults, steps: u32) -> World<Zones> {
     let (config, mut reference) = drive(seed);
     reference.faults = faults;
-    // Out of use from the start.
+    // These zones are out of use from the start.
     reference.put(3, ZoneState::Offline);
     reference.put(reference.geometry.zones as usize - 4, ZoneState::ReadOnly);
     exercise(World::new(&log(seed), zones(&config, reference, SimTime::ZERO), seed), steps)
@@ -189,7 +189,7 @@ fn vectors_bring_data_and_what_lies_beside_them() {
     assert_eq!(first, [81, 40, 44, 44]);
     let beside: Vec<u8> = answer.vector.expect("comes back").metadata.chunks(16).map(|oob| oob[0]).collect();
     assert_eq!(beside, [80 ^ 1, 40, 40 ^ 4, 40 ^ 4]);
-    // Over the end of a batch, without the trailer.
+    // The read crosses the end of a batch, without the trailer.
     let answer = ask(&mut stack, Command::new(1, Opcode::Read, Lba(1), 4, vec![0; 4 * 512]));
     assert_eq!(answer.data.chunks(512).map(|sector| sector[0]).collect::<Vec<_>>(), [41, 42, 43, 44]);
 }
@@ -318,7 +318,7 @@ fn zones_that_cannot_be_chunks_are_refused() {
         let error: ZoneChunksError = ZoneChunks::new(&config, interface, 512).expect_err(sentence);
         assert_eq!(error.to_string(), sentence);
     }
-    // Few zones: what stands above needs some lines to work with.
+    // The drive has few zones; the layer above needs a minimum number of lines.
     let few = zones(&base, ZoneReference::new(geometry(9, 20, 8), 1), SimTime::ZERO);
     let error =
         pellucid_host::HostFtl::new(&HostFtlConfig::default(), few.interface(0), 512).expect_err("4 lines");

@@ -1,8 +1,8 @@
-//! The reference zoned drive: zones in a few obvious data structures, with every rule checked.
+//! Reference zoned drive: zones in a few simple data structures, with every rule checked.
 //!
-//! It panics where a host breaks a rule that would be refused by a drive, because the log must never do that: a write off the write
-//! pointer, or beside another one in its zone, or one that the drive may lose again; a zone too many that is active; a read or a reset
-//! of a zone that is being reset.
+//! It panics when a host breaks a rule that a drive would enforce, because the log must never do that: a
+//! write off the write pointer, beside another one in its zone, or one that the drive may lose again; too
+//! many active zones; a read or a reset of a zone that is being reset.
 
 use crate::reference::Faults;
 use pellucid_flash::{
@@ -31,7 +31,7 @@ pub struct ZoneReference {
     pub faults: Faults,
     now: SimTime,
     done: VecDeque<Completion>,
-    /// Most zones that were active at a time.
+    /// Maximum number of zones that were active at a time.
     pub most_active: u32,
     pub finished: u64,
 }
@@ -53,7 +53,7 @@ impl ZoneReference {
         }
     }
 
-    /// Puts a zone into a state before anybody uses the drive.
+    /// Puts a zone into a state before the drive is used.
     pub fn put(&mut self, zone: usize, state: ZoneState) {
         self.zones[zone].state = state;
     }
@@ -66,7 +66,8 @@ impl ZoneReference {
         self.geometry.sector_bytes as usize
     }
 
-    /// Power is lost: what is under way ends somewhere between not at all and completely; a write leaves any part of its begin.
+    /// Cuts the power: commands under way are carried out completely, partly or not at all; a write leaves
+    /// any prefix.
     pub fn cut(&mut self) {
         for (_, (command, _)) in std::mem::take(&mut self.pending) {
             let at = self.zone(command.lba);
@@ -114,7 +115,7 @@ impl ZoneReference {
         matches!(zone.state, ZoneState::ImplicitlyOpen | ZoneState::ExplicitlyOpen | ZoneState::Closed)
     }
 
-    /// Rules that hold when a command arrives.
+    /// Checks the rules that hold when a command arrives.
     fn take(&mut self, command: &Command) {
         let at = self.zone(command.lba);
         let offset = command.lba.0 % self.geometry.zone_sectors;
@@ -168,7 +169,7 @@ impl ZoneReference {
                 if self.rng.chance(self.faults.write) {
                     let written = self.rng.below(whole as u64) as usize;
                     self.append(at, &command.data, written);
-                    // Whether the zone can be written on or not, nobody can tell how far it was.
+                    // The host cannot know how far the zone was written, whether it is still writable or not.
                     if self.rng.chance(0.5) {
                         self.zones[at].state = ZoneState::ReadOnly;
                     }
@@ -194,7 +195,7 @@ impl ZoneReference {
                 command.data.clear();
                 for (number, zone) in self.zones.iter().enumerate().take(command.sectors as usize) {
                     let start = number as u64 * self.geometry.zone_sectors;
-                    // Where it says nothing, it says something wrong.
+                    // If the write pointer is undefined, it has a wrong value.
                     let written = match zone.state {
                         ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline => u64::MAX - start,
                         _ => zone.data.len() as u64,
@@ -268,7 +269,7 @@ impl Drive for ZoneReference {
             _ => 5,
         };
         let at = self.zone(command.lba);
-        // Some spread, so that commands of different zones overtake each other.
+        // Random durations make commands of different zones overtake each other.
         let done = self.free_at[at].max(now) + pellucid_flash::Nanos(time + self.rng.below(time));
         self.free_at[at] = done;
         self.serial += 1;

@@ -1,5 +1,5 @@
-//! The cache manager: against what is known of every sector, over crashes of the flash, of the program and of both at every event, with
-//! failing drives; both backends and modes.
+//! Tests the cache manager against the known state of every sector, over crashes of the flash, of the program
+//! and of both at every event, with failing drives; both backends and modes.
 
 #![allow(clippy::print_stdout, reason = "where a test that fails was")]
 
@@ -12,7 +12,7 @@ use pellucid_flash::Opcode;
 use pellucid_host::{CacheConfig, CacheMode, Flushes};
 use world::{Crash, Crashing, World};
 
-/// More seeds than usual: `CACHE_SEEDS=1000` begins there.
+/// Returns the seeds of a test; `CACHE_SEEDS=1000` runs more of them, from that number on.
 pub fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let first: Option<u64> = option_env!("CACHE_SEEDS").and_then(|first| first.parse().ok());
     first.map_or(usual.clone(), |first| first..first + 10 * (usual.end - usual.start))
@@ -74,7 +74,7 @@ fn lives_of_crashes_and_failing_drives() {
     }
 }
 
-/// A flush reaches the drives that it is to reach.
+/// Checks that a flush reaches the configured drives.
 #[test]
 fn a_flush_reaches_the_drives_that_it_is_told_of() {
     for (flushes, reached) in [(Flushes::Both, [1, 1]), (Flushes::Flash, [1, 0]), (Flushes::None, [0, 0])] {
@@ -83,7 +83,7 @@ fn a_flush_reaches_the_drives_that_it_is_told_of() {
         let config = CacheConfig { flushes, mode: CacheMode::WriteBack, sequential_bytes, ..config };
         let blocks = u64::from(config.block_bytes) / 512;
         let mut world = World::on(config, flash, backing, 1);
-        // The second block continues the first, and so goes past the cache.
+        // The second block continues the first, so it bypasses the cache.
         world.ask(Opcode::Write, 0, blocks, false);
         world.drain();
         world.ask(Opcode::Write, blocks, blocks, false);

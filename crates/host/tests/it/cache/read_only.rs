@@ -1,4 +1,5 @@
-//! A cache whose flash has failed in part: what can be read of it is read and written back, nothing stale is read, and it is said what is lost.
+//! Tests a cache whose flash has partly failed: readable data are read and written back, no stale data are
+//! read, and losses are reported.
 
 use super::world::{self, Crash, Crashing, Flash, World};
 use super::{exercise, seeds};
@@ -7,7 +8,7 @@ use crate::reference::Faults;
 use pellucid_flash::{Drive, Nanos, Opcode};
 use pellucid_host::{CacheConfig, CacheManager, CacheMode, Layer, Machine, Pair, Stack};
 
-/// A flash that takes no write. That of the reference evicts and flushes what it likes.
+/// Returns faults of a flash that takes no writes; the reference solid-state cache still evicts and flushes.
 fn no_writes(world: &World<Flash>) -> Faults {
     let is_ssc = matches!(world.host.drive.first, Flash::Ssc(_));
     Faults { write: 1.0, reset: f64::from(u8::from(is_ssc)), read: 0.0 }
@@ -37,7 +38,7 @@ fn a_cache_whose_flash_takes_no_writes_is_read_and_written_back() {
         assert_eq!(world.host.layer.dirty_blocks(), 0, "seed {seed}");
         world.check();
         world.without_its_cache().check();
-        // Copies that cannot be read are in the backing store, too; no record is written of that.
+        // Unreadable copies are also in the backing store; no record of them is written.
         let failed = world.failed;
         *world.host.drive.first.faults() = Faults { read: 1.0, ..frozen };
         for lba in 0..20 {
@@ -47,7 +48,7 @@ fn a_cache_whose_flash_takes_no_writes_is_read_and_written_back() {
         world.ask(Opcode::Flush, 0, 0, false);
         world.drain();
         assert_eq!(world.failed, failed, "seed {seed}");
-        // The flash as it was, over which what it holds comes back.
+        // The flash is restored to its earlier state, so its old content comes back.
         *world.host.drive.first.faults() = Faults::default();
         world.crash(Crash::ALL[(seed + 1) as usize % 3]);
         assert!(!world.host.layer.is_read_only(), "seed {seed}");
@@ -72,13 +73,14 @@ fn a_flash_that_takes_writes_again_is_detached() {
     }
 }
 
-/// A block counts as dirty that was neither written nor surely evicted, and the cache drive does not even tell whether it has it.
+/// Checks a cache with only errors: a block that was neither written nor surely evicted counts as dirty, and
+/// the cache drive does not even report whether it has it.
 #[test]
 fn every_command_ends_where_the_flash_answers_with_errors_only() {
     let mut failed = 0;
     for seed in (501..540).step_by(2) {
         let (config, flash, backing) = world::shape(seed);
-        // No timer but that behind a failure.
+        // The only timer is that after a failure.
         let config = CacheConfig { fallow: Nanos::ZERO, ..config };
         let mut world = World::on(config, flash, backing, seed);
         exercise(&mut world, 200);
@@ -100,7 +102,7 @@ fn every_command_ends_where_the_flash_answers_with_errors_only() {
     assert!(failed > 1000, "{failed} commands failed");
 }
 
-/// A cache on a block drive with no faults, three of whose blocks are dirty and flushed, with one sector of each.
+/// Makes a cache on a block drive without faults, with three dirty flushed blocks and one sector of each.
 fn three_dirty_blocks() -> World<Flash> {
     let (config, flash, backing) = world::shape(4);
     let config = CacheConfig { mode: CacheMode::WriteBack, sequential_bytes: 0, dirty_percent: 90, ..config };
@@ -123,12 +125,12 @@ fn flash(world: &mut World<Flash>) -> &mut BlockReference {
     }
 }
 
-/// What can be read is written back all the same, at once.
+/// Checks that readable blocks are still written back at once.
 #[test]
 fn a_dirty_block_that_cannot_be_read_is_told() {
     let mut world = three_dirty_blocks();
     let second = 5 * u64::from(world.config.block_bytes) / 512;
-    // Every sector that is written has a version of its own.
+    // Every written sector has its own version.
     let version = u64::from(world.config.block_bytes) / 512 + 1;
     let image = [version.to_le_bytes(), second.to_le_bytes()].concat();
     let bad = flash(&mut world).find(&image);
@@ -160,7 +162,7 @@ fn a_head_that_cannot_be_read_has_a_copy() {
     }
 }
 
-/// Blocks that they may have called dirty are not read: the backing store has older data.
+/// Checks that blocks which the records may have called dirty are not read: the backing store has older data.
 #[test]
 fn records_that_cannot_be_read_are_told_and_nothing_stale_is_read() {
     let mut world = three_dirty_blocks();
@@ -175,7 +177,7 @@ fn records_that_cannot_be_read_are_told_and_nothing_stale_is_read() {
     assert_eq!(world.host.layer.dirty_blocks(), 3, "nothing was written meanwhile");
 }
 
-/// One whose checksum is wrong counts as one that cannot be read.
+/// Checks that a sector with a wrong checksum counts as unreadable.
 #[test]
 fn damaged_records_are_told_and_nothing_stale_is_read() {
     let mut world = three_dirty_blocks();
@@ -187,7 +189,7 @@ fn damaged_records_are_told_and_nothing_stale_is_read() {
     world.crash(Crash::Host);
 }
 
-/// Whatever stands where records were: something else, or only their magic is gone.
+/// Checks overwritten records: other data, or only a damaged magic.
 #[test]
 fn records_that_are_none_are_told_and_nothing_stale_is_read() {
     let mut known = three_dirty_blocks();
@@ -205,7 +207,7 @@ fn records_that_are_none_are_told_and_nothing_stale_is_read() {
     }
 }
 
-/// Of a cache that makes room for a new one, a crash never leaves a part.
+/// Checks that a crash never leaves a part of a cache that a new one replaces.
 #[test]
 fn a_new_cache_in_place_of_another_is_there_as_a_whole_or_not_at_all() {
     let (config, ..) = world::shape(4);
@@ -219,7 +221,7 @@ fn a_new_cache_in_place_of_another_is_there_as_a_whole_or_not_at_all() {
     };
     let flash = Flash::Block(BlockReference::new(700, 4));
     let mut world = World::on(config.clone(), flash, BlockReference::new(900, 5), 4);
-    // Each with a sector of records of its own.
+    // Each block has its own sector of records.
     for block in [1, 301, 601] {
         world.ask(Opcode::Write, block, 1, false);
         world.drain();

@@ -1,7 +1,7 @@
-//! The reference solid-state cache: a map from blocks to data, with every promise taken at its weakest.
+//! Reference solid-state cache: a map from blocks to data, with every guarantee at its weakest.
 //!
-//! A clean block may be gone at any time. Without durable commands a power cut leaves, for each block, any state that it had since the last
-//! flush.
+//! A clean block may disappear at any time. Without durable commands, a power cut leaves each block in any
+//! state that it had since the last flush.
 
 use crate::reference::Faults;
 use pellucid_flash::{
@@ -22,7 +22,7 @@ struct Entry {
 pub struct Ssc {
     geometry: CacheGeometry,
     now_there: BTreeMap<u64, Entry>,
-    /// As of the last flush, and every change since.
+    /// State as of the last flush; `changes` holds every change since.
     durable: BTreeMap<u64, Entry>,
     changes: Vec<(u64, Option<Entry>)>,
     durable_commands: bool,
@@ -30,11 +30,11 @@ pub struct Ssc {
     serial: u64,
     rng: Rng,
     pub faults: Faults,
-    /// It does not tell what it holds.
+    /// The cache does not report its blocks.
     pub mute: bool,
     now: SimTime,
     done: VecDeque<Completion>,
-    /// Blocks that were evicted silently.
+    /// Number of blocks that were evicted silently.
     pub evicted: u64,
     pub full: u64,
 }
@@ -71,7 +71,7 @@ impl Ssc {
         }
     }
 
-    /// Drops some clean block; `false`: there is none.
+    /// Drops some clean block; returns `false` if there is none.
     fn evict_silently(&mut self) -> bool {
         let clean: Vec<u64> =
             self.now_there.iter().filter(|(_, entry)| !entry.dirty).map(|(block, _)| *block).collect();
@@ -102,7 +102,7 @@ impl Ssc {
     fn write(&mut self, command: &Command, dirty: bool) -> Status {
         let blocks = self.blocks(command);
         let new = blocks.clone().filter(|block| !self.now_there.contains_key(block)).count();
-        // What a cut brings back may be more.
+        // A cut may bring back more blocks.
         while new > 0 && self.now_there.len() + new > self.geometry.units as usize {
             let kept = |block: &u64| blocks.contains(block);
             if self.now_there.iter().all(|(block, entry)| entry.dirty || kept(block))
@@ -195,7 +195,7 @@ impl Ssc {
         self.done.push_back(Completion { completed: self.now, stages, result, ..ended });
     }
 
-    /// Some of what is under way is carried out.
+    /// Carries out a random selection of the commands under way.
     pub fn abandon(&mut self) {
         for (command, submitted) in std::mem::take(&mut self.pending).into_values() {
             if self.rng.chance(0.5) {

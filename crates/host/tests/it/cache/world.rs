@@ -1,8 +1,9 @@
-//! A cache with its two drives, random commands, and what is known of every sector.
+//! World of the tests: a cache with its two drives, random commands, and the known state of every sector.
 //!
-//! Of each sector the versions are known in the order in which they were asked for, and which of them may be read: none older than what was
-//! acknowledged; after a crash none older than what was flushed. What was read once, with nobody writing, is read again: a version that was
-//! not seen then never shows later.
+//! Each sector has its versions in the order in which they were written, and the range that a read may
+//! return: no version older than the acknowledged one, and after a crash none older than the flushed one. A
+//! version that was read while no write was under way must be read again; a version that was not seen then
+//! never appears later.
 
 use super::ssc::Ssc;
 use crate::block_reference::BlockReference;
@@ -17,16 +18,16 @@ use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;
 
-/// A drive that caches, and what can become of it.
+/// Caching drive that can crash.
 pub trait Crashing: Drive + Clone {
     fn faults(&mut self) -> &mut Faults;
-    /// Its power fails, and comes back.
+    /// Cuts and restores the power of the drive.
     fn cut(&mut self);
-    /// Its host is another one from now on.
+    /// Replaces the host of the drive.
     fn abandon(&mut self);
 }
 
-/// What caches.
+/// Kind of cache drive.
 #[derive(Clone, Debug)]
 pub enum Flash {
     Block(BlockReference),
@@ -88,14 +89,14 @@ impl Drive for Flash {
 
 pub type Host<F> = Stack<CacheManager, Pair<F, BlockReference>>;
 
-/// What crashes.
+/// Part that crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// The program; drives keep what they have.
+    /// The program; the drives keep their data.
     Host,
-    /// The flash drive; the program goes on.
+    /// The flash drive; the program continues.
     Flash,
-    /// Everything.
+    /// Both drives and the program.
     All,
 }
 
@@ -105,15 +106,16 @@ impl Crash {
 
 #[derive(Clone, Debug)]
 struct Sector {
-    /// What was written, in order; 0: zeros.
+    /// Written versions in order; 0 means zeros.
     versions: Vec<u64>,
-    /// The oldest and the newest of them that may be read, and the oldest after a crash.
+    /// Index of the oldest version that may be read; `high` is that of the newest, and `floor` that of the
+    /// oldest after a crash.
     low: usize,
     high: usize,
     floor: usize,
-    /// Writes under way.
+    /// Number of writes under way.
     writing: u32,
-    /// Writes that began so far.
+    /// Number of writes that have begun.
     begun: u64,
 }
 
@@ -122,9 +124,10 @@ struct Asked {
     opcode: Opcode,
     fua: bool,
     lba: u64,
-    /// Of each sector: the version that is written, or the oldest that may be read; and writes that had begun.
+    /// Version written to each sector, or the oldest that may be read, with the number of writes that had
+    /// begun.
     versions: Vec<(usize, u64)>,
-    /// Of a read: whether somebody was writing to the sector.
+    /// True for each sector of a read with a write under way.
     busy: Vec<bool>,
 }
 
@@ -149,7 +152,7 @@ pub fn start<F: Crashing>(config: &CacheConfig, flash: F, backing: BlockReferenc
     Stack::start(layer, pair, now).expect("its own cache, or a blank drive")
 }
 
-/// A cache of some shape.
+/// Makes a cache with a random shape.
 pub fn shape(seed: u64) -> (CacheConfig, Flash, BlockReference) {
     let mut rng = Rng::stream(seed, "cache shape");
     let block_sectors = 1 << rng.below(4);
@@ -176,7 +179,7 @@ pub fn shape(seed: u64) -> (CacheConfig, Flash, BlockReference) {
         nonce: 1 + seed,
         ..CacheConfig::default()
     };
-    // A rest behind the last block is never cached.
+    // A partial block at the end is never cached.
     let store = blocks * block_sectors + rng.below(block_sectors);
     let backing = BlockReference::new(store, seed ^ 1);
     let flash = match is_ssc {
@@ -199,7 +202,7 @@ impl World<Flash> {
         World::on(config, flash, backing, seed)
     }
 
-    /// What is known, with the backing store alone, behind a new cache.
+    /// Returns the known state with the backing store alone, behind a new cache.
     pub fn without_its_cache(&self) -> World<Flash> {
         let mut backing = self.host.drive.second.clone();
         backing.abandon();
@@ -263,10 +266,10 @@ impl<F: Crashing> World<F> {
         let hot = self.rng.chance(0.6);
         let lba = self.rng.below(if hot { all / 3 } else { all });
         let (lba, sectors) = match self.rng.below(4) {
-            // A block.
+            // The command covers a block.
             0 | 1 => (lba / unit * unit, unit),
             2 => (lba, 1 + self.rng.below(3 * unit)),
-            // The next of a stream.
+            // The command continues a stream.
             _ => {
                 self.stream = if self.rng.chance(0.1) { lba } else { self.stream % all };
                 let from = self.stream;
@@ -314,7 +317,7 @@ impl<F: Crashing> World<F> {
         self.take();
     }
 
-    /// One event. `false`: nothing is left to happen.
+    /// Runs one event. Returns `false` if none is left.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.host.next_event() else { return false };
         self.now = self.now.max(next);
@@ -377,7 +380,7 @@ impl<F: Crashing> World<F> {
                 panic!("sector {lba}: version {newest:?} was read, allowed: {low} to {}", sector.high);
             };
             if !asked.busy[at] && sector.begun == begun {
-                // Nobody wrote: so it stays. Zeros may be any of several.
+                // No write was under way, so the version stays. Zeros may be any of several versions.
                 if version != 0 {
                     sector.low = sector.low.max(found);
                     sector.high = found;
@@ -388,13 +391,13 @@ impl<F: Crashing> World<F> {
         }
     }
 
-    /// Crashes one part, and checks everything. A start that fails is tried again with the drives as they are.
+    /// Crashes a part and checks everything. A failed start is repeated with the drives as they are.
     pub fn crash(&mut self, who: Crash) {
         self.crash_with(who, Faults::default());
         self.check();
     }
 
-    /// Somebody crashes; meanwhile the flash fails like this.
+    /// Crashes a part; meanwhile the flash fails with these faults.
     pub fn crash_with(&mut self, who: Crash, of_start: Faults) {
         self.crashes += 1;
         let faults = *self.host.drive.first.faults();
@@ -402,7 +405,7 @@ impl<F: Crashing> World<F> {
         let of_backing = std::mem::take(&mut self.host.drive.second.faults);
         if who == Crash::Flash {
             self.host.drive.first.cut();
-            // What is on its way to the backing store gets there.
+            // Commands on their way to the backing store arrive.
             while self.host.drive.second.outstanding() > 0 {
                 self.now = self.now.max(self.host.drive.second.next_event().expect("under way"));
                 let now = self.now;
@@ -429,7 +432,7 @@ impl<F: Crashing> World<F> {
         self.host.drive.second.faults = of_backing;
     }
 
-    /// Writes everything back; how that ends.
+    /// Detaches the cache; returns the result.
     pub fn detach(&mut self) -> Result<(), String> {
         self.host.layer.detach();
         let now = self.now;
@@ -443,14 +446,14 @@ impl<F: Crashing> World<F> {
         }
     }
 
-    /// Reads everything, twice.
+    /// Reads everything twice.
     pub fn check(&mut self) {
         let failed = self.failed;
         self.check_what_can_be_read();
         assert_eq!(self.failed, failed, "everything can be read");
     }
 
-    /// The same where some sectors end with errors; how many reads did.
+    /// Reads everything twice, where some sectors may end with errors; returns the number of failed reads.
     pub fn check_what_can_be_read(&mut self) -> u64 {
         self.drain();
         let before = self.failed;
