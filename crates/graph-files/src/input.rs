@@ -92,7 +92,7 @@ impl Input {
         let mut pieces = Pieces { bytes, piece_bytes, rest: Vec::new(), format: EdgeFormat::Text };
         let first = pieces.next()?;
         let format = format.unwrap_or_else(|| EdgeFormat::recognise(&first));
-        // The first cut suits every format but this one.
+        // The first piece was cut at the end of a line; binary records need another cut.
         let first = pieces.recut(first, format);
         // A matrix counts its entries, so one parser reads all of them.
         let count = if format == EdgeFormat::MatrixMarket { 1 } else { threads };

@@ -12,7 +12,6 @@
 //! file, or a block device. [`ClusterBuffer`] gathers small writes into large ones in front of any block
 //! drive, [`CacheManager`] is a flash cache in front of a slower backing store, and [`BlockLayer`] is the
 //! request queue of a host above any of these.
-//! these.
 
 mod block_chunks;
 mod block_layer;

@@ -59,9 +59,9 @@ pub struct BlockLayerConfig {
     pub plug: u32,
     /// Longest time that an idle queue gathers requests.
     pub plug_ns: Nanos,
-    /// Deadline elevator: longest wait of a read; then no other read overtakes it.
+    /// Deadline elevator: time after which a waiting read is no longer overtaken.
     pub read_expire: Nanos,
-    /// Deadline elevator: longest wait of a write; then no other write overtakes it.
+    /// Deadline elevator: time after which a waiting write is no longer overtaken.
     pub write_expire: Nanos,
     /// Processor time of the layer's work.
     pub cpu: CpuCosts,

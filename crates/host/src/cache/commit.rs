@@ -31,7 +31,7 @@ pub(super) struct Commit {
     ops: Vec<u32>,
     left: u32,
     failed: Option<Status>,
-    /// Writes to the flash, and to the backing store, since the last flush of each began.
+    /// True for the flash, and for the backing store, if it was written since its last flush began.
     changed: [bool; 2],
     /// Slots to record as dirty after the flush.
     slots: Vec<u32>,

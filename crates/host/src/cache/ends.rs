@@ -58,7 +58,7 @@ impl Ending {
         matches!(self.phase, Phase::Stopped | Phase::Detached)
     }
 
-    /// Reports whether cleaning has ended for a stop.
+    /// Reports whether a stop is under way or complete; cleaning then begins nothing new.
     pub fn is_stopping(&self) -> bool {
         matches!(
             self.phase,

@@ -34,10 +34,10 @@
 //! 7. **No read while versions differ**: a write, a fill and a trim have exclusive use of their blocks
 //!    (`locks.rs`).
 //!
-//!  crash of | state afterwards |
+//! | crash of | state afterwards |
 //! |---|---|
-//!  this program | as for both, but the drives keep their acknowledged writes |
-//!  the flash, or both | dirty blocks as of the last flush or later; clean ones after an orderly stop, or with durable commands; the manager starts again |
+//! | this program | as for both, but the drives keep their acknowledged writes |
+//! | the flash, or both | dirty blocks as of the last flush or later; clean ones after an orderly stop, or with durable commands; the manager starts again |
 //!
 //! # Errors
 //!

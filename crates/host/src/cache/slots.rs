@@ -467,7 +467,7 @@ impl Slots {
     }
 }
 
-/// Returns the index of a key, and compares many keys at once.
+/// Returns the index of a key; it compares many keys at once.
 #[inline]
 fn find(keys: &[u32], key: u32) -> Option<usize> {
     const LANES: usize = 32;

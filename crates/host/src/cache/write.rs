@@ -189,7 +189,7 @@ impl CacheManager {
         self.fail(part.op, status);
     }
 
-    /// Retries the writes that wait for cleaning; without cleaned blocks they fall back or fail.
+    /// Retries the writes that wait for cleaning; without cleaned blocks they fail.
     pub(super) fn unpark(&mut self, cleaned: bool) {
         let mut parked = std::mem::take(&mut self.cleaner.parked);
         for (part, data) in parked.drain(..) {

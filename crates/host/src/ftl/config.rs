@@ -17,7 +17,7 @@ pub struct HostFtlConfig {
     pub first_chunk: u32,
     /// Number of chunks of each parallel unit; 0 takes all from the first on.
     pub chunks: u32,
-    /// Spare capacity as a share of the offered capacity, relative to the capacity of the lines.
+    /// Spare capacity of the lines, as a share of the offered capacity.
     pub over_provisioning: f64,
     /// Capacity in bytes, in place of the one that over-provisioning yields.
     pub capacity_bytes: Option<u64>,
@@ -36,7 +36,7 @@ pub struct HostFtlConfig {
     /// Separation of data into lines. pblk mixes GC copies with the application's writes
     /// ([`Separation::Off`]); [`Separation::GcCopies`] gives each its own lines.
     pub separation: Separation,
-    /// Durability of other state than written data: with the journal, trims survive a crash, and mounting
+    /// Durability of state besides the written data: with the journal, trims survive a crash, and mounting
     /// reads less.
     pub durability: Durability,
     /// Number of times that the host retries a failed read after the drive has given up.

@@ -682,7 +682,7 @@ fn a_journal_is_found_by_either_head() {
     for head in [last, other] {
         let mut drive = host.drive.clone();
         drive.harm(head);
-        // The device is refused even if a journal may be made.
+        // The existing journal is used even if a new one may be made.
         looks(&make, &drive).expect("the other one is there");
         drive.bad = Some(head);
         looks(&config, &drive).expect("the other one can be read");

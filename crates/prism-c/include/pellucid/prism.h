@@ -128,7 +128,10 @@ typedef struct prism_found {
     prism_address address;
     /* The application's word in the block's first page (`prism_flash_write_marked`). */
     uint32_t mark;
-    /* 1 if `mark` is valid; 0 if something else wrote the block, or its first page cannot be read. */
+    /*
+     * Validity of `mark`: 1 if it is valid; 0 if something else wrote the block, or its first page is
+     * unreadable.
+     */
     uint32_t has_mark;
     /* Number of pages written. */
     uint32_t pages;
@@ -290,7 +293,7 @@ uint64_t prism_now_ns(const prism_drive *drive);
 
 /*
  * Allocates flash to a new application, in whole LUNs, round robin over channels: as many as `capacity` bytes
- * need, and `over_provisioning_percent` more. The application keeps it until it is released, also over
+ * need, and `over_provisioning_percent` % more. The application keeps it until it is released, also over
  * restarts.
  *
  * Needs: The handle is open; `name` is a string.
@@ -427,7 +430,7 @@ prism_status Flash_Trim(const prism_level *level, prism_address address);
 prism_status Wear_Leveler(const prism_level *level, prism_address *shuffled, uint32_t pairs, uint32_t *found, float *variance);
 
 /*
- * Reserves `percent` of the application's blocks, which are not handed out. The call is refused while too
+ * Reserves `percent` % of the application's blocks, which are not handed out. The call is refused while too
  * many blocks are handed out; `prism_error` says how many have to be given back.
  *
  * Needs: The handle is open.
@@ -469,7 +472,7 @@ prism_status prism_found_blocks(const prism_level *level, prism_found *blocks, u
  * Names the found blocks that are still needed. They are mapped from now on; all others are erased in the
  * background.
  *
- * Needs: The handle is open; so many addresses are at `blocks`.
+ * Needs: The handle is open; `count` addresses are at `blocks`.
  */
 prism_status prism_recover(const prism_level *level, const prism_address *blocks, uint32_t count);
 

@@ -164,8 +164,8 @@ pub unsafe extern "C" fn prism_now_ns(drive: *const PrismDrive) -> u64 {
 // ---- Applications
 
 /// Allocates flash to a new application, in whole LUNs, round robin over channels: as many as `capacity`
-/// bytes need, and `over_provisioning_percent` more. The application keeps it until it is released, also over
-/// restarts.
+/// bytes need, and `over_provisioning_percent` % more. The application keeps it until it is released, also
+/// over restarts.
 ///
 /// # Safety
 /// The handle is open; `name` is a string.

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn Wear_Leveler(
     }
 }
 
-/// Reserves `percent` of the application's blocks, which are not handed out. The call is refused while too
+/// Reserves `percent` % of the application's blocks, which are not handed out. The call is refused while too
 /// many blocks are handed out; `prism_error` says how many have to be given back.
 ///
 /// # Safety
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn prism_found_blocks(
 /// background.
 ///
 /// # Safety
-/// The handle is open; so many addresses are at `blocks`.
+/// The handle is open; `count` addresses are at `blocks`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prism_recover(
     level: *const PrismLevel,

@@ -5,8 +5,8 @@
 //!   device   │ the host's sectors, whole clusters        │ ring of records, in units          │ … │ head │ … │ head, the last sector │
 //!   ring     │ … │ record 7 │ record 8 (newest) │ free … │ record 5 │ record 6 │
 //! ```
-//! Both heads are identical, and one is enough. The first is a MiB before the other, or closer on a small
-//! device, so that one spot of poor flash does not destroy both.
+//! Both heads are identical, and one is enough. They lie a MiB apart, or less on a small device, so that one
+//! spot of poor flash does not destroy both.
 //!
 //! A record has sectors of the buffer, and the name of every cluster with valid data in the journal. Its
 //! sectors stay in the buffer, and are evicted like all others. A start writes back the data that the newest
@@ -66,7 +66,7 @@ pub struct JournalConfig {
 /// Place of the journal on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// Sectors of both heads: the second is the last sector, the first lies before it.
+    /// Sectors of both heads: the last sector, and an earlier one.
     pub heads: [u64; 2],
     /// First sector of the ring.
     pub ring: u64,

@@ -27,7 +27,7 @@ enum Stage {
     New,
     /// Reading a head.
     Head(usize),
-    /// Writing the first head again.
+    /// Writing the head in the last sector again.
     Repair,
     /// Searching the ring, from this unit on.
     Search(u32),
@@ -48,7 +48,7 @@ enum Stage {
 pub(super) struct Start {
     stage: Stage,
     why: Option<String>,
-    /// The first head is unreadable.
+    /// The head in the last sector is unreadable.
     unread: bool,
     records: Vec<Record>,
     /// Units that begin like a record but hold none.

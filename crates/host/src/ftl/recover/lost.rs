@@ -8,7 +8,6 @@
 //! A crash may have torn a start, or the reset of a whole chunk; or a reset failed and retired the chunk. In
 //! these cases the line holds no needed data, and a line that was rebuilt needlessly is soon reset as an
 //! empty one. Invariant: unreadable sectors are no reason to reset readable ones.
-//! read is no reason to reset what can be.
 
 use super::needs::Need;
 use super::{Phase, Start};
