@@ -1,10 +1,11 @@
-//! Loads in the manner of filebench's fileserver, webserver and varmail on a directory, with threads.
+//! Loads a directory from several threads in the manner of filebench's fileserver, webserver and varmail.
 //!
 //! ```text
 //! file_load DIRECTORY fileserver|webserver|varmail FILES THREADS SECONDS SEED
 //! ```
-//! Makes the files if the directory is empty, runs, and prints one line of JSON. Each call of filebench's loop (create, write, close, ...)
-//! is an operation, as filebench counts. Sizes are exponentially distributed about filebench's means.
+//! Creates the files if the directory is empty, runs, and prints one line of JSON. As in filebench, each call
+//! of its loop (create, write, close, ...) is an operation. Sizes are exponentially distributed about
+//! filebench's means.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -28,7 +29,7 @@ impl Load {
         if self == Load::FileServer { 128.0 * 1024.0 } else { 16.0 * 1024.0 }
     }
 
-    /// Files of a directory: filebench's varmail has them all in one.
+    /// Path of a file. Filebench's varmail keeps all its files in one directory.
     fn path(self, root: &Path, file: u64) -> PathBuf {
         match self {
             Load::VarMail => root.join(format!("{file:08}")),
@@ -104,7 +105,8 @@ impl Thread<'_> {
         self.finish(&file, 3)
     }
 
-    /// Appends: open, (read,) append, (fsync,) close. Filebench chooses among files that are there, so one that is not is made.
+    /// Appends: open, (read,) append, (fsync,) close. Filebench chooses among existing files, so a missing
+    /// one is created.
     fn append(&mut self, reads: bool) -> io::Result<()> {
         let path = self.some_file();
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -152,7 +154,7 @@ impl Thread<'_> {
         Ok(())
     }
 
-    /// Once through the loop of the load.
+    /// Runs the loop of the load once.
     fn turn(&mut self) -> io::Result<()> {
         match self.load {
             Load::FileServer => {
@@ -183,7 +185,7 @@ impl Thread<'_> {
     }
 }
 
-/// Another thread may have deleted a file meanwhile.
+/// Turns "not found" into `None`: another thread may have deleted the file meanwhile.
 fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -236,7 +238,8 @@ fn main() -> io::Result<()> {
                 scope.spawn(move || -> io::Result<()> {
                     while Instant::now() < end {
                         match thread.turn() {
-                            // passthrough_hp says so now and then of a file that another thread has just deleted.
+                            // passthrough_hp occasionally reports this for a file that another thread has
+                            // just deleted.
                             Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
                             done => done?,
                         }

@@ -1,30 +1,30 @@
-//! What carries out the jobs of a file system.
+//! The medium that carries out the jobs of a file system.
 
 use pellucid_fs::{Job, JobAnswer, JobError, JobId, JobOutcome};
 use std::path::Path;
 
 /// A file, a block device, or a modelled drive.
 pub trait Carrier: Send + Sync {
-    /// Where it is.
+    /// Path of the medium.
     fn path(&self) -> &Path;
 
-    /// Takes a job. Jobs are begun in the order in which the file system gave them; this does not wait.
+    /// Begins a job without waiting for it. Jobs begin in the order in which the file system issued them.
     fn begin(&self, job: Job) -> Begun;
 
-    /// Returns when a job has ended.
+    /// Waits until a job has ended and returns its answer.
     fn end(&self, begun: Begun) -> JobAnswer;
 }
 
-/// A job that was begun.
+/// A job that has begun.
 pub enum Begun {
     /// The waiting thread carries it out.
     Job(Job),
-    /// It is under way.
+    /// The medium is carrying it out.
     UnderWay(JobId),
 }
 
 impl Begun {
-    /// The job's name.
+    /// Id of the job.
     pub fn id(&self) -> JobId {
         match self {
             Begun::Job(job) => job.id(),
@@ -32,7 +32,7 @@ impl Begun {
         }
     }
 
-    /// The answer that it failed.
+    /// Builds the answer for a job that failed.
     pub fn failed(&self) -> JobAnswer {
         JobAnswer::new(self.id(), JobOutcome::Ended(Err(JobError::Failed)))
     }

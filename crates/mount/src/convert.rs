@@ -1,4 +1,4 @@
-//! Between the kernel's types and the file system's.
+//! Conversions between the kernel's types and the file system's.
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use pellucid_fs::{Attributes, Errno, FileKind, Ino, SetTime, Time};
@@ -12,16 +12,17 @@ pub fn errno(error: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(error.code())
 }
 
-/// The moment of a call.
+/// Current time, for a request.
 pub fn now() -> Time {
     time(SystemTime::now())
 }
 
-/// A time of a request. Those that 64 bits of nanoseconds do not hold (before 1677, after 2262) become the nearest that they do.
+/// Converts a time of a request. Times outside the range of 64-bit nanoseconds (before 1677, after 2262) are
+/// clamped to it.
 pub fn time(at: SystemTime) -> Time {
     match at.duration_since(UNIX_EPOCH) {
         Ok(after) => Time(i64::try_from(after.as_nanos()).unwrap_or(i64::MAX)),
-        // Before 1970 `fuser` subtracts nanoseconds that are to be added.
+        // Before 1970 `fuser` subtracts the nanoseconds instead of adding them.
         Err(error) => {
             let before = error.duration();
             let seconds = i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
@@ -54,7 +55,7 @@ pub fn kind(kind: FileKind) -> FileType {
     }
 }
 
-/// Kind by the `S_IFMT` bits of a mode; none: a regular file, as `mknod(2)` has it.
+/// Converts the `S_IFMT` bits of a mode to a file kind. No bits mean a regular file, as in `mknod(2)`.
 pub fn kind_of_mode(mode: u32) -> Option<FileKind> {
     match mode & S_IFMT {
         0 => Some(FileKind::File),

@@ -1,10 +1,10 @@
-//! A modelled drive in this process, under a file system.
+//! A modelled drive in this process, below a file system.
 //!
 //! ```text
 //!   threads with jobs ─► begin: asked in order ─► end: a waiting thread lets the drive's time pass ─► answers, for others too
 //! ```
-//! Instant: its time is simulated, and goes on while a thread waits. Paced: it is wall time since the drive was opened; what it does by itself
-//! between two jobs is done when the next one comes.
+//! An instant drive simulates its time, which advances while a thread waits. A paced drive follows wall time
+//! since it was opened; its background work between two jobs is done when the next job arrives.
 
 use crate::carrier::{Begun, Carrier};
 use pellucid_flash::{Drive, SimTime};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How the time of a modelled drive goes.
+/// Pace of a modelled drive's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// As fast as possible.
@@ -24,15 +24,15 @@ pub enum Pace {
     Paced(f64),
 }
 
-/// So long, and so often, a job waits for a drive in which nothing goes on.
+/// One wait for an idle drive; a job fails after `WAITS_MAX` of them.
 const WAIT: Duration = Duration::from_millis(100);
 const WAITS_MAX: u32 = 100;
 
-/// A modelled drive and what stands on it.
+/// A modelled drive and the file system layer on it.
 pub struct ModelledDrive<D> {
     path: PathBuf,
     running: Mutex<Running<D>>,
-    /// The drive's time has passed, or answers have come.
+    /// Signals that the drive's time has advanced or that answers have come.
     moved: Condvar,
     pace: Pace,
     began: Instant,
@@ -45,10 +45,11 @@ struct Running<D> {
 }
 
 impl<D: Drive> ModelledDrive<D> {
-    /// Starts a file system's place on a namespace of a drive that is at `now` and whose media are in the file at `path`.
+    /// Starts the layer for a file system on a namespace of a drive that is at `now` and whose media are in
+    /// the file at `path`.
     ///
     /// # Errors
-    /// Why there can be no file system on it, in a sentence.
+    /// Returns one sentence if the drive cannot carry a file system.
     pub fn start(
         path: &Path,
         drive: D,
@@ -59,10 +60,10 @@ impl<D: Drive> ModelledDrive<D> {
         ModelledDrive::start_by(path, drive, namespace, now, pace, |_, next| next)
     }
 
-    /// As [`ModelledDrive::start`]; `wait` lets time pass as in [`Stack::call_by`].
+    /// Works like [`ModelledDrive::start`]; `wait` advances time as in [`Stack::call_by`].
     ///
     /// # Errors
-    /// Why there can be no file system on it, in a sentence.
+    /// Returns one sentence if the drive cannot carry a file system.
     pub fn start_by(
         path: &Path,
         drive: D,
@@ -79,26 +80,26 @@ impl<D: Drive> ModelledDrive<D> {
         Ok(ModelledDrive { path: path.to_owned(), running, moved, pace, began, start })
     }
 
-    /// Looks at the volume, or changes it, while no job is under way.
+    /// Inspects or changes the volume while no other thread uses it.
     pub fn with_volume<R>(&self, act: impl FnOnce(&mut Volume) -> R) -> R {
         act(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner).stack.layer)
     }
 
-    /// The drive has something: whoever waits for it looks again.
+    /// Wakes the threads that wait for the drive, so that they check it again.
     pub fn woken(&self) {
-        // A thread that has looked and found nothing waits by now.
+        // Taking the lock once ensures that a thread that has just found nothing is waiting by now.
         drop(self.running.lock());
         self.moved.notify_all();
     }
 
-    /// Does something to the drive, beside its commands.
+    /// Acts on the drive directly, beside its commands.
     pub fn act<R>(&self, act: impl FnOnce(&mut D) -> R) -> R {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let now = running.stack.now();
         running.stack.act_on_drive(now, act)
     }
 
-    /// The drive's time, not before what it has done.
+    /// Time of the drive, never before the time it has already reached.
     fn now(&self, running: &Running<D>) -> SimTime {
         let now = running.stack.now();
         match self.pace {
@@ -110,7 +111,7 @@ impl<D: Drive> ModelledDrive<D> {
         }
     }
 
-    /// Wall time until a moment of the drive.
+    /// Wall time until `next` on the drive's clock.
     fn until(&self, now: SimTime, next: SimTime) -> Duration {
         match self.pace {
             Pace::Instant => Duration::ZERO,
@@ -123,7 +124,7 @@ impl<D> Running<D>
 where
     D: Drive,
 {
-    /// Whether answers have come.
+    /// Gathers answers; returns true if any have come.
     fn gather(&mut self) -> bool {
         let before = self.answers.len();
         while let Some(answer) = self.stack.answer() {
@@ -159,7 +160,7 @@ impl<D: Drive + Send> Carrier for ModelledDrive<D> {
                 return answer;
             }
             let Some(next) = running.stack.next_event() else {
-                // A nameless write may wait for an acknowledgement, which another thread brings.
+                // A nameless write may wait for an acknowledgement from another thread.
                 waits += 1;
                 match self.moved.wait_timeout(running, WAIT) {
                     Ok((woken, _)) if waits < WAITS_MAX => running = woken,

@@ -1,4 +1,4 @@
-//! The file or block device that a file system lies on.
+//! The file or block device that holds a file system.
 
 use crate::carrier::{Begun, Carrier};
 use pellucid_fs::{BLOCK_BYTES, Blocks, Job, JobAnswer, JobError, JobOutcome};
@@ -11,25 +11,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long to wait for the lock of an image whose last mount is still ending.
+/// Time to wait for the lock of an image whose last mount is still ending.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Most blocks in one `pwritev` (the kernel's `IOV_MAX`).
+/// Maximum number of blocks in one `pwritev` (the kernel's `IOV_MAX`).
 const PARTS_MAX: usize = 1024;
 
 /// An image that cannot be used: one sentence that begins with its path.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// An I/O error while it was opened, created or read.
+    /// An I/O error while the image was opened, created or read.
     #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, #[source] io::Error),
-    /// It is neither a file nor a block device.
+    /// The image is neither a file nor a block device.
     #[error("{}: is neither a file nor a block device; allowed: one of them", .0.display())]
     Kind(PathBuf),
-    /// It does not exist, and no size was given to create it.
+    /// The image does not exist, and no size was given to create it.
     #[error("{}: is not there; allowed: a file or block device that is there, or --size SIZE, which makes a file", .0.display())]
     Absent(PathBuf),
-    /// Another process has locked it.
+    /// Another process has locked the image.
     #[error("{}: in use by another mount or command", .0.display())]
     InUse(PathBuf),
 }
@@ -41,13 +41,13 @@ pub struct Image {
     path: PathBuf,
     bytes: u64,
     device: bool,
-    /// It accepts no writes.
+    /// The image accepts no writes.
     read_only: bool,
     /// Held during a write to a file. The kernel lets one thread at a time write to a file and the others spin; here they sleep.
     writing: Mutex<()>,
 }
 
-/// The use that an image is opened for.
+/// Purpose for which an image is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Reading and writing; reading only if the image accepts no writes.
@@ -70,7 +70,7 @@ impl Image {
         }
         let mut options = OpenOptions::new();
         options.read(true).write(purpose != Purpose::Look);
-        // What is there is looked at before it is replaced.
+        // Existing content is inspected before it is replaced.
         options.create(matches!(purpose, Purpose::Make { bytes: Some(_) }));
         let mut file = match options.open(path) {
             Ok(file) => file,
@@ -90,7 +90,7 @@ impl Image {
             return Image::open(path, Purpose::Look);
         }
         lock(&file, path, purpose == Purpose::Look)?;
-        // The metadata of a block device give length 0; seeking to its end gives the size.
+        // The metadata of a block device report length 0; seeking to its end gives the size.
         let bytes = file.seek(SeekFrom::End(0)).map_err(about)?;
         let read_only = purpose == Purpose::Look;
         Ok(Image { file, path: path.to_owned(), bytes, device, read_only, writing: Mutex::new(()) })
@@ -106,14 +106,14 @@ impl Image {
         if self.device || bytes == self.bytes { Ok(()) } else { self.file.set_len(bytes) }
     }
 
-    /// Whether its first `bytes` are all zero.
+    /// Returns true if the first `bytes` of the image are all zero.
     pub(crate) fn is_empty(&self, bytes: u64) -> io::Result<bool> {
         let mut data = vec![0; bytes.min(self.bytes) as usize];
         self.file.read_exact_at(&mut data, 0)?;
         Ok(data.iter().all(|byte| *byte == 0))
     }
 
-    /// Whether it accepts no writes or was opened for reading only.
+    /// Returns true if the image accepts no writes or was opened for reading only.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -123,7 +123,7 @@ impl Image {
         self.bytes
     }
 
-    /// Carries out a job. Returns the data of a read, nothing for other jobs.
+    /// Carries out a job. Returns the data of a read, and nothing for other jobs.
     fn carry_out(&self, job: Job) -> Result<Vec<u8>, JobError> {
         let offset = |block: u64| block * BLOCK_BYTES as u64;
         let done = match job {
@@ -149,7 +149,7 @@ impl Image {
         })
     }
 
-    /// Writes blocks without copying them together first.
+    /// Writes blocks without first copying them into one buffer.
     fn write(&self, blocks: &Blocks, mut offset: u64) -> io::Result<()> {
         let mut parts: Vec<IoSlice> = blocks.iter().map(|block| IoSlice::new(block)).collect();
         let mut left = &mut parts[..];
@@ -190,14 +190,15 @@ impl Carrier for Image {
     }
 }
 
-/// Whether the kernel reports a block device as read-only. Opening it for writing succeeds all the same.
+/// Returns true if the kernel reports a block device as read-only. Opening such a device for writing still
+/// succeeds.
 fn is_write_protected(device: &Metadata) -> bool {
     let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
     let says = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
     says.is_ok_and(|says| says.trim() == "1")
 }
 
-/// Locks the image; with `shared` other readers may lock it, too.
+/// Locks the image; with `shared`, other readers may lock it too.
 fn lock(file: &File, path: &Path, shared: bool) -> Result<(), ImageError> {
     let patient_until = Instant::now() + LOCK_PATIENCE;
     loop {

@@ -1,4 +1,5 @@
-//! The log-structured file system on real files: FUSE, threads, clocks and files around `pellucid_fs`, which has none.
+//! The log-structured file system on real files: adds FUSE, threads, clocks and files to `pellucid_fs`, which
+//! has none of them.
 //!
 //! ```text
 //!   kernel ─► Requests (a thread each) ─► Volume: lock, Fs ─► jobs ─► Carrier: a file, a block device, or a modelled drive

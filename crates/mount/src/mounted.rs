@@ -1,4 +1,4 @@
-//! From a command to a mount, and to its end.
+//! Life of a mount, from the command to its end.
 
 use crate::requests::Requests;
 use crate::volume::Volume;
@@ -11,27 +11,28 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Threads that read requests, at least: with fewer, one that waits for the image holds up those behind it.
+/// Minimum number of threads that read requests. With fewer, a thread that waits for the image delays the
+/// requests behind it.
 const THREADS_MIN: usize = 4;
 
-/// Why a file system cannot be mounted, in one sentence.
+/// Error that prevents a mount, in one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The mount point cannot be used.
     #[error("{}: {}; allowed: an existing directory on which nothing is mounted", .0.display(), .1)]
     Point(PathBuf, &'static str),
-    /// The kernel does not mount.
+    /// The kernel refuses the mount.
     #[error("{}: cannot be mounted: {}", .0.display(), .1)]
     Refused(PathBuf, String),
 }
 
-/// Whether a mount point is fit: a directory on which nothing is mounted.
+/// Checks a mount point: it must be a directory on which nothing is mounted.
 pub fn check_point(point: &Path) -> Result<(), MountError> {
     let refuse = |why| Err(MountError::Point(point.to_owned(), why));
     let data = match point.metadata() {
         Ok(data) => data,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return refuse("is not there"),
-        // What is left of a mount whose process was killed.
+        // The rest of a mount whose process was killed.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => {
             return refuse("is a mount whose process has ended (umount takes it away)");
         }
@@ -47,14 +48,14 @@ pub fn check_point(point: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// How it is mounted.
+/// Options of a mount.
 #[derive(Clone, Copy, Debug)]
 pub struct MountedOptions {
     /// Changes are refused.
     pub read_only: bool,
-    /// Other users may come in, as far as modes allow. Where root mounts they always may.
+    /// Other users may access the mount, as far as modes allow. If root mounts, they always may.
     pub others: bool,
-    /// Threads that answer the kernel; none: two for each processor.
+    /// Threads that answer the kernel; `None`: two for each processor.
     pub threads: Option<usize>,
 }
 
@@ -66,11 +67,11 @@ pub struct Mounted {
     ends: (Sender<End>, Receiver<End>),
 }
 
-/// Why a mount ends.
+/// Reason why a mount ends.
 enum End {
-    /// It was unmounted, or the kernel's requests could not be read.
+    /// The file system was unmounted, or the kernel's requests could not be read.
     Session(io::Result<()>),
-    /// The mount point is gone, but files are open.
+    /// The mount point is gone, but files are still open.
     Detached,
 }
 
@@ -80,7 +81,7 @@ impl Mounted {
         let (name, volume) = (volume.path().display().to_string(), Arc::new(volume));
         let mut config = Config::default();
         let access = if options.read_only { MountOption::RO } else { MountOption::RW };
-        // Names with commas would be several options to the kernel.
+        // The kernel would split a name with commas into several options.
         let name = name.replace(',', "_");
         let subtype = MountOption::Subtype("pellucid".into());
         config.mount_options =
@@ -99,13 +100,13 @@ impl Mounted {
         Ok(Mounted { session, volume, point: point.to_owned(), ends: mpsc::channel() })
     }
 
-    /// What unmounts from elsewhere.
+    /// Returns a handle that unmounts from another thread.
     pub fn ender(&mut self) -> Ender {
         let unmounter = Mutex::new(self.session.unmount_callable());
         Ender { unmounter, point: self.point.clone(), ends: self.ends.0.clone() }
     }
 
-    /// Serves the mount until it ends; then everything is durable.
+    /// Serves the mount until it ends. All changes are durable on return.
     pub fn serve(self) -> Result<(), ServeError> {
         let Mounted { session, volume, ends: (ends, ended), .. } = self;
         let keeper = {
@@ -118,20 +119,20 @@ impl Mounted {
             Ok(End::Detached) | Err(mpsc::RecvError) => Ok(()),
         };
         let committed = volume.end();
-        // A keeper that panicked has left nobody to tell it to.
+        // If the keeper has panicked, no caller is left to report it to.
         let _ = keeper.join();
         served.map_err(ServeError::Session)?;
         committed.map_err(ServeError::End)
     }
 }
 
-/// Why a mount ended otherwise than by being unmounted.
+/// Error that ended a mount before it was unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The kernel's requests could not be read.
     #[error("requests of the kernel: {0}")]
     Session(#[source] io::Error),
-    /// The last commit failed: what was not synced is lost.
+    /// The last commit failed: changes that were not synced are lost.
     #[error("the last commit failed: {0}; what was changed since the one before and not synced is lost")]
     End(#[source] Errno),
 }
@@ -144,8 +145,8 @@ pub struct Ender {
 }
 
 impl Ender {
-    /// Unmounts. What the kernel has of changes comes first; where files are open, the mount point goes away all the same, and the
-    /// files answer no more.
+    /// Unmounts, after the kernel has written back its changes. If files are open, the mount point still goes
+    /// away and the files stop answering.
     pub fn end(&self) {
         if let Ok(root) = File::open(&self.point) {
             let _ = rustix::fs::syncfs(&root);
@@ -153,7 +154,7 @@ impl Ender {
         let mut unmounter = self.unmounter.lock().unwrap_or_else(PoisonError::into_inner);
         if unmounter.unmount().is_err() {
             let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::DETACH);
-            // Nothing listens once the mount has ended by itself.
+            // The receiver is gone if the mount has already ended by itself.
             let _ = self.ends.send(End::Detached);
         }
     }

@@ -1,9 +1,10 @@
-//! Requests of the kernel, each carried out by the thread that has read it.
+//! Requests of the kernel. The thread that reads a request carries it out.
 //!
-//! The kernel is told to remember all that it learns, because nothing else changes this file system: names, names that are not there,
-//! attributes, listings, data. Files are not opened and closed here (the kernel does without both once an `open` was answered with
-//! ENOSYS): how long a file is needed is told by the number of answers that named it and the `forget` that take them back.
-//! The kernel checks permissions (`default_permissions`), with all groups of the caller; the file system checks them again.
+//! The kernel may cache all it learns, because nothing else changes this file system: names, missing names,
+//! attributes, listings, data. Files are not opened and closed here: after an `open` is answered with ENOSYS,
+//! the kernel omits both. A file lives while the number of answers that named it, minus its FORGETs, is
+//! positive. The kernel checks permissions (`default_permissions`) with all groups of the caller; the file
+//! system checks them again.
 
 use crate::convert::{self, attributes, errno, ino, now, permissions};
 use crate::volume::Volume;
@@ -25,13 +26,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// For how long the kernel may believe an answer.
+/// Time for which the kernel may cache an answer.
 const KEEP: Duration = Duration::from_secs(24 * 3600);
-/// Largest write that the kernel sends; it allows no more pages in one request.
+/// Largest write that the kernel sends; its limit of pages per request allows no more.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// Requests that the kernel sends before a process waits for them.
+/// Requests that the kernel sends before it makes a process wait.
 const BACKGROUND_REQUESTS: u16 = 64;
-/// Numbers of files are never given twice, so they need no generation.
+/// Inode numbers are never reused, so the generation is constant.
 const GENERATION: Generation = Generation(0);
 const NO_HANDLE: FileHandle = FileHandle(0);
 /// A caller that is not the superuser.
@@ -41,7 +42,7 @@ const NOBODY: Caller<'static> = Caller { uid: u32::MAX, gid: u32::MAX, groups: &
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
-/// Flags of `open(2)`: data have to be durable before the answer.
+/// Flag of `open(2)`: data must be durable before the answer.
 const O_DSYNC: i32 = 0o10_000;
 /// Whences of `lseek(2)`.
 const SEEK_DATA: i32 = 3;
@@ -50,7 +51,7 @@ const SEEK_HOLE: i32 = 4;
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
 
-/// What answers the kernel.
+/// Handler of the kernel's requests.
 pub struct Requests {
     volume: Arc<Volume>,
 }
@@ -61,7 +62,7 @@ impl Requests {
     }
 }
 
-/// Answers with what was found, or why not.
+/// Sends the result, or the error.
 macro_rules! answer {
     ($reply:ident, $result:expr, $value:pat => $ok:expr) => {
         match $result {
@@ -72,19 +73,19 @@ macro_rules! answer {
 }
 
 thread_local! {
-    /// Data on their way to the kernel.
+    /// Buffers for data on their way to the kernel.
     static BUFFERS: RefCell<(ReadData, Vec<u8>)> = RefCell::default();
 }
 
-/// Groups of a process beside its main one.
+/// Supplementary groups of a process.
 fn groups_of(request: &Request) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", request.pid())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
     line.split_whitespace().filter_map(|group| group.parse().ok()).collect()
 }
 
-/// Carries out what may depend on the groups of the caller. They cost a look into /proc, so they are asked for only where the answer
-/// would be no without them.
+/// Carries out an operation that may depend on the groups of the caller. Reading the groups takes a lookup in
+/// /proc, so it is done only if the operation is refused without them.
 fn as_caller<T>(
     request: &Request,
     mut operation: impl FnMut(&Caller<'_>) -> Result<T, pellucid_fs::Errno>,
@@ -112,7 +113,7 @@ impl Filesystem for Requests {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         for flag in wanted {
-            // What a kernel cannot do, it does without.
+            // A capability that the kernel lacks is not needed.
             let _ = config.add_capabilities(flag);
         }
         let _ = config.set_max_write(WRITE_BYTES_MAX);
@@ -121,7 +122,7 @@ impl Filesystem for Requests {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        // The kernel has checked that the directory may be searched.
+        // The kernel has already checked search permission on the directory.
         let found = self.volume.named(|fs| fs.lookup(now(), &Caller::ROOT, ino(parent), name.as_bytes()));
         match found {
             Ok(found) => reply.entry(&KEEP, &attributes(&found), GENERATION),
@@ -166,7 +167,7 @@ impl Filesystem for Requests {
             modified: modified.map(convert::set_time),
             changed: changed.map(convert::time),
         };
-        // Groups decide here about more than yes and no: whether set-group-id stays.
+        // Here groups decide more than permission: they also decide whether the set-group-id bit stays.
         let groups = if request.uid() == 0 { Vec::new() } else { groups_of(request) };
         let caller = Caller { uid: request.uid(), gid: request.gid(), groups: &groups };
         let done = self.volume.run(|fs| fs.setattr(now(), &caller, ino(node), &set));
@@ -319,7 +320,7 @@ impl Filesystem for Requests {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        // The kernel has checked all but this: whether the bits go that let others run it as its owner.
+        // The kernel has checked everything except whether to clear the set-user-id and set-group-id bits.
         let kills = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let caller = if kills { NOBODY } else { Caller::ROOT };
         let mut written = self.write_pieces(&caller, ino(node), offset, data);
@@ -474,14 +475,15 @@ impl Filesystem for Requests {
     }
 }
 
-/// Entries that one listing asks for: as many short names as the largest answer holds.
+/// Entries requested per listing: as many short names as the largest answer holds.
 const LISTED: usize = 1024;
 
-/// What is written at once: an operation waits until the log has room for all of it, and the smallest file system has for so much.
+/// Size of one write operation. An operation waits until the log has space for all of it; the smallest file
+/// system has space for this much.
 const PIECE_BYTES: usize = 128 << 10;
 
 impl Requests {
-    /// Writes as much as there is space for; the error: nothing could be written.
+    /// Writes as much as there is space for. Returns an error if nothing could be written.
     fn write_pieces(
         &self,
         caller: &Caller<'_>,
@@ -492,7 +494,7 @@ impl Requests {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
-            // Pieces end where blocks do.
+            // Pieces end on block boundaries.
             let length = PIECE_BYTES - (at % BLOCK_BYTES as u64) as usize;
             let piece = &data[done..data.len().min(done + length)];
             let prepared = WriteData::new(at, piece);
@@ -524,7 +526,7 @@ impl Requests {
     }
 }
 
-/// Answers with a value, or its size where that was asked for.
+/// Answers with a value, or with its size if the caller asked for the size.
 fn send(reply: ReplyXattr, value: &[u8], asked: u32) {
     match asked as usize {
         0 => reply.size(value.len() as u32),
@@ -533,7 +535,7 @@ fn send(reply: ReplyXattr, value: &[u8], asked: u32) {
     }
 }
 
-/// The answer that a name is not there, which the kernel may remember: a file with number 0.
+/// Attributes with inode number 0: the answer for a missing name, which the kernel may cache.
 fn nothing() -> FileAttr {
     attributes(&Attributes {
         ino: Ino(0),

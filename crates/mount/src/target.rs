@@ -1,4 +1,4 @@
-//! What is done with an image beside mounting it: making, opening, walking.
+//! Operations on an image other than mounting it: formatting, opening, walking.
 
 use crate::carrier::Carrier;
 use crate::convert::now;
@@ -14,16 +14,16 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why nothing can be done with an image, in one sentence with its name.
+/// Error of an operation on an image: one sentence that begins with the image's path.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// The file or device cannot be used.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// What is on it, or shall be, is not fit.
+    /// The content of the image, or the requested content, is unfit.
     #[error("{}: {}", .0.display(), .1)]
     Unfit(PathBuf, String),
-    /// There is something on it that the user did not ask to replace.
+    /// The image holds data that the user did not ask to replace.
     #[error("{}: is not empty; allowed: a file or device without data, or --force, which replaces what is on it", .0.display())]
     NotEmpty(PathBuf),
     /// An operation failed.
@@ -31,35 +31,36 @@ pub enum TargetError {
     Failed(PathBuf, #[source] Errno),
 }
 
-/// A file system that was opened, and where it lies. It has no other caller.
+/// An opened file system and its carrier. The target is its only caller.
 pub struct Target {
     /// The file system.
     pub fs: Fs,
-    /// Where it lies.
+    /// Medium that holds the file system.
     pub carrier: Arc<dyn Carrier>,
 }
 
-/// How a file system is made.
+/// Options of formatting.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// Size of the file, which is made if it is not there. None: the size that it has.
+    /// Size of the file, which is created if it is missing. `None`: its present size.
     pub bytes: Option<u64>,
-    /// Replace what is on it.
+    /// Replace existing data.
     pub force: bool,
-    /// Checksums of data, not only of metadata.
+    /// Checksum data as well as metadata.
     pub data_checksums: bool,
 }
 
-/// What is looked at to see whether an image is empty: superblocks of file systems and partition tables lie there.
+/// Bytes inspected to decide whether an image is empty; superblocks of file systems and partition tables lie
+/// within them.
 const LOOKED_AT_BYTES: u64 = 128 << 10;
 
 impl Target {
-    /// Makes an empty file system. Nothing is changed if it cannot be.
+    /// Makes an empty file system. On failure nothing is changed.
     pub fn format(path: &Path, how: &Format) -> Result<Target, TargetError> {
         let existed = path.exists();
         let made = Target::make(path, how);
         if made.is_err() && !existed {
-            // Nothing else has been in it.
+            // The file was created by this call, so it holds no other data.
             let _ = std::fs::remove_file(path);
         }
         made
@@ -77,7 +78,7 @@ impl Target {
         Target::synced(fs, Arc::new(image))
     }
 
-    /// Makes an empty file system on a modelled drive, as large as it is.
+    /// Makes an empty file system that fills a modelled drive.
     pub fn format_drive<D>(drive: Arc<ModelledDrive<D>>, how: &Format) -> Result<Target, TargetError>
     where
         D: Drive + Send + 'static,
@@ -99,7 +100,7 @@ impl Target {
         Target::synced(fs, drive)
     }
 
-    /// Waits until a new file system is there.
+    /// Waits until a new file system is durable.
     fn synced(mut fs: Fs, carrier: Arc<dyn Carrier>) -> Result<Target, TargetError> {
         let point = fs.sync();
         let mut target = Target { fs, carrier };
@@ -107,7 +108,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Opens a file system for changes, or to be looked at; read-only, too, where the file or device takes no writes.
+    /// Opens a file system for changes or for inspection. It is read-only if the file or device accepts no
+    /// writes.
     pub fn open(path: &Path, options: MountOptions) -> Result<Target, TargetError> {
         let image = Image::open(path, if options.read_only { Purpose::Look } else { Purpose::Change })?;
         let options = MountOptions { read_only: image.is_read_only(), ..options };
@@ -127,7 +129,7 @@ impl Target {
     /// Waits until a file system is mounted.
     fn mounted(mut fs: Fs, carrier: Arc<dyn Carrier>) -> Result<Target, TargetError> {
         while fs.state() == FsState::Mounting {
-            // Asking for a job may be what ends it.
+            // Asking for a job may itself complete the mount.
             if !step(&mut fs, &*carrier) && fs.state() == FsState::Mounting {
                 return Err(TargetError::Failed(carrier.path().to_owned(), Errno::Io));
             }
@@ -138,13 +140,13 @@ impl Target {
         Ok(Target { fs, carrier })
     }
 
-    /// Carries out an operation, and the jobs that it needs.
+    /// Carries out an operation and the jobs that it needs.
     pub fn run<T>(
         &mut self,
         mut operation: impl FnMut(&mut Fs) -> Result<Step<T>, Errno>,
     ) -> Result<T, TargetError> {
         let failed = |errno| TargetError::Failed(self.carrier.path().to_owned(), errno);
-        // Asking for a job may be what lets the operation go on; if nothing comes of it, nothing ever will.
+        // Asking for a job may itself let the operation continue. If no job results, none ever will.
         let mut asked = 0;
         loop {
             match operation(&mut self.fs).map_err(failed)? {
@@ -156,13 +158,13 @@ impl Target {
         }
     }
 
-    /// Ends the use; all is durable then.
+    /// Unmounts the file system. All changes are durable on return.
     pub fn close(mut self) -> Result<(), TargetError> {
         self.fs.unmount();
         self.run(|fs| Ok(if fs.state() == FsState::Unmounted { Step::Done(()) } else { Step::Wait }))
     }
 
-    /// Calls `see` with the path of each file and what a listing says of it, directories before what is in them.
+    /// Calls `see` with the path of each file and its directory entry; a directory comes before its contents.
     pub fn walk(&mut self, mut see: impl FnMut(&[u8], &DirEntry)) -> Result<(), TargetError> {
         let mut waiting = vec![(Ino::ROOT, Vec::new())];
         let mut entries = Vec::new();
@@ -186,19 +188,19 @@ impl Target {
     }
 }
 
-/// So often an operation asks for a job in vain before it is given up.
+/// Requests for a job that yield none, after which an operation fails.
 const ASKED_MAX: u32 = 100;
-/// Entries of one listing.
+/// Entries per listing.
 const LISTED: usize = 1024;
 
-/// Carries out a job, if there is one.
+/// Carries out the next job, if there is one.
 fn step(fs: &mut Fs, carrier: &dyn Carrier) -> bool {
     let Some(job) = fs.next_job(now()) else { return false };
     carrier.end(carrier.begin(job)).tell(fs, now());
     true
 }
 
-/// A file system that is about to be made.
+/// Creates a file system in memory, still to be written.
 fn formatted(path: &Path, backend: Backend, blocks: u64, how: &Format) -> Result<Fs, TargetError> {
     let failed = |error| TargetError::Image(ImageError::Io(path.to_owned(), error));
     let options = FormatOptions {
@@ -212,7 +214,7 @@ fn formatted(path: &Path, backend: Backend, blocks: u64, how: &Format) -> Result
     Fs::format(now(), &options, MountOptions::default()).map_err(unfit)
 }
 
-/// Whether there is nothing but zeros at the beginning of a drive. What cannot be read is something.
+/// Returns true if the beginning of a drive holds only zeros. An unreadable block counts as data.
 fn begins_empty(carrier: &dyn Carrier) -> bool {
     let blocks = (LOOKED_AT_BYTES / BLOCK_BYTES as u64) as u32;
     let begun = carrier.begin(Job::Read { id: JobId(1), block: 0, blocks });

@@ -14,7 +14,7 @@ const LOOK: MountOptions = MountOptions {
 };
 const CHANGE: MountOptions = MountOptions { read_only: false, ..LOOK };
 
-/// A directory that goes away with its value.
+/// A directory that is removed when the value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -98,7 +98,7 @@ fn a_mount_point_is_a_directory_with_nothing_on_it() {
 
 #[test]
 fn times_before_1970_are_what_the_kernel_meant() {
-    // One nanosecond before: the kernel says second -1 and 999,999,999 ns; `fuser` subtracts both.
+    // One nanosecond before 1970, the kernel says second -1 and 999,999,999 ns; `fuser` subtracts both.
     assert_eq!(time(UNIX_EPOCH - Duration::new(1, 999_999_999)), Time(-1));
     assert_eq!(time(UNIX_EPOCH - Duration::new(7, 0)), Time(-7_000_000_000));
     assert_eq!(time(UNIX_EPOCH + Duration::new(7, 5)), Time(7_000_000_005));

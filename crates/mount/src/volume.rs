@@ -1,11 +1,12 @@
-//! A file system on an image: one lock around it, input and output outside of the lock.
+//! A file system on an image. One lock guards the file system; I/O runs outside the lock.
 //!
 //! ```text
 //!   requests (many threads) ─► lock ─► Fs ─► Done ───────────────────► answer
 //!                                       └──► Wait ─► a job ─► begun ─► unlock ─► Carrier ─► lock ─► Fs ─► again
 //!   keeper (one thread) ───────────────────► jobs of commits and the cleaner, when they are due
 //! ```
-//! A waiting request works: one that needs blocks which are not in memory carries out jobs itself, in its own thread, until it can go on.
+//! A waiting request does the work itself: if it needs blocks that are not in memory, its own thread carries
+//! out jobs until it can continue.
 
 use crate::carrier::Carrier;
 use crate::convert::now;
@@ -16,53 +17,55 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What the lock guards.
+/// State guarded by the lock.
 struct Held {
     fs: Fs,
-    /// Jobs that threads carry out now.
+    /// Jobs that threads are carrying out.
     under_way: usize,
-    /// How often the kernel knows each file: answers that named it, less those it has forgotten. A file whose last name has gone stays
-    /// until the kernel has forgotten it.
+    /// Lookup count of each file: answers that named it, minus FORGETs. A file whose last name is gone stays
+    /// until the count is zero.
     known: HashMap<Ino, u64>,
-    /// The keeper waits for something to do.
+    /// The keeper waits for work.
     keeper_rests: bool,
-    /// The keeper has to end.
+    /// The keeper must end.
     ending: bool,
 }
 
-/// A file system, and where it lies.
+/// An opened file system and its carrier.
 pub struct Volume {
     held: Mutex<Held>,
     carrier: Arc<dyn Carrier>,
-    /// A job has ended.
+    /// Signals that a job has ended.
     ended: Condvar,
-    /// There may be work for the keeper.
+    /// Signals that there may be work for the keeper.
     due: Condvar,
 }
 
 impl Volume {
-    /// A file system that was opened.
+    /// Takes over an opened file system.
     pub fn new(Target { fs, carrier }: Target) -> Volume {
         let held = Held { fs, under_way: 0, known: HashMap::new(), keeper_rests: false, ending: false };
         Volume { held: Mutex::new(held), carrier, ended: Condvar::new(), due: Condvar::new() }
     }
 
-    /// The lock; a thread that panicked with it may have left anything behind, so from then on everything fails.
+    /// Takes the lock. A thread that panicked while holding it may have left an inconsistent state, so every
+    /// later call fails.
     fn lock(&self) -> Result<MutexGuard<'_, Held>, Errno> {
         self.held.lock().map_err(|_| Errno::Io)
     }
 
-    /// Where it lies.
+    /// Path of the medium.
     pub fn path(&self) -> &Path {
         self.carrier.path()
     }
 
-    /// Carries out an operation, and the jobs that it needs.
+    /// Carries out an operation and the jobs that it needs.
     pub fn run<T>(&self, mut operation: impl FnMut(&mut Fs) -> Result<Step<T>, Errno>) -> Result<T, Errno> {
         self.run_held(|held| operation(&mut held.fs))
     }
 
-    /// As [`Volume::run`], of an operation whose answer names a file, so that the kernel knows it from then on.
+    /// Runs, like [`Volume::run`], an operation whose answer names a file, and increments the file's lookup
+    /// count.
     pub fn named(
         &self,
         mut operation: impl FnMut(&mut Fs) -> Result<Step<Attributes>, Errno>,
@@ -76,15 +79,15 @@ impl Volume {
         })
     }
 
-    /// The kernel has forgotten so many of the answers that named a file.
+    /// Subtracts FORGETs from a file's lookup count.
     pub fn forget(&self, ino: Ino, times: u64) {
         if let Ok(mut held) = self.lock() {
             held.forget(ino, times);
         }
     }
 
-    /// Lists a directory from a cookie on, with attributes. `add` says whether the entry was taken; the kernel knows each that was,
-    /// but `.` and `..`.
+    /// Lists a directory from a cookie on, with attributes. `add` returns true if it took the entry; the
+    /// lookup count of each taken entry except `.` and `..` is incremented.
     pub fn list(
         &self,
         ino: Ino,
@@ -124,7 +127,8 @@ impl Volume {
         mut operation: impl FnMut(&mut Held) -> Result<Step<T>, Errno>,
     ) -> Result<T, Errno> {
         let mut held = self.lock()?;
-        // Asking for a job may be what lets the operation go on; if nothing comes of it and nothing is under way, nothing ever will.
+        // Asking for a job may itself let the operation continue. If none results and none is running, none
+        // ever will.
         let mut asked = 0;
         loop {
             if let Step::Done(value) = operation(&mut held)? {
@@ -136,7 +140,7 @@ impl Volume {
             }
             held = match self.work(held)? {
                 (held, true) => held,
-                // Others carry out what is missing.
+                // Other threads carry out the missing jobs.
                 (held, false) if held.under_way > 0 => self.ended.wait(held).map_err(|_| Errno::Io)?,
                 (_, false) if asked == ASKED_MAX => return Err(Errno::Io),
                 (held, false) => {
@@ -147,11 +151,11 @@ impl Volume {
         }
     }
 
-    /// Carries out a job, if there is one.
+    /// Carries out the next job, if there is one.
     fn work<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> Result<(MutexGuard<'a, Held>, bool), Errno> {
         let Some(job) = held.fs.next_job(now()) else { return Ok((held, false)) };
         held.under_way += 1;
-        // Under the lock: on flash writes go to a block in their order.
+        // Begin under the lock: on flash, writes go to a block in order.
         let begun = self.carrier.begin(job);
         if held.keeper_rests && held.fs.wants_time().is_some_and(|at| at <= now()) {
             held.keeper_rests = false;
@@ -166,9 +170,9 @@ impl Volume {
         Ok((held, true))
     }
 
-    /// Carries out what is due by itself, commits and cleaning, until [`Volume::end`].
+    /// Carries out background jobs, commits and cleaning, when they are due, until [`Volume::end`].
     pub fn keep(&self) {
-        // It fails when another thread panicked, which all others are told.
+        // An error means that another thread panicked; all other callers get that error.
         let _ = self.keep_on();
     }
 
@@ -183,7 +187,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Waits until something is due.
+    /// Waits until a background job is due.
     fn rest<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> Result<MutexGuard<'a, Held>, Errno> {
         held.keeper_rests = true;
         let until = held.fs.wants_time().map_or(REST, |at| Duration::from_nanos(at.since(now())).min(REST));
@@ -192,7 +196,7 @@ impl Volume {
         Ok(held)
     }
 
-    /// Makes everything durable and ends the keeper.
+    /// Makes all changes durable and ends the keeper.
     pub fn end(&self) -> Result<(), Errno> {
         self.lock()?.ending = true;
         self.due.notify_all();
@@ -202,9 +206,9 @@ impl Volume {
     }
 }
 
-/// So often an operation asks for a job in vain before it is given up.
+/// Requests for a job that yield none, after which an operation fails.
 const ASKED_MAX: u32 = 100;
-/// The keeper looks at least so often.
+/// Longest sleep of the keeper.
 const REST: Duration = Duration::from_secs(1);
 
 impl Held {

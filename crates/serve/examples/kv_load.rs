@@ -1,11 +1,12 @@
-//! Load for a server of the memcached protocol, as memtier_benchmark makes it: connections that keep so many requests outstanding each,
-//! random keys from a seed of each connection's own, values of one size. One thread; prints one line of JSON.
+//! Load for a server of the memcached protocol, as memtier_benchmark generates it: each connection keeps a
+//! fixed number of requests outstanding and draws random keys from its own seed; all values have one size.
+//! Runs one thread and prints one line of JSON.
 //!
 //! ```text
 //! kv_load ADDRESS fill|get|set|mixed KEYS VALUE_BYTES CONNECTIONS PIPELINE REQUESTS [SEED]
 //! ```
-//! `fill` sets every key once; `mixed` is a set for every ten gets. ADDRESS is HOST:PORT. A value begins with its key, and a get that
-//! brings another ends the program.
+//! `fill` sets every key once; `mixed` does one set per ten gets. ADDRESS is HOST:PORT. A value begins with
+//! its key; a get that returns another key ends the program.
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -27,21 +28,21 @@ struct Settings {
     mode: Mode,
     keys: u64,
     pipeline: usize,
-    /// What follows the key of a set.
+    /// Text of a set command after the key.
     set_rest: Vec<u8>,
 }
 
 /// A request that has not been answered.
 struct Sent {
     at: Instant,
-    /// The key, of a get.
+    /// Key of a get; `None` for a set.
     get: Option<u64>,
 }
 
 struct Connection {
     stream: TcpStream,
     random: u64,
-    /// Of a fill.
+    /// Next key of a fill.
     next_key: u64,
     end_key: u64,
     left: u64,
@@ -65,9 +66,9 @@ fn random(state: &mut u64) -> u64 {
 }
 
 impl Connection {
-    /// Has as many requests outstanding as there are to be.
+    /// Sends requests until the configured number is outstanding.
     fn ask(&mut self, settings: &Settings, value: &mut [u8]) {
-        // They are sent together.
+        // The requests are sent together.
         let now = Instant::now();
         while self.left > 0 && self.sent.len() < settings.pipeline {
             self.left -= 1;
@@ -113,7 +114,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes what has come.
+    /// Receives and handles the available answers.
     fn receive(
         &mut self,
         scratch: &mut [u8],
@@ -125,7 +126,7 @@ impl Connection {
                 Ok(0) => return Err("the server hung up".into()),
                 Ok(count) => {
                     self.take(&scratch[..count], counts, latency)?;
-                    // A stream that gave less than was asked for has no more.
+                    // A short read means that the stream has no more bytes now.
                     if count < scratch.len() {
                         return Ok(());
                     }
@@ -136,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// Takes the whole answers off what has come, and keeps the rest.
+    /// Handles the complete answers in the input and keeps the rest.
     fn take(
         &mut self,
         came: &[u8],
@@ -189,7 +190,7 @@ impl Name {
     }
 }
 
-/// The bytes of a whole answer at the front of `input`.
+/// Length of a complete answer at the front of `input`.
 fn answer(input: &[u8], get: Option<u64>, counts: &mut Counts) -> Result<Option<usize>, Box<dyn Error>> {
     let Some(end) = input.iter().position(|&byte| byte == b'\n').map(|at| at + 1) else { return Ok(None) };
     let line = &input[..end];

@@ -1,10 +1,12 @@
-//! Random 4 KiB reads over NVMe/TCP from one thread: how fast a target answers, without a kernel between.
+//! Random 4 KiB reads over NVMe/TCP from one thread. Measures how fast a target answers without a kernel in
+//! between.
 //!
 //! ```text
 //! pellucid serve bench/serve-ram.toml --nvme-tcp 4420 --time instant --poll-us 100
 //! cargo run --release -p pellucid-serve --example nvme-load -- 127.0.0.1:4420 nqn.2026-01.org.pellucid:serve-ram 32 5
 //! ```
-//! Arguments: address, subsystem, queue depth, seconds, connections (1). A measuring aid, not a benchmark of record: the client is of the same make.
+//! Arguments: address, subsystem, queue depth, seconds, connections (default 1). This is a measuring aid, not
+//! a benchmark of record: client and target share code.
 
 use pellucid_wire::nvme::{
     Connect, ConnectData, DYNAMIC_CONTROLLER, PropertySet, SglDescriptor, SubmissionEntry, nqn,
@@ -55,7 +57,7 @@ impl Queue {
         self.output.extend(data);
     }
 
-    /// Reads once; calls `ended` for each command that has ended, with its result.
+    /// Reads once; calls `ended` for each completed command, with its result.
     fn events(&mut self, mut ended: impl FnMut(u16, u64)) -> Result<(), Box<dyn Error>> {
         let count = self.stream.read(&mut self.input)?;
         if count == 0 {

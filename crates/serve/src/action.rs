@@ -1,4 +1,5 @@
-//! What can be done to a drive in service: asked for on the control socket or planned before, carried out in one way.
+//! Actions on a drive in service: requested on the control socket or planned beforehand, and carried out the
+//! same way.
 //!
 //! ```text
 //!  {"do":"damage","what":"slow-die","die":3,"factor":10}   a line of the control socket ─┐
@@ -28,56 +29,56 @@ use pellucid_media::{Fault, Faults};
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Kinds of planned faults, named when another one is asked for.
+/// Kinds of planned faults, listed when an unknown one is requested.
 const KINDS: &str = "power-cut, program-fail=P, erase-fail=P, read-fail=P, slow-die=DIExF, kill-die=DIE, bit-errors=F, \
                      bit-errors=DIExF, fail-programs=N, fail-erases=N, wear-out, io-error, torn-write, lost-flush, corrupt, delay=TIME, clear";
-/// Something to do to a drive.
+/// An action on a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// Its power is cut, and comes back.
+    /// Cut the drive's power and restore it.
     PowerCut,
-    /// Chances of failing from now on.
+    /// Set the failure probabilities of media operations.
     Chances(Chances),
-    /// Something breaks.
+    /// Damage the drive.
     Damage(Fault),
-    /// Hosts meet a fault from now on.
+    /// Inject a fault that hosts see.
     Inject(HostFault),
-    /// Hosts meet no such fault from now on.
+    /// Remove all faults that hosts see.
     Clear,
 }
 
-/// Chances that operations of the media fail; `None`: as it is.
+/// Failure probabilities of media operations; `None` keeps the present value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Chances {
-    /// Chance of a program.
+    /// Probability that a program fails.
     pub program: Option<f64>,
-    /// Chance of an erase.
+    /// Probability that an erase fails.
     pub erase: Option<f64>,
-    /// Chance of an attempt to read.
+    /// Probability that a read attempt fails.
     pub read: Option<f64>,
 }
 
-/// What there is to say of an action that was carried out.
+/// Result of an action that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Outcome {
     PowerCut {
         commands_lost: usize,
         report: MountReport,
     },
-    /// As they are from now on: programs, erases, reads.
+    /// New failure probabilities of programs, erases and reads.
     Chances([f64; 3]),
     Damage {
         read_only: bool,
     },
     Injected,
-    /// Faults that hosts met.
+    /// Number of removed host faults.
     Cleared {
         faults: usize,
     },
 }
 
 impl Outcome {
-    /// What the control socket answers.
+    /// Builds the answer on the control socket.
     pub fn answer(&self) -> Value {
         match *self {
             Outcome::PowerCut { commands_lost, report } => json!({
@@ -96,7 +97,7 @@ impl Outcome {
     }
 }
 
-/// As a plan says it; of chances only those that change.
+/// Formats an action as in a plan; of the probabilities, only the changed ones.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -123,7 +124,7 @@ impl fmt::Display for Action {
 }
 
 impl Action {
-    /// The kind of a planned fault.
+    /// Parses the kind of a planned fault.
     pub(crate) fn of_plan(kind: &str) -> Result<Action, PlanError> {
         if HostFault::is_meant(kind) {
             return kind.parse().map(Action::Inject);
@@ -157,10 +158,10 @@ impl Action {
         })
     }
 
-    /// Whether it can be done to a drive at all; nothing happens.
+    /// Checks that the action can be done to a drive, without doing it.
     ///
     /// # Errors
-    /// The thing that is wrong, and what is allowed.
+    /// Names the problem and the allowed values.
     pub(crate) fn check(self, drive: usize, core: &mut Core) -> Result<(), String> {
         match self {
             Action::PowerCut | Action::Chances(_) => core.device_here(drive).map(|_| ()),
@@ -172,16 +173,16 @@ impl Action {
         }
     }
 
-    /// Does it, for `by`, and tells the log.
+    /// Carries out the action for `by` and writes it to the log.
     ///
     /// # Errors
-    /// Why it cannot be done.
+    /// Gives the reason why it cannot be done.
     pub(crate) fn carry_out(self, drive: usize, by: By, core: &mut Core) -> Result<Outcome, String> {
         if !matches!(by, By::Plan { .. }) {
             core.submit_waiting();
         }
         let outcome = self.act(drive, &by, core);
-        // A power cut is told where it happens; chances that stay as they are, are no fault.
+        // A power cut is logged where it happens; unchanged probabilities are no fault.
         let is_told = match self {
             Action::PowerCut => outcome.is_err(),
             Action::Chances(chances) => chances != Chances::default(),
@@ -213,7 +214,7 @@ impl Action {
             Action::Chances(chances) => set_chances(drive, chances, core),
             Action::Damage(fault) => {
                 core.inject(drive, fault)?;
-                // A cache on the drive goes on without it.
+                // A cache keeps working without its drive.
                 let below = core.device(drive).is_some_and(Device::is_read_only);
                 Ok(Outcome::Damage { read_only: below || core.is_read_only(drive) })
             }
@@ -224,7 +225,7 @@ impl Action {
 }
 
 impl Chances {
-    /// What they make of the chances of now.
+    /// Applies the changed probabilities to the current ones.
     pub(crate) fn over(self, now: &Faults) -> Faults {
         Faults {
             program_fail: self.program.unwrap_or(now.program_fail),
@@ -236,7 +237,7 @@ impl Chances {
 }
 
 impl Outcome {
-    /// Of chances that are set.
+    /// Builds the outcome from the current probabilities.
     pub(crate) fn of_faults(faults: &Faults) -> Outcome {
         Outcome::Chances([faults.program_fail, faults.erase_fail, faults.read_fail])
     }
@@ -270,7 +271,7 @@ fn the_die(kind: &str, value: &str) -> Result<DieId, PlanError> {
     whole(kind, "die", value).map(DieId)
 }
 
-/// What a factor may be depends on the damage; the drive knows.
+/// Parses a factor. The allowed range depends on the damage, so the drive checks it.
 fn factor_of(kind: &str, value: &str) -> Result<f64, PlanError> {
     number(kind, "factor", value, 0.0..=1e9)
 }
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
     use crate::control::Request;
 
-    /// What is asked for and what is planned are the same things.
+    /// Requests and plans name the same actions.
     #[test]
     fn both_ways_name_the_same_actions() {
         for (planned, request) in [

@@ -1,11 +1,12 @@
-//! What hands requests to the server and is no stream socket: a block device of this machine's kernel (ublk) today; a FUSE mount or a
-//! vhost-user queue would be others.
+//! Sources of requests that are not stream sockets: today a block device of this machine's kernel (ublk); a
+//! FUSE mount or a vhost-user queue would be others.
 //!
 //! ```text
 //!  descriptor readable ─► Attachment::take ─► Port::submit ─► drive
 //!  Attachment::send    ◄─ Attachment::completed ◄───────────────┘
 //! ```
-//! An attachment runs on the one thread of the [`Server`](crate::Server), which looks after all of them in every turn.
+//! An attachment runs on the single thread of the [`Server`](crate::Server), which polls all attachments in
+//! every turn.
 //!
 //! Invariant: every submitted operation is answered by exactly one [`Attachment::completed`], never from inside [`Port::submit`].
 
@@ -15,47 +16,47 @@ use crate::service::{Answer, Done, Service};
 use crate::session::{ConnectionId, Load, Port};
 use std::os::fd::RawFd;
 
-/// An end that gives requests and takes completions.
+/// An endpoint that submits requests and takes completions.
 pub trait Attachment<S: Service = Core> {
-    /// The word for it in logs and figures.
+    /// Protocol name for logs and figures.
     fn protocol(&self) -> &'static str;
 
-    /// The namespace that it uses as long as it lives.
+    /// Namespace that the attachment uses for its lifetime.
     fn namespace(&self) -> usize;
 
-    /// Descriptors of which one is readable when there is something to take.
+    /// Descriptors, one of which is readable when there is input.
     fn descriptors(&self) -> Vec<RawFd>;
 
-    /// Takes what the other end has to say, and submits its requests. Called in every turn; there may be nothing.
+    /// Takes available input and submits its requests. Called in every turn, even without input.
     fn take(&mut self, port: &mut Port<'_, S>);
 
-    /// The operation submitted under `token` has ended. A buffer in the answer goes back with
-    /// [`Port::give_back`].
+    /// Handles the completion of the operation submitted under `token`. A buffer in the answer is returned
+    /// with [`Port::give_back`].
     fn completed(&mut self, token: u64, answer: Answer<S>, port: &mut Port<'_, S>);
 
-    /// Gives the other end what was completed.
+    /// Sends completions to the other end.
     fn send(&mut self);
 
-    /// Begins to end: what is under way is answered, and what the other end still has to write is taken.
+    /// Begins to stop: outstanding requests are answered, and remaining writes of the other end are taken.
     fn stop(&mut self, port: &mut Port<'_, S>);
 
-    /// Whether it has ended: nothing more comes, and nothing of it is in the drives.
+    /// Returns true if the attachment has ended: no more requests come, and none are in the drives.
     fn has_ended(&self) -> bool;
 }
 
-/// An attachment and what the server keeps of it.
+/// An attachment with the server's state for it.
 pub(crate) struct Attached<S: Service> {
     pub id: ConnectionId,
-    /// Its protocol's place in the hub's list.
+    /// Index of its protocol in the hub's list.
     protocol: usize,
     attachment: Box<dyn Attachment<S>>,
     load: Load,
-    /// Stays empty: an attachment sends by itself.
+    /// Stays empty: an attachment sends its own output.
     output: Output,
 }
 
 impl<S: Service> Attached<S> {
-    /// Attachment number `at` of a server.
+    /// Creates attachment number `at` of a server.
     pub fn new(at: usize, protocol: usize, attachment: Box<dyn Attachment<S>>) -> Attached<S> {
         let id = ConnectionId::of_attachment(at);
         Attached { id, protocol, attachment, load: Load::default(), output: Output::default() }
@@ -76,7 +77,7 @@ impl<S: Service> Attached<S> {
         self.with(service, |attachment, port| attachment.take(port));
     }
 
-    /// One of its operations has ended.
+    /// Passes on the completion of one of its operations.
     pub fn completed(&mut self, service: &mut S, done: Done<Answer<S>>) {
         self.load.commands -= 1;
         self.load.bytes -= done.bytes;

@@ -1,62 +1,67 @@
-//! The memory budget: one bound for the data that all connections of all protocols hold.
+//! The memory budget: one limit for the data that all connections of all protocols hold.
 //!
 //! ```text
 //!   request ─ fits? ─► data come in ─► in a drive ─► to be sent ─► free again
 //!               └ no: in the queue of its class ─ it fits, and its turn has come ─┘
 //! ```
-//! - A request with more than [`OWN_BYTES`] of data takes budget for all of them before the first comes in, or before it is read, so that
-//!   what has begun can always be completed, and no request waits for budget while it holds some.
-//! - There are two classes: medium requests, and those with more than [`LARGE_BYTES`]. Large ones hold no more than [`LARGE_BYTES_MAX`]
-//!   together, half of the whole, so medium ones never wait for large ones whose data do not come, or whose answers are not taken.
-//! - Within a class those that do not fit queue up, first come, first served. A large request that only waits for the whole has its
-//!   bytes set aside, so that medium ones cannot overtake it for ever.
-//! - Up to [`OWN_BYTES`] are each connection's own, as long as the connection has nothing in the drives and nothing to be sent: with them it is
-//!   served whatever others hold. So all connections hold no more than `TOTAL_BYTES_MAX`, and twice `OWN_BYTES` each.
-//! - Answers whose length is known before they are asked for are held within a [share](share_of) of what is free: a connection that takes
-//!   none fills its share, which is the smaller the more of them there are.
-//! - While budget is short, a connection that holds more than its own has to move it: within [`crate::Options::stall`] a sixteenth of it has to
-//!   come in or to be taken, or the connection ends.
+//! - A request with more than [`OWN_BYTES`] of data takes budget for all of them before the first byte is
+//!   received, or before it is read. So a request that has begun can always be completed, and no request
+//!   waits for budget while it holds some.
+//! - There are two classes: medium requests, and large requests with more than [`LARGE_BYTES`]. Large
+//!   requests together hold at most [`LARGE_BYTES_MAX`], half of the total, so medium requests never wait for
+//!   large ones whose data do not arrive or whose answers are not taken.
+//! - Within a class, requests that do not fit queue first come, first served. The bytes of a large request
+//!   that waits only for the total are set aside, so medium requests cannot overtake it for ever.
+//! - [`OWN_BYTES`] belong to each connection while it has nothing in the drives and nothing to send: within
+//!   them it is served whatever others hold. So all connections together hold at most `TOTAL_BYTES_MAX`, plus
+//!   twice `OWN_BYTES` each.
+//! - Answers whose length is known in advance are limited to a [share](share_of) of the free budget. A
+//!   connection that takes no answers fills its share; the more such connections there are, the smaller the
+//!   share.
+//! - While budget is short, a connection that holds more than its own bytes must move them: within
+//!   [`crate::Options::stall`], a sixteenth must arrive or be taken, or the connection is closed.
 //!
-//! Invariants: `incoming` is the sum of what the connections' [`Load`](crate::session::Load)s say; `large` is the sum of the data of
-//! large requests that come in, are in drives, or wait to be sent.
+//! Invariants: `incoming` is the sum over the connections' [`Load`](crate::session::Load)s; `large` is the
+//! sum of the data of large requests that are arriving, in drives, or waiting to be sent.
 
 use crate::session::{ConnectionId, TOTAL_BYTES_MAX};
 use std::collections::VecDeque;
 
-/// Data of a request that need nothing of the common budget.
+/// Data of a request that need no common budget.
 pub(crate) const OWN_BYTES: usize = 16 << 10;
-/// A request with more data is a large one. The longest of NVMe is not.
+/// A request with more data is large. The longest NVMe request is not.
 pub(crate) const LARGE_BYTES: usize = 1 << 20;
-/// What large requests hold together, at most.
+/// Maximum that large requests hold together.
 pub(crate) const LARGE_BYTES_MAX: usize = TOTAL_BYTES_MAX / 2;
-/// The largest share of one connection,
+/// Largest share of one connection.
 const SHARE_BYTES_MAX: usize = 4 << 20;
-/// and the part of what is free that it is.
+/// Divisor: a share is this fraction of the free budget.
 const SHARE_PART: usize = 16;
-/// The part of what it holds that a connection has to move while budget is short, in [`crate::Options::stall`].
+/// Divisor: while budget is short, a connection must move this fraction of what it holds within
+/// [`crate::Options::stall`].
 pub(crate) const STALL_PART: u64 = 16;
 
 const _: () = assert!(LARGE_BYTES >= crate::nvme::TRANSFER_BYTES_MAX as usize);
 
-/// The data of a request, as far as it is a large one.
+/// Data of a request if it is large, else 0.
 #[inline]
 pub(crate) fn large_part(bytes: usize) -> usize {
     if bytes > LARGE_BYTES { bytes } else { 0 }
 }
 
-/// What one connection may hold of answers when all hold so many bytes.
+/// Limit of the answers that one connection holds when all connections hold `held` bytes.
 #[inline]
 pub(crate) fn share_of(held: usize) -> usize {
     (TOTAL_BYTES_MAX.saturating_sub(held) / SHARE_PART).clamp(OWN_BYTES, SHARE_BYTES_MAX)
 }
 
-/// Connections that wait, each with what it needs.
+/// Waiting connections, each with the bytes it needs.
 type Queue = VecDeque<(ConnectionId, usize)>;
 
-/// What is held, and the connections that wait for budget.
+/// Budget in use, and the connections that wait for budget.
 #[derive(Default)]
 pub(crate) struct MemoryBudget {
-    /// Bytes that come in.
+    /// Bytes being received.
     pub incoming: usize,
     /// Bytes of large requests.
     pub large: usize,
@@ -69,7 +74,7 @@ impl MemoryBudget {
         if bytes > LARGE_BYTES { &mut self.waiting_large } else { &mut self.waiting_medium }
     }
 
-    /// Whether a request with so many bytes fits when so many are held.
+    /// Returns true if a request with `bytes` fits while `held` bytes are held.
     fn fits(&self, held: usize, bytes: usize) -> bool {
         if bytes > LARGE_BYTES {
             return self.large + bytes <= LARGE_BYTES_MAX && held + bytes <= TOTAL_BYTES_MAX;
@@ -81,19 +86,20 @@ impl MemoryBudget {
         held + bytes + set_aside <= TOTAL_BYTES_MAX
     }
 
-    /// Whether a request with so many bytes can be begun when so many are held; `is_next`: it has waited, and its turn has come.
+    /// Returns true if a request with `bytes` can begin while `held` bytes are held; `is_next`: it has
+    /// waited, and its turn has come.
     #[inline]
     pub fn admits(&mut self, held: usize, bytes: usize, is_next: bool) -> bool {
         self.fits(held, bytes) && (is_next || self.queue_of(bytes).is_empty())
     }
 
-    /// A connection waits for so many bytes.
+    /// Queues a connection that needs `bytes`.
     #[cold]
     pub fn wait(&mut self, connection: ConnectionId, bytes: usize) {
         self.queue_of(bytes).push_back((connection, bytes));
     }
 
-    /// The next that fits; it waits no more.
+    /// Removes and returns the next waiting connection whose request fits.
     pub fn next(&mut self, held: usize) -> Option<ConnectionId> {
         let first_fits = |queue: &Queue| queue.front().is_some_and(|&(_, bytes)| self.fits(held, bytes));
         let (medium, large) = (first_fits(&self.waiting_medium), first_fits(&self.waiting_large));
@@ -105,7 +111,7 @@ impl MemoryBudget {
         queue.pop_front().map(|(connection, _)| connection)
     }
 
-    /// Whether a connection waits, or will soon.
+    /// Returns true if a connection waits for budget, or soon will.
     pub fn is_short(&self, held: usize) -> bool {
         let waits = |queue: &Queue| queue.front().is_some_and(|&(_, bytes)| !self.fits(held, bytes));
         waits(&self.waiting_medium) || waits(&self.waiting_large) || held >= TOTAL_BYTES_MAX / 4 * 3

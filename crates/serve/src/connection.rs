@@ -1,15 +1,15 @@
-//! One connection: a stream, its session, and what is on the way between them.
+//! One connection: a stream, its session, and the data in transit between them.
 //!
 //! ```text
 //!  Open ── Close::Finished, end of stream ──► Draining ── all answered and sent ──► gone
 //!    ├──── Close::Refused ──► Refusing ── all sent; told so, input dropped until the peer ends ──► gone
 //!    └──── socket error ──► gone
 //! ```
-//! A connection that is gone is removed when its last operation has ended. So its end means that it changes nothing any more, and peers
-//! that come and go cannot have more in the drives than one that stays.
+//! A connection that is gone is removed when its last operation has ended. So once it is removed it changes
+//! nothing, and peers that reconnect cannot have more in the drives than one that stays.
 //!
-//! Input that a congested session did not take is held here, and nothing more is read until it is taken, so a peer that
-//! sends faster than it is served meets a full socket.
+//! Input that a congested session did not take is held here, and no more is read until it is taken. So a peer
+//! that sends faster than it is served finds its socket full.
 
 use crate::budget::{OWN_BYTES, STALL_PART, large_part};
 use crate::output::Output;
@@ -20,34 +20,35 @@ use crate::socket::{Stream, UNIX_SEND_BYTES};
 use std::io::{self, IoSliceMut};
 use std::time::Duration;
 
-/// One that has been refused and goes on sending is waited for no longer than for so many bytes.
+/// Bytes read and dropped from a refused peer before the server stops waiting for its end.
 const DROPPED_BYTES_MAX: usize = 1 << 20;
 
-/// The longest part of a payload that is read at once, so that others have their turn.
+/// Longest part of a payload read at once, so that other connections get their turn.
 const LANDING_BYTES_MAX: usize = 1 << 20;
-/// The most that is sent at once, for the same reason.
+/// Most bytes sent at once, so that other connections get their turn.
 const SEND_BYTES_MAX: usize = 512 << 10;
-/// The longest other read while memory budget is short: what the session cannot take of it is held here.
+/// Longest read into a scratch buffer while memory budget is short; bytes that the session cannot take are
+/// held here.
 const SHORT_READ_BYTES: usize = 16 << 10;
 
-/// So many answers a Unix socket holds while its connection is hot: what is sent together then is freed together, and still in a cache
-/// when the client takes it.
+/// Answers that a Unix socket holds while its connection is hot. Answers that are sent together are freed
+/// together, and are still in a cache when the client takes them.
 const ANSWERS_HELD: usize = 8;
-/// But never fewer bytes.
+/// Minimum bytes that a hot socket holds.
 const HELD_BYTES_MIN: usize = 32 << 10;
-/// The size of an answer is the mean of so many.
+/// Number of answers over which the mean size is taken.
 const ANSWERS_SEEN: usize = 64;
 
-/// Answers since the size of the socket was last looked at.
+/// Answers since the socket's size was last set.
 #[derive(Default)]
 struct Answers {
     count: usize,
     bytes: usize,
-    /// What the socket holds.
+    /// Bytes that the socket holds.
     held_bytes: usize,
 }
 
-/// Whether a connection moves what it holds.
+/// State that detects a connection that does not move its data.
 #[derive(Default)]
 struct Stall {
     since_ns: u64,
@@ -55,13 +56,13 @@ struct Stall {
     moved: u64,
 }
 
-/// How far a connection is.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
     Draining,
     Refusing,
-    /// Nothing more will be sent; waits for the peer's end, so that what was sent is not lost to a reset.
+    /// All output is sent; waits for the peer to close, so that a reset does not lose the output.
     Told,
 }
 
@@ -69,31 +70,31 @@ pub(crate) struct Connection<S: Service> {
     pub id: ConnectionId,
     pub stream: Stream,
     pub peer: String,
-    /// Its protocol's place in the hub's list.
+    /// Index of its protocol in the hub's list.
     pub protocol: usize,
-    /// In the list of those to be read from.
+    /// Listed among the connections to read from.
     pub queued: bool,
-    /// In the list of those to be looked after.
+    /// Listed among the connections to look after.
     pub touched: bool,
     pub readable: bool,
-    /// The peer has sent its last byte: read until the end of the stream comes out, for no event will tell.
+    /// The peer has sent its last byte: read until the end of the stream, because no more events come.
     pub half_closed: bool,
     session: Box<dyn Session<S>>,
     output: Output,
     load: Load,
-    /// Bytes of answers to large reads in the output, at most.
+    /// Upper bound of the bytes of large-read answers in the output.
     large_answers: usize,
     held: Vec<u8>,
     answers: Answers,
     phase: Phase,
     why: Option<Close>,
-    /// Bytes that came after its end.
+    /// Bytes that came after it was closed.
     dropped: usize,
-    /// How long its end may take.
+    /// Time allowed for ending.
     ending: Duration,
     ends_by_ns: u64,
     writable: bool,
-    /// What it held when it was last seen to move enough of it, and when that was.
+    /// Bytes held when the connection last moved enough of them, and the time of that.
     stall: Stall,
     gone: bool,
 }
@@ -133,7 +134,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Lets the session work, and ends the connection if it says so.
+    /// Runs the session, and ends the connection if the session says so.
     fn with_session(
         &mut self,
         service: &mut S,
@@ -155,7 +156,7 @@ impl<S: Service> Connection<S> {
         });
     }
 
-    /// Begins to end. The first reason holds.
+    /// Begins to end. The first reason is kept.
     pub fn end(&mut self, why: Close, service: &S) {
         if self.phase != Phase::Open {
             return;
@@ -169,7 +170,7 @@ impl<S: Service> Connection<S> {
         self.ends_by_ns = service.now_ns().saturating_add(nanoseconds(self.ending));
     }
 
-    /// Whether reading from it may bring something.
+    /// Returns true if reading may yield input.
     pub fn wants_reading(&mut self, service: &mut S) -> bool {
         match self.phase {
             _ if self.gone => false,
@@ -182,23 +183,26 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Whether nothing of it is under way: what it asks for next is all that its peer waits for.
+    /// Returns true if no operation is in flight and no data are arriving: the peer waits only for answers to
+    /// its next requests.
     pub fn is_quiet(&self) -> bool {
         self.load.commands == 0 && self.load.incoming == 0
     }
 
-    /// Whether input is here that the session has not worked on, because it was congested or had done enough at once.
+    /// Returns true if the session has unprocessed input, because it was congested or had done enough in one
+    /// turn.
     fn has_more(&self) -> bool {
         !self.held.is_empty() || self.session.has_more()
     }
 
-    /// It may be possible to read, and to send; whether something waits to be sent.
+    /// Marks the connection readable and writable; returns true if output waits.
     pub fn try_again(&mut self) -> bool {
         (self.readable, self.writable) = (true, true);
         !self.output.is_empty()
     }
 
-    /// While it is read from, and sent on, in every turn, its socket holds a few answers only; `hot`: it is.
+    /// Sizes the socket's buffer; `hot`: the connection is read and sent to in every turn, so a few answers
+    /// suffice.
     pub fn fit_socket(&mut self, hot: bool) {
         let Answers { count, bytes, held_bytes } = &mut self.answers;
         let wanted = match hot {
@@ -207,25 +211,25 @@ impl<S: Service> Connection<S> {
             false => UNIX_SEND_BYTES,
         };
         (*count, *bytes) = (0, 0);
-        // In powers of two, so that it seldom changes.
+        // Powers of two, so that the size seldom changes.
         let fitting = 1 << wanted.clamp(HELD_BYTES_MIN, UNIX_SEND_BYTES).ilog2();
-        // A socket that keeps its size is only slower.
+        // On failure the socket keeps its size and is only slower.
         if std::mem::replace(held_bytes, fitting) != fitting {
             let _ = self.stream.hold(fitting);
         }
     }
 
-    /// Whether it only waits for its peer to go.
+    /// Returns true if it only waits for its peer to close.
     pub fn is_told(&self) -> bool {
         self.phase == Phase::Told
     }
 
-    /// Nothing is expected of it any more; it ends.
+    /// Ends the connection without waiting for anything more.
     pub fn give_up(&mut self) {
         self.gone = true;
     }
 
-    /// Reads once and hands what came to the session; how many bytes.
+    /// Reads once and hands the input to the session; returns the number of bytes.
     pub fn read(&mut self, service: &mut S, scratch: &mut [u8]) -> usize {
         if self.phase != Phase::Open {
             self.drop_input(scratch);
@@ -256,7 +260,7 @@ impl<S: Service> Connection<S> {
                 self.end(Close::Finished, service);
             }
             Ok(count) => {
-                // A stream that gave less than was asked for has no more; the next bytes come with an event.
+                // A short read means that the stream has no more bytes now; an event announces the next.
                 self.readable = count == wanted || self.half_closed;
                 service.hub_mut().protocols[self.protocol].received_bytes += count as u64;
                 let landed = count.min(landing);
@@ -310,7 +314,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// One of its operations has ended.
+    /// Passes on the completion of one of its operations.
     pub fn completed(&mut self, service: &mut S, done: Done<Answer<S>>) {
         self.load.commands -= 1;
         self.answers.count += 1;
@@ -329,25 +333,25 @@ impl<S: Service> Connection<S> {
         service.hub_mut().budget.large += large;
     }
 
-    /// What there may be of large answers in the output is no more than the output.
+    /// Limits the count of large answers to the size of the output.
     fn settle_large(&mut self, service: &mut S) {
         let left = self.large_answers.min(self.output.bytes());
         service.hub_mut().budget.large -= self.large_answers - left;
         self.large_answers = left;
     }
 
-    /// Data that come in are awaited no more.
+    /// Releases the budget of data that were still to arrive.
     fn give_up_incoming(&mut self, service: &mut S) {
         service.hub_mut().budget.incoming -= std::mem::take(&mut self.load.incoming);
         service.hub_mut().budget.large -= std::mem::take(&mut self.load.incoming_large);
     }
 
-    /// The socket takes bytes again.
+    /// Marks the socket writable again.
     pub fn writable(&mut self) {
         self.writable = true;
     }
 
-    /// Sends what can be sent.
+    /// Sends as much output as the socket takes.
     pub fn send(&mut self, service: &mut S) {
         if self.wants_sending() {
             let before = self.output.bytes();
@@ -381,7 +385,7 @@ impl<S: Service> Connection<S> {
             let what = if self.load.incoming > 0 { "sends no data" } else { "takes no answers" };
             self.why = Some(Close::Refused(format!("{what} while others wait for room for theirs")));
             self.gone = true;
-            // At once, so that no more are sent away than are in the way.
+            // Released at once, so that no more connections are closed than necessary.
             self.give_up_incoming(service);
             service.hub_mut().bytes_in_outputs -= self.output.bytes();
             self.output.discard(&mut service.hub_mut().pool);
@@ -394,7 +398,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Whether it keeps budget from others and does not move what it holds there, as [`crate::budget`] has it.
+    /// Returns true if it keeps budget from others without moving its data; see [`crate::budget`].
     fn is_stalled(&mut self, service: &S, now_ns: u64, stall: Duration) -> bool {
         let moved = self.stall.moved + std::mem::take(&mut self.load.moved);
         let held = self.output.bytes() + self.load.incoming;
@@ -407,7 +411,7 @@ impl<S: Service> Connection<S> {
         now_ns > self.stall.since_ns.saturating_add(nanoseconds(stall))
     }
 
-    /// There is the memory budget that it waited for.
+    /// Tells the session that the memory budget it waited for is available.
     pub fn has_turn(&mut self, service: &mut S) {
         (self.load.waits, self.load.turn) = (false, true);
         if self.phase == Phase::Open && !self.gone {
@@ -416,17 +420,17 @@ impl<S: Service> Connection<S> {
         self.load.turn = false;
     }
 
-    /// Whether something waits to be sent that the socket may take.
+    /// Returns true if output waits and the socket may take it.
     pub fn wants_sending(&self) -> bool {
         self.writable && !self.output.is_empty() && !self.gone
     }
 
-    /// Whether it can be removed.
+    /// Returns true if it can be removed.
     pub fn is_gone(&self) -> bool {
         self.gone && self.load.commands == 0
     }
 
-    /// Tells the session, and gives memory back. Says why the connection ended.
+    /// Closes the session and releases memory. Returns the reason why the connection ended.
     pub fn close(mut self, service: &mut S) -> Option<Close> {
         service.hub_mut().bytes_in_outputs -= self.output.bytes();
         self.give_up_incoming(service);

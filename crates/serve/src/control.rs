@@ -12,10 +12,12 @@
 //!  {"do":"watch"}                                     the figures of monitors; from the first time on, drives are watched
 //!  {"do":"stop"}                                      as SIGTERM
 //! ```
-//! One line is answered in a turn of the server, and while others are served, answering takes a fifth of the time at most.
+//! One line is answered per turn of the server; while others are served, answering takes at most a fifth of
+//! the time.
 //!
-//! A key that the request does not have is refused. Without `drive`, the only one; for targets the name of the drive counts. Lines are
-//! answered in order. Answers are `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
+//! Keys that a request does not have are refused. Without `drive`, a request addresses the only drive;
+//! requests about targets take the name of the drive. Lines are answered in order. Answers are
+//! `{"ok":true,...}` or `{"ok":false,"error":"..."}`.
 
 mod drives;
 mod request;
@@ -28,30 +30,30 @@ use crate::service::{Answer, Service};
 use crate::session::{Close, Port, Session};
 use serde_json::{Value, json};
 
-/// More that cannot be answered ends the connection: a longer line, or requests behind one that takes time.
+/// Limit of unanswered input: a longer line, or more requests behind a slow one, end the connection.
 const INPUT_BYTES_MAX: usize = 64 << 10;
-/// After an answer, the connections that are served get so many times as long as it took.
+/// Time given to served connections after an answer, in multiples of the time that the answer took.
 const REST_FACTOR: u64 = 4;
-/// Others are served if something came from them within this time.
+/// Other connections count as served if they had input within this time.
 const HEARD_NS: u64 = 10_000_000;
-/// One connection to the control socket.
+/// Session of one connection to the control socket.
 pub struct ControlSession {
-    /// What has come and has not been answered.
+    /// Received input that is not answered.
     input: Vec<u8>,
-    /// A target starts or stops; its end is the answer.
+    /// A target starts or stops; the request is answered when that ends.
     waits: bool,
-    /// While others are served, nothing is answered before this.
+    /// While others are served, no request is answered before this time.
     rests_until_ns: u64,
     stopper: Stopper,
 }
 
 impl ControlSession {
-    /// A session that may stop the server.
+    /// Creates a session that may stop the server.
     pub fn new(stopper: Stopper) -> ControlSession {
         ControlSession { input: Vec::new(), waits: false, rests_until_ns: 0, stopper }
     }
 
-    /// Answers a request; `None`: it is answered later.
+    /// Answers a request; returns `None` if the answer comes later.
     fn answer<S: Service>(&self, line: &[u8], port: &mut Port<'_, S>) -> Result<Option<Value>, String> {
         let me = port.connection();
         match Request::parse(line)? {
@@ -63,7 +65,7 @@ impl ControlSession {
         }
     }
 
-    /// Answers a line, if one has come; unless the answer before takes time, or others are to be served first.
+    /// Answers the next complete line, unless the previous answer is pending or others must be served first.
     fn work<S: Service>(&mut self, port: &mut Port<'_, S>) {
         let began = port.now_ns();
         let rests = began < self.rests_until_ns && port.service().hub().heard_ns + HEARD_NS > began;
@@ -78,7 +80,7 @@ impl ControlSession {
         }
         self.look(port);
         let ended = port.now_ns();
-        // All connections take turns in one line: the share is that of them together.
+        // All control connections share this budget of time.
         let free_ns = port.service().hub().control_free_ns.max(ended) + (ended - began) * REST_FACTOR;
         (port.service().hub_mut().control_free_ns, self.rests_until_ns) = (free_ns, free_ns);
     }
@@ -87,7 +89,7 @@ impl ControlSession {
         self.input.contains(&b'\n')
     }
 
-    /// Sees whether what is waited for has happened.
+    /// Sends a pending answer if its outcome is known.
     fn look<S: Service>(&mut self, port: &mut Port<'_, S>) {
         let me = port.connection();
         if self.waits
@@ -113,7 +115,8 @@ fn say<S: Service>(answer: Result<Value, String>, port: &mut Port<'_, S>) {
 
 impl<S: Service> Session<S> for ControlSession {
     fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_, S>) -> Result<(), Close> {
-        // What is behind a line stays where it is until that is answered; behind one that takes time, it is kept here.
+        // Input after a line stays in place until the line is answered; after a slow request, it is kept
+        // here.
         if self.waits {
             self.input.extend_from_slice(std::mem::take(input));
         } else if !self.has_line() {

@@ -1,13 +1,14 @@
-//! Drives in service: what a server of drives has beside the [engine](crate::engine).
+//! Drives in service: state and steps that a server of drives adds to the [engine](crate::engine).
 //!
 //! ```text
 //!  submit ─► steps ─► engine: submission batch ─► prefetch, record, count ─► drive ─► pop: record ─► next step, or done
 //! ```
-//! Here stands the path of an operation. Beside it: which drives are taken ([`offer`]), operations that take several steps ([`steps`]),
-//! what is shown ([`figures`]), what is broken ([`damage`]), targets that come and go ([`targets`]).
+//! This file holds the path of an operation. Submodules hold the rest: which drives are accepted ([`offer`]),
+//! operations of several steps ([`steps`]), figures for monitors ([`figures`]), injected faults ([`damage`]),
+//! and targets that are created and removed ([`targets`]).
 //!
-//! Invariant: before a drive is changed by anything but an operation, all operations that wait go in ([`Core::submit_waiting`]). Planned
-//! faults are the exception: they come between two operations.
+//! Invariant: before anything but an operation changes a drive, all waiting operations are submitted to it
+//! ([`Core::submit_waiting`]). Planned faults are the exception: they strike between two operations.
 
 mod caches;
 mod damage;
@@ -36,19 +37,19 @@ use targets::TargetBook;
 pub use offer::Refusal;
 pub use targets::KeepTargets;
 
-/// Notices that are kept for hosts that have not asked yet; the oldest are lost.
+/// Notices kept for hosts that have not asked yet; beyond this number the oldest are dropped.
 const NOTICES_MAX: usize = 1 << 16;
 
 /// An operation as it reached a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, in the drive's time.
+    /// Arrival time, in the drive's time.
     pub at: SimTime,
-    /// Which drive.
+    /// Namespace of the operation.
     pub namespace: usize,
     /// Submission queue.
     pub queue: u16,
-    /// What to do.
+    /// Opcode of the operation.
     pub opcode: Opcode,
     /// Force unit access.
     pub fua: bool,
@@ -56,24 +57,24 @@ pub struct Arrival {
     pub lba: Lba,
     /// Number of sectors.
     pub sectors: u32,
-    /// Bytes of a sector.
+    /// Bytes per sector.
     pub sector_bytes: u32,
 }
 
-/// Watches what goes into the drives and what comes out.
+/// Observes the operations that enter the drives and their completions.
 pub trait Observer {
-    /// An operation arrives. `data` are the bytes of a write.
+    /// Reports that an operation arrives. `data` are the bytes of a write.
     fn arrived(&mut self, arrival: &Arrival, data: &[u8]);
-    /// An operation has ended.
+    /// Reports that an operation has ended.
     fn completed(&mut self, _namespace: usize, _completion: &Completion) {}
-    /// Why it sees no more, told once, when that begins.
+    /// Returns, once, the reason why the observer has stopped recording.
     fn failed(&mut self) -> Option<String> {
         None
     }
-    /// The server has stopped.
+    /// Finishes after the server has stopped.
     ///
     /// # Errors
-    /// What kept the observer from keeping what it saw.
+    /// Returns the I/O error that kept the observer from storing its records.
     fn finished(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -81,44 +82,44 @@ pub trait Observer {
 
 #[derive(Clone, Copy)]
 struct Operations {
-    /// Submitted so far.
+    /// Operations submitted so far.
     had: u64,
-    /// With this one a planned fault comes.
+    /// Number of the operation with which the next planned fault strikes.
     strike: u64,
 }
 
-/// The drives and everything about them that does not depend on sockets.
+/// The drives, and all state about them that does not depend on sockets.
 pub struct Core {
     namespaces: Vec<Namespace>,
     /// Names of the drives.
     names: Vec<String>,
     engine: Engine<Served>,
-    /// Of each namespace.
+    /// Operation counters of each namespace.
     operations: Vec<Operations>,
     plan: Plan,
     steps: Steps,
     observer: Option<Box<dyn Observer>>,
-    /// Kept by the reactor and its connections.
+    /// State that the reactor and its connections maintain.
     pub(crate) hub: Hub,
     board: Option<Board>,
-    /// Notices of namespaces that were not taken.
+    /// Notices that no host has taken yet, each with its namespace.
     untold: VecDeque<(usize, Notice)>,
-    /// There are drives in wall time.
+    /// At least one drive runs in wall time.
     in_wall_time: bool,
     book: TargetBook,
-    /// Layers are being stopped.
+    /// The layers are being stopped.
     resting: bool,
     /// Drives whose layers could not be stopped, each with the reason.
     unstopped: Vec<String>,
-    /// Connections that wait until a drive, a cache, is detached.
+    /// Control connections that wait for the cache on a drive to be detached.
     detaching: Vec<(ConnectionId, usize)>,
 }
 
 impl Core {
-    /// Takes drives, each with its name, into service.
+    /// Takes named drives into service.
     ///
     /// # Errors
-    /// Drives that cannot be served.
+    /// Refuses drives that cannot be served.
     pub fn new<D: Into<Served>>(drives: Vec<(String, D)>, time: Time) -> Result<Core, Refusal> {
         let drives: Vec<(String, Served)> =
             drives.into_iter().map(|(name, drive)| (name, drive.into())).collect();
@@ -158,24 +159,24 @@ impl Core {
         })
     }
 
-    /// From now on `observer` sees every operation.
+    /// Sets the observer of all later operations.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
     }
 
-    /// From now on completions are handed out so much more before their time (paced only), because that is what the way from
-    /// the host to the drive and back costs outside of this process: what the host sees is then the modelled latency. What is modelled
-    /// as quicker than the way is done at once.
+    /// Hands out completions ahead of their time by the lead (paced only). The lead offsets the cost of the
+    /// path between host and drive outside this process, so the host sees the modelled latency. A command
+    /// whose modelled latency is shorter than that path is completed at once.
     pub fn lead(&mut self, lead: Lead) {
         self.engine.set_lead(lead);
     }
 
-    /// What is taken for the way from the host to the drive and back; 0 when time is instant.
+    /// Estimated cost of the path from the host to the drive and back; 0 when time is instant.
     pub(crate) fn lead_ns(&self) -> u64 {
         self.engine.lead_ns()
     }
 
-    /// What handing a completion out costs here, as measured; 0 when time is instant.
+    /// Measured cost of handing out a completion; 0 when time is instant.
     pub(crate) fn hand_out_ns(&self) -> u64 {
         self.engine.hand_out_ns()
     }
@@ -185,42 +186,42 @@ impl Core {
         &self.namespaces
     }
 
-    /// The drive behind a namespace; `None`: it is remote, or a file.
+    /// The drive behind a namespace; `None` if it is remote or a file.
     pub fn device(&self, namespace: usize) -> Option<&Device> {
         self.engine.backends()[self.namespaces[namespace].drive].device()
     }
 
-    /// The drive behind a namespace, to be set up; `None`: it is remote.
+    /// Mutable access to the drive behind a namespace; `None` if it is remote or a file.
     pub(crate) fn device_mut(&mut self, namespace: usize) -> Option<&mut Device> {
         self.submit_waiting();
         self.engine.backends_mut()[self.namespaces[namespace].drive].device_mut()
     }
 
-    /// The same, to be damaged between two operations; or why not.
+    /// The drive behind a namespace, for damage between two operations, or the reason why there is none.
     pub(crate) fn device_here(&mut self, namespace: usize) -> Result<&mut Device, String> {
         const REMOTE: &str = "the drive is remote, or a file; allowed: a modelled drive, or the control socket of the remote drive's server";
         let drive = self.namespaces[namespace].drive;
         self.engine.backends_mut()[drive].device_mut().ok_or_else(|| REMOTE.to_owned())
     }
 
-    /// What a report says of `count` chunks of an open-channel namespace from number `first` on; of a remote drive nothing.
+    /// Reports `count` chunks of an open-channel namespace from number `first` on; empty for a remote drive.
     pub(crate) fn chunk_infos(&self, namespace: usize, first: u32, count: u32) -> Vec<ChunkInfo> {
         let Namespace { drive, number, .. } = self.namespaces[namespace];
         self.engine.backends()[drive].chunk_infos(number, first, count)
     }
 
-    /// Moves of a nameless namespace that are not acknowledged; of a remote drive none are known.
+    /// Unacknowledged moves of a nameless namespace; empty for a remote drive.
     pub(crate) fn moves(&self, namespace: usize) -> Vec<(Lba, Lba)> {
         let Namespace { drive, number, .. } = self.namespaces[namespace];
         self.engine.backends()[drive].moves(number)
     }
 
-    /// How a remote drive is connected; `None`: it is of this process.
+    /// Connection state of a remote drive; `None` if the drive is local.
     pub(crate) fn remote_state(&self, namespace: usize) -> Option<&'static str> {
         self.engine.backends()[self.namespaces[namespace].drive].remote().map(Remote::state)
     }
 
-    /// Whether a namespace takes no writes.
+    /// Returns true if a namespace takes no writes.
     pub(crate) fn is_read_only(&self, namespace: usize) -> bool {
         let Namespace { drive, number, .. } = self.namespaces[namespace];
         self.engine.backends()[drive].is_read_only(number)
@@ -242,20 +243,20 @@ impl Core {
         self.untold.remove(at)
     }
 
-    /// How time goes.
+    /// Time mode of the drives.
     pub fn time(&self) -> Time {
         self.engine.time()
     }
 
-    /// How late completions were handed out, in wall nanoseconds; empty unless paced.
+    /// Lateness of completions, in wall nanoseconds; empty unless paced.
     pub fn lateness_ns(&self) -> &Histogram<4> {
         self.engine.lateness_ns()
     }
 
-    /// Hands an operation to a drive.
+    /// Submits an operation to a drive.
     ///
     /// # Panics
-    /// When there is no such namespace.
+    /// Panics if the namespace does not exist.
     pub fn submit(&mut self, namespace: usize, route: Route, operation: Operation) {
         let bytes = operation.data.len();
         self.hub.budget.large += large_part(bytes);
@@ -277,12 +278,13 @@ impl Core {
         }
     }
 
-    /// Gives the drives all that waits, because one is about to be changed.
+    /// Submits all waiting operations, because a drive is about to be changed.
     pub(crate) fn submit_waiting(&mut self) {
         self.enter_batch(true);
     }
 
-    /// Gives the drives the submission batch: those whose turn it is; `all`: all of them.
+    /// Submits to the drives the operations whose turn it is, or, with `all`, every operation of the
+    /// submission batch.
     fn enter_batch(&mut self, all: bool) {
         if !self.engine.has_waiting() {
             return;
@@ -294,7 +296,7 @@ impl Core {
         }
     }
 
-    /// Has the processor ask for the memory that the reads of a batch will need: where their data lie, then the data.
+    /// Prefetches the memory that the reads of a batch will need: first the mapping entries, then the data.
     fn prefetch(&self) {
         if self.engine.chosen().len() < 2 {
             return;
@@ -330,7 +332,7 @@ impl Core {
         }
     }
 
-    /// Lets the drives do what is due. Returns whether more can be done at once.
+    /// Runs the drives' due work. Returns true if more can be done at once.
     pub fn run(&mut self) -> bool {
         if self.in_wall_time {
             self.run_in_wall_time();
@@ -339,7 +341,7 @@ impl Core {
         self.engine.advance()
     }
 
-    /// Lets the drives in wall time do what is due, and exchanges data with those that are remote.
+    /// Runs the due work of the drives in wall time, and exchanges data with remote ones.
     fn run_in_wall_time(&mut self) {
         let now = SimTime(self.now_ns());
         for drive in self.engine.backends_mut().iter_mut().filter(|drive| drive.is_in_wall_time()) {
@@ -348,7 +350,7 @@ impl Core {
         }
     }
 
-    /// The next operation that has ended.
+    /// Returns the next completed operation.
     #[inline]
     pub fn pop(&mut self) -> Option<Done<Completion>> {
         loop {
@@ -386,7 +388,7 @@ impl Core {
         Held { until: all.until.min(end).saturating_mul(per_unit).min(lba.0 + sectors), ..all }
     }
 
-    /// The drives of this process as they are now.
+    /// The modelled drives of this process in their present state.
     pub fn into_devices(self) -> Vec<Device> {
         self.engine.into_backends().into_iter().filter_map(Served::into_device).collect()
     }

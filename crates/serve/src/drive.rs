@@ -1,4 +1,4 @@
-//! What is served under one name: a drive with what stands on it, which may be on another machine.
+//! A drive in service: the stack behind one name, of layers and a drive that may be on another machine.
 //!
 //! ```text
 //!   Device                          simulated time
@@ -8,8 +8,8 @@
 //!   FileDrive                       wall time
 //!   cache ─► cache drive, FileDrive wall time; a modelled cache drive keeps its own in step, or ahead where time is instant
 //! ```
-//! Invariants: a namespace is described by what offers it: its layer, or the drive. The time of a remote drive and of a file
-//! is wall time, and what stands on it goes on in its turns only.
+//! Invariants: the part that offers a namespace, a layer or the drive, describes it. Remote drives and files
+//! run in wall time, and the layers on them advance only in their turns.
 
 mod bottom;
 mod injector;
@@ -37,28 +37,29 @@ use pellucid_host::{
 use pellucid_media::{Fault, StoreError};
 use std::sync::Arc;
 
-/// Events that a modelled cache drive may run ahead before others have their turn.
+/// Events that a modelled cache drive may run before other drives get their turn.
 const EVENTS_MAX: u32 = 4096;
 
-/// Why there is no cache, in a sentence.
+/// Error for a cache that cannot start, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCache {
-    /// What was asked for cannot be.
+    /// The requested cache is invalid.
     Refused(String),
-    /// A drive does not do what it should.
+    /// A drive misbehaves.
     Failed(String),
 }
 
 /// A drive in service.
 pub struct Served {
     tower: Tower<Bottom>,
-    /// The layer on a remote drive is being stopped.
+    /// The layer on a remote drive or file is being stopped.
     resting: bool,
-    /// How far the time of a cache on a modelled drive is ahead of wall time; `None`: its time is wall time.
+    /// Lead of a cache's time over wall time, for a modelled cache drive; `None`: the cache runs in wall
+    /// time.
     ahead_ns: Option<u64>,
-    /// Its modelled drive is not waited for.
+    /// Its modelled cache drive runs without waiting.
     instant: bool,
-    /// Between it and its hosts; `None`: no fault was ever asked for.
+    /// Filter between the drive and its hosts; `None` until the first fault is requested.
     injector: Option<Box<Injector>>,
 }
 
@@ -79,11 +80,11 @@ impl Served {
         Served { tower, resting: false, ahead_ns: None, instant: false, injector: None }
     }
 
-    /// Puts a cache on a cache drive and a backing store, and lets it start; this waits for both. `instant`: a modelled cache drive is as
-    /// fast as can be.
+    /// Builds a cache on a cache drive and a backing store and starts it, waiting for both. `instant`: a
+    /// modelled cache drive runs as fast as possible.
     ///
     /// # Errors
-    /// Why there can be no cache.
+    /// Returns the reason why the cache cannot start.
     pub fn cached(
         flash: Bottom,
         backing: FileDrive,
@@ -115,17 +116,17 @@ impl Served {
         Ok(Served { ahead_ns: is_modelled.then_some(ahead), instant, ..served })
     }
 
-    /// The cache, if it is one.
+    /// The cache, if the drive is one.
     pub(crate) fn cache(&self) -> Option<&CacheManager> {
         self.tower.stack()?.layer.cache()
     }
 
-    /// Begins to write everything of a cache back; `false`: it is none.
+    /// Begins to write everything back from a cache; returns false if the drive is not a cache.
     pub(crate) fn begin_detach(&mut self) -> bool {
         let Some(stack) = self.tower.stack_mut() else { return false };
         let Some(cache) = stack.layer.cache_mut() else { return false };
         cache.detach();
-        // So that it goes on.
+        // Lets the cache continue at once.
         let now = stack.now();
         stack.act_on_drive(now, |_| ());
         stack.layer.advance(now);
@@ -133,20 +134,20 @@ impl Served {
         true
     }
 
-    /// Puts layers on a drive, in the order in which they are given, and lets them start in simulated time.
+    /// Puts layers on a drive in the given order and starts them in simulated time.
     ///
     /// # Errors
-    /// Why a layer cannot start, in a sentence.
+    /// Returns one sentence if a layer cannot start.
     pub fn with_layers(device: Device, layers: &[LayerConfig]) -> Result<Served, String> {
         let now = device.now();
         let tower = Tower::build(Bottom::Device(device), layers, now)?;
         Ok(Served::new(tower))
     }
 
-    /// Puts layers on a remote drive and lets them start; this waits for the drive.
+    /// Puts layers on a remote drive and starts them, waiting for the drive.
     ///
     /// # Errors
-    /// Why a layer cannot start, in a sentence.
+    /// Returns one sentence if a layer cannot start.
     pub fn on_remote(remote: Remote, layers: &[LayerConfig]) -> Result<Served, String> {
         let mut bottom = Bottom::from(remote);
         let mut waiter = Waiter::new(&mut bottom, Pace::Real).map_err(|error| error.to_string())?;
@@ -159,7 +160,7 @@ impl Served {
     /// Puts layers on a file or block device.
     ///
     /// # Errors
-    /// Why a layer cannot start, in a sentence.
+    /// Returns one sentence if a layer cannot start.
     pub fn on_file(file: FileDrive, layers: &[LayerConfig]) -> Result<Served, String> {
         let mut bottom = Bottom::from(file);
         let mut waiter = Waiter::new(&mut bottom, Pace::Real).map_err(|error| error.to_string())?;
@@ -168,30 +169,30 @@ impl Served {
         Ok(Served::new(tower))
     }
 
-    /// The modelled drive of this process at the bottom; `None` where it is remote, or a file.
+    /// The modelled drive at the bottom; `None` if it is remote or a file.
     pub fn device(&self) -> Option<&Device> {
         self.tower.bottom().device()
     }
 
-    /// The same, to be set up.
+    /// Mutable access to the modelled drive at the bottom.
     pub(crate) fn device_mut(&mut self) -> Option<&mut Device> {
         self.tower.bottom_mut().device_mut()
     }
 
-    /// What stands on the drive, and the drive.
+    /// Unwraps the drive and its layers.
     pub(crate) fn into_tower(self) -> Tower<Bottom> {
         self.tower
     }
 
-    /// The drive itself, if it is modelled in this process.
+    /// Unwraps the drive itself, if it is modelled.
     pub(crate) fn into_device(self) -> Option<Device> {
         self.tower.into_bottom().into_device()
     }
 
-    /// The drive with its targets, of which there may be none yet.
+    /// Converts the drive into one that can have targets; initially it has none.
     ///
     /// # Errors
-    /// Itself again, and why it cannot have targets.
+    /// Returns the unchanged drive and the reason why it cannot have targets.
     #[expect(clippy::result_large_err, reason = "the drive is handed back")]
     pub(crate) fn into_shared(self) -> Result<Served, (Served, &'static str)> {
         const NO_UNITS: &str = "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")";
@@ -213,17 +214,17 @@ impl Served {
         }
     }
 
-    /// Its targets; `None`: it never had any.
+    /// Targets of the drive; `None` if it never had any.
     pub(crate) fn shared(&self) -> Option<&Shared<Bottom>> {
         self.tower.shared()
     }
 
-    /// The same, to be changed.
+    /// Mutable access to the targets.
     pub(crate) fn shared_mut(&mut self) -> Option<&mut Shared<Bottom>> {
         self.tower.shared_mut()
     }
 
-    /// What the layer of a namespace counts, and the solid-state cache that it stands on or is.
+    /// Counters of a namespace's layer, and of the solid-state cache that the layer is or stands on.
     pub(crate) fn layer_figures(&self, namespace: u16) -> Option<Vec<Figure>> {
         let layer = self.tower.layer_of(namespace);
         let mut figures = layer.map_or_else(Vec::new, |layer| layer.figures());
@@ -232,12 +233,12 @@ impl Served {
         (layer.is_some() || !figures.is_empty()).then_some(figures)
     }
 
-    /// How a remote drive is connected, and how often it was again.
+    /// Connection state of a remote drive, and the number of reconnections.
     pub(crate) fn connection(&self) -> Option<(&'static str, u64)> {
         self.remote().map(|remote| (remote.state(), remote.reconnections()))
     }
 
-    /// What a report says of `count` chunks of an open-channel namespace from number `first` on.
+    /// Reports `count` chunks of an open-channel namespace from number `first` on.
     pub(crate) fn chunk_infos(&self, namespace: u16, first: u32, count: u32) -> Vec<ChunkInfo> {
         let of_drive = |bottom: &Bottom, namespace, first, count| -> Vec<ChunkInfo> {
             bottom
@@ -251,7 +252,7 @@ impl Served {
         }
     }
 
-    /// Moves of a nameless namespace that are not acknowledged: old name and new one.
+    /// Unacknowledged moves of a nameless namespace: old name and new name.
     pub(crate) fn moves(&self, namespace: u16) -> Vec<(Lba, Lba)> {
         let engine = match self.tower.layer_of(namespace) {
             Some(layer) => return layer.moves(),
@@ -260,7 +261,7 @@ impl Served {
         engine.map_or_else(Vec::new, |engine| engine.moves().collect())
     }
 
-    /// Whether its time is wall time, whatever the server's.
+    /// Returns true if the drive runs in wall time, whatever the server's time mode.
     #[inline]
     pub(crate) fn is_in_wall_time(&self) -> bool {
         self.tower.bottom().is_in_wall_time()
@@ -271,17 +272,17 @@ impl Served {
         self.tower.bottom().remote()
     }
 
-    /// What the last start of the uppermost layer cost; empty: there is none.
+    /// Cost of the last start of the uppermost layer; empty if there is no layer.
     pub(crate) fn start_figures(&self) -> Vec<Figure> {
         self.tower.stack().map_or_else(Vec::new, |stack| stack.layer.start_figures())
     }
 
-    /// Namespaces that are served, the layer's first.
+    /// Namespaces in service, the layer's first.
     pub fn interfaces(&self) -> Vec<(u16, Interface)> {
         self.tower.interfaces()
     }
 
-    /// Whether this is the namespace of the uppermost layer.
+    /// Returns true if this is the namespace of the uppermost layer.
     pub(crate) fn is_of_layer(&self, namespace: u16) -> bool {
         self.tower.stack().is_some_and(|stack| stack.namespace() == namespace)
     }
@@ -290,7 +291,8 @@ impl Served {
         self.tower.image_bytes()
     }
 
-    /// Sizes of a namespace in bytes: a sector, the least that is best written at once (the mapping unit), and the best (a superpage).
+    /// Sizes of a namespace in bytes: sector, smallest efficient write (mapping unit), and best write
+    /// (superpage).
     pub(crate) fn sizes(&self, namespace: u16) -> [u32; 3] {
         let Some(layout) = self.device().map(Device::layout) else {
             return [self.tower.image_bytes() as u32; 3];
@@ -303,19 +305,19 @@ impl Served {
         }
     }
 
-    /// What a namespace has after a power cut.
+    /// Data that a namespace keeps across a power cut.
     pub(crate) fn keeps(&self, namespace: u16) -> Keeps {
         match (self.tower.layer_of(namespace), self.device()) {
             (Some(layer), _) if layer.keeps_flushed() => Keeps::Flushed,
             (None, None) if self.tower.bottom().file().is_some() => Keeps::Flushed,
             (Some(_), _) | (None, None) => Keeps::Nothing,
-            // A raw target: as the chunks it is made of.
+            // A raw target keeps what its chunks keep.
             (None, Some(device)) if namespace >= device.namespaces() => Keeps::Acknowledged,
             (None, Some(device)) => of_device(device, namespace),
         }
     }
 
-    /// Whether a namespace takes no writes any more.
+    /// Returns true if a namespace no longer takes writes.
     pub(crate) fn is_read_only(&self, namespace: u16) -> bool {
         match self.tower.layer_of(namespace) {
             Some(layer) => layer.is_read_only(),
@@ -327,7 +329,8 @@ impl Served {
         }
     }
 
-    /// Whether a mapping unit of a namespace holds data, as far as that is known. A layer, and a file, map sector by sector.
+    /// Reports whether a mapping unit of a namespace holds data, as far as known. Layers and files map single
+    /// sectors.
     pub(crate) fn held(&self, namespace: u16, unit: u64) -> Held {
         let nothing = Held { holds: false, until: u64::MAX, looks: 1 };
         match (self.tower.layer_of(namespace), self.tower.bottom()) {
@@ -358,7 +361,7 @@ impl Served {
         }
     }
 
-    /// The plain drive, whose reads it helps to prefetch for.
+    /// The drive to prefetch reads for, if it has no layer.
     #[inline]
     pub(crate) fn to_prefetch(&self) -> Option<&Device> {
         match &self.tower {
@@ -387,13 +390,13 @@ impl Served {
 
     #[inline]
     pub(crate) fn advance(&mut self, now: SimTime) {
-        // The time of a completion that was held back may be over already.
+        // The time of a held completion may already have passed.
         let now = if self.injector.is_some() { now.max(self.now()) } else { now };
         self.tower.advance(now);
         self.release(now);
     }
 
-    /// Completions that a fault held back until now are to be handed out.
+    /// Releases the completions that a fault held back until now.
     #[inline]
     fn release(&mut self, now: SimTime) {
         if let Some(injector) = &mut self.injector {
@@ -401,7 +404,7 @@ impl Served {
         }
     }
 
-    /// Commands that have not ended; a target that starts or stops is waited for, too.
+    /// Commands that have not ended, plus one while a target starts or stops.
     #[inline]
     pub(crate) fn outstanding_commands(&self) -> usize {
         let changes = self.tower.shared().is_some_and(Shared::is_changing);
@@ -409,7 +412,7 @@ impl Served {
         self.tower.outstanding() + usize::from(changes) + late
     }
 
-    /// Completions that wait to be taken.
+    /// Number of completions ready to be taken.
     #[inline]
     pub(crate) fn completed(&self) -> usize {
         self.tower.completed() + self.injector.as_ref().map_or(0, |injector| injector.completed())
@@ -429,18 +432,18 @@ impl Served {
         None
     }
 
-    /// From now on the hosts of a namespace meet this fault.
+    /// Adds a fault that the hosts of a namespace see.
     pub(crate) fn meet(&mut self, namespace: u16, fault: HostFault) {
         let sector_bytes = self.sizes(namespace)[0];
         self.injector.get_or_insert_with(|| Box::new(Injector::new(sector_bytes))).add(namespace, fault);
     }
 
-    /// The hosts of a namespace meet no fault from now on; how many they met.
+    /// Removes all faults that the hosts of a namespace see; returns how many there were.
     pub(crate) fn clear_faults(&mut self, namespace: u16) -> usize {
         self.injector.as_mut().map_or(0, |injector| injector.clear(namespace))
     }
 
-    /// Faults that the hosts of a namespace meet, each with the commands that it has hit.
+    /// Faults that the hosts of a namespace see, each with the number of commands it has hit.
     pub(crate) fn host_faults(&self, namespace: u16) -> Vec<(HostFault, u64)> {
         self.injector.as_ref().map_or_else(Vec::new, |injector| injector.of(namespace).collect())
     }
@@ -449,7 +452,8 @@ impl Served {
         self.tower.pop_notice()
     }
 
-    /// The drive of this process at the bottom loses its power, and all above it what it had in memory, as when the whole computer does.
+    /// Cuts the power of the modelled drive at the bottom. The layers above lose their memory too, as if the
+    /// whole computer lost power.
     pub(crate) fn power_cut(&mut self) -> Result<MountReport, String> {
         let Some(device) = self.device_mut() else {
             return Err(match self.remote() {
@@ -471,7 +475,7 @@ impl Served {
         Ok(report)
     }
 
-    /// Does damage to the drive of this process at the bottom, not before `now`.
+    /// Damages the modelled drive at the bottom, not before `now`.
     pub(crate) fn inject(&mut self, now: SimTime, fault: Fault) -> Result<(), String> {
         let now = now.max(self.now());
         let damage =
@@ -479,11 +483,11 @@ impl Served {
         self.tower.act_on_bottom(now, damage).map_err(|error| error.to_string())
     }
 
-    /// Has the layers bring to the drive what lets their next start find everything, or begin to where the drive is remote: that needs
-    /// its turns.
+    /// Has the layers write all state that their next start needs. If the drive runs in wall time, this only
+    /// begins, as it needs the drive's turns.
     ///
     /// # Errors
-    /// Why it cannot be done, in a sentence. The next start then looks for what was written, as after a power cut.
+    /// Returns one sentence if it fails. The next start then recovers as after a power cut.
     pub(crate) fn quiesce(&mut self) -> Result<(), String> {
         self.resting = self.is_in_wall_time();
         match self.tower.stack_mut().filter(|_| self.resting) {
@@ -495,7 +499,7 @@ impl Served {
         }
     }
 
-    /// How what [`Served::quiesce`] left under way has ended, told once; `None`: it has not.
+    /// Outcome of a pending [`Served::quiesce`], returned once; `None` while it is pending.
     pub(crate) fn rested(&mut self) -> Option<Result<(), String>> {
         let stopped = self.tower.stack().is_none_or(|stack| stack.layer.is_stopped());
         let outcome = match self.tower.bottom() {
@@ -516,21 +520,21 @@ impl Served {
     }
 }
 
-/// A drive in wall time; nothing happens where there is none.
+/// Calls for a drive in wall time; they do nothing for other drives.
 impl Served {
     /// See [`Bottom::attach`].
     pub(crate) fn attach(&mut self, poll: &Poll, token: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
         self.tower.bottom_mut().attach(poll.registry(), token, Arc::clone(waker))
     }
 
-    /// Something happened on one of its sockets.
+    /// Handles an event on one of its sockets.
     pub(crate) fn ready(&mut self, socket: usize) {
         if let Some(remote) = self.tower.bottom_mut().remote_mut() {
             remote.ready(socket);
         }
     }
 
-    /// Exchanges data with it and lets what stands on it do what follows.
+    /// Exchanges data with the drive and advances the layers on it.
     pub(crate) fn turn(&mut self, wall: SimTime) {
         let now = SimTime(wall.0 + self.ahead_ns.unwrap_or(0)).max(self.now());
         self.release(now);
@@ -539,14 +543,14 @@ impl Served {
             return self.tower.advance(now);
         }
         self.tower.advance(now);
-        // What the backing store has ended meanwhile.
+        // The second call takes what the backing store has completed meanwhile.
         self.tower.advance(now);
         if self.instant {
             self.run_ahead(wall);
         }
     }
 
-    /// Lets a modelled cache drive do what a command waits for, whatever time that takes it.
+    /// Runs a modelled cache drive until no command waits for it, however far its time advances.
     fn run_ahead(&mut self, wall: SimTime) {
         for _ in 0..EVENTS_MAX {
             let awaited = self.tower.outstanding() > 0;
@@ -557,14 +561,14 @@ impl Served {
         self.ahead_ns = Some(self.now().0.saturating_sub(wall.0));
     }
 
-    /// The server stops: see [`Remote::stop`].
+    /// Stops the drive's connection; see [`Remote::stop`].
     pub(crate) fn stop(&mut self) {
         if let Some(remote) = self.tower.bottom_mut().remote_mut() {
             remote.stop();
         }
     }
 
-    /// What happened to it, for the log.
+    /// Takes the drive's events for the log.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         self.tower.bottom_mut().take_events()
     }
@@ -580,7 +584,7 @@ fn of_device(device: &Device, namespace: u16) -> Keeps {
         Some(pellucid_device::Namespace::Zoned { zones }) if zones.protected => Keeps::Acknowledged,
         Some(pellucid_device::Namespace::Zoned { .. }) => cached,
         Some(pellucid_device::Namespace::Nameless { .. }) => Keeps::Flushed,
-        // Writes of chunks do not pass the buffer.
+        // Writes of chunks bypass the buffer.
         Some(pellucid_device::Namespace::OpenChannel { .. }) => Keeps::Acknowledged,
         Some(pellucid_device::Namespace::Block { .. } | pellucid_device::Namespace::Cache { .. }) | None => {
             match config.ftl.durability {

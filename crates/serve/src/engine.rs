@@ -1,22 +1,24 @@
-//! The engine loop: backends, their time, and whose request is whose.
+//! The engine loop: backends, their clocks, and the owners of requests.
 //!
 //! ```text
 //!  submit ─┬─ instant ─► submission batch ─ choose ─► next ─► enter ─┐
 //!          └─ paced, or in wall time ──────────────────────► enter ─┴─► backend ─► take ─► leave ─► end
 //! ```
-//! A [`Backend`] is whatever is served: it answers requests in simulated time, as a drive, a key-value store or a file system does. The engine does not look
-//! into what is asked and answered. It has the clocks ([`Pacer`]), the [in-flight table](in_flight), which requests go in together
-//! ([`submission`]) and how many answers go out together ([`completion`]).
+//! A [`Backend`] answers requests in simulated time: a drive, a key-value store, a file system. The engine
+//! does not look into requests and answers. It has the clocks ([`Pacer`]) and the [in-flight
+//! table](in_flight), and decides which requests enter together ([`submission`]) and how many answers leave
+//! together ([`completion`]).
 //!
-//! Paced: an arrival is stamped `max(wall, backend)`. Instant: wall time plays no part; while requests are in a backend it jumps from
-//! event to event, and requests wait in the submission batch until the backends run, so that the memory that they need can be
-//! prefetched together.
+//! Paced: an arrival is stamped `max(wall, backend)`. Instant: wall time plays no part. While requests are in
+//! a backend, time jumps from event to event; other requests wait in the submission batch until the backends
+//! run, so that the memory they need can be prefetched together.
 //!
-//! [`Engine::submit`] and [`Engine::run`] are the whole of it for a plain server. One that has more to do at these steps (record requests,
-//! prefetch, cut a request into several) takes the steps itself, as [`Core`](crate::Core) does for drives.
+//! A plain server needs only [`Engine::submit`] and [`Engine::run`]. A server with more work at these steps
+//! (recording, prefetching, splitting requests) performs the steps itself, as [`Core`](crate::Core) does for
+//! drives.
 //!
-//! Invariants: a backend is never told a time before one that it was told already; requests of one connection enter a backend in the
-//! order in which they were submitted.
+//! Invariants: a backend is never told a time earlier than one it was already told; requests of one
+//! connection enter a backend in order of submission.
 
 mod completion;
 mod in_flight;
@@ -40,82 +42,83 @@ use pacer::Pacer;
 pub use pacer::{Lead, Time};
 pub(crate) use submission::Submission;
 
-/// Events that a backend may run before the sockets are looked at again.
+/// Events that a backend may run before the sockets are polled again.
 const EVENTS_MAX: u32 = 4096;
 
-/// Where an answer goes: to this connection's session, with its token.
+/// Destination of an answer: a connection's session, and the session's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The connection.
     pub connection: ConnectionId,
-    /// The session's own name for the request.
+    /// Token that the session chose for the request.
     pub token: u64,
 }
 
 /// An answer as it comes out of a backend.
 #[derive(Debug)]
 pub struct Answered<A> {
-    /// The name that the request was submitted under.
+    /// Tag that the request was submitted under.
     pub tag: u32,
-    /// When it was answered, in the backend's time.
+    /// Time of the answer, in the backend's time.
     pub at: SimTime,
     /// The answer.
     pub answer: A,
 }
 
-/// Something that answers requests in simulated time.
+/// A backend that answers requests in simulated time.
 ///
-/// The order of calls is that of every sans-io backend here: `submit` and `advance` move time forward, `pop` hands out answers,
-/// `next_event` says when to come back. Every request has exactly one answer.
+/// The calls follow the order of every sans-io backend here: `submit` and `advance` move time forward, `pop`
+/// hands out answers, `next_event` gives the time of the next call. Every request has exactly one answer.
 pub trait Backend {
     /// A request.
     type Ask;
-    /// Its answer.
+    /// An answer to a request.
     type Answer;
 
-    /// The time that it has come to.
+    /// Current time of the backend.
     fn now(&self) -> SimTime;
 
-    /// Takes a request at `at`, not before [`Backend::now`]; it is answered under `tag`.
+    /// Accepts a request at `at`, not before [`Backend::now`]; the answer carries `tag`.
     fn submit(&mut self, at: SimTime, tag: u32, ask: Self::Ask);
 
-    /// When something happens next by itself; `None` at rest.
+    /// Time of the backend's next internal event; `None` when idle.
     fn next_event(&self) -> Option<SimTime>;
 
     /// Runs everything that is due by `now`.
     fn advance(&mut self, now: SimTime);
 
-    /// Requests that have been submitted and not answered.
+    /// Number of submitted requests that are not answered.
     fn outstanding(&self) -> usize;
 
-    /// Answers that wait for [`Backend::pop`].
+    /// Number of answers that wait for [`Backend::pop`].
     fn completed(&self) -> usize;
 
-    /// The next answer.
+    /// Returns the next answer.
     fn pop(&mut self) -> Option<Answered<Self::Answer>>;
 
-    /// Whether its time is wall time, whatever the engine's: a backend of another process. Its owner runs it.
+    /// Returns true if the backend runs in wall time, whatever the engine's time mode, as a backend of
+    /// another process does. Its owner runs it.
     fn is_in_wall_time(&self) -> bool {
         false
     }
 }
 
-/// Machines in service.
+/// Backends in service.
 pub struct Engine<M: Backend> {
     backends: Vec<M>,
     pacer: Pacer,
     in_flight: InFlight,
-    /// Empty unless time is instant.
+    /// Submission batch; empty unless time is instant.
     submissions: SubmissionBatch<M::Ask>,
-    /// Chosen to go in, the next one last; empty between turns.
+    /// Requests chosen to enter, the next one last; empty between turns.
     chosen: Vec<Submission<M::Ask>>,
     completions: CompletionBatch,
-    /// Answers that were taken out of a backend before their turn.
+    /// Answers taken out of a backend ahead of the others.
     withdrawn: VecDeque<Answered<M::Answer>>,
 }
 
 impl<M: Backend> Engine<M> {
-    /// Takes backends into service. Time that is paced must have a dilation above 0.
+    /// Takes backends into service. A dilation must be above 0.
     pub fn new(backends: Vec<M>, time: Time) -> Engine<M> {
         Engine {
             backends,
@@ -133,17 +136,18 @@ impl<M: Backend> Engine<M> {
         &self.backends
     }
 
-    /// The backends, to be changed: what waits in the submission batch has not reached them.
+    /// Mutable access to the backends, which do not have the requests of the submission batch yet.
     pub(crate) fn backends_mut(&mut self) -> &mut Vec<M> {
         &mut self.backends
     }
 
-    /// The backends as they are now.
+    /// Unwraps the backends in their present state.
     pub fn into_backends(self) -> Vec<M> {
         self.backends
     }
 
-    /// Hands a request with `bytes` bytes of data to backend number `backend`. It goes in with the next [`Engine::run`], at the latest.
+    /// Submits a request with `bytes` of data to backend number `backend`. It enters with the next
+    /// [`Engine::run`] at the latest.
     pub fn submit(&mut self, backend: usize, route: Route, bytes: usize, ask: M::Ask) {
         let tag = self.begin(Entry { route, namespace: backend, bytes, inside: 0 });
         if let Some(submission) = self.offer(backend, tag, bytes, ask) {
@@ -152,7 +156,8 @@ impl<M: Backend> Engine<M> {
         }
     }
 
-    /// Lets in those whose turn it is, and the backends do what is due. Returns whether more can be done at once.
+    /// Submits the requests whose turn it is and runs the backends' due work. Returns true if more can be
+    /// done at once.
     pub fn run(&mut self) -> bool {
         self.choose(false);
         while let Some(submission) = self.next_chosen() {
@@ -162,13 +167,13 @@ impl<M: Backend> Engine<M> {
         self.advance()
     }
 
-    /// The next answer: where it goes, and what it is.
+    /// Returns the next answer with its destination.
     pub fn pop(&mut self) -> Option<(Route, M::Answer)> {
         let Answered { tag, at, answer } = self.take()?;
         Some((self.end(tag, at).route, answer))
     }
 
-    /// Gives a request its tag; from now on it is outstanding.
+    /// Assigns a tag to a request, which is outstanding from now on.
     #[inline]
     pub(crate) fn begin(&mut self, entry: Entry) -> u32 {
         self.in_flight.enter(entry)
@@ -180,7 +185,7 @@ impl<M: Backend> Engine<M> {
         self.in_flight.of(tag)
     }
 
-    /// Puts a request into the submission batch; given back, it is to be entered at once.
+    /// Puts a request into the submission batch; a request that is returned must be entered at once.
     #[inline]
     pub(crate) fn offer(
         &mut self,
@@ -198,20 +203,20 @@ impl<M: Backend> Engine<M> {
         Some(submission)
     }
 
-    /// Whether a request waits to go in.
+    /// Returns true if a request waits to enter.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.submissions.is_empty()
     }
 
-    /// Chooses those whose turn it is to go in (`all`: all of them), behind those that were chosen before.
+    /// Chooses the requests whose turn it is (`all`: every request), after those chosen before.
     #[inline]
     pub(crate) fn choose(&mut self, all: bool) {
         if self.submissions.is_empty() {
             return;
         }
         let mut earlier = std::mem::take(&mut self.chosen);
-        // The memory of an empty one is used again.
+        // The memory of an empty vector is reused.
         if earlier.is_empty() {
             std::mem::swap(&mut earlier, &mut self.chosen);
         }
@@ -220,13 +225,13 @@ impl<M: Backend> Engine<M> {
         self.chosen.append(&mut earlier);
     }
 
-    /// Those that were chosen and have not gone in, in order.
+    /// Chosen requests that have not entered, in order.
     #[inline]
     pub(crate) fn chosen(&self) -> impl ExactSizeIterator<Item = &Submission<M::Ask>> {
         self.chosen.iter().rev()
     }
 
-    /// The next of them, which is to be entered.
+    /// Removes the next chosen request, which the caller must enter.
     #[inline]
     pub(crate) fn next_chosen(&mut self) -> Option<Submission<M::Ask>> {
         let submission = self.chosen.pop()?;
@@ -234,7 +239,7 @@ impl<M: Backend> Engine<M> {
         Some(submission)
     }
 
-    /// A request arrives at a backend now; its time.
+    /// Stamps a request that arrives at a backend now; returns its time.
     #[inline]
     pub(crate) fn arrives(&mut self, backend: usize) -> SimTime {
         let backend = &self.backends[backend];
@@ -245,20 +250,21 @@ impl<M: Backend> Engine<M> {
         now.max(backend.now())
     }
 
-    /// Gives a request to its backend.
+    /// Submits a request to its backend.
     #[inline]
     pub(crate) fn enter(&mut self, at: SimTime, submission: Submission<M::Ask>) {
         let Submission { backend, tag, ask, .. } = submission;
         self.backends[backend].submit(at, tag, ask);
     }
 
-    /// Lets the backends do what is due. Returns whether more can be done at once.
+    /// Runs the backends' due work. Returns true if more can be done at once.
     pub(crate) fn advance(&mut self) -> bool {
         match self.pacer.time {
             Time::Paced { .. } => {
                 let look = self.pacer.look();
                 for backend in in_time(&mut self.backends) {
-                    // No further than its events go: what arrives cannot be stamped before what the backend has done.
+                    // Advance only from event to event: an arrival cannot be stamped before the backend's
+                    // time.
                     while let Some(at) = backend.next_event()
                         && at <= look.until(backend.outstanding() > 0)
                     {
@@ -287,7 +293,8 @@ impl<M: Backend> Engine<M> {
         }
     }
 
-    /// Instant: runs a little of what the backends do by themselves while no request waits. Returns whether there is more.
+    /// Runs some background work of the backends in instant time while no request waits. Returns true if
+    /// there is more.
     pub fn run_background(&mut self) -> bool {
         if self.pacer.time != Time::Instant {
             return false;
@@ -303,7 +310,7 @@ impl<M: Backend> Engine<M> {
         more
     }
 
-    /// Wall time, on the clock of [`Engine::now_ns`], at which a backend next does something; `None`: not by itself.
+    /// Wall time of a backend's next event, on the clock of [`Engine::now_ns`]; `None` if there is none.
     pub fn next_due_ns(&self) -> Option<u64> {
         let due = |backend: &M| match (backend.is_in_wall_time(), self.pacer.time) {
             (true, _) => backend.next_event().map(|at| at.0),
@@ -315,12 +322,12 @@ impl<M: Backend> Engine<M> {
         self.backends.iter().filter_map(due).min()
     }
 
-    /// Has an answer that was taken out of a backend handed out before all others.
+    /// Queues an answer that was taken out of a backend early; it is handed out before all others.
     pub(crate) fn withdraw(&mut self, answered: Answered<M::Answer>) {
         self.withdrawn.push_back(answered);
     }
 
-    /// The next answer that has come out of a backend.
+    /// Returns the next answer of a backend.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Answered<M::Answer>> {
         let answered = match self.withdrawn.is_empty() {
@@ -331,61 +338,61 @@ impl<M: Backend> Engine<M> {
         Some(answered)
     }
 
-    /// The request of a tag has been answered for good, at `at` in its backend's time.
+    /// Removes the request of a tag, finally answered at `at` in its backend's time.
     #[inline]
     pub(crate) fn end(&mut self, tag: u32, at: SimTime) -> Entry {
         self.pacer.took(at);
         self.in_flight.leave(tag)
     }
 
-    /// All that was taken since [`Engine::run`] has been sent, as far as the sockets took it.
+    /// Ends a turn: all answers taken since [`Engine::run`] are sent, as far as the sockets took them.
     #[inline]
     pub fn handed_out(&mut self) {
         self.pacer.handed_out(self.in_flight.outstanding());
     }
 
-    /// Requests that have not been answered.
+    /// Number of requests in flight.
     pub fn outstanding(&self) -> usize {
         self.in_flight.outstanding()
     }
 
-    /// Bytes of their data.
+    /// Bytes of data of the requests in flight.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.in_flight.bytes()
     }
 
-    /// From now on answers are handed out so much before their time (paced only).
+    /// Sets the lead by which answers are handed out ahead of their time (paced only).
     pub fn set_lead(&mut self, lead: Lead) {
         self.pacer.set_lead(lead);
     }
 
-    /// What is taken for the way from the host to the backend and back; 0 when time is instant.
+    /// Estimated cost of the path from the host to the backend and back; 0 when time is instant.
     pub fn lead_ns(&self) -> u64 {
         self.pacer.lead_ns()
     }
 
-    /// What handing an answer out costs here, as measured; 0 when time is instant.
+    /// Measured cost of handing out an answer; 0 when time is instant.
     pub fn hand_out_ns(&self) -> u64 {
         self.pacer.cost_ns()
     }
 
-    /// How late answers were handed out, in wall nanoseconds; empty unless paced.
+    /// Lateness of answers, in wall nanoseconds; empty unless paced.
     pub fn lateness_ns(&self) -> &Histogram<4> {
         &self.pacer.lateness_ns
     }
 
-    /// From now on modelled time is not waited for.
+    /// Switches to instant time: modelled time is no longer waited for.
     pub(crate) fn stop_pacing(&mut self) {
         self.pacer.time = Time::Instant;
     }
 
-    /// How time goes.
+    /// Time mode of the backends.
     pub fn time(&self) -> Time {
         self.pacer.time
     }
 
-    /// The backends' time now; in instant time 0, as no clock is read.
+    /// Current time of the backends; 0 in instant time, as no clock is read.
     pub(crate) fn backend_now(&self) -> SimTime {
         self.pacer.drive_now()
     }
@@ -396,7 +403,7 @@ impl<M: Backend> Engine<M> {
     }
 }
 
-/// The backends whose time is the engine's.
+/// The backends that share the engine's time.
 fn in_time<M: Backend>(backends: &mut [M]) -> impl Iterator<Item = &mut M> {
     backends.iter_mut().filter(|backend| !backend.is_in_wall_time())
 }

@@ -1,9 +1,10 @@
-//! What a server tells its log: every event, and how it is written.
+//! The events that a server writes to its log, and their format.
 //!
 //! ```text
 //!  Event ─► fields: name, value; a value is a word or a text ─► event=closed connection=7 peer="127.0.0.1:40000" why="finished"
 //! ```
-//! A word has no blank and no quote. A text is quoted as Rust quotes it. Other forms are made of [`Event::fields`].
+//! A word has no blanks and no quotes. A text is quoted as in Rust. Other formats are built from
+//! [`Event::fields`].
 
 mod fields;
 
@@ -17,285 +18,285 @@ use std::fmt::{self, Display};
 /// Something that happened to a server or its drives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A drive is served, with what it is.
+    /// A drive is served, with these properties.
     Drive(DriveFacts),
-    /// A drive is served as its media are, though its description asks for preconditioning.
+    /// A drive is served with its media unchanged, although its description asks for preconditioning.
     NotPreconditioned {
-        /// Its name.
+        /// Name of the drive.
         drive: String,
     },
-    /// How a client reaches a drive.
+    /// A client can reach a drive in this way.
     Reachable {
-        /// Its name.
+        /// Name of the drive.
         drive: String,
-        /// Over what.
+        /// Protocol of the access.
         protocol: &'static str,
-        /// What to open, or to type.
+        /// URI to open, or command to type.
         how: Reach,
     },
-    /// What a store can come to take of this machine.
+    /// A store may grow to this extent on this machine.
     Store {
-        /// Its drive.
+        /// Drive of the store.
         drive: String,
-        /// Of memory and of the disk.
+        /// Largest memory and disk use.
         extent: Extent,
     },
-    /// What happened to a store.
+    /// A store reports a notice.
     StoreNotice {
-        /// Its drive.
+        /// Drive of the store.
         drive: String,
-        /// What.
+        /// The notice.
         notice: StoreNotice,
     },
-    /// What the start of a drive found on its media.
+    /// The start of a drive found this state on its media.
     Mounted {
-        /// Its name.
+        /// Name of the drive.
         drive: String,
-        /// What was found.
+        /// Report of the mount.
         report: MountReport,
     },
-    /// What the start of a layer found.
+    /// The start of a layer found this state.
     LayerMounted {
-        /// Its drive.
+        /// Drive of the layer.
         drive: String,
-        /// What was found, and what it cost, by the layer's own names.
+        /// Findings and cost, under the layer's own names.
         figures: Vec<Figure>,
     },
-    /// A cache that keeps its items over a stop has started.
+    /// A cache that keeps its items across a stop has started.
     CacheStarted {
-        /// Its name.
+        /// Name of the cache.
         cache: String,
-        /// Items that it found; 0 also after a crash.
+        /// Items found; 0 also after a crash.
         items: u64,
     },
-    /// A drive cannot be started again.
+    /// A drive cannot be restarted.
     MountFailed {
-        /// Its name.
+        /// Name of the drive.
         drive: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// A namespace keeps nothing over a power cut.
+    /// A namespace keeps nothing across a power cut.
     PromisesNothing {
-        /// Its name.
+        /// Name of the namespace.
         namespace: String,
     },
-    /// Connections are accepted.
+    /// A protocol accepts connections.
     Listening {
-        /// Of which protocol.
+        /// Protocol of the listener.
         protocol: &'static str,
-        /// Where.
+        /// Address of the listener.
         address: String,
-        /// The same, ready to be opened.
+        /// Address as a URI, ready to be opened.
         uri: Option<String>,
     },
-    /// The system gives no connection.
+    /// The system fails to accept a connection.
     AcceptFailed {
-        /// Of which protocol.
+        /// Protocol of the listener.
         protocol: &'static str,
-        /// What it says.
+        /// Error of the system.
         error: String,
     },
-    /// Connections can be accepted again.
+    /// A protocol accepts connections again.
     AcceptingAgain {
-        /// Of which protocol.
+        /// Protocol of the listener.
         protocol: &'static str,
     },
     /// A peer was turned away.
     TurnedAway {
-        /// Which.
+        /// Address of the peer.
         peer: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// A peer was admitted.
     Connected {
-        /// Its connection.
+        /// Number of its connection.
         connection: ConnectionId,
-        /// Of which protocol.
+        /// Protocol of the connection.
         protocol: &'static str,
-        /// Which.
+        /// Address of the peer.
         peer: String,
     },
     /// A connection is gone.
     Closed {
-        /// Which.
+        /// Number of the connection.
         connection: ConnectionId,
-        /// The peer's address.
+        /// Address of the peer.
         peer: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// Connections came, went or were turned away so often that not each of them is in the log.
+    /// Connections came, went or were turned away too often to log each of them.
     NotLogged {
-        /// Events of this kind.
+        /// Number of events not logged.
         events: u64,
     },
-    /// Lines of the log that nobody read in time, and that are lost.
+    /// Log lines were dropped because the reader was too slow.
     LinesDropped {
-        /// So many.
+        /// Number of lines.
         lines: u64,
     },
     /// A connection or a block device begins to use a namespace.
     Attached {
-        /// The user.
+        /// User of the namespace.
         by: User,
-        /// The namespace.
+        /// Name of the namespace.
         drive: String,
     },
-    /// It uses the namespace no more.
+    /// A connection or a block device no longer uses a namespace.
     Detached {
-        /// The user.
+        /// User of the namespace.
         by: User,
-        /// The namespace.
+        /// Name of the namespace.
         drive: String,
     },
-    /// The kernel does not do what a block device needs.
+    /// The kernel fails a step that a block device needs.
     UblkFailed {
-        /// What it does not do.
+        /// Step that failed.
         step: UblkStep,
-        /// What it says.
+        /// Error of the kernel.
         error: String,
     },
     /// A target takes commands.
     TargetReady {
-        /// Its full name.
+        /// Full name of the target.
         target: String,
-        /// It cannot be kept for the next start.
+        /// Error if the target cannot be kept for the next start.
         error: Option<String>,
     },
     /// A target is gone.
     TargetGone {
-        /// Its full name.
+        /// Full name of the target.
         target: String,
-        /// It could not start, or what is left cannot be kept for the next start.
+        /// Error if the target could not start, or if the remaining ones cannot be kept for the next start.
         error: Option<String>,
     },
-    /// A drive was broken on purpose.
+    /// A fault was injected into a drive.
     Fault {
-        /// Its name.
+        /// Name of the drive.
         drive: String,
-        /// What was done, as a plan says it.
+        /// Action, in the notation of plans.
         fault: String,
-        /// What did it.
+        /// Originator of the fault.
         by: By,
-        /// Whether the drive takes no writes since; damage only.
+        /// Read-only state of the drive after damage; `None` for other faults.
         read_only: Option<bool>,
-        /// It could not be done.
+        /// Error if the action could not be done.
         error: Option<String>,
     },
     /// The power of a drive was cut.
     PowerCut {
-        /// Its name.
+        /// Name of the drive.
         drive: String,
-        /// Commands that were in it.
+        /// Commands that were in flight.
         commands_lost: usize,
-        /// What did it.
+        /// Originator of the power cut.
         by: By,
     },
     /// The connection to a remote drive is lost.
     RemoteLost {
-        /// Its address.
+        /// Address of the drive.
         remote: String,
-        /// Why.
+        /// Reason.
         why: String,
-        /// Commands that are in doubt, or wait.
+        /// Commands that are in doubt or wait.
         outstanding: usize,
     },
-    /// It could not be connected again.
+    /// A remote drive could not be reconnected.
     RemoteAway {
-        /// Its address.
+        /// Address of the drive.
         remote: String,
-        /// Why.
+        /// Reason.
         why: String,
-        /// The next try comes after so many milliseconds.
+        /// Milliseconds until the next attempt.
         again_ms: u64,
     },
-    /// It is connected again.
+    /// A remote drive is connected again.
     RemoteBack {
-        /// Its address.
+        /// Address of the drive.
         remote: String,
-        /// Commands of which it was unknown whether they were done.
+        /// Commands whose outcome was unknown.
         in_doubt: u32,
-        /// Those that failed.
+        /// Commands in doubt that failed.
         failed: usize,
     },
-    /// It is not trusted any more.
+    /// A remote drive is no longer trusted.
     RemoteGone {
-        /// Its address.
+        /// Address of the drive.
         remote: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// A file that is served as a drive does not do what it should.
+    /// A file that is served as a drive fails.
     FileFailed {
-        /// Where it is.
+        /// Path of the file.
         file: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// Requests are recorded no more.
+    /// Recording of requests has stopped.
     RecordFailed {
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// The server is being stopped.
+    /// The server is stopping.
     Stopping {
-        /// By what, in a word.
+        /// Cause of the stop, in one word.
         reason: &'static str,
-        /// Connections that are open.
+        /// Number of open connections.
         connections: usize,
     },
-    /// A drive could not be flushed at the end.
+    /// The final flush of a drive failed.
     FlushFailed {
-        /// Its name.
+        /// Name of the drive.
         drive: String,
-        /// What it answered.
+        /// Status of the flush.
         status: Status,
     },
     /// A cache has written everything back and is out of use.
     CacheDetached {
-        /// The drive.
+        /// Name of the drive.
         drive: String,
     },
     /// The layers of a drive could not be stopped in order.
     StopFailed {
-        /// Its name.
+        /// Name of the drive.
         drive: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// The server has stopped.
     Stopped,
 }
 
-/// What a drive is, at the start of a server.
+/// Properties of a drive when the server starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DriveFacts {
-    /// The namespace's name.
+    /// Name of the namespace.
     pub name: String,
-    /// The preset, file or remote address that it comes from.
+    /// Preset, file or remote address of the drive.
     pub from: String,
-    /// Its interface.
+    /// Interface of the namespace.
     pub kind: &'static str,
-    /// Its size.
+    /// Capacity in bytes.
     pub capacity_bytes: u64,
-    /// Bytes of a sector.
+    /// Bytes per sector.
     pub sector_bytes: u32,
-    /// Where its data are.
+    /// Location of its data.
     pub store: String,
-    /// What it has after a power cut.
+    /// Data kept across a power cut.
     pub keeps: Keeps,
-    /// How its time goes.
+    /// Time mode of the drive.
     pub time: Time,
 }
 
-/// How a drive is reached.
+/// Way to reach a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// By a client that takes this.
+    /// URI for a client.
     Uri(String),
-    /// By typing this.
+    /// Command to type.
     Command(String),
 }
 
@@ -304,39 +305,39 @@ pub enum Reach {
 pub enum User {
     /// A connection.
     Connection(ConnectionId),
-    /// The kernel of this machine, by this block device.
+    /// A block device of this machine's kernel, by its path.
     Device(String),
 }
 
-/// What broke a drive.
+/// The originator of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
-    /// This connection of the control socket.
+    /// A connection of the control socket.
     Control(ConnectionId),
-    /// A plan, when the drive had had so many operations.
+    /// A plan.
     Plan {
-        /// As it was written.
+        /// Text of the planned fault.
         text: String,
-        /// Operations.
+        /// Operations that the drive had received.
         operations: u64,
     },
-    /// A program that has the drives in its hands.
+    /// A program that owns the drives.
     Owner,
 }
 
-/// What the kernel does for a block device.
+/// A step of the kernel for a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UblkStep {
-    /// Starting that of this namespace.
+    /// Start a device.
     Start {
-        /// The namespace.
+        /// Name of the namespace.
         drive: String,
     },
-    /// Stopping one.
+    /// Stop a device.
     Stop,
-    /// Deleting that of this namespace.
+    /// Delete a device.
     Delete {
-        /// The namespace.
+        /// Name of the namespace.
         drive: String,
     },
 }
@@ -344,9 +345,9 @@ pub enum UblkStep {
 /// A value of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Without blanks and quotes.
+    /// Text without blanks and quotes.
     Word(String),
-    /// Anything.
+    /// Arbitrary text.
     Text(String),
 }
 
@@ -359,7 +360,7 @@ impl Value {
     }
 }
 
-/// The names and values of an event, in order.
+/// Names and values of an event, in order.
 pub type Fields = Vec<(&'static str, Value)>;
 
 impl Display for Event {

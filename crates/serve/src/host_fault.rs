@@ -1,4 +1,4 @@
-//! Faults that a host sees, as they are written: what goes wrong, with which commands, where and how often.
+//! Faults that a host sees, in their text form: kind of failure, affected commands, range and rate.
 //!
 //! ```text
 //!  KIND[:KEY=VALUE,...]
@@ -12,9 +12,9 @@
 //!  corrupt:on=write,range=4KiB-8KiB          sectors are stored with a wrong bit
 //!  delay=50ms:rate=0.01                      one command of a hundred ends so much later
 //! ```
-//! One text serves `serve --fault TEXT@WHEN`, `fault --inject TEXT` and the control socket.
+//! `serve --fault TEXT@WHEN`, `fault --inject TEXT` and the control socket all take this text.
 //!
-//! Invariant: a text that is parsed and written again means the same.
+//! Invariant: a text that is parsed and formatted again keeps its meaning.
 
 use crate::file_drive::parse_bytes;
 use crate::plan::PlanError;
@@ -25,22 +25,22 @@ use std::str::FromStr;
 const KINDS: &str = "io-error, torn-write, lost-flush, corrupt, delay=TIME (50ms, 2s, 100us)";
 const OPTIONS: &str = "on=read+write+flush+trim, range=FROM-TO, rate=P, count=N, seed=N";
 
-/// What goes wrong.
+/// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostFaultKind {
-    /// The command is not done, and ends with an error.
+    /// The command is not executed and ends with an error.
     IoError,
     /// Only the first sectors of a write are stored.
     TornWrite,
-    /// A flush is not done; a forced write is not forced.
+    /// A flush is not executed; a forced write is not forced.
     LostFlush,
-    /// A bit of a sector is wrong.
+    /// One bit of a sector is wrong.
     Corrupt,
     /// The command ends later.
     Delay(Nanos),
 }
 
-/// Kinds of commands.
+/// A set of command kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandSet(u8);
 
@@ -52,7 +52,7 @@ impl CommandSet {
     const WRITE: CommandSet = CommandSet(0b0010);
     const WRITE_OR_FLUSH: CommandSet = CommandSet(0b0110);
 
-    /// Whether a command is of these. Write zeroes is a write.
+    /// Returns true if the set contains a command. Write Zeroes counts as a write.
     pub fn has(self, opcode: Opcode) -> bool {
         let bit = match opcode {
             Opcode::Read => 0,
@@ -87,17 +87,17 @@ impl fmt::Display for CommandSet {
 /// A fault that a host sees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostFault {
-    /// What goes wrong.
+    /// Kind of failure.
     pub kind: HostFaultKind,
-    /// With which commands.
+    /// Affected commands.
     pub on: CommandSet,
-    /// First byte of the namespace that is concerned, and the one behind the last. Flushes have no place.
+    /// Affected byte range of the namespace, end exclusive. Flushes have no range.
     pub range_bytes: (u64, u64),
-    /// Chance of each command; of `corrupt`, share of the sectors.
+    /// Probability that a command is hit; for `corrupt`, the fraction of corrupt sectors.
     pub rate: f64,
-    /// Commands that are hit, at most; `None`: without end.
+    /// Maximum number of commands hit; `None`: unlimited.
     pub count: Option<u64>,
-    /// Of the chance.
+    /// Seed of the random choice.
     pub seed: u64,
 }
 
@@ -113,7 +113,8 @@ impl HostFaultKind {
         })
     }
 
-    /// Commands that can be hit. Without `on` it is all of these, but of `corrupt`, where it is reads.
+    /// Commands that the kind can hit. They are the default without `on`, except for `corrupt`, which
+    /// defaults to reads.
     fn possible(self) -> CommandSet {
         match self {
             HostFaultKind::IoError | HostFaultKind::Delay(_) => CommandSet::ALL,
@@ -129,18 +130,18 @@ impl HostFaultKind {
 }
 
 impl HostFault {
-    /// All that a kind can hit, always.
+    /// A fault of this kind that always hits every command it can.
     pub fn of(kind: HostFaultKind) -> HostFault {
         HostFault { kind, on: kind.usual(), range_bytes: (0, u64::MAX), rate: 1.0, count: None, seed: 0 }
     }
 
-    /// Whether a text begins with the kind of such a fault.
+    /// Returns true if a text begins with the kind of a host fault.
     pub(crate) fn is_meant(text: &str) -> bool {
         let kind = text.split([':', '=']).next().unwrap_or_default();
         ["io-error", "torn-write", "lost-flush", "corrupt", "delay"].contains(&kind)
     }
 
-    /// Whether it is one of the keys behind the kind.
+    /// Returns true if `key` is one of the keys that follow the kind.
     pub(crate) fn has_key(key: &str) -> bool {
         ["on", "range", "rate", "count", "seed"].contains(&key)
     }

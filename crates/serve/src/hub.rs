@@ -1,4 +1,5 @@
-//! What the connections of a server share, whatever is served: memory, messages to each other and to the log, and what is shown of them.
+//! State that all connections of a server share, for any service: memory, messages to each other and to the
+//! log, and figures.
 
 use crate::budget::MemoryBudget;
 use crate::event::Event;
@@ -6,28 +7,28 @@ use crate::pool::Pool;
 use crate::session::{Close, ConnectionId};
 use pellucid_monitor::Protocol;
 
-/// See above. Only this crate looks inside.
+/// Shared state of a server's connections. Only this crate accesses its fields.
 #[derive(Default)]
 pub struct Hub {
     pub(crate) budget: MemoryBudget,
     /// Bytes in the outputs of all connections.
     pub(crate) bytes_in_outputs: usize,
-    /// Buffers for later use.
+    /// Spare buffers.
     pub(crate) pool: Pool,
-    /// Connections whose sessions are to be called soon.
+    /// Connections whose sessions must be called soon.
     pub(crate) nudged: Vec<ConnectionId>,
-    /// Connections that are to end.
+    /// Connections to be closed, with the reason.
     pub(crate) closing: Vec<(ConnectionId, Close)>,
-    /// For the log.
+    /// Events for the log.
     pub(crate) events: Vec<Event>,
-    /// Nothing new is begun.
+    /// The server is stopping: nothing new begins.
     pub(crate) stopping: bool,
-    /// Connections that are open.
+    /// Number of open connections.
     pub(crate) connections: usize,
-    /// Each protocol that is listened for.
+    /// Protocols with a listener.
     pub(crate) protocols: Vec<Protocol>,
-    /// When something last came from a connection that is not one of control.
+    /// Time of the last input from any connection other than a control connection.
     pub(crate) heard_ns: u64,
-    /// When the time that answers to control requests may take is free again.
+    /// Time at which the budget for control answers is free again.
     pub(crate) control_free_ns: u64,
 }

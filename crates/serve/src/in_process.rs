@@ -1,14 +1,15 @@
-//! A namespace of a served drive for something else in this process, such as a mounted file system: it has a [`Drive`], the server an
-//! [`Attachment`].
+//! Access to a namespace of a served drive from within the process, for example for a mounted file system.
+//! The user has a [`Drive`], the server an [`Attachment`].
 //!
 //! ```text
 //!  a thread of the user ─► LocalDrive ─► asked    ─► LocalEnd ─► Port::submit ─► drive
 //!                     ◄── a call ◄───── answered ◄─ LocalEnd ◄──────────────────┘
 //! ```
-//! The time of a [`LocalDrive`] is wall time; the server keeps that of the drive.
+//! A [`LocalDrive`] runs in wall time; the server keeps the drive's time.
 //!
-//! The user is no host that a power cut of the drive ends. What it wrote and did not flush may be lost then, so from that moment on every
-//! command ends with [`Status::PowerLoss`], as if the drive had left the bus: the user begins anew with another one.
+//! A power cut of the drive does not end the user, unlike a host. Writes that the user has not flushed may
+//! then be lost, so from that moment on every command ends with [`Status::PowerLoss`], as if the drive had
+//! left the bus. The user must start again with a new [`LocalDrive`].
 
 use crate::attachment::Attachment;
 use crate::core::Core;
@@ -21,10 +22,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Called when something has been answered.
+/// Callback for available answers.
 type Call = Box<dyn Fn() + Send>;
 
-/// What both ends share.
+/// State shared by both ends.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -36,12 +37,12 @@ struct State {
     asked: VecDeque<Command>,
     answered: VecDeque<Completion>,
     notices: VecDeque<Notice>,
-    /// The user is done.
+    /// The user has closed its end.
     closed: bool,
-    /// The drive has lost its power, or the server has ended.
+    /// The drive has lost power, or the server has ended.
     gone: bool,
     call: Option<Arc<Mutex<Call>>>,
-    /// What ends the user when the server stops first.
+    /// Callback that ends the user when the server stops first.
     end: Option<Call>,
 }
 
@@ -50,7 +51,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the user that there is something.
+    /// Tells the user that answers are available.
     fn tell(&self) {
         self.came.notify_all();
         let call = self.lock().call.clone();
@@ -65,13 +66,13 @@ pub struct LocalEnd {
     namespace: usize,
     shared: Arc<Shared>,
     woken: UnixStream,
-    /// Commands in the drive, and those that wait.
+    /// Commands in the drive, by token.
     under_way: HashMap<u64, Command>,
     taken: VecDeque<Command>,
-    /// Power cuts of the drive so far; `None`: it was not looked at.
+    /// Power cuts of the drive at the start; `None` until first read.
     power_cuts: Option<u64>,
     stopping: bool,
-    /// Something was answered in this turn.
+    /// Answers were added in this turn.
     answered: bool,
 }
 
@@ -87,13 +88,13 @@ pub struct LocalDrive {
     now: SimTime,
 }
 
-/// Both ends for a namespace of what is served.
+/// Creates both ends for a namespace of the served drives.
 ///
 /// # Errors
-/// When the system gives no descriptors.
+/// Fails if the system has no descriptors left.
 ///
 /// # Panics
-/// When there is no such namespace.
+/// Panics if the namespace does not exist.
 pub fn in_process(namespace: usize, core: &Core) -> io::Result<(LocalEnd, LocalDrive)> {
     let (waker, woken) = UnixStream::pair()?;
     waker.set_nonblocking(true)?;
@@ -125,7 +126,7 @@ pub fn in_process(namespace: usize, core: &Core) -> io::Result<(LocalEnd, LocalD
 }
 
 impl LocalEnd {
-    /// Whether the drive has lost its power since the beginning.
+    /// Returns true if the drive has lost power since the start.
     fn lost_power(&mut self, port: &Port<'_>) -> bool {
         let cuts = port.device(self.namespace).map_or(0, |device| device.counters().power_cuts);
         let lost = *self.power_cuts.get_or_insert(cuts) != cuts;
@@ -218,33 +219,35 @@ impl Drop for LocalEnd {
 }
 
 impl LocalDrive {
-    /// The number of its one namespace.
+    /// Number of its only namespace.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// Whether it took no writes at the beginning.
+    /// Returns true if the namespace took no writes at the start.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// From now on `call` is made when something was answered.
+    /// Sets the callback for available answers.
     pub fn call(&mut self, call: impl Fn() + Send + 'static) {
         self.shared.lock().call = Some(Arc::new(Mutex::new(Box::new(call))));
     }
 
-    /// Has `end` called when the server stops while this drive is in use. The server waits for [`LocalDrive::close`] then.
+    /// Sets the callback for a server that stops while this drive is in use. The server then waits for
+    /// [`LocalDrive::close`].
     pub fn on_stop(&mut self, end: impl Fn() + Send + 'static) {
         self.shared.lock().end = Some(Box::new(end));
     }
 
-    /// Nothing more is asked.
+    /// Closes the drive: no more commands follow.
     pub fn close(&mut self) {
         let mut state = self.shared.lock();
         (state.closed, state.call, state.end) = (true, None, None);
     }
 
-    /// Waits until something was answered, so long at most; `None`: nothing was. Gives the wall time since `began`.
+    /// Waits for an answer, at most `longest`. Returns the wall time since `began`, or `None` if there was no
+    /// answer.
     pub fn wait(&self, began: Instant, longest: Duration) -> Option<SimTime> {
         let state = self.shared.lock();
         let empty = |state: &mut State| state.answered.is_empty() && !state.gone;
@@ -256,7 +259,7 @@ impl LocalDrive {
         (!state.answered.is_empty()).then(|| SimTime(began.elapsed().as_nanos() as u64))
     }
 
-    /// Ends what the server will not answer any more.
+    /// Fails the commands that the server will no longer answer.
     fn give_up(state: &mut State, now: SimTime) {
         if state.gone {
             let lost = state.asked.drain(..).map(|command| command.refused(now, Status::PowerLoss));
@@ -292,7 +295,7 @@ impl Drive for LocalDrive {
         state.asked.push_back(command);
         LocalDrive::give_up(&mut state, now);
         drop(state);
-        // If this fails the server has much to wake up for already.
+        // A full pipe means that the server is already being woken.
         let _ = self.waker.write(&[1]);
     }
 

@@ -1,19 +1,21 @@
-//! A drive, or a cache on one, in real time: sockets, the pacer, and the protocols that hosts and clients speak.
+//! Serves a drive, or a cache on one, in real time: sockets, the pacer, and the protocols of hosts and
+//! clients.
 //!
 //! ```text
 //!  listener ─► connection ─► Session (NBD, NVMe/TCP) ─► Port ─► Core ─► Device
 //!                  ▲                                              │
 //!                  └──────── Server: one thread, epoll ◄──────────┘ completions, when their time has come
 //! ```
-//! What is no stream socket, as a block device of this machine's kernel (ublk), is an [`Attachment`] of the same loop. A drive may be of another process: a layer of the
-//! host stands on it, and `remote` is the host's end of the connection.
+//! Endpoints that are not stream sockets, such as a block device of this machine's kernel (ublk), are
+//! [`Attachment`]s of the same loop. A drive may belong to another process: a host layer then stands on it,
+//! and `remote` is the host's end of the connection.
 //!
-//! One thread owns the drives and all connections. Nothing is shared, so nothing is locked.
+//! One thread owns the drives and all connections. No state is shared, so no locks are needed.
 //!
-//! Invariants: the drive is told a time that never runs backwards; a peer can neither make memory grow without bound nor stop
-//! the others.
+//! Invariants: the drive's time never runs backwards; no peer can make memory grow without bound or stop the
+//! others.
 
-// The tests inside share the drives of those outside, which name this crate.
+// Unit tests share the drives of the integration tests, which refer to this crate by name.
 #[cfg(test)]
 extern crate self as pellucid_serve;
 #[cfg(test)]

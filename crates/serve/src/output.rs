@@ -1,12 +1,14 @@
-//! What waits to be sent on a connection: small heads, copied, and whole data buffers, moved.
+//! Pending output of a connection: small heads, which are copied, and whole data buffers, which are moved.
 //!
 //! ```text
 //!  heads   |28 bytes|28 bytes|20|...            one growing buffer
 //!  iovec  Head(28) Data(4096) Head(28) Data(4096) Head(20) ...
 //! ```
-//! What is to stand behind data waits apart until the next write, or until there are enough of them ([`Output::behind`]).
+//! Bytes that must follow the data wait separately until the next write, or until enough data precede them
+//! ([`Output::behind`]).
 //!
-//! Invariants: `heads[sent_heads..]` is exactly what the `Head` entries stand for, in order; no entry is empty.
+//! Invariants: `heads[sent_heads..]` holds exactly the bytes of the `Head` entries, in order; no entry is
+//! empty.
 
 use crate::engine::BATCH_MAX;
 use crate::pool::Pool;
@@ -14,43 +16,45 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::ops::Range;
 
-/// Entries handed to one vectored write: as many answers as are sent together, each head and data, and what stands behind them.
+/// Maximum entries of one vectored write: one batch of answers, each with head and data, plus the bytes that
+/// follow them.
 const SLICES_MAX: usize = 2 * BATCH_MAX + 8;
-/// Sent heads that are kept in front of others before these are moved to the front.
+/// Sent heads kept at the front of the buffer before the rest is moved to the front.
 const SENT_HEADS_MAX: usize = 64 << 10;
-/// The memory for heads that is kept at rest.
+/// Memory for heads that an idle connection keeps.
 const KEPT_HEADS_BYTES: usize = 16 << 10;
-/// Data that may precede what is to be behind them: a peer that waits for that waits for all of them.
+/// Maximum data ahead of the bytes that must follow them, since a peer that waits for those bytes waits for
+/// all the data.
 const AHEAD_BYTES_MAX: usize = 128 << 10;
 
 enum Entry {
-    /// So many bytes of `heads`.
+    /// A number of bytes of `heads`.
     Head(usize),
-    /// The part of an owned buffer that is still to be sent.
+    /// The unsent part of an owned buffer.
     Data(Vec<u8>, Range<usize>),
 }
 
-/// Bytes to be sent.
+/// Pending output of a connection.
 #[derive(Default)]
 pub struct Output {
     heads: Vec<u8>,
     sent_heads: usize,
     iovec: VecDeque<Entry>,
     behind: Vec<u8>,
-    /// Data added since the last of `behind` took their places.
+    /// Data added since the bytes of `behind` were last placed.
     ahead_bytes: usize,
-    /// Bytes of all these together.
+    /// Total pending bytes.
     bytes: usize,
 }
 
 impl Output {
-    /// Adds bytes by copying them; for heads and short answers.
+    /// Adds bytes by copying; meant for heads and short answers.
     #[inline]
     pub fn head(&mut self, bytes: &[u8]) {
         self.encode(|out| out.extend_from_slice(bytes));
     }
 
-    /// Adds what `encode` appends to the buffer it is given. It must only append.
+    /// Adds the bytes that `encode` appends to the given buffer. It must only append.
     #[inline]
     pub fn encode(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         let before = self.heads.len();
@@ -66,8 +70,8 @@ impl Output {
         }
     }
 
-    /// Adds bytes that go behind whatever else is added before the next write, as long as that is not too much, and behind what
-    /// was added like this before.
+    /// Adds bytes that follow all other output added before the next write, within a limit, and earlier bytes
+    /// added by this method.
     #[inline]
     pub fn behind(&mut self, bytes: &[u8]) {
         self.behind.extend_from_slice(bytes);
@@ -77,7 +81,7 @@ impl Output {
         }
     }
 
-    /// What was to be behind takes its place: what is added from now on follows it.
+    /// Places the bytes of `behind`: later output follows them.
     fn settle(&mut self) {
         self.ahead_bytes = 0;
         if self.behind.is_empty() {
@@ -90,17 +94,17 @@ impl Output {
         self.behind = behind;
     }
 
-    /// Adds a whole buffer without copying it; it goes back to the pool when sent.
+    /// Adds a whole buffer without copying; it returns to the pool when sent.
     #[inline]
     pub fn data(&mut self, buffer: Vec<u8>) {
         let range = 0..buffer.len();
         self.data_range(buffer, range);
     }
 
-    /// Adds a part of a buffer without copying it.
+    /// Adds a part of a buffer without copying.
     ///
     /// # Panics
-    /// When the range passes the end of the buffer.
+    /// Panics if the range exceeds the buffer.
     #[inline]
     pub fn data_range(&mut self, buffer: Vec<u8>, range: Range<usize>) {
         assert!(range.end <= buffer.len(), "{range:?} of {} bytes", buffer.len());
@@ -112,17 +116,17 @@ impl Output {
         self.iovec.push_back(Entry::Data(buffer, range));
     }
 
-    /// Bytes that wait.
+    /// Number of pending bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether nothing waits.
+    /// Returns true if nothing is pending.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// All bytes that wait, in one entry; for tests of a session without a socket.
+    /// Takes all pending bytes in one vector, for tests of a session without a socket.
     pub fn take_all(&mut self) -> Vec<u8> {
         self.settle();
         let mut bytes = Vec::with_capacity(self.bytes);
@@ -145,18 +149,18 @@ impl Output {
         self.iovec.into_iter().map(entry).collect()
     }
 
-    /// Writes until nothing is left or the socket takes no more; says whether nothing is left.
+    /// Writes until nothing is left or the socket takes no more; returns true if nothing is left.
     ///
     /// # Errors
-    /// Of the socket, except `WouldBlock` and `Interrupted`.
+    /// Returns errors of the socket, except `WouldBlock` and `Interrupted`.
     pub fn write_to(&mut self, socket: &mut impl Write, pool: &mut Pool) -> io::Result<bool> {
         self.write_part(socket, pool, usize::MAX)
     }
 
-    /// The same, of no more than `most` bytes; says whether the socket takes more.
+    /// Writes at most `most` bytes; returns true if the socket takes more.
     ///
     /// # Errors
-    /// Of the socket, except `WouldBlock` and `Interrupted`.
+    /// Returns errors of the socket, except `WouldBlock` and `Interrupted`.
     pub fn write_part(
         &mut self,
         socket: &mut impl Write,
@@ -181,7 +185,7 @@ impl Output {
         Ok(true)
     }
 
-    /// The next bytes, at most `most`; in how many slices.
+    /// Gathers the next bytes, at most `most`; returns the number of slices.
     fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX], mut most: usize) -> usize {
         let mut at = self.sent_heads;
         let mut count = 0;
@@ -203,7 +207,7 @@ impl Output {
         count
     }
 
-    /// `sent` bytes are gone.
+    /// Removes `sent` bytes from the front.
     fn sent(&mut self, mut sent: usize, pool: &mut Pool) {
         self.bytes -= sent;
         while sent > 0 {
@@ -235,7 +239,7 @@ impl Output {
         }
     }
 
-    /// Gives memory back that is not needed at rest.
+    /// Releases memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
             self.heads.shrink_to(KEPT_HEADS_BYTES);
@@ -244,7 +248,7 @@ impl Output {
         }
     }
 
-    /// Drops everything; buffers go back to the pool.
+    /// Drops all output; buffers return to the pool.
     pub fn discard(&mut self, pool: &mut Pool) {
         for entry in self.iovec.drain(..) {
             if let Entry::Data(buffer, _) = entry {

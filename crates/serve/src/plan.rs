@@ -1,4 +1,4 @@
-//! Faults that are planned before serving begins: what breaks, of which drive, and when.
+//! Faults planned before serving begins: kind, drive and time.
 //!
 //! ```text
 //!  KIND@WHEN[:KEY=VALUE,...]
@@ -11,9 +11,10 @@
 //!  io-error@0s:on=write,rate=0.01         hosts meet it from then on: see [`crate::host_fault`]
 //!  clear@10s                              and no more from then on
 //! ```
-//! What can be planned is what the control socket can be asked for: see [`crate::action`].
+//! Plans have the same actions as the control socket: see [`crate::action`].
 //!
-//! Invariant: by operations, and so by chance too, a plan is repeatable: the same requests of a host meet the same faults.
+//! Invariant: a plan by operations, including random ones, is repeatable: equal requests of a host meet equal
+//! faults.
 
 use crate::action::Action;
 use crate::host_fault::HostFault;
@@ -23,41 +24,41 @@ use std::time::Duration;
 
 const MOMENTS: &str = "a time (2s, 500ms), a number of operations (1000ops), random";
 const KEYS: &str = "drive=NAME, times=N; with random also seed=N, mean=OPERATIONS; of a fault that hosts see also on, range, rate, count, seed";
-/// Operations between two faults by chance, on average, unless said otherwise.
+/// Default mean number of operations between two random faults.
 const MEAN_OPERATIONS: u64 = 1000;
 
-/// When a fault happens.
+/// Time of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// This long after serving began, and after each time again.
+    /// After this time of service, and repeatedly at this interval.
     Time(Duration),
-    /// With this operation of the drive, counted from 1, and after as many again.
+    /// With this operation of the drive, counted from 1, and repeatedly after as many.
     Operations(u64),
-    /// With an operation by chance: the distance is uniform from 1 to twice the mean less one.
+    /// With a random operation: the distance is uniform from 1 to twice the mean minus one.
     Random {
-        /// Of the random stream.
+        /// Seed of the random stream.
         seed: u64,
         /// Mean distance in operations, above 0.
         mean: u64,
     },
 }
 
-/// A fault and its time.
+/// A fault with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedFault {
-    /// As it was written.
+    /// Text of the fault as given.
     pub text: String,
-    /// The drive; without a name the first.
+    /// Name of the drive; `None`: the first.
     pub drive: Option<String>,
-    /// When.
+    /// Time of the fault.
     pub moment: Moment,
-    /// How often; `None`: without end.
+    /// Number of repetitions; `None`: unlimited.
     pub times: Option<u64>,
-    /// What happens.
+    /// Action to carry out.
     pub(crate) action: Action,
 }
 
-/// Why a text is no planned fault.
+/// Error in the text of a planned fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {:?}; allowed: {}", .part, .value, .allowed)]
 pub struct PlanError {
@@ -141,18 +142,18 @@ fn moment(when: &str) -> Result<Moment, PlanError> {
     }
 }
 
-/// A planned fault of a drive in service.
+/// A planned fault for a drive in service.
 struct Entry {
     fault: PlannedFault,
     namespace: usize,
     rng: Rng,
     left: u64,
-    /// The operation or the wall time (ns) of the next; `u64::MAX`: never.
+    /// Operation number or wall time (ns) of the next occurrence; `u64::MAX`: never.
     next: u64,
 }
 
 impl Entry {
-    /// The moment after `last`.
+    /// Schedules the occurrence after `last`.
     fn schedule(&mut self, last: u64) {
         let distance = match self.fault.moment {
             _ if self.left == 0 => u64::MAX,
@@ -168,14 +169,14 @@ impl Entry {
     }
 }
 
-/// All that is planned for the drives of a server.
+/// All planned faults for the drives of a server.
 #[derive(Default)]
 pub(crate) struct Plan {
     entries: Vec<Entry>,
 }
 
 impl Plan {
-    /// Adds a fault of a drive that has had `operations`.
+    /// Adds a fault to a drive that has received `operations`.
     pub(crate) fn add(&mut self, fault: PlannedFault, namespace: usize, operations: u64) {
         let seed = if let Moment::Random { seed, .. } = fault.moment { seed } else { 0 };
         let left = fault.times.unwrap_or(u64::MAX);
@@ -184,23 +185,23 @@ impl Plan {
         self.entries.push(entry);
     }
 
-    /// A namespace is gone, and all that was planned for it.
+    /// Removes all planned faults of a namespace that is gone.
     pub(crate) fn remove(&mut self, namespace: usize) {
         self.entries.retain(|entry| entry.namespace != namespace);
     }
 
-    /// The operation of a drive with which the next fault comes; `u64::MAX`: none.
+    /// Operation of a drive with which the next fault occurs; `u64::MAX`: none.
     pub(crate) fn next_operation(&self, namespace: usize) -> u64 {
         let of_drive = self.entries.iter().filter(|e| e.namespace == namespace && !e.is_timed());
         of_drive.map(|e| e.next).min().unwrap_or(u64::MAX)
     }
 
-    /// Wall time since serving began at which the next fault comes; `u64::MAX`: none.
+    /// Wall time of the next fault since serving began; `u64::MAX`: none.
     pub(crate) fn next_ns(&self) -> u64 {
         self.entries.iter().filter(|e| e.is_timed()).map(|e| e.next).min().unwrap_or(u64::MAX)
     }
 
-    /// Takes a fault that is due: with an operation of a drive, or at a time if `namespace` is `None`.
+    /// Takes a due fault: by the operations of a drive, or by time if `namespace` is `None`.
     pub(crate) fn take(&mut self, namespace: Option<usize>, now: u64) -> Option<(usize, PlannedFault)> {
         let due = |e: &&mut Entry| {
             let asked = namespace.map_or(e.is_timed(), |n| !e.is_timed() && n == e.namespace);
@@ -257,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Operations at which faults come, of the first `count`.
+    /// Operations among the first `count` with which faults occur.
     fn struck(text: &str, count: u64) -> Vec<u64> {
         let mut plan = Plan::default();
         plan.add(parse(text), 0, 0);

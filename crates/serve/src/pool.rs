@@ -1,12 +1,12 @@
-//! Buffers that are used again, so that a request in steady state allocates nothing.
+//! Reusable buffers, so that a request in steady state allocates nothing.
 //!
-//! Invariant: a buffer in bin b has a capacity of at least `2^b` bytes, and is as long as it ever was, so that taking it
-//! for the same length again writes nothing.
+//! Invariant: a buffer in bin b has a capacity of at least `2^b` bytes and keeps its maximum length, so
+//! taking it again with the same length writes nothing.
 
 /// Longer buffers are not kept: fresh ones cost no memory until they are written to.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 const BINS: usize = KEPT_BYTES_MAX.trailing_zeros() as usize + 1;
-/// Bytes kept in one bin.
+/// Maximum bytes kept in one bin.
 const BIN_BYTES_MAX: usize = 8 << 20;
 
 /// A pool of byte buffers.
@@ -22,7 +22,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// A buffer of `length` bytes with unspecified content.
+    /// Takes a buffer of `length` bytes with unspecified content.
     #[inline]
     pub fn take(&mut self, length: usize) -> Vec<u8> {
         if length == 0 || length > KEPT_BYTES_MAX {
@@ -44,7 +44,7 @@ impl Pool {
         }
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool.
     #[inline]
     pub fn give_back(&mut self, buffer: Vec<u8>) {
         let capacity = buffer.capacity();

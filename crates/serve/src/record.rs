@@ -1,24 +1,24 @@
-//! What a drive was asked, as a trace that can be replayed: fio's iolog, version 3.
+//! Recording of a drive's requests as a trace that can be replayed: fio's iolog, version 3.
 //!
-//! A stream per drive (`stream.0` is the first). Times are cut to microseconds, FUA is not kept, and a write of zeros stands
-//! as a trim, which does the same to the drive.
+//! Each drive has a stream (`stream.0` is the first). Times are truncated to microseconds, FUA is not kept,
+//! and a write of zeros is recorded as a trim, which has the same effect on the drive.
 
 use crate::core::{Arrival, Observer};
 use pellucid_flash::Opcode;
 use std::io::{self, BufWriter, Write};
 
-/// Writes arrivals as lines of fio's version 3.
+/// Writes arrivals as lines of fio's iolog version 3.
 pub struct FioTrace<W: Write> {
     out: BufWriter<W>,
     streams: Vec<bool>,
     previous_us: u64,
     failed: Option<io::Error>,
-    /// It has not been reported yet.
+    /// The failure has not been reported yet.
     untold: bool,
 }
 
 impl<W: Write> FioTrace<W> {
-    /// A trace into `out`.
+    /// Begins a trace into `out`.
     pub fn new(out: W) -> FioTrace<W> {
         let mut trace = FioTrace {
             out: BufWriter::new(out),
@@ -27,20 +27,20 @@ impl<W: Write> FioTrace<W> {
             failed: None,
             untold: true,
         };
-        // At once: a record that cannot be written at all is known before any client is served.
+        // Written at once, so a failure is known before any client is served.
         let begun = writeln!(trace.out, "fio version 3 iolog").and_then(|()| trace.out.flush());
         trace.failed = begun.err();
         trace
     }
 
-    /// What it is written into.
+    /// Writer of the trace.
     pub fn get_mut(&mut self) -> &mut W {
         self.out.get_mut()
     }
 
     fn line(&mut self, arrival: &Arrival) -> io::Result<()> {
         let Arrival { namespace, sectors, sector_bytes, .. } = *arrival;
-        // Drives that jump have each their own time; a trace has one, which never runs backwards.
+        // In instant time each drive has its own clock; a trace has one, which never runs backwards.
         let at_us = (arrival.at.0 / 1_000).max(self.previous_us);
         self.previous_us = at_us;
         if self.streams.len() <= namespace {
@@ -55,7 +55,7 @@ impl<W: Write> FioTrace<W> {
             Opcode::Write => "write",
             Opcode::Trim | Opcode::WriteZeroes => "trim",
             Opcode::Flush => "sync",
-            // The format has no word for them; the header of the recording says so.
+            // The format lacks these operations; the header of the recording says so.
             Opcode::Append
             | Opcode::Zone(_)
             | Opcode::Reset

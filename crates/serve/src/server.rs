@@ -5,12 +5,14 @@
 //!    ▲                                                                                         │
 //!    └──────────── ticks, endings ◄──── send ◄──── completions to their sessions ◄─────────────┘
 //! ```
-//! No connection keeps the others waiting: each turn reads at most once from each of them, and no more than so many bytes from all; sends
-//! at most so many bytes on each; and the drives, where time is instant, are given the operations of all in turns ([`engine`](crate::engine)).
+//! No connection delays the others: each turn reads at most once from each connection, with a limit for all
+//! together, and limits the bytes sent on each. In instant time the drives take the operations of all
+//! connections in turns ([`engine`](crate::engine)).
 //!
-//! How connections begin is in [`admission`]; which of them something is to be done for, in [`table`]; how a server ends, in [`ending`].
+//! [`admission`] handles new connections, [`table`] finds connections with work, and [`ending`] stops the
+//! server.
 //!
-//! Invariant: a connection that can be read, and may be, is among the readers before the loop waits.
+//! Invariant: before the loop waits, every connection that can and may be read is among the readers.
 
 mod admission;
 mod ending;
@@ -45,55 +47,56 @@ const CONNECTIONS: usize = 1 << 16;
 const REMOTES: usize = CONNECTIONS + (1 << SLOT_BITS);
 const ATTACHMENTS: Token = Token(1 << 20);
 
-/// The protocol whose listeners have connections in reserve.
+/// Name of the protocol whose listeners have reserved connections.
 pub const CONTROL: &str = "control";
-/// So many.
+/// Number of reserved connections.
 const CONTROL_RESERVE: usize = 16;
-/// Most connections at once.
+/// Maximum number of concurrent connections.
 pub const CONNECTIONS_MAX: usize = (1 << SLOT_BITS) - 1 - CONTROL_RESERVE;
 
-/// The longest read from a connection, beside a payload that goes to its place directly.
+/// Longest read from a connection, apart from a payload that is read directly into place.
 const READ_BYTES: usize = 256 << 10;
-/// The same while memory budget is short: connections that hold some and do not use it are found sooner.
+/// Tick interval while memory budget is short, to find connections sooner that hold some and do not use it.
 const SHORT_TICK_NS: u64 = 10_000_000;
-/// The pacer is awake this long before an event: about what waking up takes.
+/// Lead time by which the pacer wakes before an event: roughly the time of a wake-up.
 const SPIN_NS: u64 = 60_000;
-/// While polling, epoll is asked only every so many turns: the busiest connections are read from directly.
+/// Turns per epoll call while polling; the busiest connections are read directly.
 const TURNS_PER_POLL: u32 = 16;
-/// Completion batches that are sent before sockets are looked at again,
+/// Maximum completion batches sent before sockets are polled again.
 const BATCHES_MAX: u32 = 64;
-/// unless they have more bytes than this,
+/// Maximum bytes of such batches.
 const BATCHES_BYTES_MAX: usize = 1 << 20;
-/// or take longer than this.
+/// Maximum duration of such batches.
 const BATCHES_NS_MAX: u64 = 2_000_000;
-/// Events of connections that are logged in a second; what there are more is counted.
+/// Maximum connection events logged per second; further ones are counted.
 const LOGGED_MAX: u32 = 100;
 const LOGGED_NS: u64 = 1_000_000_000;
-/// Connections that wait for the end of others, when there are as many as may be.
+/// Maximum number of connections that wait for a place when the server is full.
 const PENDING_MAX: usize = 1024;
-/// Bytes that are read in one turn, from all connections.
+/// Maximum bytes read in one turn, from all connections.
 const TURN_READ_BYTES_MAX: usize = 2 << 20;
 
-/// Makes the session of a new connection; the address is the one here that the peer connected to, `None` on a Unix socket. An error
-/// turns the peer away.
+/// Creates the session of a new connection. The address is the local one that the peer connected to, `None`
+/// on a Unix socket. An error turns the peer away.
 pub type Accept<S = Core> =
     Box<dyn FnMut(ConnectionId, Option<SocketAddr>) -> Result<Box<dyn Session<S>>, String>>;
 
-/// Takes what happens.
+/// Receives the events of a server.
 pub type Log = Box<dyn FnMut(&Event)>;
 
-/// How to serve.
+/// Options of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Keep looking for work this long after the last, instead of sleeping.
+    /// Time to keep polling for work after the last work, before sleeping.
     pub poll: Duration,
-    /// Connections at once; more are turned away. At most [`CONNECTIONS_MAX`]. Control connections have 16 more.
+    /// Maximum concurrent connections, at most [`CONNECTIONS_MAX`]; more are turned away. Control connections
+    /// have 16 more.
     pub connections_max: usize,
-    /// How long a connection may hold memory that others wait for and move nothing of it.
+    /// Time limit for a connection that holds scarce memory without moving its data.
     pub stall: Duration,
-    /// How long a connection that ends may take to send what it owes.
+    /// Time limit for a closing connection to send its output.
     pub ending: Duration,
-    /// How often connections of which no event tells are looked at.
+    /// Interval at which connections without events are checked.
     pub tick: Duration,
 }
 
@@ -109,20 +112,20 @@ impl Default for Options {
     }
 }
 
-/// A duration, as the engine counts time.
+/// Converts a duration to the engine's nanoseconds.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Why serving could not begin or go on.
+/// Error that prevents or ends serving.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// An address cannot be listened on.
+    /// The server cannot listen on an address.
     #[error("{address}: cannot listen: {error}")]
     Bind {
         /// The address.
         address: Address,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
     /// The system's event queue fails.
@@ -133,7 +136,7 @@ pub enum ServeError {
     Finish(String),
 }
 
-/// Stops a server from another thread or a signal handler's thread.
+/// Stops a server from another thread, such as that of a signal handler.
 #[derive(Clone)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
@@ -142,16 +145,16 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Has the server drain and return.
+    /// Makes the server drain and return.
     pub fn stop(&self) {
         self.stop_because("asked");
     }
 
-    /// The same; `reason`, one word, is in the log. The first one counts.
+    /// Stops the server with a `reason`, one word for the log. The first reason counts.
     pub fn stop_because(&self, reason: &'static str) {
         self.reason.get_or_init(|| reason);
         self.stop.store(true, Ordering::Release);
-        // Without the wake-up the next tick notices.
+        // If the wake-up fails, the next tick notices.
         let _ = self.waker.wake();
     }
 }
@@ -160,13 +163,13 @@ struct Listening<S> {
     listener: Listener,
     accept: Accept<S>,
     what: &'static str,
-    /// Its place in the hub's list of protocols.
+    /// Index of its protocol in the hub's list.
     protocol: usize,
-    /// Why connections cannot be accepted; it has been logged.
+    /// Error that prevents accepting; already logged.
     failing: Option<String>,
 }
 
-/// A server; without another service, of drives.
+/// A server, by default of drives.
 pub struct Server<S: Service = Core> {
     service: S,
     options: Options,
@@ -178,16 +181,16 @@ pub struct Server<S: Service = Core> {
     table: Table<S>,
     attachments: Vec<Attached<S>>,
     pending: VecDeque<Pending>,
-    /// Events of connections in the second that ends then.
+    /// Connection events in the second that ends at `logged_until_ns`.
     connection_events: u32,
     logged_until_ns: u64,
-    /// Connections that are being read from, or sent on; empty in between.
+    /// Connections being read or sent to; empty in between.
     at_hand: Vec<usize>,
     scratch: Vec<u8>,
     tick_ns: u64,
-    /// The system has been asked for events in this turn: what peers have sent is known.
+    /// This turn has polled the system, so all input of peers is known.
     asked: bool,
-    /// When this turn began: a clock is read once a turn, and after sleep.
+    /// Start of this turn. The clock is read once a turn, and after sleep.
     turn_ns: u64,
     active_ns: u64,
     turns: u32,
@@ -195,10 +198,10 @@ pub struct Server<S: Service = Core> {
 }
 
 impl Server {
-    /// Takes requests also from what is no stream socket.
+    /// Adds a source of requests that is not a stream socket.
     ///
     /// # Errors
-    /// When the system cannot wait for it.
+    /// Fails if the system cannot poll it.
     pub fn attach(&mut self, attachment: Box<dyn Attachment>) -> io::Result<()> {
         for descriptor in attachment.descriptors() {
             let mut source = SourceFd(&descriptor);
@@ -216,10 +219,10 @@ impl Server {
 }
 
 impl<S: Service> Server<S> {
-    /// A server of `service`, which listens nowhere yet.
+    /// Creates a server of `service` without listeners.
     ///
     /// # Errors
-    /// When the system gives no event queue.
+    /// Fails if the system provides no event queue.
     pub fn new(mut service: S, options: Options, log: Log) -> Result<Server<S>, ServeError> {
         let poll = Poll::new().map_err(ServeError::Poll)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(ServeError::Poll)?;
@@ -250,10 +253,10 @@ impl<S: Service> Server<S> {
         })
     }
 
-    /// Listens on `address`; `what` names the protocol in the log. Returns the address with the port that was chosen.
+    /// Listens on `address`; `what` names the protocol in the log. Returns the address with the port in use.
     ///
     /// # Errors
-    /// When the address cannot be listened on.
+    /// Fails if the address cannot be listened on.
     pub fn listen(
         &mut self,
         address: &Address,
@@ -271,12 +274,12 @@ impl<S: Service> Server<S> {
         Ok(bound)
     }
 
-    /// What is served.
+    /// The service.
     pub fn service(&self) -> &S {
         &self.service
     }
 
-    /// The place of a protocol in the hub's list.
+    /// Index of a protocol in the hub's list.
     fn protocol(&mut self, name: &'static str) -> usize {
         let protocols = &mut self.service.hub_mut().protocols;
         protocols.iter().position(|p| p.name == name).unwrap_or_else(|| {
@@ -285,23 +288,23 @@ impl<S: Service> Server<S> {
         })
     }
 
-    /// From now on the figures are shown on `board` when asked for.
+    /// Sets the board that shows figures on demand.
     pub fn show_on(&mut self, board: &Board) {
         let waker = self.stopper.waker.clone();
-        // Without the wake-up the next turn notices.
+        // If the wake-up fails, the next turn notices.
         board.wake_with(move || drop(waker.wake()));
         self.service.show_on(board.clone());
     }
 
-    /// What stops it.
+    /// Returns a handle that stops the server.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Serves until stopped; then drains, puts away what is served, and hands it back.
+    /// Serves until stopped; then drains, puts the service away, and returns it.
     ///
     /// # Errors
-    /// When the event queue fails, or a store cannot be made durable.
+    /// Fails if the event queue fails, or if a store cannot be made durable.
     pub fn run(mut self) -> Result<S, ServeError> {
         let mut events = Events::with_capacity(1024);
         self.tell();
@@ -319,8 +322,9 @@ impl<S: Service> Server<S> {
         Ok(self.service)
     }
 
-    /// Lets the drives work and sends what comes out of them. What has been read is answered, batch by batch, before more is read:
-    /// hosts go on with the first answers meanwhile, and no request waits behind later ones.
+    /// Runs the drives and sends their completions. All input already read is answered, batch by batch,
+    /// before more is read: hosts continue with the first answers meanwhile, and no request waits for later
+    /// ones.
     fn answer(&mut self) {
         let mut bytes = 0;
         for _ in 0..BATCHES_MAX {
@@ -335,7 +339,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Waits for sockets, the drives' next event or the next tick; not at all if there is work.
+    /// Waits for sockets, the drives' next event or the next tick; with pending work it only polls.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         events.clear();
         self.asked = false;
@@ -381,7 +385,7 @@ impl<S: Service> Server<S> {
         Ok(())
     }
 
-    /// Gives connections that are read from directly back to the event queue: idle ones, or all.
+    /// Returns hot connections to the event queue: idle ones, or all.
     fn cool(&mut self, all: bool) {
         let token = |slot| Token(CONNECTIONS + slot);
         self.table.cool(self.turn_ns, all, self.poll.registry(), token);
@@ -402,7 +406,7 @@ impl<S: Service> Server<S> {
             WAKER => {}
             TIMER => self.timer.clear(),
             Token(token) if token < CONNECTIONS => self.accept(token - LISTENERS),
-            // They are looked at in every turn.
+            // Every turn polls the attachments.
             ATTACHMENTS => {}
             Token(token) if token >= REMOTES => self.service.remote_ready(token - REMOTES),
             Token(token) => {
@@ -428,7 +432,7 @@ impl<S: Service> Server<S> {
             self.table.note_busy(&reading);
         }
         let mut total = 0;
-        // Peers that wait for their next request only come first; a half of the turn is left to the others.
+        // Peers that only wait for their next request come first; half of the turn is left to the others.
         reading.retain(|&slot| {
             let is_first =
                 total <= TURN_READ_BYTES_MAX / 2 && self.table.get(slot).is_some_and(|c| c.is_quiet());
@@ -438,7 +442,7 @@ impl<S: Service> Server<S> {
             !is_first
         });
         for slot in reading.drain(..) {
-            // The rest are the first in the next turn.
+            // The remaining connections come first in the next turn.
             if total > TURN_READ_BYTES_MAX {
                 self.table.queue(slot);
             } else {
@@ -448,7 +452,7 @@ impl<S: Service> Server<S> {
         self.at_hand = reading;
     }
 
-    /// Reads once from a connection; how many bytes.
+    /// Reads once from a connection; returns the number of bytes.
     fn read_from(&mut self, slot: usize) -> usize {
         let Some(connection) = self.table.get(slot) else { return 0 };
         if !connection.wants_reading(&mut self.service) {
@@ -465,7 +469,7 @@ impl<S: Service> Server<S> {
         came
     }
 
-    /// Hands completions to their sessions; bytes of their data.
+    /// Delivers completions to their sessions; returns the bytes of their data.
     fn deliver(&mut self) -> usize {
         let mut bytes = 0;
         while let Some(done) = self.service.pop() {
@@ -481,7 +485,7 @@ impl<S: Service> Server<S> {
         bytes
     }
 
-    /// A completion that is no connection's: an attachment's, or of a connection that is gone.
+    /// Delivers a completion of an attachment, or discards that of a removed connection.
     fn deliver_elsewhere(&mut self, done: Done<Answer<S>>) {
         let attached = done.route.connection.attachment().and_then(|at| self.attachments.get_mut(at));
         match attached {
@@ -490,7 +494,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Sends on every connection that something happened to, and sees whether it can be read from again, or has ended.
+    /// Sends on every touched connection, and checks whether it can be read again or has ended.
     fn send(&mut self) {
         self.attachments.iter_mut().for_each(Attached::send);
         let mut touched = std::mem::take(&mut self.at_hand);
@@ -531,7 +535,7 @@ impl<S: Service> Server<S> {
         self.log_connection(&Event::Closed { connection: id, peer, why });
     }
 
-    /// Ticks, and what sessions asked for about other connections.
+    /// Runs ticks, and actions that sessions requested for other connections.
     fn look_after(&mut self) {
         self.tell();
         loop {
@@ -556,7 +560,8 @@ impl<S: Service> Server<S> {
         self.admit_pending();
         self.service.show();
         let now = self.turn_ns;
-        // A peer counts as silent only after everything was read that came while this process was busy, or stopped.
+        // A peer counts as silent only after all input that arrived while this process was busy or stopped
+        // has been read.
         if now >= self.tick_ns && self.asked {
             let short = self.service.hub().budget.is_short(self.service.bytes_held());
             if now >= self.logged_until_ns {
@@ -568,7 +573,7 @@ impl<S: Service> Server<S> {
             for slot in 0..self.table.len() {
                 self.tick(slot, now);
             }
-            // Those that could not be accepted when they came, for want of file descriptors, are told by no event.
+            // Connections that could not be accepted for lack of file descriptors raise no further event.
             for at in 0..self.listeners.len() {
                 self.accept(at);
             }
@@ -588,7 +593,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Logs what has happened.
+    /// Logs pending events.
     fn tell(&mut self) {
         self.service.look_after();
         for event in self.service.hub_mut().events.drain(..) {

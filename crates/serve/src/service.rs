@@ -1,10 +1,11 @@
-//! What a server serves: drives ([`Core`](crate::Core)), or a key-value cache.
+//! The service of a server: drives ([`Core`](crate::Core)), or a key-value cache.
 //!
 //! ```text
 //!  Server, Connection, Session ─► Service ─► Engine ─► Backend
 //! ```
-//! Connections, TLS, memory budgets, turns, the log, the monitor and the control socket are one code for every service. A service adds
-//! what its sessions ask ([`Port::service`](crate::session::Port::service)), what it tells of itself, and how it ends.
+//! Connections, TLS, memory budgets, turns, the log, the monitor and the control socket are shared by all
+//! services. A service adds the requests of its sessions ([`Port::service`](crate::session::Port::service)),
+//! its figures, and its shutdown.
 
 use crate::control::Request;
 use crate::engine::{Backend, Engine, Route};
@@ -15,104 +16,104 @@ use pellucid_monitor::Board;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What the sessions of a service are answered.
+/// Answer that the sessions of a service receive.
 pub type Answer<S> = <<S as Service>::Backend as Backend>::Answer;
 
-/// A request that has been answered.
+/// An answered request.
 #[derive(Debug)]
 pub struct Done<A> {
-    /// Where its answer goes.
+    /// Destination of the answer.
     pub route: Route,
-    /// Bytes of data it was submitted with.
+    /// Bytes of data that the request was submitted with.
     pub bytes: usize,
     /// The answer.
     pub answer: A,
 }
 
-/// What a server serves. The server's one thread owns it.
+/// A service, owned by the server's single thread.
 pub trait Service {
-    /// What its engine runs.
+    /// Backend that its engine runs.
     type Backend: Backend;
 
-    /// What its connections share.
+    /// State that its connections share.
     fn hub(&self) -> &Hub;
 
-    /// The same, to be changed.
+    /// Mutable access to the shared state.
     fn hub_mut(&mut self) -> &mut Hub;
 
-    /// The engine loop.
+    /// Engine of the service.
     fn engine(&self) -> &Engine<Self::Backend>;
 
-    /// The same, to be changed.
+    /// Mutable access to the engine.
     fn engine_mut(&mut self) -> &mut Engine<Self::Backend>;
 
-    /// Lets the backends do what is due. Returns whether more can be done at once.
+    /// Runs the backends' due work. Returns true if more can be done at once.
     fn run(&mut self) -> bool;
 
-    /// The next request that has been answered.
+    /// Returns the next answered request.
     fn pop(&mut self) -> Option<Done<Answer<Self>>>;
 
-    /// Drops an answer whose connection is gone; its buffers are kept for later use.
+    /// Drops an answer whose connection is gone, and keeps its buffers for reuse.
     fn discard(&mut self, answer: Answer<Self>);
 
-    /// Answers a request to the control socket; `None`: [`Service::outcome`] has the answer later.
+    /// Answers a request on the control socket; `None`: [`Service::outcome`] has the answer later.
     ///
     /// # Errors
-    /// Why it cannot be done, in a sentence.
+    /// Returns one sentence if it cannot be done.
     fn control(&mut self, by: ConnectionId, request: Request) -> Result<Option<Value>, String>;
 
-    /// The answer that [`Service::control`] owes a connection, when it is there.
+    /// Returns a pending answer of [`Service::control`], once it is known.
     fn outcome(&mut self, _by: ConnectionId) -> Option<Result<(), String>> {
         None
     }
 
-    /// From now on the figures are shown on `board` when asked for.
+    /// Sets the board that shows figures on demand.
     fn show_on(&mut self, board: Board);
 
-    /// Shows everything as it is now, if a reader asks.
+    /// Shows the present figures if a reader asks for them.
     fn show(&self);
 
-    /// Called in every turn, to go on with what is neither a request nor an answer and to tell the log what has happened.
+    /// Runs in every turn: continues background work and writes events to the log.
     fn look_after(&mut self) {}
 
-    /// A connection is gone, and nothing that it submitted is under way.
+    /// Releases the state of a removed connection, which has no request in flight.
     fn release(&mut self, _connection: ConnectionId) {}
 
-    /// Lets sockets of its own wake `poll`, with tokens from `first` on.
+    /// Registers the service's own sockets with `poll`, with tokens from `first` on.
     ///
     /// # Errors
-    /// When the system cannot wait for them.
+    /// Fails if the system cannot poll them.
     fn attach(&mut self, _poll: &Poll, _first: Token, _waker: &Arc<Waker>) -> std::io::Result<()> {
         Ok(())
     }
 
-    /// Something happened on one of them; `token` counts from the first of [`Service::attach`].
+    /// Handles an event on one of these sockets; `token` counts from the first of [`Service::attach`].
     fn remote_ready(&mut self, _token: usize) {}
 
-    /// Wall time at which the next planned fault comes, on the clock of [`Service::now_ns`].
+    /// Wall time of the next planned fault, on the clock of [`Service::now_ns`].
     fn next_fault_ns(&self) -> Option<u64> {
         None
     }
 
-    /// Lets the faults happen whose time has come.
+    /// Carries out the faults that are due.
     fn strike(&mut self, _now_ns: u64) {}
 
-    /// The server stops: no operation waits for modelled time.
+    /// Stops the service: no operation waits for modelled time any more.
     fn stop(&mut self) {
         self.hub_mut().stopping = true;
         self.engine_mut().stop_pacing();
     }
 
-    /// No connection is left: begins to bring everything to where the next start finds it.
+    /// Begins, without connections, to store all state that the next start needs.
     fn put_away(&mut self);
 
-    /// Goes on with that; returns whether it has ended.
+    /// Continues [`Service::put_away`]; returns true if it has ended.
     fn is_put_away(&mut self) -> bool;
 
-    /// The last call.
+    /// Finishes the service, as the last call.
     ///
     /// # Errors
-    /// What could not be kept, in a sentence.
+    /// Returns one sentence that names the state that was lost.
     fn finish(&mut self) -> Result<(), String>;
 
     /// Wall time since the start.
@@ -121,20 +122,20 @@ pub trait Service {
         self.engine().now_ns()
     }
 
-    /// Requests that have not been answered.
+    /// Number of outstanding requests.
     #[inline]
     fn outstanding(&self) -> usize {
         self.engine().outstanding()
     }
 
-    /// Bytes of data that come in, are in backends, or are to be sent.
+    /// Bytes of data being received, in backends, or to be sent.
     #[inline]
     fn bytes_held(&self) -> usize {
         let hub = self.hub();
         hub.budget.incoming + self.engine().bytes() + hub.bytes_in_outputs
     }
 
-    /// Whether a request waits to go into its backend.
+    /// Returns true if a request waits to enter its backend.
     #[inline]
     fn has_waiting(&self) -> bool {
         self.engine().has_waiting()

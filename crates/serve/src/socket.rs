@@ -1,4 +1,4 @@
-//! Addresses, listeners and streams: TCP and Unix alike.
+//! Addresses, listeners and streams of both kinds, TCP and Unix.
 
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -11,17 +11,17 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A peer that has said nothing for this long is asked whether it is there,
+/// Silence of a peer after which TCP keep-alive probes it.
 const SILENCE: Duration = Duration::from_secs(60);
-/// again and again,
+/// Interval of keep-alive probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
-/// and given up after so many questions.
+/// Unanswered probes after which a peer is given up.
 const PROBES: u32 = 6;
-/// What a Unix socket holds, as far as the system allows: its usual 208 KiB are fewer than 64 answers of 4 KiB, and a server that waits
-/// to send has to be woken. TCP finds its own measure.
+/// Send buffer of a Unix socket, as far as the system allows. The default of 208 KiB holds fewer than 64
+/// answers of 4 KiB, and a server that waits to send must be woken. TCP sizes its own buffer.
 pub(crate) const UNIX_SEND_BYTES: usize = 1 << 20;
 
-/// Where a listener is.
+/// Address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A TCP socket.
@@ -30,7 +30,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// A text that names no address.
+/// Error in the text of an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct AddressError {
     value: String,
@@ -72,15 +72,16 @@ impl fmt::Display for Address {
     }
 }
 
-/// The two ends of a connection.
+/// Both ends of a connection.
 pub(crate) struct Ends {
-    /// The peer, for the log.
+    /// Peer, for the log.
     pub peer: String,
-    /// The address that the peer connected to: where one listens on all of a machine's addresses, one of them; `None`: a Unix socket.
+    /// Local address that the peer connected to, one of several if the listener accepts on all; `None` for a
+    /// Unix socket.
     pub local: Option<SocketAddr>,
 }
 
-/// Something that accepts connections. A Unix socket's file goes with it.
+/// A socket that accepts connections. Dropping it removes the file of a Unix socket.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
@@ -93,14 +94,15 @@ impl Listener {
             Address::Unix(path) => {
                 remove_stale(path);
                 let listener = Listener::Unix(UnixListener::bind(path)?, path.clone());
-                // For its owner only: a client that can connect can write to the drive, or break it.
+                // Accessible to its owner only: a client that can connect can write to the drive, or break
+                // it.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
                 Ok(listener)
             }
         }
     }
 
-    /// Where it really is: with the port that the system chose.
+    /// Actual address, with the port that the system chose.
     pub fn address(&self) -> io::Result<Address> {
         match self {
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
@@ -108,7 +110,7 @@ impl Listener {
         }
     }
 
-    /// The next connection, with its two ends.
+    /// Accepts the next connection and returns it with its two ends.
     pub fn accept(&self) -> io::Result<(Stream, Ends)> {
         match self {
             Listener::Tcp(listener) => {
@@ -117,7 +119,8 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 keep_alive(&stream)?;
                 let local = stream.local_addr()?;
-                // A socket for both families sees hosts of IPv4 at ::ffff:A.B.C.D, where they themselves can connect to nothing.
+                // A dual-stack socket shows IPv4 hosts as ::ffff:A.B.C.D, an address that the hosts
+                // themselves cannot connect to.
                 let local = SocketAddr::new(local.ip().to_canonical(), local.port());
                 Ok((Stream::Tcp(stream), Ends { peer: peer.to_string(), local: Some(local) }))
             }
@@ -145,7 +148,8 @@ impl Drop for Listener {
     }
 }
 
-/// Has the kernel ask after a silent peer, and end the connection when its machine is gone: NBD itself has no such question.
+/// Enables TCP keep-alive, so that the kernel ends a connection whose machine is gone: NBD itself has no
+/// keep-alive.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, SILENCE)?;
     sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
@@ -153,7 +157,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
-/// Removes the socket file of a server that is gone. Anything else stays, and binding fails on it.
+/// Removes the socket file of a server that is gone. Any other file stays, and binding fails on it.
 fn remove_stale(path: &Path) {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
@@ -185,7 +189,7 @@ impl Stream {
         either!(self, s => s.deregister(registry))
     }
 
-    /// A Unix socket holds so many bytes that have not been taken; TCP finds its own measure.
+    /// Sets the buffer for unread bytes of a Unix socket; TCP sizes its own.
     pub fn hold(&self, bytes: usize) -> io::Result<()> {
         match self {
             Stream::Tcp(_) => Ok(()),
@@ -193,7 +197,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Signals the end of the output to the peer.
     pub fn shutdown_write(&self) {
         let _ = either!(self, s => s.shutdown(Shutdown::Write));
     }

@@ -1,4 +1,4 @@
-//! A timer that epoll waits for with the others: epoll's own timeout counts milliseconds, drives count microseconds.
+//! A timer in the epoll set: epoll's own timeout is in milliseconds, while drives need microseconds.
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -20,7 +20,7 @@ impl Timer {
         Ok(Timer { file })
     }
 
-    /// Makes an event `after_ns` from now; replaces what was set before.
+    /// Sets the timer to fire `after_ns` from now, replacing any earlier setting.
     pub fn set(&self, after_ns: u64) -> io::Result<()> {
         let after_ns = after_ns.max(1);
         let it_value = Timespec {
@@ -32,10 +32,10 @@ impl Timer {
         Ok(())
     }
 
-    /// Takes the event away.
+    /// Clears a fired event.
     pub fn clear(&self) {
         let mut expirations = [0; 8];
-        // Nothing to read means that the timer was set again meanwhile.
+        // An empty read means that the timer was set again meanwhile.
         let _ = rustix::io::read(&self.file, &mut expirations);
     }
 }

@@ -1,4 +1,5 @@
-//! What a server needs for TLS, from a directory of PEM files; the names are those that QEMU, libnbd and nbdkit use.
+//! TLS configuration of a server, from a directory of PEM files with the names that QEMU, libnbd and nbdkit
+//! use.
 //!
 //! | file              | holds                                                     |
 //! |-------------------|-----------------------------------------------------------|
@@ -23,37 +24,37 @@ use rustls::{RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why TLS cannot be offered.
+/// Error that prevents TLS.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or is not what it should be.
+    /// A file is unreadable or malformed.
     #[error("{}: {reason}", .path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with the file.
         reason: String,
     },
-    /// The files do not go together.
+    /// The files do not match.
     #[error("{}: certificates and key: {reason}", .directory.display())]
     Together {
-        /// Their directory.
+        /// Directory of the files.
         directory: PathBuf,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
 }
 
-/// TLS as a server offers it. Cheap to clone.
+/// TLS offer of a server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TlsConfig(pub(crate) Arc<ServerConfig>);
 
 impl TlsConfig {
-    /// Reads the files of `directory`; with `verify_clients`, only clients with a certificate signed by `ca-cert.pem` are
-    /// admitted.
+    /// Reads the files of `directory`; with `verify_clients`, only clients with a certificate signed by
+    /// `ca-cert.pem` are admitted.
     ///
     /// # Errors
-    /// Files that are missing, that hold something else, or that do not go together.
+    /// Fails if files are missing, malformed, or do not match.
     pub fn load(directory: &Path, verify_clients: bool) -> Result<TlsConfig, TlsError> {
         let together = |reason: String| TlsError::Together { directory: directory.into(), reason };
         let provider = Arc::new(rustls::crypto::ring::default_provider());

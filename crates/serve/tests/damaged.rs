@@ -1,5 +1,5 @@
-//! An image file whose bytes were changed: it is refused with a sentence, or what was hit reads as an error. Never does anything else
-//! than what was written come back as good data, and never does anything panic: at the start, on reads, on writes, in GC.
+//! Image files with changed bytes: each is refused in a sentence, or its damaged parts read as errors. Wrong
+//! data must never be returned as good, and nothing may panic: at start, on reads, on writes, in GC.
 
 use crate::common::{SECTOR, chunk_namespace, config, zones};
 use pellucid_device::{Device, DeviceConfig, DeviceError, Namespace};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const UNIT_SECTORS: u32 = 8;
 const UNIT_BYTES: usize = UNIT_SECTORS as usize * SECTOR;
 
-/// A file of this test, in memory where the system has such a place, and gone at the end.
+/// An image file of this test, in memory if the system supports it, and removed at the end.
 struct Image(PathBuf);
 
 impl Image {
@@ -44,23 +44,23 @@ fn ask(device: &mut Device, opcode: Opcode, lba: u64, sectors: u32, data: Vec<u8
     execute(device, Command::new(0, opcode, Lba(lba), sectors, data))
 }
 
-/// What a unit holds after its `version`-th write; 0: nothing was written.
+/// Content of a unit after its `version`-th write; 0: never written.
 fn content(lba: u64, version: u32) -> Vec<u8> {
     let mut rng = Rng::stream(lba << 32 | u64::from(version), "content");
     let words = (0..UNIT_BYTES / 8).map(|_| if version == 0 { 0 } else { rng.next_u64() });
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// A drive, the units that it was given, and what was done to each.
+/// A drive with its written units and the history of each.
 struct Kept {
     config: DeviceConfig,
-    /// The image as it was closed.
+    /// Bytes of the closed image.
     bytes: Vec<u8>,
     units: BTreeMap<u64, u32>,
 }
 
 impl Kept {
-    /// Writes `lbas` in this order, then takes back each seventh if `trims`.
+    /// Writes `lbas` in this order, then discards every seventh if `trims`.
     fn new(config: DeviceConfig, lbas: &[u64], trims: bool) -> Kept {
         let StoreKind::File(path) = &config.media.store else { panic!("a file") };
         let _ = std::fs::remove_file(path);
@@ -83,7 +83,7 @@ impl Kept {
         Kept { bytes, units, config }
     }
 
-    /// Opens the image with these bytes; `None`: it was refused, in a sentence that names it.
+    /// Opens the image with these bytes; returns `None` if it was refused in a sentence that names it.
     fn open(&self, bytes: &[u8]) -> Option<Device> {
         let StoreKind::File(path) = &self.config.media.store else { panic!("a file") };
         std::fs::write(path, bytes).expect("the image");
@@ -98,7 +98,7 @@ impl Kept {
         }
     }
 
-    /// Reads everything; how much could not be read.
+    /// Reads all units; returns the number of unreadable ones.
     fn check(&self, device: &mut Device, units: &BTreeMap<u64, u32>, what: &str) -> u32 {
         let mut failed = 0;
         for (&lba, &version) in units {
@@ -114,7 +114,7 @@ impl Kept {
         failed
     }
 
-    /// Overwrites a part, so that GC runs over the rest; for a block namespace.
+    /// Overwrites part of the data, so that GC processes the rest; for a block namespace.
     fn overwrite(&self, device: &mut Device, rng: &mut Rng, what: &str) {
         let mut units = self.units.clone();
         let lbas: Vec<u64> = units.keys().copied().collect();
@@ -137,10 +137,10 @@ impl Kept {
     }
 }
 
-/// One damage of the many.
+/// Damages the bytes at random.
 fn damage(bytes: &mut Vec<u8>, data_from: usize, rng: &mut Rng) -> String {
     let length = bytes.len() as u64;
-    // Headers, states and spare areas are a small part of the file, so they are aimed at.
+    // Headers, states and spare areas are a small part of the file, so they are targeted.
     let aim = |rng: &mut Rng| match rng.below(3) {
         0 => rng.below(4096 + 16 * 64) as usize,
         1 => rng.below(data_from as u64) as usize,
@@ -173,7 +173,7 @@ fn damage(bytes: &mut Vec<u8>, data_from: usize, rng: &mut Rng) -> String {
     }
 }
 
-/// Where the data begin, by the header.
+/// Start of the data, according to the header.
 fn data_from(bytes: &[u8]) -> usize {
     u64::from_le_bytes(bytes[88..96].try_into().expect("eight bytes")) as usize
 }

@@ -1,5 +1,5 @@
-//! Orders of events that serving in real time brought up in the drive itself: many commands at once, a drive that runs on
-//! for a while after they have ended, and power cuts at such moments.
+//! Orders of events that real-time service causes in the drive itself: many concurrent commands, a drive that
+//! continues after they have ended, and power cuts at such moments.
 
 use crate::common::{config, drive, drive_of_zones, pattern};
 use pellucid_device::Device;
@@ -48,7 +48,8 @@ fn run_on(device: &mut Device, events: u64) {
     }
 }
 
-/// No media fault is injected, so every command succeeds. Seed 275: a trim takes away the last page that a flush waits for.
+/// Without media faults every command succeeds. Seed 275: a trim removes the last page that a flush waits
+/// for.
 #[test]
 fn a_healthy_drive_fulfils_every_command() {
     for seed in [1, 2, 3, 275] {
@@ -75,8 +76,8 @@ fn a_healthy_drive_fulfils_every_command() {
     }
 }
 
-/// Data are decoded for longer than it takes to overwrite their page, to erase its block, and to program that again: what is
-/// in the old place by then belongs to others.
+/// Decoding takes longer than overwriting the page, erasing its block, and programming it again: by then the
+/// old place holds other data.
 #[test]
 fn slow_decoding_never_brings_the_data_of_another_page() {
     for retain in [false, true] {
@@ -88,7 +89,7 @@ fn slow_decoding_never_brings_the_data_of_another_page() {
         config.media.timing.erase_ns = Nanos::from_us(1);
         let mut device = Device::new(&config).expect("a good configuration");
         let pages = device.capacity_sectors(0) / 8;
-        // Each page says in all its bytes which one it is.
+        // All bytes of a page identify it.
         let write = |device: &mut Device, page: u64| {
             let data = vec![(page % 251) as u8; 4096];
             device.submit(device.now(), Command::new(0, Opcode::Write, Lba(page * 8), 8, data));
@@ -111,7 +112,7 @@ fn slow_decoding_never_brings_the_data_of_another_page() {
                 turn(&mut device, &mut Vec::new());
             }
         }
-        // Overwriting at random has GC move pages that are being decoded for a host.
+        // Random overwrites make GC copy pages that are being decoded for a host.
         let mut rng = Rng::new(3);
         let mut reads = Vec::new();
         for _ in 0..600_000 {
@@ -132,7 +133,7 @@ fn slow_decoding_never_brings_the_data_of_another_page() {
     }
 }
 
-/// Damage is planned as it is asked for: refused when it cannot be, done with its operation when it can.
+/// Planned damage works as specified: impossible damage is refused, other damage happens with its operation.
 #[test]
 fn damage_can_be_planned() {
     let mut roomy = config(StoreKind::Ram);
@@ -174,7 +175,7 @@ fn damage_can_be_planned() {
     }
     let counters = core.device(0).expect("it is here").counters();
     assert!(counters.program_failures >= 3, "{}", counters.program_failures);
-    // The 900th is accepted before the drive has no block left, and none is behind it.
+    // Write 900 is accepted before the drive runs out of blocks, and no write follows it.
     write(&mut core, 900);
     assert_eq!(write(&mut core, 901), Status::ReadOnly);
 }
@@ -187,8 +188,8 @@ impl Observer for Arrivals {
     }
 }
 
-/// Operations wait in the submission batch until the drive runs, but whatever else is done to it finds them inside, in the order in which
-/// they were submitted.
+/// Operations wait in the submission batch until the drive runs, but before any other change of the drive
+/// they enter it in order of submission.
 #[test]
 fn what_waits_goes_in_before_a_change() {
     let device = Device::new(&config(StoreKind::Ram)).expect("a good configuration");
@@ -217,7 +218,8 @@ fn what_waits_goes_in_before_a_change() {
     assert_eq!(*arrivals.borrow(), (0..12).map(|token| token * 8).collect::<Vec<u64>>());
 }
 
-/// A drive discards a piece of a long range at once. It goes on with the next one behind what others have asked for meanwhile.
+/// A drive discards one piece of a long range at a time, and runs requests that arrive meanwhile before the
+/// next piece.
 #[test]
 fn a_long_discard_holds_nobody_up() {
     const PIECE: u64 = 1 << 15;
@@ -262,13 +264,13 @@ fn a_long_discard_holds_nobody_up() {
             !core.device(0).expect("of this process").is_mapped(0, pellucid_flash::Lpn(sectors as u32 - 1))
         );
     }
-    // What passes the end changes nothing.
+    // A discard past the end changes nothing.
     submit(&mut core, 1, Opcode::Write, 0, 8);
     assert_eq!(next(&mut core), (1, Status::Success));
     submit(&mut core, 4, Opcode::Trim, 0, sectors + 1);
     assert_eq!(next(&mut core), (4, Status::LbaOutOfRange));
     assert!(core.device(0).expect("of this process").is_mapped(0, pellucid_flash::Lpn(0)));
-    // Without power the rest is not forgotten, and the operation has failed.
+    // After a power cut the rest is not discarded, and the operation has failed.
     submit(&mut core, 5, Opcode::Trim, 0, sectors);
     core.run();
     assert!(core.pop().is_none());
@@ -277,7 +279,8 @@ fn a_long_discard_holds_nobody_up() {
     assert_eq!(core.outstanding(), 0);
 }
 
-/// Every program fails, so a superpage finds no block at last. The rest of the write waits behind it to be logged, and fails with it.
+/// Every program fails, so a superpage finally finds no block. The rest of the write, which waits for it to
+/// be logged, fails too.
 #[test]
 fn a_forced_write_behind_a_superpage_that_is_lost_fails() {
     for sectors in [8, 12, 20] {
@@ -301,8 +304,8 @@ fn a_forced_write_behind_a_superpage_that_is_lost_fails() {
     }
 }
 
-/// An end of a socket whose datagrams are requests: token, `W` or `R`, sector, and what is written. Answers: token, whether it went well,
-/// and what was read.
+/// One end of a socket whose datagrams are requests: token, `W` or `R`, sector, and the data of a write.
+/// Answers hold the token, the success, and the data of a read.
 struct Datagrams {
     socket: UnixDatagram,
     under_way: usize,
@@ -361,7 +364,8 @@ impl Attachment for Datagrams {
     }
 }
 
-/// What is no stream socket is served beside those that are, and what is under way when the server stops is answered.
+/// An attachment is served beside stream sockets, and its outstanding requests are answered when the server
+/// stops.
 #[test]
 fn an_attachment_is_served() {
     let (here, there) = UnixDatagram::pair().expect("two ends");
@@ -398,8 +402,9 @@ fn an_attachment_is_served() {
     assert_eq!(devices[0].outstanding_commands(), 0);
 }
 
-/// One request at a time beside 64 connections with 32 each, all of which ask again when they are answered: no more of the others are answered
-/// before it than are in the drive at once, and a turn.
+/// One connection with one request at a time competes with 64 connections of 32 requests each, all of which
+/// ask again at once. Before its request, the server answers at most as many others as are in the drive at
+/// once, plus one turn.
 #[test]
 fn one_request_at_a_time_waits_for_few_of_the_others() {
     const ONE: u64 = 100;

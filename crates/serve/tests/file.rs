@@ -1,4 +1,4 @@
-//! A plain file as a drive: beside a plain model, with what can go wrong with a file, and served.
+//! A plain file as a drive: compared with a plain model, with failures of the file, and served.
 
 #![expect(clippy::print_stderr, reason = "what is skipped is told; a child process tells how it went")]
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const SECTOR: usize = 4096;
 const SECTORS: u64 = 256;
-/// In this variable the test of a limited process finds its file.
+/// Environment variable through which the limited process finds its file.
 const CHILD: &str = "PELLUCID_TEST_LIMITED_FILE";
 
 fn place(name: &str) -> PathBuf {
@@ -67,7 +67,7 @@ fn read(drive: &mut FileDrive, lba: u64) -> (Status, Vec<u8>) {
     (ended.status, ended.data)
 }
 
-/// Random commands, as many at once as do not touch each other, beside a plain array.
+/// Compares random commands with a plain array; as many run at once as do not overlap.
 fn agrees_with_an_array(config: &FileConfig, seed: u64) {
     let mut drive = FileDrive::open(config).expect("a file drive");
     assert_eq!(drive.interface(0), Some(Interface::Block { sectors: SECTORS, handles: 1 }));
@@ -229,8 +229,9 @@ fn a_read_finds_that_a_file_is_shorter() {
     assert_eq!(drive.take_sentences().len(), 1);
 }
 
-/// Where nothing more can be written, as on a disk that is full, a write fails and says so, what is there stays readable, and all goes on
-/// when there is room again. The process that is limited is another one, so that no other test is.
+/// When the file cannot grow, as on a full disk, a write fails with a status, existing data stay readable,
+/// and all works again once there is space. The limit applies to a separate process, so that it affects no
+/// other test.
 #[test]
 fn a_full_disk_is_a_write_fault_that_passes() {
     let path = place("file-full");
@@ -247,7 +248,7 @@ fn a_full_disk_is_a_write_fault_that_passes() {
     assert!(limited.status.success() && said.contains("limited: done"), "{said}");
 }
 
-/// Not a test by itself: see [`a_full_disk_is_a_write_fault_that_passes`].
+/// Child process of [`a_full_disk_is_a_write_fault_that_passes`], not a test by itself.
 #[test]
 fn in_a_limited_process() {
     let Some(path) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
@@ -269,7 +270,7 @@ fn in_a_limited_process() {
     eprintln!("limited: done");
 }
 
-/// Served over NBD like any other drive; its sentences reach the log.
+/// A file is served over NBD like any other drive; its messages reach the log.
 #[test]
 fn a_file_is_served() {
     let path = place("file-served");

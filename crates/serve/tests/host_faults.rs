@@ -1,4 +1,5 @@
-//! Faults that a host sees: each kind on every kind of drive, by range, by number, by seed; over NBD; counted and shown.
+//! Faults that a host sees: each kind on every kind of drive, by range, number and seed; over NBD; counted
+//! and shown.
 
 use crate::common::{self, Client, drive, pattern, scratch, serve};
 use pellucid_flash::{Completion, Lba, Opcode, SimTime, Status};
@@ -61,7 +62,7 @@ impl One {
         self.0.namespaces()[0].sector_bytes.into()
     }
 
-    /// Commands that each fault has hit.
+    /// Number of commands that each fault has hit.
     fn hits(&self) -> Vec<u64> {
         self.0.host_faults(0).into_iter().map(|(_, hits)| hits).collect()
     }
@@ -80,7 +81,8 @@ fn file(name: &str) -> FileDrive {
     FileDrive::open(&config).expect("a file drive")
 }
 
-/// Commands that touch the range fail and change nothing, as many as are to; on a modelled drive and on a file.
+/// As many commands as requested that touch the range fail and change nothing, on a modelled drive and on a
+/// file.
 #[test]
 fn errors_come_where_and_as_often_as_asked() {
     let faults = ["io-error@0s:on=write,range=8KiB-16KiB,count=2", "io-error@0s:on=read,range=64KiB-"];
@@ -98,7 +100,7 @@ fn errors_come_where_and_as_often_as_asked() {
     }
 }
 
-/// By rate and seed the same commands fail again.
+/// With equal rate and seed, the same commands fail again.
 #[test]
 fn a_rate_is_repeatable_by_its_seed() {
     let failed = |seed: u64| {
@@ -112,7 +114,7 @@ fn a_rate_is_repeatable_by_its_seed() {
     assert!((30..70).contains(&count), "{count} of 200");
 }
 
-/// The first sectors of a torn write are there, the others are as they were, and the host is told of success.
+/// A torn write stores its first sectors, leaves the others unchanged, and reports success.
 #[test]
 fn a_torn_write_leaves_its_end_as_it_was() {
     let mut one = One::modelled(&["torn-write@1ops:count=1"]);
@@ -128,7 +130,8 @@ fn a_torn_write_leaves_its_end_as_it_was() {
     assert_eq!(one.read(0, 16), (Status::Success, data(16)), "one was to be torn");
 }
 
-/// A flush that is lost is answered, and a power cut takes what it was for; the same with a forced write.
+/// A lost flush is answered, and a power cut then loses the data it should have covered; likewise for a
+/// forced write.
 #[test]
 fn a_lost_flush_costs_what_it_was_for() {
     for (faults, kept) in [(&[][..], true), (&["lost-flush@0s"][..], false)] {
@@ -146,8 +149,8 @@ fn a_lost_flush_costs_what_it_was_for() {
     }
 }
 
-/// Corruption is silent, of one bit in a sector, the same at every read, and of the share that was asked for. What is corrupt on the way to the
-/// drive stays so when the fault is gone.
+/// Corruption is silent, flips one bit in a sector, is the same at every read, and affects the requested
+/// fraction. Data corrupted by a write stay corrupt after the fault is cleared.
 #[test]
 fn corruption_is_silent_and_repeatable() {
     let wrong = |found: &[u8]| {
@@ -178,7 +181,7 @@ fn corruption_is_silent_and_repeatable() {
     assert_eq!(one.read(0, 1024).1, found);
 }
 
-/// A command that is to be late ends later, in the time of its drive; the others do not wait for it.
+/// A delayed command ends later in the drive's time; the others do not wait for it.
 #[test]
 fn a_delay_holds_one_command_back() {
     let drives = vec![("one".to_string(), drive(StoreKind::Ram))];
@@ -203,7 +206,7 @@ fn a_delay_holds_one_command_back() {
     assert!(tokens[1].0.0 >= 5_000_000_000 && tokens[0].0.0 < 5_000_000_000, "{tokens:?}");
 }
 
-/// A power cut ends a write that was held back: its host must not be told of success afterwards.
+/// A power cut ends a delayed write: its host must not be told of success afterwards.
 #[test]
 fn a_power_cut_ends_what_is_held_back() {
     let drives = vec![("one".to_string(), drive(StoreKind::Ram))];
@@ -242,7 +245,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
     assert!("io-error:rate=0.5".parse::<HostFault>().is_ok());
 }
 
-/// Over NBD: an error is EIO, set and cleared on the control socket, and the status counts what it hit.
+/// Over NBD an error is EIO; it is set and cleared on the control socket, and the status counts its hits.
 #[test]
 fn faults_are_set_counted_and_cleared_while_the_drive_is_served() {
     let served = serve("host-faults", vec![("one".into(), drive(StoreKind::Ram))], Time::Instant);

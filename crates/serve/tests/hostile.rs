@@ -1,4 +1,5 @@
-//! Peers that break the protocol, stall, or come in crowds: they are turned away or bounded, and nobody else notices.
+//! Peers that break the protocol, stall, or come in crowds: they are turned away or bounded, without effect
+//! on others.
 
 use crate::common::{self, Client, SECTOR, Served, config, drive, pattern, read_some, serve, serve_observed};
 use pellucid_device::Device;
@@ -25,7 +26,7 @@ fn connect(served: &Served) -> TcpStream {
     stream
 }
 
-/// Whether the peer closes, in any way, within the time.
+/// Returns true if the peer closes, in any way, within the time limit.
 fn ends(stream: &mut TcpStream) -> bool {
     let mut bytes = [0; 4096];
     loop {
@@ -68,7 +69,7 @@ fn garbage_ends_its_own_connection_only() {
                 bytes.splice(0..0, options).for_each(drop);
             }
         }
-        // The server may close before it has all of it.
+        // The server may close before it has received everything.
         let _ = stream.write_all(&bytes);
         if round % 8 < 4 {
             let _ = stream.shutdown(Shutdown::Write);
@@ -99,7 +100,7 @@ fn too_long_is_refused() {
 
 #[test]
 fn a_read_above_the_limit_is_an_error() {
-    // A drive of more than 32 MiB, of which next to nothing is ever written.
+    // A drive of more than 32 MiB that stays nearly empty.
     let mut config = config(StoreKind::Ram);
     config.media.geometry.blocks = 512;
     let device = Device::new(&config).expect("a good configuration");
@@ -172,7 +173,7 @@ fn a_peer_that_never_reads_is_bounded_and_alone() {
         bytes.extend(read.encode());
     }
     deaf.set_nonblocking(true).expect("a TCP option");
-    // As much as it takes; what was asked for is 20 GiB.
+    // Writes as much as the socket takes; the requests amount to 20 GiB.
     let mut sent = 0;
     for _ in 0..200 {
         match deaf.write(&bytes[sent..]) {
@@ -189,8 +190,8 @@ fn a_peer_that_never_reads_is_bounded_and_alone() {
     settles(&served, "bytes_held", 0);
 }
 
-/// Peers that never read, so many that together they hold all that there is for answers: the others get one at a time then, and
-/// their share again once the peers that took nothing are gone.
+/// So many peers never read that they fill the whole budget for answers. Others then get one answer at a
+/// time, and their full share again once these peers are gone.
 #[test]
 fn peers_that_never_read_do_not_keep_the_room_of_others() {
     let served = served("deaf-crowd");
@@ -201,7 +202,7 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
         let read = Request { flags: 0, command: 0, cookie, offset_bytes: 0, length_bytes: 1 << 20 };
         bytes.extend(read.encode());
     }
-    // One that reads little by little, as slow as it is, stays.
+    // A peer that reads slowly but steadily stays.
     let mut slow = UnixStream::connect(&served.unix).expect("it listens");
     slow.write_all(&bytes).expect("it takes requests");
     slow.set_read_timeout(Some(Duration::from_secs(600))).expect("a socket option");
@@ -213,7 +214,7 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
         })
         .collect();
     let held = || number(&served.control(r#"{"do":"status"}"#), "bytes_held") as usize;
-    // One more of these answers does not fit.
+    // No further answer of this size fits.
     common::eventually("all room is taken", || held() > TOTAL_BYTES_MAX - (1 << 20));
     let mut taken = vec![0; 64 << 10];
     common::eventually("there is room again", || {
@@ -227,7 +228,7 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
         );
         held < TOTAL_BYTES_MAX / 4 * 3
     });
-    // No more of them are sent away than are in the way, and no peer that takes its answers.
+    // No more peers are disconnected than necessary, and none that takes its answers.
     let left = number(&served.control(r#"{"do":"status"}"#), "connections") as usize;
     assert!((3 + deaf.len() / 2..3 + deaf.len()).contains(&left), "{left} connections");
     for _ in 0..20 {
@@ -235,8 +236,8 @@ fn peers_that_never_read_do_not_keep_the_room_of_others() {
     }
 }
 
-/// Strangers that begin large writes and send no more of them, as many as find budget and more that wait for it: small and medium requests
-/// of others are done meanwhile, without anybody having been sent away for them.
+/// Peers begin large writes and then send no more: as many as find budget, and more that wait for it. Small
+/// and medium requests of others complete meanwhile, without disconnecting any peer.
 #[test]
 fn large_writes_that_stop_half_way_hold_up_no_smaller_requests() {
     let mut config = config(StoreKind::Ram);
@@ -276,7 +277,7 @@ fn peers_that_vanish_leave_nothing_behind() {
         for i in 0..round % 8 {
             client.send(Command::Read, 0, i << 16, 64 << 10, &[]);
         }
-        // A write whose payload never comes whole.
+        // A write whose payload never arrives completely.
         client.send(Command::Write, 0, 0, 1 << 20, &[1; 1000]);
         drop(client);
         other.write(4096, &round.to_le_bytes().repeat(64));
@@ -299,7 +300,7 @@ fn who_says_nothing_is_shown_the_door() {
     assert_eq!(session.tick(now + 9_000_000_000, &mut port), Ok(()));
     let late = session.tick(now + 11_000_000_000, &mut port);
     assert!(matches!(late, Err(Close::Refused(why)) if why.contains("10 s")));
-    // In transmission a peer may be silent for ever.
+    // In transmission a peer may stay silent for ever.
     let mut bytes = encode_client_flags(true).to_vec();
     encode_option(OptionKind::ExportName, b"one", &mut bytes);
     session.receive(&mut &bytes[..], &mut port).expect("a good handshake");

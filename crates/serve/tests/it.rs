@@ -1,5 +1,5 @@
-//! Servers through real sockets, and what they keep.
-//! One program: each further one is linked and kept on disk with the whole crate in it.
+//! Servers through real sockets, and the data they keep. All tests are one program, because each further one
+//! would be linked and stored with the whole crate in it.
 
 mod common;
 mod damaged;

@@ -1,4 +1,5 @@
-//! A served drive shows itself: over the control socket, and on a board, awake or asleep.
+//! A served drive shows its figures: on the control socket, and on a board, whether the server is awake or
+//! asleep.
 
 use crate::common::{Client, drive, pattern, serve};
 use pellucid_media::StoreKind;
@@ -53,7 +54,7 @@ fn a_server_that_sleeps_wakes_to_show_itself() {
         server.run().map(drop).unwrap();
     });
     let stopper = told.recv().unwrap();
-    // Nobody is connected: without the wake-up it would sleep for ever.
+    // Without connections and without the wake-up it would sleep for ever.
     let began = Instant::now();
     for _ in 0..3 {
         let view = board.look(Duration::ZERO, LONG).expect("a view");

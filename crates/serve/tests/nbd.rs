@@ -71,7 +71,7 @@ fn block_status_tells_holes_from_data() {
     assert_eq!(status(&mut client, 0), [(64 << 10, hole)]);
 }
 
-/// A session on request answers in the short form only, and refuses what needs the long one.
+/// A session can be limited to simple replies; it then refuses requests that need structured ones.
 #[test]
 fn simple_replies_instead_of_structured_ones() {
     const SIMPLE: [u8; 4] = 0x6744_6698u32.to_be_bytes();
@@ -141,7 +141,7 @@ fn impossible_requests_are_refused_and_the_connection_goes_on() {
     }
 }
 
-/// A server's clients, over both kinds of sockets, and what they read.
+/// Clients of a server over both kinds of sockets, with the expected data.
 struct Readers {
     clients: Vec<Client>,
     rng: Rng,
@@ -164,7 +164,7 @@ impl Readers {
         Readers { clients, rng: Rng::new(5), data }
     }
 
-    /// Some of them ask for little, or for much, and wait until they have it.
+    /// Makes some clients request little or much, and waits for the answers.
     fn round(&mut self) {
         let Readers { clients, rng, data } = self;
         let many = rng.below(8) == 0;
@@ -187,7 +187,7 @@ impl Readers {
         }
     }
 
-    /// Asks for nothing for up to 750 us.
+    /// Requests nothing for up to 750 us.
     fn pause(&mut self) {
         let pause = Duration::from_micros(self.rng.below(4) * 250);
         let began = Instant::now();
@@ -197,9 +197,9 @@ impl Readers {
     }
 }
 
-/// While a server polls, busy connections are not in its event queue. More of them than are read from directly, answers that no socket
-/// holds, and pauses long enough to go to sleep in and short enough not to: no connection is forgotten. The server has no tick
-/// that would find a forgotten one.
+/// While a server polls, busy connections are not in its event queue. With more of them than are read
+/// directly, answers larger than a socket's buffer, and pauses around the time of falling asleep, no
+/// connection may be forgotten. The server has no tick that would find a forgotten one.
 #[test]
 fn connections_that_are_busy_now_and_idle_then_lose_nothing() {
     let serve = |name: &str, poll| {
@@ -255,7 +255,7 @@ fn exports_are_listed_and_kept_apart() {
     let mut two = Client::tcp(&served, "two");
     one.write(0, &[1; 4096]);
     assert_eq!(two.read(0, 4096), [0; 4096]);
-    // A second connection to the same drive sees what the first was answered.
+    // A second connection to the drive sees the writes that the first was answered.
     let mut again = Client::tcp(&served, "one");
     assert_eq!(again.read(0, 4096), [1; 4096]);
 }
@@ -275,7 +275,7 @@ fn drives_without_data_are_refused() {
 
 const ROUNDS: u32 = 600;
 
-/// Random commands from one connection, many at once where they do not touch, against a plain copy.
+/// Random commands of one connection, concurrent if they do not overlap, compared with a plain copy.
 #[test]
 fn random_commands_never_bring_wrong_data() {
     for (name, time) in [("random-i", Time::Instant), ("random-p", Time::Paced { dilation: 0.05 })] {
@@ -286,7 +286,7 @@ fn random_commands_never_bring_wrong_data() {
         let mut rng = Rng::new(11);
         let mut cuts = 0;
         for round in 0..ROUNDS {
-            // One slot of the drive for each command of a round.
+            // Each command of a round has its own slot of the drive.
             let slots = 16;
             let slot_sectors = size / SECTOR / slots;
             let mut reads = Vec::new();
@@ -342,7 +342,8 @@ fn random_commands_never_bring_wrong_data() {
     }
 }
 
-/// With another capacity, translation pages would pass for data and not be found: what was trimmed would come back.
+/// With another capacity, translation pages would count as data and not be found, so trimmed data would
+/// reappear.
 #[test]
 fn a_drive_in_a_file_stays_the_drive_that_it_was() {
     let file = scratch("claimed").join("image");
@@ -373,7 +374,7 @@ fn a_drive_in_a_file_stays_the_drive_that_it_was() {
         assert!(refused.contains(key) && refused.contains("in the image"), "{refused}");
     }
 
-    // How it works inside is its own affair.
+    // Internal settings may change.
     let mut tuned = described.clone();
     (tuned.ftl.victim, tuned.buffer.entries) = (Victim::Fifo, tuned.buffer.entries + 1);
     let served =
@@ -395,7 +396,7 @@ fn flushed_data_survive_power_cuts_and_the_end_of_the_server() {
         let mut client = Client::tcp(&served, "one");
         client.write(0, &first);
         client.flush();
-        // Not flushed: it may be lost, but never torn inside a sector.
+        // Unflushed data may be lost, but a sector is never torn.
         client.write(512 << 10, &second);
         let answer = served.control(r#"{"do":"power-cut","drive":"one"}"#);
         assert!(answer.contains("\"ok\":true"), "{answer}");
@@ -430,7 +431,7 @@ fn a_power_cut_ends_what_is_under_way_with_an_error() {
     for i in 0..8 {
         client.send(Command::Read, 0, i * 4096, 4096, &[]);
     }
-    // The server has them when it counts them.
+    // The server has received the requests when it counts them.
     let all = || served.control(r#"{"do":"status"}"#).contains("\"outstanding\":8");
     common::eventually("eight requests are under way", all);
     let answer = served.control(r#"{"do":"power-cut"}"#);
@@ -443,7 +444,7 @@ fn a_power_cut_ends_what_is_under_way_with_an_error() {
 #[test]
 fn the_control_socket_explains_what_it_refuses() {
     let mut config = config(StoreKind::Ram);
-    // A failed program costs a block; room for a few dozen of them.
+    // A failed program costs a block; this leaves spare blocks for a few dozen failures.
     config.ftl.over_provisioning = 0.8;
     let drive = Device::new(&config).expect("a good configuration");
     let served = serve("control", vec![("one".into(), drive)], Time::Instant);
@@ -471,7 +472,7 @@ fn the_control_socket_explains_what_it_refuses() {
 #[test]
 fn damage_is_done_on_command() {
     let mut config = config(StoreKind::Ram);
-    // Room enough to go on without one of four dies.
+    // Enough spare capacity to continue without one of four dies.
     config.ftl.over_provisioning = 0.8;
     let drive = Device::new(&config).expect("a good configuration");
     let served = serve("damage", vec![("one".into(), drive)], Time::Instant);
@@ -548,7 +549,7 @@ fn erases_fail_and_bits_err_on_command() {
         client.flush();
     }
     assert_eq!(client.read(0, 1 << 20), data, "blocks that cannot be erased hold nothing that is needed");
-    // The raw bit error rate of a fresh block is so low that it takes a million times as many to lose a page.
+    // The raw bit error rate of a fresh block is so low that losing a page takes a million times the rate.
     let lost = |client: &mut Client| {
         let errors = (0..256).map(|page| client.ask(Command::Read, 0, page * 4096, 4096, &[]).error);
         errors.filter(|&error| error == IO).count()
@@ -581,7 +582,7 @@ fn sockets_come_and_go_with_the_server() {
     }
     drop(served);
     assert!(paths.iter().all(|path| !path.exists()), "sockets are removed");
-    // One that a killed server left behind is no obstacle; a file is.
+    // A socket left by a killed server is no obstacle; a regular file is.
     drop(std::os::unix::net::UnixListener::bind(&paths[0]).expect("a socket without a server"));
     std::fs::write(scratch("sockets").join("file"), "precious").expect("a file");
     drop(serve("sockets", vec![("one".into(), drive(StoreKind::Ram))], Time::Instant));

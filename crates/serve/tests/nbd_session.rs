@@ -1,4 +1,4 @@
-//! The NBD session without sockets: what it says of a drive, and how much it does at once.
+//! The NBD session without sockets: its description of a drive, and its limits on work at once.
 
 use crate::common::{config, drive, pattern, scratch};
 use pellucid_device::Device;
@@ -12,14 +12,14 @@ use pellucid_wire::nbd::{
     encode_option,
 };
 
-/// A session that has begun transmission, and its client's end.
+/// A session in transmission, with its client's end.
 struct Alone {
     core: Core,
     session: NbdSession,
     load: Load,
     output: Output,
     decoder: ReplyDecoder,
-    /// Minimum, preferred and maximum.
+    /// Minimum, preferred and maximum sizes.
     sizes: [u32; 3],
 }
 
@@ -60,14 +60,14 @@ impl Alone {
         work(&mut self.session, &mut port)
     }
 
-    /// Gives the session input once; how much of it is left.
+    /// Passes input to the session once; returns how many bytes are left.
     fn receive(&mut self, input: &[u8]) -> usize {
         let mut rest = input;
         self.with(|session, port| session.receive(&mut rest, port)).expect("good input");
         rest.len()
     }
 
-    /// Lets the drive do what it was asked for.
+    /// Runs the drive until it is idle.
     fn run(&mut self) {
         while self.core.outstanding() > 0 {
             self.core.run();
@@ -79,7 +79,7 @@ impl Alone {
         }
     }
 
-    /// Answers to block status, in order.
+    /// Parses the replies to block status, in order.
     fn extents(&mut self) -> Vec<Vec<Extent>> {
         let bytes = self.output.take_all();
         let (mut rest, mut answers) = (&bytes[..], Vec::new());
@@ -97,7 +97,7 @@ fn request(command: Command, offset_bytes: u64, length_bytes: u32) -> Vec<u8> {
     request.encode().to_vec()
 }
 
-/// QEMU goes away when a size is no power of two; a mapping unit may be three sectors, or twelve.
+/// QEMU disconnects if a size is no power of two; a mapping unit may be three sectors, or twelve.
 #[test]
 fn sizes_are_powers_of_two_whatever_the_mapping_unit() {
     for (page_bytes, unit_bytes, preferred) in
@@ -110,7 +110,8 @@ fn sizes_are_powers_of_two_whatever_the_mapping_unit() {
     }
 }
 
-/// A drive of more mapping units than block status looks at in a turn, all of them in parts in which something was written once.
+/// A drive with more mapping units than one turn of block status looks up, all in regions that were written
+/// once.
 fn touched(units: u64) -> Alone {
     let mut config = config(StoreKind::Ram);
     (config.media.geometry.blocks, config.media.geometry.unit_bytes) = (256, 512);
@@ -130,7 +131,8 @@ fn touched(units: u64) -> Alone {
     alone
 }
 
-/// Block status is answered at once, and may look at every mapping unit: nobody else is served meanwhile, so there is a limit to it.
+/// Block status is answered at once and may look up every mapping unit. Others are not served meanwhile, so
+/// it is limited.
 #[test]
 fn block_status_of_much_lets_others_have_their_turn() {
     const UNITS: u64 = 1 << 16;
@@ -148,7 +150,7 @@ fn block_status_of_much_lets_others_have_their_turn() {
     assert_eq!(alone.receive(&status), 0);
     let hole = Extent { length_bytes: UNITS as u32 * 512, flags: allocation::HOLE | allocation::ZERO };
     assert_eq!(alone.extents(), vec![vec![hole]; 3], "the beginning of what was asked for");
-    // A client asks again for the rest, and requests for little are answered together.
+    // A client asks again for the rest, and small requests are answered together.
     let rest = request(Command::BlockStatus, UNITS * 512, 8192);
     assert_eq!(alone.receive(&rest.repeat(20)), 0);
     let expected = vec![Extent { length_bytes: 4096, ..hole }, Extent { length_bytes: 4096, flags: 0 }];
@@ -157,7 +159,7 @@ fn block_status_of_much_lets_others_have_their_turn() {
 
 const HOLE: u32 = allocation::HOLE | allocation::ZERO;
 
-/// A drive of 2 TiB on which little was written says so in a few extents, as long as a request can be.
+/// A nearly empty drive of 2 TiB is reported in a few extents, even for the longest request.
 #[test]
 fn block_status_of_what_was_never_written_comes_in_large_extents() {
     const GIB: u64 = 1 << 30;
@@ -184,7 +186,7 @@ fn block_status_of_what_was_never_written_comes_in_large_extents() {
     assert_eq!(found.iter().map(|e| (e.length_bytes, e.flags)).collect::<Vec<_>>(), expected);
 }
 
-/// A sparse file tells of its holes, those that a trim made among them.
+/// A sparse file reports its holes, including those that a trim made.
 #[test]
 fn block_status_of_a_file_shows_its_holes() {
     const MIB: u32 = 1 << 20;
@@ -208,7 +210,7 @@ fn block_status_of_a_file_shows_its_holes() {
     assert_eq!(ask(&status), [(u32::MAX - 4095, HOLE)]);
 }
 
-/// A connection that asks for much in one go has it taken bit by bit, so that the others have their turns in between.
+/// A connection that requests much in one go is served bit by bit, so that others get their turns in between.
 #[test]
 fn requests_for_much_are_taken_in_turns() {
     let mut alone = Alone::new(drive(StoreKind::Ram));
@@ -218,7 +220,7 @@ fn requests_for_much_are_taken_in_turns() {
     let left = alone.receive(&asked);
     assert_eq!(left, (100 - at_once) * read.len());
     assert_eq!(alone.receive(&asked[asked.len() - left..]), (100 - 2 * at_once) * read.len());
-    // Small ones count, too.
+    // Small requests count too.
     let trims = request(Command::Trim, 0, 4096).repeat(1000);
     let left = alone.receive(&trims);
     assert_eq!(left, (1000 - AT_ONCE_BYTES / 4096) * read.len());

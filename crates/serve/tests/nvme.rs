@@ -39,7 +39,7 @@ fn serve(device: Device, time: Time) -> Served {
     serve_as(device, time, |target, local| Ok(Box::new(Connection::new(target, local))))
 }
 
-/// Makes the session of a connection to a target at this address.
+/// Creates the session of a connection to a target at this address.
 type Welcome = fn(&SharedTarget, SocketAddr) -> Result<Box<dyn Session>, String>;
 
 fn serve_as(device: Device, time: Time, welcome: Welcome) -> Served {
@@ -77,7 +77,7 @@ fn serve_at(address: &str, options: Options, device: Device, time: Time, welcome
     Served { address, stopper, thread, log }
 }
 
-/// What a queue is carried by.
+/// Transport of a queue.
 trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
@@ -114,7 +114,7 @@ impl Queue {
         Queue { stream, decoder, encoder, ended, data, r2ts, current: 0, cid: 0 }
     }
 
-    /// Reads once; false at the end of the stream.
+    /// Reads once; returns false at the end of the stream.
     fn read(&mut self) -> bool {
         let mut buffer = vec![0; 100_000];
         let count = self.stream.read(&mut buffer).expect("the target answers");
@@ -150,7 +150,7 @@ impl Queue {
         while !self.ended.contains_key(&cid) {
             assert!(self.read(), "closed before command {cid} ended");
         }
-        // The end stands in the header of the data: take the rest of them.
+        // The header of the data reports the completion: receive the remaining data.
         while self.decoder.data_remaining_bytes() > 0 {
             assert!(self.read(), "closed in the middle of data");
         }
@@ -169,7 +169,7 @@ impl Queue {
         self.end(cid)
     }
 
-    /// On a discovery controller: the first `count` entries of its log.
+    /// Reads the first `count` log entries of a discovery controller.
     fn discover(&mut self, count: usize) -> Vec<DiscoveryEntry> {
         assert!(self.connect_to(DISCOVERY_NQN, 0, DYNAMIC_CONTROLLER, HOST).status.is_success());
         let enable = PropertySet { is_8_bytes: false, offset: 0x14, value: 0x0046_0001 };
@@ -190,7 +190,7 @@ impl Queue {
             assert!(self.read());
         }
         let r2t = self.r2ts.pop_front().expect("an R2T");
-        // A slow sender: the pieces come one by one.
+        // A slow sender: the pieces arrive one by one.
         for (n, piece) in data.chunks(30_000).enumerate() {
             let header = DataHeader {
                 cid,
@@ -204,7 +204,7 @@ impl Queue {
             let length = self.encoder.h2c_data(&header, &mut out);
             let (front, back) = piece.split_at(piece.len() / 2);
             self.stream.write_all(&[&out[..length], front].concat()).expect("it takes data");
-            // Most often the server sees two pieces then; what it answers is the same if it does not.
+            // The server usually sees two pieces then; if not, its answer is still the same.
             std::thread::sleep(Duration::from_millis(1));
             self.stream.write_all(back).expect("it takes data");
         }
@@ -278,7 +278,8 @@ fn a_stranger_is_refused_and_logged_and_a_lost_host_leaves_its_queues() {
     served.thread.join().expect("no panic");
 }
 
-/// A host goes where the discovery log sends it: not to "all addresses", which over there are its own.
+/// A host connects to the address in the discovery log, so this must not be "all addresses", which would mean
+/// the host's own.
 #[test]
 fn discovery_names_the_address_that_the_host_has_reached() {
     for (listening, reached, family) in
@@ -299,7 +300,8 @@ fn discovery_names_the_address_that_the_host_has_reached() {
     }
 }
 
-/// While the server was busy, what a host said lies in its socket: it is read before the host is taken for gone.
+/// If the server was busy, a host's input is still in its socket: it is read before the host counts as
+/// silent.
 #[test]
 fn a_host_that_spoke_while_the_server_was_busy_is_not_given_up() {
     let welcome: Welcome = |target, local| {
@@ -308,14 +310,14 @@ fn a_host_that_spoke_while_the_server_was_busy_is_not_given_up() {
         }
         Ok(Box::new(Connection::new(target, local)))
     };
-    // While it polls, the server asks for events only now and then.
+    // While it polls, the server asks for events only occasionally.
     let options = Options { poll: Duration::from_secs(60), ..Options::default() };
     let served = serve_at("127.0.0.1:0", options, common::drive(StoreKind::Ram), Time::Instant, welcome);
     let (mut admin, mut queue) = attach(&served);
     let keep_alive_ms = SubmissionEntry::new(0x09, 0, 0).with_cdw(10, 0x0F).with_cdw(11, 2000);
     let cid = admin.send(keep_alive_ms, &[]);
     assert!(admin.end(cid).status.is_success());
-    // Then it looks at this queue, which was the last to bring something, and not at the other.
+    // It then reads this queue, which was the last with input, and not the other.
     queue.write(0, &[7; 4096]);
     SLOW.store(true, Ordering::Release);
     let _slow = dial(&served);
@@ -329,10 +331,11 @@ fn a_host_that_spoke_while_the_server_was_busy_is_not_given_up() {
     served.thread.join().expect("no panic");
 }
 
-/// Whether a new connection takes the server long.
+/// Makes the server slow to accept a new connection.
 static SLOW: AtomicBool = AtomicBool::new(false);
 
-/// What came before the end of the controller counts, what comes after does not: the host may have gone another way by then.
+/// Commands before the end of a controller are executed, later ones are not: the host may use another path by
+/// then.
 #[test]
 fn a_controller_that_is_given_up_takes_no_more_commands() {
     let welcome: Welcome = |target, local| Ok(Box::new(Connection::new(target, local)));
@@ -340,7 +343,7 @@ fn a_controller_that_is_given_up_takes_no_more_commands() {
     let served = serve_at("127.0.0.1:0", options, common::drive(StoreKind::Ram), Time::Instant, welcome);
     let (mut admin, mut queue) = attach(&served);
     queue.write(0, &[7; 4096]);
-    // A command that is no PDU. The admin connection stays open at the host's end.
+    // Bytes that are no PDU. The admin connection stays open at the host's end.
     admin.stream.write_all(&[0xFF; 128]).expect("it takes bytes");
     while admin.read() {}
     assert!(
@@ -351,19 +354,19 @@ fn a_controller_that_is_given_up_takes_no_more_commands() {
     served.thread.join().expect("no panic");
 }
 
-/// A reset ends when nothing that came before it is in the drive any more: else an old write could land on a new one. Whether the host has
-/// closed the queue before or not.
+/// A reset ends when no earlier command is left in the drive; otherwise an old write could overwrite a new
+/// one. This holds whether or not the host has closed the queue before.
 #[test]
 fn a_reset_ends_when_the_drive_has_nothing_from_before_it() {
     for closes in [false, true] {
-        // A write that is forced to the media takes seconds.
+        // A forced write takes seconds.
         let served = serve(common::drive(StoreKind::Ram), Time::Paced { dilation: 5_000.0 });
         let (mut admin, mut queue) = attach(&served);
         let data = [7; 4096];
         let forced = SubmissionEntry::new(1, 0, 1).with_cdw(12, 7 | 1 << 30);
         let sent = Instant::now();
         queue.send(forced.with_sgl(SglDescriptor::in_capsule(0, 4096)), &data);
-        // A queue is taken in order: the server has the write when it has refused what comes after it.
+        // A queue is processed in order: once a later command is refused, the server has the write.
         let refused = queue.send(SubmissionEntry::new(0x7F, 0, 1), &[]);
         assert!(!queue.end(refused).status.is_success());
         let queue = (!closes).then_some(queue);
@@ -378,7 +381,7 @@ fn a_reset_ends_when_the_drive_has_nothing_from_before_it() {
             assert!(sent.elapsed() < Duration::from_secs(600), "closes {closes}");
             std::thread::sleep(Duration::from_millis(10));
         }
-        // An erase unit's program takes 200 us, before dilation.
+        // A superpage's program takes 200 us, before dilation.
         assert!(sent.elapsed() > Duration::from_secs(1), "closes {closes}: after {:?}", sent.elapsed());
         drop(queue);
         served.stopper.stop();

@@ -1,4 +1,4 @@
-//! Real time is virtual time, throttled.
+//! Real time is throttled virtual time.
 
 use crate::common::{self, Client, config, drive, pattern, serve, serve_observed};
 use pellucid_device::Device;
@@ -28,7 +28,7 @@ impl Observer for Recorder {
     }
 }
 
-/// Random requests, `depth` at a time.
+/// Sends random requests, `depth` at a time.
 fn load(mut client: Client, seed: u64, rounds: u32, depth: u32) {
     let mut rng = Rng::new(seed);
     let sectors = client.size_bytes / 512;
@@ -83,7 +83,7 @@ fn recorded_arrivals_give_the_same_completions_in_virtual_time() {
     }
     for (count, expected) in seen.completions.iter().enumerate() {
         let mut found = again.pop().expect("as many completions");
-        // Tags are names that the server reuses; a read's buffer need not be returned the way it was taken.
+        // The server reuses tags; and a read's buffer need not be returned as it was taken.
         found.tag = expected.tag;
         assert_eq!(found, *expected, "completion {count}");
     }
@@ -103,7 +103,7 @@ fn modelled_latency_is_kept() {
     for unit in 0..64u64 {
         let began = Instant::now();
         assert_eq!(client.read(unit * 4096, 4096), data[unit as usize * 4096..][..4096]);
-        // A sense takes 50 us, less 4 % of spread, and everything twice as long.
+        // A sense takes 50 us, less 4 % of spread, and everything takes twice as long.
         assert!(began.elapsed() >= Duration::from_micros(96), "unit {unit}: {:?}", began.elapsed());
     }
     let status: serde_json::Value =
@@ -114,7 +114,7 @@ fn modelled_latency_is_kept() {
     assert!(lateness["p50"].as_u64() > Some(0) && lateness["p99"].as_u64() >= lateness["p50"].as_u64());
 }
 
-/// A lead takes nothing from the latency that is modelled; it is handed out before its time, and by no more than the lead.
+/// A lead does not shorten the modelled latency; completions are handed out early, by at most the lead.
 #[test]
 fn a_lead_hands_completions_out_early() {
     let lead = Duration::from_secs(5);
@@ -127,7 +127,7 @@ fn a_lead_hands_completions_out_early() {
     let mut ahead = SimTime::ZERO;
     for unit in 0..20 {
         let write = Operation::new(Opcode::Write, Lba(8 * unit), 8, vec![3; 4096]);
-        // Every other one is acknowledged in the buffer: the drive has much to do after that.
+        // Every other write is acknowledged in the buffer: the drive has much to do after that.
         let fua = unit % 2 == 0;
         core.submit(0, route, Operation { fua, ..write });
         let arrived_ns = core.now_ns();
@@ -138,7 +138,8 @@ fn a_lead_hands_completions_out_early() {
         let latency = done.answer.completed - done.answer.submitted;
         assert!(!fua || latency.0 >= 100_000, "a program takes its time: {latency:?}");
         assert!(done.answer.completed.0 <= now_ns + lead.as_nanos() as u64);
-        // Nobody awaits what the drive does after a completion, so the next command does not find it any further.
+        // No command waits for work after a completion, so the next command does not find the drive further
+        // ahead.
         assert!(done.answer.submitted <= SimTime(arrived_ns).max(ahead), "stamped late");
         ahead = done.answer.completed;
         core.run();
@@ -178,7 +179,7 @@ fn a_recording_is_a_trace_of_fio() {
             "stream.1 open",
             "stream.1 read 512 512",
             "stream.0 trim 4096 4096",
-            // The end of the server flushes.
+            // The server flushes at its end.
             "stream.0 sync 0 0",
             "stream.1 sync 0 0",
             "stream.0 close",
@@ -187,8 +188,8 @@ fn a_recording_is_a_trace_of_fio() {
     );
 }
 
-/// Operations under way when the server is told to stop are answered and flushed at once, without waiting for their time: service
-/// managers kill a server that takes long to stop.
+/// Operations in flight at a stop are answered and flushed at once, without waiting for modelled time,
+/// because service managers kill a server that takes long to stop.
 #[test]
 fn a_server_that_stops_waits_for_no_modelled_time() {
     // A program takes 200 s.

@@ -1,4 +1,5 @@
-//! What hosts see when the storage below a drive gives out: a full disk, a file cut off, memory at its bound, a full recording.
+//! Host's view when the storage below a drive fails: a full disk, a truncated file, memory at its limit, a
+//! full recording.
 
 use crate::common::{self, Client, chunk_config, config, drive, pattern, scratch, serve, serve_watched};
 use pellucid_device::{Device, DeviceConfig};
@@ -14,11 +15,11 @@ use std::path::{Path, PathBuf};
 const MIB: usize = 1 << 20;
 const MIB32: u32 = 1 << 20;
 
-/// A file system of 8 MiB in memory, taken away at the end.
+/// A file system of 8 MiB in memory, removed at the end.
 struct Small(PathBuf);
 
 impl Small {
-    /// `None`, with the reason printed, where nothing can be mounted.
+    /// Mounts it; returns `None` and prints the reason if this is not possible.
     #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
     fn new(name: &str) -> Option<Small> {
         let place = scratch(name).join("small");
@@ -39,7 +40,7 @@ impl Small {
         }
     }
 
-    /// Takes all but `left` bytes of the space that is free; gives the file that does.
+    /// Fills the free space except `left` bytes; returns the path of the filling file.
     fn fill(&self, left: usize) -> PathBuf {
         let path = self.0.join("filler");
         let mut filler = std::fs::File::create(&path).expect("a file");
@@ -66,8 +67,8 @@ fn in_file(path: &Path, space: Space) -> DeviceConfig {
     config
 }
 
-/// A sparse image on a disk that runs full: hosts get errors, reads go on, nothing that was promised is lost, not by the end of the
-/// process either, and with room again it goes on as before. No block is given up for it.
+/// A sparse image on a disk that fills up: hosts get errors, reads continue, no guaranteed data are lost,
+/// even if the process ends, and with space again it continues as before. No block is retired.
 #[test]
 fn a_full_disk_is_an_error_for_the_host() {
     let Some(small) = Small::new("full") else { return };
@@ -91,7 +92,7 @@ fn a_full_disk_is_an_error_for_the_host() {
         let at = at * 512;
         assert!(sector == &old[at..at + 512] || sector == &new[at..at + 512], "sector at {at}");
     }
-    // As when the process is killed now, and the disk has room again.
+    // State if the process is killed now, and the disk has space again.
     let copy = scratch("full").join("copy");
     std::fs::copy(small.0.join("image"), &copy).expect("a copy");
     let killed = Device::new(&in_file(&copy, Space::Sparse)).expect("the image of a killed process");
@@ -120,7 +121,8 @@ fn a_full_disk_is_an_error_for_the_host() {
     assert!(!mounted.media().recovered() && mounted.store_notice().is_none());
 }
 
-/// A full disk is no fault of a chunk: a host FTL refuses what finds no room, and goes on without a restart when the disk has room.
+/// A full disk is no fault of a chunk: a host FTL refuses writes without space, and continues without a
+/// restart when there is space.
 #[test]
 fn a_host_ftl_goes_on_when_a_full_disk_has_room_again() {
     let Some(small) = Small::new("full-host-ftl") else { return };
@@ -154,7 +156,7 @@ fn a_host_ftl_goes_on_when_a_full_disk_has_room_again() {
     assert_eq!(read_all(&mut start(), bytes), newest, "after a restart");
 }
 
-/// Has a host do something, and waits for its end.
+/// Runs a host's command to its end.
 fn ask(core: &mut Core, opcode: Opcode, at: usize, data: Vec<u8>) -> (Status, Vec<u8>) {
     let sectors = (data.len() / 512) as u32;
     let route = Route { connection: ConnectionId::new(1), token: 0 };
@@ -167,7 +169,7 @@ fn ask(core: &mut Core, opcode: Opcode, at: usize, data: Vec<u8>) -> (Status, Ve
     }
 }
 
-/// Whether all writes end well.
+/// Returns true if all writes succeed.
 fn write_all(core: &mut Core, data: &[u8]) -> bool {
     let parts = data.chunks(16 << 10).zip((0..).step_by(16 << 10));
     parts.fold(true, |well, (part, at)| {
@@ -187,7 +189,7 @@ fn read_all(core: &mut Core, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Without room for all of it an image is refused in a sentence, and leaves nothing behind.
+/// An image that does not fit is refused in a sentence, and leaves nothing behind.
 #[test]
 fn space_is_reserved_or_refused() {
     let Some(small) = Small::new("reserve") else { return };
@@ -210,7 +212,8 @@ fn space_is_reserved_or_refused() {
     drop(served.stop());
 }
 
-/// Somebody cuts the file off below a running server: reads of what is gone fail, nothing more is promised, and the server lives.
+/// A file is truncated below a running server: reads of missing data fail, no new data are guaranteed, and
+/// the server survives.
 #[test]
 fn a_file_cut_off_is_unreadable_and_no_more() {
     let path = scratch("cut-off").join("image");
@@ -240,12 +243,13 @@ fn a_file_cut_off_is_unreadable_and_no_more() {
     let told = || log.lock().expect("a log").matches("event=store-cut-off").count();
     common::eventually("the log says so", || told() == 1);
     drop(client);
-    // It ends with an error: the image is not whole.
+    // The server ends with an error: the image is incomplete.
     drop(served);
     assert_eq!(told(), 1);
 }
 
-/// Memory follows what is alive, whatever was written before; at the bound writes fail, and trims make room.
+/// Memory use follows the live data, whatever was written before; at the limit writes fail, and trims free
+/// memory.
 #[test]
 fn memory_has_a_bound() {
     let mut described = config(StoreKind::Ram);
@@ -287,7 +291,7 @@ fn memory(device: &Device) -> u64 {
     parts.iter().find(|(part, _)| *part == "media").expect("the media take memory").1
 }
 
-/// Takes so many bytes.
+/// A writer with limited space.
 struct Limited(usize);
 
 impl Write for Limited {
@@ -305,7 +309,7 @@ impl Write for Limited {
     }
 }
 
-/// A recording that cannot go on is told of when that happens, once, and serving goes on.
+/// A recording that fails is reported at once, a single time, and service continues.
 #[test]
 fn a_full_recording_is_told_of_at_once() {
     let recording = Box::new(FioTrace::new(Limited(20_000)));

@@ -1,5 +1,6 @@
-//! Targets made and taken away while their drive is served: block ones over NBD, raw ones over NVMe/TCP with a host FTL of another server
-//! as the application, what is refused, and what is there after a power cut and after a restart.
+//! Targets that are created and removed while their drive is served: block targets over NBD, raw targets over
+//! NVMe/TCP with a host FTL of another server as the application; refusals, and the state after a power cut
+//! and after a restart.
 
 use crate::common::{self, Client, NQN, ask_control, chunks, eventually, listen, pattern, scratch, zones};
 use pellucid_device::{Device, Namespace};
@@ -29,7 +30,7 @@ struct Running {
     nvme: SocketAddr,
     nbd: PathBuf,
     control: PathBuf,
-    /// As they are kept for the next start.
+    /// Targets kept for the next start.
     kept: Arc<Mutex<Targets>>,
     stopper: Stopper,
     thread: Option<JoinHandle<Vec<Device>>>,
@@ -98,7 +99,7 @@ impl Running {
         self.control(&format!(r#"{{"do":"target-remove","name":"{name}"}}"#))
     }
 
-    /// Until nobody holds a target any more: a server notices the end of a connection when it looks.
+    /// Waits until no connection holds a target, as a server notices a closed connection only when it polls.
     fn wait_until_free(&self, name: &str) {
         eventually(&format!("{name} is free"), || {
             let answer = self.control(r#"{"do":"targets"}"#);
@@ -107,7 +108,7 @@ impl Running {
         });
     }
 
-    /// A host FTL of another server on what `subsystem` offers.
+    /// Starts a host FTL of another server on the subsystem `subsystem`.
     fn application(&self, name: &str, subsystem: &str) -> Running {
         let remote = RemoteConfig {
             address: self.nvme.to_string(),
@@ -144,7 +145,7 @@ fn block(at: u64, round: u64) -> Vec<u8> {
     pattern(at * 1000 + round, BLOCK)
 }
 
-/// Writes every block several times over, so that lines are collected.
+/// Writes every block several times, so that GC runs.
 fn fill(client: &mut Client, rounds: u64) {
     for round in 0..rounds {
         for at in 0..client.size_bytes / BLOCK as u64 {
@@ -190,7 +191,7 @@ fn targets_are_made_used_side_by_side_and_taken_away() {
             assert_eq!(server.remove(target)["ok"], true);
         }
         assert!(server.kept.lock().expect("a registry").list().is_empty());
-        // The same target again finds its data; another one on its units does not.
+        // An equal target finds its data again; a different one on its units does not.
         assert_eq!(server.create("main", "block", 0, 2)["ok"], true);
         let mut main = server.client("chunks.main");
         check(&mut main, 2);
@@ -243,7 +244,7 @@ fn what_cannot_be_made_is_refused_with_a_sentence() {
     let line = r#"{"do":"target-create","drive":"x","name":"y","kind":"raw","first_unit":2,"units":1}"#;
     let unknown = server.control(line);
     assert_eq!(unknown["error"], "drive: \"x\"; allowed: chunks, chunks.main");
-    // Nothing of this has changed anything.
+    // None of this has changed anything.
     let answer = server.control(r#"{"do":"targets"}"#);
     assert_eq!(answer["targets"].as_array().expect("a list").len(), 1);
     assert_eq!(server.kept.lock().expect("a registry").list().len(), 1);
@@ -275,7 +276,7 @@ fn discovery_tells_of_targets_as_they_come_and_go() {
         offered()
             .ends_with(&format!("several subsystems; allowed: HOST:PORT/NQN with one of {NQN}, {NQN}.log"))
     );
-    // The host that looked counts as connected until the server has seen the end of its connections.
+    // The host that queried counts as connected until the server has seen the end of its connections.
     server.wait_until_free("log");
     assert_eq!(server.remove("log")["ok"], true);
     assert_eq!(offered(), NQN);
@@ -296,13 +297,13 @@ fn flushed_data_of_targets_survive_power_cuts_and_a_restart() {
     main.flush();
     let extents = main.ask(Command::BlockStatus, 0, 0, main.size_bytes as u32, &[]).extents;
     let holes: Vec<(u32, u32)> = extents.iter().map(|e| (e.length_bytes, e.flags)).collect();
-    // Behind the last whole block a few sectors may never have been written.
+    // After the last whole block, a few sectors may never have been written.
     let whole = main.size_bytes / BLOCK as u64 * BLOCK as u64;
     assert_eq!(holes[..2], [(hole as u32, 3), ((whole - hole) as u32, 0)]);
     main.leave();
     let kept = server.kept.lock().expect("a registry").clone();
     let device = server.stop().pop().expect("one drive");
-    // As any layer it has stopped, so that its next start replays nothing.
+    // Like any layer it was stopped in order, so its next start replays nothing.
     let target = Range::new("main".into(), TargetKind::Block, 1..4);
     let config = target.host_ftl(&settings()).expect("a block target");
     let layer = HostFtl::new(&config, Drive::interface(&device, 0), device.image_bytes()).expect("room");
@@ -318,7 +319,7 @@ fn flushed_data_of_targets_survive_power_cuts_and_a_restart() {
     main.leave();
 }
 
-/// What the drive's own namespace may do to units of a target: nothing but read how its chunks are.
+/// The drive's own namespace can only report the chunks on units of a target.
 #[test]
 fn the_drives_own_namespace_reaches_no_unit_of_a_target() {
     let mut targets = Targets::default();
@@ -349,14 +350,14 @@ fn the_drives_own_namespace_reaches_no_unit_of_a_target() {
         assert_eq!(ask(0, Opcode::Reset, unit, 0), status, "reset in unit {unit}");
         assert_eq!(ask(0, Opcode::Report, unit, 4), Status::Success, "report of unit {unit}");
     }
-    // The target's first chunk is chunk 0 of the drive's unit 1; nobody else's command has touched it.
+    // The target's first chunk is chunk 0 of the drive's unit 1; commands of others have not touched it.
     assert_eq!(ask(1, Opcode::Write, 0, 8), Status::Success);
 }
 
-/// What is under way when damage is done on command ends all the same, though nothing else happens after it.
+/// Commands in flight end even if damage on command is the last event.
 #[test]
 fn damage_on_command_leaves_nobody_waiting() {
-    // Simulated time goes so fast that all has come to pass by the time of the damage.
+    // Simulated time is so fast that all has happened by the time of the damage.
     let time = Time::Paced { dilation: 1e-6 };
     let mut targets = Targets::default();
     let Some(Interface::OpenChannel(geometry)) = Drive::interface(&chunks(), 0) else { panic!("chunks") };
@@ -381,7 +382,7 @@ fn damage_on_command_leaves_nobody_waiting() {
     }
 }
 
-/// A target that can write no more is read-only, whatever its drive is.
+/// A target that can no longer write is read-only, whatever the state of its drive.
 #[test]
 fn a_target_without_good_chunks_says_that_it_is_read_only() {
     let server = serve("targets-read-only", Targets::default(), chunks, Time::Instant);
@@ -402,8 +403,8 @@ fn a_target_without_good_chunks_says_that_it_is_read_only() {
     main.leave();
 }
 
-/// A host FTL on zones whose records cannot be read after a power cut does not start. What was under way ends with an error all the same,
-/// and so does what comes after.
+/// A host FTL on zones whose records are unreadable after a power cut does not start. Commands in flight and
+/// later ones still end with an error.
 #[test]
 fn a_power_cut_that_is_the_end_of_a_host_ftl_leaves_nobody_waiting() {
     let mut config = common::chunk_config();

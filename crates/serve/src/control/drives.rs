@@ -1,4 +1,4 @@
-//! What the control socket is told of drives.
+//! The control socket's requests about drives.
 
 use super::Request;
 use crate::core::Core;
@@ -41,7 +41,7 @@ impl Core {
     }
 }
 
-/// What can be told about all drives.
+/// Builds the status of all drives.
 fn status(core: &Core) -> Value {
     let lateness = core.lateness_ns();
     let drives: Vec<Value> = (0..core.namespaces().len())
@@ -78,7 +78,8 @@ fn drive_status(core: &Core, drive: usize) -> Value {
             "host_faults": host_faults(core, drive),
         });
     };
-    // Of several namespaces each tells what was done for it; erases of blocks and failures of media are told for the whole drive.
+    // With several namespaces, each reports its own operations; block erases and media failures are reported
+    // for the whole drive.
     let several = device.namespaces() > 1 && namespace.number < device.namespaces();
     let counters = match several {
         true => device.counters_of(namespace.number),
@@ -121,7 +122,7 @@ fn drive_status(core: &Core, drive: usize) -> Value {
     })
 }
 
-/// Faults that hosts meet, and how many commands each has hit.
+/// Faults that hosts see, each with the number of commands it has hit.
 fn host_faults(core: &Core, drive: usize) -> Vec<Value> {
     let faults = core.host_faults(drive).into_iter();
     faults.map(|(fault, hits)| json!({ "fault": fault.to_string(), "hits": hits })).collect()

@@ -1,7 +1,7 @@
-//! What can be asked on the control socket, for both of its ends: a [`Request`] and its line of JSON.
+//! Requests on the control socket, for both of its ends: a [`Request`] and its line of JSON.
 //!
-//! The table of requests is in the [module above](super). `parse` and `to_line` are inverse: a request that is encoded and parsed is the
-//! same one.
+//! The table of requests is in the [module above](super). `parse` and `to_line` are inverse: encoding and
+//! parsing a request returns an equal one.
 
 use crate::action::{Action, Chances};
 use crate::plan::PlanError;
@@ -10,7 +10,7 @@ use pellucid_host::{Target, TargetKind};
 use pellucid_media::Fault;
 use serde_json::{Map, Value, json};
 
-/// What can be asked for.
+/// Names of the requests.
 const REQUESTS: &str = "status, watch, power-cut, faults, damage, inject, clear-faults, targets, target-create, target-remove, detach, stop";
 /// Kinds of damage.
 const DAMAGE: &str = "slow-die, kill-die, bit-errors, fail-programs, fail-erases, wear-out";
@@ -20,48 +20,48 @@ const DAMAGE: &str = "slow-die, kill-die, bit-errors, fail-programs, fail-erases
 pub enum Request {
     /// Counters, wear and lateness of every drive.
     Status,
-    /// The figures of monitors; from the first time on, drives are watched.
+    /// Figures for monitors; the first request starts watching the drives.
     Watch,
-    /// The server stops, as after SIGTERM.
+    /// Stop the server, as SIGTERM does.
     Stop,
-    /// Something is done to a drive; without a name, to the only one.
+    /// Carry out an action on a drive; without a name, on the only one.
     Break {
-        /// The drive.
+        /// Name of the drive.
         drive: Option<String>,
-        /// What is done.
+        /// Action to carry out.
         action: Action,
     },
-    /// A drive's parallel units, and the targets on them.
+    /// Parallel units of a drive, and the targets on them.
     Targets {
-        /// The drive.
+        /// Name of the drive.
         drive: Option<String>,
     },
-    /// A target is made; the answer comes when it takes commands.
+    /// Create a target; the answer comes when it takes commands.
     TargetCreate {
-        /// The drive.
+        /// Name of the drive.
         drive: Option<String>,
-        /// The target.
+        /// Target to create.
         target: Target,
     },
-    /// A cache writes everything back and is out of use; the answer comes when that has ended.
+    /// Write back everything from a cache and take it out of use; the answer comes at the end.
     Detach {
-        /// The drive.
+        /// Name of the drive.
         drive: Option<String>,
     },
-    /// A target is taken away; the answer comes when its units are free.
+    /// Remove a target; the answer comes when its units are free.
     TargetRemove {
-        /// The drive.
+        /// Name of the drive.
         drive: Option<String>,
-        /// The target's name.
+        /// Name of the target.
         name: String,
     },
 }
 
 impl Request {
-    /// Understands a line without its end.
+    /// Parses a line without its line end.
     ///
     /// # Errors
-    /// A sentence that names what is wrong, and what is allowed.
+    /// Returns a sentence that names the problem and the allowed values.
     pub fn parse(line: &[u8]) -> Result<Request, String> {
         let request: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
         let what = request.get("do").and_then(Value::as_str).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Request {
         })
     }
 
-    /// The line that asks for it, without its end.
+    /// Formats the request as a line, without its line end.
     pub fn to_line(&self) -> String {
         let (what, mut fields) = match self {
             Request::Status => ("status", json!({})),
@@ -139,7 +139,7 @@ impl Request {
     }
 }
 
-/// What a request may hold beside `do`; `None`: there is no such request.
+/// Keys that a request may have beside `do`; `None` if there is no such request.
 fn keys_of(what: &str) -> Option<&'static [&'static str]> {
     Some(match what {
         "status" | "watch" | "stop" => &[],
@@ -153,7 +153,7 @@ fn keys_of(what: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// What each kind of damage takes beside `what`; `None`: there is no such kind.
+/// Keys that each kind of damage takes beside `what`; `None` if there is no such kind.
 fn damage_keys_of(what: &str) -> Option<&'static [&'static str]> {
     Some(match what {
         "slow-die" | "bit-errors" => &["die", "factor"],
@@ -197,7 +197,7 @@ fn fields_of(action: &Action) -> (&'static str, Value) {
     }
 }
 
-/// The fields of a request.
+/// Fields of a request.
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl Fields<'_> {
@@ -205,7 +205,7 @@ impl Fields<'_> {
         self.0.get(key).unwrap_or(&Value::Null)
     }
 
-    /// Refuses other keys: one that is mistyped must not pass for one that was left out, or something else would happen than was asked.
+    /// Refuses unknown keys: a mistyped key must not count as omitted, as that would change the action.
     fn only(&self, what: &str, allowed: &[&str], nothing: &str) -> Result<(), String> {
         let is_unknown = |key: &&String| *key != "do" && !allowed.contains(&key.as_str());
         let Some(key) = self.0.keys().find(is_unknown) else { return Ok(()) };

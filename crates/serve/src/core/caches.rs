@@ -1,14 +1,15 @@
-//! Caches in service: how one is put out of use.
+//! Caches in service: how a cache is taken out of use.
 
 use super::Core;
 use crate::event::Event;
 use crate::session::ConnectionId;
 
 impl Core {
-    /// A cache begins to write everything back, as a connection of the control socket asked for. [`Core::detach_outcome`] says how that ends.
+    /// Begins to write everything back from a cache, as requested on the control socket.
+    /// [`Core::detach_outcome`] returns the result.
     ///
     /// # Errors
-    /// The drive is no cache.
+    /// Fails if the drive is not a cache.
     pub(crate) fn detach(&mut self, by: ConnectionId, drive: usize) -> Result<(), String> {
         self.submit_waiting();
         if !self.engine.backends_mut()[drive].begin_detach() {
@@ -21,7 +22,7 @@ impl Core {
         Ok(())
     }
 
-    /// How what a connection waits for has ended, told once; `None`: it has not.
+    /// Outcome of the detach that a connection waits for, returned once; `None` while it is pending.
     pub(super) fn detach_outcome(&mut self, by: ConnectionId) -> Option<Result<(), String>> {
         let at = self.detaching.iter().position(|(connection, _)| *connection == by)?;
         let (_, drive) = self.detaching[at];

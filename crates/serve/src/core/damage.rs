@@ -1,9 +1,10 @@
-//! What is done to drives in service: planned faults, and damage on command.
+//! Damage to drives in service: planned faults, and damage on command.
 //!
-//! A fault by command finds everything in the drive that was submitted before. A planned fault comes with its operation; what waits in the
-//! submission batch behind that operation goes in afterwards.
+//! A fault by command happens after all operations submitted earlier. A planned fault strikes with its
+//! operation; operations behind it in the submission batch enter the drive afterwards.
 //!
-//! Invariant: after every change of the plan `strike` of each namespace is the operation with which its next fault comes.
+//! Invariant: after every change of the plan, `strike` of each namespace is the operation with which its next
+//! fault strikes.
 
 #[cfg(test)]
 mod tests;
@@ -24,12 +25,12 @@ impl Core {
     /// Plans a fault.
     ///
     /// # Errors
-    /// A drive that is not there, or damage that cannot be done to it.
+    /// Fails if the drive does not exist, or cannot be damaged in this way.
     pub fn plan(&mut self, fault: PlannedFault) -> Result<(), String> {
         let namespace = self.namespace_named(fault.drive.as_deref())?;
         fault.action.check(namespace, self)?;
         if matches!(fault.action, Action::Inject(_)) && fault.moment == Moment::Time(Duration::ZERO) {
-            // The first command meets it.
+            // The first command must meet the fault.
             let by = By::Plan { text: fault.text, operations: 0 };
             return fault.action.carry_out(namespace, by, self).map(drop);
         }
@@ -38,18 +39,18 @@ impl Core {
         Ok(())
     }
 
-    /// Wall time of the next fault that is planned for a time, on the clock of [`Core::now_ns`].
+    /// Wall time of the next fault planned by time, on the clock of [`Core::now_ns`].
     pub(crate) fn next_fault_ns(&self) -> Option<u64> {
         let at = self.plan.next_ns();
         (at < u64::MAX).then_some(at)
     }
 
-    /// Lets planned faults happen: those of a drive with an operation, or those whose time has come.
+    /// Carries out due faults: those of a namespace by operation, or those by time.
     #[cold]
     pub(crate) fn strike(&mut self, namespace: Option<usize>, now: u64) {
         while let Some((drive, fault)) = self.plan.take(namespace, now) {
             let by = By::Plan { text: fault.text, operations: self.operations[drive].had };
-            // Why it could not be done is in the log.
+            // The log has the reason of a failure.
             let _ = fault.action.carry_out(drive, by, self);
         }
         for (namespace, count) in self.operations.iter_mut().enumerate() {
@@ -57,16 +58,16 @@ impl Core {
         }
     }
 
-    /// Cuts the power of a drive and switches it on again. Whatever was submitted is in the drive then.
+    /// Cuts the power of a drive and restores it. All submitted operations are in the drive by then.
     ///
     /// # Errors
-    /// When it cannot be mounted.
+    /// Fails if the drive cannot be mounted.
     pub fn power_cut(&mut self, namespace: usize) -> Result<MountReport, String> {
         self.submit_waiting();
         self.power_cut_by(namespace, By::Owner)
     }
 
-    /// The same, between two operations: what the drive has not been given yet goes in afterwards.
+    /// Cuts the power between two operations: operations not yet in the drive enter it afterwards.
     pub(crate) fn power_cut_by(&mut self, namespace: usize, by: By) -> Result<MountReport, String> {
         let now = self.engine.backend_now();
         let drive = self.namespaces[namespace].drive;
@@ -77,7 +78,8 @@ impl Core {
             device.advance(now);
         }
         let mut untold = Vec::new();
-        // A host that is told of it after the cut would take its next flush, or the one behind a forced trim, for one that covers it.
+        // A write must not be reported after the cut: the host would assume that its next flush, or the flush
+        // behind a forced trim, covers it.
         while let Some(mut answered) = Backend::pop(device) {
             let completion = &mut answered.answer;
             let is_kept = matches!(completion.opcode, Opcode::Read | Opcode::Flush | Opcode::Report);
@@ -98,15 +100,15 @@ impl Core {
         outcome
     }
 
-    /// From now on operations of the media fail by these chances.
+    /// Sets the failure probabilities of media operations.
     ///
     /// # Errors
-    /// A value that is no probability, or a place that is not there.
+    /// Fails for a value that is no probability, or for a location that does not exist.
     pub fn set_faults(&mut self, namespace: usize, faults: Faults) -> Result<(), String> {
         self.device_here(namespace)?.set_faults(faults).map_err(|error| error.to_string())
     }
 
-    /// Refuses a fault that the hosts of a namespace cannot meet.
+    /// Refuses a fault that the hosts of a namespace cannot see.
     pub(crate) fn check_host_fault(&self, namespace: usize, fault: HostFault) -> Result<(), String> {
         let Namespace { name, interface, drive, .. } = &self.namespaces[namespace];
         if !matches!(interface, Interface::Block { .. }) {
@@ -125,10 +127,10 @@ impl Core {
         Ok(())
     }
 
-    /// The hosts of a namespace meet a fault from now on.
+    /// Injects a fault that the hosts of a namespace see.
     ///
     /// # Errors
-    /// Why they cannot.
+    /// Returns the reason if it cannot be injected.
     pub(crate) fn meet(&mut self, namespace: usize, fault: HostFault) -> Result<(), String> {
         self.check_host_fault(namespace, fault)?;
         let Namespace { drive, number, .. } = self.namespaces[namespace];
@@ -136,22 +138,22 @@ impl Core {
         Ok(())
     }
 
-    /// The hosts of a namespace meet no such fault from now on; how many they met.
+    /// Removes all faults that the hosts of a namespace see; returns how many there were.
     pub(crate) fn clear_faults(&mut self, namespace: usize) -> usize {
         let Namespace { drive, number, .. } = self.namespaces[namespace];
         self.engine.backends_mut()[drive].clear_faults(number)
     }
 
-    /// Faults that the hosts of a namespace meet, each with the commands that it has hit.
+    /// Faults that the hosts of a namespace see, each with the number of commands it has hit.
     pub fn host_faults(&self, namespace: usize) -> Vec<(HostFault, u64)> {
         let Namespace { drive, number, .. } = self.namespaces[namespace];
         self.engine.backends()[drive].host_faults(number)
     }
 
-    /// Does damage to a drive, now.
+    /// Damages a drive now.
     ///
     /// # Errors
-    /// A die that is not there, or a factor out of range; nothing has happened then.
+    /// Fails, without any effect, if the die does not exist or a factor is out of range.
     pub fn inject(&mut self, namespace: usize, fault: Fault) -> Result<(), String> {
         self.device_here(namespace)?;
         let now = self.engine.backend_now();

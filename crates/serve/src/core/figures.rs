@@ -1,6 +1,6 @@
-//! What is shown of the drives while they are served.
+//! Figures of the drives while they are served.
 //!
-//! Invariant: a view is made only when the board is asked; any other turn costs one look.
+//! Invariant: a view is built only if the board is asked; any other turn costs one check.
 
 use super::Core;
 use crate::drive::Served;
@@ -11,13 +11,13 @@ use pellucid_monitor::{Figures, LayerSide, Serving, View};
 use std::time::Duration;
 
 impl Core {
-    /// From now on the drives are watched.
+    /// Starts watching the drives.
     pub fn watch(&mut self) {
         let devices = self.engine.backends_mut().iter_mut().filter_map(Served::device_mut);
         devices.filter(|device| !device.is_watched()).for_each(Device::watch);
     }
 
-    /// Everything as it is now, in the form that is sent.
+    /// Present figures, in the form in which they are sent.
     pub fn figures(&self) -> Figures {
         Figures::from(&self.view())
     }
@@ -40,7 +40,7 @@ impl Core {
         }
     }
 
-    /// What the host's side of every layer counts.
+    /// Counters of the host side of every layer.
     fn layers(&self) -> Vec<LayerSide> {
         let side = |namespace: &Namespace| {
             let drive = &self.engine.backends()[namespace.drive];

@@ -1,13 +1,13 @@
-//! Which namespaces a server has, and which drives it takes.
+//! The namespaces of a server, and the drives that it accepts.
 //!
-//! Invariant: names of namespaces differ, and a drive whose namespaces are listed keeps data.
+//! Invariant: names of namespaces are unique, and a drive with listed namespaces keeps data.
 
 use crate::drive::Served;
 use crate::engine::Time;
 use crate::session::Namespace;
 use pellucid_flash::Interface;
 
-/// Why drives cannot be served.
+/// Error for drives that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// There is no drive.
@@ -18,25 +18,25 @@ pub enum Refusal {
         "{name}: drive.media.store = \"none\" keeps no data, so a host would read garbage; allowed: \"ram\", \"file\""
     )]
     Stamps {
-        /// The drive.
+        /// Name of the drive.
         name: String,
     },
-    /// Two drives have one name.
+    /// Two drives have the same name.
     #[error("{name}: two drives of this name; names must differ")]
     SameName {
-        /// The name.
+        /// The common name.
         name: String,
     },
-    /// A dilation that is not a number above 0.
+    /// The dilation is not a number above 0.
     #[error("dilation {value}; allowed: a number above 0")]
     Dilation {
-        /// The value.
+        /// Value as given.
         value: String,
     },
 }
 
-/// The namespaces of a drive. A drive that has one gives it its own name, and so it does that of a layer; of several others, each
-/// has its number behind that.
+/// Lists the namespaces of a drive. A single namespace, or the namespace of a layer, has the drive's name;
+/// each of several others has its number appended.
 fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
     let interfaces = served.interfaces();
     let named = |number: u16| match interfaces.len() == 1 || served.is_of_layer(number) {
@@ -62,10 +62,10 @@ fn namespaces_of(drive: usize, name: &str, served: &Served) -> Vec<Namespace> {
     interfaces.iter().map(namespace).collect()
 }
 
-/// The namespaces of drives, each with its name, in the order of their numbers.
+/// Lists the namespaces of all drives with their names, in the order of their numbers.
 ///
 /// # Errors
-/// Drives that cannot be served.
+/// Refuses drives that cannot be served.
 pub(super) fn namespaces(drives: &[(String, Served)]) -> Result<Vec<Namespace>, Refusal> {
     if drives.is_empty() {
         return Err(Refusal::NoDrive);
@@ -85,10 +85,10 @@ pub(super) fn namespaces(drives: &[(String, Served)]) -> Result<Vec<Namespace>, 
     Ok(namespaces)
 }
 
-/// Whether time can go like this.
+/// Checks a time mode.
 ///
 /// # Errors
-/// A dilation that is none.
+/// Refuses an invalid dilation.
 pub(super) fn check_time(time: Time) -> Result<(), Refusal> {
     match time {
         Time::Paced { dilation } if !(dilation.is_finite() && dilation > 0.0) => {

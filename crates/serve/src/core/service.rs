@@ -1,4 +1,4 @@
-//! Drives as what a server serves: their turns, and their end.
+//! Drives as the service of a server: their turns, and their shutdown.
 //!
 //! ```text
 //!  put away: flush each namespace ─► all have ended, no target changes ─► layers stop ─► at rest
@@ -77,7 +77,7 @@ impl Service for Core {
         }
     }
 
-    /// Also what the stores of the drives, and the observer, have to say goes to the log.
+    /// Also logs the messages of the drives' stores and of the observer.
     fn look_after(&mut self) {
         self.settle_targets();
         for (name, drive) in self.names.iter().zip(self.engine.backends_mut()) {
@@ -94,7 +94,7 @@ impl Service for Core {
         Core::release(self, connection);
     }
 
-    /// Each remote drive has as many tokens as [`TOKENS`] says.
+    /// Each remote drive has [`TOKENS`] tokens.
     fn attach(&mut self, poll: &Poll, first: Token, waker: &Arc<Waker>) -> std::io::Result<()> {
         for (at, drive) in self.engine.backends_mut().iter_mut().enumerate() {
             drive.attach(poll, Token(first.0 + at * TOKENS), waker)?;
@@ -116,7 +116,7 @@ impl Service for Core {
         Core::strike(self, None, now_ns);
     }
 
-    /// No operation waits for remote drives that are away, either.
+    /// Operations no longer wait for remote drives that are away, either.
     fn stop(&mut self) {
         self.hub.stopping = true;
         self.engine.stop_pacing();
@@ -157,12 +157,13 @@ impl Service for Core {
 }
 
 impl Core {
-    /// Drives whose layers could not be stopped in order, each with the reason: what they held is lost.
+    /// Drives whose layers could not be stopped in order, each with the reason: their data in memory are
+    /// lost.
     pub fn unstopped(&self) -> &[String] {
         &self.unstopped
     }
 
-    /// Layers bring to their drives what lets their next start find everything, which [`Core::is_at_rest`] says has ended.
+    /// Begins to write the layers' state that their next start needs; [`Core::is_at_rest`] reports the end.
     fn quiesce(&mut self) {
         for drive in 0..self.names.len() {
             if let Err(why) = self.engine.backends_mut()[drive].quiesce() {
@@ -171,7 +172,8 @@ impl Core {
         }
     }
 
-    /// Whether no layer is being stopped any more. One that could not be is found as after a power cut.
+    /// Returns true once no layer is still stopping. A layer that failed to stop recovers as after a power
+    /// cut.
     fn is_at_rest(&mut self) -> bool {
         let mut all = true;
         for drive in 0..self.names.len() {
@@ -184,7 +186,8 @@ impl Core {
         all
     }
 
-    /// A drive that takes no writes said so when it began to.
+    /// Logs a failed final flush. A read-only drive has reported its state earlier and does not count as
+    /// unstopped.
     fn last_flush_failed(&mut self, namespace: usize, status: Status) {
         let drive = self.namespaces[namespace].name.clone();
         if !(status == Status::ReadOnly && self.is_read_only(namespace)) {

@@ -1,19 +1,20 @@
-//! Operations that a drive does in several steps. The rules stand here once, for all protocols:
+//! Operations that a drive executes in several steps, with common rules for all protocols:
 //!
 //! ```text
 //!  trim, write zeroes, a long range       piece ─► piece ─► ... ─► last piece
 //!  ... forced, or zeros to be kept        the same ─► flush
 //!  read, forced, behind a volatile cache  flush ─► read
 //! ```
-//! - A drive looks at every mapping unit of a range at once and serves nothing else meanwhile, so long ranges are cut.
-//! - A discard is made durable by the map alone, so a forced one is followed by a flush. Zeros are data: where every acknowledged write
-//!   survives a power cut, they do, too.
-//! - A forced read returns what is on the media, so what is in a volatile cache goes there first.
+//! - A drive processes every mapping unit of a range at once and serves nothing else meanwhile, so long
+//!   ranges are split.
+//! - A discard becomes durable with the mapping table, so a forced one is followed by a flush. Zeros are
+//!   data: if every acknowledged write survives a power cut, they do too.
+//! - A forced read returns data from the media, so a volatile cache is flushed first.
 //!
-//! A step that fails ends the operation, with its status. A power cut between two steps may undo those before it, so the operation ends
-//! with [`Status::PowerLoss`] then.
+//! A step that fails ends the operation with its status. A power cut between two steps may undo the earlier
+//! ones, so the operation then ends with [`Status::PowerLoss`].
 //!
-//! Invariant: a tag has a rest exactly while its operation has several steps, or is in the second one.
+//! Invariant: a tag has a rest exactly while its operation has further steps, or is in its second one.
 
 #[cfg(test)]
 mod tests;
@@ -21,30 +22,30 @@ mod tests;
 use crate::session::{Keeps, Namespace, Operation};
 use pellucid_flash::{Completion, Lba, Opcode, Status};
 
-/// Mapping units of a piece: some 0.2 ms of this machine's time if nothing is there, some 2 ms otherwise.
+/// Mapping units of a piece: about 0.2 ms of this machine's time if they are empty, else about 2 ms.
 const UNITS_MAX: u64 = 1 << 15;
 
-/// What is left of the operations that are under way.
+/// Remaining steps of the operations in flight.
 #[derive(Default)]
 pub(super) struct Steps {
-    /// By tag.
+    /// Remaining steps by tag.
     rests: Vec<Option<Rest>>,
-    /// Their number.
+    /// Number of operations with remaining steps.
     count: usize,
 }
 
 enum Rest {
-    /// Behind a flush.
+    /// A read after a flush.
     Read(Operation),
-    /// What has not been discarded, in pieces of so many sectors.
+    /// A range still to be discarded, in pieces of `piece` sectors.
     Pieces { left: Operation, piece: u32, flush: bool },
-    /// A flush, which ends an operation with this opcode, is under way.
+    /// A flush in flight that ends an operation with this opcode.
     Flush(Opcode),
-    /// What went before was lost in a power cut.
+    /// Earlier steps were lost in a power cut.
     Lost(Opcode),
 }
 
-/// The next piece of a range, which is taken off it.
+/// Takes the next piece off a range.
 fn cut(left: &mut Operation, piece: u32) -> Operation {
     let first = Operation { sectors: piece.min(left.sectors), ..left.clone() };
     left.lba = Lba(left.lba.0 + u64::from(first.sectors));
@@ -57,7 +58,7 @@ fn flush_for(operation: &Operation) -> Operation {
 }
 
 impl Steps {
-    /// The first step of an operation, which for most is all of it.
+    /// Begins an operation; returns its first step, which for most is the whole.
     #[inline]
     pub fn begin(&mut self, namespace: &Namespace, tag: u32, operation: Operation) -> Operation {
         match operation.opcode {
@@ -67,7 +68,7 @@ impl Steps {
         }
     }
 
-    /// What passes the end is refused as a whole, by the drive.
+    /// Splits a discard. The drive refuses a range past the end as a whole.
     #[cold]
     fn discard(&mut self, namespace: &Namespace, tag: u32, operation: Operation) -> Operation {
         let kept = operation.opcode == Opcode::WriteZeroes && namespace.keeps == Keeps::Acknowledged;
@@ -104,7 +105,7 @@ impl Steps {
         self.count += usize::from(self.rests[at].replace(rest).is_none());
     }
 
-    /// The power of a drive was cut, of which these tags are.
+    /// Marks the operations in flight on a drive whose power was cut.
     pub fn lose(&mut self, is_its: impl Fn(u32) -> bool) {
         for (tag, rest) in (0..).zip(&mut self.rests) {
             let opcode = match rest {
@@ -118,7 +119,8 @@ impl Steps {
         }
     }
 
-    /// A step has ended; the next one, if there is one. If not, `completion` is that of the operation.
+    /// Continues after a step: returns the next one, if there is one. If not, `completion` is that of the
+    /// operation.
     #[inline]
     pub fn go_on(&mut self, tag: u32, completion: &mut Completion) -> Option<Operation> {
         if self.count == 0 {

@@ -1,11 +1,11 @@
-//! Targets on ranges of a drive's parallel units, made and taken away while it is served.
+//! Targets on ranges of a drive's parallel units, created and removed while it is served.
 //!
 //! ```text
 //!  create ─► reserved (hidden) ─► ready: an NBD export (block) and an NVMe subsystem of its own ─► remove ─► hidden
 //!            └─ the start fails ─► gone                                                             drained ─► gone
 //! ```
-//! Invariants: a target that a connection holds is not taken away; a namespace number is not used again while a connection
-//! holds it; what is kept for the next start is what was ready, never what is starting.
+//! Invariants: a target held by a connection is not removed; a namespace number is not reused while a
+//! connection holds it; only ready targets are kept for the next start, not starting ones.
 
 #[cfg(test)]
 mod tests;
@@ -20,17 +20,17 @@ use pellucid_wire::nvme::NQN_BYTES_MAX;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Keeps a drive's targets for the next start of the server; the error is a sentence.
+/// Stores a drive's targets for the next start of the server; the error is a sentence.
 pub type KeepTargets = Box<dyn FnMut(&Targets) -> Result<(), String>>;
 
-/// What a drive's targets are made with.
+/// Settings for the targets of a drive.
 struct Registry {
     drive: usize,
     settings: HostFtlConfig,
     keep: KeepTargets,
 }
 
-/// Whether a target has a qualified name over NVMe: that of its drive, and its own.
+/// Checks that a target's qualified name over NVMe, the drive's name plus its own, is not too long.
 fn check_length(full_name: &str, target: &str) -> Result<(), String> {
     let room = (NQN_BYTES_MAX - NQN_PREFIX.len() + target.len()).saturating_sub(full_name.len());
     if target.len() <= room {
@@ -42,29 +42,29 @@ fn check_length(full_name: &str, target: &str) -> Result<(), String> {
     ))
 }
 
-/// A connection that waits for the outcome of a target's start or end.
+/// A connection that waits for the start or the removal of a target.
 struct Waiting {
     connection: ConnectionId,
     namespace: usize,
     outcome: Option<Result<(), String>>,
 }
 
-/// What the core knows about targets beside the drives themselves.
+/// State of targets in the core, beside the drives themselves.
 #[derive(Default)]
 pub(super) struct TargetBook {
     registries: Vec<Registry>,
-    /// Connections and the namespaces that they use.
+    /// Connections with the namespaces that they use.
     holders: BTreeSet<(ConnectionId, usize)>,
     waiting: Vec<Waiting>,
     changes: u64,
 }
 
 impl Core {
-    /// Says how targets of a drive are made (`settings` are those of their host FTLs) and kept, and makes those that there are;
-    /// this waits until they have started, in simulated time.
+    /// Sets how a drive's targets are created (`settings` for their host FTLs) and stored, and creates the
+    /// existing ones, waiting in simulated time until they have started.
     ///
     /// # Errors
-    /// No drive of this name, or why a target cannot be made, in a sentence.
+    /// Returns one sentence if there is no drive of this name, or if a target cannot be created.
     pub fn keep_targets(
         &mut self,
         drive: &str,
@@ -93,24 +93,24 @@ impl Core {
         Ok(())
     }
 
-    /// Counts changes of what targets there are.
+    /// Number of changes to the set of targets so far.
     pub(crate) fn target_changes(&self) -> u64 {
         self.book.changes
     }
 
-    /// A connection uses a namespace, until [`Core::release`].
+    /// Marks a namespace as used by a connection, until [`Core::release`].
     pub(crate) fn hold(&mut self, connection: ConnectionId, namespace: usize) {
         self.book.holders.insert((connection, namespace));
     }
 
-    /// The same, of a connection that the log tells of.
+    /// Marks a namespace as used by a connection, and logs this.
     pub(crate) fn attach_to(&mut self, connection: ConnectionId, namespace: usize) {
         self.hold(connection, namespace);
         let drive = self.namespaces[namespace].name.clone();
         self.hub.events.push(Event::Attached { by: User::Connection(connection), drive });
     }
 
-    /// A connection is gone.
+    /// Releases the namespaces of a removed connection.
     pub(crate) fn release(&mut self, connection: ConnectionId) {
         let mut held = self.book.holders.split_off(&(connection, 0));
         self.book.holders.append(&mut held.split_off(&(connection, usize::MAX)));
@@ -125,10 +125,10 @@ impl Core {
         self.book.holders.iter().filter(|(_, held)| *held == namespace).count()
     }
 
-    /// Begins to make a target for `connection`, which is told by [`Core::outcome`].
+    /// Begins to create a target for `connection`, which learns the result from [`Core::outcome`].
     ///
     /// # Errors
-    /// Why not, in a sentence.
+    /// Returns one sentence if the target cannot be created.
     pub(crate) fn create_target(
         &mut self,
         connection: ConnectionId,
@@ -142,7 +142,7 @@ impl Core {
         Ok(())
     }
 
-    /// Begins to take a target away, as [`Core::create_target`].
+    /// Begins to remove a target; the result is reported as in [`Core::create_target`].
     pub(crate) fn remove_target(
         &mut self,
         connection: ConnectionId,
@@ -171,7 +171,7 @@ impl Core {
         Ok(())
     }
 
-    /// What became of the target that `connection` waits for; `None`: it still has to wait.
+    /// Outcome of the target that `connection` waits for; `None` while it is pending.
     pub(crate) fn outcome(&mut self, connection: ConnectionId) -> Option<Result<(), String>> {
         if let Some(outcome) = self.detach_outcome(connection) {
             return Some(outcome);
@@ -185,7 +185,7 @@ impl Core {
         self.namespaces.iter().position(|n| n.drive == drive && n.number == number)
     }
 
-    /// Begins to make a target and gives it a namespace that is still hidden.
+    /// Begins to create a target, and reserves a hidden namespace for it.
     fn reserve(&mut self, drive: usize, target: Target, settings: &HostFtlConfig) -> Result<usize, String> {
         let name = format!("{}.{}", self.names[drive], target.name);
         if self.namespaces.iter().any(|n| !n.gone && n.name == name) {
@@ -218,7 +218,7 @@ impl Core {
         })
     }
 
-    /// Makes a drive one that can have targets.
+    /// Converts a drive into one that can have targets.
     fn share(&mut self, drive: usize) -> Result<(), String> {
         self.submit_waiting();
         let (served, result) = match self.engine.backends_mut().remove(drive).into_shared() {
@@ -229,12 +229,12 @@ impl Core {
         result
     }
 
-    /// Whether a target starts or stops.
+    /// Returns true if a target is starting or stopping.
     pub(crate) fn is_changing(&self) -> bool {
         self.engine.backends().iter().any(|drive| drive.shared().is_some_and(|shared| shared.is_changing()))
     }
 
-    /// Does what follows from targets that have started or stopped.
+    /// Handles targets that have started or stopped.
     pub(crate) fn settle_targets(&mut self) {
         for drive in 0..self.engine.backends().len() {
             if self.engine.backends()[drive].shared().is_some() {
@@ -243,7 +243,7 @@ impl Core {
         }
     }
 
-    /// Returns why a start failed, if one did.
+    /// Handles targets of one drive; returns why a start failed, if one did.
     fn settle_targets_of(&mut self, drive: usize) -> Option<String> {
         let mut failure = None;
         while let Some(event) = self.engine.backends_mut()[drive].shared_mut()?.take_event() {
@@ -269,7 +269,7 @@ impl Core {
                 true => Event::TargetReady { target, error },
                 false => Event::TargetGone { target, error },
             });
-            // A connection that has its outcome waits no more, though it may not have taken it yet.
+            // A connection with an outcome no longer waits, although it may not have taken it yet.
             let waits = |w: &&mut Waiting| w.namespace == namespace && w.outcome.is_none();
             if let Some(waiting) = self.book.waiting.iter_mut().find(waits) {
                 waiting.outcome = Some(outcome);
@@ -280,7 +280,7 @@ impl Core {
         failure
     }
 
-    /// Keeps the targets that are ready for the next start.
+    /// Stores the ready targets for the next start.
     fn keep(&mut self, drive: usize) -> Result<(), String> {
         let Some(shared) = self.engine.backends()[drive].shared() else { return Ok(()) };
         let mut ready = shared.targets().clone();
@@ -296,7 +296,7 @@ impl Core {
         }
     }
 
-    /// A drive's parallel units and their owners.
+    /// Lists a drive's parallel units and their owners.
     pub(crate) fn targets(&self, drive: usize) -> Result<Value, String> {
         let geometry = match self.engine.backends()[drive].shared() {
             Some(shared) => Some(*shared.geometry()),
@@ -341,7 +341,7 @@ impl Core {
         })
     }
 
-    /// The drive of a request: of the namespace of this name, or of the drive itself.
+    /// Drive of a request, by the name of a namespace or of the drive itself.
     pub(crate) fn drive_named(&self, name: Option<&str>) -> Result<usize, String> {
         match name.and_then(|name| self.names.iter().position(|drive| drive == name)) {
             Some(drive) => Ok(drive),
@@ -349,8 +349,8 @@ impl Core {
         }
     }
 
-    /// The namespace of a request: by its own name, or the first of the drive of this name. Without a name there must be one drive only,
-    /// as damage must not hit any of several.
+    /// Namespace of a request, by its own name, or the first one of the drive with this name. Without a name
+    /// there must be only one drive, so that damage does not hit an arbitrary one.
     pub(crate) fn namespace_named(&self, name: Option<&str>) -> Result<usize, String> {
         let there = || self.namespaces.iter().enumerate().filter(|(_, namespace)| !namespace.gone);
         let names = || there().map(|(_, namespace)| namespace.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -366,7 +366,7 @@ impl Core {
     }
 }
 
-/// What a target's namespace is made of.
+/// Properties of a target's namespace.
 struct TargetNamespace {
     drive: usize,
     number: u16,

@@ -1,5 +1,5 @@
-//! What stands at the bottom of a tower that is served: a drive of this process, one on another machine, a file, or a cache drive with its
-//! backing store.
+//! The bottom of a served stack: a modelled drive, a drive on another machine, a file, or a cache drive with
+//! its backing store.
 
 use crate::event::Event;
 use crate::file_drive::FileDrive;
@@ -11,7 +11,7 @@ use pellucid_host::Pair;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest wait at once.
+/// Longest single wait.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The drive at the bottom.
@@ -20,9 +20,9 @@ const LOOK: Duration = Duration::from_millis(50);
     reason = "there are a few, and the plain drive is reached without a detour"
 )]
 pub enum Bottom {
-    /// Of this process.
+    /// A modelled drive in this process.
     Device(Device),
-    /// On another machine.
+    /// A drive on another machine.
     Remote(Box<Remote>),
     /// A plain file or block device.
     File(Box<FileDrive>),
@@ -48,7 +48,7 @@ impl From<FileDrive> for Bottom {
     }
 }
 
-/// Calls the drive of each kind.
+/// Calls the drive, whichever kind it is.
 macro_rules! each {
     ($self:expr, $drive:ident => $call:expr) => {
         match $self {
@@ -61,7 +61,7 @@ macro_rules! each {
 }
 
 impl Bottom {
-    /// The drive of this process that is modelled.
+    /// The modelled drive, if it is one.
     #[inline]
     pub fn device(&self) -> Option<&Device> {
         match self {
@@ -71,7 +71,7 @@ impl Bottom {
         }
     }
 
-    /// The same, to be changed.
+    /// Mutable access to the modelled drive, if it is one.
     #[inline]
     pub fn device_mut(&mut self) -> Option<&mut Device> {
         match self {
@@ -111,13 +111,13 @@ impl Bottom {
         }
     }
 
-    /// Whether its time is wall time, whatever that of others is.
+    /// Returns true if the drive runs in wall time, whatever the server's time mode.
     #[inline]
     pub fn is_in_wall_time(&self) -> bool {
         !matches!(self, Bottom::Device(_))
     }
 
-    /// A cache drive and its backing store.
+    /// The cache drive and its backing store, if it is a cache.
     pub(crate) fn cached_mut(&mut self) -> Option<&mut Pair<Bottom, FileDrive>> {
         match self {
             Bottom::Cached(pair) => Some(pair),
@@ -125,11 +125,11 @@ impl Bottom {
         }
     }
 
-    /// Waits until nothing of a cache's drives is under way, the first of which lost its power: what the program that asked for it believes
-    /// lost must not come later.
+    /// Waits until neither drive of a cache has operations in flight, after the cache drive has lost power.
+    /// Otherwise an operation could complete after the caller considers it lost.
     pub(crate) fn settle(&mut self, now: SimTime) {
         let Some(pair) = self.cached_mut() else { return };
-        // What ended with the power.
+        // Drops operations that ended with the power.
         pair.restart(now);
         while pair.second.outstanding() > 0 {
             pair.second.wait(LOOK);
@@ -137,7 +137,8 @@ impl Bottom {
         }
     }
 
-    /// From now on `waker` is woken, or an event comes with one of the tokens from `token` on, when there is something to do.
+    /// Registers for wake-ups: when the drive needs a turn, it wakes `waker` or raises an event with one of
+    /// the tokens from `token` on.
     pub(crate) fn attach(
         &mut self,
         registry: &Registry,
@@ -158,7 +159,7 @@ impl Bottom {
         }
     }
 
-    /// What happened to it, for the log.
+    /// Takes the drive's events for the log.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         match self {
             Bottom::Device(_) => Vec::new(),
@@ -172,7 +173,7 @@ impl Bottom {
         }
     }
 
-    /// Simulated time of a drive of this process. That of another is its layer's.
+    /// Simulated time of a modelled drive. For other drives, the layer on them keeps the time.
     #[inline]
     pub fn now(&self) -> SimTime {
         self.device().map_or(SimTime::ZERO, Device::now)

@@ -1,14 +1,14 @@
-//! The filter between a drive and its hosts: faults that a host sees, whatever protocol it speaks and whatever it is served from.
+//! The filter between a drive and its hosts: injects faults that a host sees, for any protocol and any drive.
 //!
 //! ```text
 //!  submit ─► faults, in their order ─┬─ an answer: io-error, lost-flush ─────────────► ended ─► pop
 //!                                    └─ changed (torn, corrupt, not forced) ─► drive ─┬────────► pop
 //!                                                                                     └─ late ─► ended ─► pop
 //! ```
-//! All faults that hit a command are done to it. By a seed they are repeatable: the same commands in the same order meet the same faults;
-//! which sectors are corrupt does not even depend on the order.
+//! Every fault that hits a command is applied to it. Faults are repeatable by seed: the same commands in the
+//! same order meet the same faults. The choice of corrupt sectors does not even depend on the order.
 //!
-//! Invariants: each command has one completion; a command that no fault hits is not changed.
+//! Invariants: each command has exactly one completion; a command that no fault hits is unchanged.
 
 use crate::host_fault::{HostFault, HostFaultKind};
 use pellucid_flash::{
@@ -17,10 +17,10 @@ use pellucid_flash::{
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Sectors of a command that a fault of one's own concerns.
+/// Sectors of a command that a fault affects.
 type Sectors = Range<u64>;
 
-/// A fault in force.
+/// An active fault.
 struct Rule {
     namespace: u16,
     fault: HostFault,
@@ -28,22 +28,22 @@ struct Rule {
     hits: u64,
 }
 
-/// What is still to be done to a command when it ends.
+/// Changes still to be applied to a command when it completes.
 #[derive(Default)]
 struct Effect {
     delay: Nanos,
-    /// The rule that corrupts what was read, by its seed and rate, and the sectors concerned.
+    /// Corruption of the data read: the rule's seed and rate, and the affected sectors.
     corrupt: Vec<(u64, f64, Sectors)>,
-    /// The first sector.
+    /// First sector of the command.
     lba: u64,
 }
 
-/// The faults of one drive that its hosts see.
+/// The host faults of one drive.
 pub(super) struct Injector {
     sector_bytes: u64,
     rules: Vec<Rule>,
     affected: BTreeMap<Tag, Effect>,
-    /// Completions that wait for their time; numbered, so that equal times keep their order.
+    /// Completions held until their time; a number keeps the order of equal times.
     late: BTreeMap<(SimTime, u64), Completion>,
     number: u64,
     ended: VecDeque<Completion>,
@@ -61,25 +61,25 @@ impl Injector {
         }
     }
 
-    /// From now on commands of a namespace meet this fault.
+    /// Adds a fault to a namespace.
     pub fn add(&mut self, namespace: u16, fault: HostFault) {
         let rng = Rng::stream(fault.seed, "host fault");
         self.rules.push(Rule { namespace, fault, rng, hits: 0 });
     }
 
-    /// A namespace meets no fault from now on; how many it had.
+    /// Removes all faults of a namespace; returns how many there were.
     pub fn clear(&mut self, namespace: u16) -> usize {
         let before = self.rules.len();
         self.rules.retain(|rule| rule.namespace != namespace);
         before - self.rules.len()
     }
 
-    /// The faults of a namespace, each with the commands that it has hit.
+    /// Faults of a namespace, each with the number of commands it has hit.
     pub fn of(&self, namespace: u16) -> impl Iterator<Item = (HostFault, u64)> + '_ {
         self.rules.iter().filter(move |rule| rule.namespace == namespace).map(|rule| (rule.fault, rule.hits))
     }
 
-    /// What is to be given to the drive of a command; `None`: it has ended.
+    /// Applies the faults to a command and returns the command for the drive; `None` if it has already ended.
     pub fn pass(&mut self, at: SimTime, mut command: Command) -> Option<Command> {
         let (tag, mut answer) = (command.tag, None);
         let mut effect = Effect { lba: command.lba.0, ..Effect::default() };
@@ -120,7 +120,7 @@ impl Injector {
         Some(command)
     }
 
-    /// Takes a completion of the drive; `None`: it is to come later.
+    /// Applies the faults to a completion of the drive; returns `None` if it is held back.
     pub fn came(&mut self, mut completion: Completion) -> Option<Completion> {
         let Some(effect) = self.affected.remove(&completion.tag) else { return Some(completion) };
         if completion.status == Status::Success && completion.opcode == Opcode::Read {
@@ -135,7 +135,7 @@ impl Injector {
         None
     }
 
-    /// Has a completion handed out, after a while.
+    /// Hands out a completion after `delay`.
     fn end(&mut self, mut completion: Completion, delay: Nanos) {
         if delay.0 == 0 {
             return self.ended.push_back(completion);
@@ -146,14 +146,15 @@ impl Injector {
         self.late.insert((completion.completed, self.number), completion);
     }
 
-    /// It is `now`.
+    /// Releases the completions that are due by `now`.
     pub fn advance(&mut self, now: SimTime) {
         while let Some(first) = self.late.first_entry().filter(|first| first.key().0 <= now) {
             self.ended.push_back(first.remove());
         }
     }
 
-    /// The power is cut. A host that is told of a write after that would take its next flush for one that covers it.
+    /// Ends held completions on a power cut. A successful write must not be reported after it, as the host
+    /// would assume that its next flush covers the write.
     pub fn lose_power(&mut self) {
         for mut completion in std::mem::take(&mut self.late).into_values() {
             let is_kept = matches!(completion.opcode, Opcode::Read | Opcode::Flush | Opcode::Report);
@@ -172,19 +173,19 @@ impl Injector {
         self.ended.pop_front()
     }
 
-    /// Completions that wait for their time.
+    /// Number of completions held until their time.
     pub fn outstanding(&self) -> usize {
         self.late.len()
     }
 
-    /// Completions that wait to be taken.
+    /// Number of completions ready to be taken.
     pub fn completed(&self) -> usize {
         self.ended.len()
     }
 }
 
 impl Rule {
-    /// The sectors of a command that it may hit; `None`: it does not concern it.
+    /// Sectors of a command that the rule may hit; `None` if the rule does not apply.
     fn concerns(&self, command: &Command, sector_bytes: u64) -> Option<Sectors> {
         let HostFault { kind, on, range_bytes: (from, to), count, .. } = self.fault;
         let is_left = count.is_none_or(|count| self.hits < count);
@@ -204,7 +205,7 @@ impl Rule {
         (!sectors.is_empty()).then_some(sectors)
     }
 
-    /// Leaves the first sectors of a write; how many.
+    /// Truncates a write to its first sectors; returns their number.
     fn tear(&mut self, command: &mut Command, sector_bytes: u64) -> u64 {
         let left = self.rng.below(command.sectors.into());
         command.sectors = left as u32;
@@ -212,7 +213,7 @@ impl Rule {
         left
     }
 
-    /// Corrupts what is written, or notes what will be read wrong; whether there is any.
+    /// Corrupts written data, or notes the corruption for read data; returns true if any sector is corrupt.
     fn corrupts(
         &self,
         command: &mut Command,
@@ -238,14 +239,14 @@ fn error_of(opcode: Opcode) -> Status {
     if opcode == Opcode::Read { Status::UnrecoveredRead } else { Status::WriteFault }
 }
 
-/// The bit of a sector that is wrong; `None`: it is not one of the share that is corrupt.
+/// Flipped bit of a sector; `None` if the sector is not corrupt.
 fn wrong_bit(sector: u64, sector_bytes: u64, (seed, rate): (u64, f64)) -> Option<u64> {
     let name = fnv1a(fnv1a(FNV_BASIS, seed.to_le_bytes()), sector.to_le_bytes());
     let mut rng = Rng::new(name);
     rng.chance(rate).then(|| rng.below(sector_bytes * 8))
 }
 
-/// Makes the bits wrong that are wrong by a seed and a share. `data` begin with sector `lba`.
+/// Flips the bits that a seed and a rate select. `data` begins with sector `lba`.
 fn corrupt(data: &mut [u8], lba: u64, sectors: Sectors, sector_bytes: u64, by: (u64, f64)) {
     for sector in sectors {
         let Some(bit) = wrong_bit(sector, sector_bytes, by) else { continue };

@@ -1,4 +1,4 @@
-//! How time passes for a caller that waits.
+//! Waiting: how time passes for a caller that blocks on a drive.
 //!
 //! ```text
 //!   modelled drive, virtual time     the next event is now
@@ -6,7 +6,7 @@
 //!   remote drive                     wait for its sockets
 //!   file                             wait for its threads
 //! ```
-//! [`Waiter::wait`] is what [`Stack::call_by`](pellucid_host::Stack::call_by) wants.
+//! [`Waiter::wait`] is the wait function for [`Stack::call_by`](pellucid_host::Stack::call_by).
 
 use super::Bottom;
 use crate::remote::TOKENS;
@@ -16,37 +16,37 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest wait at once: a remote drive may have to be connected to again.
+/// Longest single wait: a remote drive may need to be reconnected.
 const LOOK: Duration = Duration::from_millis(50);
-/// The same where something else may end as well.
+/// Longest single wait when another drive may complete first.
 const STEP: Duration = Duration::from_millis(1);
 
-/// How the time of a modelled drive goes.
+/// Pace of a modelled drive's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// From event to event.
+    /// Time jumps from event to event.
     Virtual,
-    /// As the wall clock.
+    /// Time follows the wall clock.
     Real,
 }
 
-/// Lets time pass for a drive, its owner being blocked.
+/// Advances time for a drive while its owner is blocked.
 pub struct Waiter {
     pace: Pace,
-    /// Whether it waits at all.
+    /// Wait for events; if false, only poll.
     patient: bool,
     began: Instant,
-    /// The drive's time then.
+    /// Drive time at `began`.
     first: SimTime,
     sockets: Option<(Poll, Events)>,
     why: Option<String>,
 }
 
 impl Waiter {
-    /// For this drive, which nothing else waits for.
+    /// Creates a waiter for a drive that no other waiter serves.
     ///
     /// # Errors
-    /// When the system has nothing to wait for its sockets with.
+    /// Fails if the system cannot poll the drive's sockets.
     pub fn new(drive: &mut Bottom, pace: Pace) -> io::Result<Waiter> {
         let sockets = match drive {
             Bottom::Remote(remote) => {
@@ -60,31 +60,31 @@ impl Waiter {
         Ok(Waiter { pace, patient: true, began: Instant::now(), first: drive.now(), sockets, why: None })
     }
 
-    /// Its time begins at `now` of what stands on the drive.
+    /// Sets the start time to `now`, the time of the layer on the drive.
     #[must_use]
     pub fn since(self, now: SimTime) -> Waiter {
         Waiter { first: now, ..self }
     }
 
-    /// Impatient, it only looks what has happened: [`Waiter::wait`] returns at once with the time that it is, or `None` where that does not go
-    /// on by itself.
+    /// Sets whether the waiter waits or only polls. A polling [`Waiter::wait`] returns at once with the
+    /// current time, or with `None` if time does not advance by itself.
     pub fn set_patient(&mut self, patient: bool) {
         self.patient = patient;
     }
 
-    /// The time that it is now, where it is that of the wall clock.
+    /// Current time on the wall clock, for drives that follow it.
     pub fn now(&self) -> SimTime {
         SimTime(self.first.0 + self.began.elapsed().as_nanos() as u64)
     }
 
-    /// Waits for the drive's next event, which is at `next` if that is known. Returns the time that it is then; `None`: it is of no use
-    /// to wait any longer.
+    /// Waits for the drive's next event, which is at `next` if known. Returns the new time, or `None` if
+    /// waiting longer is useless.
     pub fn wait(&mut self, drive: &mut Bottom, next: Option<SimTime>) -> Option<SimTime> {
         let longest = if self.patient { LOOK } else { Duration::ZERO };
         match drive {
             Bottom::Device(_) => self.wait_for_model(next),
             Bottom::Cached(pair) => match (next, pair.first.is_in_wall_time()) {
-                // A modelled cache drive goes from event to event.
+                // The time of a modelled cache drive jumps from event to event.
                 (Some(next), false) => Some(next.max(pair.now())),
                 _ => {
                     let waits = pair.second.outstanding() > 0 && !pair.second.wait(Duration::ZERO);
@@ -119,7 +119,7 @@ impl Waiter {
         }
     }
 
-    /// Why it was of no use to wait.
+    /// Reason why waiting was useless.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }

@@ -1,36 +1,36 @@
-//! The completion batch: how many answers go out together in instant time.
+//! The completion batch: number of answers that go out together in instant time.
 //!
 //! ```text
 //!  backend│ makes A │ makes B │ makes A' │ makes B' │      A, B: halves of what the hosts keep outstanding
 //!  hosts            │ take A, ask again  │ take B, ask again │
 //! ```
-//! With all answers in one batch, backend and hosts would wait for each other in turn; alone, each answer would cost a system call at
-//! both ends.
+//! If one batch held all answers, backend and hosts would take turns waiting for each other; if answers went
+//! out singly, each would cost a system call at both ends.
 //!
-//! Invariant: `depth` is at least what is outstanding, and goes back slowly to it.
+//! Invariant: `depth` is at least the number outstanding, and decays slowly towards it.
 
-/// So many are worth a system call.
+/// Minimum number of answers worth a system call.
 const BATCH_MIN: usize = 8;
-/// More do not become cheaper.
+/// Batches beyond this size save nothing more.
 const HALF_MAX: usize = 64;
-/// No batch is larger: it would be cut.
+/// Largest batch; a larger one would be split.
 pub(crate) const BATCH_MAX: usize = HALF_MAX * 3 / 2;
-/// Fractions of a request in `depth`.
+/// Units of `depth` per request.
 const SCALE: usize = 1 << 16;
 
-/// Knows how many requests hosts keep outstanding.
+/// Tracks the number of requests that hosts keep outstanding.
 #[derive(Default)]
 pub(super) struct CompletionBatch {
-    /// The most that were outstanding lately, in `SCALE`ths.
+    /// Recent maximum of outstanding requests, in `1/SCALE` of a request.
     depth: usize,
 }
 
 impl CompletionBatch {
-    /// The size of the next batch, when so many are outstanding: equal batches, each as near as can be to half of what hosts keep
-    /// outstanding.
+    /// Size of the next batch when `outstanding` requests are outstanding: equal batches, each as near as
+    /// possible to half of the number that hosts keep outstanding.
     #[inline]
     pub fn next(&mut self, outstanding: usize) -> usize {
-        // It loses the greater part of a difference in `SCALE` calls: about a second of a busy server.
+        // A difference decays by more than half in `SCALE` calls, about a second of a busy server.
         let depth = (self.depth - self.depth / SCALE).max(outstanding * SCALE);
         self.depth = depth;
         let half = depth.div_ceil(2 * SCALE).clamp(BATCH_MIN, HALF_MAX);

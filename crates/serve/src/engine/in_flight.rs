@@ -1,24 +1,26 @@
-//! The in-flight table: whose request is whose.
+//! The in-flight table: maps the tags of requests to their owners.
 //!
-//! Invariants: a tag is in use from [`InFlight::enter`] to [`InFlight::leave`], and is the backend's name for the request in between;
-//! `bytes` is the sum of the data of all that are in use. Tags are reused, so there are never more than requests at one time.
+//! Invariants: a tag is in use from [`InFlight::enter`] to [`InFlight::leave`], and the backend knows the
+//! request by it; `bytes` is the sum of the data of all requests in the table. Tags are reused, so their
+//! number is at most the peak of concurrent requests.
 
 use super::Route;
 
-/// A request that has not been answered.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// Where its answer goes.
+    /// Destination of its answer.
     pub route: Route,
-    /// The owner's number of what it is for: a namespace of a drive. The engine does not look at it.
+    /// Number chosen by the owner: for a drive, the namespace. The engine does not interpret it.
     pub namespace: usize,
-    /// Of the data it was submitted with.
+    /// Bytes of data that the request was submitted with.
     pub bytes: usize,
-    /// What it counts in the [submission batch](super::submission) while it is inside; 0: it is not, or went past it.
+    /// Cost charged to the [submission batch](super::submission) while the backend has it; 0 while it has
+    /// not, or if it bypassed the batch.
     pub inside: usize,
 }
 
-/// The requests that have not been answered.
+/// The requests in flight.
 #[derive(Default)]
 pub(super) struct InFlight {
     entries: Vec<Entry>,
@@ -27,7 +29,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Takes a request in and gives it its tag.
+    /// Adds a request and returns its tag.
     #[inline]
     pub fn enter(&mut self, entry: Entry) -> u32 {
         self.bytes += entry.bytes;
@@ -49,19 +51,19 @@ impl InFlight {
         &self.entries[tag as usize]
     }
 
-    /// The request of a tag goes into its backend, where it counts so much.
+    /// Charges a cost to a request that enters its backend.
     #[inline]
     pub fn charge(&mut self, tag: u32, cost: usize) {
         self.entries[tag as usize].inside = cost;
     }
 
-    /// It has come out of the backend; what it counted.
+    /// Clears the cost of a request that has left its backend, and returns it.
     #[inline]
     pub fn discharge(&mut self, tag: u32) -> usize {
         std::mem::take(&mut self.entries[tag as usize].inside)
     }
 
-    /// The request of a tag has been answered.
+    /// Removes an answered request.
     #[inline]
     pub fn leave(&mut self, tag: u32) -> Entry {
         let entry = self.entries[tag as usize];
@@ -70,12 +72,12 @@ impl InFlight {
         entry
     }
 
-    /// Requests that have not been answered.
+    /// Number of requests in flight.
     pub fn outstanding(&self) -> usize {
         self.entries.len() - self.idle.len()
     }
 
-    /// Bytes of their data.
+    /// Bytes of data of the requests in flight.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,14 +1,14 @@
-//! Machines above the line as backends: the pump of `host` behind a socket.
+//! Host machines as backends: serves the pump of `host` behind a socket.
 
 use super::{Answered, Backend};
 use pellucid_flash::{Completion, Drive, SimTime};
 use pellucid_host::{Machine, Stack};
 
-/// An answer that says which ask it is for, and when it was given.
+/// An answer with the tag of its request and its time.
 pub trait Reply {
-    /// The name that the caller gave the ask.
+    /// Tag that the caller gave the request.
     fn tag(&self) -> u32;
-    /// When it was answered.
+    /// Time of the answer.
     fn at(&self) -> SimTime;
 }
 
@@ -22,7 +22,7 @@ impl Reply for Completion {
     }
 }
 
-/// A machine on its drive. An ask bears its tag itself.
+/// A machine on its drive. Each request carries its own tag.
 impl<M: Machine<Answer: Reply>, D: Drive> Backend for Stack<M, D> {
     type Ask = M::Ask;
     type Answer = M::Answer;

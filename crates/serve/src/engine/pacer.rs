@@ -1,4 +1,4 @@
-//! The drives' time and wall time.
+//! The drives' time and its relation to wall time.
 //!
 //! ```text
 //!   wall ── arrival ─────────────► look ── run, deliver, send ─► handed out
@@ -6,42 +6,46 @@
 //!              ▼                    ▼                                 ▼
 //!   drive   stamped as it is     runs up to wall + lead        due: wall = the completion's time - what the host and the way cost
 //! ```
-//! Paced: the drive's time is wall time since the start, divided by the dilation. Completions are looked for a lead before their time:
-//! what handing one out costs here, which is measured all the time, and what the host and the way to it cost ([`Lead`]). Arrivals are
-//! stamped without the lead. A drive without outstanding commands runs up to wall time only: an arrival would find it ahead.
-//! Instant: wall time plays no part.
+//! Paced: the drive's time is wall time since the start, divided by the dilation. Completions are collected
+//! ahead of their time by a lead: the continuously measured cost of handing one out here, plus the cost of
+//! the host and the path to it ([`Lead`]). Arrivals are stamped without the lead. A drive without outstanding
+//! commands runs only up to wall time, so that an arrival does not find it ahead. Instant: wall time plays no
+//! part.
 //!
-//! Invariants: the estimate of the cost is at most [`COST_NS_MAX`], and moves by one step for each completion that is handed out alone;
-//! that of the way is at most [`WAY_NS_MAX`], and moves for each command that is the first after the only one was answered.
+//! Invariants: the cost estimate is at most [`COST_NS_MAX`] and moves one step for each completion that is
+//! handed out alone; the path estimate is at most [`WAY_NS_MAX`] and moves for each command that arrives
+//! first after the only outstanding one was answered.
 
 use pellucid_flash::{Histogram, SimTime};
 use std::time::{Duration, Instant};
 
-/// A step of an estimate, up or down: it settles at the median, on which a turn that was interrupted has no more weight than another.
+/// Step of an estimate, up or down. The estimate settles at the median, which gives an interrupted turn no
+/// more weight than any other.
 const STEP_NS: u64 = 50;
-/// So many steps up for one down: it settles where nine of ten are below.
+/// Steps up for one step down: the estimate settles where nine of ten measurements are below it.
 const WAY_STEPS_UP: u64 = 9;
-/// What takes longer is a large transfer; with that as the measure small ones would be early.
+/// Maximum cost estimate. Longer turns are large transfers; counting them would make small completions early.
 const COST_NS_MAX: u64 = 20_000;
 
-/// A host that takes longer than this to ask again was doing something else.
+/// A host that takes longer than this to send its next command was doing something else.
 const WAY_NS_MAX: u64 = 100_000;
 
-/// How much before their time completions are handed out, beside what that costs here: what the host and the way to it cost.
+/// Lead of completions beyond the cost of handing them out here: the cost of the host and the path to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lead {
-    /// So much.
+    /// A constant lead.
     Fixed(Duration),
-    /// As long as the host takes from an answer to its next command nine times of ten, when nothing else is outstanding. Right for a host
-    /// that asks again at once: what it thinks before it asks would be taken for the way. A way that is shorter takes nothing from
-    /// the latency, as a command is stamped no earlier than what the drive has done; one that is longer adds to it. So not the median.
+    /// A measured lead: the time that nine of ten next commands take to arrive after an answer when nothing
+    /// else is outstanding. It suits a host that asks again at once, because thinking time would count as
+    /// path. A path shorter than the lead does not reduce the latency, as a command is never stamped before
+    /// the drive's time; a longer one adds to it. Hence the ninth decile rather than the median.
     Measured {
-        /// What is assumed at first.
+        /// Initial value.
         first: Duration,
     },
 }
 
-/// How the drives' time goes.
+/// Time mode of the drives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Time {
     /// Real time: modelled latency is kept. A dilation of 2 makes everything take twice as long.
@@ -53,37 +57,37 @@ pub enum Time {
     Instant,
 }
 
-/// Up to where the drives run, in their time.
+/// Times up to which the drives run.
 pub(crate) struct Look {
-    /// That of what arrives now.
+    /// Drive time of a command that arrives now.
     now: SimTime,
-    /// That of which a completion, taken now, is with the host in time.
+    /// Drive time of a completion that, taken now, reaches the host on time.
     ahead: SimTime,
 }
 
 impl Look {
-    /// Ahead of time only while a completion is `awaited`.
+    /// Time up to which a drive runs: ahead only while a completion is `awaited`.
     pub fn until(&self, awaited: bool) -> SimTime {
         if awaited { self.ahead } else { self.now }
     }
 }
 
-/// Ties the drives' time to wall time.
+/// Relates the drives' time to wall time.
 pub(crate) struct Pacer {
     pub time: Time,
     began: Instant,
-    /// Wall time for what the host and the way to it cost.
+    /// Cost of the host and the path to it, in wall time.
     lead_ns: u64,
-    /// It is an estimate that goes on.
+    /// The lead is an estimate that continues to adapt.
     measures_way: bool,
-    /// When the only operation outstanding was answered; nothing has arrived since.
+    /// Time at which the only outstanding operation was answered, while nothing has arrived since.
     answered_ns: Option<u64>,
-    /// Estimate of the wall time from a look at the drives to a completion being with the system.
+    /// Estimated wall time from polling the drives until the system has a completion.
     cost_ns: u64,
-    /// When the drives were last looked at, and how many completions have been taken since.
+    /// Time of the last poll of the drives; `taken` counts the completions taken since.
     looked_ns: u64,
     taken: u32,
-    /// How late completions were taken, in wall time; empty unless paced.
+    /// Lateness of completions when taken, in wall time; empty unless paced.
     pub lateness_ns: Histogram<4>,
 }
 
@@ -111,12 +115,12 @@ impl Pacer {
         self.measures_way = measures;
     }
 
-    /// Wall time for what the host and the way to it cost; 0 when time is instant.
+    /// Cost of the host and the path to it, in wall time; 0 when time is instant.
     pub fn lead_ns(&self) -> u64 {
         if self.time == Time::Instant { 0 } else { self.lead_ns }
     }
 
-    /// Estimate of the wall time from a look at the drives to a completion being with the system.
+    /// Estimated wall time from polling the drives until the system has a completion.
     pub fn cost_ns(&self) -> u64 {
         self.cost_ns
     }
@@ -126,7 +130,7 @@ impl Pacer {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The time up to which the drives run. Instant: no clock is read, it plays no part.
+    /// Time up to which the drives run. When time is instant, it is 0 and no clock is read.
     #[inline]
     pub fn drive_now(&self) -> SimTime {
         match self.time {
@@ -135,7 +139,7 @@ impl Pacer {
         }
     }
 
-    /// Something arrives; its time, in the drive's.
+    /// Stamps an arrival; returns its time in the drive's time.
     #[inline]
     pub fn arrives(&mut self) -> SimTime {
         if self.time == Time::Instant {
@@ -151,7 +155,7 @@ impl Pacer {
         self.drive_time(now_ns)
     }
 
-    /// What is handed out from now on is the outcome of this look.
+    /// Begins a poll of the drives; later completions count from it.
     pub fn look(&mut self) -> Look {
         self.looked_ns = self.now_ns();
         Look {
@@ -160,7 +164,7 @@ impl Pacer {
         }
     }
 
-    /// A completion of this time has been taken.
+    /// Counts a completion with this time as taken.
     #[inline]
     pub fn took(&mut self, completed: SimTime) {
         if let Time::Paced { .. } = self.time {
@@ -170,10 +174,11 @@ impl Pacer {
         }
     }
 
-    /// All that was taken since the last look has been sent, as far as the sockets took it; so many operations are `outstanding`.
+    /// Ends a turn: all completions taken since the last poll are sent, as far as the sockets took them, and
+    /// `outstanding` operations remain.
     #[inline]
     pub fn handed_out(&mut self, outstanding: usize) {
-        // Of several, each but the last was out sooner than the whole took.
+        // With several completions, all but the last were out sooner than the whole took.
         if std::mem::take(&mut self.taken) == 1 {
             let now_ns = self.now_ns();
             self.cost_ns = approach(self.cost_ns, now_ns - self.looked_ns, 1).min(COST_NS_MAX);
@@ -181,17 +186,18 @@ impl Pacer {
         }
     }
 
-    /// Wall time at which a drive is to run, so that what happens at `at` in its time is handed out in time, if it is `awaited`.
+    /// Wall time at which a drive must run so that an event at `at` in its time is handed out on time, if it
+    /// is `awaited`.
     pub fn due_ns(&self, at: SimTime, awaited: bool) -> u64 {
         self.wall_ns(at.0).saturating_sub(if awaited { self.early_ns() } else { 0 })
     }
 
-    /// Wall time by which completions are taken before their time.
+    /// Wall time by which completions are taken ahead of their time.
     fn early_ns(&self) -> u64 {
         self.lead_ns.saturating_add(self.cost_ns)
     }
 
-    /// The drive's time at a point of wall time.
+    /// Converts wall time to the drive's time.
     fn drive_time(&self, wall_ns: u64) -> SimTime {
         match self.time {
             Time::Paced { dilation: 1.0 } => SimTime(wall_ns),
@@ -200,7 +206,7 @@ impl Pacer {
         }
     }
 
-    /// A length of the drive's time as wall time, rounded up.
+    /// Converts a duration of the drive's time to wall time, rounded up.
     fn wall_ns(&self, drive_ns: u64) -> u64 {
         match self.time {
             Time::Paced { dilation } if dilation != 1.0 => (drive_ns as f64 * dilation).ceil() as u64,
@@ -209,7 +215,7 @@ impl Pacer {
     }
 }
 
-/// An estimate, nearer to what was measured: by so many steps up, or one down.
+/// Moves an estimate towards a measurement: `steps_up` steps up, or one down.
 fn approach(estimate_ns: u64, measured_ns: u64, steps_up: u64) -> u64 {
     match measured_ns > estimate_ns {
         true => estimate_ns + steps_up * STEP_NS,
@@ -221,11 +227,11 @@ fn approach(estimate_ns: u64, measured_ns: u64, steps_up: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A paced drive of whose completions `taken` at a time were handed out, `turns` times, each time so long after the look.
+    /// Hands out `taken` completions at a time, `turns` times, each time `cost_ns` after the poll.
     fn hand_out(pacer: &mut Pacer, turns: u32, taken: u32, cost_ns: u64) {
         for _ in 0..turns {
             (0..taken).for_each(|_| pacer.took(SimTime::ZERO));
-            // The look was so long ago.
+            // Pretends that the poll was `cost_ns` ago.
             while pacer.now_ns() < cost_ns {}
             pacer.looked_ns = pacer.now_ns() - cost_ns;
             pacer.handed_out(taken as usize);
@@ -255,7 +261,8 @@ mod tests {
         assert!(arrival <= now && now < ahead, "arrivals are stamped without it");
     }
 
-    /// The last answer was `ago_ns` ago, and `outstanding` operations were left; another arrives now, and then one more.
+    /// Simulates a last answer `ago_ns` ago that left `outstanding` operations; one command arrives now, then
+    /// another.
     fn ask_again(pacer: &mut Pacer, ago_ns: u64, outstanding: usize) {
         pacer.took(SimTime::ZERO);
         pacer.handed_out(outstanding);

@@ -1,73 +1,76 @@
-//! The submission batch, where time is instant: which requests go in next, by bytes.
+//! The submission batch, for instant time: chooses by bytes which requests enter the backends next.
 //!
 //! ```text
 //!   came ─ all of it fits ─────────────────────────────────► backends
 //!     └─ more than fits ─► a queue for each connection ─► turns ─► backends
 //! ```
-//! A backend in instant time does everything that it was given before it answers what comes later. So it is given no more at once than
-//! [`INSIDE_BYTES`], and connections take turns in filling that (start-time fair queueing). A connection with a queue has a *start*: the
-//! bytes that a connection would have had that never paused, in whole turns. The one with the smallest start has its turn: [`TURN_BYTES`] at most, so that
-//! its answers go out together, and its start moves on by what it was given. One that comes back after a pause starts where the turns are
-//! now, before all others there. So a connection that asks for little waits for one turn of one other connection, however many there
-//! are and however much they ask for, and never has more than its share.
+//! A backend in instant time completes everything it was given before it answers later requests. So backends
+//! hold at most [`INSIDE_BYTES`] at once, and connections take turns in filling them (start-time fair
+//! queueing). A connection with a queue has a *start*: the bytes that a connection without pauses would have
+//! had, in whole turns. The connection with the smallest start has its turn: at most [`TURN_BYTES`], so that
+//! its answers go out together; then its start advances by the bytes it had. A connection that returns after
+//! a pause starts at the current turn, before all others there. So a connection with few requests waits for
+//! at most one turn of one other connection, however many there are and however much they request, and never
+//! gets more than its share.
 //!
-//! Invariants: requests of one connection go in in the order in which they came; a connection is in `turns` exactly while it has a queue,
-//! and no queue is empty.
+//! Invariants: requests of one connection enter in order of arrival; a connection is in `turns` exactly while
+//! it has a queue, and no queue is empty.
 
 use crate::session::ConnectionId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Requests are given to the backends as long as these hold fewer bytes than this.
+/// Limit of the bytes in the backends: requests enter while the backends hold fewer.
 const INSIDE_BYTES: usize = 1 << 20;
-/// A turn ends with the request that reaches this.
+/// A turn ends with the request that reaches this many bytes.
 const TURN_BYTES: usize = 64 << 10;
-/// What a request counts at least: one without data is work as well.
+/// Minimum cost of a request: even one without data is work.
 const COST_MIN: usize = 4 << 10;
 
 /// A request on its way into its backend; it is in the in-flight table.
 pub(crate) struct Submission<A> {
     connection: ConnectionId,
-    /// The backend that it is for.
+    /// Backend of the request.
     pub backend: usize,
-    /// Its name in the in-flight table.
+    /// Tag in the in-flight table.
     pub tag: u32,
-    /// What it counts while it is inside.
+    /// Cost charged while the request is in its backend.
     cost: usize,
-    /// What is asked.
+    /// The request itself.
     pub ask: A,
 }
 
 impl<A> Submission<A> {
-    /// A request with so many bytes of data.
+    /// Creates a submission for a request with `bytes` of data.
     #[inline]
     pub fn new(connection: ConnectionId, backend: usize, tag: u32, bytes: usize, ask: A) -> Submission<A> {
         Submission { connection, backend, tag, cost: bytes.max(COST_MIN), ask }
     }
 }
 
-/// Place among those that take turns: the smallest is next.
+/// Position of a connection in the turns: the smallest is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     start: u64,
-    /// It has not come back after a pause.
+    /// The connection has not just returned from a pause.
     stayed: bool,
     connection: ConnectionId,
-    /// What it has had of a turn that has not ended.
+    /// Cost used so far in an unfinished turn.
     had: usize,
 }
 
-/// All that waits for the backends.
+/// All requests that wait for the backends.
 pub(super) struct SubmissionBatch<A> {
-    /// What came since the last look, in its order.
+    /// Requests since the last choice, in order of arrival.
     came: Vec<Submission<A>>,
     came_cost: usize,
     queues: BTreeMap<ConnectionId, VecDeque<Submission<A>>>,
     turns: BTreeSet<Turn>,
     /// Start of the last turn.
     now: u64,
-    /// Start of connections without a queue, and what they have had of a turn, as long as they have had more than others.
+    /// Start, and cost used in an unfinished turn, of connections without a queue that are still ahead of
+    /// others.
     ahead: BTreeMap<ConnectionId, (u64, usize)>,
-    /// What is in the backends, of what went through here.
+    /// Total cost in the backends, of requests that passed through this batch.
     inside: usize,
 }
 
@@ -97,20 +100,20 @@ impl<A> SubmissionBatch<A> {
         self.came.push(submission);
     }
 
-    /// A request of this cost has left the backends.
+    /// Subtracts the cost of a request that has left the backends.
     #[inline]
     pub fn leaves(&mut self, cost: usize) {
         self.inside -= cost;
     }
 
-    /// A request goes in now; what it counts.
+    /// Charges a request that enters its backend; returns its cost.
     #[inline]
     pub fn enters(&mut self, submission: &Submission<A>) -> usize {
         self.inside += submission.cost;
         submission.cost
     }
 
-    /// Moves those that go in now to `next`, which is empty; `all`: all, however much it is.
+    /// Moves the requests whose turn it is to `next`, which is empty; `all` moves every request.
     #[inline]
     pub fn take(&mut self, next: &mut Vec<Submission<A>>, all: bool) {
         debug_assert!(next.is_empty());
@@ -126,7 +129,7 @@ impl<A> SubmissionBatch<A> {
         self.take_turns(next);
     }
 
-    /// Puts what came into the queues.
+    /// Puts new requests into the queues.
     #[cold]
     fn line_up(&mut self) {
         self.came_cost = 0;
@@ -180,7 +183,8 @@ mod tests {
         Submission::new(ConnectionId::new(connection), 0, tag, bytes, bytes)
     }
 
-    /// Lets the backends do everything, again and again; the tags in the order in which they went in, and after how many bytes each.
+    /// Completes everything in the backends again and again; returns the tags in order of entry, each with
+    /// the bytes before it.
     fn order(batch: &mut SubmissionBatch<usize>) -> Vec<(u32, usize)> {
         let (mut found, mut before) = (Vec::new(), 0);
         while !batch.is_empty() {
@@ -216,8 +220,8 @@ mod tests {
         assert_eq!(found.len(), 257);
     }
 
-    /// One request at a time beside 64 connections with 32 each, all of which ask again as soon as they are answered: no more than a turn of
-    /// another goes in before it.
+    /// One connection with one request at a time competes with 64 connections of 32 requests each, all of
+    /// which ask again at once. At most one turn of another connection precedes its request.
     #[test]
     fn one_request_at_a_time_is_next_whatever_the_others_ask_for() {
         const ONE: u32 = 1_000_000;
@@ -257,7 +261,8 @@ mod tests {
         assert!(least.zip(most).is_some_and(|(least, most)| most - least <= 32), "{others:?}: equal shares");
     }
 
-    /// A connection that pauses after each request has no more than its share, however large its requests are.
+    /// A connection that pauses after each request gets no more than its share, however large its requests
+    /// are.
     #[test]
     fn pauses_bring_no_more_than_a_share() {
         let mut batch = SubmissionBatch::default();

@@ -1,4 +1,4 @@
-//! The engine serves something that is no drive: a key-value store.
+//! The engine serves a backend other than a drive: a key-value store.
 
 use super::*;
 use pellucid_flash::Rng;
@@ -20,7 +20,7 @@ impl Ask {
     }
 }
 
-/// Does one request after the other, each in its time.
+/// A store that executes requests one after the other, each in its time.
 #[derive(Default)]
 struct KeyValue {
     now: SimTime,
@@ -32,7 +32,7 @@ struct KeyValue {
 
 impl Backend for KeyValue {
     type Ask = Ask;
-    /// What the key had.
+    /// Previous value of the key.
     type Answer = Option<Vec<u8>>;
 
     fn now(&self) -> SimTime {
@@ -81,7 +81,8 @@ fn route(connection: u64, token: u64) -> Route {
     Route { connection: ConnectionId::new(connection), token }
 }
 
-/// Four connections with keys of their own ask two stores; each sees its requests done in order, exactly once.
+/// Four connections with separate keys use two stores; each connection's requests are done in order, exactly
+/// once.
 #[test]
 fn a_key_value_store_is_served() {
     let mut rng = Rng::new(19);
@@ -97,7 +98,7 @@ fn a_key_value_store_is_served() {
             let connection = rng.below(4);
             let key = connection * 100 + rng.below(20);
             let model: &mut BTreeMap<u64, Vec<u8>> = &mut models[connection as usize];
-            // Some are longer than what the stores are given at once.
+            // Some values exceed the limit of bytes in the stores.
             let (ask, answer) = match rng.below(3) {
                 0 => {
                     let value = vec![asked as u8; 1 << rng.below(22)];
@@ -124,7 +125,7 @@ fn a_key_value_store_is_served() {
     assert_eq!(stored, models.iter().map(BTreeMap::len).sum::<usize>());
 }
 
-/// Paced, a request is answered when its time has come on the wall, not before.
+/// In paced time, a request is answered when its time has come on the wall clock, not before.
 #[test]
 fn a_key_value_store_keeps_its_time() {
     let mut engine = Engine::new(vec![KeyValue::default()], Time::Paced { dilation: 10.0 });
@@ -138,7 +139,7 @@ fn a_key_value_store_keeps_its_time() {
         if let Some(answered) = engine.pop() {
             break answered;
         }
-        // Handing an answer out costs something, by which it is looked for before its time.
+        // The answer is collected early by the cost of handing it out.
         assert!(engine.now_ns() < due + 10_000_000_000, "it comes at some time");
     };
     assert_eq!(answered, (route(1, 7), None));

@@ -1,4 +1,4 @@
-//! The names and values of each event, in the order in which a log has them.
+//! Names and values of each event, in the order of the log.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn text(name: &'static str, value: impl Display) -> (&'static str, Value) {
 }
 
 impl Event {
-    /// The word for it.
+    /// Name of the event in the log.
     pub fn name(&self) -> &'static str {
         match self {
             Event::Drive(_) => "drive",
@@ -64,7 +64,7 @@ impl Event {
         }
     }
 
-    /// What belongs to it.
+    /// Fields of the event.
     pub fn fields(&self) -> Fields {
         match self {
             Event::Drive(facts) => facts.fields(),
@@ -180,7 +180,7 @@ fn mounted(drive: &str, report: &MountReport) -> Fields {
 }
 
 impl By {
-    /// What was done, and what did it.
+    /// Fields that tell what was done and by whom.
     fn fields(&self, fault: &str) -> Fields {
         match self {
             By::Control(connection) => vec![text("fault", fault), word("connection", connection)],

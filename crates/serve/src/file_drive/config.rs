@@ -1,68 +1,68 @@
-//! Which file, and how it is used.
+//! Configuration of a file drive: its file and how it is used.
 
 use pellucid_flash::Interface;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What the name of a file drive begins with.
+/// Prefix of a file drive's name.
 const SCHEME: &str = "file:";
 const ALLOWED: &str = "allowed: file:PATH, then perhaps ,size=BYTES (GiB or GB, and so on), ,sector=512..65536 (a power of two), \
                        ,direct=true|false, ,threads=1..64";
 
-/// A file drive as it is named: `file:PATH[,KEY=VALUE,...]`.
+/// Configuration of a file drive, as in its name: `file:PATH[,KEY=VALUE,...]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileConfig {
-    /// A regular file or a block device.
+    /// Path of a regular file or a block device.
     pub path: PathBuf,
-    /// Makes a file of this size where there is none; `None`: it must be there.
+    /// Size of a new file, created if it is missing; `None`: the file must exist.
     pub size_bytes: Option<u64>,
-    /// Bytes of a sector.
+    /// Bytes per sector.
     pub sector_bytes: u32,
-    /// Past the system's page cache (`O_DIRECT`).
+    /// Bypass the system's page cache (`O_DIRECT`).
     pub direct: bool,
-    /// Threads, which is how many operations the file sees at once.
+    /// Number of threads, and so of concurrent operations on the file.
     pub threads: usize,
 }
 
-/// Why a file cannot be used as a drive.
+/// Error for a file that cannot be used as a drive.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// A name that says nothing.
+    /// The name is malformed.
     #[error("{text}: {why}; {ALLOWED}")]
     Name {
-        /// What was given.
+        /// Name as given.
         text: String,
-        /// What is wrong with it.
+        /// Problem with the name.
         why: String,
     },
-    /// The system refuses.
+    /// The system refuses an operation.
     #[error("{}: {action}: {source}", .path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was tried.
+        /// Operation that failed.
         action: &'static str,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It is not what is needed.
+    /// The file is unsuitable.
     #[error("{}: {why}", .path.display())]
     Unfit {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why, and what is allowed.
+        /// Reason, and what is allowed.
         why: String,
     },
 }
 
 impl FileConfig {
-    /// A file or block device that is there, with the usual settings.
+    /// Configures an existing file or block device with the usual settings.
     pub fn new(path: impl Into<PathBuf>) -> FileConfig {
         FileConfig { path: path.into(), size_bytes: None, sector_bytes: 4096, direct: false, threads: 4 }
     }
 
-    /// Whether `text` names a file drive, a good one or not.
+    /// Returns true if `text` names a file drive, whether well-formed or not.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
@@ -100,7 +100,7 @@ impl FromStr for FileConfig {
     fn from_str(text: &str) -> Result<FileConfig, FileError> {
         let refuse = |why: String| FileError::Name { text: text.into(), why };
         let Some(rest) = text.strip_prefix(SCHEME) else { return Err(refuse("no file: before it".into())) };
-        // A comma in the name of a file that is there is part of that name.
+        // A comma in the name of an existing file is part of the name.
         let (path, settings) = match rest.split_once(',') {
             Some((path, settings)) if !Path::new(rest).exists() => (path, settings),
             _ => (rest, ""),
@@ -118,7 +118,7 @@ impl FromStr for FileConfig {
     }
 }
 
-/// Bytes, with a unit behind the number or without one.
+/// Parses a size in bytes, with or without a unit.
 pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match &text[digits.len()..] {
@@ -136,7 +136,7 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// What a drive of so many bytes offers.
+/// Interface of a drive of this size.
 pub(super) fn interface(bytes: u64, sector_bytes: u32) -> Interface {
     Interface::Block { sectors: bytes / u64::from(sector_bytes), handles: 1 }
 }

@@ -1,7 +1,7 @@
 //! The file itself: how it is opened, and each operation as a system call.
 //!
-//! Invariant: what is read is what was written, or an error. A file that has become shorter is never extended by a write, which would
-//! make zeros of what is lost.
+//! Invariant: a read returns the data written, or an error. A write never extends a file that has become
+//! shorter, as that would replace lost data by zeros.
 
 use super::config::{FileConfig, FileError};
 use pellucid_flash::{Command, Held, Lba, Opcode, Status};
@@ -12,34 +12,34 @@ use std::io::{IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// A file that was cut to nothing is not taken for a new one.
+/// Error for a file that was truncated to zero; it is not taken for a new one.
 const EMPTY: &str = "it is there and empty: what it held is gone; allowed: a copy of it, or no file at all and ,size=BYTES, which makes a new one";
 
-/// Memory, and with it the pieces of long operations, where direct I/O needs its own.
+/// Buffer size, and so the piece size of long operations, where direct I/O needs its own memory.
 const PIECE_BYTES: usize = 1 << 18;
-/// What direct I/O wants of an address in memory.
+/// Alignment of memory for direct I/O.
 const ALIGNMENT: usize = 4096;
 
-/// Asking a file system for holes costs about as much as so many looks into a table in memory.
+/// Cost of asking a file system for holes, in lookups in a table in memory.
 const SEEK_LOOKS: u64 = 128;
 
-/// An open file that no other process has.
+/// An open file, locked against other processes.
 pub(super) struct Medium {
     file: File,
     path: PathBuf,
     bytes: u64,
     sector_bytes: u32,
     direct: bool,
-    /// Not a block device.
+    /// The file is regular, not a block device.
     is_regular: bool,
 }
 
-/// A file that this process has made. It is removed with the drive while nothing was done with it, so that a start that is refused leaves
-/// nothing behind.
+/// A file that this process has created. Unless the drive has been used, the file is removed with it, so that
+/// a refused start leaves nothing behind.
 pub(super) struct Made(Option<PathBuf>);
 
 impl Made {
-    /// From now on the file outlives the drive.
+    /// Keeps the file after the drive is dropped.
     pub fn keep(&mut self) {
         self.0 = None;
     }
@@ -53,26 +53,26 @@ impl Drop for Made {
     }
 }
 
-/// How an operation failed.
+/// Failure of an operation.
 pub(super) struct Trouble {
-    /// What the host is told.
+    /// Status for the host.
     pub status: Status,
-    /// What the log is told, and what follows from it.
+    /// Consequence, with the message for the log.
     pub what: What,
 }
 
-/// What follows from a failure.
+/// Consequence of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// This operation, and nothing else.
+    /// Only this operation fails.
     Passing(String),
-    /// What was acknowledged may be lost: the drive takes no writes any more.
+    /// Acknowledged data may be lost: the drive takes no more writes.
     Doubt(String),
-    /// The file or device is not what it was: nothing works any more.
+    /// The file or device has changed: no operation works any more.
     Gone(String),
 }
 
-/// Memory of a thread for direct I/O, and zeros.
+/// Buffer of a thread for direct I/O and for zeros.
 pub(super) struct Scratch(Vec<u8>);
 
 impl Scratch {
@@ -103,7 +103,7 @@ impl Medium {
         if there.is_none() && config.size_bytes.is_none() {
             return Err(unfit("no such file; allowed: ,size=BYTES behind it, which makes one".into()));
         }
-        // A block device that is mounted, or part of another, is left alone.
+        // `O_EXCL` refuses a block device that is mounted or part of another device.
         let exclusive = if is_regular { OFlags::empty() } else { OFlags::EXCL };
         let direct = if config.direct { OFlags::DIRECT } else { OFlags::empty() };
         let mut options = OpenOptions::new();
@@ -140,7 +140,8 @@ impl Medium {
         Ok((medium, made))
     }
 
-    /// Whether it can be read at all, and in pieces of a sector where the page cache does not help.
+    /// Reads the first sector, to check that the file is readable, and that direct I/O works with single
+    /// sectors.
     fn try_a_read(&self) -> Result<(), FileError> {
         let mut scratch = Scratch::new();
         let first = &mut scratch.aligned()[..self.sector_bytes as usize];
@@ -173,8 +174,8 @@ impl Medium {
         &self.path
     }
 
-    /// What tells this file or device from others of its size, at every opening the same: inode and birth of a file; what the system knows
-    /// of a device, its number at least.
+    /// Identity of this file or device, the same at every opening, to tell it from others of its size: inode
+    /// and birth time of a file; the system's identifiers of a device, at least its number.
     pub fn identity(&self) -> String {
         let Ok(found) = self.file.metadata() else { return self.path.display().to_string() };
         if self.is_regular {
@@ -197,7 +198,7 @@ impl Medium {
         }
     }
 
-    /// Why a command makes no sense.
+    /// Returns the status of an invalid command.
     pub fn refuse(&self, command: &Command) -> Option<Status> {
         let Command { opcode, lba, sectors, data, namespace, .. } = command;
         let bytes = *sectors as usize * self.sector_bytes as usize;
@@ -220,7 +221,8 @@ impl Medium {
         command.lba.0 * u64::from(self.sector_bytes)
     }
 
-    /// Whether a sector holds data, and how far the file system says so. What it does not tell counts as data.
+    /// Reports whether a sector holds data, and how far the file system says so. Unknown sectors count as
+    /// data.
     pub fn held(&self, lba: Lba) -> Held {
         let sector = u64::from(self.sector_bytes);
         let at = lba.0 * sector;
@@ -228,7 +230,7 @@ impl Medium {
         let hole = |end: u64| Held { holds: false, until: end / sector, ..data };
         match seek(&self.file, SeekTo::Data(at)) {
             Ok(next) if next / sector > lba.0 => hole(next),
-            // A hole that ends within the sector is none.
+            // A hole that ends within the sector does not count.
             Ok(_) => match seek(&self.file, SeekTo::Hole(at + sector - 1)) {
                 Ok(end) => Held { until: end.div_ceil(sector), ..data },
                 Err(_) => Held { until: lba.0 + 1, ..data },
@@ -238,7 +240,7 @@ impl Medium {
         }
     }
 
-    /// Reads what the page cache has; `false`: not all of it, or this file does not tell.
+    /// Reads from the page cache; returns false if data are missing there or the file does not support it.
     pub fn read_cached(&self, command: &mut Command) -> bool {
         if self.direct || command.data.is_empty() {
             return false;
@@ -249,7 +251,7 @@ impl Medium {
         read == Ok(wanted)
     }
 
-    /// Carries a command out.
+    /// Executes a command.
     pub fn execute(&self, command: &mut Command, scratch: &mut Scratch) -> Result<(), Trouble> {
         let at = self.offset(command);
         let length = u64::from(command.sectors) * u64::from(self.sector_bytes);
@@ -266,7 +268,7 @@ impl Medium {
     fn read(&self, data: &mut [u8], at: u64, length: u64, scratch: &mut Scratch) -> Result<(), Trouble> {
         let outcome = match (self.direct, data.is_empty()) {
             (false, false) => self.read_at(data, at, ReadWriteFlags::empty()),
-            // Direct, or read for its own sake.
+            // Direct reads, and reads that return no data.
             _ => pieces(length).try_for_each(|(from, to)| {
                 let piece = &mut scratch.aligned()[..to - from];
                 self.read_at(piece, at + from as u64, ReadWriteFlags::empty())?;
@@ -300,19 +302,19 @@ impl Medium {
         };
         outcome.map_err(|error| {
             let trouble = self.trouble(Status::WriteFault, "write", error);
-            // What the system tells of a forced write may be of an earlier one, and is told once.
+            // An error of a forced write may belong to an earlier write, and the system reports it only once.
             if force.is_empty() || is_full(error) { trouble } else { trouble.into_doubt() }
         })
     }
 
-    /// What was acknowledged is on the disk behind it.
+    /// Writes all acknowledged data to the disk.
     fn sync(&self) -> Result<(), Trouble> {
         self.check_length(Status::WriteFault)?;
         again(|| rustix::fs::fdatasync(&self.file))
             .map_err(|error| self.trouble(Status::WriteFault, "flush", error).into_doubt())
     }
 
-    /// Makes zeros, with whatever the file system has for it.
+    /// Discards or zeroes a range, by the best means of the file system.
     fn discard(
         &self,
         how: FallocateFlags,
@@ -335,7 +337,7 @@ impl Medium {
         if fua { self.sync() } else { Ok(()) }
     }
 
-    /// Reads exactly so much; `None`: the file ends before.
+    /// Reads exactly the length of `data`; the error `None` means that the file ends before.
     fn read_at(&self, mut data: &mut [u8], mut at: u64, flags: ReadWriteFlags) -> Result<(), Option<Errno>> {
         while !data.is_empty() {
             match again(|| preadv2(&self.file, &mut [IoSliceMut::new(data)], at, flags)).map_err(Some)? {
@@ -362,7 +364,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Whether a file is still as long as it was.
+    /// Checks that a file is at least as long as it was.
     fn check_length(&self, status: Status) -> Result<(), Trouble> {
         if !self.is_regular {
             return Ok(());
@@ -393,7 +395,7 @@ impl Medium {
 }
 
 impl Trouble {
-    /// The same, where what was acknowledged before may be lost by it.
+    /// Escalates the failure: data acknowledged before may be lost.
     fn into_doubt(self) -> Trouble {
         let what = match self.what {
             What::Passing(why) => What::Doubt(format!(
@@ -409,13 +411,13 @@ fn is_full(error: Errno) -> bool {
     matches!(error, Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
 }
 
-/// Where the pieces of a range begin and end.
+/// Bounds of the pieces of a range.
 fn pieces(length: u64) -> impl Iterator<Item = (usize, usize)> {
     let length = length as usize;
     (0..length).step_by(PIECE_BYTES).map(move |from| (from, (from + PIECE_BYTES).min(length)))
 }
 
-/// Calls until no signal interrupts.
+/// Repeats a call while signals interrupt it.
 fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {

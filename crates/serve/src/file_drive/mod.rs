@@ -1,13 +1,14 @@
-//! A plain file or a block device as a drive: the plainest back end.
+//! A plain file or a block device as a drive: the simplest backend.
 //!
 //! ```text
 //!  submit ─┬─ a read that the page cache can answer ─────────────────────────┐
 //!          └─ everything else ─► queue ─► a few threads ─► ended ─► advance ─┴─► pop
 //! ```
-//! It has one block namespace, and its time is wall time. A write is acknowledged when the system has it; a flush, or a forced write, when
-//! the disk has it. What the system answers becomes a status: a full disk is a [`Status::WriteFault`] and may pass. After a flush that
-//! failed it is unknown which writes before it are on the disk, and no later flush would tell, so it takes no writes any more; a file
-//! that was made shorter, or a device that is gone, answers errors only. Each is said once ([`FileDrive::take_sentences`]).
+//! The drive has one block namespace and runs in wall time. A write is acknowledged when the system has it; a
+//! flush or a forced write, when the disk has it. Errors of the system become statuses: a full disk gives
+//! [`Status::WriteFault`] and may recover. After a failed flush it is unknown which earlier writes are on the
+//! disk, and no later flush would tell, so the drive takes no more writes. A truncated file or a missing
+//! device answers only errors. Each of these changes is reported once ([`FileDrive::take_sentences`]).
 
 mod config;
 mod medium;
@@ -27,14 +28,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use workers::{Ended, State, Workers};
 
-/// A drive on a file that this process has for itself.
+/// A drive on a file that this process has locked.
 pub struct FileDrive {
     workers: Workers,
     now: SimTime,
     /// Commands without a completion in `completions`.
     running: usize,
     completions: VecDeque<Completion>,
-    /// What was taken from the threads; empty between calls.
+    /// Completions taken from the threads; empty between calls.
     taken: VecDeque<Ended>,
     sentences: Vec<String>,
     state: State,
@@ -42,11 +43,11 @@ pub struct FileDrive {
 }
 
 impl FileDrive {
-    /// Opens the file, or makes it, and locks it. One that was made is removed again if the drive is dropped before anything but reads was
-    /// asked of it.
+    /// Opens or creates the file and locks it. A created file is removed if the drive is dropped before it
+    /// has had any command but reads.
     ///
     /// # Errors
-    /// Why it cannot be used, with what is allowed.
+    /// Returns the reason why the file cannot be used, with the allowed values.
     pub fn open(config: &FileConfig) -> Result<FileDrive, FileError> {
         let (medium, made) = Medium::open(config)?;
         let workers = Workers::start(medium, config.threads).map_err(|source| FileError::Io {
@@ -66,37 +67,38 @@ impl FileDrive {
         })
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         self.workers.medium().path()
     }
 
-    /// What tells it from others of its size, at every opening the same.
+    /// Identity of the file, the same at every opening, to tell it from others of its size.
     pub fn identity(&self) -> String {
         self.workers.medium().identity()
     }
 
-    /// Whether a sector holds data, as the file system tells; holes read as zeros.
+    /// Reports whether a sector holds data, as the file system tells; holes read as zeros.
     pub(crate) fn held(&self, lba: Lba) -> Held {
         self.workers.medium().held(lba)
     }
 
-    /// Whether it takes no writes any more.
+    /// Returns true if the drive no longer takes writes.
     pub fn is_read_only(&self) -> bool {
         matches!(self.state, State::ReadOnly | State::Gone)
     }
 
-    /// What went wrong, for people; each is told once.
+    /// Takes the messages about failures; each is returned once.
     pub fn take_sentences(&mut self) -> Vec<String> {
         std::mem::take(&mut self.sentences)
     }
 
-    /// Waits until a command ends, so long at most. Returns whether one has, which [`Drive::advance`] then finds.
+    /// Waits until a command ends, at most `longest`. Returns true if one has ended; [`Drive::advance`] then
+    /// finds it.
     pub fn wait(&self, longest: Duration) -> bool {
         !self.completions.is_empty() || self.workers.wait(longest)
     }
 
-    /// From now on `waker` is woken when a command ends: the drive is in service.
+    /// Takes the drive into service: `waker` is woken when a command ends.
     pub(crate) fn attach(&mut self, waker: Arc<Waker>) {
         self.made.keep();
         self.workers.wake_by(waker);
@@ -156,7 +158,8 @@ impl Drive for FileDrive {
         self.taken = taken;
     }
 
-    /// The threads' completions cannot be foreseen: the drive's owner waits ([`FileDrive::wait`]), or is woken.
+    /// The threads' completions cannot be predicted: the drive's owner waits ([`FileDrive::wait`]), or is
+    /// woken.
     fn next_event(&self) -> Option<SimTime> {
         (!self.completions.is_empty()).then_some(self.now)
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!  submit ─► queue ─► thread ─► ended ─► take, by the drive's owner
 //! ```
-//! Nothing is allocated for an operation once the queues have grown to the depth that is used.
+//! No operation allocates once the queues have grown to the depth in use.
 
 use super::medium::{Medium, Scratch, Trouble, What};
 use mio::Waker;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// An operation that has ended.
+/// A completed operation.
 pub(super) struct Ended {
     pub command: Command,
     pub submitted: SimTime,
@@ -23,7 +23,7 @@ pub(super) struct Ended {
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<(Command, SimTime)>,
-    /// Threads that have nothing to do.
+    /// Number of idle threads.
     idle: usize,
     stopping: bool,
 }
@@ -31,20 +31,20 @@ struct Waiting {
 #[derive(Default)]
 struct Outcome {
     ended: VecDeque<Ended>,
-    /// Sentences for the log.
+    /// Messages for the log.
     sentences: Vec<String>,
     state: State,
     waker: Option<Arc<Waker>>,
 }
 
-/// What can be done with the file.
+/// State of the file, from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     #[default]
     Good,
-    /// A write failed for want of space, which may pass.
+    /// A write failed, for example for lack of space; this may pass.
     Troubled,
-    /// What was acknowledged may be lost.
+    /// Acknowledged data may be lost.
     ReadOnly,
     Gone,
 }
@@ -63,7 +63,7 @@ pub(super) struct Workers {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A thread that panicked leaves queues as they are.
+/// Locks a mutex, even after a panic: a thread that panicked leaves the queues intact.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -99,7 +99,8 @@ impl Workers {
         }
     }
 
-    /// Exchanges `empty` for what has ended, with sentences for the log. Returns what the file is like.
+    /// Exchanges `empty` for the completed operations, and adds messages for the log. Returns the state of
+    /// the file.
     pub fn take(&self, empty: &mut VecDeque<Ended>, sentences: &mut Vec<String>) -> State {
         let mut outcome = lock(&self.shared.outcome);
         std::mem::swap(&mut outcome.ended, empty);
@@ -107,7 +108,7 @@ impl Workers {
         outcome.state
     }
 
-    /// Waits until something has ended, so long at most. Returns whether something has.
+    /// Waits until an operation has ended, at most `longest`. Returns true if one has.
     pub fn wait(&self, longest: Duration) -> bool {
         let outcome = lock(&self.shared.outcome);
         let nothing = |outcome: &mut Outcome| outcome.ended.is_empty();
@@ -116,7 +117,7 @@ impl Workers {
         !outcome.ended.is_empty()
     }
 
-    /// From now on `waker` is woken when something ends.
+    /// Sets the waker to wake when an operation ends.
     pub fn wake_by(&self, waker: Arc<Waker>) {
         lock(&self.shared.outcome).waker = Some(waker);
     }
@@ -127,7 +128,7 @@ impl Drop for Workers {
         lock(&self.shared.waiting).stopping = true;
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A thread that panicked has already reported it.
             let _ = thread.join();
         }
     }
@@ -167,7 +168,7 @@ impl Shared {
         }
     }
 
-    /// One sentence for each way in which it gets worse.
+    /// Records a failure; adds a message if the state gets worse.
     fn note(&self, what: What) {
         let (state, why) = match what {
             What::Passing(why) => (State::Troubled, why),
@@ -184,26 +185,26 @@ impl Shared {
     fn end(&self, ended: Ended) {
         let mut outcome = lock(&self.outcome);
         outcome.ended.push_back(ended);
-        // The woken owner takes all of them.
+        // A single wake-up suffices: the owner takes all completions.
         if outcome.ended.len() == 1 {
             let waker = outcome.waker.clone();
             drop(outcome);
             self.arrived.notify_one();
             if let Some(waker) = waker {
-                // Without the wake-up the next turn notices.
+                // If the wake-up fails, the next turn takes the completions.
                 let _ = waker.wake();
             }
         }
     }
 }
 
-/// What is not even tried.
+/// Status of operations that are refused in this state.
 fn refused(state: State, opcode: Opcode) -> Option<Status> {
     match (state, opcode) {
         (State::Gone, Opcode::Read) => Some(Status::UnrecoveredRead),
         (State::Gone, _) => Some(Status::WriteFault),
         (State::ReadOnly, Opcode::Read) => None,
-        // What it would promise is not true.
+        // A successful flush would be a false promise.
         (State::ReadOnly, Opcode::Flush) => Some(Status::WriteFault),
         (State::ReadOnly, _) => Some(Status::ReadOnly),
         (State::Good | State::Troubled, _) => None,

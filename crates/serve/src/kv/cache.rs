@@ -1,4 +1,4 @@
-//! What holds the items: a cache on a drive, or anything else that answers the same requests.
+//! The store of the items: a cache on a drive, or any other backend for the same requests.
 
 use crate::action::{Action, Outcome};
 use crate::drive::{Bottom, Pace, Served, Waiter};
@@ -16,67 +16,68 @@ const NO_DRIVE: &str = "the cache stands on no modelled drive";
 
 /// A backend of [`KvService`](super::KvService).
 pub trait Cache: Backend<Ask = Ask, Answer = Answer> {
-    /// An empty buffer for the value of a store.
+    /// Provides an empty buffer for the value of a store.
     fn buffer(&mut self) -> Vec<u8>;
 
     /// Takes back the buffer of an answer's value, or one of [`Cache::buffer`].
     fn give_back(&mut self, buffer: Vec<u8>);
 
-    /// A request for a key will come soon: has the processor ask for the memory that it needs first.
+    /// Prefetches the memory for a request with this key, which will follow soon.
     fn prefetch(&self, _key: &Key) {}
 
-    /// The most bytes that the value of a key has now; requests that have not been submitted may change it.
+    /// Upper bound of the length of a key's value now; pending requests may change it.
     fn value_bytes_max(&self, key: &Key) -> usize;
 
-    /// What it counts.
+    /// Counters of the cache.
     fn statistics(&self) -> KvStatistics;
 
-    /// What it counts for each slab class.
+    /// Counters of each slab class.
     fn classes(&self) -> Vec<ClassStatistics> {
         Vec::new()
     }
 
-    /// What it counts, by name.
+    /// Counters of the cache, by name.
     fn figures(&self) -> Vec<Figure> {
         Vec::new()
     }
 
-    /// The drive of this process at the bottom.
+    /// The modelled drive at the bottom, if there is one.
     fn device(&self) -> Option<&Device> {
         None
     }
 
-    /// Does something to the drive; what there is to say of it.
+    /// Acts on the drive and returns the result for the control socket.
     ///
     /// # Errors
-    /// Why it cannot be done, in a sentence.
+    /// Returns one sentence if the action cannot be done.
     fn act(&mut self, _action: Action) -> Result<Value, String> {
         Err(NO_DRIVE.into())
     }
 
-    /// From now on the drive is watched.
+    /// Starts watching the drive.
     fn watch(&mut self) {}
 
-    /// A backend in wall time: exchanges data with its drive and does what follows. What happened to the drive, for the log.
+    /// Runs a turn of a backend in wall time: exchanges data with its drive and continues the work. Returns
+    /// the drive's events for the log.
     fn turn(&mut self, _wall: SimTime) -> Vec<Event> {
         Vec::new()
     }
 
-    /// Lets a drive in wall time wake `poll`, with tokens from `first` on.
+    /// Registers a drive in wall time with `poll`, with tokens from `first` on.
     ///
     /// # Errors
-    /// When the system cannot wait for it.
+    /// Fails if the system cannot poll the drive.
     fn attach(&mut self, _poll: &Poll, _first: Token, _waker: &Arc<Waker>) -> std::io::Result<()> {
         Ok(())
     }
 
-    /// Something happened on one of the drive's sockets.
+    /// Handles an event on one of the drive's sockets.
     fn ready(&mut self, _socket: usize) {}
 
-    /// Brings everything to where the next start finds it, and makes it durable.
+    /// Stores all state that the next start needs, and makes it durable.
     ///
     /// # Errors
-    /// What could not be kept, in a sentence.
+    /// Returns one sentence that names the state that was lost.
     fn put_away(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -88,10 +89,10 @@ pub struct DriveCache {
 }
 
 impl DriveCache {
-    /// Puts a cache on a drive and lets it start; this waits for a drive in wall time.
+    /// Puts a cache on a drive and starts it, waiting if the drive runs in wall time.
     ///
     /// # Errors
-    /// Why it cannot, in a sentence.
+    /// Returns one sentence if the cache cannot start.
     pub fn new(drive: Served, config: &KvConfig) -> Result<DriveCache, String> {
         let now = drive.now();
         let mut tower = drive.into_tower();
@@ -100,12 +101,13 @@ impl DriveCache {
         Ok(DriveCache { system })
     }
 
-    /// Bytes of write buffers with which every slab class has one ([`Kv::memory_for_each_class_bytes`](pellucid_kv::Kv)).
+    /// Bytes of write buffers with which every slab class has one
+    /// ([`Kv::memory_for_each_class_bytes`](pellucid_kv::Kv)).
     pub fn memory_for_each_class_bytes(&self) -> u64 {
         self.system.kv().memory_for_each_class_bytes()
     }
 
-    /// The drive loses its power and comes back; the cache starts again, as after a crash.
+    /// Cuts the drive's power and restores it; the cache restarts as after a crash.
     fn power_cut(&mut self) -> Result<Outcome, String> {
         self.system.power_cut(|tower| {
             let Some(device) = tower.bottom_mut().device_mut() else {
@@ -119,14 +121,15 @@ impl DriveCache {
         })
     }
 
-    /// Does something to the drive of this process at the bottom; `or`: there is none.
+    /// Acts on the modelled drive at the bottom; returns `or` if there is none.
     fn on_device<T>(&mut self, or: T, act: impl FnOnce(&mut Device) -> T) -> T {
         let now = self.system.now();
         self.system.act_on_drive(now, |tower| tower.bottom_mut().device_mut().map_or(or, act))
     }
 }
 
-/// Lets time pass for a waiting caller: from event to event where the drive is modelled, else as the wall clock.
+/// Builds the wait function of a blocked caller: time jumps from event to event on a modelled drive, else
+/// follows the wall clock.
 fn waiting(
     bottom: &mut Bottom,
     now: SimTime,

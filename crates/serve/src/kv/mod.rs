@@ -1,9 +1,10 @@
-//! A key-value cache as what a server serves: the memcached protocol at one end, a [`Cache`] at the other.
+//! A key-value cache as a service: serves the memcached protocol from a [`Cache`].
 //!
 //! ```text
 //!   Server ─► KvSession ─► KvService ─► Engine ─► Cache: the cache on a drive ([`DriveCache`])
 //! ```
-//! Invariant: every buffer of a value comes from the cache and goes back to it, or to the pool if it was sent without a copy.
+//! Invariant: every value buffer comes from the cache and returns to it, or to the pool if it was sent
+//! without a copy.
 
 mod cache;
 mod replies;
@@ -33,10 +34,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The session of a new connection; with `tls` the client speaks TLS from its first byte.
+/// Creates the session of a new connection; with `tls`, the client speaks TLS from its first byte.
 ///
 /// # Errors
-/// What TLS says.
+/// Returns the TLS error.
 pub fn session<C: Cache>(tls: Option<&TlsConfig>) -> Result<Box<dyn Session<KvService<C>>>, String> {
     match tls {
         None => Ok(Box::new(KvSession::default())),
@@ -47,7 +48,7 @@ pub fn session<C: Cache>(tls: Option<&TlsConfig>) -> Result<Box<dyn Session<KvSe
     }
 }
 
-/// What clients have asked, as `stats` counts it.
+/// Requests of clients, as `stats` counts them.
 #[derive(Clone, Debug, Default)]
 struct Asked {
     gets: u64,
@@ -62,7 +63,7 @@ struct Asked {
     cas: [u64; 3],
     flushes: u64,
     meta: u64,
-    /// Wall time from input to answer: of requests that read, and of the others.
+    /// Wall time from input to answer, for reads and for other requests.
     latency: [Histogram<4>; 2],
 }
 
@@ -74,9 +75,9 @@ pub struct KvService<C: Cache> {
     config: KvConfig,
     asked: Asked,
     baseline: stats::Baseline,
-    /// Of the wall clock when [`Service::now_ns`] was 0.
+    /// Wall-clock seconds when [`Service::now_ns`] was 0.
     began_s: u64,
-    /// When the clock was last looked at.
+    /// Time of the last clock reading.
     clock_ns: u64,
     now_s: u32,
     board: Option<Board>,
@@ -84,7 +85,7 @@ pub struct KvService<C: Cache> {
 }
 
 impl<C: Cache> KvService<C> {
-    /// Takes a cache into service. Time that is paced must have a dilation above 0.
+    /// Takes a cache into service. A dilation must be above 0.
     pub fn new(name: &str, cache: C, config: &KvConfig, time: Time) -> KvService<C> {
         let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
         let mut hub = Hub::default();
@@ -116,12 +117,12 @@ impl<C: Cache> KvService<C> {
         &mut self.engine.backends_mut()[0]
     }
 
-    /// The cache as it is now.
+    /// Unwraps the cache in its present state.
     pub fn into_cache(self) -> Option<C> {
         self.engine.into_backends().pop()
     }
 
-    /// The largest value that is taken.
+    /// Largest accepted value.
     fn item_max_bytes(&self) -> u32 {
         self.config.item_max_bytes
     }
@@ -134,27 +135,29 @@ impl<C: Cache> KvService<C> {
         self.clock_ns
     }
 
-    /// Seconds of the clock that expiry is counted in.
+    /// Current second of the clock that expiry uses.
     #[inline]
     fn now_s(&self) -> u32 {
         self.now_s
     }
 
-    /// An empty buffer for a value.
+    /// Provides an empty buffer for a value.
     fn buffer(&mut self) -> Vec<u8> {
         self.cache_mut().buffer()
     }
 
-    /// Takes it back.
+    /// Takes back the buffer of a value.
     fn give_back(&mut self, buffer: Vec<u8>) {
         self.cache_mut().give_back(buffer);
     }
 
-    /// Hands a request to the cache; its answer comes as [`Session::completed`](crate::session::Session::completed).
+    /// Submits a request to the cache; the answer arrives in
+    /// [`Session::completed`](crate::session::Session::completed).
     #[inline]
     fn ask(&mut self, connection: ConnectionId, number: u64, key: Key, what: What, bytes: usize) {
         self.hub.budget.large += large_part(bytes);
-        // In instant time requests go in together: those that come meanwhile hide how slow memory is.
+        // In instant time requests enter in batches, so the requests in between hide the memory latency of
+        // the prefetch.
         self.cache().prefetch(&key);
         let route = Route { connection, token: number };
         self.engine.submit(0, route, bytes, Ask { tag: 0, time_s: self.now_s, key, what });
@@ -198,13 +201,13 @@ impl<C: Cache> KvService<C> {
         asked.meta += u64::from(kind.is_meta());
     }
 
-    /// Something is done to the drive below; the log is told.
+    /// Acts on the drive below and logs it.
     fn act(&mut self, by: ConnectionId, action: Action) -> Result<Value, String> {
         let outcome = self.cache_mut().act(action);
         let (drive, by) = (self.name.clone(), By::Control(by));
         let lost = |found: &Value| found["commands_lost"].as_u64().unwrap_or(0) as usize;
         if action == Action::Chances(Chances::default()) {
-            // It only asks.
+            // The request only reads the probabilities.
             return outcome;
         }
         self.hub.events.push(match (action, &outcome) {
@@ -220,7 +223,7 @@ impl<C: Cache> KvService<C> {
         outcome
     }
 
-    /// A request has been answered.
+    /// Counts an answered request and gives its buffer back.
     #[inline]
     fn ended(&mut self, Ended { kind, began_ns, buffer, .. }: Ended) {
         if let Some(buffer) = buffer {

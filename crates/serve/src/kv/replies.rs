@@ -1,10 +1,10 @@
-//! The requests of one connection that have not been answered, and how each is answered.
+//! The outstanding requests of one connection, and their answers.
 //!
 //! ```text
 //!   slots  │ get, waits │ set, ready │ get, ready │ text │      answers go out in the order of requests
 //!   texts  │ key        │            │ key        │ text │      what an answer repeats of its request
 //! ```
-//! Invariant: `texts` is the texts of all slots, in order; the first slot waits, or there is none.
+//! Invariant: `texts` holds the texts of all slots, in order; the first slot, if any, is waiting.
 
 use crate::output::Output;
 use base64::Engine as _;
@@ -14,29 +14,31 @@ use pellucid_wire::memcached::{ErrorLine, Flags, MetaAnswer, Shown, answer_numbe
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-/// Values up to this length are copied to the other bytes that are sent: an entry of their own would cost the system more.
+/// Values up to this length are copied into the output: sending them as separate entries would cost the
+/// system more.
 const COPIED_BYTES_MAX: usize = 8 << 10;
 
-/// What was asked, as far as the answer depends on it.
+/// Kind of a request, as far as the answer depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The answer is there already: the text.
+    /// The answer is already known: it is the text.
     Text,
-    /// A key of a get. The text is the key.
+    /// One key of a get. The text is the key.
     Get { cas: bool, last: bool },
-    /// `set` and its kin.
+    /// `set` and its variants.
     Store { cas: bool },
     /// `incr`, `decr`.
     Arithmetic { decrement: bool },
     /// `delete`.
     Delete,
-    /// A refused `set` removes what it was to replace. No client asked for it, and none is answered.
+    /// A refused `set` removes the item that it was to replace. No client requested this, and none gets an
+    /// answer.
     Forget,
     /// `touch`.
     Touch,
     /// `flush_all`.
     FlushAll,
-    /// `mg`. The text of a meta command is its key, then its flags.
+    /// `mg`. The text of a meta command is its key followed by its flags.
     MetaGet,
     /// `ms`.
     MetaStore,
@@ -49,12 +51,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether it reads.
+    /// Returns true for a read.
     pub fn is_get(self) -> bool {
         matches!(self, Kind::Get { .. } | Kind::MetaGet | Kind::MetaDebug)
     }
 
-    /// Whether it is a meta command.
+    /// Returns true for a meta command.
     pub fn is_meta(self) -> bool {
         use Kind::{MetaArithmetic, MetaDebug, MetaDelete, MetaGet, MetaStore};
         matches!(self, MetaGet | MetaStore | MetaDelete | MetaArithmetic | MetaDebug)
@@ -65,46 +67,46 @@ impl Kind {
 #[derive(Debug)]
 struct Slot {
     kind: Kind,
-    /// It wants no answer.
+    /// The client wants no answer.
     noreply: bool,
     key_bytes: u16,
-    /// Of the text behind the key.
+    /// Bytes of the text after the key.
     rest_bytes: u32,
-    /// When it came.
+    /// Arrival time.
     began_ns: u64,
     outcome: Option<Outcome>,
-    /// Bytes of a value that waits for the answers before it.
+    /// Bytes of a value that waits for earlier answers.
     parked: usize,
 }
 
-/// See above.
+/// The outstanding requests of one connection.
 #[derive(Default)]
 pub(super) struct Replies {
     slots: VecDeque<Slot>,
     /// Number of the first slot.
     first: u64,
     texts: Vec<u8>,
-    /// What is before this in `texts` has been used.
+    /// Bytes at the front of `texts` that are no longer needed.
     used: usize,
 }
 
-/// A request that has been answered for good.
+/// A request that is finally answered.
 pub(super) struct Ended {
     pub kind: Kind,
     pub began_ns: u64,
-    /// What [`Replies::complete`] gave.
+    /// Value of [`Replies::complete`] for the request.
     pub parked: usize,
-    /// The buffer of its value, to be given back.
+    /// Buffer of its value, to be returned.
     pub buffer: Option<Vec<u8>>,
 }
 
 impl Replies {
-    /// Requests that have not been answered.
+    /// Number of outstanding requests.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// A request begins; its number.
+    /// Adds a request; returns its number.
     pub fn begin(&mut self, kind: Kind, noreply: bool, now_ns: u64, key: &[u8], rest: &[u8]) -> u64 {
         self.texts.extend_from_slice(key);
         self.texts.extend_from_slice(rest);
@@ -121,7 +123,7 @@ impl Replies {
         self.first + self.slots.len() as u64 - 1
     }
 
-    /// Answers in its turn with a text.
+    /// Answers with a text, in its turn.
     pub fn say(&mut self, text: &[u8], out: &mut Output) {
         match self.slots.is_empty() {
             true => out.head(text),
@@ -132,7 +134,7 @@ impl Replies {
         }
     }
 
-    /// The request that began last is answered with this text instead.
+    /// Replaces the answer of the last request by a text.
     pub fn amend_last(&mut self, text: &[u8]) {
         let Some(slot) = self.slots.back_mut() else { return };
         self.texts.truncate(self.texts.len() - usize::from(slot.key_bytes) - slot.rest_bytes as usize);
@@ -141,12 +143,13 @@ impl Replies {
         slot.outcome = Some(Outcome::Done);
     }
 
-    /// What a request asks.
+    /// Kind of a request.
     pub fn kind(&self, number: u64) -> Kind {
         self.slots[(number - self.first) as usize].kind
     }
 
-    /// A request has its outcome. Bytes of a value that waits for others.
+    /// Sets the outcome of a request. Returns the bytes of its value if the value must wait for earlier
+    /// answers, else 0.
     #[inline]
     pub fn complete(&mut self, number: u64, outcome: Outcome) -> usize {
         let waits = match &outcome {
@@ -158,7 +161,7 @@ impl Replies {
         waits
     }
 
-    /// Answers the first request, if its outcome is there.
+    /// Answers the first request, if its outcome is known.
     pub fn answer_next(&mut self, now_s: u32, out: &mut Output) -> Option<Ended> {
         let outcome = self.slots.front_mut()?.outcome.take()?;
         let Slot { kind, noreply, key_bytes, rest_bytes, began_ns, parked, .. } = self.slots.pop_front()?;
@@ -208,7 +211,7 @@ impl Replies {
         }
     }
 
-    /// Gives memory back that is not needed at rest.
+    /// Releases memory that an idle connection does not need.
     pub fn rest(&mut self) {
         if self.slots.is_empty() {
             self.slots.shrink_to(0);
@@ -216,7 +219,7 @@ impl Replies {
         }
     }
 
-    /// Drops everything; the buffers of values that were not sent.
+    /// Drops all requests; returns the buffers of values that were not sent.
     pub fn drain(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
         self.texts.clear();
         self.used = 0;
@@ -229,7 +232,7 @@ fn value_of(outcome: Outcome) -> Option<Vec<u8>> {
     if let Outcome::Item(item) = outcome { Some(item.value) } else { None }
 }
 
-/// Sends a value and its line end; a buffer that was copied.
+/// Sends a value and its line end; returns the buffer if it was copied.
 #[inline]
 fn send_value(value: Vec<u8>, out: &mut Output) -> Option<Vec<u8>> {
     if value.len() <= COPIED_BYTES_MAX {
@@ -244,7 +247,7 @@ fn send_value(value: Vec<u8>, out: &mut Output) -> Option<Vec<u8>> {
     None
 }
 
-/// A get that the flash could not do is a miss.
+/// Answers a get. A read that failed on flash counts as a miss.
 #[inline]
 fn get(key: &[u8], cas: bool, outcome: Outcome, out: &mut Output) -> Option<Vec<u8>> {
     let Outcome::Item(Item { flags, cas: version, value, .. }) = outcome else { return None };
@@ -252,7 +255,7 @@ fn get(key: &[u8], cas: bool, outcome: Outcome, out: &mut Output) -> Option<Vec<
     send_value(value, out)
 }
 
-/// What a text command is told that changes something.
+/// Answers a text command that changes an item.
 fn word(outcome: &Outcome, out: &mut Output) {
     let text: &[u8] = match outcome {
         Outcome::Stored { .. } => b"STORED\r\n",
@@ -283,7 +286,7 @@ fn fail(why: &str, out: &mut Output) {
     });
 }
 
-/// Seconds until an expiry; `None`: never.
+/// Seconds until expiry; `None`: never.
 fn left_s(expires_s: u32, now_s: u32) -> Option<u32> {
     (expires_s > 0).then(|| expires_s.saturating_sub(now_s))
 }
@@ -304,7 +307,7 @@ fn meta(
         flags,
         shown,
     };
-    // Where a client is quiet, what it expects is not said.
+    // A quiet client gets no answer for an expected outcome.
     let (code, expected): (&[u8], bool) = match outcome {
         Outcome::Item(item) => {
             let Item {
@@ -330,7 +333,7 @@ fn meta(
             return if flags.value { send_value(value, out) } else { Some(value) };
         }
         Outcome::Number { value, cas, expires_s, created } => {
-            // As memcached: that it was made is always said.
+            // As in memcached, a creation is always reported.
             if !flags.quiet || created {
                 let mut digits = Vec::with_capacity(20);
                 answer_number(value, &mut digits);
@@ -377,11 +380,11 @@ fn meta(
     None
 }
 
-/// The key of an item, which is shown in base64 if it is `binary`, whatever the request had.
+/// Key of an item, shown in base64 if it is `binary`, in whatever form the request had it.
 fn shown_key(key: &[u8], base64: bool, binary: bool) -> Cow<'_, [u8]> {
     match (base64, binary) {
         (false, true) => BASE64_STANDARD.encode(key).into_bytes().into(),
-        // It was decoded when it came.
+        // The key was decoded on arrival.
         (true, false) => BASE64_STANDARD.decode(key).map_or(key.into(), Cow::from),
         _ => key.into(),
     }

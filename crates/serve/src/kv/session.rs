@@ -1,14 +1,16 @@
-//! One connection of a client that speaks the memcached protocol.
+//! Session of one client that speaks the memcached protocol.
 //!
 //! ```text
 //!   input ─► Decoder ─┬─ get, delete, ... ───────────────────────► cache ─► Replies ─► output
 //!                     ├─ set ─► value: straight to its buffer ───► cache ──┘
 //!                     └─ version, errors ─► Replies
 //! ```
-//! Requests of one connection reach the cache in their order and are answered in it, however many are under way.
+//! Requests of one connection reach the cache in order and are answered in order, however many are
+//! outstanding.
 //!
-//! Invariants: a value that comes in is in the memory budget from its head to its end, and while none of it comes, with what has come; values
-//! that wait for the answers before them are in it, too. An answer with a value is asked for only when there is room for it.
+//! Invariants: an incoming value is charged to the memory budget from its head to its end; while no data
+//! arrive, only the received part is charged. Values that wait for earlier answers are charged too. A value
+//! is requested only if its answer has room.
 
 use super::replies::{Kind, Replies};
 use super::{Cache, KvService, stats};
@@ -20,43 +22,44 @@ use pellucid_wire::memcached::{
     Arithmetic, Decoder, Delete, ErrorLine, Event, MetaGet, Store, StoreMode, Style, expires_s,
 };
 
-/// Requests of one connection that have not been answered; more are not taken, because how long the answers are is not known before.
+/// Maximum number of outstanding requests per connection, as the lengths of their answers are not known in
+/// advance.
 const UNANSWERED_MAX: usize = 64;
 
-/// A value that comes in.
+/// A value being received.
 struct Incoming {
-    /// Of the request.
+    /// Number of the request.
     number: u64,
     key: Key,
     what: StoreWhat,
-    /// Of the value.
+    /// Length of the value.
     length: usize,
-    /// Of which the first `came` bytes have come.
+    /// Buffer of the value; its first `came` bytes have arrived.
     value: Vec<u8>,
     came: usize,
-    /// What had come at the last tick.
+    /// Bytes received by the last tick.
     came_before: usize,
-    /// What the memory budget has for it: all of it, or what has come.
+    /// Bytes charged to the memory budget: the whole value, or the received part.
     reserved: usize,
 }
 
-/// Bytes of a value that are read straight into its buffer at once.
+/// Maximum bytes of a value read directly into its buffer at once.
 const LANDING_BYTES: usize = 256 << 10;
 
-/// What waits for memory budget.
+/// A request that waits for memory budget.
 enum Waiting {
     Value(Incoming),
-    /// The rest of the value that comes in.
+    /// The rest of the value being received.
     Rest,
     Ask(Wanted),
 }
 
-/// A get that is not asked for yet.
+/// A get that is not submitted yet.
 struct Wanted {
     number: u64,
     key: Key,
     what: What,
-    /// Of the value, at most.
+    /// Upper bound of the value's length.
     bytes: usize,
 }
 
@@ -67,17 +70,17 @@ pub struct KvSession {
     requests: Requests,
 }
 
-/// What the decoder does not lend.
+/// State of a session beside the decoder, which is borrowed separately.
 #[derive(Default)]
 struct Requests {
     incoming: Option<Incoming>,
     waiting: Option<Box<Waiting>>,
-    /// Waits until the client has taken other answers.
+    /// Get that waits until the client has taken other answers.
     crowded: Option<Box<Wanted>>,
     replies: Replies,
-    /// The longest value that was stored since all requests were answered: the index may not know it yet.
+    /// Longest value stored since all requests were last answered; the index may not know it yet.
     stored_bytes: usize,
-    /// When input last came.
+    /// Time of the last input.
     now_ns: u64,
 }
 
@@ -176,15 +179,15 @@ impl<C: Cache> Session<KvService<C>> for KvSession {
     }
 }
 
-/// What the decoder is to do.
+/// Next action of the decoder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     Nothing,
-    /// The value that follows is not wanted.
+    /// Drop the value that follows.
     DropData,
 }
 
-/// The key of a meta command.
+/// Parses the key of a meta command.
 fn meta_key(text: &[u8], base64: bool) -> Option<Key> {
     if !base64 {
         return Key::new(text);
@@ -295,7 +298,7 @@ impl Requests {
                 self.say(ErrorLine::TooLarge.line(), port);
             }
             if store.mode == StoreMode::Set && store.cas.is_none() {
-                // What the client wanted to replace is not served any more.
+                // The item that the client wanted to replace must no longer be served.
                 self.forget(key, port);
             }
             return After::DropData;
@@ -321,13 +324,13 @@ impl Requests {
         After::Nothing
     }
 
-    /// Removes an item, and answers nothing.
+    /// Removes an item without an answer.
     fn forget<C: Cache>(&mut self, key: Key, port: &mut Port<'_, KvService<C>>) {
         let number = self.replies.begin(Kind::Forget, true, self.now_ns, &[], &[]);
         self.ask(number, key, What::Delete { cas: None, invalidate: None, emptied: None }, 0, port);
     }
 
-    /// A value begins to come in.
+    /// Begins to receive a value.
     fn expect<C: Cache>(&mut self, mut incoming: Incoming, port: &mut Port<'_, KvService<C>>) {
         port.expect(incoming.length);
         incoming.reserved = incoming.length;
@@ -336,7 +339,7 @@ impl Requests {
         self.incoming = Some(incoming);
     }
 
-    /// The value that comes in goes on: the budget has all of it again.
+    /// Resumes receiving a value: charges all of it to the budget again.
     fn expect_rest<C: Cache>(&mut self, port: &mut Port<'_, KvService<C>>) {
         if let Some(incoming) = &mut self.incoming {
             port.release(incoming.reserved);
@@ -345,7 +348,8 @@ impl Requests {
         }
     }
 
-    /// More has come. If it is of a value whose budget was given back because nothing came, there has to be some again.
+    /// Prepares for more input. If it belongs to a value whose budget was released in a pause, budget is
+    /// needed again; returns false if there is none yet.
     #[inline]
     fn goes_on<C: Cache>(&mut self, port: &mut Port<'_, KvService<C>>) -> bool {
         match &self.incoming {
@@ -361,14 +365,15 @@ impl Requests {
         true
     }
 
-    /// Whether a request waits for budget, or for room.
+    /// Returns true if a request waits for budget or for room in the output.
     #[inline]
     fn has_to_wait(&self) -> bool {
         self.waiting.is_some() || self.crowded.is_some()
     }
 
-    /// Called ten times a second, and more often while budget is short. A value of which nothing has come since keeps no more budget and memory
-    /// than what has come takes.
+    /// Releases memory of an idle connection; called ten times a second, and more often while budget is
+    /// short. A value without new data since the last call keeps only the budget and memory of its received
+    /// part.
     fn rest<C: Cache>(&mut self, port: &mut Port<'_, KvService<C>>) {
         self.replies.rest();
         if let Some(Incoming { length, value, came, came_before, reserved, .. }) = &mut self.incoming {
@@ -424,7 +429,7 @@ impl Requests {
         self.ask(number, key, What::Delete { cas: delete.cas, invalidate, emptied }, 0, port);
     }
 
-    /// Begins a request with its key, which may be no good one.
+    /// Begins a request with its key, which may be invalid.
     fn begin<C: Cache>(
         &mut self,
         kind: Kind,
@@ -465,14 +470,14 @@ impl Requests {
         }
     }
 
-    /// Looks how long a value is, and asks for it.
+    /// Looks up a bound for the length of a value, and requests the value.
     #[inline]
     fn look_up<C: Cache>(&mut self, number: u64, key: Key, what: What, port: &mut Port<'_, KvService<C>>) {
         let bytes = port.service().cache().value_bytes_max(&key).max(self.stored_bytes);
         self.ask_for_value(Wanted { number, key, what, bytes }, port);
     }
 
-    /// Asks for a value when the connection has room for it and there is budget.
+    /// Requests a value if the connection has room for it and budget is available.
     #[inline]
     fn ask_for_value<C: Cache>(&mut self, wanted: Wanted, port: &mut Port<'_, KvService<C>>) {
         let bytes = wanted.bytes;
@@ -506,7 +511,7 @@ impl Requests {
         self.answer(port);
     }
 
-    /// Sends the answers whose turn it is.
+    /// Sends the answers that are due.
     #[inline]
     fn answer<C: Cache>(&mut self, port: &mut Port<'_, KvService<C>>) {
         let now_s = port.service().now_s();

@@ -1,4 +1,5 @@
-//! What is told of a cache in service: `stats` as memcached has it, the figures of monitors, and the status of the control socket.
+//! Statistics of a cache in service: `stats` as in memcached, figures for monitors, and the status on the
+//! control socket.
 
 use super::{Cache, KvService};
 use crate::service::Service;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-/// What clients see as the version: that of the protocol first, which they parse.
+/// Version shown to clients. It begins with the protocol version, which clients parse.
 pub(super) fn version() -> String {
     format!("1.6.18-pellucid-{}", env!("CARGO_PKG_VERSION"))
 }
@@ -29,7 +30,7 @@ impl Lines {
     }
 }
 
-/// The answer to `stats`; `what` is what stands behind it.
+/// Builds the answer to `stats`; `what` holds the arguments after it.
 pub(super) fn answer<C: Cache>(what: &[u8], service: &mut KvService<C>) -> Vec<u8> {
     let mut words = what.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     let mut lines = Lines(String::new());
@@ -51,7 +52,7 @@ pub(super) fn answer<C: Cache>(what: &[u8], service: &mut KvService<C>) -> Vec<u
         },
         Some(b"cachedump") => match words.count() {
             0 | 1 => return ErrorLine::BadLine.line().to_vec(),
-            // Keys are on flash: nobody lists them.
+            // Keys are on flash, so no client can list them.
             _ => {}
         },
         Some(_) => return ErrorLine::Error.line().to_vec(),
@@ -59,7 +60,7 @@ pub(super) fn answer<C: Cache>(what: &[u8], service: &mut KvService<C>) -> Vec<u
     lines.end()
 }
 
-/// What was counted when `stats reset` came last: `stats` shows what has been counted since. Monitors count on.
+/// Counters at the last `stats reset`. `stats` shows the difference; monitors are not reset.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Baseline {
     cache: KvStatistics,
@@ -71,13 +72,13 @@ pub(super) struct Baseline {
 }
 
 impl<C: Cache> KvService<C> {
-    /// A sum over the protocols that clients speak.
+    /// Sums a counter over the client protocols.
     fn sum(&self, of: fn(&Protocol) -> u64) -> u64 {
         let protocols = self.hub.protocols.iter().filter(|protocol| protocol.name != crate::CONTROL);
         protocols.map(of).sum()
     }
 
-    /// `stats reset`.
+    /// Carries out `stats reset`.
     fn reset(&mut self) {
         self.asked = super::Asked::default();
         self.baseline = Baseline {
@@ -160,7 +161,7 @@ impl<C: Cache> KvService<C> {
         lines.stat("warm_restart", if config.warm_restart { "yes" } else { "no" });
     }
 
-    /// What a slab class had counted when `stats reset` came.
+    /// Counters of a slab class at the last `stats reset`.
     fn class_before(&self, at: usize) -> ClassStatistics {
         self.baseline.classes.get(at).copied().unwrap_or_default()
     }
@@ -191,7 +192,7 @@ impl<C: Cache> KvService<C> {
         lines.stat("total_malloced", self.cache().statistics().index_bytes + self.config.memory_bytes);
     }
 
-    /// What the cache counts, and how long clients wait.
+    /// Counters of the cache, and the latency of clients.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let mut figures = self.cache().figures();
         let [reads, others] = &self.asked.latency;
@@ -210,7 +211,7 @@ impl<C: Cache> KvService<C> {
         figures
     }
 
-    /// Everything as it is now, for monitors.
+    /// Complete view for monitors.
     #[cold]
     pub(super) fn view(&self) -> View {
         let side = LayerSide { name: self.name.clone(), remote: None, figures: self.figures() };
@@ -229,7 +230,7 @@ impl<C: Cache> KvService<C> {
         }
     }
 
-    /// What the control socket is told.
+    /// Builds the status for the control socket.
     pub(super) fn status(&self) -> Value {
         let figures = self.figures().into_iter().map(|figure| (figure.name.to_owned(), figure.value.into()));
         json!({

@@ -1,4 +1,4 @@
-//! NBD before transmission: options and their answers.
+//! NBD before transmission: options and their replies.
 
 use super::{PAYLOAD_BYTES_MAX, refused};
 use crate::session::{Close, Keeps, Namespace, Port};
@@ -8,27 +8,27 @@ use pellucid_wire::nbd::{
     ReplyError, ServerHandshake, ServerHandshakeEvent, encode_export_name_reply, transmission_flag,
 };
 
-/// The only metadata context: which ranges hold data.
+/// The only metadata context: it tells which ranges hold data.
 const ALLOCATION: &str = "base:allocation";
-/// Its number in block status.
+/// Id of the context in block status.
 pub(super) const ALLOCATION_ID: u32 = 1;
-/// Options that a client may send before it chooses an export; clients send some ten.
+/// Options that a client may send before it chooses an export; real clients send about ten.
 const OPTIONS_MAX: u32 = 1024;
-/// So many are answered in a turn of the server.
+/// Options answered in one turn of the server.
 const OPTIONS_IN_TURN: u32 = 64;
 /// Preferred request size when the drive's mapping unit is smaller (NBD "Block sizes": at least 4 KiB is usual).
 const PREFERRED_BYTES_MIN: u32 = 4096;
 
-/// An export that was chosen.
+/// A chosen export.
 #[derive(Clone, Copy)]
 pub(super) struct Chosen {
     pub namespace: usize,
-    /// Bytes of a sector, a power of two.
+    /// Bytes per sector, a power of two.
     pub sector_bytes: u32,
     pub export: Export,
 }
 
-/// What follows from input.
+/// Next step after some input.
 pub(super) enum Step {
     /// More input is needed.
     More,
@@ -44,13 +44,13 @@ pub(super) struct Handshake {
     decoder: ServerHandshake,
     no_zeroes: bool,
     structured: bool,
-    /// Structured replies are not offered.
+    /// Do not offer structured replies.
     simple_only: bool,
-    /// The namespace whose allocation context was chosen; another choice of export drops it.
+    /// Namespace whose allocation context was selected; choosing another export drops the selection.
     context: Option<usize>,
-    /// Nothing is told before the client goes over to TLS.
+    /// Answer nothing before the client starts TLS.
     tls_required: bool,
-    /// Options that have come.
+    /// Number of options received.
     options: u32,
 }
 
@@ -64,7 +64,7 @@ impl Handshake {
     }
 
     pub(super) fn receive(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<Step, Close> {
-        // The decoder lends the option out of itself, while the answer needs the rest of us.
+        // The decoder lends the option, while the answer needs the other fields.
         let Handshake { decoder, no_zeroes, structured, simple_only, context, tls_required, options } = self;
         let before = *options;
         let mut answers = Answers { no_zeroes, structured, simple_only: *simple_only, context, port };
@@ -95,7 +95,7 @@ impl Handshake {
                     OptionRequest::Abort => {
                         answers.option(&option)?;
                     }
-                    // It has no error reply.
+                    // This option has no error reply.
                     OptionRequest::ExportName(_) => {
                         return Err(Close::Refused("an export was chosen without TLS".into()));
                     }
@@ -166,7 +166,7 @@ impl Answers<'_, '_, '_> {
         self.port.output().encode(|out| reply.encode(option, out));
     }
 
-    /// The namespace of a name; the empty one stands for the first.
+    /// Finds the namespace of a name; the empty name means the first.
     fn find(&self, name: &str) -> Option<usize> {
         let namespaces = self.port.namespaces();
         let is_block = |n: &Namespace| matches!(n.interface, Interface::Block { .. });
@@ -183,7 +183,7 @@ impl Answers<'_, '_, '_> {
             | transmission_flag::SEND_WRITE_ZEROES
             | transmission_flag::SEND_FAST_ZERO
             | transmission_flag::CAN_MULTI_CONN;
-        // Also where there is no cache: a discard takes a flush to be durable.
+        // Flush is offered even without a cache: a discard needs a flush to be durable.
         if keeps != Keeps::Nothing {
             flags |= transmission_flag::SEND_FLUSH | transmission_flag::SEND_FUA;
         }
@@ -224,10 +224,11 @@ impl Answers<'_, '_, '_> {
         if request.wants(InfoKind::Name) {
             self.reply(option, &OptionReply::Info(Info::Name(&name)));
         }
-        // Sent unasked too: a client that understands it must not send what would be refused.
+        // Sent even unasked: a client that understands it must not send requests that would be refused.
         let sizes = Info::BlockSize {
             minimum_bytes: sector_bytes,
-            // A power of two, or clients go away (NBD "Block sizes"); a mapping unit may be another multiple of sectors.
+            // Clients disconnect unless this is a power of two (NBD "Block sizes"); a mapping unit may be
+            // another multiple of sectors.
             preferred_bytes: (1 << unit_bytes.trailing_zeros()).max(PREFERRED_BYTES_MIN),
             maximum_bytes: PAYLOAD_BYTES_MAX,
         };
@@ -247,7 +248,7 @@ impl Answers<'_, '_, '_> {
         let Some(namespace) = self.find(request.name) else {
             return self.refuse(option.raw(), ReplyError::Unknown, "no such export");
         };
-        // To list, no query or `base:` means all of ours.
+        // For listing, no query or `base:` means all contexts.
         let asks = |query: &str| query == ALLOCATION || (!set && query == "base:");
         if request.queries().any(asks) || (!set && request.count == 0) {
             let id = if set { ALLOCATION_ID } else { 0 };

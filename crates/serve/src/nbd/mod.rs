@@ -5,10 +5,11 @@
 //!     │    ▲
 //!     └────┴─ STARTTLS: from then on everything goes through [`Tls`]
 //! ```
-//! Any number of connections may use one export: they share one drive and its one buffer, so a flush on one covers what was
-//! answered on all (CAN_MULTI_CONN).
+//! Any number of connections may use one export. They share one drive and its buffer, so a flush on one
+//! connection covers the writes answered on all (CAN_MULTI_CONN).
 //!
-//! Invariant: in transmission every request is answered exactly once, in the form (simple or structured) agreed on.
+//! Invariant: in transmission every request is answered exactly once, in the agreed form (simple or
+//! structured).
 
 mod handshake;
 mod transmission;
@@ -22,9 +23,9 @@ use transmission::Transmission;
 
 pub use transmission::errno;
 
-/// Longest payload of a request; what clients assume unless told otherwise (NBD "Block sizes").
+/// Longest payload of a request; clients assume this value by default (NBD "Block sizes").
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
-/// A client must begin transmission within this time.
+/// Time limit for a client to begin transmission.
 const HANDSHAKE_NS_MAX: u64 = 10_000_000_000;
 
 enum State {
@@ -32,24 +33,24 @@ enum State {
     Transmission(Transmission),
 }
 
-/// One NBD connection at the server's end.
+/// The server's end of one NBD connection.
 pub struct NbdSession {
     state: State,
     opened_ns: u64,
-    /// What a client must go over to before anything else.
+    /// TLS configuration, if the client must start TLS before anything else.
     offer: Option<TlsConfig>,
     tls: Option<Box<Tls>>,
 }
 
 impl NbdSession {
-    /// A session that serves only clients that go over to TLS.
+    /// Creates a session that serves only clients that start TLS.
     pub fn secured(offer: TlsConfig) -> NbdSession {
         let handshake = Handshake::default().with_tls_required();
         NbdSession { state: State::Handshake(handshake), offer: Some(offer), ..NbdSession::default() }
     }
 
-    /// The same session without structured replies: a client then takes fewer steps for each answer, and cannot ask which ranges hold
-    /// data.
+    /// Disables structured replies: a client then needs fewer steps for each answer, but cannot ask which
+    /// ranges hold data.
     #[must_use]
     pub fn with_simple_replies(self) -> NbdSession {
         match self.state {
@@ -60,7 +61,7 @@ impl NbdSession {
         }
     }
 
-    /// Takes what a client says in the clear, or inside TLS.
+    /// Takes input of the client, in the clear or decrypted.
     fn take(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
         if let State::Handshake(handshake) = &mut self.state {
             match handshake.receive(input, port)? {
@@ -79,7 +80,7 @@ impl NbdSession {
     }
 
     fn start_tls(&mut self, input: &[u8]) -> Result<(), Close> {
-        // What was sent ahead of the answer could have been put there by an attacker.
+        // An attacker could have injected data that precede the reply.
         if !input.is_empty() {
             return Err(Close::Refused("TLS: data in the clear behind STARTTLS".into()));
         }
@@ -88,7 +89,7 @@ impl NbdSession {
         Ok(())
     }
 
-    /// Works inside TLS, if the client has gone over to it; then also takes what could not be taken before.
+    /// Runs `work` inside TLS, if it is in use; then also takes input that could not be taken before.
     fn inside(
         &mut self,
         port: &mut Port<'_>,

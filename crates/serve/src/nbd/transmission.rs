@@ -1,6 +1,6 @@
-//! NBD after the handshake: requests to operations, completions to replies.
+//! NBD after the handshake: turns requests into operations and completions into replies.
 //!
-//! NO_HOLE needs nothing: flash remaps every write anyway, and the drive's capacity is always provided for.
+//! NO_HOLE needs no action: flash remaps every write anyway, and the drive always reserves its full capacity.
 
 use super::handshake::{ALLOCATION_ID, Chosen};
 use super::{PAYLOAD_BYTES_MAX, refused};
@@ -11,17 +11,18 @@ use pellucid_wire::nbd::{
     encode_block_status, encode_error_chunk, encode_none, encode_offset_data, encode_simple_reply,
 };
 
-/// Extents in one answer to block status; a client asks again for the rest.
+/// Maximum number of extents in one reply to block status; a client asks again for the rest.
 const EXTENTS_MAX: usize = 1024;
 
-/// Looks at mapping units that block status takes in one turn, for they are done at once: what would need more is answered in part, as the
-/// protocol allows, and requests behind it wait for the next turn. One look may tell of many units.
+/// Maximum number of lookups of mapping units for block status in one turn, as they are done at once. A
+/// longer reply is cut, as the protocol allows, and later requests wait for the next turn. One lookup may
+/// cover many units.
 const LOOKS_MAX: u64 = 1 << 16;
 
-/// A write whose payload is coming in.
+/// A write whose payload is being received.
 struct Incoming {
     request: Request,
-    /// Empty if the request is refused: then the payload is dropped.
+    /// Payload; empty for a refused request, whose payload is dropped.
     buffer: Vec<u8>,
     received: usize,
     refused: Option<Errno>,
@@ -41,11 +42,11 @@ pub(super) struct Transmission {
     sector_shift: u32,
     decoder: RequestDecoder,
     incoming: Option<Incoming>,
-    /// A request for whose data there is no memory budget yet; nothing is taken before it.
+    /// Request that waits for memory budget; no input is taken before it.
     waiting: Option<Request>,
     in_drive: Vec<InDrive>,
     idle: Vec<u32>,
-    /// Looks that block status has taken in this turn.
+    /// Lookups for block status in this turn.
     looks: u64,
 }
 
@@ -110,12 +111,12 @@ impl Transmission {
         Ok(())
     }
 
-    /// Whether it waits for memory budget.
+    /// Returns true if a request waits for memory budget.
     pub(super) fn waits(&self) -> bool {
         self.waiting.is_some()
     }
 
-    /// There is memory budget for the request that waits.
+    /// Continues the waiting request, as its memory budget is available.
     pub(super) fn has_turn(&mut self, port: &mut Port<'_>) -> Result<(), Close> {
         self.waiting.take().map_or(Ok(()), |request| self.begin(request, port))
     }
@@ -160,7 +161,7 @@ impl Transmission {
         Ok(())
     }
 
-    /// As the wire checks it, and whole sectors only, as announced.
+    /// Checks a request against the protocol, and for whole sectors, as announced.
     fn check(&self, request: &Request) -> Result<Command, Errno> {
         let command = request.check(&self.chosen.export)?;
         let mask = (1u64 << self.sector_shift) - 1;
@@ -174,7 +175,7 @@ impl Transmission {
         Ok(command)
     }
 
-    /// A payload is complete.
+    /// Submits a write whose payload is complete.
     fn write(&mut self, port: &mut Port<'_>) {
         let Some(Incoming { request, buffer, refused, .. }) = self.incoming.take() else { return };
         port.release(buffer.len());
@@ -237,8 +238,8 @@ impl Transmission {
         }
     }
 
-    /// In the short form also where the long one was agreed on, which is due for reads and block status only: a client takes it
-    /// with one system call less (NBD protocol, "Structured reply chunk message").
+    /// Sends a simple reply. Structured replies are required only for reads and block status; clients read a
+    /// simple reply with one system call fewer (NBD protocol, "Structured reply chunk message").
     fn succeed(&self, cookie: u64, port: &mut Port<'_>) {
         port.output().head(&encode_simple_reply(cookie, None));
     }
@@ -272,7 +273,7 @@ impl Transmission {
     }
 }
 
-/// What a client is told about the end of an operation; `None`: success.
+/// NBD error for the status of an operation; `None`: success.
 pub fn errno(status: Status) -> Option<Errno> {
     match status {
         Status::Success => None,
@@ -280,7 +281,7 @@ pub fn errno(status: Status) -> Option<Errno> {
         Status::ReadOnly => Some(Errno::NotPermitted),
         Status::InvalidOpcode => Some(Errno::NotSupported),
         Status::UnrecoveredRead | Status::WriteFault | Status::PowerLoss => Some(Errno::Io),
-        // Of interfaces that are not exported over this protocol.
+        // Statuses of interfaces that NBD does not export.
         _ => Some(Errno::Io),
     }
 }

@@ -1,6 +1,7 @@
 //! Admin and fabrics commands of a connected controller (Base 5, 6).
 //!
-//! The connection has moved the data; here a command is carried out, or it is said what the connection must do next.
+//! The connection has already moved the data. This module executes the command, or returns the connection's
+//! next step.
 
 use super::controller::{Abort, Change, Controller};
 use super::subsystem::Subsystem;
@@ -13,29 +14,29 @@ use pellucid_wire::nvme::{
     PropertyGet, PropertySet, Status, SubmissionEntry, ascii,
 };
 
-/// How a command goes on.
+/// Result of a command, or the next step.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// It is done; the result of its completion.
+    /// The command is done, with this completion result.
     Done(u64),
-    /// It is done, and these are its data, and the result of its completion.
+    /// The command is done, with these data and this completion result.
     Data(Vec<u8>, u64),
-    /// It is answered later.
+    /// The command is answered later.
     Later,
-    /// The asynchronous event request of this identifier was aborted; both commands are done.
+    /// The asynchronous event request with this identifier was aborted; both commands are done.
     AbortedRequest(u16),
-    /// The I/O queues must be closed, then it is done.
+    /// The I/O queues must be closed before the command is done.
     Reset,
     /// The drives must be flushed. The command itself is done.
     Shutdown,
-    /// The drives must be flushed, then it is done.
+    /// The drives must be flushed before the command is done.
     Flush,
-    /// Everything in the namespaces from the first to the last must be discarded.
+    /// Everything in the namespaces from `first` to `last` must be discarded.
     Format { first: u32, last: u32 },
 }
 
 impl Reply {
-    /// Data, and nothing to say beside them.
+    /// Returns data with a completion result of 0.
     pub fn of(data: Vec<u8>) -> Reply {
         Reply::Data(data, 0)
     }
@@ -49,7 +50,7 @@ pub(super) fn data_bytes(entry: &SubmissionEntry) -> u32 {
     }
 }
 
-/// Carries out a command of the admin queue; `subsystem` is `None` on a discovery controller.
+/// Executes a command of the admin queue; `subsystem` is `None` on a discovery controller.
 pub(super) fn execute(
     controller: &mut Controller,
     subsystem: Option<&mut Subsystem>,
@@ -85,7 +86,7 @@ pub(super) fn execute(
         }),
         AdminOpcode::SetFeatures => {
             let word = features::set(controller, subsystem, entry, data, port)?;
-            // A host that has switched the cache off does not flush any more what was written before.
+            // A host that has switched off the cache no longer flushes earlier writes.
             Ok(if features::cache_is_off(entry) { Reply::Flush } else { Reply::Done(word.into()) })
         }
         AdminOpcode::AsyncEventRequest => controller.request_event(entry.cid()).map(|()| Reply::Later),
@@ -118,7 +119,7 @@ fn geometry(
     match port.namespaces()[namespace].interface {
         Interface::OpenChannel(chunks) => {
             let number = port.namespaces()[namespace].number;
-            // A target on some of the chunks is not told of wear.
+            // A target on part of the chunks reports no wear.
             let threshold = port.device(namespace).map_or(0, |device| device.wear_threshold(number));
             Ok(Reply::of(open_channel::geometry(&chunks, threshold).encode().to_vec()))
         }
@@ -126,7 +127,7 @@ fn geometry(
     }
 }
 
-/// Get Log Page of a discovery controller.
+/// Handles Get Log Page of a discovery controller.
 pub(super) fn discovery_log(
     controller: &mut Controller,
     offered: &logs::Offered<'_>,
@@ -175,13 +176,13 @@ fn fabrics(
                 Reply::Done(0)
             }
         }),
-        // A second Connect on a connection that is a queue already.
+        // The connection already is a queue: a second Connect.
         Some(FabricsType::Connect) => Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
         _ => Err(Status::INVALID_OPCODE.do_not_retry()),
     }
 }
 
-/// Result of an abort whose command was not aborted: bit 0.
+/// Completion result of an abort that aborted nothing: bit 0.
 pub(super) const NOT_ABORTED: u64 = 1;
 
 fn abort(controller: &mut Controller, entry: &SubmissionEntry, port: &mut Port<'_>) -> Result<Reply, Status> {
@@ -213,11 +214,11 @@ fn format(
         nsid if subsystem.namespace(nsid).is_some() => (nsid, nsid),
         _ => return Err(Status::INVALID_NAMESPACE.do_not_retry()),
     };
-    // Format 0 without protection information, whose upper bits stand in 13:12.
+    // Only format 0 without protection information; its upper bits are in 13:12.
     if cdw10 & 0xF != 0 || cdw10 >> 12 & 3 != 0 || cdw10 >> 5 & 7 != 0 {
         return Err(Status::INVALID_FORMAT.do_not_retry());
     }
-    // No erase, or user data erase; there are no keys that a cryptographic erase could forget.
+    // No erase, or a user data erase; there are no keys for a cryptographic erase.
     if cdw10 >> 9 & 7 > 1 {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
@@ -225,7 +226,7 @@ fn format(
     Ok(Reply::Format { first, last })
 }
 
-/// Tells of new notices: those of chunks, and zones that changed without a command.
+/// Raises events for new notices: of chunks, and of zones that changed without a command.
 pub(super) fn watch_notices(controller: &mut Controller, subsystem: &mut Subsystem, port: &mut Port<'_>) {
     subsystem.take_notices(port);
     if controller.notices_told < subsystem.notices_seen {
@@ -244,7 +245,8 @@ pub(super) fn watch_notices(controller: &mut Controller, subsystem: &mut Subsyst
     }
 }
 
-/// Looks whether the health of the drives is worth an event; a new warning also goes into the persistent event log.
+/// Checks whether the health of the drives warrants an event; a new warning also goes into the persistent
+/// event log.
 pub(super) fn watch_health(controller: &mut Controller, subsystem: &mut Subsystem, port: &Port<'_>) {
     let page = logs::smart(controller, subsystem, port);
     if page.critical_warning & !controller.warnings != 0 {

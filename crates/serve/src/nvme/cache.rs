@@ -1,4 +1,4 @@
-//! Cache namespaces: the commands that only they have.
+//! Commands specific to cache namespaces.
 
 use super::io::{Request, Special, Volume, no};
 use crate::session::{Operation, Port};
@@ -6,7 +6,7 @@ use pellucid_flash::{CacheGeometry, Lba, Opcode};
 use pellucid_wire::nvme::cache::{CACHE_NAMESPACE, CacheCommand, CacheIdentity, CacheOpcode};
 use pellucid_wire::nvme::{Status, SubmissionEntry};
 
-/// Understands a command with an opcode that the NVM command set does not have.
+/// Parses a command whose opcode the NVM command set lacks.
 pub(super) fn parse(
     entry: &SubmissionEntry,
     index: usize,
@@ -37,12 +37,12 @@ pub(super) fn parse(
     })
 }
 
-/// Whether the host sends data with it.
+/// Returns true if the host sends data with the command.
 pub(super) fn takes_data(opcode: CacheOpcode) -> bool {
     matches!(opcode, CacheOpcode::WriteClean | CacheOpcode::WriteDirty)
 }
 
-/// Hands a command to the drive.
+/// Submits a command to the drive.
 pub(super) fn submit(
     request: &Request,
     opcode: CacheOpcode,
@@ -63,7 +63,7 @@ pub(super) fn submit(
     port.submit(volume.number, token, Operation { queue, fua: request.fua, ..operation });
 }
 
-/// What Identify Namespace says in its vendor area.
+/// Vendor area of Identify Namespace.
 pub(super) fn identity(cache: &CacheGeometry) -> [u8; CacheIdentity::BYTES] {
     let CacheGeometry { unit_sectors, units, .. } = *cache;
     CacheIdentity { kind: CACHE_NAMESPACE, unit_sectors, units }.encode()

@@ -1,4 +1,5 @@
-//! One TCP connection, which carries one queue: PDUs in, commands carried out, PDUs out (NVMe/TCP transport 3).
+//! One TCP connection, which carries one queue: receives PDUs, executes commands, sends PDUs (NVMe/TCP
+//! transport 3).
 //!
 //! ```text
 //!   ICReq ─► Unconnected ─Connect─► Admin | Io
@@ -6,12 +7,13 @@
 //!                       ├─ R2T (when granted) ─► H2CData ... last ──► execute
 //!                       └─ much to be read (within budget) ─────────► execute
 //! ```
-//! Other capsules may come between an R2T and its data: the data find their slot by the transfer tag.
+//! Other capsules may arrive between an R2T and its data: the transfer tag leads the data to their slot.
 //!
-//! Here stand the PDUs; what a queue does with its commands stands in `connect`, `authentication`, `admin_queue`, `format`, `io_queue`.
+//! This file handles the PDUs; `connect`, `authentication`, `admin_queue`, `format` and `io_queue` handle the
+//! commands of the queues.
 //!
-//! Invariants: while `incoming` is not `None` the decoder is inside the data of one PDU; the sum of the buffers of
-//! slots with a transfer is `granted_bytes`; after an error the session is not used any more.
+//! Invariants: while `incoming` is not `None`, the decoder is inside the data of one PDU; the buffers of
+//! slots with a transfer sum up to `granted_bytes`; after an error the session is no longer used.
 
 mod admin_queue;
 mod authentication;
@@ -52,13 +54,13 @@ enum Role {
     Io { controller: u16, queue: u16 },
 }
 
-/// Where the data of the PDU under way belong.
+/// Destination of the data of the current PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Incoming {
     None,
-    /// Their command has been refused.
+    /// Drop the data: their command was refused.
     Discard,
-    /// In the buffer of a slot, from `start` to `end`.
+    /// Store the data in the buffer of a slot, from `start` to `end`.
     Slot {
         index: u16,
         start: usize,
@@ -76,30 +78,30 @@ pub struct Connection {
     role: Role,
     slots: Slots,
     incoming: Incoming,
-    /// Slots that want an R2T, or memory budget for what is to be read.
+    /// Slots that wait for an R2T, or for the memory budget of a read.
     waiting: VecDeque<u16>,
     granted_bytes: usize,
     queue_entries: u16,
     sq_head: u16,
     flow_control: bool,
     volumes: Vec<Volume>,
-    /// The subsystem that they belong to.
+    /// Index of their subsystem.
     subsystem: usize,
     gate: Rc<Gate>,
-    /// `None`: the host need not prove who it is.
+    /// Authentication state; `None`: the host need not authenticate.
     authentication: Option<Box<Authentication>>,
-    /// The identity that the host has proved, once it has; `None`: in the clear any host may connect.
+    /// Identity that the host has proved through TLS, once it has; `None`: in the clear any host may connect.
     peer: Option<Rc<OnceCell<Peer>>>,
-    /// Commands came since the last tick.
+    /// Commands arrived since the last tick.
     active: bool,
     reads: u64,
     writes: u64,
-    /// When it was opened, or lost what an authentication had given.
+    /// Time when the connection was opened, or lost its authentication.
     opened_ns: u64,
 }
 
 impl Connection {
-    /// A connection that a host made to the address `local`.
+    /// Creates the session of a host's connection to the address `local`.
     pub fn new(target: &SharedTarget, local: SocketAddr) -> Connection {
         let offer = Offer {
             header_digest: true,
@@ -133,13 +135,13 @@ impl Connection {
         }
     }
 
-    /// The same through TLS: only `peer` may use it, which is known when the first byte arrives.
+    /// Creates a session through TLS: only `peer` may use it, which is known when the first byte arrives.
     #[cfg(feature = "tls-psk")]
     pub(super) fn secured(target: &SharedTarget, local: SocketAddr, peer: Rc<OnceCell<Peer>>) -> Connection {
         Connection { peer: Some(peer), ..Connection::new(target, local) }
     }
 
-    /// Takes one event of the decoder.
+    /// Handles one event of the decoder.
     #[inline]
     fn event(&mut self, event: Event<'_>, port: &mut Port<'_>) -> Result<(), Close> {
         match event {
@@ -150,7 +152,7 @@ impl Connection {
                 "the host ended the connection: fatal error status {:02X}h, information {:X}h",
                 term.status, term.information
             ))),
-            // The decoder lets nothing else through to a controller.
+            // The decoder passes no other PDU to a controller.
             Event::Pdu(_) => Ok(()),
             Event::Data { offset_bytes, bytes } => {
                 if let Incoming::Slot { index, start, .. } = self.incoming {
@@ -178,7 +180,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the host of a fatal error and ends the connection.
+    /// Reports a fatal error to the host and ends the connection.
     #[cold]
     fn fatal(&mut self, fatal: &Fatal, port: &mut Port<'_>) -> Close {
         let mut out = [0; TERM_BYTES_MAX];
@@ -187,7 +189,7 @@ impl Connection {
         Close::Refused(fatal.to_string())
     }
 
-    /// A command has come; its in-capsule data have not yet.
+    /// Handles a command whose in-capsule data have not arrived yet.
     #[inline]
     fn command(&mut self, capsule: &CapsuleCommand, port: &mut Port<'_>) -> Result<(), Close> {
         self.active = true;
@@ -245,7 +247,7 @@ impl Connection {
         self.slots.take(cid, work).ok_or(Status::INTERNAL_ERROR)
     }
 
-    /// The command needs `bytes` bytes of the host, in its capsule or by an R2T.
+    /// Prepares to receive the `bytes` of data that the command needs, in its capsule or by an R2T.
     fn take_data(
         &mut self,
         capsule: &CapsuleCommand,
@@ -279,7 +281,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks for data, and begins to read, as far as the memory budget goes.
+    /// Requests data and begins reads, as far as the memory budget allows.
     pub(super) fn grant(&mut self, port: &mut Port<'_>) {
         while let Some(&index) = self.waiting.front() {
             let slot = self.slots.get(index);
@@ -314,7 +316,7 @@ impl Connection {
         }
     }
 
-    /// The header of an H2CData.
+    /// Handles the header of an H2CData PDU.
     fn host_data(&mut self, header: &DataHeader, port: &mut Port<'_>) -> Result<(), Close> {
         let accepted = match self.slots.receiving(header.transfer_tag).and_then(|slot| slot.transfer.as_mut())
         {
@@ -330,7 +332,7 @@ impl Connection {
         Ok(())
     }
 
-    /// All data of one PDU have come.
+    /// Handles the end of a PDU's data.
     fn data_end(&mut self, index: u16, check: DataCheck, port: &mut Port<'_>) {
         let slot = self.slots.get(index);
         if check == DataCheck::Mismatch && slot.status.is_success() {
@@ -367,7 +369,7 @@ impl Connection {
                     }
                     port.give_back(data);
                 }
-                // These take no data.
+                // These commands take no data.
                 Work::Format { .. } | Work::Shutdown => {}
             }
         }
@@ -385,8 +387,9 @@ impl Connection {
         self.respond(cid, status, result, port);
     }
 
-    /// Response capsules go behind the data that are sent with them: a host then reads many of them at once, ends as many commands, and
-    /// has as many new ones to send together. All do, so that the head pointers in them never run backwards.
+    /// Sends a response capsule. Capsules follow the data sent in the same turn: a host then reads many
+    /// capsules at once, completes as many commands, and can send as many new ones together. All capsules do
+    /// so, so their head pointers never run backwards.
     #[inline]
     fn respond(&mut self, cid: u16, status: Status, result: u64, port: &mut Port<'_>) {
         let sq_head = if self.flow_control { self.sq_head } else { 0 };
@@ -396,14 +399,15 @@ impl Connection {
         port.output().behind(&out[..length]);
     }
 
-    /// Sends a command's data and its end. The SUCCESS flag of the data stands for a response capsule only where the host
-    /// has given up flow control of the submission queue: the flag carries no head pointer (TCP 3.3.2).
+    /// Sends a command's data and its completion. The SUCCESS flag of the data replaces a response capsule
+    /// only if the host has disabled flow control of the submission queue, as the flag carries no head
+    /// pointer (TCP 3.3.2).
     #[inline]
     fn send(&mut self, cid: u16, data: Vec<u8>, port: &mut Port<'_>) {
         self.send_with(cid, data, Status::SUCCESS, 0, port);
     }
 
-    /// As `send`, of a command that may have failed in part: `result` says what of it.
+    /// Sends data like `send`, for a command that may have failed in part: `result` tells which part.
     #[inline]
     fn send_with(&mut self, cid: u16, data: Vec<u8>, status: Status, result: u64, port: &mut Port<'_>) {
         let success = !self.flow_control && status.is_success() && result == 0;
@@ -438,7 +442,7 @@ impl Connection {
         self.note_error(cid, status, request.map_or(0, |r| r.kind.opcode()), nsid, lba);
     }
 
-    /// Adds to the error log.
+    /// Adds an entry to the error log.
     fn note_error(&mut self, cid: u16, status: Status, opcode: u8, nsid: u32, lba: u64) {
         let (id, queue_id) = match self.role {
             Role::Unconnected => return,
@@ -464,14 +468,14 @@ impl Connection {
         }
     }
 
-    /// The part of a slot's buffer that the rest of the PDU under way belongs to.
+    /// Part of a slot's buffer for the remaining data of the current PDU.
     fn landing_range(&self) -> Option<(u16, Range<usize>)> {
         let Incoming::Slot { index, end, .. } = self.incoming else { return None };
         let left = self.decoder.data_remaining_bytes() as usize;
         (left > 0).then_some((index, end - left..end))
     }
 
-    /// Decodes until the input is used up or nothing new should start.
+    /// Decodes until the input is used up or no new command should start.
     fn decode(&mut self, input: &mut &[u8], port: &mut Port<'_>) -> Result<(), Close> {
         loop {
             if self.incoming == Incoming::None && port.congested() {
@@ -504,7 +508,7 @@ impl Session for Connection {
     fn landed(&mut self, bytes: usize, port: &mut Port<'_>) -> Result<(), Close> {
         let Some((index, range)) = self.landing_range() else { return Ok(()) };
         port.came(bytes);
-        // The bytes are where they belong; the decoder counts and digests them.
+        // The bytes are already in place; the decoder only counts and digests them.
         let mut landed = &self.slots.get(index).buffer[range.start..range.start + bytes];
         let result = match self.decoder.decode(&mut landed) {
             Ok(_) => self.decode(&mut &[][..], port),
@@ -573,7 +577,7 @@ impl Session for Connection {
     }
 }
 
-/// The data pointer of a command that moves data.
+/// Data pointer of a command that moves data.
 #[inline]
 fn pointer_of(entry: &SubmissionEntry) -> Result<DataPointer, Status> {
     if !matches!(entry.psdt(), 1 | 2) {
@@ -582,7 +586,7 @@ fn pointer_of(entry: &SubmissionEntry) -> Result<DataPointer, Status> {
     entry.sgl().pointer()
 }
 
-/// Checks that the host takes `bytes` bytes of data.
+/// Checks that the host takes `bytes` of data.
 #[inline]
 fn room_for(entry: &SubmissionEntry, bytes: u32) -> Result<(), Status> {
     match pointer_of(entry)? {

@@ -1,4 +1,4 @@
-//! One controller: its properties, queues, events, errors and keep-alive time (Base 3).
+//! One controller: its properties, queues, events, errors and keep-alive timer (Base 3).
 //!
 //! ```text
 //!   Connect(queue 0) ─► disabled ─CC.EN=1─► ready ─CC.SHN─► shutting down ─flushed─► shut down
@@ -18,24 +18,24 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// Longest time until a controller is ready, in units of 500 ms (CAP.TO, and CRTO.CRWMT, which must agree).
+/// Maximum time until a controller is ready, in units of 500 ms (CAP.TO and CRTO.CRWMT, which must agree).
 const READY_500MS: u8 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Of the subsystem with this index.
+    /// I/O controller of the subsystem with this index.
     Io(usize),
     Discovery,
 }
 
-/// What the I/O queues must know of the controller, command for command.
+/// State of the controller that the I/O queues check for every command.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Enabled, and not shut down.
+    /// Enabled and not shut down.
     pub ready: Cell<bool>,
-    /// The volatile write cache is switched off: every write is a FUA write.
+    /// The volatile write cache is off: every write is a FUA write.
     pub write_through: Cell<bool>,
-    /// Staged lists of addresses, by their keys: a host may send the list and the command on different queues.
+    /// Staged lists of addresses by key: a host may send the list and the command on different queues.
     pub lists: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
 
@@ -44,9 +44,9 @@ pub(super) struct Gate {
 pub(super) struct Abort {
     pub queue: u16,
     pub cid: u16,
-    /// The abort command itself.
+    /// Identifier of the abort command itself.
     pub abort_cid: u16,
-    /// Whether the command was aborted; `None` until its queue has said so.
+    /// Outcome: true if the command was aborted; `None` until its queue has decided.
     pub outcome: Option<bool>,
 }
 
@@ -58,50 +58,51 @@ pub(super) struct Controller {
     pub host_id: [u8; 16],
     pub admin: ConnectionId,
     pub queues: BTreeMap<u16, ConnectionId>,
-    /// Those of queues that resets have closed; what came by them may be under way still.
+    /// Connections of queues that resets have closed; their commands may still be in flight.
     pub ending: Vec<ConnectionId>,
     pub gate: Rc<Gate>,
     pub features: Features,
     config: ControllerConfig,
     status: ControllerStatus,
-    /// When the host was last heard of.
+    /// Time when the host was last heard.
     pub active_ns: u64,
     pub aborts: Vec<Abort>,
-    /// Requests that wait for an event, and events that wait for a request.
+    /// Event requests that wait for an event; `events` wait for a request.
     requests: VecDeque<u16>,
     events: VecDeque<AsyncEvent>,
     /// Events whose log page has not been read since.
     masked: Vec<AsyncEvent>,
-    /// Critical warnings of the SMART log at the last look.
+    /// Critical warnings of the SMART log at the last check.
     pub warnings: u8,
-    /// Those of them that the host has been told of by an event.
+    /// Warnings that an event has already reported to the host.
     warnings_told: u8,
-    /// When the next look is due.
+    /// Time of the next check.
     pub health_due_ns: u64,
     errors: VecDeque<ErrorLogEntry>,
     error_count: u64,
-    /// A frozen persistent event log, while a host reads it.
+    /// Frozen persistent event log, while a host reads it.
     pub event_log: Option<Vec<u8>>,
-    /// The subsystem has zoned namespaces, so that hosts may select all command sets.
+    /// The subsystem has zoned namespaces, so hosts may select all command sets.
     pub zoned: bool,
     /// Chunk notices of the subsystem that the host has been told of.
     pub notices_told: u64,
-    /// Moves of nameless namespaces that its host was told of; at first none, so that a host learns of those that it missed.
+    /// Moves of nameless namespaces that the host has been told of; initially 0, so a host learns of moves
+    /// that it missed.
     pub moves_told: u64,
     /// Changed zones of the subsystem that the host has been told of.
     pub zones_told: u64,
-    /// Those that it has read of, by namespace.
+    /// Changed zones that the host has read, by namespace.
     pub zones_read: BTreeMap<u32, u64>,
 }
 
-/// What a Property Set asks the connection to do.
+/// Action that a Property Set requires of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
     Enabled,
     /// Close the I/O queues.
     Reset,
-    /// Flush, then say [`Controller::shut_down`].
+    /// Flush, then call [`Controller::shut_down`].
     Shutdown,
 }
 
@@ -148,13 +149,13 @@ impl Controller {
         self.status.ready && self.status.shutdown == ShutdownState::Normal
     }
 
-    /// Whether the host has not been heard of for the time that it set itself.
+    /// Returns true if the host's keep-alive time has expired.
     pub fn is_expired(&self, now_ns: u64) -> bool {
         let limit_ns = u64::from(self.features.keep_alive_ms) * 1_000_000;
         limit_ns > 0 && now_ns.saturating_sub(self.active_ns) > limit_ns
     }
 
-    /// The value of a property. Tools ask for all there could be and expect just this status where there is none.
+    /// Reads a property. Tools read every possible property and expect exactly this status for a missing one.
     pub fn property(&self, get: &PropertyGet) -> Result<u64, Status> {
         let property = Property::from_raw(get.offset).ok_or(Status::INVALID_FIELD)?;
         if property.is_8_bytes() != get.is_8_bytes {
@@ -170,18 +171,18 @@ impl Controller {
             .encode()),
             Property::Version => Ok(Version::V2_1.encode().into()),
             Property::Configuration => Ok(self.config.0.into()),
-            // A reset ends when nothing from before it can change the drives any more (Base 3.7.2).
+            // A reset ends when no earlier command can change the drives any more (Base 3.7.2).
             Property::Status => {
                 let ready = self.status.ready || !self.ending.is_empty();
                 Ok(ControllerStatus { ready, ..self.status }.encode().into())
             }
-            // CRWMT, the time with media; there is no readiness without.
+            // CRWMT, the time with media; there is no readiness without media.
             Property::ReadyTimeouts => Ok(READY_500MS.into()),
             Property::SubsystemReset => Err(Status::INVALID_FIELD),
         }
     }
 
-    /// Writes a property; only CC can be written.
+    /// Writes a property; only CC is writable.
     pub fn set_property(&mut self, set: &PropertySet) -> Result<Change, Status> {
         let invalid = Status::INVALID_FIELD.do_not_retry();
         if set.is_8_bytes || Property::from_raw(set.offset) != Some(Property::Configuration) {
@@ -217,7 +218,7 @@ impl Controller {
         Ok(Change::Nothing)
     }
 
-    /// Everything has been flushed for a shutdown.
+    /// Completes a shutdown after everything is flushed.
     pub fn shut_down(&mut self) {
         if self.status.shutdown == ShutdownState::InProgress {
             self.status.shutdown = ShutdownState::Complete;
@@ -239,7 +240,7 @@ impl Controller {
         self.event_log = None;
     }
 
-    /// Takes an asynchronous event request; it is answered by [`Controller::next_event`].
+    /// Queues an asynchronous event request; [`Controller::next_event`] answers it.
     pub fn request_event(&mut self, cid: u16) -> Result<(), Status> {
         if self.requests.len() >= ASYNC_EVENTS_MAX {
             return Err(Status::ASYNC_EVENT_LIMIT_EXCEEDED.do_not_retry());
@@ -248,13 +249,13 @@ impl Controller {
         Ok(())
     }
 
-    /// Forgets the request `cid`; says whether it was there.
+    /// Removes the event request `cid`; returns true if it existed.
     pub fn abort_event_request(&mut self, cid: u16) -> bool {
         let at = self.requests.iter().position(|&request| request == cid);
         at.is_some_and(|at| self.requests.remove(at).is_some())
     }
 
-    /// Something happened that the host may want to know, unless it knows already.
+    /// Raises an event, unless the host already has it.
     pub fn raise(&mut self, event: AsyncEvent) {
         if !self.masked.contains(&event) {
             self.masked.push(event);
@@ -262,12 +263,12 @@ impl Controller {
         }
     }
 
-    /// The health of the drives is looked at with the next tick.
+    /// Schedules a health check with the next tick.
     pub fn look_at_health(&mut self) {
         self.health_due_ns = 0;
     }
 
-    /// The critical warnings that the host wants events of and has not been told of; from now on it has.
+    /// Critical warnings that the host wants events for and has not been told of; marks them as told.
     pub fn warnings_to_tell(&mut self) -> u8 {
         let told = self.warnings_told & self.warnings;
         let wanted = self.warnings & self.features.async_events.smart_warnings() & !told;
@@ -275,7 +276,7 @@ impl Controller {
         wanted
     }
 
-    /// The next event and the request that it answers.
+    /// Returns the next event and the request that it answers.
     pub fn next_event(&mut self) -> Option<(u16, AsyncEvent)> {
         let event = *self.events.front()?;
         let cid = self.requests.pop_front()?;
@@ -283,12 +284,12 @@ impl Controller {
         Some((cid, event))
     }
 
-    /// The log page that an event names has been read: the event may come again.
+    /// Unmasks the events of a log page that was read: they may occur again.
     pub fn log_read(&mut self, log_id: u8) {
         self.masked.retain(|event| (event.encode() >> 16) as u8 != log_id);
     }
 
-    /// Notes a command that failed.
+    /// Records a failed command.
     pub fn error(&mut self, mut entry: ErrorLogEntry) {
         self.error_count += 1;
         entry.count = self.error_count;

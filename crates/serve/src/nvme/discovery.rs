@@ -1,10 +1,11 @@
-//! The discovery log (Base 5.1.12.3.1): the subsystems that a host may connect to, at the address where it asked.
+//! The discovery log (Base 5.1.12.3.1): the subsystems that a host may connect to, at the address that it
+//! queried.
 
 use super::QUEUE_ENTRIES_MAX;
 use super::logs::Offered;
 use pellucid_wire::nvme::{DISCOVERY_NQN, DYNAMIC_CONTROLLER, DiscoveryEntry, DiscoveryHeader, nqn};
 
-/// The log for a host: the discovery subsystem itself, then those that admit the host.
+/// Builds the log for a host: the discovery subsystem itself, then the subsystems that admit the host.
 pub(super) fn log(offered: &Offered<'_>, host_nqn: &str) -> Vec<u8> {
     let admitted = offered.subsystems.iter().filter(|subsystem| subsystem.admits(host_nqn));
     let mut page = vec![0; DiscoveryHeader::BYTES];
@@ -25,7 +26,7 @@ fn entry(name: &str, subsystem_type: u8, offered: &Offered<'_>) -> DiscoveryEntr
         transport_type: 3,
         address_family: if local.is_ipv4() { 1 } else { 2 },
         subsystem_type,
-        // A secure channel is required or not; submission queue flow control may be switched off.
+        // Secure channel required or not; submission queue flow control may be disabled.
         requirements: if secured { 1 } else { 2 } | 1 << 2,
         port_id: 1,
         controller_id: DYNAMIC_CONTROLLER,

@@ -1,5 +1,5 @@
-//! Which commands and features there are: logs 05h and 12h. Both follow from the interfaces that the subsystem has, so that nothing is
-//! announced that ends with Invalid Opcode.
+//! Supported commands and features: logs 05h and 12h. Both follow from the interfaces of the subsystem, so no
+//! announced command ends with Invalid Opcode.
 
 use super::identify::{self, Interfaces};
 use super::open_channel::STAGE_OPCODE;
@@ -15,7 +15,7 @@ use pellucid_wire::nvme::{
 
 const SUPPORTED: CommandEffect = CommandEffect::SUPPORTED;
 
-/// Commands of the NVM command set, which open-channel namespaces belong to as well.
+/// Commands of the NVM command set, which open-channel namespaces use too.
 pub(super) fn nvm(subsystem: &Subsystem, port: &Port<'_>) -> CommandEffects {
     let found = Interfaces::of(subsystem, port);
     let mut page = common(found);
@@ -62,7 +62,7 @@ pub(super) fn zoned(subsystem: &Subsystem, port: &Port<'_>) -> CommandEffects {
     page
 }
 
-/// What there is whatever the namespace.
+/// Commands common to all namespaces.
 fn common(found: Interfaces) -> CommandEffects {
     let mut page = CommandEffects::none();
     for opcode in [
@@ -89,7 +89,7 @@ fn common(found: Interfaces) -> CommandEffects {
     page
 }
 
-/// Features, and whose each of them is.
+/// Supported features and the scope of each.
 pub(super) fn features(subsystem: &Subsystem, port: &Port<'_>) -> FeatureEffects {
     let mut page = FeatureEffects::none();
     let mut add = |wanted: bool, id: FeatureId, effect: FeatureEffect| {

@@ -1,7 +1,8 @@
-//! Flexible data placement (Base 8.1.10): handles of a block namespace, which is an endurance group of its own.
+//! Flexible data placement (Base 8.1.10): placement handles of a block namespace, which is its own endurance
+//! group.
 //!
-//! The group's identifier is that of the namespace. There is one configuration, always enabled; a placement identifier is the
-//! number of a handle, as there is one reclaim group.
+//! The group's identifier is that of the namespace. There is one configuration, always enabled. With a single
+//! reclaim group, a placement identifier is the number of a handle.
 
 use super::io::{Kind, Request, Special, Volume, no};
 use super::subsystem::Subsystem;
@@ -15,12 +16,12 @@ use pellucid_wire::nvme::fdp::{
 };
 use pellucid_wire::nvme::{FeatureSelect, GetLogPage, LogId, Status, SubmissionEntry};
 
-/// Identify Controller attributes: endurance groups, flexible data placement.
+/// Identify Controller attributes: endurance groups and flexible data placement.
 pub(super) const CONTROLLER_ATTRIBUTES: u32 = 1 << 4 | 1 << 19;
-/// Placement identifiers that one update can name.
+/// Maximum number of placement identifiers in one update.
 const UPDATES_MAX: u16 = 128;
 
-/// Understands I/O Management Receive and Send.
+/// Parses I/O Management Receive and Send.
 pub(super) fn parse(
     entry: &SubmissionEntry,
     index: usize,
@@ -29,7 +30,7 @@ pub(super) fn parse(
 ) -> Result<Request, Status> {
     let handles = volumes[index].handles();
     if handles < 2 {
-        // Without any placement the controller does not have these commands at all.
+        // A controller without any placement lacks these commands entirely.
         let placed = volumes.iter().any(|volume| volume.handles() > 1);
         return Err(no(if placed { Status::FDP_DISABLED } else { Status::INVALID_OPCODE }));
     }
@@ -50,7 +51,8 @@ pub(super) fn parse(
     Ok(Request { bytes: (u32::from(specific) + 1) * 2, ..request })
 }
 
-/// The handle that a write names by its directive; handle 0 without one. The drive does not refuse one that there is not.
+/// Placement handle named by a write's directive, or handle 0 without one. The drive accepts handles that do
+/// not exist.
 pub(super) fn handle_of(entry: &SubmissionEntry, volume: &Volume, kind: Kind) -> Result<u16, Status> {
     let range = entry.lba_range();
     if range.directive_type() == 0 {
@@ -61,7 +63,7 @@ pub(super) fn handle_of(entry: &SubmissionEntry, volume: &Volume, kind: Kind) ->
     placed.ok_or(no(Status::INVALID_FIELD))
 }
 
-/// Hands an update to the drive: all of its handles exist, or nothing is done.
+/// Submits a handle update to the drive: either all of its handles exist, or nothing is done.
 pub(super) fn update(
     volume: &Volume,
     queue: u16,
@@ -80,7 +82,7 @@ pub(super) fn update(
     Ok(list().count() as u32)
 }
 
-/// The answer to a status request, from what the drive reports.
+/// Builds the answer to a status request from the drive's report.
 pub(super) fn status(report: &[u8], length: u32) -> Vec<u8> {
     let handles = (report.len() / HandleInfo::BYTES) as u16;
     let mut bytes = HandleStatusHeader { handles }.encode().to_vec();
@@ -89,17 +91,17 @@ pub(super) fn status(report: &[u8], length: u32) -> Vec<u8> {
     bytes
 }
 
-/// An endurance group: a namespace with placement, and the drive that it is on.
+/// An endurance group: a namespace with placement, and its drive.
 #[derive(Clone, Copy)]
 pub(super) struct Group<'a> {
     pub device: &'a Device,
-    /// The number of the namespace on the drive.
+    /// Number of the namespace on the drive.
     pub number: u16,
     pub placement: PlacementGeometry,
 }
 
 impl<'a> Group<'a> {
-    /// The group of this identifier.
+    /// Finds the group with this identifier.
     pub fn find(subsystem: &Subsystem, id: u16, port: &'a Port<'_>) -> Result<Group<'a>, Status> {
         let index = subsystem.namespace(id.into()).ok_or(no(Status::INVALID_FIELD))?;
         let namespace = &port.namespaces()[index];
@@ -114,7 +116,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Logs 20h to 23h; `None` for any other page.
+/// Builds logs 20h to 23h; returns `None` for any other page.
 pub(super) fn log(
     subsystem: &Subsystem,
     arguments: &GetLogPage,
@@ -146,7 +148,8 @@ fn configurations(group: Group<'_>) -> Vec<u8> {
     };
     let configuration = Configuration {
         descriptor_bytes: descriptor as u16,
-        // Valid; placement identifiers have no bits for a reclaim group. Whether there is a write cache, as VWC says.
+        // Valid; placement identifiers have no bits for a reclaim group. The write cache is reported as in
+        // VWC.
         attributes: 1 << 7 | u8::from(cached) << 4,
         groups: 1,
         handles: placement.handles,
@@ -166,7 +169,7 @@ fn configurations(group: Group<'_>) -> Vec<u8> {
 fn usage(group: Group<'_>) -> Vec<u8> {
     let handles = group.placement.handles;
     let mut page = HandleUsageHeader { handles }.encode().to_vec();
-    // All are in the namespace's list: hosts may name them.
+    // All handles are in the namespace's list, so hosts may name them.
     (0..handles).for_each(|_| page.extend(HandleUsage { attributes: 1 }.encode()));
     page
 }
@@ -193,14 +196,14 @@ fn events(group: Group<'_>, by_host: bool, nsid: u16) -> Vec<u8> {
         }
         let event = Event {
             kind: event.kind as u8,
-            // Placement, namespace and location are given.
+            // Placement, namespace and location are valid.
             flags: 0b111,
             placement: event.handle,
             timestamp: event.at.0 / 1_000_000,
             nsid: nsid.into(),
             specific,
             group: 0,
-            // A write with a handle that there is not went to handle 0.
+            // A write with a nonexistent handle went to handle 0.
             handle: if event.kind == PlacementEventKind::InvalidHandle { 0 } else { event.handle as u8 },
         };
         page.extend(event.encode());
@@ -208,8 +211,8 @@ fn events(group: Group<'_>, by_host: bool, nsid: u16) -> Vec<u8> {
     page
 }
 
-/// Directive Receive: the directives of a namespace. Placement is enabled where there are handles, and no host can change it; so
-/// Directive Send has nothing to do.
+/// Directive Receive: returns the directives of a namespace. Placement is enabled if there are handles, and
+/// no host can change it, so Directive Send has nothing to do.
 pub(super) fn directives(
     subsystem: &Subsystem,
     entry: &SubmissionEntry,
@@ -232,7 +235,7 @@ pub(super) fn feature(subsystem: &Subsystem, group_id: u16, port: &Port<'_>) -> 
     Group::find(subsystem, group_id, port).map(|_| 1)
 }
 
-/// The group that feature 1Eh is about, which has the placement handle that the command names.
+/// Finds the group that feature 1Eh addresses; it must have the placement handle named by the command.
 fn events_of<'a>(
     subsystem: &Subsystem,
     entry: &SubmissionEntry,
@@ -244,8 +247,8 @@ fn events_of<'a>(
     if entry.cdw(11) as u16 >= group.placement.handles { Err(invalid) } else { Ok(group) }
 }
 
-/// Feature 1Eh: the kinds of events, and whether each is enabled; and how many kinds there are. The list is cut to what the host asks
-/// for (NOET) and has room for.
+/// Feature 1Eh: returns the event kinds with their enabled bits, and the number of kinds. The list is limited
+/// to the length that the host requests (NOET) and has room for.
 pub(super) fn event_feature(
     subsystem: &Subsystem,
     entry: &SubmissionEntry,
@@ -253,7 +256,7 @@ pub(super) fn event_feature(
     port: &Port<'_>,
 ) -> Result<(Vec<u8>, u32), Status> {
     let group = events_of(subsystem, entry, port)?;
-    // The default is that no event is kept, and so is the saved value.
+    // By default no event is kept; the saved value equals the default.
     let enabled = if select == FeatureSelect::Current { group.enabled_events() } else { 0 };
     let asked = (entry.cdw(11) >> 16 & 0xFF) as usize;
     let room = entry.sgl().pointer().map_or(0, |pointer| pointer.length_bytes() as usize / 2);
@@ -262,7 +265,7 @@ pub(super) fn event_feature(
     Ok((list, PlacementEventKind::ALL.len() as u32))
 }
 
-/// Enables or disables the kinds of events in `list`.
+/// Enables or disables the event kinds in `list`.
 pub(super) fn set_events(
     subsystem: &Subsystem,
     entry: &SubmissionEntry,

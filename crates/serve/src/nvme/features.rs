@@ -1,6 +1,6 @@
 //! Get Features and Set Features (Base 5.1.11, 5.1.25).
 //!
-//! Nothing is saved over a reset: a "saved" value is the default, and a request to save is refused.
+//! No value is saved across a reset: the "saved" value is the default, and a request to save is refused.
 
 use super::controller::Controller;
 use super::identify::{self, WARNING_TEMPERATURE_K};
@@ -10,11 +10,11 @@ use super::{fdp, open_channel};
 use crate::session::Port;
 use pellucid_wire::nvme::{AsyncEventConfig, FeatureId, FeatureSelect, QueueCount, Status, SubmissionEntry};
 
-/// Capabilities word of a feature that a host can change.
+/// Capabilities word of a changeable feature.
 const CHANGEABLE: u32 = 1 << 2;
-/// The data structure of the feature Host Behavior Support.
+/// Length of the data structure of the feature Host Behavior Support.
 const HOST_BEHAVIOR_BYTES: usize = 512;
-/// Each namespace has a value of its own.
+/// Capabilities bit: each namespace has its own value.
 const OF_NAMESPACE: u32 = 1 << 1;
 const _: () = assert!(ASYNC_EVENTS_MAX <= 256);
 
@@ -23,7 +23,7 @@ const _: () = assert!(ASYNC_EVENTS_MAX <= 256);
 pub(super) struct Features {
     pub async_events: AsyncEventConfig,
     pub keep_alive_ms: u32,
-    /// I/O queues that were granted.
+    /// Number of granted I/O queues.
     pub io_queues: u16,
     write_cache: bool,
     arbitration: u32,
@@ -31,9 +31,9 @@ pub(super) struct Features {
     temperature_over: u16,
     temperature_under: u16,
     write_atomicity: u32,
-    /// What the host said, and when, in milliseconds.
+    /// Timestamp set by the host, and the time of setting, in milliseconds.
     timestamp: Option<(u64, u64)>,
-    /// What the host says it can do; nothing here depends on it.
+    /// Capabilities that the host reports; nothing here depends on them.
     host_behavior: [u8; HOST_BEHAVIOR_BYTES],
 }
 
@@ -55,15 +55,15 @@ impl Default for Features {
     }
 }
 
-/// The answer to Get Features.
+/// Answer to Get Features.
 pub(super) enum Value {
     Word(u32),
     Data(Vec<u8>),
-    /// A list, and how many entries there are.
+    /// A list, and its number of entries.
     List(Vec<u8>, u64),
 }
 
-/// Bytes that a Set Features command takes from the host.
+/// Bytes of data that a Set Features command takes from the host.
 pub(super) fn data_bytes(entry: &SubmissionEntry) -> u32 {
     match FeatureId::from_raw(FeatureId::raw_of(entry)) {
         Some(FeatureId::DataPlacementEvents) => entry.cdw(11) >> 16 & 0xFF,
@@ -74,12 +74,13 @@ pub(super) fn data_bytes(entry: &SubmissionEntry) -> u32 {
 }
 
 impl Features {
-    /// The same values with another keep-alive time, which a reset does not touch.
+    /// Sets the keep-alive time, which a reset preserves.
     pub fn with_keep_alive(self, keep_alive_ms: u32) -> Features {
         Features { keep_alive_ms, ..self }
     }
 
-    /// Milliseconds as the timestamp feature shows them: since the host set them, else since the server started.
+    /// Value of the timestamp feature: milliseconds since the time that the host set, else since the server
+    /// started.
     pub fn timestamp(&self, now_ns: u64) -> u64 {
         let now_ms = now_ns / 1_000_000;
         match self.timestamp {
@@ -88,7 +89,7 @@ impl Features {
         }
     }
 
-    /// Whether a composite temperature lies inside of both thresholds.
+    /// Returns true if a composite temperature is within both thresholds.
     pub fn tolerates(&self, kelvin: u16) -> bool {
         kelvin < self.temperature_over && kelvin > self.temperature_under
     }
@@ -96,7 +97,8 @@ impl Features {
     fn word(&self, id: FeatureId, entry: &SubmissionEntry) -> Result<u32, Status> {
         Ok(match id {
             FeatureId::Arbitration => self.arbitration,
-            // One power state; one combination of command sets, where there are several (CNS 1Ch).
+            // There is one power state, and one combination of command sets if there are several sets (CNS
+            // 1Ch).
             FeatureId::PowerManagement | FeatureId::CommandSetProfile => 0,
             FeatureId::TemperatureThreshold => match limit(entry, &[COMPOSITE])? {
                 Limit::Over => self.temperature_over.into(),
@@ -122,12 +124,12 @@ enum Limit {
     Under,
 }
 
-/// The one sensor that there is (TMPSEL).
+/// The only temperature sensor (TMPSEL).
 const COMPOSITE: u32 = 0;
-/// All sensors that there are; only to set them.
+/// All temperature sensors; valid only in Set Features.
 const ALL_SENSORS: u32 = 0xF;
 
-/// The threshold that a command is about, which names one of `sensors`.
+/// Threshold that a command selects; its sensor must be one of `sensors`.
 fn limit(entry: &SubmissionEntry, sensors: &[u32]) -> Result<Limit, Status> {
     match entry.cdw(11) >> 20 & 3 {
         _ if !sensors.contains(&(entry.cdw(11) >> 16 & 0xF)) => Err(Status::INVALID_FIELD.do_not_retry()),
@@ -137,7 +139,7 @@ fn limit(entry: &SubmissionEntry, sensors: &[u32]) -> Result<Limit, Status> {
     }
 }
 
-/// The feature that a command names. A cache that there is not cannot be asked about either (Base 5.1.25.1.4).
+/// Feature that a command names. A missing cache cannot be queried either (Base 5.1.25.1.4).
 fn known(
     subsystem: Option<&Subsystem>,
     entry: &SubmissionEntry,
@@ -152,7 +154,7 @@ fn known(
     id.ok_or(Status::INVALID_FIELD.do_not_retry())
 }
 
-/// Get Features.
+/// Executes Get Features.
 pub(super) fn get(
     controller: &Controller,
     subsystem: Option<&Subsystem>,
@@ -207,7 +209,7 @@ pub(super) fn get(
     }
 }
 
-/// The answer to Get Features that asks for what can be done with a feature.
+/// Answers Get Features for the capabilities of a feature.
 fn capabilities(
     subsystem: Option<&Subsystem>,
     id: FeatureId,
@@ -218,7 +220,7 @@ fn capabilities(
     let chunks = subsystem.is_some_and(|subsystem| identify::has_chunks(subsystem, port));
     match id {
         FeatureId::HostIdentifier => Ok(0),
-        // It cannot be switched off under a namespace.
+        // Placement cannot be disabled under a namespace.
         FeatureId::DataPlacement if placed => Ok(0),
         FeatureId::DataPlacementEvents if placed => Ok(CHANGEABLE | OF_NAMESPACE),
         FeatureId::OpenChannelMediaFeedback | FeatureId::ErrorRecovery if chunks => {
@@ -233,12 +235,12 @@ fn has_data(id: FeatureId) -> bool {
     matches!(id, FeatureId::Timestamp | FeatureId::HostBehavior | FeatureId::HostIdentifier)
 }
 
-/// Whether a Set Features command that was carried out has switched the volatile write cache off.
+/// Returns true if a completed Set Features command has disabled the volatile write cache.
 pub(super) fn cache_is_off(entry: &SubmissionEntry) -> bool {
     FeatureId::raw_of(entry) == FeatureId::VolatileWriteCache.raw() && entry.cdw(11) & 1 == 0
 }
 
-/// Set Features; returns dword 0 of the completion.
+/// Executes Set Features; returns dword 0 of the completion.
 pub(super) fn set(
     controller: &mut Controller,
     subsystem: Option<&mut Subsystem>,
@@ -272,7 +274,7 @@ pub(super) fn set(
             controller.look_at_health();
         }
         FeatureId::ErrorRecovery => {
-            // Only chunks that were not written can give an error (DULBE); elsewhere there are zeros.
+            // Only unwritten chunks can return an error (DULBE); elsewhere unwritten blocks read as zeros.
             if value >> 17 != 0 {
                 return Err(invalid);
             }
@@ -297,7 +299,7 @@ pub(super) fn set(
                 return Err(invalid);
             }
         }
-        // It cannot be switched off under a namespace.
+        // Placement cannot be disabled under a namespace.
         FeatureId::DataPlacement => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
         FeatureId::DataPlacementEvents => {
             fdp::set_events(subsystem.ok_or(invalid)?, entry, data, port)?;

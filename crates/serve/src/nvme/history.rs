@@ -1,15 +1,15 @@
-//! The persistent event log: what happened to a subsystem (Base 5.1.12.1.14).
+//! The persistent event log: the history of a subsystem (Base 5.1.12.1.14).
 //!
-//! It lives as long as the server. Reading goes through a *context*: a frozen copy of the log, so that a host that reads
-//! it in pieces sees one state.
+//! The log lives as long as the server. Hosts read it through a *context*, a frozen copy, so a host that
+//! reads it in pieces sees one state.
 
 use pellucid_wire::nvme::{PersistentEventHeader, PersistentEventLogHeader, ascii, nqn};
 use std::collections::VecDeque;
 
-/// Events kept; the oldest go first.
+/// Number of events kept; the oldest are dropped first.
 const EVENTS_MAX: usize = 128;
 
-/// Event types that are recorded.
+/// Recorded event types.
 pub(super) mod event_type {
     pub const SMART_SNAPSHOT: u8 = 0x01;
     pub const TIMESTAMP_CHANGE: u8 = 0x03;
@@ -35,7 +35,7 @@ pub(super) struct History {
     power_cuts_seen: u64,
 }
 
-/// The controller that the log says it belongs to.
+/// Subsystem data in the header of the log.
 pub(super) struct Owner<'a> {
     pub nqn: &'a str,
     pub serial: &'a str,
@@ -52,7 +52,7 @@ impl History {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// A controller was enabled.
+    /// Records that a controller was enabled.
     pub fn reset(&mut self, controller_id: u16, firmware: &[u8; 8], power_cycles: u64, now_ns: u64) {
         let at_ms = now_ns / 1_000_000;
         let mut data = firmware.to_vec();
@@ -64,7 +64,7 @@ impl History {
         self.add(event_type::POWER_ON_OR_RESET, controller_id, now_ns, data);
     }
 
-    /// The drives have survived so many power cuts; new ones become an event.
+    /// Records new power cuts as an event; `total` counts all that the drives have survived.
     pub fn power_cuts(&mut self, total: u64, firmware: &[u8; 8], now_ns: u64) {
         if total > self.power_cuts_seen {
             self.power_cuts_seen = total;
@@ -72,19 +72,19 @@ impl History {
         }
     }
 
-    /// A SMART page was worth keeping.
+    /// Records a SMART page.
     pub fn smart(&mut self, controller_id: u16, page: &[u8; 512], now_ns: u64) {
         self.add(event_type::SMART_SNAPSHOT, controller_id, now_ns, page.to_vec());
     }
 
-    /// The host set the clock.
+    /// Records that the host set the clock.
     pub fn timestamp(&mut self, controller_id: u16, previous: u64, now_ns: u64) {
         let mut data = previous.to_le_bytes().to_vec();
         data.extend((now_ns / 1_000_000).to_le_bytes());
         self.add(event_type::TIMESTAMP_CHANGE, controller_id, now_ns, data);
     }
 
-    /// A format started.
+    /// Records the start of a format.
     pub fn format_start(&mut self, controller_id: u16, nsid: u32, cdw10: u32, now_ns: u64) {
         let mut data = nsid.to_le_bytes().to_vec();
         data.extend([0; 4]);
@@ -92,7 +92,7 @@ impl History {
         self.add(event_type::FORMAT_START, controller_id, now_ns, data);
     }
 
-    /// A format ended with a status field.
+    /// Records the end of a format, with its status field.
     pub fn format_end(&mut self, controller_id: u16, nsid: u32, status: u16, now_ns: u64) {
         let mut data = nsid.to_le_bytes().to_vec();
         data.extend([0, u8::from(status != 0), 0, 0]);
@@ -100,7 +100,7 @@ impl History {
         self.add(event_type::FORMAT_END, controller_id, now_ns, data);
     }
 
-    /// The whole log, newest event first.
+    /// Builds the whole log, newest event first.
     pub fn page(&self, owner: &Owner<'_>) -> Vec<u8> {
         let mut page = vec![0; PersistentEventLogHeader::BYTES];
         for event in self.events.iter().rev() {

@@ -1,4 +1,4 @@
-//! Identify (Base 5.1.13): what the subsystem, its controllers and namespaces are.
+//! Identify (Base 5.1.13): describes the subsystem, its controllers and namespaces.
 
 use super::controller::{Controller, Kind};
 use super::subsystem::Subsystem;
@@ -14,15 +14,17 @@ use pellucid_wire::nvme::{
     SubmissionEntry, Version, ascii, namespace_list, nqn,
 };
 
-/// Bytes of every structure that Identify returns.
+/// Length of every structure that Identify returns.
 pub(super) const BYTES: usize = 4096;
 /// Firmware revision: the version of this crate.
 pub(super) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
-/// Above this the drive asks for cooling (70 degrees Celsius); it has no thermal model, so it never does.
+/// Temperature above which the drive would ask for cooling (70 degrees Celsius). It has no thermal model, so
+/// it never does.
 pub(super) const WARNING_TEMPERATURE_K: u16 = 343;
 const CRITICAL_TEMPERATURE_K: u16 = 358;
 
-/// Another Identify of an I/O controller, or of a discovery controller (`subsystem` is `None`).
+/// Builds the page of an Identify command, for an I/O controller or a discovery controller (`subsystem` is
+/// `None`).
 pub(super) fn page(
     controller: &Controller,
     subsystem: Option<&Subsystem>,
@@ -68,7 +70,7 @@ pub(super) fn page(
                 _ => Ok(NvmNamespace::default().encode()),
             }
         }
-        // All zeros: verify, write zeroes and deallocate have no limit of their own.
+        // All zeros: verify, write zeroes and deallocate have no separate limits.
         Cns::CommandSetController if zoned => {
             let all = subsystem.nsids().filter_map(|nsid| zones_of(subsystem, nsid, port));
             Ok(zns::identify_controller(all).encode())
@@ -95,7 +97,7 @@ pub(super) fn page(
     }
 }
 
-/// The zones of a namespace, if it has zones.
+/// Zones of a namespace, if it is zoned.
 pub(super) fn zones_of(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Option<ZoneGeometry> {
     match port.namespaces()[subsystem.namespace(nsid)?].interface {
         Interface::Zoned(zones) => Some(zones),
@@ -103,12 +105,12 @@ pub(super) fn zones_of(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Opt
     }
 }
 
-/// Whether a namespace of the subsystem has zones: then there is more than the NVM command set.
+/// Returns true if the subsystem has a zoned namespace, and so more than the NVM command set.
 pub(super) fn has_zones(subsystem: &Subsystem, port: &Port<'_>) -> bool {
     Interfaces::of(subsystem, port).zones
 }
 
-/// Whether a namespace of the subsystem is open-channel.
+/// Returns true if the subsystem has an open-channel namespace.
 pub(super) fn has_chunks(subsystem: &Subsystem, port: &Port<'_>) -> bool {
     Interfaces::of(subsystem, port).chunks
 }
@@ -117,7 +119,7 @@ pub(super) fn has_nameless(subsystem: &Subsystem, port: &Port<'_>) -> bool {
     Interfaces::of(subsystem, port).nameless
 }
 
-/// The interfaces that the namespaces of a subsystem have, and the commands that not every interface has.
+/// Interfaces of a subsystem's namespaces; they determine its optional commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interfaces {
     pub blocks: bool,
@@ -143,35 +145,36 @@ impl Interfaces {
         found
     }
 
-    /// Dataset Management: of chunks it is a reset.
+    /// Returns true if Dataset Management is supported; on chunks it is a reset.
     pub fn deallocate(self) -> bool {
         self.blocks || self.chunks
     }
 
-    /// Write Zeroes.
+    /// Returns true if Write Zeroes is supported.
     pub fn write_zeroes(self) -> bool {
         self.blocks
     }
 
-    /// Optional commands (ONCS): compare, select, timestamp and verify are always there.
+    /// Optional commands (ONCS). Compare, select, timestamp and verify are always supported.
     fn optional_commands(self) -> u16 {
         let always = 1 | 1 << 4 | 1 << 6 | 1 << 7;
         always | u16::from(self.deallocate()) << 2 | u16::from(self.write_zeroes()) << 3
     }
 }
 
-/// The endurance groups: namespaces with placement handles, each a group of its number; ascending.
+/// Endurance groups in ascending order: each namespace with placement handles is a group with the namespace's
+/// number.
 pub(super) fn groups(subsystem: &Subsystem, port: &Port<'_>) -> impl Iterator<Item = u16> {
     let ids = subsystem.nsids().zip(&subsystem.config.namespaces);
     ids.filter(|(_, n)| port.namespaces()[**n].handles() > 1).map(|(nsid, _)| nsid as u16)
 }
 
-/// The largest identifier of an endurance group; 0: there is none.
+/// Largest identifier of an endurance group; 0 if there is none.
 pub(super) fn endurance_groups(subsystem: &Subsystem, port: &Port<'_>) -> u16 {
     groups(subsystem, port).last().unwrap_or(0)
 }
 
-/// An endurance group list (Base figure "Endurance Group List"): how many, and their identifiers.
+/// Builds an endurance group list (Base figure "Endurance Group List"): count and identifiers.
 fn endurance_group_list(ids: impl Iterator<Item = u16>) -> [u8; BYTES] {
     let mut page = [0; BYTES];
     let (count, list) = page.split_at_mut(2);
@@ -195,7 +198,7 @@ fn list(nsids: impl Iterator<Item = u32>, after: u32) -> Result<[u8; BYTES], Sta
     Ok(namespace_list(nsids, after))
 }
 
-/// A controller list (Base 4.6.1): a host sees its own.
+/// Builds a controller list (Base 4.6.1): a host sees only its own controller.
 fn controllers(controller: &Controller, from: u16) -> [u8; BYTES] {
     let mut page = [0; BYTES];
     if controller.id >= from {
@@ -205,14 +208,14 @@ fn controllers(controller: &Controller, from: u16) -> [u8; BYTES] {
     page
 }
 
-/// What both kinds of controller say.
+/// Fields common to both kinds of controller.
 fn common(controller: &Controller) -> IdentifyController {
     IdentifyController {
         firmware_revision: ascii(FIRMWARE),
         transfer_max_shift: TRANSFER_MAX_SHIFT,
         controller_id: controller.id,
         version: Version::V2_1.encode(),
-        // 128-bit host identifiers, traffic counts as keep-alive.
+        // 128-bit host identifiers; traffic counts as keep-alive.
         attributes: 1 | 1 << 6,
         abort_limit: (ABORTS_MAX - 1) as u8,
         async_event_limit: (ASYNC_EVENTS_MAX - 1) as u8,
@@ -221,7 +224,8 @@ fn common(controller: &Controller) -> IdentifyController {
         submission_entry_sizes: 0x66,
         completion_entry_sizes: 0x44,
         commands_max: QUEUE_ENTRIES_MAX as u16,
-        // SGLs; they may be longer than the data; an address may be an offset into the capsule; transport data blocks.
+        // SGLs; they may be longer than the data; an address may be an offset into the capsule; transport
+        // data blocks.
         sgl: 1 | 1 << 18 | 1 << 20 | 1 << 21,
         command_capsule_16b: (64 + IN_CAPSULE_BYTES_MAX) / 16,
         response_capsule_16b: 1,
@@ -237,7 +241,7 @@ fn discovery_controller(controller: &Controller) -> IdentifyController {
         controller_type: ControllerType::Discovery.raw(),
         async_events: AsyncEventConfig::DISCOVERY_LOG,
         log_attributes: 1 << 2,
-        // A discovery controller has no I/O queue, thus no capsules of their size.
+        // A discovery controller has no I/O queue, and so no larger capsules.
         command_capsule_16b: 4,
         subsystem_nqn: nqn(DISCOVERY_NQN).unwrap_or([0; 256]),
         ..common(controller)
@@ -269,8 +273,8 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
         admin_commands: 1 << 1 | u16::from(groups > 0) << 5,
         // One slot, read-only.
         firmware_updates: 1 | 1 << 1,
-        // Effects, extended data, persistent events. Not SMART per namespace, as namespaces share a drive; and not the pages that
-        // bit 5 stands for: there is no log 13h, and log 05h names no scopes.
+        // Effects, extended data, persistent events. No SMART per namespace, as namespaces share a drive. No
+        // bit 5: there is no log 13h, and log 05h names no scopes.
         log_attributes: 1 << 1 | 1 << 2 | 1 << 4,
         warning_temperature_k: WARNING_TEMPERATURE_K,
         critical_temperature_k: CRITICAL_TEMPERATURE_K,
@@ -285,27 +289,29 @@ fn io_controller(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>
     }
 }
 
-/// Whether the drive acknowledges writes before they are durable.
+/// Returns true if the drive acknowledges writes before they are durable.
 pub(super) fn has_write_cache(port: &Port<'_>, namespace: usize) -> bool {
     port.namespaces()[namespace].keeps.has_cache()
 }
 
-/// Whether one of the drives of a subsystem does: then the controller has a volatile write cache.
+/// Returns true if any drive of the subsystem has a write cache; the controller then has a volatile write
+/// cache.
 pub(super) fn is_cached(subsystem: &Subsystem, port: &Port<'_>) -> bool {
     subsystem.config.namespaces.iter().any(|&namespace| has_write_cache(port, namespace))
 }
 
-/// The endurance group that a namespace with placement is; 0: it is in none.
+/// Endurance group of a namespace with placement; 0 if it belongs to none.
 fn endurance_group(served: &Namespace, nsid: u32) -> u16 {
     if served.handles() > 1 { nsid as u16 } else { 0 }
 }
 
-/// NSATTR: a namespace that takes no writes any more says so, and hosts do not try.
+/// NSATTR: marks a namespace that no longer takes writes, so that hosts do not try.
 fn write_protected(number: usize, port: &Port<'_>) -> u8 {
     u8::from(port.is_read_only(number))
 }
 
-/// CNS 08h. Its features are bits of their own: the one of [`OPTIMAL_SIZES`] means rotational media here.
+/// Builds CNS 08h. Its feature bits differ from CNS 00h: the bit of [`OPTIMAL_SIZES`] means rotational media
+/// here.
 fn independent_namespace(
     subsystem: &Subsystem,
     nsid: u32,
@@ -323,9 +329,9 @@ fn independent_namespace(
     })
 }
 
-/// NSFEAT of CNS 08h: there is no volatile write cache (VWCNP).
+/// NSFEAT bit of CNS 08h: no volatile write cache (VWCNP).
 const NO_WRITE_CACHE: u8 = 1 << 5;
-/// NSFEAT of CNS 00h: preferred sizes are given (OPTPERF).
+/// NSFEAT bit of CNS 00h: preferred sizes are given (OPTPERF).
 const OPTIMAL_SIZES: u8 = 1 << 4;
 
 fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<IdentifyNamespace, Status> {
@@ -348,10 +354,10 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
             (cache.units * u64::from(cache.unit_sectors), 0)
         }
         Interface::OpenChannel(chunks) => {
-            // By this byte a host knows an open-channel namespace.
+            // Hosts recognise an open-channel namespace by this byte.
             vendor[0] = 1;
             let count = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
-            // What a drive tells about its chunks is set for all of them: a target on some cannot.
+            // Feedback is set for all chunks of a drive, so a target on some of them cannot set it.
             let device = port.device(number);
             let can_set = device.is_some_and(|device| device.feedback(served.number).is_some());
             (count * u64::from(chunks.chunk_sectors), u8::from(can_set) << 2)
@@ -365,7 +371,7 @@ fn namespace(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Result<Identi
         used_blocks: capacity,
         features: OPTIMAL_SIZES | dulbe,
         sharing: 1,
-        // Deallocated blocks read as zeros; Write Zeroes may deallocate, where it is.
+        // Deallocated blocks read as zeros; Write Zeroes, if supported, may deallocate.
         deallocation: 1 | u8::from(matches!(served.interface, Interface::Block { .. })) << 3,
         capacity_bytes: served.bytes().into(),
         write_granularity: unit,

@@ -1,4 +1,5 @@
-//! I/O commands: from a submission entry to operations of a drive, and from their ends to a status (NVM 3.2).
+//! I/O commands: translates submission entries to drive operations, and their completions to statuses (NVM
+//! 3.2).
 //!
 //! ```text
 //!   read, verify, write zeroes, flush    1 operation (a broadcast flush: 1 for each namespace)
@@ -6,8 +7,8 @@
 //!   compare                              read, then bytes against bytes
 //!   dataset management, deallocate       1 trim for each range; of chunks, 1 reset
 //! ```
-//! Nothing here allocates, but for what a host asks for once in a while. What only one command set has stands in its own file
-//! (`fdp`, `zns`, `open_channel`) and passes here as a [`Special`].
+//! Nothing here allocates, except for rare requests of hosts. Commands of a single command set have their own
+//! file (`fdp`, `zns`, `open_channel`) and pass here as a [`Special`].
 
 use super::open_channel::VectorRequest;
 use super::{TRANSFER_BYTES_MAX, cache, fdp, nameless, open_channel, zns};
@@ -18,32 +19,32 @@ use pellucid_wire::nvme::nameless::NamelessOpcode;
 use pellucid_wire::nvme::zns::ReportFilter;
 use pellucid_wire::nvme::{BROADCAST_NSID, DsmRange, NvmOpcode, Status, SubmissionEntry};
 
-/// What the I/O path knows about a namespace.
+/// Properties of a namespace that the I/O path needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Volume {
-    /// The server's number of it.
+    /// Number of the namespace in the server.
     pub number: usize,
     pub sectors: u64,
     pub sector_bytes: u32,
-    /// What it has after a power cut.
+    /// Data kept across a power cut.
     pub keeps: Keeps,
     pub set: Interface,
 }
 
 impl Volume {
-    /// Placement handles; 1 where there is no placement.
+    /// Number of placement handles; 1 without placement.
     #[inline]
     pub fn handles(&self) -> u16 {
         self.set.handles()
     }
 }
 
-/// What not every command set has.
+/// Commands of a single command set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
     /// I/O Management Receive: status of the placement handles.
     HandleStatus,
-    /// I/O Management Send: handles to refer to new units.
+    /// I/O Management Send: reclaim unit handle update.
     HandleUpdate,
     ZoneSend(ZoneAction),
     ZoneReport {
@@ -51,9 +52,9 @@ pub(super) enum Special {
         partial: bool,
     },
     Append,
-    /// Of a cache.
+    /// Command of a cache namespace.
     Cache(CacheOpcode),
-    /// Of a nameless namespace.
+    /// Command of a nameless namespace.
     Nameless(NamelessOpcode),
     Vector(VectorRequest),
 }
@@ -66,13 +67,13 @@ pub(super) enum Kind {
     Verify,
     WriteZeroes,
     Flush,
-    /// Ranges of a dataset management command.
+    /// Deallocate the ranges of a Dataset Management command.
     Deallocate(u16),
     Special(Special),
 }
 
 impl Kind {
-    /// The command that it comes from.
+    /// Opcode of the command.
     pub fn opcode(self) -> u8 {
         let opcode = match self {
             Kind::Read => NvmOpcode::Read,
@@ -97,7 +98,7 @@ impl Kind {
     }
 }
 
-/// An I/O command that makes sense.
+/// A valid I/O command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub kind: Kind,
@@ -106,19 +107,19 @@ pub(super) struct Request {
     pub fua: bool,
     pub lba: u64,
     pub sectors: u32,
-    /// Data to or from the host.
+    /// Bytes of data to or from the host.
     pub bytes: u32,
     /// Placement handle of a write.
     pub handle: u16,
 }
 
 impl Request {
-    /// A command of one command set, to be filled in.
+    /// Creates a request for a command of a single command set, to be filled in.
     pub fn special(special: Special, volume: usize) -> Request {
         Request { kind: Kind::Special(special), volume, fua: false, lba: 0, sectors: 0, bytes: 0, handle: 0 }
     }
 
-    /// Whether the host sends data with it.
+    /// Returns true if the host sends data.
     #[inline]
     pub fn takes_data(&self) -> bool {
         match self.kind {
@@ -131,13 +132,13 @@ impl Request {
         }
     }
 
-    /// Whether the host gets data back.
+    /// Returns true if the host receives data.
     #[inline]
     pub fn gives_data(&self) -> bool {
         match self.kind {
             Kind::Read => true,
             Kind::Special(Special::HandleStatus | Special::ZoneReport { .. }) => true,
-            // Without blocks it only has a result.
+            // Without blocks the command returns only a result.
             Kind::Special(Special::Cache(opcode)) => opcode == CacheOpcode::Exists && self.bytes > 0,
             Kind::Special(Special::Nameless(opcode)) => nameless::gives_data(opcode),
             Kind::Special(Special::Vector(vector)) => vector.gives_data(),
@@ -145,26 +146,26 @@ impl Request {
         }
     }
 
-    /// Whether it changes nothing, so that it can be abandoned half-way.
+    /// Returns true if the command changes nothing, so it can be abandoned half-way.
     pub fn is_harmless(&self) -> bool {
         matches!(self.kind, Kind::Read | Kind::Compare | Kind::Verify)
             || (self.gives_data() && matches!(self.kind, Kind::Special(_)))
     }
 }
 
-/// A status that repeating the command does not change.
+/// Marks a status as final: a retry would not help.
 pub(super) const fn no(status: Status) -> Status {
     status.do_not_retry()
 }
 
-/// Understands a command. `Ok(None)`: there is nothing to do.
+/// Parses a command. `Ok(None)`: there is nothing to do.
 #[inline]
 pub(super) fn parse(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Request>, Status> {
     if entry.fuse() != 0 {
         return Err(no(Status::INVALID_FIELD));
     }
     let Some(opcode) = NvmOpcode::from_raw(entry.opcode()) else {
-        // An opcode that no namespace has is unknown, whatever the namespace.
+        // An opcode of no namespace is unknown, whatever the namespace.
         let Ok((index, volume)) = volume_of(entry, volumes) else { return Err(no(Status::INVALID_OPCODE)) };
         return match &volume.set {
             Interface::Cache(geometry) => cache::parse(entry, index, volume, geometry),
@@ -235,7 +236,7 @@ fn deallocate(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Requ
         return Err(no(Status::INVALID_OPCODE));
     }
     if entry.cdw(11) & DsmRange::ATTRIBUTE_DEALLOCATE == 0 {
-        // The other attributes are hints.
+        // The other attributes are only hints.
         return Ok(None);
     }
     let ranges = (entry.cdw(10) & 0xFF) + 1;
@@ -244,10 +245,10 @@ fn deallocate(entry: &SubmissionEntry, volumes: &[Volume]) -> Result<Option<Requ
     Ok(Some(Request { kind, volume, fua: false, lba: 0, sectors: 0, bytes, handle: 0 }))
 }
 
-/// Hands a request to the drive; `data` are the host's. Returns the number of operations.
+/// Submits a request to the drive; `data` are the host's. Returns the number of operations.
 ///
 /// # Errors
-/// A range of a dataset management command lies outside; then nothing is submitted.
+/// Fails if a range of a Dataset Management command is out of range; nothing is submitted then.
 #[inline]
 pub(super) fn submit(
     request: &Request,
@@ -343,7 +344,7 @@ fn trim(
     Ok(operations)
 }
 
-/// What a host is told about the end of an operation.
+/// NVMe status for the status of an operation.
 #[inline]
 pub fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
     use pellucid_flash::Status as Drive;
@@ -354,7 +355,7 @@ pub fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
         Drive::UnrecoveredRead if matches!(opcode, Opcode::Read | Opcode::PhysicalRead) => {
             no(Status::UNRECOVERED_READ_ERROR)
         }
-        // A write that had to read the rest of its mapping unit.
+        // A partial write failed to read the rest of its mapping unit.
         Drive::UnrecoveredRead | Drive::WriteFault => no(Status::WRITE_FAULT),
         Drive::ReadOnly => no(Status::WRITE_PROTECTED),
         Drive::PowerLoss => Status::POWER_LOSS_ABORT,
@@ -367,7 +368,8 @@ pub fn status(status: pellucid_flash::Status, opcode: Opcode) -> Status {
         Drive::TooManyActiveZones => no(Status::ZONE_TOO_MANY_ACTIVE),
         Drive::TooManyOpenZones => no(Status::ZONE_TOO_MANY_OPEN),
         Drive::ZoneInvalidTransition => no(Status::ZONE_INVALID_TRANSITION),
-        // 280h has two names: Write Fault of NVMe, and what a write to a closed or offline chunk ends with.
+        // Status 280h has two names: NVMe's Write Fault, and the error of a write to a closed or offline
+        // chunk.
         Drive::ChunkWriteInvalid => no(Status::WRITE_FAULT),
         Drive::Unwritten => no(Status::DEALLOCATED_BLOCK),
         Drive::ChunkOffline => no(Status::OC_OFFLINE_CHUNK),

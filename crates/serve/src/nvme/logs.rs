@@ -38,12 +38,12 @@ const COUNTERS: u8 = 0xC0;
 const WEAR: u8 = 0xC1;
 /// Vendor page: busy times.
 const BUSY: u8 = 0xC2;
-/// Available spare, in percent, under which the SMART log warns.
+/// Available spare, in percent, below which the SMART log warns.
 const SPARE_THRESHOLD: u8 = 10;
-/// There is no thermal model: the drive is as warm as a room (25 degrees Celsius).
+/// Constant temperature (25 degrees Celsius), as there is no thermal model.
 const TEMPERATURE_K: u16 = 298;
 
-/// The bytes that a host asked for.
+/// Returns the requested part of a log page.
 pub(super) fn get(
     controller: &mut Controller,
     subsystem: &mut Subsystem,
@@ -63,16 +63,16 @@ pub(super) fn get(
         Some(LogId::Smart) if matches!(nsid, 0 | BROADCAST_NSID) => {
             smart(controller, subsystem, port).encode().to_vec()
         }
-        // It is that of the controller (LPA bit 0): namespaces share a drive, and its wear.
+        // The SMART log belongs to the controller (LPA bit 0): namespaces share a drive and its wear.
         Some(LogId::Smart) => return Err(Status::INVALID_FIELD.do_not_retry()),
         Some(LogId::EnduranceGroup) if identify::endurance_groups(subsystem, port) > 0 => {
             endurance_group(subsystem, arguments.specific_id, port)?.encode().to_vec()
         }
         Some(LogId::FirmwareSlot) => firmware().encode().to_vec(),
-        // Namespaces do not come and go while they are served.
+        // The set of namespaces does not change while they are served.
         Some(LogId::ChangedNamespaces) => vec![0; 4096],
         Some(LogId::ChangedZones) if identify::has_zones(subsystem, port) => {
-            // Each zoned namespace has a list of its own, and no other namespace has one.
+            // Each zoned namespace has its own list; other namespaces have none.
             let zones = identify::zones_of(subsystem, nsid, port);
             zones.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
             zns::changed_log(controller, subsystem, nsid, arguments.retain_event)
@@ -109,18 +109,18 @@ pub(super) fn get(
     part(&page, arguments)
 }
 
-/// What a discovery controller tells of.
+/// Subsystems that a discovery controller reports.
 pub(super) struct Offered<'a> {
     pub subsystems: &'a [Subsystem],
-    /// Where the host asks.
+    /// Address that the host queried.
     pub local: SocketAddr,
-    /// There one gets in through TLS only.
+    /// The address accepts only TLS.
     pub secured: bool,
-    /// Changes so far.
+    /// Number of changes so far.
     pub generation: u64,
 }
 
-/// As [`get`], on a discovery controller.
+/// Works like [`get`], on a discovery controller.
 pub(super) fn get_discovery(
     controller: &mut Controller,
     offered: &Offered<'_>,
@@ -142,7 +142,7 @@ pub(super) fn get_discovery(
     }
 }
 
-/// The part that was asked for; zeros follow the end of the page.
+/// Requested part of a page; zeros follow the end of the page.
 fn part(page: &[u8], arguments: &GetLogPage) -> Result<Vec<u8>, Status> {
     let start = usize::try_from(arguments.offset).ok().filter(|&start| start <= page.len());
     let start = start.ok_or(Status::INVALID_FIELD.do_not_retry())?;
@@ -153,7 +153,7 @@ fn part(page: &[u8], arguments: &GetLogPage) -> Result<Vec<u8>, Status> {
     Ok(bytes)
 }
 
-/// The drives of a subsystem that are of this process, each once however many namespaces it has.
+/// Modelled drives of a subsystem, each once however many namespaces it has.
 fn drives<'a>(subsystem: &Subsystem, port: &'a Port<'_>) -> Vec<&'a Device> {
     let drive = |n: &usize| port.namespaces()[*n].drive;
     let mut firsts: Vec<usize> = Vec::new();
@@ -165,7 +165,7 @@ fn drives<'a>(subsystem: &Subsystem, port: &'a Port<'_>) -> Vec<&'a Device> {
     firsts.into_iter().filter_map(|namespace| port.device(namespace)).collect()
 }
 
-/// The namespace that a vendor log page is about; the first if none is named.
+/// Namespace that a vendor log page addresses; the first by default.
 fn one(subsystem: &Subsystem, nsid: u32) -> Result<usize, Status> {
     let nsid = if matches!(nsid, 0 | BROADCAST_NSID) { 1 } else { nsid };
     subsystem.namespace(nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())
@@ -220,7 +220,8 @@ pub(super) mod warning {
     pub const READ_ONLY: u8 = 1 << 3;
 }
 
-/// Health of the drives of a subsystem: sums, and of the ratios the worst; the limits of temperature are those of the controller.
+/// Health of a subsystem's drives: counts are summed, ratios are the worst; temperature limits are the
+/// controller's.
 pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<'_>) -> SmartLog {
     let hours = u128::from(port.now_ns() / 3_600_000_000_000);
     let mut page = SmartLog {
@@ -234,7 +235,7 @@ pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<
         power_cycles: 1,
         ..SmartLog::default()
     };
-    // The log of a remote drive is with its own server.
+    // The log of a remote drive is on its own server.
     for device in drives(subsystem, port) {
         let counters = device.counters();
         let units = |sectors: u64| {
@@ -243,7 +244,7 @@ pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<
         };
         page.data_units_read += units(counters.host_read_sectors);
         page.data_units_written += units(counters.host_written_sectors);
-        // What a program fails to write is written elsewhere: no data are lost.
+        // A failed program is repeated elsewhere, so it loses no data.
         page.media_errors += u128::from(counters.uncorrectable_reads);
         page.controller_busy_minutes += u128::from(device.firmware_busy().0 / 60_000_000_000);
         page.unsafe_shutdowns += u128::from(counters.power_cuts);
@@ -263,7 +264,7 @@ pub(super) fn smart(controller: &Controller, subsystem: &Subsystem, port: &Port<
     page
 }
 
-/// Warnings about spare, life used, and media that take no writes any more.
+/// Warning bits for low spare, used-up life, and media that no longer take writes.
 fn worn(available_spare: u8, percentage_used: u8, read_only: bool) -> u8 {
     let warn = |warned: bool, bit: u8| if warned { bit } else { 0 };
     warn(available_spare < SPARE_THRESHOLD, warning::SPARE)
@@ -271,8 +272,8 @@ fn worn(available_spare: u8, percentage_used: u8, read_only: bool) -> u8 {
         | warn(read_only, warning::READ_ONLY)
 }
 
-/// Health of an endurance group, a namespace with placement: traffic and capacity are its own; spare, life used and media errors those
-/// of its drive.
+/// Health of an endurance group, a namespace with placement: traffic and capacity are the group's; spare,
+/// life used and media errors are those of its drive.
 fn endurance_group(subsystem: &Subsystem, id: u16, port: &Port<'_>) -> Result<EnduranceGroupLog, Status> {
     let invalid = Status::INVALID_FIELD.do_not_retry();
     let namespace = subsystem.namespace(id.into()).ok_or(invalid)?;
@@ -297,7 +298,7 @@ fn endurance_group(subsystem: &Subsystem, id: u16, port: &Port<'_>) -> Result<En
     })
 }
 
-/// Spare blocks left, of those that the drive left the factory with.
+/// Spare blocks left, in percent of the spare blocks at the factory.
 fn spare_percent(device: &Device) -> u8 {
     let layout = device.layout();
     let (factory, grown) = device.bad_blocks();
@@ -307,7 +308,7 @@ fn spare_percent(device: &Device) -> u8 {
     (spare.saturating_sub(grown.into()) * 100 / spare) as u8
 }
 
-/// Mean erase count as a share of the endurance; 0 where that is unlimited.
+/// Mean erase count in percent of the endurance; 0 for unlimited endurance.
 fn used_percent(device: &Device) -> u8 {
     let Some(endurance) = device.config().media.endurance.filter(|&erases| erases > 0) else { return 0 };
     let (sum, blocks) =
@@ -399,7 +400,7 @@ fn values(device: &Device) -> [(&'static str, u64); 21] {
     ]
 }
 
-/// The drive behind a namespace, if it is of this process.
+/// Modelled drive behind a namespace.
 fn here<'a>(namespace: usize, port: &'a Port<'_>) -> Result<&'a Device, Status> {
     port.device(namespace).ok_or(Status::INVALID_LOG_PAGE.do_not_retry())
 }

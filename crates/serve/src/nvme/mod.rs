@@ -5,12 +5,13 @@
 //!  Connection (one queue) ──┼─ Target: controllers by id ┤
 //!  Connection (one queue) ──┘   (shared, one thread)     └─ Controller: CC/CSTS, features, events, errors, keep-alive
 //! ```
-//! [`Connection`] is a [`crate::session::Session`]: it demultiplexes PDUs and moves data. What a command means stands in `io` (the path that is
-//! taken a million times a second and touches no shared state), `admin`, `identify`, `logs`, `features` and `discovery`. `dhchap`
-//! decides which hosts may use a queue; `tls` decides what goes over the network in the clear.
+//! [`Connection`] is a [`crate::session::Session`]: it demultiplexes PDUs and moves data. The commands are
+//! handled in `io` (the path taken a million times a second, which touches no shared state), `admin`,
+//! `identify`, `logs`, `features` and `discovery`. `dhchap` decides which hosts may use a queue; `tls`
+//! encrypts the connection.
 //!
-//! Invariants: a controller lives exactly as long as its admin connection; the I/O path allocates nothing in steady state;
-//! no byte of a peer makes the target panic, and none makes it hold more than the bounds below.
+//! Invariants: a controller lives exactly as long as its admin connection; the I/O path allocates nothing in
+//! steady state; no input of a peer makes the target panic or exceed the limits below.
 
 mod admin;
 mod cache;
@@ -51,52 +52,52 @@ use subsystem::Subsystem;
 
 /// Pages of 4 KiB in one transfer, as a power of two (MDTS).
 const TRANSFER_MAX_SHIFT: u8 = 6;
-/// Data of one command: 256 KiB.
+/// Maximum data of one command: 256 KiB.
 pub const TRANSFER_BYTES_MAX: u32 = 4096 << TRANSFER_MAX_SHIFT;
-/// Data that a host may put into a command capsule of an I/O queue; saves the round trip of an R2T.
+/// Maximum data in a command capsule of an I/O queue; saves the round trip of an R2T.
 pub const IN_CAPSULE_BYTES_MAX: u32 = 16 << 10;
-/// Entries of a queue.
+/// Maximum number of entries of a queue.
 pub const QUEUE_ENTRIES_MAX: u32 = 1024;
-/// I/O queues of one controller.
+/// Maximum number of I/O queues of one controller.
 pub const IO_QUEUES_MAX: u16 = 64;
-/// Data that one connection may have been asked for (R2T) and not have sent.
+/// Maximum data that one connection has requested (R2T) and not yet received.
 const GRANTED_BYTES_MAX: usize = 1 << 20;
-/// Asynchronous event requests that one controller holds.
+/// Maximum number of asynchronous event requests per controller.
 const ASYNC_EVENTS_MAX: usize = 8;
-/// Aborts that one controller works on.
+/// Maximum number of concurrent aborts per controller.
 const ABORTS_MAX: usize = 4;
-/// Entries of a controller's error log.
+/// Number of entries in a controller's error log.
 const ERROR_ENTRIES_MAX: usize = 64;
-/// A connection that is no queue yet is closed after this time.
+/// Time limit for a connection to become a queue.
 const CONNECT_TIMEOUT_NS: u64 = 10_000_000_000;
-/// A queue that must authenticate and has not is closed after this time.
+/// Time limit for a queue to authenticate, if it must.
 const AUTHENTICATION_TIMEOUT_NS: u64 = 30_000_000_000;
 /// Largest controller identifier (Base 3.1.3: FFF0h and above are reserved).
 const CONTROLLER_ID_MAX: u16 = 0xFFEF;
 
-/// All subsystems and controllers of a server. The accepting closure hands it to every [`Connection`].
+/// All subsystems and controllers of a server. The accept closure passes it to every [`Connection`].
 #[derive(Debug)]
 pub struct Target {
     subsystems: Vec<Subsystem>,
     controllers: BTreeMap<u16, Controller>,
     last_id: u16,
-    /// Changes of what targets there are, as far as they have been followed.
+    /// Number of target changes already applied.
     followed: u64,
 }
 
-/// Name of the subsystem of a target on a drive whose subsystem is called `nqn`.
+/// Name of the subsystem of a target, on a drive whose subsystem is called `nqn`.
 fn target_nqn(nqn: &str, target: &str) -> String {
     format!("{nqn}.{target}")
 }
 
-/// A [`Target`], as its connections share it.
+/// A [`Target`] shared by its connections.
 pub type SharedTarget = Rc<RefCell<Target>>;
 
 impl Target {
-    /// A target that offers these subsystems, beside the discovery subsystem.
+    /// Creates a target that offers these subsystems, beside the discovery subsystem.
     ///
     /// # Errors
-    /// Names that are no qualified names, or that appear twice; a subsystem without namespaces.
+    /// Fails for names that are not qualified or not unique, and for a subsystem without namespaces.
     pub fn new(subsystems: Vec<SubsystemConfig>) -> Result<SharedTarget, ConfigError> {
         subsystem::check(&subsystems)?;
         let subsystems = subsystems.into_iter().map(Subsystem::new).collect();
@@ -108,8 +109,9 @@ impl Target {
         })))
     }
 
-    /// Gives each target that there is now a subsystem of its own, which admits the hosts that its drive's subsystem admits. The subsystem of
-    /// one that is gone has no controller any more, because a target that is used is not taken away.
+    /// Gives each present target its own subsystem, which admits the same hosts as the subsystem of its
+    /// drive. The subsystem of a removed target has no controllers left, because a target in use cannot be
+    /// removed.
     fn follow_targets(&mut self, port: &Port<'_>) {
         if self.followed == port.target_changes() {
             return;
@@ -147,7 +149,7 @@ impl Target {
         }
     }
 
-    /// Controllers that exist now: identifier, name of the host, name of the subsystem, number of I/O queues.
+    /// Existing controllers: identifier, host name, subsystem name, number of I/O queues.
     pub fn controllers(&self) -> impl Iterator<Item = (u16, &str, &str, usize)> {
         self.controllers.values().map(|c| {
             let nqn = match c.kind {
@@ -158,7 +160,7 @@ impl Target {
         })
     }
 
-    /// A controller with what it belongs to.
+    /// Finds a controller and its subsystem.
     fn get(&mut self, id: u16) -> Option<(&mut Controller, Option<&mut Subsystem>)> {
         let controller = self.controllers.get_mut(&id)?;
         let subsystem = match controller.kind {
@@ -168,7 +170,7 @@ impl Target {
         Some((controller, subsystem))
     }
 
-    /// The next identifier that is not in use, so that an old one is not met again soon.
+    /// Finds the next unused identifier, so that an old one is not reused soon.
     fn free_id(&self) -> Option<u16> {
         let after = |id: u16| if id >= CONTROLLER_ID_MAX { 1 } else { id + 1 };
         let mut id = after(self.last_id);
@@ -181,8 +183,8 @@ impl Target {
         None
     }
 
-    /// Removes the controller of an admin connection that is lost or ends, if it is still there; its I/O queues take no more commands.
-    /// Returns their connections.
+    /// Removes the controller of a lost or closed admin connection, if it still exists; its I/O queues take
+    /// no more commands. Returns their connections.
     fn remove(&mut self, id: u16, port: &mut Port<'_>) -> Vec<ConnectionId> {
         let Some(controller) = self.controllers.remove(&id) else { return Vec::new() };
         controller.gate.ready.set(false);

@@ -1,4 +1,4 @@
-//! Nameless namespaces: the commands that only they have, and the log of their moves.
+//! Nameless namespaces: their specific commands, and the log of their moves.
 
 use super::io::{Request, Special, Volume, no};
 use crate::session::{Operation, Port};
@@ -8,7 +8,7 @@ use pellucid_wire::nvme::nameless::{
 };
 use pellucid_wire::nvme::{Status, SubmissionEntry};
 
-/// Understands a command with an opcode that the NVM command set does not have.
+/// Parses a command whose opcode the NVM command set lacks.
 pub(super) fn parse(
     entry: &SubmissionEntry,
     index: usize,
@@ -22,7 +22,7 @@ pub(super) fn parse(
         NamelessOpcode::Names => sectors * size_of::<u64>() as u32,
         NamelessOpcode::Free | NamelessOpcode::Acknowledge => 0,
     };
-    // The names of a page follow one another; those of a forced write may not, when it ends.
+    // The names of a page are consecutive; those of a forced write may not be when it completes.
     let writes = opcode == NamelessOpcode::Write;
     let too_long = writes && (sectors > nameless.page_sectors || (command.force && sectors > 1));
     if bytes > super::TRANSFER_BYTES_MAX || too_long {
@@ -42,17 +42,17 @@ pub(super) fn parse(
     })
 }
 
-/// Whether the host sends data with it.
+/// Returns true if the host sends data with the command.
 pub(super) fn takes_data(opcode: NamelessOpcode) -> bool {
     opcode == NamelessOpcode::Write
 }
 
-/// Whether the host gets data back.
+/// Returns true if the host receives data.
 pub(super) fn gives_data(opcode: NamelessOpcode) -> bool {
     matches!(opcode, NamelessOpcode::Read | NamelessOpcode::Names)
 }
 
-/// Hands a command to the drive.
+/// Submits a command to the drive.
 pub(super) fn submit(
     request: &Request,
     opcode: NamelessOpcode,
@@ -72,13 +72,13 @@ pub(super) fn submit(
     port.submit(volume.number, token, Operation { queue, fua: request.fua, ..operation });
 }
 
-/// What Identify Namespace says in its vendor area.
+/// Vendor area of Identify Namespace.
 pub(super) fn identity(nameless: &NamelessGeometry) -> [u8; NamelessIdentity::BYTES] {
     let NamelessGeometry { capacity_sectors: capacity, name_sectors: names, page_sectors, .. } = *nameless;
     NamelessIdentity { kind: NAMELESS_NAMESPACE, page_sectors, capacity, names }.encode()
 }
 
-/// The log page of moves.
+/// Builds the log page of moves.
 pub(super) fn move_log(namespace: usize, port: &Port<'_>) -> Result<Vec<u8>, Status> {
     if !matches!(port.namespaces()[namespace].interface, Interface::Nameless(_)) {
         return Err(no(Status::INVALID_LOG_PAGE));

@@ -1,8 +1,9 @@
 //! Open-channel namespaces (Open-Channel SSD 2.0): geometry, chunk log, notifications, vector commands.
 //!
-//! Over fabrics a drive cannot follow the host's pointers, and a Linux host takes the direction of data from the two low bits of the
-//! opcode. So the scalar commands and those with one address (NLB = 0, the address in the command) are as in the specification, and
-//! lists and out-of-band data are a profile of ours, of which the vendor area of the geometry tells (`wire`, `profile`):
+//! Over fabrics a drive cannot follow the host's pointers, and a Linux host derives the direction of data
+//! from the two low bits of the opcode. So scalar commands, and commands with one address (NLB = 0, the
+//! address in the command), follow the specification. Lists and out-of-band data follow a profile of this
+//! project, which the vendor area of the geometry announces (`wire`, `profile`):
 //!
 //! ```text
 //!  91h write, NLB > 0     data = list of u64, then the sectors
@@ -12,9 +13,10 @@
 //!  91h, 92h, CDW12 bit 16 each sector is followed by its 16 bytes of out-of-band data, as in an extended logical block
 //!  92h,      CDW12 bit 17 out-of-band data only
 //! ```
-//! A controller keeps [`LISTS_MAX`] lists for all of its queues. A list that comes in the capsule of its command is staged before
-//! the next command of the same queue is looked at. There is no metadata pointer over fabrics; MDTS counts sectors only (MEM). A
-//! read that fails for some addresses returns its data, and the error bitmap says which of them are good.
+//! A controller keeps [`LISTS_MAX`] lists for all of its queues. A list in the capsule of its command is
+//! staged before the next command of the same queue is parsed. Fabrics have no metadata pointer; MDTS counts
+//! sectors only (MEM). A read that fails for some addresses returns its data, and the error bitmap tells
+//! which addresses are good.
 
 use super::io::{Request, Special, Volume, no};
 use super::subsystem::Subsystem;
@@ -28,63 +30,63 @@ use pellucid_wire::nvme::open_channel::{
 };
 use pellucid_wire::nvme::{BROADCAST_NSID, DsmRange, GetLogPage, Status, SubmissionEntry};
 
-/// Opcode of ours: keeps a list of addresses for a later vector command.
+/// Opcode of this project's profile: stages a list of addresses for a later vector command.
 pub(super) const STAGE_OPCODE: u8 = profile::STAGE_OPCODE;
-/// Staged lists that a controller keeps.
+/// Maximum number of staged lists per controller.
 pub(super) const LISTS_MAX: usize = 64;
 /// Log page: chunk information.
 pub(super) const CHUNKS: u8 = 0xCA;
 /// Log page: chunk notifications.
 pub(super) const NOTICES: u8 = 0xD0;
-/// Notifications kept for the log page.
+/// Number of notifications kept for the log page.
 pub(super) const NOTICES_MAX: usize = 64;
-/// Controller attribute MEM: limits of transfers count sectors, not the out-of-band data between them.
+/// Controller attribute MEM: transfer limits count sectors, without the out-of-band data between them.
 pub(super) const CONTROLLER_ATTRIBUTES: u32 = 1 << 16;
-/// PCI vendor of the drives by which hosts know the interface.
+/// PCI vendor id of drives with this interface, by which hosts recognise it.
 pub(super) const VENDOR: u16 = pellucid_wire::nvme::open_channel::PCI_VENDOR_AND_DEVICE.0;
 const ADDRESS_BYTES: u32 = 8;
 const METADATA_BYTES: usize = Vector::METADATA_BYTES;
 
-/// What a vector command, or a staged list, is.
+/// A vector command or a staged list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VectorRequest {
-    /// What to do; `None`: keep a list.
+    /// Opcode; `None`: stage a list.
     pub opcode: Option<VectorOpcode>,
-    /// Addresses; of a staged list, its entries.
+    /// Number of addresses; for a staged list, its entries.
     pub count: u32,
-    /// The one address, or the key of the list.
+    /// Single address, or key of the list.
     pub address: u64,
-    /// Where the one sector is copied to.
+    /// Destination of a copy with a single address.
     pub destination: u64,
-    /// What its data consist of.
+    /// Content of the data.
     pub data: VectorData,
-    /// The sectors follow each other from `address` on.
+    /// The sectors are consecutive from `address` on.
     pub is_run: bool,
 }
 
 impl VectorRequest {
-    /// Whether the host sends data with it.
+    /// Returns true if the host sends data.
     pub fn takes_data(&self) -> bool {
         matches!(self.opcode, None | Some(VectorOpcode::Write))
     }
 
-    /// Whether the host gets data back.
+    /// Returns true if the host receives data.
     pub fn gives_data(&self) -> bool {
         self.opcode == Some(VectorOpcode::Read)
     }
 
-    /// Whether it names its sectors in a list.
+    /// Returns true if the command names its sectors in a list.
     fn has_list(&self) -> bool {
         self.count > 1 && !self.is_run
     }
 
-    /// Whether it needs a list that was staged.
+    /// Returns true if the command needs a staged list.
     pub fn needs_list(&self) -> bool {
         self.has_list() && !self.takes_data()
     }
 }
 
-/// Understands a command with an opcode that the NVM command set does not have.
+/// Parses a command whose opcode the NVM command set lacks.
 pub(super) fn parse(entry: &SubmissionEntry, index: usize, volume: &Volume) -> Result<Request, Status> {
     let Interface::OpenChannel(_) = volume.set else { return Err(no(Status::INVALID_OPCODE)) };
     let (vector, bytes, metadata) = if entry.opcode() == STAGE_OPCODE {
@@ -123,7 +125,7 @@ pub(super) fn parse(entry: &SubmissionEntry, index: usize, volume: &Volume) -> R
     Ok(Request { lba: vector.address, sectors: vector.count, bytes: bytes + metadata, ..request })
 }
 
-/// Hands a vector command to the drive; `data` are the host's: a list, sectors, or both.
+/// Submits a vector command to the drive; `data` are the host's: a list, sectors, or both.
 pub(super) fn submit(
     vector: &VectorRequest,
     volume: &Volume,
@@ -168,7 +170,7 @@ pub(super) fn submit(
     Ok(1)
 }
 
-/// Sectors and out-of-band data out of extended blocks.
+/// Splits extended blocks into sectors and out-of-band data.
 fn take_apart(blocks: &[u8], sectors: &mut [u8], metadata: &mut [u8]) {
     let sector_bytes = (sectors.len() / (metadata.len() / METADATA_BYTES).max(1)).max(1);
     let blocks = blocks.chunks_exact(sector_bytes + METADATA_BYTES);
@@ -179,7 +181,7 @@ fn take_apart(blocks: &[u8], sectors: &mut [u8], metadata: &mut [u8]) {
     }
 }
 
-/// What a host gets back of a read that has ended.
+/// Builds the host's data for a completed read.
 pub(super) fn data_of(request: &VectorRequest, ended: &mut Completion, port: &mut Port<'_>) -> Vec<u8> {
     let data = std::mem::take(&mut ended.data);
     let metadata =
@@ -201,7 +203,7 @@ pub(super) fn data_of(request: &VectorRequest, ended: &mut Completion, port: &mu
     }
 }
 
-/// Dataset management with deallocation: every range is one whole chunk that is reset.
+/// Executes Dataset Management with deallocation: every range must be a whole chunk, which is reset.
 pub(super) fn reset_ranges(
     volume: &Volume,
     chunks: &ChunkGeometry,
@@ -224,7 +226,8 @@ pub(super) fn reset_ranges(
     Ok(ranges.len() as u32)
 }
 
-/// The answer to Geometry (E2h); a gap in the wear index from `wear_threshold` on is noticed, 0: none is.
+/// Builds the answer to Geometry (E2h). Gaps in the wear index from `wear_threshold` on are notified; 0
+/// disables this.
 pub(super) fn geometry(chunks: &ChunkGeometry, wear_threshold: u8) -> Geometry {
     let [group_bits, unit_bits, chunk_bits, block_bits] = chunks.address_bits().map(|bits| bits as u8);
     let times = |range: [Nanos; 2]| range.map(|time| u32::try_from(time.0).unwrap_or(u32::MAX));
@@ -234,7 +237,7 @@ pub(super) fn geometry(chunks: &ChunkGeometry, wear_threshold: u8) -> Geometry {
         unit_bits,
         chunk_bits,
         block_bits,
-        // Vector copy. A chunk that is free is not reset again.
+        // Vector copy is supported; resetting a free chunk is not.
         capabilities: 0b01,
         wear_threshold,
         groups: chunks.groups as u16,
@@ -254,7 +257,7 @@ pub(super) fn geometry(chunks: &ChunkGeometry, wear_threshold: u8) -> Geometry {
     .with_profile(METADATA_BYTES as u16)
 }
 
-/// The part of the chunk log that was asked for; zeros follow its end.
+/// Requested part of the chunk log; zeros follow its end.
 pub(super) fn chunk_log(
     namespace: usize,
     arguments: &GetLogPage,
@@ -279,7 +282,7 @@ pub(super) fn chunk_log(
     Ok(page)
 }
 
-/// The notifications of a namespace, or of all, oldest first, and an empty one behind the last.
+/// Builds the notifications of one namespace or all, oldest first, followed by an empty one.
 pub(super) fn notice_log(subsystem: &Subsystem, nsid: u32) -> Vec<u8> {
     let mut page = Vec::new();
     let all = matches!(nsid, 0 | BROADCAST_NSID);
@@ -301,7 +304,7 @@ fn notification(nsid: u32, notice: &ChunkNotice) -> ChunkNotification {
     }
 }
 
-/// The open-channel namespaces that a feature command is about: one, or all.
+/// Open-channel namespaces that a feature command addresses: one or all.
 fn chosen(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Vec<usize> {
     let all = subsystem.nsids().filter(|&other| nsid == other || matches!(nsid, 0 | u32::MAX));
     let numbers = all.filter_map(|nsid| subsystem.namespace(nsid));
@@ -310,14 +313,15 @@ fn chosen(subsystem: &Subsystem, nsid: u32, port: &Port<'_>) -> Vec<usize> {
     numbers.filter(is_open).collect()
 }
 
-/// What the first open-channel namespace concerned tells its host; unless that is `current`, what it told at first.
+/// Feedback setting of the first open-channel namespace addressed: the `current` one, or the initial one.
 pub(super) fn feedback(subsystem: &Subsystem, nsid: u32, current: bool, port: &Port<'_>) -> Option<Feedback> {
     let namespace = *chosen(subsystem, nsid, port).first()?;
     let default = subsystem.feedback_defaults.get(&namespace).filter(|_| !current);
     default.copied().or_else(|| port.device(namespace)?.feedback(port.namespaces()[namespace].number))
 }
 
-/// Changes for a controller what the open-channel namespaces concerned tell their host; says whether there are any.
+/// Changes the feedback of the addressed open-channel namespaces for a controller; returns true if there are
+/// any.
 pub(super) fn set_feedback(
     subsystem: &mut Subsystem,
     controller: u16,
@@ -339,7 +343,8 @@ pub(super) fn set_feedback(
     any
 }
 
-/// A controller is reset or gone. With the last one that has changed anything, namespaces tell what they told at first.
+/// Handles a controller that is reset or gone. After the last one that changed any feedback, namespaces
+/// return to their initial setting.
 pub(super) fn forget_setter(subsystem: &mut Subsystem, controller: u16, port: &mut Port<'_>) {
     if !subsystem.feedback_setters.remove(&controller) || !subsystem.feedback_setters.is_empty() {
         return;

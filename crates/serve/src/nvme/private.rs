@@ -1,27 +1,28 @@
-//! Files of secrets: for their owner only, and never shown; and the printed form of keys, which is the same for authentication and TLS.
+//! Files of secrets, which are private to their owner and never shown, and the text form of keys for
+//! authentication and TLS.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file of secrets; two secrets and some comments are far less.
+/// Maximum size of a file of secrets; two secrets and some comments need far less.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Why a file of secrets cannot be used.
+/// Error of a file of secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {}", .path.display(), .reason)]
 pub struct SecretError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is wrong with it; nothing of its content.
+    /// Problem with the file, without its content.
     pub reason: String,
 }
 
-/// Reads a file, which must be for its owner only, and has `parse` make something of it.
+/// Reads a file, which only its owner may access, and parses it with `parse`.
 ///
 /// # Errors
-/// A file that cannot be read, that others may read or write, or what `parse` says.
+/// Fails if the file cannot be read, has permissions for others, or is refused by `parse`.
 pub(super) fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, SecretError> {
     let refused = |reason: String| SecretError { path: path.into(), reason };
     let data = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
@@ -36,22 +37,22 @@ pub(super) fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>
     parse(&text).map_err(refused)
 }
 
-/// Lines that are neither empty nor comments (`#`), with their numbers from 1.
+/// Lines that are neither empty nor comments (`#`), numbered from 1.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// The transformation and the encoded key of `PREFIX:XX:BASE64:`.
+/// Splits `PREFIX:XX:BASE64:` into the transformation and the encoded key.
 pub(super) fn printed_fields<'a>(text: &'a str, prefix: &str) -> Option<(&'a str, &'a str)> {
     let fields = text.strip_prefix(prefix)?.strip_prefix(':')?.strip_suffix(':')?;
     fields.split_once(':')
 }
 
-/// The key of such an encoding, which ends with its checksum.
+/// Decodes a key, which ends with its checksum.
 ///
 /// # Errors
-/// What is wrong, without the key; `wrong_length` if `fits` does not hold for its bytes.
+/// Describes the problem without the key; returns `wrong_length` if `fits` rejects its length.
 pub(super) fn printed_key(
     encoded: &str,
     fits: impl FnOnce(usize) -> bool,

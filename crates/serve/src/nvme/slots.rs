@@ -1,5 +1,5 @@
-//! Commands under way on one connection. The number of a slot is the token of its operations and the transfer tag of
-//! its R2T.
+//! Outstanding commands of one connection. The number of a slot is the token of its operations and the
+//! transfer tag of its R2T.
 //!
 //! ```text
 //!           in-capsule data                  all operations ended
@@ -7,37 +7,39 @@
 //!     │ R2T    grant ▲  │                    │ aborted: answered at once
 //!     └──► waiting ──┘  └─ aborted ─► free   └────► orphan ── all ended ───────► free
 //! ```
-//! Invariants: a slot is free exactly if it is in `idle`; a waiting slot is in the connection's queue of waiting ones.
+//! Invariants: a slot is free exactly if it is in `idle`; a waiting slot is in the connection's waiting
+//! queue.
 
 use super::io::Request;
 use crate::session::Port;
 use pellucid_wire::nvme::{Status, SubmissionEntry};
 use pellucid_wire::tcp::WriteTransfer;
 
-/// What a command is once it has been understood.
+/// A parsed command.
 #[derive(Debug)]
 pub(super) enum Work {
     /// An I/O command.
     Io(Request),
     /// An admin or fabrics command.
     Admin(SubmissionEntry),
-    /// Format of the namespaces from `nsid` to `last`: blocks, or chunks, from `next` on are still to be discarded.
+    /// Format of the namespaces from `nsid` to `last`; blocks, or chunks, from `next` on are still to be
+    /// discarded.
     Format { nsid: u32, last: u32, next: u64 },
-    /// The drives are being flushed for a shutdown.
+    /// Shutdown: the drives are being flushed.
     Shutdown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing.
+    /// The slot has no command.
     Free,
-    /// Wants an R2T, or memory budget for what is to be read.
+    /// The command waits for an R2T, or for the memory budget of a read.
     Waiting,
-    /// Data come from the host.
+    /// Data arrive from the host.
     Receiving,
-    /// In the drive, or waiting for something else.
+    /// The command is in the drive, or waits for something else.
     Working,
-    /// As `Working`, but the host has its answer.
+    /// Like `Working`, but the host already has its answer.
     Orphan,
 }
 
@@ -46,17 +48,17 @@ pub(super) struct Slot {
     pub state: State,
     pub work: Work,
     pub cid: u16,
-    /// Room for data from the host, in bytes.
+    /// Bytes of data that the command takes from the host.
     pub wanted: u32,
-    /// Where the command's data start in what the capsule carries.
+    /// Offset of the command's data within the capsule data.
     pub skip: u32,
     /// Data from the host.
     pub buffer: Vec<u8>,
-    /// The R2T that was sent.
+    /// R2T that was sent.
     pub transfer: Option<WriteTransfer>,
-    /// Operations in the drive.
+    /// Number of operations in the drive.
     pub operations: u32,
-    /// The first that failed.
+    /// Status of the first failed operation.
     pub status: Status,
 }
 
@@ -75,7 +77,7 @@ impl Slot {
         }
     }
 
-    /// Gives back what the host had sent to be compared, if it had.
+    /// Returns the buffer of the host's data for a compare, if there is one.
     pub fn give_back(&mut self, port: &mut Port<'_>) {
         port.release(self.buffer.len());
         port.give_back(std::mem::take(&mut self.buffer));
@@ -90,7 +92,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// A slot for a command; it is `Working`. `None`: all 65,536 are taken.
+    /// Takes a slot for a command, in state `Working`; returns `None` if all 65,536 are in use.
     #[inline]
     pub fn take(&mut self, cid: u16, work: Work) -> Option<u16> {
         if let Some(index) = self.idle.pop() {
@@ -113,18 +115,18 @@ impl Slots {
         &mut self.slots[usize::from(index)]
     }
 
-    /// The command of a slot, as the host knows it.
+    /// Identifier of a slot's command, as assigned by the host.
     pub fn cid(&self, index: u16) -> u16 {
         self.slots[usize::from(index)].cid
     }
 
-    /// Slots that are not free.
+    /// Number of slots in use.
     #[inline]
     pub fn in_use(&self) -> usize {
         self.slots.len() - self.idle.len()
     }
 
-    /// The slot that waits for data under this transfer tag.
+    /// Finds the slot that waits for data under this transfer tag.
     #[inline]
     pub fn receiving(&mut self, tag: u16) -> Option<&mut Slot> {
         self.slots
@@ -132,7 +134,7 @@ impl Slots {
             .filter(|slot| slot.state == State::Receiving && slot.transfer.is_some())
     }
 
-    /// The slot of a command that the host knows as `cid`.
+    /// Finds the slot of the command with the host's identifier `cid`.
     pub fn find(&mut self, cid: u16) -> Option<u16> {
         let known = |slot: &Slot| slot.cid == cid && !matches!(slot.state, State::Free | State::Orphan);
         self.slots.iter().position(known).map(|index| index as u16)

@@ -1,7 +1,7 @@
-//! Subsystems: what is offered, under which names, to which hosts, and what they remember as long as the server runs.
+//! Subsystems: their namespaces, names, allowed hosts, and their state for the lifetime of the server.
 //!
-//! Invariant: a namespace has the same identifiers (NGUID, UUID) after every restart: they are made from the name and the serial number of
-//! its subsystem, and that ([`serial_number`]) from what is the drive's own.
+//! Invariant: a namespace keeps its identifiers (NGUID, UUID) across restarts. They derive from the name and
+//! serial number of its subsystem, and the serial number ([`serial_number`]) from properties of the drive.
 
 use super::dhchap::HostSecrets;
 use super::history::History;
@@ -16,44 +16,44 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// One subsystem.
+/// Configuration of one subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubsystemConfig {
-    /// Its qualified name, `nqn.yyyy-mm.reverse-domain:...`.
+    /// Qualified name, `nqn.yyyy-mm.reverse-domain:...`.
     pub nqn: String,
     /// Serial number, at most 20 printable ASCII characters.
     pub serial: String,
     /// Model, at most 40 printable ASCII characters.
     pub model: String,
-    /// The server's namespaces that it has, in the order of their identifiers (1, 2, ...).
+    /// Numbers of its namespaces in the server, in the order of their identifiers (1, 2, ...).
     pub namespaces: Vec<usize>,
-    /// Qualified names of the hosts that may connect; `None` lets every host in.
+    /// Qualified names of the hosts that may connect; `None` admits every host.
     pub hosts: Option<Vec<String>>,
-    /// Secrets of hosts by their qualified names. Unless it is empty, only these hosts may connect, and every queue of theirs
-    /// has to authenticate.
+    /// Secrets of hosts by qualified name. Unless the map is empty, only these hosts may connect, and every
+    /// queue of theirs must authenticate.
     pub secrets: BTreeMap<String, HostSecrets>,
 }
 
-/// Why subsystems cannot be offered.
+/// Error in the configuration of subsystems.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Not a qualified name.
+    /// The name is not a qualified name.
     #[error("{0:?}: not a qualified name; allowed: \"nqn.\" and at most 219 bytes more")]
     Nqn(String),
-    /// The name is taken.
+    /// Another subsystem has this name.
     #[error("{0}: the name of another subsystem")]
     Taken(String),
     /// The subsystem has no namespace.
     #[error("{0}: has no namespace; allowed: at least 1")]
     NoNamespace(String),
-    /// Serial number or model of a wrong length or with other characters.
+    /// Serial number or model has a wrong length or invalid characters.
     #[error("{key} = {value:?}: allowed: 1 to {length_max} printable ASCII characters")]
     Text {
         /// `serial` or `model`.
         key: &'static str,
-        /// What it was.
+        /// Value as given.
         value: String,
-        /// Most characters allowed.
+        /// Maximum number of characters.
         length_max: usize,
     },
 }
@@ -80,35 +80,36 @@ pub(super) fn check(subsystems: &[SubsystemConfig]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A subsystem that is offered.
+/// A subsystem in service.
 #[derive(Debug)]
 pub(super) struct Subsystem {
     pub config: SubsystemConfig,
-    /// It is that of a target of this name on parallel units of a drive.
+    /// Name of the target on parallel units of a drive, if the subsystem belongs to one.
     pub target: Option<String>,
     /// The target is gone; no host may connect.
     pub gone: bool,
-    /// What happened, for the persistent event log.
+    /// History for the persistent event log.
     pub history: History,
-    /// Read commands that hosts completed, compare and verify included.
+    /// Read commands that hosts completed, including compare and verify.
     pub host_reads: u64,
     /// Write commands that hosts completed.
     pub host_writes: u64,
-    /// Commands that ended with an error, of all controllers.
+    /// Commands of all controllers that ended with an error.
     pub errors: u64,
-    /// Chunk notices, with the identifier of the namespace; the newest ones.
+    /// Most recent chunk notices, each with the identifier of its namespace.
     pub notices: VecDeque<(u32, ChunkNotice)>,
-    /// Notices so far.
+    /// Number of notices so far.
     pub notices_seen: u64,
-    /// Zones that changed without a command: identifier of the namespace, first sector, and the number of the last change.
+    /// Zones that changed without a command, by namespace identifier and first sector, with the number of the
+    /// last change.
     pub changed_zones: BTreeMap<(u32, u64), u64>,
-    /// Changes so far.
+    /// Number of zone changes so far.
     pub zone_changes: u64,
-    /// Moves of nameless namespaces so far.
+    /// Number of moves of nameless namespaces so far.
     pub moves: u64,
-    /// What open-channel namespaces told their hosts before a host changed that, by the server's numbers of them.
+    /// Initial feedback settings of open-channel namespaces that hosts have changed, by number in the server.
     pub feedback_defaults: BTreeMap<usize, Feedback>,
-    /// Controllers whose hosts did.
+    /// Controllers whose hosts have changed feedback settings.
     pub feedback_setters: BTreeSet<u16>,
 }
 
@@ -139,7 +140,7 @@ impl Subsystem {
             && (secrets.is_empty() || secrets.contains_key(host_nqn))
     }
 
-    /// Takes over what its namespaces told without being asked.
+    /// Takes the notices that its namespaces raised.
     pub fn take_notices(&mut self, port: &mut Port<'_>) {
         while let Some((namespace, notice)) = port.pop_notice(&self.config.namespaces) {
             let Some(at) = self.config.namespaces.iter().position(|&n| n == namespace) else { continue };
@@ -157,13 +158,13 @@ impl Subsystem {
                     self.changed_zones.insert((nsid, start.0), self.zone_changes);
                 }
                 Notice::Moved { .. } => self.moves += 1,
-                // No command set here has a log of these.
+                // No command set here has a log of evictions.
                 Notice::Evicted { .. } => {}
             }
         }
     }
 
-    /// The server's number of a namespace.
+    /// Number of a namespace in the server.
     pub fn namespace(&self, nsid: u32) -> Option<usize> {
         let index = usize::try_from(nsid).ok()?.checked_sub(1)?;
         self.config.namespaces.get(index).copied()
@@ -174,7 +175,7 @@ impl Subsystem {
         1..=self.config.namespaces.len() as u32
     }
 
-    /// NGUID of a namespace; with the bits of an RFC 9562 version 8 UUID, so that it serves as UUID too.
+    /// NGUID of a namespace. It has the bits of an RFC 9562 version 8 UUID, so it also serves as UUID.
     pub fn unique_id(&self, nsid: u32) -> [u8; 16] {
         let SubsystemConfig { nqn, serial, .. } = &self.config;
         let bytes = || nqn.bytes().chain([0]).chain(serial.bytes()).chain(nsid.to_be_bytes());
@@ -187,9 +188,9 @@ impl Subsystem {
     }
 }
 
-/// A serial number for a drive of the server, which is called `name`: other drives of this name have others, so that a host does not take
-/// them for two paths to one. It is made of the name, the size, the seed of the media, and the file that they are in, if they are in one;
-/// so it stays as long as these do.
+/// Serial number of the drive called `name`. It differs between drives of one name, so that a host does not
+/// take them for two paths to one drive. It derives from the name, the size, the seed of the media, and the
+/// path of their file, if any, and is stable as long as these are.
 pub fn serial_number(name: &str, drive: usize, core: &Core) -> String {
     let own = |namespace: &&Namespace| namespace.drive == drive && namespace.target.is_none();
     let bytes: u64 = core.namespaces().iter().filter(own).map(Namespace::bytes).sum();

@@ -1,4 +1,4 @@
-//! Zoned namespaces (NVMe Zoned Namespaces 1.1): Zone Management Send and Receive, Zone Append, and what Identify says.
+//! Zoned namespaces (NVMe Zoned Namespaces 1.1): Zone Management Send and Receive, Zone Append, and Identify.
 
 use super::controller::Controller;
 use super::io::{Request, Special, Volume, no};
@@ -11,10 +11,10 @@ use pellucid_wire::nvme::zns::{
 };
 use pellucid_wire::nvme::{NvmOpcode, Status, SubmissionEntry};
 
-/// Zones that the changed zone list has room for.
+/// Maximum number of zones in the changed zone list.
 const CHANGED_MAX: u16 = 511;
 
-/// Understands a command that only zoned namespaces have.
+/// Parses a command specific to zoned namespaces.
 pub(super) fn parse(
     entry: &SubmissionEntry,
     opcode: NvmOpcode,
@@ -26,7 +26,7 @@ pub(super) fn parse(
     match opcode {
         NvmOpcode::ZoneManagementSend => {
             let send = ZoneManagementSend::parse(entry)?;
-            // There are no random write areas, and no host is to think that it has one.
+            // There are no random write areas, and no host must assume that it has one.
             if send.random_write_area && send.action == WireAction::Open {
                 return Err(no(Status::ZONE_INVALID_OPERATION));
             }
@@ -95,7 +95,7 @@ fn action(action: WireAction, all: bool) -> Option<ZoneAction> {
     })
 }
 
-/// Hands a zone command to the drive.
+/// Submits a zone command to the drive.
 pub(super) fn submit(
     request: &Request,
     special: Special,
@@ -114,7 +114,7 @@ pub(super) fn submit(
     port.submit(volume.number, token, Operation { queue, fua: request.fua, ..operation });
 }
 
-/// The answer to Zone Management Receive, from what the drive reports of all zones from the first on.
+/// Builds the answer to Zone Management Receive from the drive's report of all zones from the first on.
 pub(super) fn report(packed: &[u8], filter: ReportFilter, partial: bool, length: u32) -> Vec<u8> {
     let listed =
         |bytes: &&[u8; ZoneInfo::BYTES]| ZoneInfo::decode(bytes).is_some_and(|i| matches(filter, i.state));
@@ -126,7 +126,7 @@ pub(super) fn report(packed: &[u8], filter: ReportFilter, partial: bool, length:
         count += 1;
         bytes.extend_from_slice(zone);
     });
-    // A partial report counts what it lists, another one all that there are.
+    // A partial report counts only the listed zones, a full one all matching zones.
     if !partial {
         count += zones.count() as u64;
     }
@@ -148,8 +148,8 @@ fn matches(filter: ReportFilter, state: ZoneState) -> bool {
     }
 }
 
-/// The changed zone list of a namespace (log BFh): zones that this host has not read of yet. Unless the event is `retained`, they
-/// are read of now.
+/// Builds the changed zone list of a namespace (log BFh): zones that this host has not read yet. Unless the
+/// event is `retained`, marks them as read.
 pub(super) fn changed_log(
     controller: &mut Controller,
     subsystem: &Subsystem,
@@ -165,7 +165,8 @@ pub(super) fn changed_log(
     changed_page(&starts)
 }
 
-/// The page that lists zones by their starts. With more than it has room for: all ones, and the host has to look at every zone.
+/// Builds the page that lists zones by their starts. If they do not fit, it is all ones, and the host must
+/// check every zone.
 pub(super) fn changed_page(starts: &[u64]) -> Vec<u8> {
     let listed = u16::try_from(starts.len()).ok().filter(|&count| count <= CHANGED_MAX);
     let mut page = vec![0; 4096];
@@ -175,14 +176,14 @@ pub(super) fn changed_page(starts: &[u64]) -> Vec<u8> {
     page
 }
 
-/// Identify Namespace of the zoned command set.
+/// Builds Identify Namespace of the zoned command set.
 pub(super) fn identify_namespace(zones: &ZoneGeometry) -> ZonedNamespace {
-    // 0-based; no limit is all ones, and so is a limit of none.
+    // 0-based; no limit is all ones.
     let limit = |max: u32| max.wrapping_sub(1);
     let mut formats = [ZonedFormat::default(); 64];
     formats[0].zone_blocks = zones.zone_sectors;
     ZonedNamespace {
-        // A read that crosses the boundary of a zone is refused.
+        // A read across a zone boundary is refused.
         capabilities: 0,
         active_max: limit(zones.active_max),
         open_max: limit(zones.open_max),
@@ -191,15 +192,15 @@ pub(super) fn identify_namespace(zones: &ZoneGeometry) -> ZonedNamespace {
     }
 }
 
-/// Identify Controller of the zoned command set: the longest append to any of its namespaces.
+/// Builds Identify Controller of the zoned command set, with the longest append to any of its namespaces.
 pub(super) fn identify_controller(zones: impl Iterator<Item = ZoneGeometry>) -> ZonedController {
     let shift = append_max_shift(zones);
-    // 0 stands for the controller's own limit, which holds in any case.
+    // 0 stands for the controller's own limit, which always applies.
     ZonedController { append_max_shift: if shift >= super::TRANSFER_MAX_SHIFT { 0 } else { shift } }
 }
 
-/// The longest append that all namespaces with zones take, as hosts are told it: 2^n pages of 4 KiB, and n is 1 at least, which a
-/// drive's description sees to.
+/// Longest append that all zoned namespaces accept, in the announced form: 2^n pages of 4 KiB. The drive's
+/// configuration guarantees that n is at least 1.
 fn append_max_shift(zones: impl Iterator<Item = ZoneGeometry>) -> u8 {
     let bytes = zones.map(|zones| u64::from(zones.append_max_sectors) * u64::from(zones.sector_bytes));
     let shifts = bytes.map(|bytes| (bytes / 4096).checked_ilog2().unwrap_or(0) as u8);

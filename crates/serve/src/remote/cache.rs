@@ -1,7 +1,7 @@
-//! A cache namespace: its commands in NVMe.
+//! A remote cache namespace: its commands in NVMe.
 //!
-//! Nothing tells what a cache had acknowledged, and lost, while it was away. So a cache whose connection is lost is lost for good, and
-//! its cache manager starts anew, as after a power cut.
+//! After a lost connection, the host cannot tell which acknowledged data a cache has lost. So the cache is
+//! lost for good, and its cache manager starts anew, as after a power cut.
 
 use super::command::Work;
 use super::connect::Link;
@@ -10,7 +10,7 @@ use pellucid_flash::{CacheGeometry, ChunkGeometry, Command, Nanos, Opcode, Statu
 use pellucid_wire::nvme::cache::{CacheCommand, CacheOpcode};
 use pellucid_wire::nvme::{NvmOpcode, SubmissionEntry};
 
-/// A cache has no extents that could be compared after connecting again.
+/// Placeholder extents: a cache has none that could be compared after a reconnect.
 pub(super) fn extents(sector_bytes: u32) -> ChunkGeometry {
     ChunkGeometry {
         groups: 1,
@@ -29,7 +29,7 @@ pub(super) fn extents(sector_bytes: u32) -> ChunkGeometry {
     }
 }
 
-/// Why a command makes no sense.
+/// Returns the status of an invalid command.
 pub(super) fn refuse(command: &Command, cache: &CacheGeometry, sector_bytes: u32) -> Option<Status> {
     let Command { opcode, lba, sectors, data, namespace, vector, .. } = command;
     let bytes = *sectors as usize * sector_bytes as usize;
@@ -95,7 +95,7 @@ pub(super) fn send(link: &mut Link, queue: usize, work: &mut Work, at: u32, cach
     link.io[queue].start(token, entry, payload);
 }
 
-/// A part of a command has ended so: takes in its data and result. Whether the rest of the command is to be sent.
+/// Takes the data and result of a completed part. Returns true if the rest of the command must be sent.
 pub(super) fn ended(
     work: &mut Work,
     met: Status,
@@ -105,7 +105,7 @@ pub(super) fn ended(
     sector_bytes: usize,
 ) -> bool {
     if met != Status::Success {
-        // Of the whole command, not of the part.
+        // The result is for the whole command, not for the part.
         let before = u64::from(work.done / cache.unit_sectors);
         work.result = if met == Status::Absent { before + result } else { 0 };
         return false;

@@ -1,12 +1,12 @@
-//! Commands on their way: what a command of a layer is in NVMe, part by part, and what becomes of it.
+//! Commands in flight: translates a layer's command to NVMe, part by part, and handles the outcome.
 //!
 //! ```text
 //!  waiting ─► part sent ─┬─ more parts ─► waiting
 //!     ▲                  ├─ last part, or a write that failed ─► finished
 //!     └── settled ◄──────┴─ connection lost: in doubt
 //! ```
-//! A part is what one NVMe command can move. Reads and writes are vector commands of the profile (`wire`, `profile`), so that
-//! out-of-band data and error bitmaps come with them.
+//! A part is as much as one NVMe command can move. Reads and writes are vector commands of the profile
+//! (`wire`, `profile`), as these carry out-of-band data and error bitmaps.
 
 use super::connect::{Link, chunks_entry, parse_chunks};
 use super::queue::{Ended, Payload};
@@ -19,28 +19,28 @@ use pellucid_wire::nvme::{NvmOpcode, Status as NvmeStatus, SubmissionEntry};
 
 const ADDRESS_BYTES: usize = 8;
 
-/// A command under way; or an idle place for one.
+/// A command in flight, or an idle entry.
 pub(super) struct Work {
     pub command: Command,
     busy: bool,
     submitted: SimTime,
-    /// Rises from command to command.
+    /// Sequence number of the command.
     pub order: u64,
-    /// Sectors (chunks of a reset or a report) that are done,
+    /// Completed sectors (for a reset or a report: chunks).
     pub done: u32,
-    /// and of the part that was sent last.
+    /// Sectors of the part sent last.
     pub part: u32,
     sent: bool,
-    /// A part of it may or may not have been carried out.
+    /// A part may or may not have been executed.
     pub in_doubt: bool,
-    /// The part was sent before, on a connection that was lost.
+    /// The part was already sent on a lost connection.
     resent: bool,
-    /// The part reads back what may have been written.
+    /// The part reads back data that may have been written.
     pub verifying: bool,
     tries: u32,
-    /// The worst that a read has met so far.
+    /// Worst status of a read so far.
     status: Status,
-    /// Addresses that failed.
+    /// Bitmap of failed addresses.
     pub result: u64,
 }
 
@@ -71,24 +71,24 @@ impl Work {
         self.busy && self.sent
     }
 
-    /// A part of it is sent.
+    /// Marks a part as sent.
     pub fn send(&mut self) {
         self.sent = true;
     }
 
-    /// The connection went away under it.
+    /// Marks the part as in doubt after the connection was lost.
     pub fn interrupted(&mut self) {
         (self.sent, self.in_doubt) = (false, true);
     }
 
-    /// Takes the command out, with the time of its submission.
+    /// Takes out the command with its submission time.
     pub fn end(&mut self) -> Option<(Command, SimTime)> {
         let nothing = Command::new(0, Opcode::Flush, Lba(0), 0, Vec::new());
         std::mem::take(&mut self.busy)
             .then(|| (std::mem::replace(&mut self.command, nothing), self.submitted))
     }
 
-    /// Everything that it consists of.
+    /// Total number of sectors or chunks of the command.
     pub fn total(&self) -> u32 {
         match (self.command.opcode, &self.command.vector) {
             (Opcode::Flush | Opcode::Zone(_), _) => 1,
@@ -98,13 +98,13 @@ impl Work {
         }
     }
 
-    /// Addresses from `done` on, where it has a list of them.
+    /// Addresses from `done` on, if the command has a list.
     fn addresses(&self) -> Option<&[Lba]> {
         let list = self.command.vector.as_ref().map(|vector| &vector.addresses[..])?;
         (!list.is_empty()).then(|| &list[self.done as usize..])
     }
 
-    /// The first address from `done` on.
+    /// First address from `done` on.
     pub fn first(&self) -> Lba {
         match self.addresses() {
             Some(list) => list[0],
@@ -112,7 +112,7 @@ impl Work {
         }
     }
 
-    /// What its data consist of.
+    /// Content of the command's data.
     fn data_kind(&self) -> VectorData {
         let metadata = self.command.vector.as_ref().is_some_and(|vector| !vector.metadata.is_empty());
         match (metadata, self.command.data.is_empty()) {
@@ -129,7 +129,7 @@ impl Work {
         list.iter().copied().chain(one).filter_map(|lba| place(geometry, lba)).map(|(chunk, _)| chunk)
     }
 
-    /// The blocks of the part under way, as they lie on the wire.
+    /// Blocks of the current part in wire format.
     pub fn blocks(&self, sector_bytes: usize) -> Vec<u8> {
         let (from, to) = (self.done as usize, (self.done + self.part) as usize);
         let data = &self.command.data[from * sector_bytes..to * sector_bytes];
@@ -145,7 +145,7 @@ impl Work {
         blocks
     }
 
-    /// Takes the blocks of a part that was read.
+    /// Stores the blocks of a part that was read.
     pub fn take_blocks(&mut self, blocks: &[u8], sector_bytes: usize) {
         let kind = self.data_kind();
         let Command { data, vector, .. } = &mut self.command;
@@ -162,7 +162,7 @@ impl Work {
     }
 }
 
-/// Why a command makes no sense.
+/// Returns the status of an invalid command.
 pub(super) fn refuse(command: &Command, geometry: &ChunkGeometry) -> Option<Status> {
     let Command { opcode, sectors, data, namespace, vector, .. } = command;
     let count = *sectors as usize;
@@ -188,7 +188,7 @@ pub(super) fn refuse(command: &Command, geometry: &ChunkGeometry) -> Option<Stat
 }
 
 impl Remote {
-    /// Takes a command in.
+    /// Adds a command; returns its index.
     pub(super) fn begin(&mut self, command: Command) -> u32 {
         self.order += 1;
         let work = Work::new(command, self.now, self.order);
@@ -207,7 +207,7 @@ impl Remote {
     /// Sends parts of waiting commands, as many as the queues take.
     pub(super) fn start_waiting(&mut self) {
         while let (State::Up(link), Some(&at)) = (&mut self.state, self.waiting.front()) {
-            // A list of addresses is a command of its own.
+            // A list of addresses takes a command of its own.
             let queue = link.roomiest();
             if link.io[queue].room() < 2 || link.admin.room() < 2 {
                 return;
@@ -215,7 +215,7 @@ impl Remote {
             self.waiting.pop_front();
             let (work, geometry) = (&mut self.works[at as usize], &self.identity.geometry);
             if matches!(work.command.opcode, Opcode::Reset | Opcode::Zone(ZoneAction::Reset)) {
-                // Whether it is carried out may never be known.
+                // The outcome of the reset may never be known.
                 work.chunks(geometry).for_each(|chunk| self.written[chunk as usize] = 0);
             }
             match (&self.identity.zones, &self.identity.cache) {
@@ -232,7 +232,8 @@ impl Remote {
         }
     }
 
-    /// A command of ours has ended. The answer says why nothing about this connection can be relied on, if so.
+    /// Handles a completed command of the connection. Returns the reason if the connection can no longer be
+    /// trusted.
     pub(super) fn part_ended(&mut self, ended: Ended) -> Option<String> {
         let Ended { token, status, mut result, data, filled } = ended;
         if matches!(token, KEEP_ALIVE_TOKEN | STAGE_TOKEN) {
@@ -244,7 +245,7 @@ impl Remote {
         work.sent = false;
         let opcode = work.command.opcode;
         let mut met = drive_status(status, opcode, self.identity.zones.is_some());
-        // Data that have not come are not good.
+        // Data that have not arrived are invalid.
         if opcode == Opcode::Read && self.identity.cache.is_some() && filled < data.len() {
             met = met.filter(|met| *met != Status::Success);
         } else if opcode == Opcode::Read && filled < data.len() {
@@ -273,7 +274,7 @@ impl Remote {
             let same = matches!(met, Status::Success | Status::HighEcc) && data == work.blocks(sector_bytes);
             match same {
                 true => self.part_done(at),
-                // Torn: the layer writes elsewhere. Its chunk may be as good as before.
+                // The write is torn: the layer writes elsewhere. The chunk itself may still be good.
                 false => self.finish(at, Status::PowerLoss),
             }
             return None;
@@ -299,7 +300,7 @@ impl Remote {
             match opcode {
                 Opcode::Read if work.status == Status::Success || met != Status::HighEcc => work.status = met,
                 Opcode::Read => {}
-                // It may have been carried out after it had been sent again.
+                // The first transmission may have been executed before the second.
                 Opcode::Write if work.resent => {
                     work.verifying = true;
                     self.waiting.push_front(at);
@@ -315,7 +316,7 @@ impl Remote {
         None
     }
 
-    /// A part is done; what the drive has acknowledged is noted.
+    /// Completes a part and records the sectors that the drive has acknowledged.
     fn part_done(&mut self, at: u32) {
         let geometry = &self.identity.geometry;
         let work = &mut self.works[at as usize];
@@ -346,7 +347,7 @@ impl Remote {
         }
     }
 
-    /// After connecting again: `chunks` say what has become of the part that was under way.
+    /// Settles a command after a reconnect: `chunks` tell what became of its part.
     pub(super) fn settle(&mut self, at: u32, chunks: &[ChunkInfo]) {
         let geometry = &self.identity.geometry;
         let work = &mut self.works[at as usize];
@@ -412,7 +413,7 @@ fn send(link: &mut Link, queue: usize, work: &mut Work, at: u32, geometry: &Chun
             link.io[queue].start(token, command.entry(0, nsid), Payload::In(Vec::new()));
         }
         Opcode::Write => {
-            // Every part is a whole number of least writes; a drive for which that is none was refused.
+            // Every part is a multiple of the minimum write; drives whose limit is below that were refused.
             let most = sectors_max - sectors_max % geometry.write_min_sectors;
             work.part = left.min(most);
             let mut payload = Vec::new();
@@ -439,7 +440,7 @@ fn send(link: &mut Link, queue: usize, work: &mut Work, at: u32, geometry: &Chun
     }
 }
 
-/// The part as a vector command: a run, or one address.
+/// Builds the part as a vector command: a run, or one address.
 fn vector(opcode: VectorOpcode, work: &Work) -> VectorCommand {
     let moves_data = matches!(opcode, VectorOpcode::Read | VectorOpcode::Write);
     VectorCommand {
@@ -453,7 +454,8 @@ fn vector(opcode: VectorOpcode, work: &Work) -> VectorCommand {
     }
 }
 
-/// Sends a list ahead of the command that uses it. It goes in its capsule, so that it is there when the command is looked at.
+/// Sends a list ahead of the command that uses it. The list is in its capsule, so it is there when the
+/// command is parsed.
 fn staged(
     link: &mut Link,
     queue: usize,
@@ -479,7 +481,7 @@ fn put_list(bytes: &mut Vec<u8>, list: &[Lba]) {
     bytes.extend(list.iter().flat_map(|lba| lba.0.to_le_bytes()));
 }
 
-/// What a layer is told; `None`: nothing, because the command may be sent again when the drive is back.
+/// Status for the layer; `None` if the command may be sent again after a reconnect.
 fn drive_status(status: NvmeStatus, opcode: Opcode, is_zoned: bool) -> Option<Status> {
     const TABLE: [(NvmeStatus, Status); 22] = [
         (NvmeStatus::SUCCESS, Status::Success),
@@ -513,7 +515,7 @@ fn drive_status(status: NvmeStatus, opcode: Opcode, is_zoned: bool) -> Option<St
     }
     Some(match opcode {
         Opcode::Read => Status::UnrecoveredRead,
-        // 280h is what a write to a chunk that takes none ends with.
+        // Status 280h is the error of a write to a chunk that takes none.
         Opcode::Write if !is_zoned && status.is(NvmeStatus::WRITE_FAULT) => Status::ChunkWriteInvalid,
         _ => Status::WriteFault,
     })

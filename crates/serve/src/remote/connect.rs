@@ -1,12 +1,12 @@
-//! Connecting: from an address to two queues of a controller, and what there is behind it.
+//! Connecting: from an address to the queues of a controller, and the discovery of its namespace.
 //!
 //! ```text
 //!  discovery, unless a name is given ─► admin queue ─► enabled ─► the open-channel namespace, its geometry
 //!                                          └─► I/O queues ─► the chunk log: state of every chunk
 //! ```
-//! A queue whose controller asks for it is authenticated before it is used.
+//! A queue is authenticated before use if its controller requires it.
 //!
-//! This blocks, with time limits, so it is done before serving begins or in a thread of its own.
+//! These calls block, with time limits, so they run before serving begins or in a separate thread.
 
 mod describe;
 
@@ -27,52 +27,53 @@ use pellucid_wire::nvme::{
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// For each answer, and for the TCP connection itself.
+/// Time limit for each answer, and for the TCP connection itself.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// The host is given up after this time without a word from it.
+/// The drive gives up a host that is silent for this time.
 const KEEP_ALIVE_MS: u32 = 30_000;
 const ADMIN_ENTRIES: u32 = 32;
 const IO_ENTRIES: u32 = 256;
-/// Data of one command where the drive sets no limit of its own.
+/// Maximum data of one command if the drive sets no limit.
 const DATA_MAX: u32 = 1 << 20;
-/// Bytes of a sector, as a power of two.
+/// Minimum bytes per sector, as a power of two.
 const SECTOR_SHIFT_MIN: u8 = 9;
 const SECTOR_SHIFT_MAX: u8 = 16;
-/// Chunks that a drive may have: each takes some memory here.
+/// Maximum number of chunks of a drive, as each takes some memory here.
 const CHUNKS_MAX: u64 = 1 << 24;
-/// Room for a message of an authentication: the longest has a challenge and a value of ffdhe8192.
+/// Buffer size for an authentication message: the longest has a challenge and an ffdhe8192 value.
 const AUTH_MESSAGE_BYTES: u32 = 4096;
 /// Log page of the chunks.
 const CHUNKS: u8 = 0xCA;
-/// Enabled, entry sizes of 64 and 16 bytes, NVM command set.
+/// CC value: enabled, entry sizes of 64 and 16 bytes, NVM command set.
 const ENABLE: u64 = 0x0046_0001;
-/// The same with all command sets that the drive has: zones are one of their own.
+/// CC value with all command sets of the drive: zones have their own set.
 const ENABLE_ALL_SETS: u64 = ENABLE | 6 << 4;
-/// The command set of zones.
+/// Zoned command set.
 const ZONED_SET: u32 = 2;
-/// Identify Namespace of a command set.
+/// Identify Namespace for a command set.
 const IDENTIFY_OF_SET: u32 = 5;
 
-/// Which drive, and as which host.
+/// Address of a remote drive, and identity of this host.
 #[derive(Clone, Debug)]
 pub struct RemoteConfig {
-    /// `HOST:PORT`.
+    /// Network address, `HOST:PORT`.
     pub address: String,
-    /// Qualified name of the subsystem; `None`: the only one that the address offers.
+    /// Qualified name of the subsystem; `None`: the only one at the address.
     pub nqn: Option<String>,
-    /// Its namespace; `None`: its first open-channel one.
+    /// Namespace; `None`: the first open-channel one.
     pub nsid: Option<u32>,
     /// Qualified name of this host.
     pub host_nqn: String,
-    /// Headers and data carry digests.
+    /// Protect headers and data by digests.
     pub digests: bool,
-    /// I/O queues, each a connection of its own; 1 to [`RemoteConfig::QUEUES_MAX`]. The drive may give fewer.
+    /// Number of I/O queues, each with its own connection; 1 to [`RemoteConfig::QUEUES_MAX`]. The drive may
+    /// grant fewer.
     pub queues: u16,
-    /// The secret by which this host proves who it is, and the one that the drive has to know, if there is a second.
+    /// Secret with which this host authenticates, and optionally the secret that the drive must prove.
     pub secrets: Option<HostSecrets>,
 }
 
-/// Why a remote drive cannot be used.
+/// Error of a remote drive that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("remote drive {}: {}", .address, .why)]
 pub struct RemoteError {
@@ -80,59 +81,59 @@ pub struct RemoteError {
     why: String,
 }
 
-/// What does not change about a remote drive.
+/// Constant properties of a remote drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub nqn: String,
     pub nsid: u32,
-    /// Chunks; of zones, their extents.
+    /// Geometry of the chunks; for zones, of their extents.
     pub geometry: ChunkGeometry,
-    /// Where the namespace is a zoned one.
+    /// Geometry of a zoned namespace.
     pub zones: Option<ZoneGeometry>,
-    /// Where the namespace is a cache.
+    /// Geometry of a cache namespace.
     pub cache: Option<CacheGeometry>,
-    /// Bytes of sectors that one command can move.
+    /// Maximum bytes of sectors that one command can move.
     pub data_max: u32,
 }
 
-/// A drive that is connected.
+/// Connection to a drive.
 #[derive(Debug)]
 pub(super) struct Link {
     pub identity: Identity,
     pub admin: Queue,
-    /// At least one.
+    /// I/O queues, at least one.
     pub io: Vec<Queue>,
-    /// Every chunk, or zone, as it was after connecting.
+    /// State of every chunk or zone just after connecting.
     pub chunks: Vec<ChunkInfo>,
 }
 
 impl Link {
-    /// Commands under way on all queues.
+    /// Number of commands in flight on all queues.
     pub fn outstanding(&self) -> usize {
         self.io.iter().chain([&self.admin]).map(Queue::outstanding).sum()
     }
 
-    /// Sends and takes what the sockets let through.
+    /// Sends and receives as much as the sockets allow.
     pub fn exchange(&mut self, ends: &mut Vec<Ended>) -> Result<(), Broken> {
         self.io.iter_mut().chain([&mut self.admin]).try_for_each(|queue| queue.exchange(ends))
     }
 
-    /// Whether something waits to be sent that a socket may take.
+    /// Returns true if output waits that a socket may take.
     pub fn must_send(&self) -> bool {
         self.io.iter().chain([&self.admin]).any(Queue::must_send)
     }
 
-    /// The I/O queue that has most room.
+    /// I/O queue with the most room.
     pub fn roomiest(&self) -> usize {
         (0..self.io.len()).max_by_key(|&queue| self.io[queue].room()).unwrap_or(0)
     }
 }
 
 impl RemoteConfig {
-    /// Most I/O queues.
+    /// Maximum number of I/O queues.
     pub const QUEUES_MAX: u16 = 16;
 
-    /// Connects.
+    /// Connects to the drive.
     pub(super) fn connect(&self) -> Result<Link, RemoteError> {
         self.try_connect().map_err(|why| RemoteError { address: self.address.clone(), why })
     }
@@ -188,7 +189,7 @@ impl RemoteConfig {
         Ok(Link { identity, admin, io, chunks })
     }
 
-    /// As many I/O queues as are wanted and the drive gives.
+    /// Creates the I/O queues, as many as wanted and granted.
     fn io_queues(
         &self,
         admin: &mut Queue,
@@ -206,7 +207,7 @@ impl RemoteConfig {
         let in_capsule_max = (controller.command_capsule_16b.saturating_sub(4) as usize) * 16;
         let mut queues = Vec::new();
         for number in 1..=count as u16 {
-            // Out-of-band data come on top of what a command may move.
+            // Out-of-band data add to the data limit of a command.
             let mut queue = self.dial(entries, 2 * identity.data_max)?;
             let host_id = host_id(&self.host_nqn);
             self.connect_queue(&mut queue, &identity.nqn, host_id, number, entries, id)?;
@@ -237,7 +238,7 @@ impl RemoteConfig {
         Err(last)
     }
 
-    /// An admin queue, with the identifier of its controller.
+    /// Creates an admin queue; returns it with the identifier of its controller.
     fn admin_queue(&self, subsystem: &str, host_id: [u8; 16]) -> Result<(Queue, u16), String> {
         let mut admin = self.dial(ADMIN_ENTRIES, DATA_MAX)?;
         let id = self.connect_queue(&mut admin, subsystem, host_id, 0, ADMIN_ENTRIES, DYNAMIC_CONTROLLER)?;
@@ -265,7 +266,8 @@ impl RemoteConfig {
             host_nqn: named(&self.host_nqn)?,
         };
         let keep_alive_ms = if queue_id == 0 { KEEP_ALIVE_MS } else { 0 };
-        // Attribute bit 2: no flow control of the submission queue, so that reads can end without a capsule of their own.
+        // Attribute bit 2: no submission queue flow control, so that reads can end without a capsule of their
+        // own.
         let connect = Connect { queue_id, queue_entries, attributes: 1 << 2, keep_alive_ms };
         let ended = queue.ask(connect.entry(0), Payload::Out(data.encode().to_vec()));
         let ended = ended.map_err(|broken| format!("Connect to {subsystem}: {broken}"))?;
@@ -304,12 +306,12 @@ impl RemoteConfig {
         Ok(id)
     }
 
-    /// Whether the drive has to prove who it is.
+    /// Returns true if the drive must authenticate.
     fn must_prove(&self) -> bool {
         self.secrets.as_ref().is_some_and(HostSecrets::has_controller)
     }
 
-    /// The one subsystem that the address offers.
+    /// Finds the only subsystem at the address.
     fn only_subsystem(&self) -> Result<String, String> {
         const IO_SUBSYSTEM: u8 = 2;
         let (mut admin, _) = self.admin_queue(DISCOVERY_NQN, host_id(&self.host_nqn))?;
@@ -336,7 +338,7 @@ impl RemoteConfig {
     }
 }
 
-/// Carries a message of an authentication.
+/// Exchanges one authentication message.
 fn exchange(queue: &mut Queue, step: HostStep<'_>) -> Result<Vec<u8>, String> {
     let (kind, what, payload) = match step {
         HostStep::Send(message) => {
@@ -357,7 +359,7 @@ fn exchange(queue: &mut Queue, step: HostStep<'_>) -> Result<Vec<u8>, String> {
     Ok(ended.data)
 }
 
-/// A command that has to succeed.
+/// Checks that a command has succeeded.
 fn done(asked: Result<Ended, Broken>, what: &str) -> Result<Ended, String> {
     match asked {
         Ok(ended) if ended.status.is_success() => Ok(ended),
@@ -383,7 +385,8 @@ fn enable(admin: &mut Queue, value: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The same for all queues of one host, and for no other host of the same name: processes of one machine differ by number.
+/// Host identifier: equal for all queues of one host, and different for other hosts of the same name, as it
+/// includes the process id.
 fn host_id(name: &str) -> [u8; 16] {
     let mut id = [0u8; 16];
     for (at, byte) in name.bytes().enumerate() {

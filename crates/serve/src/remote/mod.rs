@@ -1,4 +1,5 @@
-//! An open-channel or zoned drive of another process or machine, over NVMe/TCP: what a layer of this host can stand on.
+//! A remote open-channel or zoned drive over NVMe/TCP, in another process or on another machine, as a base
+//! for host layers.
 //!
 //! ```text
 //!                    lost, or a command in doubt
@@ -8,13 +9,15 @@
 //!        │          acknowledged is there           └──────────────── refused ─────┤
 //!        └─ lost for good: data that it had acknowledged are not there ◄───────────┘
 //! ```
-//! Commands wait while the drive is away; none fails because a connection does. A write whose end was not seen is *in doubt*: it is
-//! settled by the write pointer of its chunk after connecting again. Behind the pointer it is sent again; before it, it is read back
-//! and compared; torn, it ends with [`Status::PowerLoss`], and the layer writes elsewhere. A loss of power at the other end is
-//! treated alike: the connection is given up, and what stands on the drive decides.
+//! Commands wait while the drive is away; none fails because a connection does. A write without a known
+//! outcome is *in doubt*; after a reconnect the write pointer of its chunk settles it. A write at the pointer
+//! is sent again; a write wholly before it is read back and compared; a torn write ends with
+//! [`Status::PowerLoss`], and the layer writes elsewhere. A power loss at the other end is handled alike: the
+//! connection is given up, and the layer on the drive decides.
 //!
-//! Invariants: a command ends once; one part of it is under way at a time, so that its parts are written in order; `written` never
-//! says more of a chunk than the drive has acknowledged and still owes: nothing from when a reset of it is sent.
+//! Invariants: a command ends once; only one part of it is in flight at a time, so its parts are written in
+//! order; `written` never exceeds the sectors of a chunk that the drive has acknowledged and must still hold:
+//! it is 0 once a reset is sent.
 
 mod cache;
 mod command;
@@ -39,19 +42,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 
-/// Between two signs of life on the admin queue.
+/// Interval of keep-alive commands on the admin queue.
 const KEEP_ALIVE: Nanos = Nanos::from_ms(5_000);
-/// A drive that owes answers and gives none for so long is taken for lost.
+/// A drive that owes answers and stays silent for this time counts as lost.
 const SILENCE: Nanos = Nanos::from_ms(30_000);
-/// From a lost connection to the first try, doubled with every failure up to [`RETRY_MAX`].
+/// Delay from a lost connection to the first attempt; each failure doubles it, up to [`RETRY_MAX`].
 const RETRY: Nanos = Nanos::from_ms(100);
 const RETRY_MAX: Nanos = Nanos::from_ms(5_000);
-/// A command that the drive ends with an error of its transport so often in a row fails.
+/// Consecutive transport errors after which a command fails.
 const TRIES_MAX: u32 = 5;
-/// Events of a drive: one for each of its queues, the admin queue first.
+/// Event tokens of a drive: one for each queue, the admin queue first.
 pub(crate) const TOKENS: usize = 1 + RemoteConfig::QUEUES_MAX as usize;
 const KEEP_ALIVE_TOKEN: u64 = u64::MAX;
-/// A list of addresses that was staged.
+/// Token of a staged list of addresses.
 const STAGE_TOKEN: u64 = u64::MAX - 1;
 
 enum State {
@@ -61,14 +64,14 @@ enum State {
     Lost(String),
 }
 
-/// Where events of the sockets go.
+/// Registration for events of the sockets.
 struct Reactor {
     registry: Registry,
     token: Token,
     waker: Arc<Waker>,
 }
 
-/// A remote drive with one open-channel or zoned namespace. Its time is wall time.
+/// A remote drive with one open-channel or zoned namespace. It runs in wall time.
 pub struct Remote {
     config: Arc<RemoteConfig>,
     identity: Identity,
@@ -78,27 +81,27 @@ pub struct Remote {
     works: Vec<Work>,
     idle: Vec<u32>,
     order: u64,
-    /// Works whose next part is to be sent.
+    /// Commands whose next part must be sent.
     waiting: VecDeque<u32>,
     completions: VecDeque<Completion>,
     ends: Vec<Ended>,
-    /// Sectors of each chunk that the drive has acknowledged, since the last reset of it was sent.
+    /// Acknowledged sectors of each chunk since its last reset was sent.
     written: Vec<u32>,
     keep_alive: SimTime,
-    /// When the drive last answered, or was first asked again.
+    /// Time of the drive's last answer, or of the first request since it had none outstanding.
     heard: SimTime,
     retry_after: Nanos,
     stopping: bool,
-    /// How often it was connected to again.
+    /// Number of reconnections.
     reconnections: u64,
     events: Vec<Event>,
 }
 
 impl Remote {
-    /// Connects; this waits for the drive, seconds at most.
+    /// Connects to the drive, which may take a few seconds.
     ///
     /// # Errors
-    /// When it cannot be reached, or is no drive that a layer of the host can stand on.
+    /// Fails if the drive cannot be reached, or cannot carry a host layer.
     pub fn connect(config: RemoteConfig) -> Result<Remote, RemoteError> {
         let link = config.connect()?;
         let written = link.chunks.iter().map(|chunk| chunk.write_pointer).collect();
@@ -129,12 +132,12 @@ impl Remote {
         &self.identity.nqn
     }
 
-    /// What the namespace consists of; zones are the chunks of one parallel unit.
+    /// Geometry of the namespace; zones count as the chunks of one parallel unit.
     pub fn geometry(&self) -> &ChunkGeometry {
         &self.identity.geometry
     }
 
-    /// Why nothing can be read or written any more, if so.
+    /// Reason why the drive is lost for good, if it is.
     pub fn loss(&self) -> Option<&str> {
         match &self.state {
             State::Lost(why) => Some(why),
@@ -142,7 +145,7 @@ impl Remote {
         }
     }
 
-    /// How it is connected.
+    /// State of the connection.
     pub(crate) fn state(&self) -> &'static str {
         match self.state {
             State::Up(_) => "connected",
@@ -151,17 +154,17 @@ impl Remote {
         }
     }
 
-    /// How often it was connected to again.
+    /// Number of reconnections.
     pub(crate) fn reconnections(&self) -> u64 {
         self.reconnections
     }
 
-    /// Lines for the log.
+    /// Takes the events for the log.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// From now on its sockets are among those that the owner of `registry` waits for, with `token` and those after it, [`TOKENS`] in all.
+    /// Registers its sockets with `registry`, under `token` and the following tokens, [`TOKENS`] in all.
     pub(crate) fn attach(
         &mut self,
         registry: &Registry,
@@ -182,7 +185,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Something happened on the socket of a queue.
+    /// Handles an event on the socket of a queue.
     pub(crate) fn ready(&mut self, queue: usize) {
         if let State::Up(link) = &mut self.state {
             let found = match queue {
@@ -195,7 +198,7 @@ impl Remote {
         }
     }
 
-    /// The server stops: from now on commands fail when the drive is away.
+    /// Stops the drive: from now on commands fail while it is away.
     pub(crate) fn stop(&mut self) {
         self.stopping = true;
         self.fail_if_away();
@@ -207,7 +210,7 @@ impl Remote {
         }
     }
 
-    /// Exchanges data with the drive, and sees to connecting again.
+    /// Exchanges data with the drive, and reconnects if necessary.
     fn turn(&mut self) {
         match &mut self.state {
             State::Up(_) => self.exchange(),
@@ -224,7 +227,7 @@ impl Remote {
 
     fn exchange(&mut self) {
         let State::Up(link) = &mut self.state else { return };
-        // Nothing waits for its sockets: they are tried.
+        // Without a reactor there are no socket events, so each socket is tried.
         if self.reactor.is_none() {
             link.io.iter_mut().chain([&mut link.admin]).for_each(|queue| queue.ready());
         }
@@ -254,7 +257,7 @@ impl Remote {
         }
     }
 
-    /// The connection is given up; what was under way is in doubt.
+    /// Gives up the connection; commands in flight are in doubt.
     fn lose(&mut self, why: &str) {
         let mut sent: Vec<u32> =
             (0..self.works.len() as u32).filter(|&i| self.works[i as usize].is_sent()).collect();
@@ -273,7 +276,7 @@ impl Remote {
         self.fail_if_away();
     }
 
-    /// The next try comes later.
+    /// Schedules the next attempt.
     fn put_off(&mut self, why: &str) {
         self.retry_after = Nanos((self.retry_after.0 * 2).min(RETRY_MAX.0));
         let again_ms = self.retry_after.0 / 1_000_000;
@@ -286,13 +289,13 @@ impl Remote {
         self.fail_if_away();
     }
 
-    /// Connecting blocks, so a thread does it.
+    /// Starts a thread that reconnects, as connecting blocks.
     fn reconnect(&mut self) {
         let (tell, told) = mpsc::channel();
         let config = Arc::clone(&self.config);
         let waker = self.reactor.as_ref().map(|reactor| Arc::clone(&reactor.waker));
         let connect = move || {
-            // The server may have stopped meanwhile; then nothing receives it.
+            // If the server has stopped meanwhile, the receiver is gone.
             let _ = tell.send(config.connect());
             if let Some(waker) = waker {
                 let _ = waker.wake();
@@ -304,7 +307,7 @@ impl Remote {
         }
     }
 
-    /// The drive is back, if it is the same one and has kept what it acknowledged.
+    /// Resumes with a drive that is back, if it is the same one and has kept all acknowledged data.
     fn connected(&mut self, link: Link) {
         let chunks = link.chunks.clone();
         if let Err(why) = self.compare(&link) {
@@ -344,7 +347,7 @@ impl Remote {
         }
     }
 
-    /// Nothing that stands here can be trusted any more: everything fails from now on.
+    /// Declares the drive lost: its data can no longer be trusted, and every command fails.
     fn lose_for_good(&mut self, why: String) {
         self.events.push(Event::RemoteGone { remote: self.config.address.clone(), why: why.clone() });
         self.state = State::Lost(why);
@@ -430,7 +433,7 @@ impl Drive for Remote {
             return Some(self.now);
         }
         match &self.state {
-            // What the layer did about the last answers: nothing else would send it.
+            // Output that the layer has added after the last answers must be sent now.
             State::Up(link) if link.must_send() => Some(self.now),
             State::Up(link) => {
                 let owes = link.outstanding() > 0;
@@ -455,7 +458,7 @@ impl Drive for Remote {
     }
 }
 
-/// The number of the chunk that holds `lba`, and the sector of it.
+/// Number of the chunk that holds `lba`, and the sector within it.
 fn place(geometry: &ChunkGeometry, lba: Lba) -> Option<(u32, u32)> {
     let address = geometry.address(lba)?;
     Some((geometry.chunk_number(address), address.sector))

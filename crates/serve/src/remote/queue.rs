@@ -1,15 +1,16 @@
-//! The host's end of one NVMe/TCP connection, which carries one queue: commands out, data both ways, ends in.
+//! The host's end of one NVMe/TCP connection, which carries one queue: commands out, data both ways,
+//! completions in.
 //!
 //! ```text
 //!  start ─► CapsuleCmd [data that fit into it] ─┬────────────────► C2HData ─► buffer of the command
 //!                                               ├─ R2T ─► H2CData ─┐
 //!                                               └──────────────────┴────────► CapsuleResp ─► Ended
 //! ```
-//! The socket blocks, with a time limit, while a connection is set up ([`Queue::ask`]); then it does not block any more
-//! ([`Queue::exchange`]).
+//! The socket blocks, with a time limit, while the connection is set up ([`Queue::ask`]); afterwards it is
+//! non-blocking ([`Queue::exchange`]).
 //!
-//! Invariants: a command identifier is the number of a slot, in use from `start` to its end; no byte of the other end is
-//! written outside the buffer of the command that it belongs to.
+//! Invariants: a command identifier is the number of a slot, in use from `start` to the completion; no byte
+//! of the other end is written outside the buffer of its command.
 
 use pellucid_wire::nvme::{Completion, SglDescriptor, Status, SubmissionEntry};
 use pellucid_wire::tcp::{
@@ -21,24 +22,24 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Bytes read at once.
+/// Maximum bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// Why a connection cannot go on.
+/// Error that breaks a connection.
 #[derive(Debug)]
 pub enum Broken {
     /// The socket's error.
     Socket(io::Error),
     /// The other end closed the connection.
     Closed,
-    /// What either end did against the protocol.
+    /// Either end violated the protocol.
     Protocol(String),
 }
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The time limit of a socket that blocks.
+            // Time limit of a blocking socket.
             Broken::Socket(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 f.write_str("no answer in time")
             }
@@ -58,22 +59,22 @@ impl From<io::Error> for Broken {
 /// Data of a command.
 #[derive(Debug)]
 pub(super) enum Payload {
-    /// To the drive.
+    /// Data for the drive.
     Out(Vec<u8>),
-    /// A buffer to be filled by the drive; empty: there are no data.
+    /// Buffer that the drive fills; empty if there are no data.
     In(Vec<u8>),
 }
 
-/// The end of a command.
+/// Completion of a command.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// As it was started.
+    /// Token given at the start.
     pub token: u64,
     pub status: Status,
     pub result: u64,
-    /// The buffer, filled or as it was sent.
+    /// Buffer of the command, filled or as sent.
     pub data: Vec<u8>,
-    /// Bytes of the buffer up to the last that has come.
+    /// Bytes of the buffer up to the end of the received data.
     pub filled: usize,
 }
 
@@ -83,32 +84,32 @@ struct Slot {
     busy: bool,
     is_out: bool,
     data: Vec<u8>,
-    /// Bytes that the drive has asked for.
+    /// Bytes that the drive has requested.
     asked: usize,
-    /// End of what has come.
+    /// End of the received data.
     filled: usize,
     /// A data digest did not match.
     damaged: bool,
 }
 
-/// A PDU of data that is coming.
+/// A data PDU being received.
 #[derive(Clone, Copy, Debug)]
 struct Incoming {
     cid: u16,
-    /// Where it begins in the buffer of its command.
+    /// Offset of its data in the buffer of the command.
     start: usize,
-    /// It stands for the end of the command, too.
+    /// The PDU also completes the command.
     success: bool,
 }
 
-/// One queue.
+/// One queue and its connection.
 #[derive(Debug)]
 pub(super) struct Queue {
     stream: TcpStream,
     decoder: Decoder,
     encoder: Encoder,
     h2c_data_max: usize,
-    /// Data that go with a command in its capsule.
+    /// Maximum data in the capsule of a command.
     pub in_capsule_max: usize,
     slots: Vec<Slot>,
     idle: Vec<u16>,
@@ -116,14 +117,14 @@ pub(super) struct Queue {
     input: Vec<u8>,
     output: Vec<u8>,
     sent: usize,
-    /// The socket is full; its next writable event ends this.
+    /// The socket is full, until its next writable event.
     blocked: bool,
-    /// There may be something to read.
+    /// There may be input.
     readable: bool,
 }
 
 impl Queue {
-    /// Sets the connection up: ICReq, ICResp. `data_max`: the most data that a command may bring.
+    /// Sets up the connection: ICReq, ICResp. `data_max`: maximum data that a command may return.
     pub fn open(mut stream: TcpStream, digests: bool, entries: u32, data_max: u32) -> Result<Queue, Broken> {
         let request = IcReq { alignment: 0, header_digest: digests, data_digest: digests, r2t_max: 0 };
         stream.write_all(&encode_ic_req(&request))?;
@@ -152,7 +153,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// From now on the socket does not block.
+    /// Makes the socket non-blocking.
     pub fn set_nonblocking(&self) -> io::Result<()> {
         self.stream.set_nonblocking(true)
     }
@@ -161,35 +162,35 @@ impl Queue {
         self.stream.as_raw_fd()
     }
 
-    /// Something happened on the socket.
+    /// Handles an event on the socket.
     pub fn ready(&mut self) {
         (self.readable, self.blocked) = (true, false);
     }
 
-    /// Whether something waits to be sent that the socket may take.
+    /// Returns true if output waits that the socket may take.
     pub fn must_send(&self) -> bool {
         self.sent < self.output.len() && !self.blocked
     }
 
-    /// Commands that can be started now.
+    /// Number of commands that can be started now.
     pub fn room(&self) -> usize {
         self.idle.len()
     }
 
-    /// Commands under way.
+    /// Number of commands in flight.
     pub fn outstanding(&self) -> usize {
         self.slots.len() - self.idle.len()
     }
 
-    /// Whether data of this length go with their command.
+    /// Returns true if data of this length fit into the capsule.
     pub fn fits_capsule(&self, bytes: usize) -> bool {
         bytes <= self.in_capsule_max
     }
 
-    /// Starts a command, whose identifier and data pointer are set here.
+    /// Starts a command; sets its identifier and data pointer.
     ///
     /// # Panics
-    /// Without room.
+    /// Panics if there is no room.
     pub fn start(&mut self, token: u64, entry: SubmissionEntry, payload: Payload) {
         let cid = self.idle.pop().expect("room for a command");
         let (is_out, data) = match payload {
@@ -213,7 +214,7 @@ impl Queue {
             Slot { token, busy: true, is_out, data, asked: 0, filled: 0, damaged: false };
     }
 
-    /// Starts a command and waits for its end; for a socket that blocks.
+    /// Starts a command and waits for its completion, on a blocking socket.
     pub fn ask(&mut self, entry: SubmissionEntry, payload: Payload) -> Result<Ended, Broken> {
         self.start(0, entry, payload);
         let mut ended = Vec::new();
@@ -227,7 +228,7 @@ impl Queue {
         }
     }
 
-    /// Sends what is to be sent and takes what has come, as far as the socket lets it.
+    /// Sends pending output and handles input, as far as the socket allows.
     pub fn exchange(&mut self, ended: &mut Vec<Ended>) -> Result<(), Broken> {
         self.send()?;
         while self.readable {
@@ -236,7 +237,7 @@ impl Queue {
                 other => other?,
             }
         }
-        // What was asked for while reading: H2CData.
+        // Data requested by R2Ts during the read (H2CData).
         self.send()
     }
 
@@ -297,7 +298,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The command of this identifier, if it is under way.
+    /// Finds the command in flight with this identifier.
     fn busy(&mut self, cid: u16) -> Result<&mut Slot, Broken> {
         let slot = self.slots.get_mut(usize::from(cid)).filter(|slot| slot.busy);
         slot.ok_or_else(|| wrong(format!("command {cid} is not under way")))
@@ -326,14 +327,15 @@ impl Queue {
     fn end(&mut self, completion: &Completion, ended: &mut Vec<Ended>) -> Result<(), Broken> {
         let slot = std::mem::take(self.busy(completion.cid)?);
         self.idle.push(completion.cid);
-        // Whatever else the drive says of them: there are data too that took effort, or that are good in part.
+        // The digest error overrides the drive's status, which may accompany data that took effort or are
+        // good in part.
         let status = if slot.damaged { Status::TRANSIENT_TRANSPORT_ERROR } else { completion.status };
         let Slot { token, data, filled, .. } = slot;
         ended.push(Ended { token, status, result: completion.result, data, filled });
         Ok(())
     }
 
-    /// Sends what the drive asks for.
+    /// Sends the data that the drive requests.
     fn send_data(&mut self, request: &ReadyToTransfer) -> Result<(), Broken> {
         let (from, length) = (request.offset_bytes as usize, request.length_bytes as usize);
         let cid = request.cid;
@@ -385,7 +387,7 @@ mod tests {
     use pellucid_wire::tcp::{IcResp, encode_ic_resp};
     use std::net::TcpListener;
 
-    /// A controller that answers one command with data whose digest is wrong, and this status.
+    /// Starts a controller that answers one command with this status and with data of a wrong digest.
     fn damaging(status: Status) -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address");

@@ -1,7 +1,8 @@
-//! A zoned namespace: its commands, and its zones as what the connection is settled by.
+//! A zoned namespace: its commands, and its zones as the state that settles commands after a reconnect.
 //!
-//! A zone is like a chunk in what matters when a connection was lost: it has a write pointer, and starts anew with a reset. So the way of a
-//! command is the one of chunks ([`command`](super::command)); here is what it is in NVMe.
+//! After a lost connection a zone works like a chunk: it has a write pointer, and restarts with a reset. So
+//! commands to zones follow the code of chunks ([`command`](super::command)); this module translates them to
+//! NVMe.
 
 use super::command::Work;
 use super::connect::Link;
@@ -13,13 +14,13 @@ use pellucid_flash::{
 };
 use pellucid_wire::nvme::{NvmOpcode, SubmissionEntry};
 
-/// Header of a zone report.
+/// Length of a zone report's header.
 pub(super) const HEADER_BYTES: usize = 64;
-/// The header counts only the zones that were returned.
+/// Flag of a partial report: the header counts only the returned zones.
 const PARTIAL: u32 = 1 << 16;
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 
-/// Zones as extents of sectors: one parallel unit of chunks whose sectors follow each other.
+/// Zones as extents of sectors: the chunks of one parallel unit with consecutive sectors.
 pub(super) fn extents(zones: &ZoneGeometry) -> ChunkGeometry {
     ChunkGeometry {
         groups: 1,
@@ -38,7 +39,7 @@ pub(super) fn extents(zones: &ZoneGeometry) -> ChunkGeometry {
     }
 }
 
-/// What is known of a zone, in terms of its extent. Where it has no write pointer all of it is written.
+/// State of a zone as an extent. A zone without a write pointer counts as fully written.
 fn extent(zone: &ZoneInfo) -> ChunkInfo {
     let state = match zone.state {
         ZoneState::Empty => ChunkState::Free,
@@ -60,7 +61,7 @@ fn extent(zone: &ZoneInfo) -> ChunkInfo {
     }
 }
 
-/// The zones of a report, with what they are as extents; `None`: it makes no sense.
+/// Parses a report into zones and their extents; returns `None` if it is malformed.
 pub(super) fn parse(page: &[u8]) -> Option<(Vec<ZoneInfo>, Vec<ChunkInfo>)> {
     let zones: Vec<ZoneInfo> =
         page.get(HEADER_BYTES..)?.as_chunks().0.iter().map(ZoneInfo::decode).collect::<Option<_>>()?;
@@ -68,7 +69,7 @@ pub(super) fn parse(page: &[u8]) -> Option<(Vec<ZoneInfo>, Vec<ChunkInfo>)> {
     Some((zones, extents))
 }
 
-/// The command for a report of so many zones from the one that begins here.
+/// Builds the command for a report of `zones` zones, beginning with the zone at `start`.
 pub(super) fn report(nsid: u32, start: u64, zones: u32) -> (SubmissionEntry, usize) {
     let bytes = HEADER_BYTES + zones as usize * ZoneInfo::BYTES;
     let entry = SubmissionEntry::new(NvmOpcode::ZoneManagementReceive.raw(), 0, nsid)
@@ -78,7 +79,7 @@ pub(super) fn report(nsid: u32, start: u64, zones: u32) -> (SubmissionEntry, usi
     (entry, bytes)
 }
 
-/// Why a command makes no sense.
+/// Returns the status of an invalid command.
 pub(super) fn refuse(command: &Command, geometry: &ChunkGeometry) -> Option<Status> {
     let Command { opcode, sectors, data, namespace, vector, .. } = command;
     let bytes = *sectors as usize * geometry.sector_bytes as usize;
@@ -87,9 +88,9 @@ pub(super) fn refuse(command: &Command, geometry: &ChunkGeometry) -> Option<Stat
         Opcode::Read => *sectors > 0 && (data.is_empty() || data.len() == bytes),
         Opcode::Flush => true,
         Opcode::Report => *sectors > 0,
-        // Of one zone: what was done to all of them could not be settled.
+        // Only actions on one zone: an action on all zones could not be settled.
         Opcode::Zone(action) => (*action as u8) < ZoneAction::CloseAll as u8,
-        // Nor could it be known where an append went.
+        // Nor could the address of an append be known.
         _ => return Some(Status::InvalidOpcode),
     };
     (*namespace != 0 || vector.is_some() || !sound).then_some(Status::InvalidField)

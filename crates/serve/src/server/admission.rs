@@ -1,12 +1,13 @@
-//! How connections begin: accepted, kept waiting for a place, admitted, or turned away; and how much of it is logged.
+//! Admission of connections: accepts them, queues them for a place, admits them or turns them away, and
+//! limits their log.
 //!
 //! ```text
 //!  accept ─► a place? ── yes ─────────────────────────────────► admitted: session, slot, hub
 //!                └─ no ─► pending, a tick at most ─► a place ─────┘
 //!                              └─ none ─► turned away
 //! ```
-//! Invariants: no more connections are open than may be, the reserve for control apart; each second so many events of connections are
-//! logged at most, and the number of those left out.
+//! Invariants: no more connections are open than allowed, apart from the control reserve; each second at most
+//! a fixed number of connection events is logged, plus the number of those omitted.
 
 use super::{CONNECTIONS, CONTROL, CONTROL_RESERVE, LOGGED_MAX, Listening, PENDING_MAX, Server, nanoseconds};
 use crate::connection::Connection;
@@ -16,7 +17,7 @@ use crate::socket::{Ends, Stream};
 use mio::Token;
 use std::io;
 
-/// A connection that waits, not longer than a tick, for another one's end.
+/// A connection that waits, at most a tick, for another one to end.
 pub(super) struct Pending {
     pub listener: usize,
     stream: Stream,
@@ -24,7 +25,7 @@ pub(super) struct Pending {
     until_ns: u64,
 }
 
-/// No peer waits to be accepted, or one has given up.
+/// Returns true if no peer waits to be accepted, or one has given up.
 fn is_of_a_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted)
 }
@@ -36,7 +37,7 @@ impl<S: Service> Server<S> {
             let accepted = listening.listener.accept();
             let what = listening.what;
             let why = accepted.as_ref().err().filter(|e| !is_of_a_peer(e)).map(io::Error::to_string);
-            // It is tried again in every tick: what is as before has been said.
+            // Every tick tries again, so an unchanged error is not logged again.
             if why != listening.failing {
                 (self.log)(&match &why {
                     Some(error) => Event::AcceptFailed { protocol: what, error: error.clone() },
@@ -52,14 +53,15 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Whether another connection of this listener may be open. The control socket accepts connections when the server is full, too.
+    /// Returns true if a listener may have another connection. The control socket accepts connections even
+    /// when the server is full.
     fn has_place(&self, listener: usize) -> bool {
         let reserve = if self.listeners[listener].what == CONTROL { CONTROL_RESERVE } else { 0 };
         self.service.hub().connections < self.options.connections_max + reserve
     }
 
-    /// A peer has connected. Where there are as many connections as may be, it waits a little: the ends of some may have come and not been
-    /// read yet.
+    /// Handles an accepted connection. If the server is full, the peer waits briefly, as the ends of other
+    /// connections may have arrived but not been read yet.
     fn came(&mut self, listener: usize, stream: Stream, ends: Ends) {
         if self.has_place(listener) {
             return self.admit(listener, stream, ends);
@@ -71,7 +73,7 @@ impl<S: Service> Server<S> {
         self.pending.push_back(Pending { listener, stream, ends, until_ns });
     }
 
-    /// Lets those in that waited for a place, and turns those away that have waited too long.
+    /// Admits waiting connections that have a place now, and turns away those that have waited too long.
     pub(super) fn admit_pending(&mut self) {
         while let Some(first) = self.pending.pop_front() {
             if self.has_place(first.listener) {
@@ -85,7 +87,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Connections that have been told their end, and whose peers have not gone, have no place when others need it.
+    /// Gives up connections that only wait for their peers to close, because others need their places.
     fn give_up_told(&mut self) {
         for slot in 0..self.table.len() {
             if let Some(connection) = self.table.get(slot)
@@ -101,7 +103,7 @@ impl<S: Service> Server<S> {
         self.log_connection(&Event::TurnedAway { peer, why });
     }
 
-    /// Logs what happened to a connection, unless that happens too often.
+    /// Logs a connection event, unless there are too many.
     pub(super) fn log_connection(&mut self, event: &Event) {
         self.connection_events += 1;
         if self.connection_events <= LOGGED_MAX {
@@ -109,7 +111,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Says how many events were not logged.
+    /// Logs the number of events that were omitted.
     pub(super) fn log_rest(&mut self) {
         let events = std::mem::take(&mut self.connection_events).saturating_sub(LOGGED_MAX);
         if events > 0 {

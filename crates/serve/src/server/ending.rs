@@ -1,4 +1,4 @@
-//! The end of a server: nothing new, what is under way is answered, and what is served is put away.
+//! The end of a server: refuses new work, answers outstanding requests, and puts the service away.
 //!
 //! ```text
 //!  serving ─ stop ─► draining ─ no connection is left ─► put away (drives: flushed ─► layers at rest) ─► durable
@@ -20,7 +20,7 @@ impl<S: Service> Server<S> {
             && self.attachments.iter().all(Attached::has_ended)
     }
 
-    /// No new connections, no new requests; what is under way is answered.
+    /// Begins to stop: no new connections or requests; outstanding requests are answered.
     pub(super) fn begin_stopping(&mut self) {
         let reason = self.stopper.reason.get().copied().unwrap_or("asked");
         (self.log)(&Event::Stopping { reason, connections: self.service.hub().connections });
@@ -36,7 +36,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Brings everything to where the next start finds it, and makes it durable.
+    /// Stores all state that the next start needs, and makes it durable.
     pub(super) fn put_away(&mut self, events: &mut Events) -> Result<(), ServeError> {
         self.service.put_away();
         while !self.service.is_put_away() {
@@ -49,7 +49,7 @@ impl<S: Service> Server<S> {
         Ok(())
     }
 
-    /// A turn without connections: the drives go on, those of other machines with what came from there.
+    /// Runs a turn without connections: the drives continue, remote ones with their input.
     fn go_on(&mut self, events: &mut Events) -> Result<(), ServeError> {
         self.poll_now(events, Some(Duration::ZERO)).map_err(ServeError::Poll)?;
         for event in events.iter() {

@@ -1,16 +1,18 @@
-//! The connections of a server, and which of them something is to be done for.
+//! The connections of a server, and lists of those with work.
 //!
 //! ```text
 //!   number of a connection   serial << 16 | slot
 //!   slot ─► connection       queued:  in the list of those to be read from
 //!                            touched: in the list of those to be sent on and looked after
 //! ```
-//! While the server polls, connections that were busy when they were last read from are read from directly. Those on Unix sockets are
-//! *hot* then: they are not in the system's event queue, and are read from in every turn. Their clients wake no thread when they send or take.
-//! (Over TCP, where the kernel's own work between two ends is most of it, one request at a time became slower by it.)
+//! While the server polls, connections that were busy at their last read are read directly. Of these,
+//! connections on Unix sockets become *hot*: they leave the system's event queue and are read in every turn,
+//! so their clients wake no thread when they send or receive. (Over TCP, where the kernel's own work between
+//! the two ends dominates, this made single outstanding requests slower.)
 //!
-//! Invariants: a connection is in `readers` exactly while `queued`, and in `touched` exactly while `touched` is set; a slot is
-//! given to another connection only with another serial, so what was meant for one that is gone reaches no other.
+//! Invariants: a connection is in `readers` exactly while `queued` is set, and in `touched` exactly while
+//! `touched` is set; a slot is reused only with a new serial, so events for a removed connection reach no
+//! other.
 
 use crate::connection::Connection;
 use crate::service::Service;
@@ -18,21 +20,21 @@ use crate::session::ConnectionId;
 use crate::socket::Stream;
 use mio::{Registry, Token};
 
-/// Bits of a connection's number that say where it is kept.
+/// Bits of a connection's number that hold its slot.
 pub(crate) const SLOT_BITS: u32 = 16;
-/// As many connections are read from directly, and as many are hot.
+/// Maximum number of connections read directly, and of hot ones.
 const HOT_MAX: usize = 4;
-/// One that has brought nothing for so long is hot no more.
+/// A connection without input for this time is no longer hot.
 const HOT_NS: u64 = 1_000_000;
 
-/// A connection outside of the event queue.
+/// A connection outside the event queue.
 struct Hot {
     slot: usize,
-    /// When it last brought something.
+    /// Time of its last input.
     read_ns: u64,
 }
 
-/// All connections.
+/// All connections of a server.
 pub(super) struct Table<S: Service> {
     slots: Vec<Option<Box<Connection<S>>>>,
     vacant: Vec<usize>,
@@ -40,7 +42,7 @@ pub(super) struct Table<S: Service> {
     readers: Vec<usize>,
     touched: Vec<usize>,
     hot: Vec<Hot>,
-    /// Those that were busy when they were last read from, without the hot ones.
+    /// Connections that were busy at their last read, without the hot ones.
     busy: Vec<usize>,
 }
 
@@ -59,14 +61,14 @@ impl<S: Service> Default for Table<S> {
 }
 
 impl<S: Service> Table<S> {
-    /// The slot and the number for a new connection; nothing is taken until [`Table::insert`].
+    /// Returns the slot and the number for a new connection; [`Table::insert`] takes them.
     pub fn next(&mut self) -> (usize, ConnectionId) {
         let slot = self.vacant.last().copied().unwrap_or(self.slots.len());
         self.serial += 1;
         (slot, ConnectionId(self.serial << SLOT_BITS | slot as u64))
     }
 
-    /// Puts a connection into the slot that [`Table::next`] gave.
+    /// Puts a connection into the slot that [`Table::next`] returned.
     pub fn insert(&mut self, slot: usize, connection: Box<Connection<S>>) {
         match self.vacant.pop() {
             Some(_) => self.slots[slot] = Some(connection),
@@ -74,7 +76,7 @@ impl<S: Service> Table<S> {
         }
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub fn remove(&mut self, slot: usize) -> Option<Box<Connection<S>>> {
         let connection = self.slots[slot].take()?;
         self.vacant.push(slot);
@@ -83,18 +85,18 @@ impl<S: Service> Table<S> {
         Some(connection)
     }
 
-    /// Slots that there are, empty ones included.
+    /// Number of slots, including empty ones.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// The connection in a slot.
+    /// Connection in a slot.
     #[inline]
     pub fn get(&mut self, slot: usize) -> Option<&mut Connection<S>> {
         self.slots.get_mut(slot)?.as_deref_mut()
     }
 
-    /// A connection that is still there, and its slot.
+    /// Finds a connection that still exists, with its slot.
     #[inline]
     pub fn find(&mut self, id: ConnectionId) -> Option<(usize, &mut Connection<S>)> {
         let slot = (id.0 & ((1 << SLOT_BITS) - 1)) as usize;
@@ -102,7 +104,7 @@ impl<S: Service> Table<S> {
         (connection.id == id).then_some((slot, connection))
     }
 
-    /// It is to be read from.
+    /// Queues a connection for reading.
     pub fn queue(&mut self, slot: usize) {
         if let Some(connection) = &mut self.slots[slot]
             && !connection.queued
@@ -112,7 +114,7 @@ impl<S: Service> Table<S> {
         }
     }
 
-    /// Something happened to it.
+    /// Marks a connection as changed, so that it is sent to and looked after.
     #[inline]
     pub fn touch(&mut self, slot: usize) {
         if let Some(connection) = &mut self.slots[slot]
@@ -123,17 +125,17 @@ impl<S: Service> Table<S> {
         }
     }
 
-    /// Whether some are to be read from.
+    /// Returns true if connections wait to be read.
     pub fn has_readers(&self) -> bool {
         !self.readers.is_empty()
     }
 
-    /// Whether something happened to some.
+    /// Returns true if any connection is touched.
     pub fn has_touched(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// Exchanges the list of those to be read from with an empty one.
+    /// Exchanges the list of readers for an empty one.
     pub fn take_readers(&mut self, empty: &mut Vec<usize>) {
         debug_assert!(empty.is_empty());
         std::mem::swap(&mut self.readers, empty);
@@ -144,7 +146,7 @@ impl<S: Service> Table<S> {
         }
     }
 
-    /// The same of those to which something happened.
+    /// Exchanges the list of touched connections for an empty one.
     pub fn take_touched(&mut self, empty: &mut Vec<usize>) {
         debug_assert!(empty.is_empty());
         std::mem::swap(&mut self.touched, empty);
@@ -155,7 +157,7 @@ impl<S: Service> Table<S> {
         }
     }
 
-    /// Those are the busy ones from now on.
+    /// Sets the busy connections: those that were just read.
     pub fn note_busy(&mut self, read: &[usize]) {
         let Table { busy, hot, .. } = self;
         let others = || read.iter().filter(|&&slot| hot.iter().all(|hot| hot.slot != slot)).take(HOT_MAX);
@@ -165,7 +167,7 @@ impl<S: Service> Table<S> {
         }
     }
 
-    /// A connection has brought something: it is hot, if it can be and there is room.
+    /// Makes a connection with input hot, if possible and if there is room.
     pub fn heat(&mut self, slot: usize, now_ns: u64, registry: &Registry) {
         if let Some(hot) = self.hot.iter_mut().find(|hot| hot.slot == slot) {
             hot.read_ns = now_ns;
@@ -181,8 +183,8 @@ impl<S: Service> Table<S> {
         }
     }
 
-    /// Those that have brought nothing for a while are hot no more; `all`: none is, because the server is going to sleep. The event queue
-    /// tells at once what is with one that comes back into it.
+    /// Cools connections that had no input for a while; `all`: cools every one, because the server is going
+    /// to sleep. The event queue reports the state of a returning connection at once.
     pub fn cool(&mut self, now_ns: u64, all: bool, registry: &Registry, token: impl Fn(usize) -> Token) {
         let slots = &mut self.slots;
         self.hot.retain(|&Hot { slot, read_ns }| {
@@ -197,7 +199,7 @@ impl<S: Service> Table<S> {
         });
     }
 
-    /// Has the busy ones read from without asking whether there is something.
+    /// Queues the busy connections for reading without asking for events.
     pub fn try_busy(&mut self) {
         for i in 0..self.busy.len() {
             let slot = self.busy[i];
@@ -210,7 +212,7 @@ impl<S: Service> Table<S> {
         }
     }
 
-    /// Has the hot ones read from, and sent on, without asking whether they can be.
+    /// Queues the hot connections for reading and sending without asking for events.
     pub fn try_hot(&mut self) {
         for i in 0..self.hot.len() {
             let slot = self.hot[i].slot;

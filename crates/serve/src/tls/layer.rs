@@ -1,11 +1,11 @@
-//! TLS between a session and its socket: records to plain text for the session, and its answers back to records.
+//! TLS between a session and its socket: decrypts records for the session, and encrypts its answers.
 //!
 //! ```text
 //!  socket ─► input ─► engine ─► received ─► session
 //!  socket ◄─ Port::output ◄─ engine ◄─ plain ◄─┘
 //! ```
-//! Invariant: no more is taken from the input while the session has not taken what was received, so `received` holds at most
-//! what one call of the engine gives (some records).
+//! Invariant: no more input is taken while the session has not taken the received plain text, so `received`
+//! holds at most the output of one engine call (a few records).
 
 use crate::output::Output;
 use crate::pool::Pool;
@@ -14,19 +14,20 @@ use crate::session::{Close, Port};
 
 /// One end of a TLS connection, without its socket.
 pub(crate) trait Engine {
-    /// Takes records off the front of `input`, at least one byte, and appends their plain text to `received`. Says whether the peer has
-    /// taken its leave.
+    /// Takes records off the front of `input`, at least one byte, and appends their plain text to `received`.
+    /// Returns true if the peer has closed the connection.
     ///
     /// # Errors
-    /// When the connection must end.
+    /// Returns the reason if the connection must end.
     fn decrypt(&mut self, input: &mut &[u8], received: &mut Vec<u8>) -> Result<bool, Close>;
 
-    /// Moves `plain` into records, and these, and what else is to be sent (of the handshake, an alert), to `out`. Before the handshake has
-    /// ended there is no plain text. The buffers of `plain` go to `pool`.
+    /// Encrypts `plain` into records and adds them to `out`, with any other pending records (handshake,
+    /// alert). Before the handshake has ended there is no plain text. The buffers of `plain` return to
+    /// `pool`.
     fn encrypt(&mut self, plain: &mut Output, out: &mut Output, pool: &mut Pool);
 }
 
-/// The TLS state of one connection.
+/// TLS state of one connection.
 pub(crate) struct Layer<E> {
     engine: E,
     received: Vec<u8>,
@@ -38,7 +39,7 @@ impl<E: Engine> Layer<E> {
         Layer { engine, received: Vec::new(), plain: Output::default() }
     }
 
-    /// Takes records; `session` is given the plain text.
+    /// Takes records and passes their plain text to `session`.
     pub fn receive<S: Service>(
         &mut self,
         input: &mut &[u8],
@@ -56,12 +57,12 @@ impl<E: Engine> Layer<E> {
                 break Err(why);
             }
         };
-        // Also the alert that says why.
+        // Sends the alert with the reason too.
         self.encrypt(port);
         result
     }
 
-    /// Lets the session work on something else than input.
+    /// Runs work of the session other than input.
     pub fn with<S: Service, T>(
         &mut self,
         port: &mut Port<'_, S>,
@@ -72,7 +73,7 @@ impl<E: Engine> Layer<E> {
         result
     }
 
-    /// Whether there is plain text that the session has not taken.
+    /// Returns true if the session has not taken all plain text.
     pub fn has_more(&self) -> bool {
         !self.received.is_empty()
     }
@@ -93,7 +94,8 @@ impl<E: Engine> Layer<E> {
         port: &mut Port<'_, S>,
         session: &mut impl FnMut(&mut &[u8], &mut Port<'_, S>) -> Result<(), Close>,
     ) -> Result<(), Close> {
-        // What the session sees of the output is what it adds now: whether the peer takes what there is, only this port knows.
+        // The session sees only the output that it adds now; only this port knows whether the peer takes the
+        // pending output.
         if self.received.is_empty() || port.congested() {
             return Ok(());
         }
@@ -105,7 +107,7 @@ impl<E: Engine> Layer<E> {
     }
 }
 
-/// A connection that TLS ends.
+/// Builds the reason for a connection that TLS ends.
 pub(crate) fn refused(error: impl std::fmt::Display) -> Close {
     Close::Refused(format!("TLS: {error}"))
 }

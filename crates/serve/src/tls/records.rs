@@ -1,4 +1,4 @@
-//! The records of TLS, which are rustls'.
+//! TLS records, which rustls handles.
 
 use super::{Engine, Layer, TlsConfig, refused};
 use crate::output::Output;
@@ -8,14 +8,14 @@ use rustls::ServerConnection;
 use std::io::Read;
 use std::sync::Arc;
 
-/// The TLS state of one connection.
+/// TLS state of one connection.
 pub(crate) type Tls = Layer<Records>;
 
 impl Tls {
-    /// TLS as `config` offers it, from its beginning.
+    /// Begins TLS with the offer of `config`.
     pub fn begin(config: &TlsConfig) -> Result<Tls, Close> {
         let mut connection = ServerConnection::new(Arc::clone(&config.0)).map_err(refused)?;
-        // What it holds is bounded by what the session may have under way.
+        // The session's limits also bound this buffer.
         connection.set_buffer_limit(None);
         Ok(Layer::new(Records(connection)))
     }
@@ -35,13 +35,13 @@ impl Engine for Records {
     }
 
     fn encrypt(&mut self, plain: &mut Output, out: &mut Output, pool: &mut Pool) {
-        // Without a limit the connection takes all; before the handshake has ended there is nothing.
+        // Without a limit the connection takes all plain text; before the handshake has ended there is none.
         let all = plain.write_to(&mut self.0.writer(), pool);
         debug_assert!(matches!(all, Ok(true)), "{all:?}");
         while self.0.wants_write() {
             let connection = &mut self.0;
             out.encode(|out| {
-                // A vector takes everything.
+                // Writing to a vector cannot fail.
                 let _ = connection.write_tls(out);
             });
         }

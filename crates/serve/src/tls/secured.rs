@@ -37,7 +37,7 @@ impl<S: Service, T: Session<S>, E: Engine> Session<S> for Secured<T, E> {
     fn completed(&mut self, token: u64, answer: Answer<S>, port: &mut Port<'_, S>) {
         let session = &mut self.session;
         self.tls.with(port, |port| session.completed(token, answer, port));
-        // What could not be taken before may be taken now.
+        // Input that was refused before may be accepted now.
         if let Err(why) = self.receive(&mut &[][..], port) {
             let me = port.connection();
             port.close(me, why);

@@ -1,4 +1,4 @@
-//! The layer between a session and its socket, with an engine that encrypts nothing.
+//! Tests of the layer between a session and its socket, with an engine that does not encrypt.
 
 use super::layer::{Engine, Layer};
 use crate::output::Output;
@@ -7,7 +7,7 @@ use crate::session::{BYTES_MAX, Close, ConnectionId, Load, Port};
 use crate::{Core, Time, common};
 use pellucid_media::StoreKind;
 
-/// TLS that encrypts nothing.
+/// A TLS engine that does not encrypt.
 struct Clear;
 
 impl Engine for Clear {
@@ -21,8 +21,8 @@ impl Engine for Clear {
     }
 }
 
-/// Each byte of what comes is answered with a mebibyte. A peer that does not take the answers gets no more of them for every answer
-/// that there is; one that takes them gets all.
+/// Each input byte is answered with a mebibyte. A peer that takes no answers must not get further ones queued
+/// without limit; a peer that takes them gets all.
 #[test]
 fn answers_that_nobody_takes_stay_bounded() {
     const EACH: usize = 1 << 20;

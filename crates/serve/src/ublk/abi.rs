@@ -1,4 +1,5 @@
-//! The kernel's side of ublk as numbers and bytes (`linux/ublk_cmd.h`; Linux 6.5 and newer, for user copy).
+//! The ublk interface of the kernel in numbers and bytes (`linux/ublk_cmd.h`; Linux 6.5 and newer, for user
+//! copy).
 //!
 //! ```text
 //!  control command  dev_id u32 │ queue u16 │ len u16 │ addr u64 │ data u64 │ 8 bytes of 0          32 bytes, in the entry
@@ -8,22 +9,22 @@
 //!  I/O command      queue u16 │ tag u16 │ result i32 │ addr u64                                     16 bytes, in the entry
 //!  request          operation and flags u32 │ sectors u32 │ first sector u64 │ addr u64             24 bytes, mapped
 //! ```
-//! All in the machine's byte order. Sectors are of 512 bytes, whatever the drive's are.
+//! All fields are in native byte order. Sectors have 512 bytes, whatever the drive's sector size.
 
-/// Bits of a sector of the kernel.
+/// Size of a kernel sector, as a power of two.
 pub(super) const SECTOR_SHIFT: u32 = 9;
-/// Bytes of a control command in its entry, the rest zeros.
+/// Length of a control command in its entry, zero-padded.
 pub(super) const CONTROL_BYTES: usize = 80;
-/// Bytes of a device's description.
+/// Length of a device description.
 pub(super) const DEVICE_BYTES: usize = 64;
-/// Bytes of one request in the mapped table.
+/// Length of one request in the mapped table.
 pub(super) const REQUEST_BYTES: usize = 24;
-/// The kernel's word for "choose a number".
+/// Device number that lets the kernel choose.
 pub(super) const ANY_DEVICE: u32 = u32::MAX;
 
-/// The server copies data through the character device, where and when it likes.
+/// Feature flag: the server copies data through the character device.
 const USER_COPY: u64 = 1 << 7;
-/// Commands carry their size and direction.
+/// Feature flag: commands encode their size and direction.
 const IOCTL_ENCODED: u64 = 1 << 6;
 
 /// Directions of an encoded command.
@@ -50,13 +51,13 @@ pub(super) enum Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Io {
-    /// Waits for the first request of a tag.
+    /// Wait for the first request of a tag.
     Fetch = encoded(BOTH, 0x20, 16),
-    /// Ends the request of a tag and waits for its next one.
+    /// End the request of a tag and wait for its next one.
     CommitAndFetch = encoded(BOTH, 0x21, 16),
 }
 
-/// What a request asks for.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Read,
@@ -64,7 +65,7 @@ pub(super) enum Asked {
     Flush,
     Discard,
     WriteZeroes,
-    /// A number of the kernel's that was not announced.
+    /// Kind that was not announced to the kernel.
     Other(u8),
 }
 
@@ -72,7 +73,7 @@ pub(super) enum Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub asked: Asked,
-    /// To be on the media before it ends.
+    /// The data must be on the media when the request ends.
     pub fua: bool,
     pub sectors: u32,
     pub first_sector: u64,
@@ -98,7 +99,7 @@ impl Request {
     }
 }
 
-/// Writes fields one behind the other.
+/// Writes consecutive fields.
 struct Fields<'a>(&'a mut [u8]);
 
 impl Fields<'_> {
@@ -109,7 +110,7 @@ impl Fields<'_> {
     }
 }
 
-/// A control command; `buffer` is the address and length of what it refers to.
+/// Encodes a control command; `buffer` is the address and length of its data.
 pub(super) fn control(device: u32, buffer: (u64, u16), data: u64) -> [u8; CONTROL_BYTES] {
     let mut bytes = [0; CONTROL_BYTES];
     let mut fields = Fields(&mut bytes);
@@ -121,7 +122,7 @@ pub(super) fn control(device: u32, buffer: (u64, u16), data: u64) -> [u8; CONTRO
     bytes
 }
 
-/// A device with one queue, of the kernel's choice of number.
+/// Encodes a device with one queue, whose number the kernel chooses.
 pub(super) fn device(depth: u16, io_bytes_max: u32) -> [u8; DEVICE_BYTES] {
     let mut bytes = [0; DEVICE_BYTES];
     let mut fields = Fields(&mut bytes);
@@ -135,30 +136,30 @@ pub(super) fn device(depth: u16, io_bytes_max: u32) -> [u8; DEVICE_BYTES] {
     bytes
 }
 
-/// The number that the kernel gave a device.
+/// Number that the kernel assigned to a device.
 pub(super) fn device_number(device: &[u8; DEVICE_BYTES]) -> u32 {
     u32::from_ne_bytes(device[12..16].try_into().expect("4 bytes"))
 }
 
-/// Whether the kernel, of these features, can do what is needed.
+/// Returns true if a kernel with these features is sufficient.
 pub(super) fn suffices(features: u64) -> bool {
     features & (USER_COPY | IOCTL_ENCODED) == USER_COPY | IOCTL_ENCODED
 }
 
-/// What the kernel has to know about a drive.
+/// Properties of a drive that the kernel needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameters {
-    /// In sectors of 512 bytes.
+    /// Number of sectors of 512 bytes.
     pub sectors: u64,
     pub sector_bytes: u32,
-    /// Requests aligned to this are served best; discards are made of these.
+    /// Preferred alignment of requests, and granularity of discards.
     pub unit_bytes: u32,
     pub io_bytes_max: u32,
-    /// A flush makes durable what it follows, and forced writes are.
+    /// A flush makes earlier writes durable, and forced writes are durable.
     pub keeps_flushed: bool,
 }
 
-/// Bytes of encoded parameters.
+/// Length of encoded parameters.
 pub(super) const PARAMETERS_BYTES: usize = 60;
 
 impl Parameters {
@@ -167,7 +168,7 @@ impl Parameters {
         const DISCARD: u32 = 1 << 1;
         const VOLATILE_CACHE: u32 = 1 << 2;
         const FUA: u32 = 1 << 3;
-        // The most that a request of the kernel can say, in whole units.
+        // Maximum that a kernel request can express, in whole units.
         let discard_sectors = (u32::MAX >> SECTOR_SHIFT) / (self.unit_bytes >> SECTOR_SHIFT).max(1)
             * (self.unit_bytes >> SECTOR_SHIFT).max(1);
         let shift = |bytes: u32| bytes.trailing_zeros() as u8;
@@ -192,7 +193,7 @@ impl Parameters {
     }
 }
 
-/// An I/O command for a tag; `result` is that of the request which it ends.
+/// Encodes an I/O command for a tag; `result` belongs to the request that it ends.
 pub(super) fn io(tag: u16, result: i32) -> [u8; 16] {
     let mut bytes = [0; 16];
     let mut fields = Fields(&mut bytes);
@@ -202,7 +203,7 @@ pub(super) fn io(tag: u16, result: i32) -> [u8; 16] {
     bytes
 }
 
-/// Where in the character device the data of a tag begin.
+/// Offset of a tag's data in the character device.
 pub(super) fn data_offset(tag: u16) -> u64 {
     0x8000_0000 + (u64::from(tag) << 25)
 }
@@ -211,7 +212,7 @@ pub(super) fn data_offset(tag: u16) -> u64 {
 mod tests {
     use super::*;
 
-    /// The numbers as the kernel's headers work out to, spelled out.
+    /// Command numbers as computed by the kernel's headers.
     #[test]
     fn commands_have_the_numbers_of_the_kernel() {
         assert_eq!(Control::Add as u32, 0xc020_7504);

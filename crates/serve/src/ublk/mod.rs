@@ -1,4 +1,5 @@
-//! ublk: the kernel of this machine makes a block device of a namespace, and hands its requests to us through io_uring.
+//! ublk: the kernel of this machine creates a block device for a namespace, and passes its requests through
+//! io_uring.
 //!
 //! ```text
 //!  add, parameters ─► Starting (a fetch for each tag waits; START is on its way) ─► Live ─► Stopping ─► Ended
@@ -7,11 +8,12 @@
 //!  kernel ── a fetch ends: request of its tag ─► copied in if it writes ─► drive
 //!  kernel ◄─ commit, and the next fetch ◄──────── copied out if it read  ◄─── completion
 //! ```
-//! It is an [`Attachment`]. START and STOP, in which the kernel itself reads and writes the device, are submitted like requests and are
-//! not waited for: the server's one thread answers these reads and writes meanwhile.
+//! The device is an [`Attachment`]. During START and STOP the kernel itself reads and writes the device, so
+//! they are submitted like requests and not waited for: the server's single thread answers these reads and
+//! writes meanwhile.
 //!
-//! Invariants: each tag has exactly one fetch in the kernel or one operation in the drive, until its fetch ends with the device; the
-//! device is deleted after the last of them.
+//! Invariants: each tag has exactly one fetch in the kernel or one operation in the drive, until its fetch
+//! ends with the device; the device is deleted after the last fetch has ended.
 
 mod abi;
 mod ring;
@@ -27,36 +29,36 @@ use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 
-/// The kernel's number of an error of the drive.
+/// Kernel error number for an error of the drive.
 const EIO: i32 = 5;
-/// Requests at once.
+/// Maximum number of concurrent requests.
 const DEPTH: u16 = 128;
-/// The longest request.
+/// Maximum bytes of a request.
 const IO_BYTES_MAX: u32 = 256 << 10;
 
-/// Why there is no block device.
+/// Error that prevents a block device.
 #[derive(Debug, thiserror::Error)]
 pub enum UblkError {
-    /// The kernel has no such driver, or it is not loaded.
+    /// The kernel lacks the driver, or it is not loaded.
     NoDriver {
-        /// What the kernel calls itself.
+        /// Release of the kernel.
         release: String,
     },
     /// The kernel's driver is too old.
     TooOld {
-        /// What the kernel calls itself.
+        /// Release of the kernel.
         release: String,
     },
-    /// What is to be attached is no block namespace.
+    /// The namespace is no block namespace.
     NotBlock {
-        /// Its name.
+        /// Name of the namespace.
         name: String,
     },
-    /// A step that the kernel refused.
+    /// The kernel refused a step.
     Step {
-        /// What was tried.
+        /// Step that was tried.
         what: &'static str,
-        /// What the kernel says.
+        /// Error of the kernel.
         error: io::Error,
     },
 }
@@ -88,31 +90,32 @@ enum Phase {
     Ended,
 }
 
-/// What a tag's request needs at its end.
+/// State that is needed to complete a tag's request.
 #[derive(Clone, Copy, Default)]
 struct InDrive {
-    /// Bytes of data; what moves none ends with 0.
+    /// Bytes of data; requests without data end with 0.
     bytes: u32,
     read: bool,
 }
 
-/// A block device of the kernel, and the namespace behind it.
+/// A block device of the kernel, with its namespace.
 pub struct BlockDevice {
     namespace: usize,
     sector_shift: u32,
     queue: Queue,
     phase: Phase,
     in_drive: Vec<InDrive>,
-    /// Tags whose fetch has ended with the device.
+    /// Number of tags whose fetch has ended with the device.
     returned: u16,
     events: Vec<QueueEvent>,
 }
 
 impl BlockDevice {
-    /// Has the kernel make a device of a namespace; the log says when it can be opened. The server must run on the thread that calls this.
+    /// Creates a block device for a namespace; the log reports when it can be opened. The server must run on
+    /// the thread that calls this.
     ///
     /// # Errors
-    /// When the kernel cannot, or there is no such block namespace.
+    /// Fails if the kernel cannot, or if there is no such block namespace.
     pub fn new(namespace: usize, core: &Core) -> Result<BlockDevice, UblkError> {
         let n = &core.namespaces()[namespace];
         if !matches!(n.interface, Interface::Block { .. }) {
@@ -153,7 +156,7 @@ impl BlockDevice {
         }
     }
 
-    /// Has the kernel take the device away; it writes what it still has to write first.
+    /// Begins to remove the device; the kernel first writes its remaining data.
     fn begin_to_stop(&mut self) {
         if matches!(self.phase, Phase::Starting | Phase::Live) {
             self.phase = Phase::Stopping;
@@ -261,7 +264,7 @@ impl Attachment for BlockDevice {
     }
 }
 
-/// A status as the kernel's error number, negative.
+/// Negative kernel error number for a status.
 fn error_of(status: Status) -> i32 {
     const EINVAL: i32 = 22;
     const EOPNOTSUPP: i32 = 95;

@@ -1,8 +1,8 @@
-//! The kernel's end of a block device: its control device, its character device, and the ring between the two and us.
+//! The kernel interface of a block device: its control device, its character device, and the io_uring.
 //!
-//! The only place where the server touches memory and entries that the kernel shares with it. Control commands refer to memory that the
-//! queue owns and that outlives its ring; requests are read from a table that the kernel writes before it ends their fetch; data
-//! are copied with ordinary reads and writes.
+//! Only this module touches memory and entries that the kernel shares with the server. Control commands refer
+//! to memory that the queue owns and that outlives its ring; requests are read from a table that the kernel
+//! writes before it ends their fetch; data are copied with ordinary reads and writes.
 
 use super::UblkError;
 use super::abi::{self, Control, Io, Request};
@@ -16,32 +16,33 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
-/// The device through which devices are made; it is there when the driver is.
+/// Path of the control device, which exists if the driver is loaded.
 pub(super) const CONTROL_DEVICE: &str = "/dev/ublk-control";
 
-/// Names of commands that are no tag's.
+/// Names of commands that belong to no tag.
 const START: u64 = 1 << 32;
 const STOP: u64 = 2 << 32;
-/// And a number, so that the late end of one that was given up is not taken for the next one's.
+/// Base name of control commands, plus a number, so that a late end of an abandoned command is not taken for
+/// that of the next.
 const CONTROL: u64 = 3 << 32;
 
-/// Room for the longest structure that a control command takes or gives.
+/// Length of the longest structure that a control command exchanges.
 const EXCHANGE_BYTES: usize = 256;
 
-/// Something that the kernel says.
+/// An event of the kernel.
 #[derive(Debug)]
 pub(super) enum QueueEvent {
     /// A tag has a request.
     Request(u16),
     /// A tag's fetch has ended with the device.
     Returned,
-    /// The device can be opened, or not.
+    /// The device can be opened, or its start has failed.
     Started(io::Result<()>),
     /// The device can no longer be opened.
     Stopped(io::Result<()>),
 }
 
-/// The table of requests, as the kernel maps it for us.
+/// Table of requests, mapped by the kernel.
 struct Requests {
     at: NonNull<c_void>,
     bytes: usize,
@@ -52,7 +53,7 @@ impl Requests {
     fn map(device: &File, depth: u16) -> io::Result<Requests> {
         let bytes = (usize::from(depth) * abi::REQUEST_BYTES).next_multiple_of(rustix::param::page_size());
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice; nothing else is touched.
+        // SAFETY: a new mapping at an address of the kernel's choice; no other memory is touched.
         let at = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, flags, device, 0) }?;
         let at = NonNull::new(at).ok_or_else(|| io::Error::other("mapped at address 0"))?;
         Ok(Requests { at, bytes })
@@ -62,8 +63,9 @@ impl Requests {
     fn read(&self, tag: u16) -> Request {
         let at = usize::from(tag) * abi::REQUEST_BYTES;
         assert!(at + abi::REQUEST_BYTES <= self.bytes, "a tag of this queue");
-        // SAFETY: inside the mapping, as just checked. The kernel writes an entry before it ends the fetch of its tag, which has
-        // been taken from the ring, and not again before the tag is committed.
+        // SAFETY: inside the mapping, as just checked. The kernel writes an entry before it ends the fetch of
+        // its tag, which has been taken from the ring, and does not write it again before the tag is
+        // committed.
         let bytes =
             unsafe { self.at.cast::<u8>().add(at).cast::<[u8; abi::REQUEST_BYTES]>().read_volatile() };
         Request::decode(&bytes)
@@ -73,28 +75,29 @@ impl Requests {
 impl Drop for Requests {
     #[allow(unsafe_code, reason = "giving a mapping back")]
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of this length, which nothing refers to: `read` copies.
+        // SAFETY: this value's own mapping, of this length; there are no references into it, as `read`
+        // copies.
         let _ = unsafe { munmap(self.at.as_ptr(), self.bytes) };
     }
 }
 
-/// A device of one queue.
+/// A device with one queue.
 pub(super) struct Queue {
     ring: IoUring<squeue::Entry128>,
-    /// What control commands refer to. None is under way but in [`Queue::control`].
+    /// Memory that control commands refer to. One is in flight only within [`Queue::control`].
     exchange: Box<[u8; EXCHANGE_BYTES]>,
-    /// Control commands so far.
+    /// Number of control commands so far.
     controls: u64,
     control: File,
     number: u32,
-    /// Gone when the device is deleted, which waits for it to be closed.
+    /// Character device and request table; closed before the device is deleted, which waits for this.
     open: Option<(File, Requests)>,
-    /// Entries in the ring that the kernel has not been told of.
+    /// The ring has entries that the kernel has not been told of.
     unsent: bool,
 }
 
 impl Queue {
-    /// Adds a device and begins to start it; a fetch waits for each tag.
+    /// Adds a device and begins to start it, with a waiting fetch for each tag.
     pub fn new(depth: u16, parameters: &abi::Parameters) -> Result<Queue, UblkError> {
         let control = match OpenOptions::new().read(true).write(true).open(CONTROL_DEVICE) {
             Ok(file) => file,
@@ -103,7 +106,7 @@ impl Queue {
             }
             Err(error) => return Err(UblkError::Step { what: CONTROL_DEVICE, error }),
         };
-        // Room for a fetch of each tag and for control commands.
+        // Space for a fetch of each tag and for control commands.
         let entries = (u32::from(depth) + 8).next_power_of_two();
         let ring =
             IoUring::<squeue::Entry128>::builder().build(entries).map_err(step("a ring of the kernel"))?;
@@ -119,7 +122,7 @@ impl Queue {
         };
         queue.add(depth, parameters)?;
         if let Err(error) = queue.start(depth, parameters) {
-            // The first error is what matters.
+            // Only the first error is reported.
             let _ = queue.delete();
             return Err(error);
         }
@@ -128,7 +131,7 @@ impl Queue {
 
     fn add(&mut self, depth: u16, parameters: &abi::Parameters) -> Result<(), UblkError> {
         let mut features = [0; 8];
-        // A driver that does not know the question is too old, too.
+        // A driver that does not know this command is too old as well.
         let known = self.control(Control::GetFeatures, &mut features, 0).is_ok();
         if !known || !abi::suffices(u64::from_ne_bytes(features)) {
             return Err(UblkError::TooOld { release: release() });
@@ -156,8 +159,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Sends a control command that the kernel answers at once; `buffer` goes with it and holds its answer. The wait ends with the
-    /// command, whatever interrupts it: until then the kernel may use `exchange`.
+    /// Sends a control command that the kernel answers at once; `buffer` holds its data and then its answer.
+    /// Interrupts do not end the wait: until the command ends, the kernel may use `exchange`.
     fn control(&mut self, command: Control, buffer: &mut [u8], data: u64) -> io::Result<()> {
         let exchange = &mut self.exchange[..buffer.len()];
         exchange.copy_from_slice(buffer);
@@ -177,7 +180,7 @@ impl Queue {
                 outcome(result)
             }
             Err(error) => {
-                // The command may still be with the kernel, and with it this memory: it is never used for anything else.
+                // The kernel may still have the command and this memory, so the memory is never reused.
                 Box::leak(std::mem::replace(&mut self.exchange, Box::new([0; EXCHANGE_BYTES])));
                 Err(error)
             }
@@ -199,48 +202,48 @@ impl Queue {
     #[allow(unsafe_code, reason = "handing an entry to the kernel")]
     fn push(&mut self, entry: squeue::Entry128) {
         self.unsent = true;
-        // SAFETY: an I/O entry refers to no memory of ours. A control entry that does refers to `exchange`, which outlives the ring; START
-        // and STOP refer to none.
+        // SAFETY: an I/O entry refers to no memory of this process. A control entry refers at most to
+        // `exchange`, which outlives the ring; START and STOP refer to none.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.submit();
         }
     }
 
-    /// Tells the kernel of all entries.
+    /// Submits all entries to the kernel.
     pub fn submit(&mut self) {
         if std::mem::take(&mut self.unsent) {
-            // What could not be taken now is in the ring still, and goes with the next.
+            // Entries that the kernel does not take now stay in the ring for the next call.
             self.unsent = self.ring.submit().is_err();
         }
     }
 
-    /// Readable when there are events.
+    /// Descriptor that is readable when there are events.
     pub fn descriptor(&self) -> RawFd {
         self.ring.as_raw_fd()
     }
 
-    /// The device that users open.
+    /// Path of the block device for users.
     pub fn device_path(&self) -> String {
         format!("/dev/ublkb{}", self.number)
     }
 
-    /// What has happened since the last call.
+    /// Takes the events since the last call.
     pub fn take_events(&mut self, events: &mut Vec<QueueEvent>) {
         events.extend(self.ring.completion().filter_map(|end| event_of(&end)));
     }
 
-    /// The request of a tag that has one.
+    /// Reads the request of a tag that has one.
     pub fn request(&self, tag: u16) -> Request {
         let (_, requests) = self.open.as_ref().expect("requests come from an open device");
         requests.read(tag)
     }
 
-    /// The data that a request writes.
+    /// Copies the data of a write from the kernel.
     pub fn copy_in(&self, tag: u16, data: &mut [u8]) -> io::Result<()> {
         self.device()?.read_exact_at(data, abi::data_offset(tag))
     }
 
-    /// The data that a request has read.
+    /// Copies the data of a read to the kernel.
     pub fn copy_out(&self, tag: u16, data: &[u8]) -> io::Result<()> {
         self.device()?.write_all_at(data, abi::data_offset(tag))
     }
@@ -250,28 +253,28 @@ impl Queue {
         open.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))
     }
 
-    /// Ends the request of a tag, with bytes or a negative error, and waits for its next one.
+    /// Ends the request of a tag, with a byte count or a negative error, and waits for its next request.
     pub fn commit(&mut self, tag: u16, result: i32) {
         self.push_io(Io::CommitAndFetch, tag, result);
     }
 
-    /// Has the kernel take the device away; [`QueueEvent::Stopped`] says when it has.
+    /// Begins to remove the device; [`QueueEvent::Stopped`] reports the end.
     pub fn stop(&mut self) {
         self.push_control(Control::Stop, abi::control(self.number, (0, 0), 0), STOP);
         self.submit();
     }
 
-    /// Deletes the device. All fetches have ended, or none was begun.
+    /// Deletes the device, after all fetches have ended, or before any has begun.
     pub fn delete(&mut self) -> io::Result<()> {
         self.open = None;
         self.control(Control::Delete, &mut [], 0)
     }
 }
 
-/// Waits until `ended` finds the end of a command, whatever signals come meanwhile.
+/// Waits until `ended` finds the end of a command, whatever signals arrive meanwhile.
 ///
 /// # Errors
-/// Of `wait`, except `Interrupted`. The command may then still be under way.
+/// Returns errors of `wait`, except `Interrupted`. The command may then still be in flight.
 fn wait_for_end(
     mut wait: impl FnMut() -> io::Result<()>,
     mut ended: impl FnMut() -> Option<i32>,
@@ -279,7 +282,7 @@ fn wait_for_end(
     loop {
         match wait() {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            // An interrupted wait has perhaps handed the command over all the same.
+            // An interrupted wait may still have submitted the command.
             _ => {}
         }
         if let Some(result) = ended() {
@@ -293,7 +296,7 @@ fn event_of(end: &cqueue::Entry) -> Option<QueueEvent> {
         START => Some(QueueEvent::Started(outcome(end.result()))),
         STOP => Some(QueueEvent::Stopped(outcome(end.result()))),
         name if name >= CONTROL => None,
-        // Whatever a fetch ends with but a request, its tag is not fetched again.
+        // A fetch that ends without a request is not repeated.
         tag if end.result() == 0 => Some(QueueEvent::Request(tag as u16)),
         _ => Some(QueueEvent::Returned),
     }
@@ -317,8 +320,8 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// The kernel interrupts the wait at any moment, before and after it has taken the command; the buffer is given back only when the
-    /// command has ended.
+    /// The kernel interrupts the wait at any moment, before and after it has taken the command; the buffer is
+    /// released only when the command has ended.
     #[test]
     fn signals_do_not_end_the_wait_for_a_command() {
         for interruptions in 0..5 {
@@ -327,7 +330,7 @@ mod tests {
                 waits += 1;
                 if waits <= interruptions { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
             };
-            // It ends two waits after the last interruption: one ends for something else.
+            // The command ends two waits after the last interruption; one of them ends for another reason.
             let ended = || {
                 looks += 1;
                 (looks == interruptions + 2).then_some(-7)
@@ -339,7 +342,7 @@ mod tests {
         assert_eq!(failed.expect_err("no signal").kind(), io::ErrorKind::InvalidInput);
     }
 
-    /// The same on a ring of the kernel, if it gives one: a timeout stands for the command.
+    /// Waits on a real ring of the kernel, if available: a timeout stands for the command.
     #[test]
     fn a_command_on_a_real_ring_is_waited_for() {
         let Ok(mut ring) = IoUring::<squeue::Entry128>::builder().build(8) else { return };

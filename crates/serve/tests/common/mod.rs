@@ -1,4 +1,4 @@
-//! What the tests share: small drives, a server in a thread, and an NBD client made of the wire codecs.
+//! Helpers of the tests: small drives, a server in a thread, and an NBD client built from the wire codecs.
 #![allow(dead_code, reason = "the unit tests of the crate use a part of it")]
 
 use pellucid_device::{
@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 
 pub const SECTOR: usize = 512;
 
-/// Waits until `is_so`; longer than a loaded machine takes, so that only what never happens fails.
+/// Waits until `is_so`, longer than a loaded machine needs, so that it fails only if the condition never
+/// holds.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(600);
     while !is_so() {
@@ -40,7 +41,7 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A drive of 4 dies and about 6 MiB.
+/// Configures a drive of 4 dies and about 6 MiB.
 pub fn config(store: StoreKind) -> DeviceConfig {
     DeviceConfig {
         media: MediaConfig {
@@ -170,15 +171,15 @@ pub fn drive(store: StoreKind) -> Device {
     Device::new(&config(store)).expect("a good configuration")
 }
 
-/// The subsystem that [`listen`] offers.
+/// Subsystem that [`listen`] offers.
 pub const NQN: &str = "nqn.2026-01.org.pellucid:chunks";
 
-/// A small drive that is one open-channel namespace with metadata for a host FTL.
+/// Creates a small drive with one open-channel namespace, with metadata for a host FTL.
 pub fn chunks() -> Device {
     Device::new(&chunk_config()).expect("a good configuration")
 }
 
-/// What it is made from.
+/// Configuration of [`chunks`].
 pub fn chunk_config() -> DeviceConfig {
     let mut config = config(StoreKind::Ram);
     config.media.metadata_bytes = 16;
@@ -188,7 +189,8 @@ pub fn chunk_config() -> DeviceConfig {
     config
 }
 
-/// Has a server listen for NBD and for control at these `paths`, and for NVMe/TCP, which offers the first namespace; gives its address.
+/// Makes a server listen for NBD and for control at these `paths`, and for NVMe/TCP with the first namespace;
+/// returns the NVMe/TCP address.
 pub fn listen(
     server: &mut Server,
     paths: (PathBuf, PathBuf),
@@ -216,7 +218,7 @@ pub fn listen(
     nvme
 }
 
-/// Writes a line to a control socket; its answer.
+/// Writes a line to a control socket and returns the answer.
 pub fn ask_control(path: &Path, line: &str) -> String {
     let mut stream = UnixStream::connect(path).expect("the control socket");
     writeln!(stream, "{line}").expect("it takes a line");
@@ -250,12 +252,12 @@ pub fn chunk_namespace(blocks: std::ops::Range<u32>, management: Management) -> 
     }
 }
 
-/// A drive with data placement, and one of chunks beside it: namespaces 1 and 2 of one drive.
+/// Creates a drive with data placement and with chunks: namespaces 1 and 2 of one drive.
 pub fn drive_of_sets() -> Device {
     drive_of_sets_with(Vec::new(), Management::Host)
 }
 
-/// The same, with operations that fail, and its chunks managed by the host or by the drive.
+/// Creates that drive with failing operations, and with its chunks managed by the host or by the drive.
 pub fn drive_of_sets_with(faults: Vec<ListedFault>, management: Management) -> Device {
     let mut config = config(StoreKind::Ram);
     config.media.faults.list = faults;
@@ -269,7 +271,7 @@ pub fn drive_of_sets_with(faults: Vec<ListedFault>, management: Management) -> D
     Device::new(&config).expect("a good configuration")
 }
 
-/// A drive of zones: each of two dies, four of them.
+/// Creates a zoned drive with four zones of two dies each.
 pub fn drive_of_zones() -> Device {
     let mut config = config(StoreKind::Ram);
     config.media.metadata_bytes = 16;
@@ -281,7 +283,7 @@ pub fn drive_of_zones() -> Device {
     Device::new(&config).expect("a good configuration")
 }
 
-/// Zones of these blocks, of one die each, eight of them active.
+/// Zones of these blocks on one die each, of which eight may be active.
 pub fn zones(blocks: std::ops::Range<u32>) -> ZoneConfig {
     ZoneConfig {
         blocks,
@@ -295,7 +297,7 @@ pub fn zones(blocks: std::ops::Range<u32>) -> ZoneConfig {
     }
 }
 
-/// A server in a thread of its own.
+/// A server in its own thread.
 pub struct Served {
     pub nbd: SocketAddr,
     pub unix: PathBuf,
@@ -304,7 +306,7 @@ pub struct Served {
     thread: Option<JoinHandle<Vec<Device>>>,
 }
 
-/// A directory that is nobody else's.
+/// Creates a directory private to a test.
 pub fn scratch(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("pellucid-serve-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&path).expect("a temporary directory");
@@ -325,7 +327,7 @@ pub fn serve_observed(
     serve_logged(name, drives, time, (observer, Arc::default()), options)
 }
 
-/// With an observer, and with what the server logs.
+/// Starts a server with an observer, and with access to its log.
 pub fn serve_watched(
     name: &str,
     drives: Vec<(String, Device)>,
@@ -372,13 +374,13 @@ fn serve_logged(
 }
 
 impl Served {
-    /// Stops it and hands its drives back.
+    /// Stops the server and returns its drives.
     pub fn stop(mut self) -> Vec<Device> {
         self.stopper.stop();
         self.thread.take().expect("stopped once").join().expect("the server does not panic")
     }
 
-    /// One request to the control socket, and its answer.
+    /// Sends a request to the control socket and returns the answer.
     pub fn control(&self, line: &str) -> String {
         ask_control(&self.control, line)
     }
@@ -407,12 +409,12 @@ pub struct Client {
     cookie: u64,
 }
 
-/// A whole reply.
+/// A complete reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     pub cookie: u64,
     pub error: u32,
-    /// In the long form.
+    /// The reply is structured.
     pub structured: bool,
     pub data: Vec<u8>,
     pub extents: Vec<Extent>,
@@ -475,7 +477,7 @@ impl Client {
         self.cookie
     }
 
-    /// The next reply. `length`: tells what a read asked for, needed where reads have simple replies, otherwise 0.
+    /// Receives the next reply. `length` gives the length of a read, which simple replies need; otherwise 0.
     pub fn reply(&mut self, length: impl Fn(u64) -> u32) -> Reply {
         let mut reply = Reply::default();
         loop {
@@ -498,7 +500,7 @@ impl Client {
                             Chunk::BlockStatus { .. } => reply.extents = chunk.extents().collect(),
                             _ => {}
                         }
-                        // Ours come in one chunk each; one with data ends with its data.
+                        // This server's answers have one chunk each; one with data ends with its data.
                         assert!(done, "an answer in one chunk");
                         complete = !matches!(chunk, Chunk::OffsetData { .. });
                     }
@@ -515,7 +517,7 @@ impl Client {
         }
     }
 
-    /// One request and its reply.
+    /// Sends one request and receives its reply.
     pub fn ask(&mut self, command: Command, flags: u16, offset: u64, length: u32, data: &[u8]) -> Reply {
         let cookie = self.send(command, flags, offset, length, data);
         let reply = self.reply(|_| if command == Command::Read { length } else { 0 });
@@ -546,7 +548,7 @@ impl Client {
     }
 }
 
-/// Reads what is there, at least one byte.
+/// Reads available bytes, at least one.
 pub fn read_some(stream: &mut dyn Transport, input: &mut Vec<u8>) {
     let mut bytes = [0; 1 << 16];
     loop {
@@ -559,7 +561,7 @@ pub fn read_some(stream: &mut dyn Transport, input: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that tell sectors and versions apart.
+/// Bytes that distinguish sectors and versions.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut rng = pellucid_flash::Rng::new(seed);
     (0..length / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect()

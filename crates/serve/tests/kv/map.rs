@@ -1,5 +1,5 @@
-//! A cache in memory: what the requests mean, without flash. Requests take effect when they are submitted, and are answered after a time by
-//! chance, so that answers come in any order.
+//! A cache in memory, which models the requests without flash. Requests take effect when submitted and are
+//! answered after a random time, so answers arrive in any order.
 
 use pellucid_flash::{Rng, SimTime};
 use pellucid_kv::{Answer, Ask, Get, Item, Key, KvStatistics, Mode, Outcome, Store, What};
@@ -12,18 +12,18 @@ struct Entry {
     item: Item,
     used_s: u32,
     stored_s: u32,
-    /// Somebody was told to fill it anew.
+    /// A client was told to refill the entry.
     token: bool,
 }
 
 pub struct MapCache {
     now: SimTime,
     rng: Rng,
-    /// The longest time that an answer takes.
+    /// Maximum delay of an answer.
     delay_max: u64,
     entries: BTreeMap<Vec<u8>, Entry>,
     version: u64,
-    /// A flush in the future.
+    /// Time of a scheduled flush.
     flush_s: u32,
     waiting: BTreeMap<(SimTime, u64), Answer>,
     serial: u64,
@@ -49,7 +49,7 @@ impl MapCache {
         }
     }
 
-    /// Buffers that were handed out and have not come back.
+    /// Number of buffers handed out and not returned.
     pub fn buffers_out(&self) -> i64 {
         self.buffers
     }
@@ -146,7 +146,7 @@ impl MapCache {
         }
         let mut item = entry.item.clone();
         item.size = item.value.len() as u32;
-        // Requests of different connections may come in another order than their times.
+        // Requests of different connections may not arrive in the order of their times.
         item.idle_s = now_s.saturating_sub(entry.used_s);
         item.taken = entry.token;
         let left = item.expires_s.saturating_sub(now_s);

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A server in a thread of its own.
+/// A server in its own thread.
 struct Served {
     address: SocketAddr,
     stopper: Stopper,
@@ -30,7 +30,7 @@ impl Served {
         let thread = std::thread::spawn(move || {
             let config = KvConfig::new(EngineKind::Original);
             let service = KvService::new("map", MapCache::new(seed, 1000), &config, Time::Instant);
-            // Nobody is given up, so what waits for that hangs.
+            // No peer is given up, so a request that waited for this would hang.
             let options = Options { connections_max, stall: Duration::MAX, ..Options::default() };
             let mut server = Server::new(service, options, Box::new(|_| {})).expect("an event queue");
             let address = "127.0.0.1:0".parse().expect("an address");
@@ -50,7 +50,7 @@ impl Served {
         Client { input: BufReader::new(stream.try_clone().expect("a socket")), stream }
     }
 
-    /// Stops it and hands the cache back.
+    /// Stops the server and returns the cache.
     fn stop(mut self) -> MapCache {
         self.stopper.stop();
         let service = self.thread.take().expect("stopped once").join().expect("the server does not panic");
@@ -74,14 +74,14 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    /// What comes for `text` before the answer to `mn`.
+    /// Sends `text` and returns the lines before the answer to `mn`.
     fn ask(&mut self, text: &[u8]) -> Vec<String> {
         self.say(text);
         self.say(b"mn\r\n");
         std::iter::repeat_with(|| self.line()).take_while(|line| line != "MN").collect()
     }
 
-    /// The values of a get, in order.
+    /// Reads the next value of a get.
     fn value(&mut self) -> Option<(String, Vec<u8>)> {
         let head = self.line();
         if head == "END" {
@@ -96,7 +96,8 @@ impl Client {
     }
 }
 
-/// The cache answers in any order, and each connection sees its own order all the same, with every value whole and right.
+/// The cache answers in any order, but each connection gets its answers in order, with every value complete
+/// and correct.
 #[test]
 fn answers_come_in_the_order_of_requests() {
     let served = Served::new(7);
@@ -143,7 +144,7 @@ fn answers_come_in_the_order_of_requests() {
                         }
                     }
                     let mut writer = client.stream.try_clone().expect("a socket");
-                    // Beside reading: neither end's buffers hold all of it.
+                    // Writes while reading, as the buffers of both ends cannot hold all of it.
                     let writing =
                         std::thread::spawn(move || writer.write_all(&text).expect("the server reads"));
                     for expected in expected {
@@ -171,7 +172,7 @@ enum Expected {
     Values(Vec<(String, Vec<u8>)>),
 }
 
-/// What goes wrong on one connection is said there, in the protocol's own words, and the connection goes on.
+/// An error on one connection is reported there, in the protocol's own words, and the connection continues.
 #[test]
 fn bad_requests_get_their_line_and_cost_nothing_else() {
     let served = Served::new(1);
@@ -200,7 +201,7 @@ fn bad_requests_get_their_line_and_cost_nothing_else() {
     served.stop();
 }
 
-/// A client of the binary protocol is told at once that it is not spoken.
+/// A client of the binary protocol is told at once that it is not supported.
 #[test]
 fn the_binary_protocol_is_refused() {
     let served = Served::new(2);
@@ -208,13 +209,13 @@ fn the_binary_protocol_is_refused() {
     client.say(&[0x80, 0x0b, 0, 0, 0, 0]);
     assert_eq!(client.line(), "ERROR");
     assert_eq!(client.line(), "", "and it hangs up");
-    // A key may have such a byte.
+    // A key may contain such a byte.
     let mut text = served.connect();
     assert_eq!(text.ask(b"get \x80\r\n"), ["END"]);
     served.stop();
 }
 
-/// `stats reset` begins all counts anew, and leaves what is.
+/// `stats reset` resets all counters, and keeps gauges.
 #[test]
 fn stats_reset_begins_all_counts_anew() {
     let served = Served::new(4);
@@ -230,7 +231,7 @@ fn stats_reset_begins_all_counts_anew() {
     served.stop();
 }
 
-/// Connections that are closed have no place any more: as many as may be can come again and again.
+/// Closed connections free their places: a full set of connections can be opened again and again.
 #[test]
 fn places_of_closed_connections_are_free() {
     let served = Served::with(2, 8);
@@ -246,7 +247,7 @@ fn places_of_closed_connections_are_free() {
     served.stop();
 }
 
-/// Every buffer that the cache handed out comes back, whatever becomes of the request and its connection.
+/// Every buffer from the cache is returned, whatever happens to the request and its connection.
 #[test]
 fn buffers_come_back() {
     let served = Served::new(3);
@@ -261,7 +262,7 @@ fn buffers_come_back() {
     for text in asked {
         client.ask(text);
     }
-    // Half a value, and a pipeline whose answers nobody reads.
+    // Half a value, and a pipeline whose answers are never read.
     let mut gone = served.connect();
     gone.say(b"get a\r\nget a\r\nset b 0 0 1000\r\nhalf");
     drop(gone);
@@ -270,7 +271,8 @@ fn buffers_come_back() {
     assert_eq!(served.stop().buffers_out(), 0);
 }
 
-/// One client asks for much and reads nothing, another sends half a value; the others are served, and neither makes memory grow.
+/// One client requests much and reads nothing, another sends half a value. Other clients are served, and
+/// memory does not grow.
 #[test]
 fn a_slow_reader_and_a_slow_writer_cost_nobody_else_anything() {
     let served = Served::new(5);
@@ -289,7 +291,7 @@ fn a_slow_reader_and_a_slow_writer_cost_nobody_else_anything() {
             [format!("VALUE k{round} 0 2"), format!("{:02}", round % 100), "END".into()]
         );
     }
-    // The slow one gets all of it when it reads.
+    // The slow client gets everything when it reads.
     for _ in 0..20 {
         let (key, value) = slow.value().expect("a value");
         assert_eq!((key.as_str(), value.len()), ("big", 1_000_000));
@@ -298,7 +300,8 @@ fn a_slow_reader_and_a_slow_writer_cost_nobody_else_anything() {
     served.stop();
 }
 
-/// Clients that ask for much and read nothing fill their own share of the memory: others get large values as if they were alone.
+/// Clients that request much and read nothing fill only their own share of memory: others get large values as
+/// if alone.
 #[test]
 fn many_that_read_nothing_cost_nobody_else_anything() {
     let served = Served::new(6);
@@ -314,7 +317,7 @@ fn many_that_read_nothing_cost_nobody_else_anything() {
         assert_eq!(client.value().expect("a value").1.len(), 1 << 20);
         assert!(client.value().is_none(), "END");
     }
-    // They get everything when they read.
+    // These clients get everything when they read.
     for one in &mut silent {
         for _ in 0..10 {
             assert_eq!(one.value().expect("a value").1.len(), 1 << 20);
@@ -324,7 +327,7 @@ fn many_that_read_nothing_cost_nobody_else_anything() {
     served.stop();
 }
 
-/// Values of which only a beginning comes hold no memory that others need.
+/// Values of which only the beginning arrives hold no memory that others need.
 #[test]
 fn many_half_sent_values_cost_nobody_else_anything() {
     let served = Served::new(8);
@@ -337,7 +340,7 @@ fn many_half_sent_values_cost_nobody_else_anything() {
     for _ in 0..20 {
         assert_eq!(client.ask(&set), ["STORED"]);
     }
-    // Each of them can still go on.
+    // Each of these values can still be completed.
     for half in halves.iter_mut().take(50) {
         half.say(&[&[b'h'; 999_000][..], b"\r\n"].concat());
         assert_eq!(half.line(), "STORED");
@@ -347,7 +350,7 @@ fn many_half_sent_values_cost_nobody_else_anything() {
     assert_eq!(served.stop().buffers_out(), 0);
 }
 
-/// Hundreds of connections at once; each keeps its own place.
+/// Hundreds of concurrent connections, each with its own place.
 #[test]
 fn hundreds_of_connections_are_served() {
     let served = Served::new(9);

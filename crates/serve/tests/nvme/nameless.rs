@@ -1,4 +1,5 @@
-//! A nameless drive through real sockets: names, moves that a host acknowledges, a host that was away, and a server that was.
+//! A nameless drive through real sockets: names, acknowledged moves, a host that was away, and a server that
+//! was stopped.
 
 use super::{Queue, Served, attach, serve};
 use crate::common::{self, SECTOR};
@@ -23,7 +24,7 @@ fn drive() -> Device {
     Device::new(&config).expect("a good configuration")
 }
 
-/// What a host keeps: of each object its name and version.
+/// A host's records: name and version of each object.
 struct Host {
     admin: Queue,
     io: Queue,
@@ -51,7 +52,7 @@ impl Host {
         ended.result
     }
 
-    /// Writes objects anew and frees their old names until something was moved.
+    /// Rewrites objects and frees their old names until sectors have moved.
     fn churn(&mut self) -> Vec<MoveEntry> {
         for round in 0..20_000u32 {
             let (object, version) = (self.rng.below(200), self.rng.below(255) as u8 + 1);
@@ -82,7 +83,7 @@ impl Host {
         list.iter().take(header.count as usize).map(MoveEntry::decode).collect()
     }
 
-    /// Takes new names, and acknowledges them.
+    /// Stores the new names and acknowledges them.
     fn follow(&mut self, moves: &[MoveEntry]) {
         for entry in moves {
             for (name, _) in self.objects.values_mut().filter(|(name, _)| *name == entry.old) {
@@ -115,7 +116,7 @@ fn a_host_and_a_server_come_back_and_every_name_resolves() {
         host.follow(&moves);
         host.look();
     }
-    // It goes away without acknowledging, and is told again; the event comes to the request that waits for it.
+    // The host leaves without acknowledging and is told again; the event answers the waiting request.
     let missed = host.churn();
     host.attach(&served);
     let event = host.admin.send(SubmissionEntry::new(0x0C, 0, 0), &[]);
@@ -125,7 +126,7 @@ fn a_host_and_a_server_come_back_and_every_name_resolves() {
     host.follow(&told);
     host.churn();
     assert_eq!(AsyncEvent::decode(host.admin.end(event).dw0()), Some(AsyncEvent::Moved));
-    // The server stops with moves that nobody acknowledged.
+    // The server stops with unacknowledged moves.
     let flush = host.io.send(SubmissionEntry::new(0, 0, 1), &[]);
     assert!(host.io.end(flush).status.is_success());
     served.stopper.stop();

@@ -1,5 +1,5 @@
-//! Through TLS with a key that host and drive share. The host's end of it is OpenSSL's, too; what is ours on both sides is checked against
-//! others in `nvme/tls/key.rs`.
+//! TLS with a pre-shared key of host and drive. The host's end also uses OpenSSL; code of this project that
+//! both ends share is checked independently in `nvme/tls/key.rs`.
 
 use super::{HOST, NQN, Queue, Served, Stream, attach_by, blocks, dial, serve_as};
 use crate::common;
@@ -18,7 +18,7 @@ fn key(text: &str) -> TlsKey {
     TlsKey::parse(text).expect("a key")
 }
 
-/// A drive that only [`HOST`] reaches, with [`KEY`].
+/// Serves a drive that only [`HOST`] can reach, with [`KEY`].
 fn serve(time: Time) -> Served {
     serve_as(common::drive(StoreKind::Ram), time, |target, local| {
         let mut keys = TlsKeys::default();
@@ -28,7 +28,7 @@ fn serve(time: Time) -> Served {
     })
 }
 
-/// The host's end of TLS, with this identity and key of the handshake.
+/// Creates the host's end of TLS, with this identity and handshake key.
 fn secure(stream: TcpStream, identity: String, key: Vec<u8>) -> Result<Box<dyn Stream>, String> {
     let mut context = SslContext::builder(SslMethod::tls_client()).expect("OpenSSL");
     context.set_min_proto_version(Some(SslVersion::TLS1_3)).expect("TLS 1.3");
@@ -46,7 +46,7 @@ fn secure(stream: TcpStream, identity: String, key: Vec<u8>) -> Result<Box<dyn S
     }
 }
 
-/// A queue of `host` to `subsystem`, with the identity of a version.
+/// Opens a queue of `host` to `subsystem`, with an identity of this version.
 fn queue(served: &Served, version: u8, host: &str, subsystem: &str) -> Queue {
     let identity = key(KEY).identity(version, host, subsystem).expect("an identity");
     let shared = key(KEY).for_identity(&Identity::parse(identity.as_bytes()).expect("just made"));
@@ -78,7 +78,7 @@ fn data_come_back_through_tls() {
             assert!(io.end(cid).status.is_success());
             assert!(io.data.remove(&cid).expect("data") == data[n * 2048..][..2048], "block {n}");
         }
-        // More than one record each way.
+        // More than one record in each direction.
         let whole = io.send(blocks(2, 64, data.len()), &[]);
         assert!(io.end(whole).status.is_success());
         assert!(io.data.remove(&whole) == Some(data));
@@ -97,12 +97,12 @@ fn who_does_not_know_the_key_gets_nowhere() {
     let theirs = identity.replace(HOST, stranger);
     assert!(secure(dial(&served), theirs, vec![7; 32]).is_err());
     logged(&served, &format!("no key here for the identity \\\"NVMe0R01 {stranger}"));
-    // The digest in it says that another key is meant.
+    // The digest in the identity tells that another key is meant.
     let theirs = key(OTHER_KEY).identity(1, HOST, NQN).expect("an identity");
     assert!(secure(dial(&served), theirs, vec![7; 32]).is_err());
     logged(&served, "no key here for the identity \\\"NVMe1R01");
 
-    // In the clear, and with nonsense.
+    // Without TLS, and with garbage.
     for bytes in [
         &pellucid_wire::tcp::encode_ic_req(&Default::default())[..],
         &[0x16, 3, 1, 0xFF, 0xFF, 9][..],
@@ -131,7 +131,7 @@ fn a_key_opens_what_its_identity_names_and_nothing_else() {
     assert_eq!(disguised.connect(0, DYNAMIC_CONTROLLER, other).status.raw() & 0x7FF, 0x184);
     drop((crossed, disguised));
 
-    // Discovery says that TLS 1.3 is needed.
+    // Discovery reports that TLS 1.3 is required.
     for entry in queue(&served, 0, HOST, DISCOVERY_NQN).discover(2) {
         assert_eq!((entry.requirements & 3, entry.security_type), (1, 2));
     }
@@ -147,8 +147,8 @@ fn keys_that_cannot_be_used_are_refused_at_the_start() {
     assert!(why.contains(HOST) && why.contains("32 bytes"), "{why}");
 }
 
-/// More is asked for at once than may be under way: what is left of the last record goes on when the host has taken what was answered,
-/// though nothing more comes from it.
+/// The host requests more at once than may be in flight. The rest of the last record continues when the host
+/// has taken answers, without further input.
 #[test]
 fn what_could_not_be_begun_at_once_is_begun_later() {
     let served = serve(Time::Instant);

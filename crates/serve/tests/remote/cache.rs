@@ -1,4 +1,5 @@
-//! A cache of another server through its vendor commands: every command, its result and its statuses, and a warm cache.
+//! A cache of another server through its vendor commands: every command, its result and statuses, and a warm
+//! cache.
 
 use super::{remote_config, serve};
 use crate::common::config;
@@ -71,7 +72,7 @@ fn a_cache_is_used_through_the_socket() {
     assert_eq!(host.run(Opcode::WriteDirty, far, 3, blocks(1, 3)).status, Status::Success);
     assert_eq!(host.run(Opcode::WriteClean, 5, 400, blocks(2, 400)).status, Status::Success);
     assert_eq!(host.read(far, 3).data, blocks(1, 3));
-    // Longer than one command of the protocol moves.
+    // Longer than one command of the protocol can move.
     assert_eq!(host.read(5, 400).data, blocks(2, 400));
     let partly = host.read(far + 1, 4);
     assert_eq!((partly.status, partly.result), (Status::Absent, 2), "the third of the four");

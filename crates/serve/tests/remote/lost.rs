@@ -1,4 +1,4 @@
-//! Connections that are cut, answers that are not heard, and power that goes: nothing acknowledged is lost.
+//! Cut connections, lost answers, and power cuts: no acknowledged data are lost.
 
 use super::{BLOCK, Model, Running, host, host_on_zones, serve, zoned};
 use crate::common::{chunk_config, chunks};
@@ -10,11 +10,11 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Passes connections on, and cuts them.
+/// Forwards connections, and cuts them.
 struct Proxy {
     address: SocketAddr,
     streams: Arc<Mutex<Vec<TcpStream>>>,
-    /// What the drive says is thrown away.
+    /// Drop the drive's answers.
     deaf: Arc<AtomicBool>,
 }
 
@@ -26,7 +26,7 @@ impl Proxy {
         let all = Arc::clone(&streams);
         let deaf = Arc::new(AtomicBool::new(false));
         let hears_nothing = Arc::clone(&deaf);
-        // Ends with the process: it waits for connections that nobody makes any more.
+        // The thread ends with the process, waiting for connections that never come.
         std::thread::spawn(move || {
             for host in listener.incoming().flatten() {
                 let Ok(drive) = TcpStream::connect(to) else { continue };
@@ -46,7 +46,7 @@ impl Proxy {
 
     fn cut(&self) {
         for stream in self.streams.lock().expect("streams").drain(..) {
-            // It may be closed already.
+            // The stream may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -62,7 +62,8 @@ fn pass(mut from: TcpStream, mut to: TcpStream, deaf: &AtomicBool) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Writes while `disturb` is called now and then, each time once the connection is there again; nothing may be lost.
+/// Writes while `disturb` is called now and then, each time after the connection is restored; nothing may be
+/// lost.
 fn undisturbed(host: &Running, times: usize, mut disturb: impl FnMut()) {
     let mut client = host.client();
     let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(2));
@@ -90,7 +91,7 @@ fn a_cut_connection_loses_nothing() {
     host.stop();
 }
 
-/// Zones have write pointers as chunks do, by which what was under way is settled.
+/// Like chunks, zones have write pointers, which settle commands in flight.
 #[test]
 fn a_cut_connection_to_a_zoned_drive_loses_nothing() {
     let drive = serve("remote-zones", 0, Time::Paced { dilation: 1.0 }, || zoned().into());
@@ -102,13 +103,13 @@ fn a_cut_connection_to_a_zoned_drive_loses_nothing() {
     host.stop();
 }
 
-/// A host that never heard of a reset's end does not know whether it was carried out. Until the chunk is written again the drive owes
-/// nothing of what it held.
+/// A host that misses the completion of a reset does not know whether it was executed. Until the chunk is
+/// written again, the drive owes none of its data.
 #[test]
 fn a_reset_whose_end_was_not_heard_is_no_loss() {
     let drive = serve("remote-reset", 0, Time::Paced { dilation: 1.0 }, || {
         let mut config = chunk_config();
-        // Most of the time resets are under way.
+        // Resets are in flight most of the time.
         config.media.timing.erase_ns = Nanos::from_ms(3);
         Device::new(&config).expect("a good configuration").into()
     });
@@ -116,7 +117,7 @@ fn a_reset_whose_end_was_not_heard_is_no_loss() {
     let host = host("remote-reset-host", proxy.address, false);
     let mut client = host.client();
     let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(4));
-    // Lines are collected all the time once everything has been written twice.
+    // GC runs continuously once everything has been written twice.
     (0..2 * client.size_bytes / BLOCK as u64).for_each(|_| model.write(&mut client, &mut rng));
     for round in 0..12 {
         (0..37).for_each(|_| model.write(&mut client, &mut rng));
@@ -124,7 +125,7 @@ fn a_reset_whose_end_was_not_heard_is_no_loss() {
         while !drive.control(r#"{"do":"status"}"#).contains("\"outstanding\":0,") {
             std::thread::yield_now();
         }
-        // Twice: what the drive holds is compared with what it owes when the host is back.
+        // Twice, as the drive's data are compared with the owed data when the host is back.
         for time in 1..=2 {
             proxy.cut();
             proxy.deaf.store(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! A host FTL in front of an open-channel drive of another server: data, lost connections, lost power, refusals.
+//! A host FTL on an open-channel drive of another server: data, lost connections, lost power, refusals.
 
 mod cache;
 mod lost;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
 
-/// A server in a thread of its own.
+/// A server in its own thread.
 struct Running {
     nvme: SocketAddr,
     nbd: PathBuf,
@@ -40,7 +40,7 @@ fn serve(name: &str, port: u16, time: Time, make: impl FnOnce() -> Served + Send
     serve_for(name, port, time, BTreeMap::new(), make)
 }
 
-/// The same, for hosts that have to authenticate.
+/// Starts a server for hosts that must authenticate.
 fn serve_for(
     name: &str,
     port: u16,
@@ -79,7 +79,7 @@ fn remote_config(address: SocketAddr) -> RemoteConfig {
     }
 }
 
-/// A second server: a host FTL on the drive behind `address`.
+/// Starts a second server: a host FTL on the drive at `address`.
 fn host(name: &str, address: SocketAddr, digests: bool) -> Running {
     host_as(name, RemoteConfig { digests, ..remote_config(address) })
 }
@@ -92,7 +92,7 @@ fn host_as(name: &str, config: RemoteConfig) -> Running {
     })
 }
 
-/// The same on the zones of a drive.
+/// Starts a second server on the zones of a drive.
 fn host_on_zones(name: &str, address: SocketAddr) -> Running {
     serve(name, 0, Time::Paced { dilation: 1.0 }, move || {
         let remote = Remote::connect(remote_config(address)).expect("a drive to stand on");
@@ -104,7 +104,7 @@ fn host_on_zones(name: &str, address: SocketAddr) -> Running {
     })
 }
 
-/// A drive of zones, in memory.
+/// Creates a zoned drive in memory.
 fn zoned() -> Device {
     let mut config = config(StoreKind::Ram);
     config.media.metadata_bytes = 16;
@@ -124,7 +124,7 @@ impl Running {
         ask_control(&self.control, line)
     }
 
-    /// What monitors show.
+    /// Figures as monitors show them.
     fn figures(&self) -> serde_json::Value {
         serde_json::from_str(&self.control(r#"{"do":"watch"}"#)).expect("JSON")
     }
@@ -133,7 +133,7 @@ impl Running {
         self.log.lock().expect("a log").iter().filter(|line| line.contains(what)).count()
     }
 
-    /// Waits for the log to have so many lines with `what`.
+    /// Waits until the log has `count` lines with `what`.
     fn wait_for(&self, what: &str, count: usize) {
         let end = Instant::now() + Duration::from_secs(600);
         while self.logged(what) < count {
@@ -157,7 +157,7 @@ impl Drop for Running {
     }
 }
 
-/// What a drive should hold: blocks with their contents.
+/// Expected content of a drive: blocks with their seeds.
 #[derive(Default)]
 struct Model(BTreeMap<u64, u64>);
 
@@ -188,7 +188,7 @@ fn data_go_through_two_servers_and_are_found_by_a_third() {
         let host = host("remote-data-host", drive.nvme, digests);
         let mut client = host.client();
         model.check(&mut client);
-        // Several times what there is, so that lines are collected.
+        // Several times the capacity, so that GC runs.
         let writes = 3 * client.size_bytes / BLOCK as u64;
         for _ in 0..writes {
             model.write(&mut client, &mut rng);
@@ -221,7 +221,7 @@ fn a_drive_that_has_forgotten_is_not_trusted() {
     (0..64).for_each(|at| client.write(at * BLOCK as u64, &block(at)));
     client.flush();
     drive.stop();
-    // The same name at the same place, and nothing on it.
+    // A drive of this name at this address, but empty.
     let _empty = serve("remote-forgets", address.port(), Time::Instant, || chunks().into());
     let mut refused = 0;
     for at in 0..64 {
@@ -277,7 +277,7 @@ fn a_local_drive_is_served_under_its_layer_and_comes_back_after_a_power_cut() {
     served.stop();
 }
 
-/// A host FTL on chunks or on zones of a drive in a file.
+/// Builds a host FTL on chunks or zones of a drive in a file.
 fn layered_in_file(file: PathBuf, zoned: bool) -> Served {
     let mut config = config(StoreKind::File(file));
     config.media.metadata_bytes = 16;
@@ -296,7 +296,7 @@ fn layered_in_file(file: PathBuf, zoned: bool) -> Served {
     Served::with_layers(device, &layers).expect("a start")
 }
 
-/// What the log says that the start found: translation pages, and sectors that had to be replayed.
+/// Reads from the log how many translation pages the start found and how many sectors it replayed.
 fn mounted(running: &Running) -> [u64; 2] {
     running.wait_for("event=mounted", 1);
     let log = running.log.lock().expect("a log");
@@ -335,7 +335,7 @@ fn a_served_layer_stops_so_that_its_next_start_replays_nothing_and_survives_a_ki
             model.write(&mut client, &mut rng);
         }
         client.flush();
-        // What a process that is killed here leaves behind.
+        // Image as left by a process that is killed here.
         std::fs::copy(&file, &killed).expect("a copy");
         Model::default().write(&mut client, &mut rng);
         client.leave();
@@ -369,7 +369,7 @@ fn a_layer_on_a_remote_drive_stops_with_data_that_nobody_flushed() {
     }
 }
 
-/// A target that has an answer to the first bytes of a host (ICReq) and to the next (Connect), and listens on.
+/// Starts a target that answers a host's first bytes (ICReq) and the next (Connect), and then only listens.
 fn impostor(answers: [Vec<u8>; 2]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -435,7 +435,7 @@ fn no_answer_of_a_target_is_believed_or_makes_the_host_panic() {
     }
 }
 
-/// Keys of 32 bytes in their printed form, without transformation.
+/// Keys of 32 bytes in text form, without transformation.
 fn secrets(host: u8, controller: Option<u8>) -> HostSecrets {
     let printed = |key: u8| {
         let key = [key; 32];
@@ -446,7 +446,7 @@ fn secrets(host: u8, controller: Option<u8>) -> HostSecrets {
     HostSecrets::parse(&text).expect("secrets")
 }
 
-/// Every group; several queues, each of which authenticates.
+/// Every group, with several queues that authenticate separately.
 #[test]
 fn a_host_with_the_right_secret_works_on_several_queues() {
     let groups = [(DhGroup::Null, 1), (DhGroup::Ffdhe2048, 3), (DhGroup::Ffdhe8192, 2)];
@@ -464,7 +464,7 @@ fn a_host_with_the_right_secret_works_on_several_queues() {
         );
         let mut client = host.client();
         let (mut model, mut rng) = (Model::default(), pellucid_flash::Rng::new(5));
-        // Many at once, so that all queues have something to do.
+        // Many at once, so that all queues have work.
         let blocks = client.size_bytes / BLOCK as u64;
         for round in 0..blocks {
             model.write(&mut client, &mut rng);
@@ -502,7 +502,7 @@ fn hosts_with_wrong_secrets_are_refused_with_the_reason() {
             .is_ok()
     );
 
-    // One that asks for nothing proves nothing.
+    // A drive that requires no authentication proves nothing.
     let open = serve("remote-open", 0, Time::Instant, || chunks().into());
     let config = RemoteConfig { secrets: Some(secrets(1, Some(2))), ..remote_config(open.nvme) };
     let why = Remote::connect(config).map(drop).expect_err("no proof").to_string();

@@ -11,7 +11,7 @@ use std::rc::Rc;
 const WRITES: u64 = 64;
 const SECTORS: u32 = 128;
 
-/// First sectors, in the order in which operations came to the drive.
+/// First sectors in the order in which operations reached the drive.
 struct Arrivals(Rc<RefCell<Vec<u64>>>);
 
 impl Observer for Arrivals {
@@ -20,8 +20,8 @@ impl Observer for Arrivals {
     }
 }
 
-/// Requests that came together, more than a drive is given at once, meet the same faults as those that come one by one, and in the same
-/// order.
+/// A batch of requests, larger than a drive takes at once, meets the same faults in the same order as single
+/// requests.
 #[test]
 fn faults_by_operations_all_come_however_requests_arrive() {
     let cuts = |together: u64| {

@@ -7,7 +7,7 @@ use crate::session::ConnectionId;
 use pellucid_flash::{SimTime, StageTimes};
 use pellucid_media::StoreKind;
 
-/// A step that has ended well.
+/// Completion of a step that has succeeded.
 fn ended(opcode: Opcode) -> Completion {
     Completion {
         tag: 0,
@@ -33,7 +33,7 @@ fn submit(core: &mut Core, token: u64, operation: Operation) {
     core.submit(0, Route { connection: ConnectionId::new(1), token }, operation);
 }
 
-/// What ended, in order: token, opcode, status.
+/// Completions in order: token, opcode, status.
 fn ends(core: &mut Core) -> Vec<(u64, Opcode, Status)> {
     let mut found = Vec::new();
     while core.outstanding() > 0 {
@@ -63,7 +63,7 @@ fn is_zero(core: &mut Core) -> bool {
     }
 }
 
-/// Whichever protocol asks: a discard that is forced, or zeros, are there after a power cut, and end once, as what they are.
+/// For any protocol: a forced discard, or zeros, survive a power cut, and end once, under their own opcode.
 #[test]
 fn a_forced_discard_survives_a_power_cut() {
     for opcode in [Opcode::Trim, Opcode::WriteZeroes] {
@@ -76,7 +76,7 @@ fn a_forced_discard_survives_a_power_cut() {
     }
 }
 
-/// A long discard is cut; where the power goes between two pieces, it is not said to be done.
+/// A long discard is split; if the power is cut between two pieces, the operation does not succeed.
 #[test]
 fn a_power_cut_between_two_steps_ends_the_operation() {
     let mut whole = core();
@@ -96,7 +96,7 @@ fn a_power_cut_between_two_steps_ends_the_operation() {
     assert_eq!(steps.go_on(7, &mut completion).expect("a flush").opcode, Opcode::Flush);
     completion.opcode = Opcode::Flush;
     assert_eq!((steps.go_on(7, &mut completion), completion.opcode, steps.count), (None, Opcode::Trim, 0));
-    // The last piece of one that is not forced was waiting when the power went.
+    // The last piece of an unforced discard was waiting when the power was cut.
     for (pieces, fua) in [(2, false), (1, true), (2, true)] {
         steps.begin(&namespace, 3, Operation { sectors: pieces << 15, fua, ..trim() });
         for _ in 1..pieces {

@@ -1,11 +1,11 @@
-//! Which connections are told what became of a target.
+//! Outcomes of targets are reported to the right connections.
 
 use crate::common;
 use crate::session::ConnectionId;
 use crate::{Core, Time};
 use pellucid_host::{Target, TargetKind};
 
-/// A target is taken away before the client that made it has asked what became of it.
+/// A target is removed before the client that created it has asked for the outcome.
 #[test]
 fn each_is_told_of_its_own_request() {
     let mut core = Core::new(vec![("chunks".into(), common::chunks())], Time::Instant).expect("a drive");

@@ -1,4 +1,4 @@
-//! The key-value store of `host`'s example, served by the engine as it is.
+//! The key-value store of `host`'s example, served by the unchanged engine.
 
 #![allow(dead_code, reason = "the example has more")]
 
@@ -34,7 +34,8 @@ fn stack() -> Stack<store::KeyValue, Disk> {
     Stack::start(store, Disk::new(sectors, bytes, 1), SimTime::ZERO).expect("it mounts")
 }
 
-/// One request at a time, so that the plain map says what each must answer. Time is instant, or goes so fast that nobody waits.
+/// Sends one request at a time, so that a plain map predicts each answer. Time is instant, or so fast that
+/// nothing waits.
 #[test]
 fn a_machine_is_served_behind_the_engine() {
     for time in [Time::Instant, Time::Paced { dilation: 1e-3 }] {
@@ -48,7 +49,7 @@ fn a_machine_is_served_behind_the_engine() {
                 _ => What::Put(vec![token as u8; 9]),
             };
             let route = Route { connection: ConnectionId::new(1), token };
-            // The only one in flight has the first tag.
+            // The only request in flight has the first tag.
             engine.submit(0, route, 9, Ask { tag: 0, key, what: what.clone() });
             let began = std::time::Instant::now();
             let (answered, answer) = loop {
@@ -70,7 +71,7 @@ fn a_machine_is_served_behind_the_engine() {
     }
 }
 
-/// Many at a time: each ask has one answer.
+/// Sends many requests at once: each has exactly one answer.
 #[test]
 fn asks_under_way_together_are_all_answered() {
     let mut stack = stack();

@@ -1,5 +1,5 @@
-//! The admin queue: carrying out what [`admin`] says, and what goes on for longer: shutdown, events, keep-alive. (Format stands in
-//! `format`.)
+//! The admin queue: carries out the results of [`admin`], and its longer tasks: shutdown, events, keep-alive.
+//! Format has its own module, `format`.
 
 use super::{Connection, Role, room_for};
 use crate::nvme::admin::{self, Reply};
@@ -9,7 +9,7 @@ use crate::nvme::{Target, logs};
 use crate::session::{Close, Operation, Port};
 use pellucid_wire::nvme::{AdminOpcode, Status, SubmissionEntry};
 
-/// How often the health of the drives is looked at.
+/// Interval of health checks of the drives.
 const HEALTH_NS: u64 = 5_000_000_000;
 
 impl Connection {
@@ -102,8 +102,9 @@ impl Connection {
         }
     }
 
-    /// What a connection came to. With the admin queue its controller ends, and not when the host has closed the connection, too: it
-    /// may send what is under way on another path by then.
+    /// Passes on the result of a connection. If an admin queue fails, its controller ends at once, not only
+    /// when the host has closed the connection too: by then the host may have sent its outstanding commands
+    /// on another path.
     pub(super) fn ended(&self, result: Result<(), Close>, port: &mut Port<'_>) -> Result<(), Close> {
         if let (Err(_), Role::Admin { controller }) = (&result, self.role) {
             self.end_controller(controller, port);
@@ -127,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// Flushes the drives; their ends carry on with the command.
+    /// Flushes the drives; the completions continue the command.
     fn flush_all(&mut self, index: u16, port: &mut Port<'_>) {
         self.slots.get(index).operations = self.volumes.len() as u32;
         for volume in &self.volumes {
@@ -142,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// Answers requests for events that have happened.
+    /// Answers event requests for which events have occurred.
     pub(super) fn send_events(&mut self, id: u16, port: &mut Port<'_>) {
         loop {
             let next = self.target.borrow_mut().get(id).and_then(|(controller, _)| controller.next_event());
@@ -158,7 +159,8 @@ impl Connection {
             let mut target = self.target.borrow_mut();
             target.follow_targets(port);
             let Some((controller, subsystem)) = target.get(id) else { return Ok(()) };
-            // A host that computes with a large group sends nothing meanwhile; what it may take has a bound of its own.
+            // A host that computes with a large group sends nothing meanwhile; authentication has its own
+            // time limit.
             if !authenticates && controller.is_expired(now_ns) {
                 let (ms, host) = (controller.features.keep_alive_ms, &controller.host_nqn);
                 return Err(Close::Refused(format!("controller {id} of {host}: not heard of for {ms} ms")));

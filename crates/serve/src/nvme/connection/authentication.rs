@@ -1,7 +1,7 @@
-//! Authentication Send and Receive (Base 6.1, 6.2) on a queue whose host must prove who it is.
+//! Authentication Send and Receive (Base 6.1, 6.2) on a queue whose host must authenticate.
 //!
-//! Invariants: on a queue that has to authenticate nothing else is carried out before; an I/O queue gets its
-//! controller's gate with its success, so that its I/O path need not ask.
+//! Invariants: a queue that has to authenticate executes nothing else before; an I/O queue gets its
+//! controller's gate when it succeeds, so its I/O path need not check.
 
 use super::{Connection, Role, room_for};
 use crate::nvme::dhchap::{MESSAGE_BYTES_MAX, Refusal};
@@ -12,19 +12,19 @@ use pellucid_wire::nvme::{AuthArguments, FABRICS_OPCODE, FabricsType, Status, Su
 use pellucid_wire::tcp::CapsuleCommand;
 use std::rc::Rc;
 
-/// Whether it is one of the two commands, and which.
+/// Returns the type of an authentication command; `None` for other commands.
 pub(super) fn auth_command(entry: &SubmissionEntry) -> Option<FabricsType> {
     let kind = FabricsType::from_raw(entry.fabrics_type()).filter(|_| entry.opcode() == FABRICS_OPCODE);
     kind.filter(|kind| matches!(kind, FabricsType::AuthenticationSend | FabricsType::AuthenticationReceive))
 }
 
 impl Connection {
-    /// Whether the queue may not be used yet, or not any more.
+    /// Returns true if the queue is not authenticated, or no longer.
     pub(super) fn must_authenticate(&self) -> bool {
         self.authentication.as_ref().is_some_and(|authentication| !authentication.is_done())
     }
 
-    /// A command on an I/O queue that is not usable, or that is no I/O command.
+    /// Handles a command on an I/O queue that is not usable, or one that is no I/O command.
     #[cold]
     pub(super) fn start_outside_io(
         &mut self,
@@ -38,7 +38,7 @@ impl Connection {
         }
     }
 
-    /// One of the two commands has come.
+    /// Begins an Authentication Send or Receive.
     pub(super) fn start_authentication(
         &mut self,
         kind: FabricsType,
@@ -66,13 +66,13 @@ impl Connection {
         Ok(())
     }
 
-    /// The message of an Authentication Send is there.
+    /// Handles the complete message of an Authentication Send.
     pub(super) fn send_message(&mut self, index: u16, message: &[u8], port: &mut Port<'_>) {
         let Some(authentication) = &mut self.authentication else { return };
         let was_done = authentication.is_done();
         let taken = authentication.send(message);
         if was_done && self.must_authenticate() {
-            // The host gets its time to fetch the reason.
+            // The host gets time to fetch the reason.
             self.opened_ns = port.now_ns();
         }
         self.use_result();
@@ -85,7 +85,8 @@ impl Connection {
     fn receive_message(&mut self, index: u16, entry: &SubmissionEntry, port: &mut Port<'_>) {
         let room_bytes = AuthArguments::parse(entry).length_bytes;
         let Some(authentication) = &mut self.authentication else { return };
-        // The room of the data pointer is checked first: a message that cannot be sent must not be taken.
+        // The length of the data pointer is checked first: a message that cannot be sent must not be
+        // consumed.
         let message = room_for(entry, room_bytes).and_then(|()| authentication.receive(room_bytes));
         self.slots.free(index);
         match message {
@@ -100,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// Opens or shuts the way of an I/O queue into the drives.
+    /// Opens or shuts the gate between an I/O queue and the drives.
     fn use_result(&mut self) {
         let Role::Io { controller, .. } = self.role else { return };
         self.gate = match self.target.borrow_mut().get(controller) {
@@ -109,7 +110,7 @@ impl Connection {
         };
     }
 
-    /// Closes the queue; what has been put into its output is still sent.
+    /// Closes the queue; its pending output is still sent.
     fn close_refused(&mut self, refusal: Refusal, port: &mut Port<'_>) {
         if let Role::Admin { controller } = self.role {
             self.end_controller(controller, port);
@@ -118,7 +119,7 @@ impl Connection {
         port.close(me, Close::Refused(self.refused(refusal.reason)));
     }
 
-    /// For the log: whose authentication ended and why.
+    /// Log text for a refused authentication: host, subsystem and reason.
     pub(super) fn refused(&self, reason: &str) -> String {
         let (host, subsystem) = self.authentication.as_ref().map_or(("", ""), |a| a.names());
         format!("authentication of host {host} to {subsystem}: {reason}")

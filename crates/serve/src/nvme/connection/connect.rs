@@ -1,7 +1,7 @@
-//! Connect: how a connection becomes a queue (Base 6.3).
+//! Connect: turns a connection into a queue (Base 6.3).
 //!
-//! Invariants: a refused Connect changes nothing and ends the connection; where a subsystem has secrets, every queue has to
-//! authenticate before it is used.
+//! Invariants: a refused Connect changes nothing and ends the connection; if a subsystem has secrets, every
+//! queue must authenticate before use.
 
 use super::{Connection, Role};
 use crate::nvme::controller::{Controller, Kind};
@@ -26,7 +26,7 @@ impl Connection {
     ) {
         self.slots.free(index);
         let connected = match data.first_chunk() {
-            // A host sent several before it sent the data of the first.
+            // The host sent several before the data of the first.
             _ if self.role != Role::Unconnected => Err((Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), 0)),
             Some(data) => self.connect(entry, &ConnectData::decode(data), port),
             None => Err((Status::SGL_DATA_LENGTH_INVALID.do_not_retry(), 0)),
@@ -40,7 +40,7 @@ impl Connection {
             Err(refused) => refused,
         };
         if !status.is_success() {
-            // The answer is still sent; the log shows which host was turned away.
+            // The response is still sent; the log names the rejected host.
             let me = port.connection();
             port.close(me, Close::Refused(format!("Connect of {}: {status}", names(data))));
         }
@@ -51,7 +51,7 @@ impl Connection {
         port.output().head(&out[..length]);
     }
 
-    /// Makes this connection a queue (Base 6.3). Returns the controller's identifier.
+    /// Turns this connection into a queue (Base 6.3). Returns the controller's identifier.
     pub(super) fn connect(
         &mut self,
         entry: &SubmissionEntry,
@@ -67,7 +67,8 @@ impl Connection {
             return invalid(ConnectReply::invalid_in_data(512));
         };
         if let Some(peer) = &self.peer {
-            // A proof is for one host and one subsystem; a peer cannot use it as another host, or with another subsystem.
+            // The TLS identity is for one host and one subsystem; a peer cannot act as another host or use
+            // another subsystem.
             let peer = peer.get().ok_or((Status::CONNECT_INVALID_HOST.do_not_retry(), 0))?;
             if peer.host != host_nqn {
                 return Err((Status::CONNECT_INVALID_HOST.do_not_retry(), 0));

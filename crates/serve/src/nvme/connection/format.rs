@@ -1,5 +1,6 @@
-//! Format NVM: the namespaces discard everything, one operation after the other, so that others are not held up. What is forgotten stays
-//! so after a power cut: resets are durable when they end, trims with the flush behind them.
+//! Format NVM: discards everything in the namespaces, one operation at a time, so that other requests are not
+//! delayed. Discarded data stay discarded after a power cut: resets are durable when they end, trims after
+//! the flush that follows.
 
 use super::{Connection, Role};
 use crate::nvme::io::Volume;
@@ -8,13 +9,13 @@ use crate::session::{Operation, Port};
 use pellucid_flash::{ChunkGeometry, ChunkState, Interface, Lba, Opcode, ZoneAction};
 use pellucid_wire::nvme::AdminOpcode;
 
-/// Sectors that are discarded in one operation.
+/// Sectors discarded in one operation.
 const SECTORS: u64 = 1 << 20;
-/// Chunks whose states are looked at together.
+/// Chunks whose states are read together.
 const CHUNKS: u32 = 256;
 
 impl Connection {
-    /// Forgets what comes next, or ends the format.
+    /// Submits the next discard, or ends the format.
     pub(super) fn continue_format(&mut self, index: u16, port: &mut Port<'_>) {
         let slot = self.slots.get(index);
         let Work::Format { nsid, last, next } = &mut slot.work else { return };
@@ -46,7 +47,7 @@ impl Connection {
     }
 }
 
-/// The next operation of a namespace, of which everything before `next` has been discarded; `None`: there is nothing left.
+/// Next operation of a namespace whose sectors before `next` are discarded; `None` if none is left.
 fn discard(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation> {
     match volume.set {
         Interface::Zoned(_) => {
@@ -57,11 +58,11 @@ fn discard(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation
             let start = written_chunk(volume, &chunks, next, port)?;
             Some(Operation::new(Opcode::Reset, start, 0, Vec::new()))
         }
-        // Of sectors.
+        // `next` counts sectors.
         _ => {
             let left = volume.sectors.checked_sub(*next)?;
             let (start, sectors) = (*next, left.min(SECTORS));
-            // One beyond the last says that the flush has been done, too.
+            // One beyond the last means that the flush is done too.
             *next += sectors.max(1);
             Some(match left {
                 0 => Operation::flush(),
@@ -71,7 +72,7 @@ fn discard(volume: &Volume, next: &mut u64, port: &Port<'_>) -> Option<Operation
     }
 }
 
-/// The next chunk that can be reset: one that is free needs no reset, and one that is offline takes none.
+/// Finds the next chunk to reset: a free chunk needs no reset, and an offline chunk takes none.
 fn written_chunk(volume: &Volume, chunks: &ChunkGeometry, next: &mut u64, port: &Port<'_>) -> Option<Lba> {
     let all = u64::from(chunks.parallel_units()) * u64::from(chunks.chunks);
     while *next < all {

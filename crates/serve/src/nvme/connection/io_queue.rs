@@ -1,4 +1,4 @@
-//! An I/O queue: requests into the drives, their ends to the host, and aborts.
+//! An I/O queue: submits requests to the drives, sends completions to the host, and handles aborts.
 
 use super::{Connection, Role, room_for};
 use crate::nvme::io::{self, Request};
@@ -83,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// Keeps a list of addresses, or brings the one that a vector command names.
+    /// Stores a staged list of addresses, or fetches the list that a vector command names.
     fn use_list(&mut self, vector: &VectorRequest, data: &mut Vec<u8>) -> Result<(), Status> {
         let invalid = Status::INVALID_FIELD.do_not_retry();
         let mut lists = self.gate.lists.borrow_mut();
@@ -98,7 +98,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Aborts the command that the host knows as `cid`, if that is possible.
+    /// Aborts the command with the host's identifier `cid`, if possible.
     pub(super) fn abort(&mut self, cid: u16, port: &mut Port<'_>) -> bool {
         let aborted = Status::ABORT_REQUESTED.do_not_retry();
         let Some(index) = self.slots.find(cid) else { return false };
@@ -110,7 +110,7 @@ impl Connection {
                 self.finish(index, 0, port);
                 true
             }
-            // Its data are on their way: it ends when they have come.
+            // The command ends when its data have arrived.
             (State::Receiving, _) => {
                 slot.status = aborted;
                 true
@@ -141,10 +141,10 @@ impl Connection {
         }
     }
 
-    /// The connection is gone, and so is all that it had in the drives.
+    /// Ends the queue after its connection is gone and has nothing left in the drives.
     pub(super) fn end_queue(&mut self, id: u16, queue: u16, port: &mut Port<'_>) {
         let mut target = self.target.borrow_mut();
-        // Its controller may be gone before it.
+        // The controller may be gone before its queue.
         let subsystem = &mut target.subsystems[self.subsystem];
         subsystem.host_reads += self.reads;
         subsystem.host_writes += self.writes;
@@ -160,7 +160,7 @@ impl Connection {
         }
     }
 
-    /// Carries on with an I/O command one of whose operations has ended.
+    /// Continues an I/O command after one of its operations has ended.
     #[inline]
     pub(super) fn io_ended(&mut self, index: u16, request: Request, ended: Ended, port: &mut Port<'_>) {
         let slot = self.slots.get(index);
@@ -172,7 +172,7 @@ impl Connection {
                 self.reads += 1;
                 return self.send(cid, ended.data, port);
             }
-            // The data are good, and took effort: the status says so, and takes nothing back.
+            // The data are good but took effort: the status reports it, and the data are still sent.
             io::Kind::Read if ended.status == DriveStatus::HighEcc => {
                 let (cid, status) = (slot.cid, slot.status);
                 self.slots.free(index);
@@ -235,7 +235,7 @@ impl Connection {
                 _ => {}
             }
         } else if !slot.status.is(Status::CACHE_ABSENT) {
-            // That a cache has not got a block is no error.
+            // A block that a cache does not hold is no error.
             let (cid, status) = (slot.cid, slot.status);
             self.log_error(cid, status, Some(&request));
         }
@@ -243,8 +243,8 @@ impl Connection {
     }
 }
 
-/// Whether a vector read that did not end well has data all the same: of the other addresses, or of all. One that was refused has not
-/// touched its buffer, which holds what another connection once read or wrote.
+/// Returns true if a failed vector read still has data of some or all addresses. A refused read has not
+/// touched its buffer, which holds old data of another connection.
 fn gives_part(ended: &Ended) -> bool {
     match ended.status {
         DriveStatus::HighEcc => true,

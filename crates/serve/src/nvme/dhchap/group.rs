@@ -1,10 +1,10 @@
-//! Diffie-Hellman over the finite fields of RFC 7919: makes a response worthless to an eavesdropper.
+//! Diffie-Hellman over the finite fields of RFC 7919: makes a response useless to an eavesdropper.
 //!
 //! ```text
 //!   x by chance ─► g^x ─► the other side        the other side's g^y ─► checked ─► (g^y)^x, as long as the modulus
 //! ```
-//! Invariants: what depends on an exponent takes the same time for all exponents of a group; a public value of the other side
-//! that would make the result predictable (0, 1, p - 1 or above) is refused.
+//! Invariants: operations with an exponent take the same time for all exponents of a group; public values of
+//! the other side that would make the result predictable (0, 1, p - 1 or above) are refused.
 
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd, Resize};
@@ -12,12 +12,12 @@ use pellucid_wire::nvme::auth::DhGroup;
 use ring::rand::SecureRandom;
 use std::sync::OnceLock;
 
-/// Bits of an exponent: above what RFC 7919 (section 5.2) asks for in its largest group.
+/// Bits of an exponent: more than RFC 7919 (section 5.2) requires in its largest group.
 const EXPONENT_BITS: u32 = 512;
-/// The generator of all these groups.
+/// Generator of all these groups.
 const GENERATOR: u64 = 2;
 
-/// A group that is not null.
+/// A group other than null.
 #[derive(Debug)]
 struct Field {
     bytes: usize,
@@ -37,7 +37,7 @@ impl Field {
         Field { bytes: bits as usize / 8, params: BoxedMontyParams::new(odd), last }
     }
 
-    /// `None`: the null group.
+    /// Finds the field of a group; `None`: the null group.
     fn of(group: DhGroup) -> Option<&'static Field> {
         static FIELDS: OnceLock<Vec<Field>> = OnceLock::new();
         let lines = || include_str!("ffdhe.txt").lines().filter(|line| !line.starts_with('#'));
@@ -73,10 +73,10 @@ impl std::fmt::Debug for KeyPair {
 }
 
 impl KeyPair {
-    /// A new one; `Ok(None)` for the null group.
+    /// Draws a new pair; `Ok(None)` for the null group.
     ///
     /// # Errors
-    /// Without randomness.
+    /// Fails without randomness.
     pub fn draw(
         group: DhGroup,
         random: &dyn SecureRandom,
@@ -95,18 +95,18 @@ impl KeyPair {
         KeyPair { field, exponent, public }
     }
 
-    /// g^x, for the other side.
+    /// Public value g^x, for the other side.
     pub fn public(&self) -> &[u8] {
         &self.public
     }
 
-    /// What both sides know then; `None`: the other side's value is none.
+    /// Computes the shared value; `None` if the other side's value is invalid.
     pub fn agree(&self, other: &[u8]) -> Option<Vec<u8>> {
         if other.len() != self.field.bytes {
             return None;
         }
         let other = BoxedUint::from_be_slice(other, self.field.bits()).ok()?;
-        // It is no secret.
+        // The other side's value is public, so the comparison need not take constant time.
         let is_sound = other > BoxedUint::one_with_precision(self.field.bits()) && other < self.field.last;
         is_sound.then(|| self.field.encode(&self.field.power(other, &self.exponent)))
     }
@@ -121,7 +121,7 @@ mod tests {
     const GROUPS: [DhGroup; 5] =
         [DhGroup::Ffdhe2048, DhGroup::Ffdhe3072, DhGroup::Ffdhe4096, DhGroup::Ffdhe6144, DhGroup::Ffdhe8192];
 
-    /// 2 has order (p - 1) / 2 in these groups: with a wrong digit it would not.
+    /// In these groups 2 has order (p - 1) / 2; a wrong digit would break this.
     #[test]
     fn moduli_are_those_of_the_groups() {
         for group in GROUPS {
@@ -133,7 +133,7 @@ mod tests {
         assert!(Field::of(DhGroup::Null).is_none());
     }
 
-    /// Columns of the vectors: see `tools/dhchap_vectors.py`, which makes the primes anew too.
+    /// Columns of the vectors: see `tools/dhchap_vectors.py`, which also recomputes the primes.
     #[test]
     fn exchanges_are_those_of_an_independent_implementation() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/dh-vectors.txt");

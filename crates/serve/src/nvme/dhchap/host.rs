@@ -1,9 +1,10 @@
-//! The host's side of the authentication of one queue, for hosts of ours; it goes straight through, because connecting blocks.
+//! The host's side of the authentication of one queue, for hosts of this project. It runs straight through,
+//! as connecting blocks.
 //!
 //! ```text
 //!   Negotiate ─► Challenge ─► Reply ─► Success1 [the controller's response, if it has a secret here] ─► Success2
 //! ```
-//! Invariant: a controller that has a secret here and does not prove that it knows it is refused, and told so.
+//! Invariant: a controller that has a secret here but does not prove it is refused, and is told so.
 
 use super::group::KeyPair;
 use super::{Context, HostSecrets, augmented};
@@ -14,7 +15,7 @@ use pellucid_wire::nvme::auth::{
 use ring::rand::{SecureRandom, SystemRandom};
 use subtle::ConstantTimeEq;
 
-/// Groups that are offered, in the order of preference; the controller chooses.
+/// Offered groups, in order of preference; the controller chooses.
 const GROUPS: [DhGroup; 6] = [
     DhGroup::Ffdhe2048,
     DhGroup::Ffdhe3072,
@@ -24,18 +25,18 @@ const GROUPS: [DhGroup; 6] = [
     DhGroup::Null,
 ];
 
-/// What has to be done next.
+/// Next step of the exchange.
 pub(crate) enum Step<'a> {
     /// Send this message; the answer is empty.
     Send(&'a [u8]),
-    /// Fetch one.
+    /// Fetch a message.
     Receive,
 }
 
 /// Authenticates the queue behind `ask` as `host` to `subsystem`.
 ///
 /// # Errors
-/// Why not, in a sentence without a secret.
+/// Returns one sentence, without a secret, if it fails.
 pub(crate) fn authenticate(
     secrets: &HostSecrets,
     [host, subsystem]: [&str; 2],
@@ -87,7 +88,7 @@ pub(crate) fn authenticate(
     let expected = back.of_controller(secret, &augmented(challenge.hash, shared.as_deref(), &mine));
     let is_right = answer.is_some_and(|answer| bool::from(expected.as_ref().ct_eq(answer)));
     if !is_right {
-        // It closes the queue, so whether this arrives does not matter.
+        // The host closes the queue, so a lost message does not matter.
         let refusal = encode_failure(AuthMessage::Failure2, transaction, AuthFailure::Failed);
         let _ = ask(Step::Send(&refusal));
         return Err("the controller does not know the secret that it has here".into());
@@ -95,7 +96,7 @@ pub(crate) fn authenticate(
     ask(Step::Send(&encode_success2(transaction))).map(drop)
 }
 
-/// Whether a message is the one that comes now.
+/// Checks that a message is the one expected now.
 fn expect(message: &[u8], wanted: AuthMessage, transaction: u16) -> Result<(), String> {
     match auth_message(message) {
         Some((kind, of)) if kind == wanted && of == transaction => Ok(()),

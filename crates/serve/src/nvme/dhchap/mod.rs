@@ -1,14 +1,14 @@
-//! In-band authentication with DH-HMAC-CHAP (Base 8.3.5): a host proves that it knows its secret, and if the host asks
-//! for it, the controller proves that it knows its own.
+//! In-band authentication with DH-HMAC-CHAP (Base 8.3.5): a host proves that it knows its secret; on request,
+//! the controller proves that it knows its own.
 //!
 //! ```text
 //!   file ─► secret: HostSecrets ─► transaction: Authentication, one for each queue ◄─► connection/authentication
 //!                              └─► host: authenticate, of a host of ours ◄─► remote/connect        group: for both
 //! ```
-//! With the null group the exchange does not protect against an eavesdropper that tries passwords later (secrets should be
-//! random, as `nvme gen-dhchap-key` makes them). With none does it protect the data that follow.
+//! With the null group, an eavesdropper can later try passwords against the exchange, so secrets should be
+//! random, as `nvme gen-dhchap-key` makes them. No group protects the data that follow.
 //!
-//! Invariant: no secret, key or response is ever shown, neither in an error nor by `Debug`.
+//! Invariant: errors and `Debug` output never show a secret, key or response.
 
 mod group;
 mod host;
@@ -24,30 +24,30 @@ use pellucid_wire::nvme::auth::AuthHash;
 use ring::{digest, hmac};
 use secret::Secret;
 
-/// Both ends, and the transaction: what a response depends on, beside key and challenge.
+/// Inputs of a response beside key and challenge: both ends and the transaction.
 #[derive(Clone, Copy, Debug)]
 struct Context<'a> {
     hash: AuthHash,
     transaction: u16,
     sequence: u32,
-    /// The responder.
+    /// Name of the responder.
     from: &'a str,
-    /// The challenger.
+    /// Name of the challenger.
     to: &'a str,
 }
 
 impl Context<'_> {
-    /// The response of the host to C1.
+    /// Computes the host's response to C1.
     fn of_host(&self, secret: &Secret, challenge: &[u8]) -> hmac::Tag {
         self.response(secret, challenge, "HostHost")
     }
 
-    /// The response of the controller to C2.
+    /// Computes the controller's response to C2.
     fn of_controller(&self, secret: &Secret, challenge: &[u8]) -> hmac::Tag {
         self.response(secret, challenge, "Controller")
     }
 
-    /// The tag is that of the responder's key. SC_C is always 0: no secure channel follows.
+    /// Computes a response as an HMAC with the responder's key. SC_C is always 0: no secure channel follows.
     fn response(&self, secret: &Secret, challenge: &[u8], role: &str) -> hmac::Tag {
         let key = hmac::Key::new(algorithm(self.hash), &secret.transformed(self.from));
         let mut response = hmac::Context::with_key(&key);
@@ -63,7 +63,7 @@ impl Context<'_> {
     }
 }
 
-/// The challenge that is answered: with a group, the one that was sent together with what both sides have agreed on.
+/// Challenge that the response covers: with a group, the sent challenge combined with the shared value.
 fn augmented(hash: AuthHash, shared: Option<&[u8]>, challenge: &[u8]) -> Vec<u8> {
     let Some(shared) = shared else { return challenge.to_vec() };
     let key = digest::digest(algorithm(hash).digest_algorithm(), shared);

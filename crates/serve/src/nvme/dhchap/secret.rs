@@ -1,7 +1,7 @@
-//! Secrets in their printed form, `DHHC-1:XX:base64(key, CRC-32):` (Base 8.3.5.8), and files of them.
+//! Secrets in their text form, `DHHC-1:XX:base64(key, CRC-32):` (Base 8.3.5.8), and files of secrets.
 //!
-//! XX says how the key is transformed before it is used: 00 not at all, 01, 02 and 03 with HMAC of SHA-256, SHA-384 and
-//! SHA-512 over the name of its owner, so that a file does not hold what another party must know.
+//! XX gives the transformation of the key before use: 00 none; 01, 02 and 03 HMAC of SHA-256, SHA-384 and
+//! SHA-512 over the name of its owner, so that a file does not hold the key that another party must know.
 //!
 //! Invariant: a [`Secret`] has passed its checksum and has 32, 48 or 64 bytes.
 
@@ -12,7 +12,7 @@ use ring::hmac;
 use std::fmt;
 use std::path::Path;
 
-/// A key and how it is transformed.
+/// A key and its transformation.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Secret {
     key: Vec<u8>,
@@ -26,7 +26,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Reads the printed form. The error says what is wrong, without the secret.
+    /// Parses the text form. The error describes the problem without the secret.
     pub fn parse(text: &str) -> Result<Secret, &'static str> {
         let fields = printed_fields(text, "DHHC-1");
         let (transform, encoded) = fields.ok_or("not of the form DHHC-1:XX:BASE64:")?;
@@ -44,7 +44,7 @@ impl Secret {
         Ok(Secret { key: printed_key(encoded, fits, wrong_length)?, transform })
     }
 
-    /// The key as its owner uses it in a response.
+    /// Key as its owner uses it in a response.
     pub fn transformed(&self, owner_nqn: &str) -> Vec<u8> {
         let Some(hash) = self.transform else { return self.key.clone() };
         let key = hmac::Key::new(algorithm(hash), &self.key);
@@ -55,38 +55,38 @@ impl Secret {
     }
 }
 
-/// What host and controller know for each other.
+/// Secrets that a host and a controller share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSecrets {
-    /// The host proves that it knows this one.
+    /// Secret with which the host authenticates.
     pub(super) host: Secret,
-    /// The controller answers a challenge of the host with this one.
+    /// Secret with which the controller answers a challenge of the host.
     pub(super) controller: Option<Secret>,
-    /// The smallest Diffie-Hellman group that is good enough.
+    /// Smallest acceptable Diffie-Hellman group.
     pub(super) group_min: DhGroup,
 }
 
 impl HostSecrets {
-    /// The same, where smaller groups than this one are refused.
+    /// Sets the smallest acceptable group.
     pub fn with_group_min(self, group_min: DhGroup) -> HostSecrets {
         HostSecrets { group_min, ..self }
     }
 
-    /// Whether the controller has a secret, too.
+    /// Returns true if the controller has a secret too.
     pub(crate) fn has_controller(&self) -> bool {
         self.controller.is_some()
     }
 
-    /// The groups that are good enough, the smallest first.
+    /// Acceptable groups, the smallest first.
     pub(super) fn groups(&self) -> Vec<DhGroup> {
         DhGroup::ALL.iter().copied().filter(|&group| group >= self.group_min).collect()
     }
 
-    /// Reads the secrets of a host: the first line that is not empty and no comment (`#`) is the host's, the second, if
-    /// there is one, the controller's.
+    /// Parses the secrets of a host. Empty lines and comments (`#`) aside, the first line is the host's
+    /// secret, and the optional second line the controller's.
     ///
     /// # Errors
-    /// What line is wrong and how.
+    /// Names the wrong line and its problem.
     pub fn parse(text: &str) -> Result<HostSecrets, String> {
         let mut secrets = Vec::new();
         for (number, line) in private::lines(text) {
@@ -105,10 +105,10 @@ impl HostSecrets {
         }
     }
 
-    /// Reads the file of a host, which must be for its owner only.
+    /// Reads the file of a host, which only its owner may access.
     ///
     /// # Errors
-    /// A file that cannot be read, that others may read or write, or that holds something else.
+    /// Fails if the file cannot be read, has permissions for others, or is malformed.
     pub fn load(path: &Path) -> Result<HostSecrets, SecretError> {
         private::load(path, HostSecrets::parse)
     }

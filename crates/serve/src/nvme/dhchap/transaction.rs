@@ -7,8 +7,8 @@
 //!    └────────────────────────────── Success2 ◄─────────────────────────────────┘
 //!   anything else ─► Failed ─ Receive: AUTH_Failure1 ─► the queue is closed
 //! ```
-//! Invariants: a challenge is drawn anew for every transaction and answered at most once; S1 never repeats on a queue and
-//! is never 0; a queue that failed is not authenticated and stays so.
+//! Invariants: each transaction draws a new challenge, which is answered at most once; S1 never repeats on a
+//! queue and is never 0; a queue that has failed stays unauthenticated.
 
 use super::group::KeyPair;
 use super::{Context, HostSecrets, augmented};
@@ -21,31 +21,31 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use subtle::ConstantTimeEq;
 
-/// Longest message that a host may send; the longest that makes sense is far shorter.
+/// Longest message that a host may send; every valid message is far shorter.
 pub(in crate::nvme) const MESSAGE_BYTES_MAX: u32 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// No transaction, or one that has ended well.
+    /// No transaction, or one that has succeeded.
     Idle,
     /// The host may fetch its challenge.
     Challenge,
-    /// A Reply is due.
+    /// The host must send a Reply.
     Challenged,
     /// The host may fetch Success1.
     Success1,
-    /// A Success2 is due.
+    /// The host must send Success2.
     Success2,
-    /// The host may fetch why.
+    /// The host may fetch the reason.
     Failed(Refusal),
 }
 
-/// Why a queue is not authenticated.
+/// Reason why a queue is not authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nvme) struct Refusal {
-    /// For the host.
+    /// Reason for the host.
     pub failure: AuthFailure,
-    /// For the log.
+    /// Reason for the log.
     pub reason: &'static str,
 }
 
@@ -64,7 +64,7 @@ impl From<AuthFailure> for Refusal {
     }
 }
 
-/// Where the authentication of one queue stands.
+/// State of the authentication of one queue.
 #[derive(Debug)]
 pub(in crate::nvme) struct Authentication {
     secrets: HostSecrets,
@@ -73,14 +73,14 @@ pub(in crate::nvme) struct Authentication {
     step: Step,
     hash: AuthHash,
     transaction: u16,
-    /// S1.
+    /// S1 of this transaction.
     sequence: u32,
-    /// C1, in the first bytes.
+    /// C1 of this transaction, in the first bytes.
     challenge: [u8; DHCHAP_VALUE_BYTES_MAX],
     group: DhGroup,
-    /// The Diffie-Hellman value of this transaction; none with the null group.
+    /// Diffie-Hellman key pair of this transaction; `None` with the null group.
     pair: Option<KeyPair>,
-    /// The response to C2.
+    /// Response to C2.
     answer: Option<hmac::Tag>,
     authenticated: bool,
 }
@@ -103,20 +103,20 @@ impl Authentication {
         }
     }
 
-    /// Whether the queue may be used.
+    /// Returns true if the queue may be used.
     pub fn is_done(&self) -> bool {
         self.authenticated
     }
 
-    /// Host and subsystem, for the log.
+    /// Names of host and subsystem, for the log.
     pub fn names(&self) -> (&str, &str) {
         (&self.host_nqn, &self.subsystem_nqn)
     }
 
-    /// Takes a message of the host. What is wrong with it the host learns with its next Receive.
+    /// Takes a message of the host. The host learns of an error with its next Receive.
     ///
     /// # Errors
-    /// The host has refused the controller: the queue must be closed.
+    /// Returns a refusal if the host has refused the controller: the queue must be closed.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Refusal> {
         let taken = self.take(message);
         if let Err(refusal) = taken {
@@ -128,14 +128,16 @@ impl Authentication {
         Ok(())
     }
 
-    /// The message that the host may fetch now; with the reason if it is AUTH_Failure1, after which the queue must be closed.
+    /// Returns the message that the host may fetch now. An AUTH_Failure1 comes with its reason, and the queue
+    /// must then be closed.
     ///
     /// # Errors
-    /// `INVALID_FIELD` if there is not room enough; the message stays. `INTERNAL_ERROR` without randomness.
+    /// Returns `INVALID_FIELD` if the buffer is too small, and keeps the message; returns `INTERNAL_ERROR`
+    /// without randomness.
     pub fn receive(&mut self, room_bytes: u32) -> Result<(Vec<u8>, Option<Refusal>), Status> {
         let challenge_bytes = 16 + self.hash.bytes() + self.group.bytes();
         if self.step == Step::Challenge && challenge_bytes > room_bytes as usize {
-            // Before anything is computed for it.
+            // Checked before the costly computation.
             return Err(Status::INVALID_FIELD.do_not_retry());
         }
         let (message, next) = match self.step {
@@ -196,14 +198,14 @@ impl Authentication {
             return Err(AuthFailure::SecureChannelMismatch.into());
         }
         self.hash = *offer.hashes.first().ok_or(AuthFailure::HashNotUsable)?;
-        // The smallest that is good enough: a larger one costs all hosts of this server time.
+        // The smallest acceptable group: a larger one costs all hosts of this server time.
         let good = self.secrets.groups().into_iter().find(|group| offer.groups.contains(group));
         self.group = good.ok_or(AuthFailure::GroupNotUsable)?;
         self.step = Step::Challenge;
         Ok(())
     }
 
-    /// C1 and S1 of this transaction. S1 starts anywhere and counts.
+    /// Draws C1 and S1 of this transaction. S1 starts at a random value and increments.
     fn draw_challenge(&mut self) -> Result<Vec<u8>, Status> {
         let random = SystemRandom::new();
         let mut start = [0; 4];
@@ -220,7 +222,7 @@ impl Authentication {
 
     fn reply(&mut self, message: &[u8]) -> Result<(), Refusal> {
         let reply = Reply::parse(message, self.hash, self.group)?;
-        // Once only, whatever comes of it.
+        // The pair is used once only, whatever the result.
         let shared = match self.pair.take() {
             Some(pair) => Some(pair.agree(&reply.dh_value).ok_or(AuthFailure::IncorrectPayload)?),
             None => None,
@@ -235,7 +237,7 @@ impl Authentication {
         };
         let challenge = augmented(self.hash, shared.as_deref(), &self.challenge[..self.hash.bytes()]);
         let expected = context.of_host(&self.secrets.host, &challenge);
-        // Takes the same time wherever the difference is.
+        // The comparison takes the same time wherever the difference is.
         if !bool::from(expected.as_ref().ct_eq(&reply.response)) {
             return Err(failed("wrong response: the host has another secret"));
         }

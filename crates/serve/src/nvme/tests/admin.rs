@@ -1,4 +1,5 @@
-//! Controllers: connecting as Linux does, what they say of themselves, features, events, aborts, format, keep-alive, access.
+//! Controllers: connecting as Linux does, identification, features, events, aborts, format, keep-alive,
+//! access.
 
 use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks, in_capsule};
 use crate::common;
@@ -97,7 +98,7 @@ fn a_linux_host_finds_what_it_needs() {
     }
     let unknown = Err(Status::INVALID_NAMESPACE.do_not_retry());
     assert_eq!(identify(&mut world, admin, Cns::Namespace, 2), unknown);
-    // Without in-band head updates a host may switch flow control off; the response says so.
+    // Without in-band head updates a host may disable flow control; the response confirms it.
     let quiet = world.dial(PLAIN);
     let connect = Connect { queue_id: 2, queue_entries: 16, attributes: 4, keep_alive_ms: 0 };
     assert_eq!(world.connect(quiet, &connect, NQN, HOST, id).sq_head, 0xFFFF);
@@ -138,7 +139,7 @@ fn connect_refuses_what_does_not_fit() {
         let closed = world.links[link].closed.clone();
         assert!(matches!(closed, Some(Close::Refused(why)) if why.contains(host) && why.contains(name)));
     }
-    // Nothing but Connect before Connect, no second one after it, no I/O queue of a controller that is not enabled.
+    // Only Connect before Connect; no second Connect; no I/O queue on a controller that is not enabled.
     let link = world.dial(PLAIN);
     assert_eq!(world.ask(link, SubmissionEntry::new(6, 0, 0).with_cdw(10, 1), &[]).status, sequence);
     assert_eq!(world.connect(admin, &admin_connect(32), NQN, HOST, 0xFFFF).status, sequence);
@@ -241,7 +242,7 @@ fn smart_shows_real_figures_of_all_drives() {
     assert_eq!(log(&mut world, admin, 3, 512).expect("slots")[8..13], *b"0.1.0");
     let beyond = log_entry(2, 0, 512).with_cdw_pair(12, 516);
     assert_eq!(world.fetch(admin, beyond, 512), Err(Status::INVALID_FIELD.do_not_retry()));
-    // What a host did just before it went away counts, too, whichever of its connections ends first.
+    // Commands completed just before a host disconnects count too, whichever of its connections ends first.
     assert!(world.fetch(link, blocks(2, 0, 8), 4096).is_ok());
     world.close(admin, Close::Finished);
     world.pump();
@@ -263,7 +264,7 @@ fn features_are_kept_and_reset() {
     assert_eq!(world.ask(admin, get(6), &[]).dw0(), 0);
     assert_eq!(world.ask(admin, get(6 | 1 << 8), &[]).dw0(), 1, "default");
     assert_eq!(world.ask(admin, get(6 | 3 << 8), &[]).dw0(), 4, "changeable");
-    // Without its cache the drive programs before it answers.
+    // With its cache off, the drive programs before it answers.
     let before = world.core.device(0).expect("of this process").counters().media_operations;
     let data = vec![9; 4096];
     assert!(world.ask(link, in_capsule(blocks(1, 0, 8), &data), &data).status.is_success());
@@ -334,7 +335,7 @@ fn an_io_command_can_be_aborted_while_it_waits_for_data() {
     world.pump();
     assert_eq!(world.end(admin, aborting).dw0(), 0);
     assert_eq!(world.end(link, cids[5]).status, Status::ABORT_REQUESTED.do_not_retry());
-    // This one has, so its data still come; they are not written.
+    // This command has an R2T, so its data still arrive; they are not written.
     let aborting = world.command(admin, abort(cids[0]), &[]);
     world.pump();
     assert_eq!(world.end(admin, aborting).dw0(), 0);
@@ -436,7 +437,7 @@ fn bad_subsystems_are_refused() {
     assert_eq!(twice, ConfigError::Taken(NQN.into()));
 }
 
-/// The drive is as warm as a room, 298 K: a host that sets a limit below or above that is told.
+/// The drive's temperature is 298 K: thresholds on the wrong side of it raise an event.
 #[test]
 fn temperatures_beyond_their_thresholds_are_an_event() {
     const OVER: u32 = 0;
@@ -476,7 +477,8 @@ fn temperatures_beyond_their_thresholds_are_an_event() {
     }
 }
 
-/// A host that sees one serial number, and identifiers that are made from it, twice takes two drives for two paths to one.
+/// If two drives had one serial number and derived identifiers, a host would take them for two paths to one
+/// drive.
 #[test]
 fn drives_of_one_name_have_serial_numbers_of_their_own() {
     let serial = |store: StoreKind, seed: u64| {

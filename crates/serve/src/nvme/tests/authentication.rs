@@ -1,4 +1,5 @@
-//! Hosts that must prove who they are. The host here computes its responses itself, from the text of the specification.
+//! Hosts that must authenticate. The host here computes its responses independently, from the text of the
+//! specification.
 
 use super::world::{CC_ENABLE, HOST, NQN, SECTOR, World, blocks};
 use crate::Service;
@@ -22,7 +23,8 @@ const PLAIN: IcReq = IcReq { alignment: 0, header_digest: false, data_digest: fa
 const KEEP_ALIVE: u8 = 0x18;
 const TRANSACTION: u16 = 0x4321;
 
-/// What a host knows: its key, and the controller's. Neither is transformed: the known answers cover that.
+/// Keys that a host knows: its own, and the controller's. Neither is transformed, as the known answers cover
+/// that.
 struct Keys {
     host: [u8; 32],
     controller: [u8; 48],
@@ -62,7 +64,7 @@ fn response(
     hmac::sign(&hmac::Key::new(algorithm, key), &message).as_ref().to_vec()
 }
 
-/// A queue that is connected and nothing more.
+/// Connects an admin queue without authenticating.
 fn admin(world: &mut World) -> (usize, u16) {
     admin_with_keep_alive(world, 0)
 }
@@ -111,7 +113,7 @@ fn reply_to(challenge: &Challenge, key: &[u8]) -> Reply {
     Reply { transaction: TRANSACTION, response, challenge: None, sequence: 0, dh_value: Vec::new() }
 }
 
-/// All of it, without a challenge of the host.
+/// Runs a whole exchange, without a challenge by the host.
 fn authenticate(world: &mut World, link: usize, hash: AuthHash) {
     let reply = reply_to(&challenge(world, link, hash), &KEYS.host);
     assert_eq!(send(world, link, &reply.encode()), Status::SUCCESS);
@@ -121,14 +123,15 @@ fn authenticate(world: &mut World, link: usize, hash: AuthHash) {
     assert_eq!(parse_success1(&success, hash), Ok(None));
 }
 
-/// Whether a harmless command is carried out.
+/// Returns true if a harmless command is executed.
 fn usable(world: &mut World, link: usize) -> bool {
     let status = world.ask(link, PropertyGet { is_8_bytes: false, offset: 0x1C }.entry(0), &[]).status;
     assert!(status.is_success() || status.is(Status::AUTHENTICATION_REQUIRED), "{status:?}");
     status.is_success()
 }
 
-/// The host fetches AUTH_Failure1; then the queue is closed, and the log says why.
+/// Checks that the host fetches AUTH_Failure1, that the queue is then closed, and that the log gives the
+/// reason.
 fn refused(world: &mut World, link: usize, failure: AuthFailure, why: &str) {
     let message = receive(world, link).expect("a message");
     assert_eq!(auth_message(&message).map(|(kind, _)| kind), Some(AuthMessage::Failure1));
@@ -179,7 +182,7 @@ fn a_controller_that_is_challenged_proves_its_own_secret() {
     assert!(!usable(&mut world, link), "not before Success2");
     assert_eq!(send(&mut world, link, &encode_success2(TRANSACTION)), Status::SUCCESS);
     assert!(usable(&mut world, link));
-    // Once more, and now the host does not believe the controller.
+    // In a second exchange, the host does not believe the controller.
     let reply = reply_to(&challenge(&mut world, link, hash), &KEYS.host);
     assert!(usable(&mut world, link), "a new transaction leaves the queue usable");
     let reply = Reply { challenge: Some(mine), sequence: 78, ..reply };
@@ -287,7 +290,7 @@ fn malformed_messages_end_the_authentication() {
         assert_eq!(send(&mut world, link, &message), Status::SUCCESS);
         refused(&mut world, link, AuthFailure::IncorrectPayload, "malformed");
     }
-    // (what is done to a good reply)
+    // (damage done to a good reply)
     let damage: [fn(&mut Vec<u8>); 5] =
         [|m| m.truncate(16 + 32), |m| m.push(0), |m| m[6] = 48, |m| m[10] = 1, |m| m[4] ^= 1];
     for damage in damage {
@@ -330,7 +333,7 @@ fn commands_that_make_no_sense_change_nothing() {
     assert!(short.is(Status::INVALID_FIELD), "room for less than the challenge: {short:?}");
     let message = receive(&mut world, link).expect("the challenge is still there");
     let reply = reply_to(&Challenge::parse(&message).expect("a challenge"), &KEYS.host);
-    // Data may come by an R2T too.
+    // Data may arrive by an R2T too.
     let reply = reply.encode();
     let entry = arguments(reply.len() as u32).entry(kind, 0);
     assert_eq!(world.write_r2t(link, entry, &reply, 40), Status::SUCCESS);

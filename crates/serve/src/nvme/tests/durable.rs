@@ -1,4 +1,5 @@
-//! What is there after a power cut though no host flushed, and what drives say that have no cache, or take no writes any more.
+//! Durability without a host's flush across a power cut, and reports of drives without a cache or in
+//! read-only state.
 
 use super::world::{SECTOR, World, blocks, in_capsule};
 use crate::common;
@@ -38,7 +39,7 @@ fn get_feature(id: FeatureId, select: u32) -> SubmissionEntry {
     SubmissionEntry::new(0x0A, 0, 0).with_cdw(10, u32::from(id.raw()) | select << 8)
 }
 
-/// Bytes that are on the media in the first 64 sectors.
+/// Writes known bytes to the media in the first 64 sectors.
 fn fill(world: &mut World, link: usize) {
     let data = vec![0xAA; 16 << 10];
     for lba in [0, 32] {
@@ -81,7 +82,7 @@ fn zeros_that_are_forced_survive_a_power_cut() {
             let set = set_feature(FeatureId::VolatileWriteCache, on);
             assert!(world.ask(admin, set, &[]).status.is_success());
         }
-        // Two whole mapping units, and the half of a third.
+        // Two whole mapping units, and half of a third.
         let zeroes = blocks(WRITE_ZEROES, 0, 20).with_cdw(12, 19 | flags);
         assert!(world.ask(link, zeroes, &[]).status.is_success());
         world.core.power_cut(0).expect("a mount");
@@ -94,7 +95,7 @@ fn zeros_that_are_forced_survive_a_power_cut() {
     }
 }
 
-/// What was written while there was a cache is on the media when the host has been told that there is none.
+/// Data written with the cache on are on the media once the host is told that the cache is off.
 #[test]
 fn a_cache_that_is_switched_off_is_empty() {
     let mut world = World::new();
@@ -141,7 +142,7 @@ fn a_cache_that_there_is_not_has_no_feature() {
     }
 }
 
-/// Data that a program failed to write are written elsewhere; those that cannot be read are lost.
+/// Data of a failed program are written elsewhere; data that cannot be read are lost.
 #[test]
 fn smart_counts_lost_data_as_errors_and_no_failed_programs() {
     let mut world = World::new();
@@ -155,7 +156,7 @@ fn smart_counts_lost_data_as_errors_and_no_failed_programs() {
     for die in 0..4 {
         world.core.inject(0, Fault::KillDie { die: DieId(die) }).expect("damage");
     }
-    // What is in the buffer is read from there.
+    // Without the power cut, the data would be read from the buffer.
     world.core.power_cut(0).expect("a mount");
     assert!(world.fetch(link, blocks(READ, 0, 8), 4096).is_err());
     assert_ne!(smart(&mut world, admin).media_errors, 0);
@@ -201,7 +202,8 @@ fn a_drive_that_takes_no_writes_any_more_says_so() {
     }
 }
 
-/// A drive that keeps nothing has nothing to flush, and says so; chunks and protected zones are durable when they are acknowledged.
+/// A drive that keeps nothing has nothing to flush, and reports this; chunks and protected zones are durable
+/// when acknowledged.
 #[test]
 fn a_drive_announces_what_it_keeps() {
     let volatile = || {
@@ -234,8 +236,8 @@ fn a_drive_announces_what_it_keeps() {
     }
 }
 
-/// A trim that had ended when the power was cut is undone by the cut. A client that is told only then must not take it for done: it
-/// would take the flush behind it for one that covers it.
+/// A power cut undoes a trim that had already ended but was not reported yet. The client must not be told of
+/// success afterwards, as it would assume that its next flush covers the trim.
 #[test]
 fn what_nobody_was_told_before_a_power_cut_ends_with_it() {
     let drive = Device::new(&common::config(StoreKind::Ram)).expect("a good configuration");

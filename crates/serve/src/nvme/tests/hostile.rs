@@ -1,4 +1,4 @@
-//! Peers that break the protocol, by design and by chance.
+//! Peers that break the protocol, deliberately or at random.
 
 use super::world::{HOST, NQN, SECTOR, World, blocks, in_capsule};
 use crate::common;
@@ -61,7 +61,8 @@ fn violations_end_the_connection_with_their_status() {
     assert_eq!(fatal(&world, link), (1, 4), "more in the capsule than IOCCSZ allows");
 }
 
-/// Two Connects are sent before the data of either: with the first the connection is a queue, and stays that queue.
+/// Two Connects are sent before the data of either: the first turns the connection into a queue, which it
+/// remains.
 #[test]
 fn a_connection_becomes_one_queue_only() {
     let mut world = World::new();
@@ -85,7 +86,8 @@ fn a_connection_becomes_one_queue_only() {
     assert!(world.links[admin].closed.is_none());
 }
 
-/// A vector read that is refused as a whole has an error bitmap, and no data: its buffer was somebody else's.
+/// A vector read that is refused as a whole returns an error bitmap and no data, as its buffer holds old data
+/// of another connection.
 #[test]
 fn a_refused_read_brings_nobody_elses_data() {
     let device = common::chunks();
@@ -146,7 +148,7 @@ fn what_all_connections_are_asked_for_is_bounded_and_given_back() {
             links.push(link);
         }
     }
-    // 256 MiB, as for everything that is held of all connections.
+    // 256 MiB, the limit for all connections together.
     assert_eq!(asked, TOTAL_BYTES_MAX / (256 << 10));
     links.into_iter().for_each(|link| world.close(link, Close::Finished));
     let (_, id) = world.attach(PLAIN);
@@ -174,7 +176,7 @@ fn a_connection_lost_in_the_middle_leaves_nothing_behind() {
     assert_eq!(world.core.outstanding(), 0);
 }
 
-/// Commands of every kind, valid and not, as a stream of one connection.
+/// Builds a stream of commands of every kind, valid or not, for one connection.
 fn commands(world: &World, link: usize, choices: &[(u8, u32, u64, u32)]) -> Vec<u8> {
     let mut stream = Vec::new();
     for (n, &(opcode, nsid, cdw10, cdw12)) in choices.iter().enumerate() {
@@ -190,7 +192,7 @@ fn commands(world: &World, link: usize, choices: &[(u8, u32, u64, u32)]) -> Vec<
     stream
 }
 
-/// Commands of open-channel, zoned and placed namespaces: mostly such as a drive could carry out.
+/// Commands for open-channel, zoned and placement namespaces, most of which a drive could execute.
 fn direct_command() -> impl Strategy<Value = (u8, u32, u64, u32, u32, usize)> {
     let opcode = prop_oneof![
         prop::sample::select(vec![
@@ -199,7 +201,7 @@ fn direct_command() -> impl Strategy<Value = (u8, u32, u64, u32, u32, usize)> {
         prop::sample::select(vec![0u8, 5, 8, 0x0C, 0x12, 0x1D, 0x7A]),
         any::<u8>(),
     ];
-    // Starts of chunks and zones, write pointers near them, and anything.
+    // Starts of chunks and zones, nearby write pointers, and arbitrary addresses.
     let starts = (0u64..12, 0u64..5).prop_map(|(number, superpage)| number * 128 + superpage * 8);
     let address = prop_oneof![starts, 0u64..4096, any::<u64>()];
     let count = prop_oneof![Just(7u32), Just(15), 0u32..64, any::<u32>()];
@@ -210,7 +212,8 @@ fn direct_command() -> impl Strategy<Value = (u8, u32, u64, u32, u32, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever is asked of chunks and zones: each command ends, the drive's invariants hold, and others are served.
+    /// For any commands to chunks and zones, each command ends, the drive's invariants hold, and other hosts
+    /// are served.
     #[test]
     fn any_commands_to_chunks_and_zones_end(
         zoned in any::<bool>(),
@@ -275,7 +278,7 @@ proptest! {
         world.bytes(link, &stream);
         world.pump();
         prop_assert_eq!(world.core.outstanding(), 0);
-        // Another host is served as before.
+        // Another host is still served.
         let (_, other) = world.attach(PLAIN);
         let link = world.queue(PLAIN, other, 1);
         prop_assert!(world.fetch(link, blocks(2, 0, 8), 4096).is_ok());

@@ -1,4 +1,5 @@
-//! Data: against a plain copy, through R2T, in capsules, with digests, in pieces; and the exact statuses of refusals.
+//! Data transfers compared with a plain copy: through R2T, in capsules, with digests, in pieces; and the
+//! exact statuses of refusals.
 
 use super::world::{HOST, NQN, SECTOR, World, blocks, in_capsule};
 use pellucid_wire::nvme::{Connect, DsmRange, SglDescriptor, Status, SubmissionEntry};
@@ -111,7 +112,7 @@ fn compare_and_verify() {
     let status = world.ask(link, in_capsule(blocks(COMPARE, 8, 8), &other), &other).status;
     assert_eq!(status, Status::COMPARE_FAILURE.do_not_retry());
     assert!(world.ask(link, blocks(VERIFY, 8, 8), &[]).status.is_success());
-    // The failure stands in the error log, with its place.
+    // The error log has the failure with its address.
     let entry = SubmissionEntry::new(2, 0, 0).with_cdw(10, 1 | 15 << 16);
     let log = world.fetch(admin, entry, 64).expect("the error log");
     assert_eq!(log[..8], 1u64.to_le_bytes());
@@ -134,7 +135,7 @@ fn interleaved_transfers_find_their_commands() {
         })
         .collect();
     let r2ts: Vec<_> = cids.iter().map(|&cid| world.r2t(link, cid)).collect();
-    // Data in turn, the last command's first, with a read and an in-capsule write in between.
+    // Interleaved data, the last command's first, with a read and an in-capsule write in between.
     for half in 0..2 {
         for n in (0..3).rev() {
             let at = half * 20 * SECTOR;
@@ -200,7 +201,7 @@ fn refusals_have_the_status_of_the_specification() {
     let mut prp = transport(blocks(READ, 0, 1), 512);
     prp.0[1] = 0;
     assert_eq!(world.ask(link, prp, &[]).status, Status::INVALID_FIELD.do_not_retry());
-    // Data of a refused command are passed over, and the next command is understood.
+    // Data of a refused command are skipped, and the next command is parsed.
     let status = world.ask(link, in_capsule(blocks(WRITE, sectors, 1), &data), &data).status;
     assert_eq!(status, Status::LBA_OUT_OF_RANGE.do_not_retry());
     let beyond = blocks(WRITE, 0, 1).with_sgl(SglDescriptor::in_capsule(8, 512));
@@ -251,7 +252,7 @@ fn a_reset_loses_nothing_and_closes_the_queues() {
     assert!(world.set_cc(admin, super::world::CC_ENABLE).status.is_success());
     let link = world.queue(digests(false), id, 1);
     assert_eq!(world.fetch(link, blocks(READ, 16, 8), 4096), Ok(data));
-    // Shutdown: flushed, then said so; the queues refuse.
+    // Shutdown: flushes, then reports completion; the queues refuse commands.
     assert!(world.set_cc(admin, super::world::CC_ENABLE | 1 << 14).status.is_success());
     world.pump();
     assert_eq!(world.property(admin, 0x1C) >> 2 & 3, 2);
@@ -318,7 +319,8 @@ proptest! {
     }
 }
 
-/// A batch of reads and writes ends with all data first and then all responses, whose head pointers never run backwards.
+/// A batch of reads and writes returns first all data and then all responses, whose head pointers never run
+/// backwards.
 #[test]
 fn responses_follow_the_data_that_are_sent_with_them() {
     let mut world = World::new();

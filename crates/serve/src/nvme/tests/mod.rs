@@ -1,4 +1,4 @@
-//! The target against hosts made of the wire crate's other end, in memory.
+//! Tests of the target against in-memory hosts, built from the wire crate's host side.
 
 mod admin;
 mod authentication;

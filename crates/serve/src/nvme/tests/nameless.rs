@@ -1,4 +1,5 @@
-//! A nameless namespace: its commands, what they refuse, and moves that a host learns of by event and log page, also when it comes back.
+//! A nameless namespace: its commands and refusals, and moves that a host learns of by event and log page,
+//! even after it reconnects.
 
 use super::world::{SECTOR, World, blocks, in_capsule};
 use crate::common;
@@ -24,7 +25,7 @@ struct Nameless {
     admin: usize,
     io: usize,
     rng: Rng,
-    /// Of each object: its name and version.
+    /// Name and version of each object.
     objects: BTreeMap<u64, (u64, u8)>,
 }
 
@@ -77,7 +78,7 @@ impl Nameless {
         list.iter().take(header.count as usize).map(MoveEntry::decode).collect()
     }
 
-    /// Writes objects anew and frees their old names until sectors were moved.
+    /// Rewrites objects and frees their old names until sectors have moved.
     fn churn(&mut self) -> Vec<MoveEntry> {
         for round in 0..20_000u32 {
             let (object, version) = (self.rng.below(200), self.rng.below(255) as u8 + 1);
@@ -102,7 +103,7 @@ impl Nameless {
         }
     }
 
-    /// What the event says that was waited for.
+    /// Event that a waiting request received.
     fn told(&mut self, event: u16) -> Option<AsyncEvent> {
         let now = self.world.core.now_ns();
         self.world.tick(self.admin, now);
@@ -128,7 +129,7 @@ fn a_host_learns_what_it_is() {
     assert_eq!((identity.kind, identity.page_sectors), (NAMELESS_NAMESPACE, PAGE));
     assert!(identity.capacity > 1600 && identity.names > identity.capacity + namespace.size_blocks);
     assert_eq!(drive.world.core.namespaces()[0].keeps, Keeps::Flushed);
-    // Virtual sectors are those of any namespace.
+    // Virtual sectors work like sectors of any namespace.
     let data = [7; 8 * SECTOR];
     let written = drive.world.ask(drive.io, in_capsule(blocks(1, 16, 8), &data), &data);
     assert!(written.status.is_success());
@@ -167,7 +168,7 @@ fn moves_are_told_and_acknowledged() {
     let event = drive.world.command(drive.admin, SubmissionEntry::new(0x0C, 0, 0), &[]);
     for _ in 0..12 {
         let moves = drive.churn();
-        // Both names resolve.
+        // Both the old and the new names resolve.
         drive.look();
         drive.take(&moves);
         drive.look();

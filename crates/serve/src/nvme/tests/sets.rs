@@ -1,4 +1,5 @@
-//! Command sets beside the NVM one: namespace 1 has placement handles, namespace 2 is open-channel, both of one drive.
+//! Command sets beside NVM: namespace 1 has placement handles, namespace 2 is open-channel; both are on one
+//! drive.
 
 mod groups;
 
@@ -56,7 +57,8 @@ impl Sets {
         self.world.fetch(self.admin, entry, 4096).expect("identify").try_into().expect("4096 bytes")
     }
 
-    /// A log page; `id` with its specific parameter above, `group` in the upper half of dword 11.
+    /// Reads a log page; `id` has its specific parameter in the high bits, `group` is the upper half of dword
+    /// 11.
     fn log(&mut self, id: u32, nsid: u32, group: u32, offset: u64, bytes: u32) -> Result<Vec<u8>, Status> {
         let entry = SubmissionEntry::new(2, 0, nsid)
             .with_cdw(10, id | (bytes / 4 - 1) << 16)
@@ -98,7 +100,7 @@ impl Sets {
         ChunkDescriptor::decode(page.first_chunk().expect("32 bytes"))
     }
 
-    /// An open-channel command without data.
+    /// Sends an open-channel command without data.
     fn plain(&mut self, entry: SubmissionEntry) -> (Status, u64) {
         let ended = self.world.ask(self.io, entry, &[]);
         (ended.status, ended.result)
@@ -168,7 +170,7 @@ fn writes_are_placed_and_counted() {
     assert_eq!(sets.world.ask(sets.io, in_capsule(send, &wrong), &wrong).status, no(Status::INVALID_FIELD));
     let read = sets.world.fetch(sets.io, blocks(READ, 16, 8), 8 * SECTOR as u32).expect("a read");
     assert!(read.iter().all(|&byte| byte == 3));
-    // The directive is not for other namespaces.
+    // The directive is not valid for other namespaces.
     let receive = SubmissionEntry::new(RECEIVE, 0, 2).with_cdw(10, 1).with_sgl(SglDescriptor::transport(4));
     assert_eq!(sets.plain(receive).0, no(Status::FDP_DISABLED));
 }
@@ -195,13 +197,13 @@ fn placement_logs_and_features() {
     let statistics = sets.log(0x22, 0, 1, 0, 64).expect("statistics");
     let statistics = Statistics::decode(statistics.first_chunk().expect("64 bytes"));
     assert_eq!(statistics.host_bytes, 8 * SECTOR as u128);
-    // The drive has two namespaces and counts once.
+    // The drive has two namespaces but counts once.
     let smart = sets.log(2, 0, 0, 0, 512).expect("SMART");
     let cuts = sets.world.core.device(0).expect("of this process").counters().power_cuts;
     let smart = SmartLog::decode(smart.first_chunk().expect("512 bytes"));
     assert_eq!((smart.data_units_written, smart.unsafe_shutdowns), (1, cuts.into()));
     assert!(statistics.media_bytes >= statistics.host_bytes);
-    // What is written and reset beside the group's namespace is none of it.
+    // Writes and resets outside the group's namespace do not count.
     let (chunk, data) = (sets.chunk(1).start, [1; 8 * SECTOR]);
     let write = in_capsule(of_two(blocks(WRITE, chunk, 8)), &data);
     assert!(sets.world.ask(sets.io, write, &data).status.is_success());
@@ -212,7 +214,7 @@ fn placement_logs_and_features() {
     assert_eq!(sets.feature(true, 0x1D, 0, 1).0, no(Status::COMMAND_SEQUENCE_ERROR));
     assert_eq!(sets.feature(false, 0x1D | 3 << 8, 0, 1), (Status::SUCCESS, 0), "cannot be changed");
     assert_eq!(sets.feature(false, 0x1E | 3 << 8, 1, 0), (Status::SUCCESS, 0b110));
-    // Events are kept of what is enabled when they happen: first nothing, then handles that do not exist.
+    // Only enabled events are kept when they occur: at first none, then nonexistent handles.
     assert!(sets.place(8, 9).is_success());
     let count = |page: &[u8]| EventsHeader::decode(page.first_chunk().expect("64 bytes")).events;
     assert_eq!(count(&sets.log(0x23 | 1 << 8, 0, 1, 0, 128).expect("events")), 0);
@@ -225,7 +227,7 @@ fn placement_logs_and_features() {
     assert_eq!((count(&page), event.kind, event.placement, event.nsid), (1, 3, 9, 1));
     assert_eq!(event.handle, 0, "where the data went");
     assert_eq!(count(&sets.log(0x23, 0, 1, 0, 128).expect("those of the drive")), 0);
-    // The feature says how many kinds there are, and of each whether it is enabled.
+    // The feature returns the number of kinds, and whether each is enabled.
     let get = SubmissionEntry::new(10, 0, 1).with_cdw(10, 0x1E).with_cdw(11, 255 << 16);
     let cid = sets.world.command(sets.admin, get.with_sgl(SglDescriptor::transport(510)), &[]);
     let count = sets.world.end(sets.admin, cid).dw0() as usize;
@@ -233,7 +235,7 @@ fn placement_logs_and_features() {
     assert_eq!((count > 3, list.len()), (true, 2 * count));
     let enabled: Vec<u8> = list.chunks_exact(2).filter(|kind| kind[1] & 1 == 1).map(|kind| kind[0]).collect();
     assert_eq!(enabled, [3]);
-    // As many as are asked for and there is room for, whatever there are; and those of a handle that there is.
+    // The list is limited by the request and by the room; and the handle must exist.
     for (noet, room, wanted) in [(2, 510, 4), (255, 6, 6)] {
         let get = get.with_cdw(11, noet << 16).with_sgl(SglDescriptor::transport(room));
         let cid = sets.world.command(sets.admin, get, &[]);
@@ -250,13 +252,13 @@ fn chunks_are_written_read_copied_and_reset() {
     let start = sets.chunk(1).start;
     assert_eq!((sets.chunk(1).state, sets.chunk(1).write_pointer), (1, 0));
     let data: Vec<u8> = (0..8 * SECTOR).map(|n| (n / SECTOR + 1) as u8).collect();
-    // Scalar, in order.
+    // Scalar write, in order.
     let write = of_two(blocks(WRITE, start, 8));
     assert!(sets.world.ask(sets.io, in_capsule(write, &data), &data).status.is_success());
     assert_eq!((sets.chunk(1).state, sets.chunk(1).write_pointer), (4, 8));
     let again = sets.world.ask(sets.io, in_capsule(write, &data), &data).status;
     assert!(again.is(Status::OC_OUT_OF_ORDER), "{again:?}");
-    // A vector with its list in front of the data.
+    // A vector write with its list before the data.
     let addresses: Vec<u64> = (start + 8..start + 16).collect();
     let list: Vec<u8> = addresses.iter().flat_map(|a| a.to_le_bytes()).collect();
     let both = [list.clone(), data.clone()].concat();
@@ -266,7 +268,7 @@ fn chunks_are_written_read_copied_and_reset() {
     // One address in the command.
     let one = SubmissionEntry::new(0x92, 0, 2).with_cdw_pair(10, start + 3);
     assert_eq!(sets.world.fetch(sets.io, one, SECTOR as u32).expect("a read"), vec![4; SECTOR]);
-    // A staged list, which is used up.
+    // A staged list, which is consumed.
     let stage = SubmissionEntry::new(0x95, 0, 2).with_cdw_pair(10, 77).with_cdw(12, 7);
     assert!(sets.world.ask(sets.io, in_capsule(stage, &list), &list).status.is_success());
     let listed = SubmissionEntry::new(0x92, 0, 2).with_cdw_pair(10, 77).with_cdw(12, 7);
@@ -284,7 +286,7 @@ fn chunks_are_written_read_copied_and_reset() {
     assert_eq!(sets.plain(copy), (Status::SUCCESS, 0));
     let read = sets.world.fetch(sets.io, of_two(blocks(READ, target, 8)), 8 * SECTOR as u32);
     assert!(read.expect("a read") == data);
-    // Resets: vector, and by dataset management, which wants whole chunks.
+    // Resets: by vector, and by Dataset Management, which needs whole chunks.
     assert_eq!(sets.plain(SubmissionEntry::new(0x90, 0, 2).with_cdw_pair(10, start)).0, Status::SUCCESS);
     assert_eq!((sets.chunk(1).state, sets.chunk(1).write_pointer), (1, 0));
     for (length, wanted) in [(7, no(Status::INVALID_FIELD)), (sets.chunk(3).blocks as u32, Status::SUCCESS)] {
@@ -295,7 +297,8 @@ fn chunks_are_written_read_copied_and_reset() {
     assert_eq!(sets.chunk(3).state, 1);
 }
 
-/// Commands of the profile: a run with out-of-band data, out-of-band data alone by a list, and a list of which a part fails.
+/// Profile commands: a run with out-of-band data, out-of-band data alone by a list, and a list of which a
+/// part fails.
 #[test]
 fn out_of_band_data_travel_behind_their_sectors() {
     const EXTENDED: u32 = 1 << 16;
@@ -316,11 +319,11 @@ fn out_of_band_data_travel_behind_their_sectors() {
     assert!(sets.world.ask(sets.io, in_capsule(run(0x91), &blocks), &blocks).status.is_success());
     assert_eq!(sets.chunk(2).write_pointer, 8);
     assert!(sets.world.fetch(sets.io, run(0x92), 8 * BLOCK as u32).expect("a read") == blocks);
-    // The same sectors without: they are plain sectors.
+    // Without out-of-band data the sectors read as plain sectors.
     let plain = of_two(super::world::blocks(READ, start, 8));
     let sectors = sets.world.fetch(sets.io, plain, 8 * SECTOR as u32).expect("a read");
     assert!(sectors.chunks(SECTOR).zip(0..).all(|(sector, n)| sector == [2 * n; SECTOR]));
-    // Backwards, without sectors; and with one address that was never written.
+    // Out-of-band data alone, in reverse order; then with one address that was never written.
     let read = |sets: &mut Sets, addresses: &[u64], flag: u32, each: usize| {
         let list: Vec<u8> = addresses.iter().flat_map(|a| a.to_le_bytes()).collect();
         let count = addresses.len() as u32;
@@ -340,7 +343,7 @@ fn out_of_band_data_travel_behind_their_sectors() {
     assert!(found[..BLOCK] == blocks[..BLOCK] && found[2 * BLOCK..] == blocks[BLOCK..2 * BLOCK]);
 }
 
-/// A lost sector is an event, and the log says which, whether the host or the drive manages the media.
+/// A lost sector raises an event, and the log names it, whether the host or the drive manages the media.
 #[test]
 fn a_host_is_told_of_chunks_that_it_did_not_ask_about() {
     const ASYNC_EVENT_REQUEST: u8 = 0x0C;
@@ -394,7 +397,7 @@ fn unwritten_blocks_are_zeros_or_an_error() {
     }
 }
 
-/// What a host sets for a namespace lasts as long as a controller that has set it: not longer than its reset, or its connection.
+/// A host's setting for a namespace lasts until every controller that has set it is reset or gone.
 #[test]
 fn feedback_is_as_described_after_a_reset_and_after_the_last_host() {
     let mut sets = sets();
@@ -419,7 +422,8 @@ fn feedback_is_as_described_after_a_reset_and_after_the_last_host() {
     }
 }
 
-/// The drive tells by an event; the log says what about. Data that took effort are given with a status that says so.
+/// The drive raises an event, and the log has the details. Data that took effort to read are returned with a
+/// status.
 #[test]
 fn hosts_are_told_of_chunks_that_are_hard_to_read() {
     // The first chunk of the namespace is block 16: its first page needs a retry, its second cannot be read.
@@ -443,7 +447,7 @@ fn hosts_are_told_of_chunks_that_are_hard_to_read() {
         sets.world.links[sets.admin].host.responses.remove(&event).map(|ended| ended.dw0())
     };
     assert_eq!(told(&mut sets, event), None);
-    // Not asked for, effort is no status.
+    // Unless requested, effort causes no status.
     let read = of_two(blocks(READ, start, 8));
     assert!(sets.world.fetch(sets.io, read, 4096).expect("good data") == data[..4096]);
     assert_eq!(told(&mut sets, event), Some(7 | 0xD0 << 16), "a vendor's event, and the log to look at");
@@ -458,7 +462,7 @@ fn hosts_are_told_of_chunks_that_are_hard_to_read() {
     let ended = sets.world.end(sets.io, cid);
     assert_eq!((ended.status.is(Status::OC_HIGH_ECC), ended.result), (true, 1), "the bit of the address");
     assert_eq!(sets.world.links[sets.io].host.data.remove(&cid), Some(vec![3; SECTOR]));
-    // What is lost is an error without data, and another event once the log has been read.
+    // A lost sector is an error without data, and raises another event once the log has been read.
     let event = sets.world.command(sets.admin, SubmissionEntry::new(0x0C, 0, 0), &[]);
     assert!(told(&mut sets, event).is_some());
     assert_eq!(notices(&mut sets).len(), 3);
@@ -513,7 +517,7 @@ fn commands_and_features_are_announced_where_they_are() {
     let io = |opcode: usize| page[1024 + 4 * opcode];
     assert_eq!([0x90, 0x91, 0x92, 0x93, 0x95].map(io), [3, 3, 1, 3, 1]);
     assert_eq!([8, 9, 0x12, 0x1D, 0x79, 0x94].map(io), [3, 3, 1, 1, 0, 0]);
-    // Log 12h names the features that there are, and each has a scope.
+    // Log 12h lists the supported features, each with its scope.
     let page = sets.log(0x12, 0, 0, 0, 1024).expect("features");
     for id in 0..=255u32 {
         let effect = page[4 * id as usize..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -525,7 +529,7 @@ fn commands_and_features_are_announced_where_they_are() {
     }
 }
 
-/// What a drive tells about its chunks is set for all of them, so that nobody is told that a target on some could.
+/// Feedback is set for all chunks of a drive, so a target on some of them must not announce it.
 #[test]
 fn a_raw_target_announces_what_can_be_set() {
     let mut core = Core::new(vec![("chunks".into(), common::chunks())], Time::Instant).expect("a drive");

@@ -1,4 +1,4 @@
-//! A target without sockets, and hosts made of the wire crate's other end.
+//! A target without sockets, and hosts built from the wire crate's host side.
 
 use crate::nvme::{Connection, HostSecrets, SharedTarget, SubsystemConfig, Target};
 use crate::session::{Close, ConnectionId, Load, Port, Session};
@@ -27,15 +27,15 @@ pub struct Host {
     pub responses: BTreeMap<u16, Completion>,
     pub data: BTreeMap<u16, Vec<u8>>,
     pub r2ts: Vec<ReadyToTransfer>,
-    /// Commands that ended with the SUCCESS flag of their data.
+    /// Number of commands that ended with the SUCCESS flag of their data.
     pub flagged: u32,
-    /// The queue's head in each response capsule, in the order in which they came.
+    /// Queue head in each response capsule, in order of arrival.
     pub heads: Vec<u16>,
-    /// Data that came behind the response to another command, though both were sent together.
+    /// Number of data PDUs that followed the response to another command, although both were sent together.
     pub late_data: u32,
     pub term: Option<TermReq>,
     receiving: Option<(DataHeader, Vec<u8>)>,
-    /// Answers are only checked for their form: the host does not know what it asked.
+    /// Check only the form of answers: the host does not know its own commands.
     forgiving: bool,
 }
 
@@ -117,7 +117,7 @@ pub struct World {
     pub core: Core,
     pub target: SharedTarget,
     pub links: Vec<Link>,
-    /// Lengths of the pieces in which bytes reach the target; used round and round.
+    /// Lengths of the pieces in which bytes reach the target, used in rotation.
     pub pieces: Vec<usize>,
     turn: usize,
 }
@@ -131,7 +131,7 @@ impl World {
         World::secured(drives, hosts, BTreeMap::new())
     }
 
-    /// With hosts that must authenticate.
+    /// Creates a world whose hosts must authenticate.
     pub fn secured(
         drives: Vec<(String, Device)>,
         hosts: Option<Vec<String>>,
@@ -140,7 +140,7 @@ impl World {
         World::on(Core::new(drives, Time::Instant).expect("drives that can be served"), hosts, secrets)
     }
 
-    /// With the namespaces that a core has.
+    /// Creates a world with all namespaces of a core.
     pub fn on(core: Core, hosts: Option<Vec<String>>, secrets: BTreeMap<String, HostSecrets>) -> World {
         let namespaces = (0..core.namespaces().len()).collect();
         let subsystem = SubsystemConfig {
@@ -155,14 +155,14 @@ impl World {
         World { core, target, links: Vec::new(), pieces: vec![usize::MAX], turn: 0 }
     }
 
-    /// Gives a session its port.
+    /// Runs `work` on a session with its port.
     fn with<R>(&mut self, link: usize, work: impl FnOnce(&mut Connection, &mut Port<'_>) -> R) -> R {
         let Link { session, load, output, .. } = &mut self.links[link];
         let id = ConnectionId::new(link as u64);
         work(session, &mut Port::new(&mut self.core, id, load, output))
     }
 
-    /// A connection on which nothing has been said.
+    /// Opens a connection without sending anything.
     pub fn open(&mut self, request: IcReq) -> usize {
         let session = Connection::new(&self.target, ([127, 0, 0, 1], 4420).into());
         self.links.push(Link {
@@ -179,7 +179,7 @@ impl World {
         link
     }
 
-    /// A connection with its terms settled.
+    /// Opens a connection and negotiates its terms.
     pub fn dial(&mut self, request: IcReq) -> usize {
         let link = self.open(request);
         self.bytes(link, &encode_ic_req(&request));
@@ -187,7 +187,7 @@ impl World {
         link
     }
 
-    /// Bytes reach the target, in pieces, every other one through the landing if there is one.
+    /// Delivers bytes to the target in pieces, every other one through the landing buffer if there is one.
     pub fn bytes(&mut self, link: usize, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() && self.links[link].closed.is_none() {
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// The connection is gone.
+    /// Closes a connection.
     pub fn close(&mut self, link: usize, why: Close) {
         if self.links[link].closed.is_some() {
             return;
@@ -248,7 +248,7 @@ impl World {
         host.take(&bytes);
     }
 
-    /// Everything that can happen by itself happens.
+    /// Runs until nothing more happens by itself.
     pub fn pump(&mut self) {
         loop {
             let mut moved = self.core.run();
@@ -302,7 +302,7 @@ impl World {
         }
     }
 
-    /// From now on the host of a connection sends what it does not understand.
+    /// Makes the host of a connection accept answers to commands it does not know.
     pub fn forgiving(&mut self, link: usize) {
         self.links[link].host.forgiving = true;
     }
@@ -330,7 +330,7 @@ impl World {
         with_data(encoder, &out[..length], data)
     }
 
-    /// A piece of the data that an R2T asked for.
+    /// Builds a piece of the data that an R2T requested.
     pub fn h2c(&self, link: usize, r2t: &ReadyToTransfer, offset: usize, data: &[u8], last: bool) -> Vec<u8> {
         let encoder = &self.links[link].host.encoder;
         let header = DataHeader {
@@ -346,14 +346,14 @@ impl World {
         with_data(encoder, &out[..length], data)
     }
 
-    /// The R2T for a command.
+    /// Removes the R2T of a command.
     pub fn r2t(&mut self, link: usize, cid: u16) -> ReadyToTransfer {
         let r2ts = &mut self.links[link].host.r2ts;
         let at = r2ts.iter().position(|r2t| r2t.cid == cid).expect("an R2T");
         r2ts.remove(at)
     }
 
-    /// The end of a command that must have ended.
+    /// Completion of a command that must have ended.
     pub fn end(&mut self, link: usize, cid: u16) -> Completion {
         let found = self.links[link].host.responses.remove(&cid);
         found.unwrap_or_else(|| panic!("command {cid} has not ended; {:?}", self.links[link].closed))
@@ -363,13 +363,13 @@ impl World {
         self.links[link].host.responses.contains_key(&cid)
     }
 
-    /// A command from start to end.
+    /// Runs a command to its end.
     pub fn ask(&mut self, link: usize, entry: SubmissionEntry, data: &[u8]) -> Completion {
         let cid = self.command(link, entry, data);
         self.end(link, cid)
     }
 
-    /// A command that returns data.
+    /// Runs a command that returns data.
     pub fn fetch(&mut self, link: usize, entry: SubmissionEntry, length: u32) -> Result<Vec<u8>, Status> {
         let cid = self.command(link, entry.with_sgl(SglDescriptor::transport(length)), &[]);
         let status = self.end(link, cid).status;
@@ -377,7 +377,7 @@ impl World {
         if status.is_success() { Ok(data.expect("data")) } else { Err(status) }
     }
 
-    /// A command that returns data though it may fail in part.
+    /// Runs a command that returns data even if it fails in part.
     pub fn fetch_part(&mut self, link: usize, entry: SubmissionEntry, length: u32) -> (Completion, Vec<u8>) {
         let cid = self.command(link, entry.with_sgl(SglDescriptor::transport(length)), &[]);
         (self.end(link, cid), self.links[link].host.data.remove(&cid).expect("data"))
@@ -403,7 +403,7 @@ impl World {
         self.ask(link, PropertySet { is_8_bytes: false, offset: 0x14, value }.entry(0), &[])
     }
 
-    /// An enabled controller, as Linux makes one. Returns its admin connection and identifier.
+    /// Attaches to an enabled controller, as Linux does. Returns its admin connection and identifier.
     pub fn attach(&mut self, request: IcReq) -> (usize, u16) {
         let admin = self.dial(request);
         let connect = Connect { queue_id: 0, queue_entries: 32, attributes: 0, keep_alive_ms: 5000 };
@@ -444,7 +444,7 @@ impl World {
     }
 }
 
-/// EN, IOSQES 6, IOCQES 4.
+/// CC value: EN, IOSQES 6, IOCQES 4.
 pub const CC_ENABLE: u64 = 0x0046_0001;
 
 fn with_data(encoder: &Encoder, header: &[u8], data: &[u8]) -> Vec<u8> {
@@ -457,7 +457,7 @@ fn with_data(encoder: &Encoder, header: &[u8], data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An I/O command on blocks of namespace 1.
+/// Builds an I/O command on blocks of namespace 1.
 pub fn blocks(opcode: u8, lba: u64, sectors: u32) -> SubmissionEntry {
     SubmissionEntry::new(opcode, 0, 1).with_cdw_pair(10, lba).with_cdw(12, sectors - 1)
 }

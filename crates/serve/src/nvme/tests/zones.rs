@@ -1,4 +1,4 @@
-//! A zoned namespace: its commands, and what a host learns of zones that fail.
+//! A zoned namespace: its commands, and reports of zones that fail.
 
 use super::world::{SECTOR, World, in_capsule};
 use crate::Service;
@@ -12,7 +12,7 @@ use pellucid_wire::tcp::IcReq;
 
 const PLAIN: IcReq = IcReq { alignment: 0, header_digest: false, data_digest: false, r2t_max: 0 };
 const ZONES: u64 = 4;
-/// Written sectors of a zone: two blocks of 16 pages of 8 sectors.
+/// Writable sectors of a zone: two blocks of 16 pages of 8 sectors.
 const CAPACITY: u64 = 256;
 
 const CLOSE: u32 = 1;
@@ -35,7 +35,7 @@ struct Zoned {
     world: World,
     admin: usize,
     io: usize,
-    /// Sectors from one zone to the next.
+    /// Sectors between the starts of adjacent zones.
     size: u64,
 }
 
@@ -69,7 +69,7 @@ impl Zoned {
         self.world.ask(self.io, entry, &[]).status
     }
 
-    /// State, capacity, start and write pointer of every zone that is listed.
+    /// Reads state, capacity, start and write pointer of every listed zone.
     fn report(
         &mut self,
         from: u64,
@@ -135,11 +135,11 @@ fn zones_are_written_appended_managed_and_reported() {
     ];
     assert_eq!(count, ZONES);
     for (zone, expected) in zones.iter().zip(expected) {
-        // What the write pointer of a full zone is, nobody may ask.
+        // The write pointer of a full zone is undefined.
         let pointer = if expected.3 == u64::MAX { zone.3 } else { expected.3 };
         assert_eq!(*zone, (expected.0, expected.1, expected.2, pointer));
     }
-    // Filters, parts, and room for less than there is.
+    // Filters, partial reports, and room for fewer zones than there are.
     assert_eq!(zoned.report(0, 1, false, 8).1.len(), 1, "the empty one");
     assert_eq!((zoned.report(0, 0, false, 2).0, zoned.report(0, 0, true, 2).0), (4, 2));
     assert_eq!(zoned.report(2 * size + 5, 0, true, 8).0, 2, "from the zone that holds the block");
@@ -183,7 +183,7 @@ fn actions_on_all_zones_concern_those_that_they_can() {
     }
 }
 
-/// ZASL has powers of two of 4 KiB; 0 is the longest transfer of any command.
+/// ZASL is a power of two of 4 KiB; 0 means the maximum transfer of any command.
 #[test]
 fn an_append_may_be_as_long_as_is_announced() {
     let mut zoned = zoned();
@@ -196,7 +196,7 @@ fn an_append_may_be_as_long_as_is_announced() {
     let of = |append_max_sectors, sector_bytes| ZoneGeometry { append_max_sectors, sector_bytes, ..geometry };
     let shift = |sectors| identify_controller([of(sectors, 512)].into_iter()).append_max_shift;
     assert_eq!([16, 31, 32, 511, 512, 1 << 20].map(shift), [1, 1, 2, 5, 0, 0]);
-    // The shortest of all in bytes, whatever their sectors.
+    // The shortest limit in bytes counts, whatever the sector sizes.
     for both in [[of(64, 512), of(16, 4096)], [of(16, 4096), of(64, 512)]] {
         assert_eq!(identify_controller(both.into_iter()).append_max_shift, 3, "32 KiB");
     }
@@ -233,7 +233,8 @@ fn limits_are_kept_and_reads_are_zeros_behind_the_pointer() {
     assert!(over.is(Status::ZONE_BOUNDARY) || over.is(Status::ZONE_INVALID_WRITE), "{over:?}");
 }
 
-/// The media let a zone down: one event for the host that asked for it, and a list that is read once.
+/// A failed zone raises one event for the host that requested events, and appears in a list that is read
+/// once.
 #[test]
 fn a_host_is_told_of_zones_that_fail() {
     let mut zoned = zoned();
@@ -247,7 +248,7 @@ fn a_host_is_told_of_zones_that_fail() {
     for die in 0..4 {
         zoned.world.core.inject(0, Fault::KillDie { die: DieId(die) }).expect("there are four");
     }
-    // Not asked for yet, nobody is told; the list has it all the same.
+    // Without a request no event is sent, but the list has the zone.
     let (status, _) = zoned.write(1, size + 16, 16);
     let flushed = zoned.world.ask(zoned.io, SubmissionEntry::new(0, 0, 1), &[]).status;
     assert!(!status.is_success() || !flushed.is_success(), "{status:?} {flushed:?}");
@@ -259,10 +260,10 @@ fn a_host_is_told_of_zones_that_fail() {
     assert!(zoned.world.ask(zoned.admin, enable, &[]).status.is_success());
     assert_eq!(zoned.told(event), Some(2 | 0xEF << 8 | 0xBF << 16), "the first one, late");
     let event = zoned.await_event();
-    // What is in the buffer may be acknowledged before the media fail; then the event is all that tells.
+    // Data in the buffer may be acknowledged before the media fail; then only the event tells.
     zoned.write(1, 3 * size, 16);
     zoned.world.ask(zoned.io, SubmissionEntry::new(0, 0, 1), &[]);
-    // An event comes again only when its log page has been read.
+    // The event is raised again only after its log page has been read.
     assert_eq!(zoned.told(event), None);
     assert_eq!(zoned.changed(false), [3 * size]);
     zoned.write(1, 0, 16);
@@ -270,7 +271,7 @@ fn a_host_is_told_of_zones_that_fail() {
     assert_eq!(zoned.told(event), Some(2 | 0xEF << 8 | 0xBF << 16));
     assert_eq!(zoned.changed(false), [0]);
     assert!([READ_ONLY, OFF].contains(&zoned.state(3)));
-    // That a zone is offline has to be recorded, and no die takes a record any more.
+    // The offline state of a zone must be recorded, but no die can take a record any more.
     assert_eq!((zoned.send(1, OFFLINE), zoned.state(1)), (no(Status::WRITE_FAULT), READ_ONLY));
     assert!(zoned.changed(false).is_empty(), "nothing has changed");
     for nsid in [0, 2, u32::MAX] {
@@ -294,7 +295,7 @@ fn a_format_resets_every_zone() {
     }
 }
 
-/// Neither Write Zeroes nor Dataset Management: they are not announced, and end as unknown.
+/// Zones announce neither Write Zeroes nor Dataset Management, which end as unknown.
 #[test]
 fn zones_announce_the_commands_that_they_have() {
     let mut zoned = zoned();
@@ -317,7 +318,8 @@ fn zones_announce_the_commands_that_they_have() {
     assert_eq!(ended, no(Status::INVALID_OPCODE));
 }
 
-/// Where there are several command sets, there is the feature that chooses a combination of them; there is one (CNS 1Ch).
+/// With several command sets there is a feature that selects a combination of them; only one exists (CNS
+/// 1Ch).
 #[test]
 fn the_one_combination_of_command_sets_can_be_chosen() {
     let mut zoned = zoned();

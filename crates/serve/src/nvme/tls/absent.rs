@@ -1,4 +1,4 @@
-//! A build without TLS under NVMe/TCP: what offers it cannot be made, and the sentence says how to get it.
+//! A build without TLS under NVMe/TCP: an offer cannot be created, and the error tells how to get TLS.
 
 use super::key::TlsKeys;
 use crate::nvme::SharedTarget;
@@ -6,12 +6,12 @@ use crate::session::{Close, Port, Session};
 use pellucid_flash::Completion;
 use std::net::SocketAddr;
 
-/// There is none.
+/// Empty type: this build has no TLS offer.
 #[derive(Clone)]
 pub enum TlsOffer {}
 
 impl TlsOffer {
-    /// Says that this build has no TLS under NVMe/TCP.
+    /// Fails, as this build has no TLS under NVMe/TCP.
     ///
     /// # Errors
     /// Always.
@@ -22,11 +22,11 @@ impl TlsOffer {
     }
 }
 
-/// There is none.
+/// Empty type: this build has no secured connection.
 pub enum SecuredConnection {}
 
 impl SecuredConnection {
-    /// Cannot be called: nothing offers TLS.
+    /// Cannot be called: no TLS offer exists.
     ///
     /// # Errors
     /// Never.

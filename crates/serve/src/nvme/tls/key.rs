@@ -1,8 +1,10 @@
-//! Keys in their printed form, `NVMeTLSkey-1:XX:base64(key, CRC-32):`, and what is made of them (TCP transport 3.6.1).
+//! Keys in their text form, `NVMeTLSkey-1:XX:base64(key, CRC-32):`, and keys derived from them (TCP transport
+//! 3.6.1).
 //!
-//! XX says how the configured key becomes the retained one: 00 not at all, 01 and 02 with SHA-256 and SHA-384 and the name of the host.
-//! The identity that a host sends has version, hash and both names: `NVMe0R01 HOST SUBSYSTEM`. Version 1 has also a digest of
-//! the retained key, which says what key is meant: `NVMe1R01 HOST SUBSYSTEM DIGEST`.
+//! XX tells how the retained key derives from the configured one: 00 unchanged; 01 and 02 with SHA-256 and
+//! SHA-384 and the name of the host. The identity that a host sends has version, hash and both names:
+//! `NVMe0R01 HOST SUBSYSTEM`. Version 1 adds a digest of the retained key, which identifies the key:
+//! `NVMe1R01 HOST SUBSYSTEM DIGEST`.
 //!
 //! Invariants: a [`TlsKey`] has passed its checksum and has 32 or 48 bytes; no key is ever shown.
 
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// The hash of an identity, which is that of the cipher suite, too.
+/// Hash of an identity, which is also the hash of the cipher suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyHash {
     /// SHA-256, with TLS_AES_128_GCM_SHA256.
@@ -40,7 +42,7 @@ impl KeyHash {
         }
     }
 
-    /// Bytes of its digests, and of keys for it.
+    /// Length in bytes of digests and keys.
     pub fn bytes(self) -> usize {
         match self {
             KeyHash::Sha256 => 32,
@@ -55,7 +57,8 @@ impl KeyHash {
         }
     }
 
-    /// HKDF-Extract without salt, then HKDF-Expand-Label (RFC 8446 section 7.1). `None`: the context does not fit.
+    /// Computes HKDF-Extract without salt, then HKDF-Expand-Label (RFC 8446 section 7.1). Returns `None` if
+    /// the context is too long.
     fn derive(self, key: &[u8], label: &str, context: &[u8], length: usize) -> Option<Vec<u8>> {
         let algorithm = match self {
             KeyHash::Sha256 => hkdf::HKDF_SHA256,
@@ -96,10 +99,10 @@ impl fmt::Debug for TlsKey {
 }
 
 impl TlsKey {
-    /// Reads the printed form.
+    /// Parses the text form.
     ///
     /// # Errors
-    /// What is wrong, without the key.
+    /// Describes the problem without the key.
     pub fn parse(text: &str) -> Result<TlsKey, &'static str> {
         let fields = printed_fields(text, "NVMeTLSkey-1");
         let (transform, encoded) = fields.ok_or("not of the form NVMeTLSkey-1:XX:BASE64:")?;
@@ -112,12 +115,12 @@ impl TlsKey {
         Ok(TlsKey { key: printed_key(encoded, fits, wrong_length)?, transform })
     }
 
-    /// The hash of identities that it is for.
+    /// Hash of the identities that use this key.
     pub fn hash(&self) -> KeyHash {
         if self.key.len() == KeyHash::Sha256.bytes() { KeyHash::Sha256 } else { KeyHash::Sha384 }
     }
 
-    /// The retained key of a host.
+    /// Derives the retained key for a host.
     fn retained(&self, host: &str) -> Option<Vec<u8>> {
         match self.transform {
             None => Some(self.key.clone()),
@@ -125,7 +128,7 @@ impl TlsKey {
         }
     }
 
-    /// The identity of version 0 or 1 under which `host` offers this key to `subsystem`.
+    /// Identity of version 0 or 1 under which `host` offers this key to `subsystem`.
     pub fn identity(&self, version: u8, host: &str, subsystem: &str) -> Option<String> {
         let hash = self.hash().name();
         match version {
@@ -141,7 +144,8 @@ impl TlsKey {
         Some(BASE64_STANDARD.encode(tag.as_ref()))
     }
 
-    /// The key of the handshake for an identity. `None`: it is not this key's, or too long for any key (version 0: 255 bytes).
+    /// Derives the handshake key for an identity. Returns `None` if the identity belongs to another key, or
+    /// is too long for any key (version 0: 255 bytes).
     pub fn for_identity(&self, identity: &Identity<'_>) -> Option<Vec<u8>> {
         if self.identity(identity.version, identity.host, identity.subsystem)? != identity.text {
             return None;
@@ -155,7 +159,7 @@ impl TlsKey {
     }
 }
 
-/// The host's claimed identity, and the subsystem that it speaks to.
+/// Identity that a host claims, with the subsystem that it addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity<'a> {
     text: &'a str,
@@ -168,7 +172,7 @@ pub struct Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// Reads an identity of a retained key; `None`: it is none, or of another kind.
+    /// Parses an identity of a retained key; returns `None` if it is malformed or of another kind.
     pub fn parse(text: &'a [u8]) -> Option<Identity<'a>> {
         let text = std::str::from_utf8(text).ok()?;
         let mut parts = text.split(' ');
@@ -186,7 +190,7 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// A host that has proved to know a key, and the subsystem that the key is for: it may connect to no other.
+/// A host that has proved that it knows a key, and the key's subsystem: it may connect to no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Name of the host.
@@ -195,15 +199,15 @@ pub struct Peer {
     pub subsystem: String,
 }
 
-/// Keys of hosts by their qualified names.
+/// Keys of hosts by qualified name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsKeys(BTreeMap<String, TlsKey>);
 
 impl TlsKeys {
-    /// Reads the key of a host from a file, which must be for its owner only.
+    /// Reads the key of a host from a file, which only its owner may access.
     ///
     /// # Errors
-    /// A file that cannot be read, that others may read or write, or that holds something else than one key.
+    /// Fails if the file cannot be read, has permissions for others, or does not hold exactly one key.
     pub fn load(path: &Path) -> Result<TlsKey, SecretError> {
         private::load(path, |text| {
             let mut lines = private::lines(text);
@@ -217,22 +221,22 @@ impl TlsKeys {
         })
     }
 
-    /// Adds the key of a host; says whether there was none.
+    /// Sets the key of a host; returns true if it had none.
     pub fn add(&mut self, host: &str, key: TlsKey) -> bool {
         self.0.insert(host.to_owned(), key).is_none()
     }
 
-    /// The hosts and their keys.
+    /// Hosts with their keys.
     pub fn hosts(&self) -> impl Iterator<Item = (&str, &TlsKey)> {
         self.0.iter().map(|(host, key)| (host.as_str(), key))
     }
 
-    /// Whether a host has a key.
+    /// Returns true if a host has a key.
     pub fn has(&self, host: &str) -> bool {
         self.0.contains_key(host)
     }
 
-    /// The owner of an identity, with the key of the handshake.
+    /// Finds the owner of an identity, with the handshake key.
     pub fn find(&self, identity: &[u8]) -> Option<(Peer, Vec<u8>)> {
         let identity = Identity::parse(identity)?;
         let key = self.0.get(identity.host)?.for_identity(&identity)?;
@@ -246,7 +250,7 @@ mod tests {
 
     const HOST: &str = "nqn.psk-test-host";
     const SUBSYSTEM: &str = "nqn.psk-test-subsys";
-    /// Keys and identities as the tests of libnvme have them (test/psk.c).
+    /// Keys and identities from the tests of libnvme (test/psk.c).
     const KEY_256: &str = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
     const KEY_384: &str =
         "NVMeTLSkey-1:02:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwP/w0S89ELi3W2LxIcLXVsDn8kXZQ==:";

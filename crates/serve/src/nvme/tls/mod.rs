@@ -1,12 +1,12 @@
-//! TLS 1.3 under NVMe/TCP, with a key that host and drive share beforehand (TCP transport 3.6): no certificate, and a peer that does
-//! not know the key gets no further than the first message.
+//! TLS 1.3 under NVMe/TCP with a pre-shared key of host and drive (TCP transport 3.6). It uses no
+//! certificate, and a peer without the key fails at the first message.
 //!
 //! ```text
 //!   configured key ─ transform, name of the host ─► retained key ─ identity ─► TLS key ─► handshake ─► SecuredConnection
 //!   NVMeTLSkey-1:..                                    `─ names ─► identity, which the host sends
 //! ```
-//! The keys (`key`) are ours. The records are OpenSSL's: rustls, which NBD has, takes no external keys. So they are there only in
-//! a build with the feature `tls-psk`.
+//! This project derives the keys (`key`). OpenSSL handles the records, as rustls, which NBD uses, does not
+//! support external keys. So records exist only in a build with the feature `tls-psk`.
 
 #[cfg(not(feature = "tls-psk"))]
 mod absent;

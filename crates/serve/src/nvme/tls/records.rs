@@ -1,13 +1,14 @@
-//! The records of TLS under NVMe/TCP, which are OpenSSL's.
+//! Records of TLS under NVMe/TCP, which OpenSSL handles.
 //!
 //! ```text
 //!  input ─► Pipe::input ─► SslStream ─► received
 //!  output ◄─ Pipe::output ◄─ SslStream ◄─ plain, gathered into records
 //! ```
-//! What its maintained binding has of keys that are shared beforehand is for SHA-256: keys for SHA-384 are refused when the server starts.
+//! The maintained OpenSSL binding supports pre-shared keys with SHA-256 only, so the server refuses SHA-384
+//! keys at start.
 //!
-//! Invariants: `Pipe::input` is empty between two calls unless the connection has failed; the host's identity is known before its
-//! first byte of plain text is handed on.
+//! Invariants: between two calls `Pipe::input` is empty unless the connection has failed; the host's identity
+//! is known before its first byte of plain text is passed on.
 
 use super::key::{KeyHash, Peer, TlsKeys};
 use crate::output::Output;
@@ -24,25 +25,25 @@ use std::cell::OnceCell;
 use std::io::{self, IoSlice, Read, Write};
 use std::rc::Rc;
 
-/// The cipher suite that every host has (TCP transport 3.6.1.4).
+/// Cipher suite that every host supports (TCP transport 3.6.1.4).
 const CIPHER_SUITE: &str = "TLS_AES_128_GCM_SHA256";
-/// Plain text of one record at most (RFC 8446 section 5.1).
+/// Maximum plain text of one record (RFC 8446 section 5.1).
 const RECORD_BYTES_MAX: usize = 16 << 10;
-/// Input that is taken at once, and so what may be received at once.
+/// Maximum input processed at once, which also limits the plain text received at once.
 const INPUT_BYTES_MAX: usize = 64 << 10;
-/// Characters of an unknown identity that the log shows.
+/// Characters of an unknown identity shown in the log.
 const SHOWN_MAX: usize = 512;
 
-/// What has come of the identities that a host sent.
+/// Result of looking up the identity that a host sent.
 #[derive(Clone, Debug)]
 enum Claim {
-    /// A key of this host was taken; whether the host knows it shows the end of the handshake.
+    /// A key of this host was found; the end of the handshake proves whether the host knows it.
     Known(Peer),
     /// No key has this identity.
     Unknown(String),
 }
 
-/// TLS as a server offers it to NVMe hosts. Cheap to clone.
+/// TLS offer of a server to NVMe hosts. Cheap to clone.
 #[derive(Clone)]
 pub struct TlsOffer {
     context: SslContext,
@@ -50,10 +51,10 @@ pub struct TlsOffer {
 }
 
 impl TlsOffer {
-    /// Offers TLS to the hosts that have one of these keys.
+    /// Creates an offer for the hosts that have one of these keys.
     ///
     /// # Errors
-    /// Keys that cannot be used here, or what OpenSSL says, in a sentence.
+    /// Returns one sentence if a key is unusable here or OpenSSL fails.
     pub fn new(keys: TlsKeys) -> Result<TlsOffer, String> {
         if let Some(host) = keys.hosts().find(|(_, key)| key.hash() != KeyHash::Sha256).map(|(host, _)| host)
         {
@@ -73,7 +74,7 @@ impl TlsOffer {
         make().map_err(|error| format!("OpenSSL: {error}"))
     }
 
-    /// A new connection; `peer` is set when the host has proved who it is.
+    /// Begins the records of a new connection; `peer` is set when the host has proved its identity.
     pub(super) fn begin(&self, peer: Rc<OnceCell<Peer>>) -> Result<Records, Close> {
         let mut ssl = Ssl::new(&self.context).map_err(refused)?;
         ssl.set_accept_state();
@@ -83,7 +84,7 @@ impl TlsOffer {
     }
 }
 
-/// TLS 1.3, the suite, and no resumption: every connection begins with the key.
+/// Restricts OpenSSL to TLS 1.3 and one suite without resumption: every connection begins with the key.
 pub(super) fn restrict(builder: &mut SslContextBuilder) -> Result<(), ErrorStack> {
     builder.set_min_proto_version(Some(SslVersion::TLS1_3))?;
     builder.set_ciphersuites(CIPHER_SUITE)?;
@@ -92,7 +93,7 @@ pub(super) fn restrict(builder: &mut SslContextBuilder) -> Result<(), ErrorStack
     builder.set_num_tickets(0)
 }
 
-/// Puts the key of an identity into `room` and says how long it is; 0: there is none.
+/// Copies the key of an identity into `room`; returns its length, or 0 if there is none.
 fn choose(
     keys: &TlsKeys,
     identity: &[u8],
@@ -111,18 +112,18 @@ fn choose(
     key.len()
 }
 
-/// One connection's records.
+/// Records of one connection.
 pub(super) struct Records {
     stream: SslStream<Pipe>,
     claim: Index<Ssl, Claim>,
     peer: Rc<OnceCell<Peer>>,
-    /// A record's plain text, on its way in or out.
+    /// Plain text of a record, incoming or outgoing.
     scratch: Box<[u8]>,
     failed: bool,
 }
 
 impl Records {
-    /// Why the connection ends. OpenSSL would speak of certificates where no key was found.
+    /// Reason why the connection ends. OpenSSL itself would report certificates if no key was found.
     fn refusal(&mut self, error: &openssl::ssl::Error) -> Close {
         self.failed = true;
         if self.peer.get().is_some() {
@@ -137,7 +138,7 @@ impl Records {
         }
     }
 
-    /// Remembers the host's identity as soon as it is proved.
+    /// Stores the host's identity once it is proved.
     fn note_peer(&mut self) {
         if self.peer.get().is_none()
             && self.stream.ssl().is_init_finished()
@@ -180,7 +181,7 @@ impl Engine for Records {
     }
 }
 
-/// Makes records of plain text, as few as there can be.
+/// Turns plain text into as few records as possible.
 struct Writer<'a> {
     stream: &'a mut SslStream<Pipe>,
     scratch: &'a mut [u8],
@@ -188,7 +189,7 @@ struct Writer<'a> {
 
 impl Write for Writer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The pipe takes everything, so there is nothing to wait for.
+        // The pipe takes all data, so this never blocks.
         self.stream.ssl_write(bytes).map_err(io::Error::other)
     }
 
@@ -207,7 +208,7 @@ impl Write for Writer<'_> {
     }
 }
 
-/// The socket that OpenSSL sees: what has come, and what is to go.
+/// Socket as OpenSSL sees it: received input and pending output.
 #[derive(Default)]
 struct Pipe {
     input: Vec<u8>,

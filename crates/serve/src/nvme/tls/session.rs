@@ -1,6 +1,6 @@
-//! A connection of a host through TLS.
+//! A host's connection through TLS.
 //!
-//! Invariant: the connection inside sees nothing before the host has proved who it is.
+//! Invariant: the inner connection receives nothing before the host has proved its identity.
 
 use super::key::Peer;
 use super::records::{Records, TlsOffer};
@@ -12,17 +12,17 @@ use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// The state of one connection whose host must go through TLS.
+/// Session of a connection whose host must use TLS.
 pub struct SecuredConnection {
     connection: Connection,
     tls: Layer<Records>,
 }
 
 impl SecuredConnection {
-    /// A connection that a host made to the address `local`.
+    /// Creates the session of a host's connection to the address `local`.
     ///
     /// # Errors
-    /// What OpenSSL says.
+    /// Returns the error of OpenSSL.
     pub fn new(
         target: &SharedTarget,
         local: SocketAddr,
@@ -47,7 +47,7 @@ impl Session for SecuredConnection {
     fn completed(&mut self, token: u64, completion: Completion, port: &mut Port<'_>) {
         let connection = &mut self.connection;
         self.tls.with(port, |port| connection.completed(token, completion, port));
-        // What could not be taken before may be taken now.
+        // Input that was refused before may be accepted now.
         if let Err(why) = self.receive(&mut &[][..], port) {
             let me = port.connection();
             port.close(me, why);

@@ -1,6 +1,6 @@
-//! What a drive says of itself: its namespaces, their shapes, and how each chunk or zone is.
+//! A drive's self-description: its namespaces, their geometries, and the state of each chunk or zone.
 //!
-//! Invariant: a shape that cannot be used is refused here, so nothing behind it has to check one again.
+//! Invariant: an unusable geometry is refused here, so later code need not check geometries again.
 
 use super::{
     CHUNKS, CHUNKS_MAX, DATA_MAX, IDENTIFY_OF_SET, Identity, RemoteConfig, SECTOR_SHIFT_MAX,
@@ -15,7 +15,7 @@ use pellucid_wire::nvme::zns::ZonedNamespace;
 use pellucid_wire::nvme::{AdminOpcode, GetLogPage, IdentifyNamespace, SubmissionEntry};
 
 impl RemoteConfig {
-    /// The zoned namespace, if there is one that can be used. What a zone can hold is that of the report to come.
+    /// Finds a usable zoned namespace, if there is one. The zone capacity is set by the later report.
     pub(super) fn zoned(
         &self,
         admin: &mut Queue,
@@ -49,7 +49,7 @@ impl RemoteConfig {
                      two of sectors up to 2^24, of 2^{SECTOR_SHIFT_MIN} to 2^{SECTOR_SHIFT_MAX} bytes"
                 ));
             }
-            // All ones is no limit.
+            // All ones means no limit.
             let limit = |less_one: u32| less_one.wrapping_add(1);
             let geometry = ZoneGeometry {
                 zones: zones as u32,
@@ -65,7 +65,7 @@ impl RemoteConfig {
         Ok(None)
     }
 
-    /// The cache namespace, with the bytes of its sectors.
+    /// Finds the cache namespace, with its bytes per sector.
     pub(super) fn cache(
         &self,
         admin: &mut Queue,
@@ -98,18 +98,18 @@ impl RemoteConfig {
         Ok(None)
     }
 
-    /// The open-channel namespace.
+    /// Finds the open-channel namespace.
     pub(super) fn open_channel(
         &self,
         admin: &mut Queue,
         subsystem: &str,
         namespaces: u32,
     ) -> Result<(u32, ChunkGeometry), String> {
-        /// Identify Namespace, vendor area: an open-channel namespace.
+        /// Value in the vendor area of Identify Namespace for an open-channel namespace.
         const OPEN_CHANNEL: u8 = 1;
         let nsids = match self.nsid {
             Some(nsid) => nsid..=nsid,
-            // So many at most are looked at.
+            // The search covers at most this many namespaces.
             None => 1..=namespaces.min(1024),
         };
         for nsid in nsids {
@@ -138,7 +138,7 @@ impl RemoteConfig {
     }
 }
 
-/// What the drive says of its chunks, if it can be used.
+/// Converts the drive's geometry, if it is usable.
 fn understand(geometry: &Geometry, sector_bytes: u32) -> Result<ChunkGeometry, String> {
     let metadata = geometry.profile_metadata_bytes();
     if metadata != Some(Vector::METADATA_BYTES as u16) {
@@ -188,13 +188,13 @@ pub(super) fn identify(admin: &mut Queue, cns: u32, nsid: u32) -> Result<[u8; 40
     Ok(*page.first_chunk().expect("as many bytes as asked for"))
 }
 
-/// The command for the descriptors of `count` chunks from the one with this number on.
+/// Builds the command that reads `count` chunk descriptors from number `first` on.
 pub(in crate::remote) fn chunks_entry(nsid: u32, first: u32, count: u32) -> SubmissionEntry {
     let each = ChunkInfo::BYTES as u32;
     GetLogPage::entry(CHUNKS, count * each, u64::from(first) * u64::from(each), 0, nsid)
 }
 
-/// Descriptors of chunks as they came.
+/// Parses received chunk descriptors.
 pub(in crate::remote) fn parse_chunks(page: &[u8]) -> Option<Vec<ChunkInfo>> {
     page.as_chunks().0.iter().map(ChunkInfo::decode).collect()
 }
@@ -214,7 +214,7 @@ pub(super) fn chunk_log(admin: &mut Queue, identity: &Identity) -> Result<Vec<Ch
     Ok(chunks)
 }
 
-/// All zones, as extents; the capacity of the first becomes known.
+/// Reads all zones as extents; sets the zone capacity from the first.
 pub(super) fn zone_log(queue: &mut Queue, identity: &mut Identity) -> Result<Vec<ChunkInfo>, String> {
     let Some(zones) = &mut identity.zones else { return Ok(Vec::new()) };
     let at_once = (identity.data_max as usize - zones::HEADER_BYTES) / ZoneInfo::BYTES;

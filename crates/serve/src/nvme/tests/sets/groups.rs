@@ -1,11 +1,12 @@
-//! What there is to know of a namespace beside its commands: its endurance group, its directives, the wear that it tells of.
+//! Properties of a namespace beside its commands: endurance group, directives, wear notifications.
 
 use super::*;
 use pellucid_device::Namespace;
 use pellucid_wire::nvme::EnduranceGroupLog;
 use pellucid_wire::nvme::fdp::Directives;
 
-/// The group is namespace 1 alone: what is done to the chunks of the same drive is none of its traffic.
+/// The group consists of namespace 1 alone: operations on chunks of the same drive do not count as its
+/// traffic.
 #[test]
 fn an_endurance_group_is_listed_and_tells_its_health() {
     let mut sets = sets();
@@ -38,7 +39,7 @@ fn an_endurance_group_is_listed_and_tells_its_health() {
     );
     let capacity = IdentifyNamespace::decode(&sets.identify(0, 1)).capacity_bytes;
     assert_eq!((group.total_capacity_bytes, group.unallocated_capacity_bytes), (capacity, 0));
-    // A drive that takes no writes any more: a warning of the group, and of the controller about its groups.
+    // A read-only drive: the group warns, and so does the controller about its groups.
     for die in 0..4 {
         sets.world.core.inject(0, Fault::KillDie { die: DieId(die) }).expect("there are four");
     }
@@ -53,7 +54,7 @@ fn an_endurance_group_is_listed_and_tells_its_health() {
     assert_eq!((warned & 1 << 3, smart.endurance_group_warning), (1 << 3, warned), "read-only");
 }
 
-/// Placement is a directive, which is there where there are handles, and which nobody can switch.
+/// Placement is a directive: supported if there are handles, and not switchable by hosts.
 #[test]
 fn directives_are_told_and_not_changed() {
     const DIRECTIVE_SEND: u8 = 0x19;
@@ -76,7 +77,7 @@ fn directives_are_told_and_not_changed() {
         let other = receive(1).with_cdw(11, operation);
         assert_eq!(sets.world.fetch(sets.admin, other, 4096), Err(no(Status::INVALID_FIELD)));
     }
-    // Enable, or disable, placement (type 2).
+    // Enable or disable placement (type 2).
     for enable in [0, 1] {
         let send = SubmissionEntry::new(DIRECTIVE_SEND, 0, 1).with_cdw(11, 1).with_cdw(12, enable | 2 << 8);
         assert_eq!(sets.world.ask(sets.admin, send, &[]).status, no(Status::INVALID_FIELD));
@@ -89,7 +90,7 @@ fn directives_are_told_and_not_changed() {
     }
 }
 
-/// WIT of the geometry is told in steps of the wear index: 255 at the erases that a chunk is rated for.
+/// WIT of the geometry is in steps of the wear index: 255 at the rated erases of a chunk.
 #[test]
 fn a_geometry_tells_which_gap_in_wear_is_noticed() {
     for (gap, rated, threshold) in [(0, 3000, 0), (1, 3000, 1), (100, 3000, 8), (9000, 3000, 255)] {
