@@ -169,7 +169,8 @@ impl Output {
     }
 }
 
-/// Reports whether a file holds results of one of our programs: a line of their names, or a Parquet file that names its writer.
+/// Reports whether a file holds results of one of our programs: a line of their names, or a Parquet file that
+/// names its writer.
 pub fn is_result(file: &File) -> bool {
     let mut first = [0; 64];
     let length = file.read_at(&mut first, 0).unwrap_or(0);

@@ -115,7 +115,8 @@ pub struct PrismFound {
     pub address: PrismAddress,
     /// The application's word in the block's first page (`prism_flash_write_marked`).
     pub mark: u32,
-    /// Validity of `mark`: 1 if it is valid; 0 if something else wrote the block, or its first page is unreadable.
+    /// Validity of `mark`: 1 if it is valid; 0 if something else wrote the block, or its first page is
+    /// unreadable.
     pub has_mark: u32,
     /// Number of pages written.
     pub pages: u32,

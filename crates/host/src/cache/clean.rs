@@ -172,8 +172,8 @@ impl CacheManager {
                 laps += 1;
                 continue;
             };
-            // A run is not shortened to fit other runs or the number of blocks to clean; otherwise the backing
-            // store would see many small writes.
+            // A run is not shortened to fit other runs or the number of blocks to clean; otherwise the
+            // backing store would see many small writes.
             let most = RUN_MAX.min(range.end - block);
             let most = if self.cleaner.troubled { 1 } else { most };
             let (_, count) = self.dirty.run(block, most);

@@ -15,22 +15,23 @@
 //! reads must never alternate between two versions. The following rules ensure this; each names the crash
 //! that would break it.
 //!
-//! 1. **The dirty copy is valid.** A dirty block is read from the flash, and a write to it goes to the flash, in
-//!    every mode. So a write never reaches the backing store past an older dirty copy, which a restart would bring
-//!    back.
-//! 2. **A flush** first makes the data of writes durable on both drives, and then their dirty state. The commands
-//!    of a solid-state cache carry that state; for a block drive, the *records* are written by force after the
-//!    flush of the data (`commit.rs`). A record on the media before its data would name older data in the slot.
-//! 3. **A block becomes clean** when the backing store has it and has been flushed. A write between the copy and
-//!    that moment keeps it dirty (`clean.rs`).
+//! 1. **The dirty copy is valid.** A dirty block is read from the flash, and a write to it goes to the flash,
+//!    in every mode. So a write never reaches the backing store past an older dirty copy, which a restart
+//!    would bring back.
+//! 2. **A flush** first makes the data of writes durable on both drives, and then their dirty state. The
+//!    commands of a solid-state cache carry that state; for a block drive, the *records* are written by force
+//!    after the flush of the data (`commit.rs`). A record on the media before its data would name older data
+//!    in the slot.
+//! 3. **A block becomes clean** when the backing store has it and has been flushed. A write between the copy
+//!    and that moment keeps it dirty (`clean.rs`).
 //! 4. **A slot is used for another block** only when no record on the flash calls it dirty (`slots.rs`).
-//! 5. **A clean copy is dropped before newer data reach the backing store** past it (`write.rs`). Clean copies
-//!    outlive a crash in a solid-state cache with durable commands. There, the write waits for the eviction, and a
-//!    clean copy is made only of data that the backing store has flushed or written by force; otherwise a crash of
-//!    the store would leave it older than the copy. Everywhere else clean copies are valid only after an orderly
-//!    stop, and a start after a crash drops them.
-//! 6. **Trimmed dirty blocks** are dropped once the trim is durable on the backing store; dropped earlier, a power
-//!    cut would lose data that an older flush had made durable.
+//! 5. **A clean copy is dropped before newer data reach the backing store** past it (`write.rs`). Clean
+//!    copies outlive a crash in a solid-state cache with durable commands. There, the write waits for the
+//!    eviction, and a clean copy is made only of data that the backing store has flushed or written by force;
+//!    otherwise a crash of the store would leave it older than the copy. Everywhere else clean copies are
+//!    valid only after an orderly stop, and a start after a crash drops them.
+//! 6. **Trimmed dirty blocks** are dropped once the trim is durable on the backing store; dropped earlier, a
+//!    power cut would lose data that an older flush had made durable.
 //! 7. **No read while versions differ**: a write, a fill and a trim have exclusive use of their blocks
 //!    (`locks.rs`).
 //!

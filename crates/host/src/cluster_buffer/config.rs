@@ -145,7 +145,8 @@ pub(super) struct Shape {
 const TABLE_SHARE: u64 = 16;
 
 impl Shape {
-    /// Divides the memory: first-level table, a buffer for each eviction, second-level tables, and the rest for sectors.
+    /// Divides the memory: first-level table, a buffer for each eviction, second-level tables, and the rest
+    /// for sectors.
     pub(super) fn new(
         config: &ClusterBufferConfig,
         interface: Option<Interface>,

@@ -1,7 +1,7 @@
 //! Lines: one chunk from every parallel unit of the target, written and erased together.
 //!
-//! To the translation engine a line is a block, and the whole target is one die. The superpages of a line rotate over the
-//! parallel units:
+//! To the translation engine a line is a block, and the whole target is one die. The superpages of a line
+//! rotate over the parallel units:
 //!
 //! ```text
 //!            unit 0     unit 1     unit 2

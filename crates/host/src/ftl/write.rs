@@ -402,8 +402,8 @@ impl HostFtl {
         self.seal_if_due(line);
     }
 
-    /// Seals a line that gets no end, if the drive holds sectors back or limits open chunks. Such a line has a
-    /// failed chunk, and takes no more data, or it is full and an earlier run began it.
+    /// Seals a line that gets no end, if the drive holds sectors back or limits open chunks. Such a line has
+    /// a failed chunk, and takes no more data, or it is full and an earlier run began it.
     pub(super) fn seal_if_due(&mut self, line: LineId) {
         let (units, data) = (self.lines.units, self.lines.layout().superpages_per_block);
         let record = &self.lines[line];

@@ -1,4 +1,5 @@
-//! The layers of the host, on reference drives that keep the rules of open-channel and zoned drives and panic when they are broken.
+//! The layers of the host, on reference drives that keep the rules of open-channel and zoned drives and panic
+//! when they are broken.
 
 mod block_chunks;
 mod block_layer;
