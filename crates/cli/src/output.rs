@@ -78,14 +78,14 @@ pub fn report(
     ended(report)
 }
 
-/// The exit status tells of a report that the user has cut short with an interrupt, and of writes, trims and flushes that failed; one
+/// The exit status tells of a report that the user has cut short with an interrupt, and of requests that failed; one
 /// that `q` has cut short is what was asked for.
 pub fn ended(report: &Report) -> Result<(), Failure> {
     if report.partial && interrupt::asked() {
         return Err(Failure::interrupted(report.requests));
     }
-    let Directions { write, trim, flush, .. } = &report.directions;
-    let failed: Vec<String> = [(write, "write"), (trim, "trim"), (flush, "flush")]
+    let Directions { read, write, trim, flush, .. } = &report.directions;
+    let failed: Vec<String> = [(read, "read"), (write, "write"), (trim, "trim"), (flush, "flush")]
         .into_iter()
         .filter(|(direction, _)| direction.errors > 0)
         .map(|(direction, name)| {

@@ -66,6 +66,26 @@ fn busy_shares_of_intervals_are_shares_and_sum_to_those_of_the_run() {
     }
 }
 
+/// A controller that polls decides ahead which transfer comes next, so an interval may end before a transfer that is booked begins.
+#[test]
+fn busy_shares_are_shares_where_the_controller_polls_and_the_work_is_paced() {
+    for (drive, job) in [
+        ("jasmine", "rw=randwrite,bs=4k,number_ios=200,rate_iops=100"),
+        ("jasmine", "rw=write,bs=32k,number_ios=100,thinktime=20ms"),
+        ("jasmine", "rw=randwrite,bs=4k,number_ios=2"),
+        ("jasmine-optimized", "rw=randwrite,bs=4k,number_ios=40,rate_iops=1"),
+    ] {
+        let mut spec = pellucid_spec::load(drive, &[]).unwrap_or_else(|e| panic!("{e}"));
+        spec.jobs = vec![parse_job(job, "test")];
+        let jobs = jobs(&spec).unwrap_or_else(|e| panic!("{e}"));
+        let report = execute(&spec, &jobs, &|| 0.0, |_| {}).unwrap_or_else(|e| panic!("{e}")).1;
+        for column in [&report.series.die_busy_share, &report.series.channel_busy_share] {
+            assert!(column.iter().all(|share| (0.0..=1.0).contains(share)), "{drive}, {job}: {column:?}");
+            assert!(column.iter().any(|share| *share > 0.0), "{drive}, {job}");
+        }
+    }
+}
+
 /// Trims are requests of a direction of their own, which the series does not show, however much they name.
 #[test]
 fn trims_are_no_writes_of_the_series() {

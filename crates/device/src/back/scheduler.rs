@@ -549,7 +549,7 @@ impl Scheduler {
             (d.current, d.suspended, d.phase) = (NIL, NIL, Phase::Idle);
         }
         for c in &mut self.channels {
-            (c.busy, c.until) = (c.worked(now), now);
+            (c.busy, c.length, c.until) = (c.worked(now), Nanos::ZERO, now);
             (c.die, c.asks) = (None, false);
             c.queue.clear();
             c.wants.fill(0);

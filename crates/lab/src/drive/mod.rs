@@ -26,7 +26,7 @@ pub use source::{FileWork, JobName, Jobs, Next, Request, Source, Trace};
 pub use target::{Bottom, HostUse, Target, put_on};
 
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
-use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Opcode, SimTime, Status};
+use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status};
 use pellucid_ftl::FtlCounters;
 use pellucid_report::{RequestLog, RequestRecorder, Sample, TimeSeries};
 use pellucid_workload::JobError;
@@ -36,6 +36,8 @@ use std::ops::ControlFlow;
 
 /// Rounds of the driver between two looks: a few milliseconds.
 const LOOK_ROUNDS: u32 = 1 << 11;
+/// Simulated time between two looks, at most, while a drive is busy and nothing completes: one whose flash fails may go on for hours.
+const LOOK_TIME: Nanos = Nanos::from_secs(1);
 
 /// Why a run could not be done, or cannot be believed.
 #[derive(Debug, thiserror::Error)]
@@ -284,7 +286,7 @@ impl<'a, T: Target> Run<'a, T> {
                 self.sample_until(next);
             }
             // Before a completion, only these need the driver.
-            let mut limit = self.series.sample_due();
+            let mut limit = self.series.sample_due().min(next + LOOK_TIME);
             for wanted in [release, warmed].into_iter().flatten() {
                 limit = limit.min(wanted);
             }
@@ -293,7 +295,7 @@ impl<'a, T: Target> Run<'a, T> {
                 self.complete(&mut completion)?;
             }
             rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(LOOK_ROUNDS) {
+            if rounds.is_multiple_of(LOOK_ROUNDS) || now.since(next).0 >= LOOK_TIME.0 / 2 {
                 let requests = self.recorders.iter().map(RequestRecorder::requests).sum();
                 let progress = Progress { requests, simulated: SimTime(now.since(self.start).0) };
                 stopped = onlooker.look(self.device.flash(), progress).is_break();

@@ -24,7 +24,9 @@ pub(super) struct Channel {
     pub(super) last: [u32; CLASSES],
     /// Total transfer time, counting the current transfer up to its end.
     pub(super) busy: Nanos,
-    /// End of the current transfer.
+    /// Time of the current transfer.
+    pub(super) length: Nanos,
+    /// End of the current transfer, which may begin later than now: a controller that polls decides ahead.
     pub(super) until: SimTime,
     /// Polled: what the transfer under way is for is a status check.
     pub(super) asks: bool,
@@ -36,9 +38,17 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Busy time up to `at`, before which no transfer begins that has not begun.
+    /// Books a transfer of `length` from `begin` on.
+    #[inline]
+    pub(super) fn carry(&mut self, begin: SimTime, length: Nanos) {
+        debug_assert!(begin >= self.until, "one transfer at a time");
+        self.busy += length;
+        (self.length, self.until) = (length, begin + length);
+    }
+
+    /// Busy time up to `at`, before which no transfer is booked any more.
     pub(super) fn worked(&self, at: SimTime) -> Nanos {
-        Nanos(self.busy.0 - self.until.since(at).0)
+        Nanos(self.busy.0 - self.until.since(at).0.min(self.length.0))
     }
 
     /// Whether no die waits for it.
@@ -154,8 +164,7 @@ impl Scheduler {
         };
         let c = &mut self.channels[channel as usize];
         c.die = Some(die);
-        c.busy += time;
-        c.until = now + time;
+        c.carry(now, time);
         self.active.1 += 1;
         if first_command {
             self.begin_work(now, die);

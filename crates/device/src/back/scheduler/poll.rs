@@ -135,8 +135,7 @@ impl Scheduler {
         let status = self.status;
         let c = &mut self.channels[channel as usize];
         (c.die, c.asks) = (Some(die), true);
-        c.busy += status;
-        c.until = now + status;
+        c.carry(now, status);
         self.active.1 += 1;
         events.at(now + status, Event::Channel(channel));
     }
