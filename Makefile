@@ -17,7 +17,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install install-lib test quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install install-lib test test-python quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make install      the command with its manual pages, completions and systemd unit under PREFIX (/usr/local)'
 	@echo 'make install-lib  the flash library for C: header, libraries and pkg-config file under PREFIX (/usr/local)'
 	@echo 'make quick        formatting, dependency rules, and all tests of the crates but the slowest: for the inner loop'
+	@echo 'make test-python  the Python package: built in an environment of its own in target/python, and tested (part of make test)'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
 	@echo 'make long-run     half an hour of serving with faults, power cuts and kills; nothing flushed may be lost'
 	@echo 'make fs-trials    the mounted file system against fsx, pjdfstest, dbench, git, SQLite, kills and cuts at full length'
@@ -61,7 +62,19 @@ install-lib: prerequisites
 # Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
 # is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
 test:
-	@python3 tools/steps.py '!prerequisites' client-tools check test-tools build-tests bench-small test-clients test-docs test-crates
+	@python3 tools/steps.py '!prerequisites' client-tools check test-tools build-tests bench-small test-python test-clients test-docs test-crates
+
+# The package in an environment of its own, compiled like the other tests. PYTHON_TOOLS come from PyPI, once.
+PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed
+VENV := target/python/venv
+test-python: build-tests $(VENV)/tools
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) CARGO_TARGET_DIR=$(CURDIR)/target $(VENV)/bin/maturin develop --quiet --locked
+	$(VENV)/bin/python -m pytest -q -p no:cacheprovider crates/python/tests
+
+$(VENV)/tools: Makefile | prerequisites
+	python3 -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PYTHON_TOOLS)
+	touch $@
 
 test-docs: prerequisites
 	cargo test --workspace --locked --doc $(TLS)

@@ -29,6 +29,7 @@ ALLOWED = {
     "monitor": {"device", "flash"},
     "serve": {"monitor", "kv", "prism", "device", "host", "wire", "media", "ftl", "flash"},
     "report": {"output", "text", "device", "ftl", "flash"},
+    "parquet-log": {"report", "flash"},
     "workload": {"report", "text", "flash", "ftl"},
     "spec": {"workload", "text", "kv", "device", "host", "media", "ftl", "flash"},
     "lab": {"spec", "workload", "report", "output", "text", "kv", "fs", "prism", "device", "host", "media", "ftl", "flash"},

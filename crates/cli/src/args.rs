@@ -44,7 +44,7 @@ pub struct Global {
     /// Write the results into this directory: JSON, tables (CSV), and a page with drawings (index.html)
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
-    /// Write one CSV line per request to this file
+    /// Write one line per request to this file: CSV, or Parquet if its name ends in .parquet
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Check every byte that is read; on a drive in a file that was written before, each sector from its first write on

@@ -6,6 +6,8 @@ use crate::{interrupt, stderr};
 use pellucid_output::{OutputDirectory, begins_with, refuse_foreign, refuse_foreign_report};
 use pellucid_report::{Directions, LOG_BEGINNING, Report, render_text};
 use pellucid_text::format::count;
+pub use pellucid_text::quoted;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -106,28 +108,28 @@ pub fn claim(directory: Option<&Path>, global: &Global) -> Result<Option<OutputD
     Ok(Some(OutputDirectory::claim(directory)?))
 }
 
+/// Whether a log of requests is asked for as Parquet, by its name.
+pub fn is_parquet(log: &Path) -> bool {
+    log.extension().is_some_and(|ending| ending == "parquet")
+}
+
 /// Refuses the name of a request log that is that of something else.
 pub fn check_log_ending(log: &Path) -> Result<(), Failure> {
-    if log.extension().is_none_or(|ending| ending == "csv" || ending == "log") {
+    let is_csv = log.extension().is_none_or(|ending| ending == "csv" || ending == "log");
+    if is_csv || is_parquet(log) {
         return Ok(());
     }
-    let message = "a log of requests is CSV; allowed: FILE.csv, FILE.log, or a name without an ending";
+    let message = "a log of requests is CSV or Parquet; allowed: FILE.csv, FILE.log, FILE.parquet, or a name without an ending";
     Err(Failure::asked(anyhow::anyhow!("--log {}: {message}", log.display())))
 }
 
 /// Refuses a request log in place of a file that we did not write, unless that is forced.
 pub fn check_log_place(log: &Path, force: bool) -> Result<(), Failure> {
-    Ok(refuse_foreign(log, force, |file| begins_with(file, &[LOG_BEGINNING]))?)
-}
-
-/// A word as a shell takes it.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+    let is_ours = |file: &File| match is_parquet(log) {
+        true => pellucid_parquet_log::is_log(file),
+        false => begins_with(file, &[LOG_BEGINNING]),
+    };
+    Ok(refuse_foreign(log, force, is_ours)?)
 }
 
 /// The command line as it can be typed again.

@@ -4,7 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
 use anyhow::anyhow;
-use pellucid_lab::experiment::{ExperimentError, available_memory_bytes, memory_bytes};
+use pellucid_lab::experiment::{ExperimentError, available_memory_bytes, fill_for_replay, memory_bytes};
 use pellucid_spec::{Fill, Overwrite, Place, Spec};
 use pellucid_text::format::bytes;
 
@@ -48,11 +48,9 @@ impl PreconditionOptions {
     /// Puts the option, or the default of a replay, into a description; `image`: the drive comes from one.
     pub fn apply(&self, spec: &mut Spec, image: bool) -> Result<(), Failure> {
         let said = |key: &str| spec.provenance.entries.iter().find(|entry| entry.key == key);
-        let fill = said("precondition.fill").map(|entry| &entry.origin.place);
         let Some(state) = self.precondition else {
-            let replays = spec.run.trace.is_some();
-            if replays && !image && fill.is_none_or(|place| *place == Place::Default) {
-                spec.precondition.fill = Fill::Trace;
+            if !image {
+                fill_for_replay(spec);
             }
             return Ok(());
         };

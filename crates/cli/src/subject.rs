@@ -5,22 +5,21 @@ use crate::failure::Failure;
 use crate::output;
 use crate::precondition::PreconditionOptions;
 use crate::progress::total;
-use crate::watch::WatchOptions;
+use crate::watch::{WatchOptions, Watcher};
 use pellucid_device::{Device, Namespace};
 use pellucid_host::{HostFtlConfig, LayerConfig, Target};
 use pellucid_lab::drive::Oracle;
 use pellucid_lab::experiment::{
-    ExperimentError, execute, execute_on, execute_on_disk, execute_with_backing, jobs_summary,
-    precondition_by_trace, read_options, stack,
+    ExperimentError, execute_described, execute_on, jobs_summary, precondition_by_trace, read_options, stack,
 };
 use pellucid_lab::image::{Image, is_image};
 use pellucid_output::{OutputFile, is_replaced};
+use pellucid_parquet_log::ParquetLog;
 use pellucid_report::{EraseCounts, Report};
-use pellucid_spec::{BackingKind, Fill, Medium, Place, RunSpec, Spec, SpecError, Use};
+use pellucid_spec::{Fill, Medium, Place, RunSpec, Spec, SpecError, Use};
 use pellucid_text::format::significant;
 use pellucid_workload::Job;
 use pellucid_workload::trace::TraceReader;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -197,7 +196,7 @@ impl Subject {
         let mut spec = self.spec;
         let copy = copy_if_read_twice(&spec)?;
         spec.run.trace_copy = copy.as_ref().map(Copied::path);
-        let overrides = overrides(&spec);
+        let overrides = spec.provenance.overrides();
         let limit = spec.run.limit.map(|limit| limit.saturating_mul(spec.run.repeat.into()));
         let total = if spec.run.trace.is_some() { limit } else { total(jobs) };
         let what = match &spec.run.trace {
@@ -205,17 +204,14 @@ impl Subject {
             None => jobs_summary(jobs),
         };
         let mut watcher = watch.begin(global, &spec.drive_name, what, total)?;
+        let mut log = parquet_log(&mut spec, &mut watcher)?;
         watcher.say("preparing the drive");
         let began = Instant::now();
         let clock = || began.elapsed().as_secs_f64();
         let otherwise = self.image.as_ref().and_then(|image| image.aged_otherwise(&spec));
         let mut past = self.image.as_ref().map(Image::past);
         let mut report = match self.image {
-            None if spec.medium == Medium::Disk => execute_on_disk(&spec, jobs, &clock, &mut watcher)?,
-            None if spec.backing.kind == BackingKind::Disk => {
-                execute_with_backing(&spec, jobs, &clock, &mut watcher)?
-            }
-            None => execute(&spec, jobs, &clock, &mut watcher)?.1,
+            None => execute_described(&spec, jobs, &clock, &mut watcher)?.1,
             Some(image) if !spec.host.is_empty() => {
                 let device: Device = image.device(&spec)?;
                 past.iter_mut().for_each(|past| *past += &wear(&device));
@@ -239,6 +235,7 @@ impl Subject {
                 execute_on(&mut device, &spec, jobs, oracle, &clock, &mut watcher)?
             }
         };
+        log.as_mut().map_or(Ok(()), OutputFile::commit)?;
         report.warnings.extend(otherwise);
         report.workload.precondition = past.unwrap_or(report.workload.precondition);
         report.partial = watcher.finish(&report);
@@ -246,6 +243,15 @@ impl Subject {
         report.workload.command_line = output::command_line();
         Ok(report)
     }
+}
+
+/// Begins the log of a run where it is one in Parquet, which `lab` does not know; the watcher hands it to the run.
+fn parquet_log(spec: &mut Spec, watcher: &mut Watcher) -> Result<Option<OutputFile>, Failure> {
+    let Some(path) = spec.run.log.take_if(|path| output::is_parquet(path)) else { return Ok(None) };
+    let file = OutputFile::create(&path)?;
+    let log = ParquetLog::new(file.writer()?).map_err(|error| file.failed(error))?;
+    watcher.keep_log(Box::new(log));
+    Ok(Some(file))
 }
 
 /// What the blocks of a drive have behind them.
@@ -289,13 +295,6 @@ fn copy_if_read_twice(spec: &Spec) -> Result<Option<Copied>, Failure> {
                        disk with room for it, or --precondition none";
         Failure::work(anyhow::anyhow!("{}: {error}: {message}", path.display()))
     })
-}
-
-/// The keys that were overridden, with their values.
-pub fn overrides(spec: &Spec) -> BTreeMap<String, String> {
-    let entries = spec.provenance.entries.iter();
-    let set = entries.filter(|entry| matches!(entry.origin.place, Place::Set { .. }));
-    set.map(|entry| (entry.key.to_string(), entry.value.clone())).collect()
 }
 
 /// Refuses a log that would take the place of what is read.

@@ -14,7 +14,7 @@ use anyhow::anyhow;
 use pellucid_device::Device;
 use pellucid_lab::drive::{Onlooker, Progress};
 use pellucid_monitor::{Board, Listen, Monitor, View, Work};
-use pellucid_report::Report;
+use pellucid_report::{Report, RequestSink};
 use pellucid_text::format::count;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -106,7 +106,8 @@ impl WatchOptions {
         };
         let bar = if live.is_some() { Bar::hidden() } else { Bar::new(global, total) };
         let work = Work { what, requests: 0, requests_total: total };
-        Ok(Watcher { bar, board, drive: drive.into(), work, began: Instant::now(), live, ended: false })
+        let (drive, began) = (drive.into(), Instant::now());
+        Ok(Watcher { bar, board, drive, work, began, live, log: None, ended: false })
     }
 }
 
@@ -118,6 +119,8 @@ pub struct Watcher {
     work: Work,
     began: Instant,
     live: Option<LiveView>,
+    /// A log of requests that the run does not write by itself.
+    log: Option<Box<dyn RequestSink>>,
     /// The user has ended the run.
     ended: bool,
 }
@@ -126,6 +129,11 @@ impl Watcher {
     /// Says what is being done before requests flow.
     pub fn say(&self, what: &str) {
         self.bar.say(what);
+    }
+
+    /// Has the run write this log, too.
+    pub fn keep_log(&mut self, log: Box<dyn RequestSink>) {
+        self.log = Some(log);
     }
 
     /// The run is over. Returns whether it was ended before its time.
@@ -148,8 +156,13 @@ impl Onlooker for &mut Watcher {
         self.board.is_some()
     }
 
-    fn prepare(&mut self, written_bytes: u64, total_bytes: Option<u64>) {
+    fn log(&mut self) -> Option<Box<dyn RequestSink>> {
+        self.log.take()
+    }
+
+    fn prepare(&mut self, written_bytes: u64, total_bytes: Option<u64>) -> ControlFlow<()> {
         self.bar.prepare(written_bytes, total_bytes);
+        ControlFlow::Continue(())
     }
 
     fn look(&mut self, device: Option<&Device>, progress: Progress) -> ControlFlow<()> {

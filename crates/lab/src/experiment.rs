@@ -14,12 +14,11 @@ use pellucid_device::{Device, DeviceConfig, Disk, DiskConfig, DiskStore};
 use pellucid_host::{LayerConfig, Pair, Tower};
 use pellucid_media::StoreKind;
 use pellucid_output::{OutputError, OutputFile};
-use pellucid_report::{HostCost, Report, RequestLog, Workload};
-use pellucid_spec::{Fill, Origin, Overwrite, Place, RawJob, RawPair, Spec};
+use pellucid_report::{HostCost, Report, RequestLog, RequestSink, Workload};
+use pellucid_spec::{BackingKind, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec};
 use pellucid_workload::trace::{ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use pellucid_workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 
 /// Why an experiment failed.
@@ -211,6 +210,35 @@ fn execute_below(
     Ok((stack.into_bottom(), report))
 }
 
+/// Carries out a description from the beginning, whatever it describes: a drive of flash, a disk, or both. What is left of the drive of
+/// flash comes back, unless layers use it together with a disk.
+pub fn execute_described(
+    spec: &Spec,
+    jobs: &[Job],
+    clock: &dyn Fn() -> f64,
+    onlooker: impl Onlooker,
+) -> Result<(Option<Device>, Report), ExperimentError> {
+    if spec.medium == Medium::Disk {
+        return Ok((None, execute_on_disk(spec, jobs, clock, onlooker)?));
+    }
+    if spec.backing.kind == BackingKind::Disk {
+        return Ok((None, execute_with_backing(spec, jobs, clock, onlooker)?));
+    }
+    let (device, report) = execute(spec, jobs, clock, onlooker)?;
+    Ok((Some(device), report))
+}
+
+/// Has a replay write what its trace reads before it writes it, unless the description says how the drive is filled.
+pub fn fill_for_replay(spec: &mut Spec) {
+    let by_default = |spec: &Spec| {
+        let entry = spec.provenance.get("precondition.fill");
+        entry.is_none_or(|entry| entry.origin.place == Place::Default)
+    };
+    if spec.run.trace.is_some() && by_default(spec) {
+        spec.precondition.fill = Fill::Trace;
+    }
+}
+
 /// Carries out a description on its disk, under its layers if it has any.
 pub fn execute_on_disk(
     spec: &Spec,
@@ -319,13 +347,14 @@ fn measure(
     oracle: Option<Oracle>,
     mut file: Option<OutputFile>,
     clock: &dyn Fn() -> f64,
-    onlooker: impl Onlooker,
+    mut onlooker: impl Onlooker,
 ) -> Result<Report, ExperimentError> {
     let (source, summary) = source(device, spec, jobs)?;
     let log = file.as_ref().map(log_on).transpose()?;
+    let logs = log.into_iter().chain(onlooker.log()).collect();
     let began = clock();
     let measured =
-        Run::new(device, source, oracle, log).run(onlooker).map_err(|error| match (error, &file) {
+        Run::new(device, source, oracle, logs).run(onlooker).map_err(|error| match (error, &file) {
             (RunError::Log(error), Some(file)) => ExperimentError::Output(file.failed(error)),
             (error, _) => error.into(),
         })?;
@@ -483,9 +512,9 @@ fn claim_log(spec: &Spec) -> Result<Option<OutputFile>, ExperimentError> {
     Ok(spec.run.log.as_deref().map(OutputFile::create).transpose()?)
 }
 
-fn log_on(file: &OutputFile) -> Result<RequestLog<Box<dyn Write>>, ExperimentError> {
-    let writer: Box<dyn Write> = Box::new(file.writer()?);
-    RequestLog::new(writer).map_err(|error| file.failed(error).into())
+fn log_on(file: &OutputFile) -> Result<Box<dyn RequestSink>, ExperimentError> {
+    let log = RequestLog::new(file.writer()?).map_err(|error| file.failed(error))?;
+    Ok(Box::new(log))
 }
 
 /// The process's largest resident memory so far, where the system tells.

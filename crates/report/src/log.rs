@@ -1,6 +1,6 @@
-//! The log of single requests: one CSV line per completion, written as the run goes on.
+//! The log of single requests: one line per completion, written as the run goes on. Logs of other kinds implement [`RequestSink`].
 //!
-//! Columns: `at_ns,completed_ns,op,lba,sectors,status,latency_ns`, then one column `<stage>_ns` per
+//! Columns of the CSV: `at_ns,completed_ns,op,lba,sectors,status,latency_ns`, then one column `<stage>_ns` per
 //! [`Stage`], `unmapped_sectors` (for reads) and `job` (the job's number, from 1, or the device of a trace). Times are simulated nanoseconds since the drive was switched on; the stage columns of a line
 //! sum to its `latency_ns`. Lines stand in the order of completion.
 
@@ -12,7 +12,26 @@ use std::io::{self, BufWriter, Write};
 pub const LOG_BEGINNING: &[u8] = COLUMNS.as_bytes();
 const COLUMNS: &str = "at_ns,completed_ns,op,lba,sectors,status,latency_ns";
 
-/// Writes the log. Dropping it loses what is still buffered: end with [`finish`](RequestLog::finish).
+/// Receiver of every completed request, in the order of completion.
+pub trait RequestSink {
+    /// Takes one completion; `lba` and `sectors` are those of its command.
+    fn write(&mut self, lba: Lba, sectors: u32, job: u32, completion: &Completion) -> io::Result<()>;
+
+    /// Completes the log: no request follows.
+    fn finish(self: Box<Self>) -> io::Result<()>;
+}
+
+impl<W: Write> RequestSink for RequestLog<W> {
+    fn write(&mut self, lba: Lba, sectors: u32, job: u32, completion: &Completion) -> io::Result<()> {
+        RequestLog::write(self, lba, sectors, job, completion)
+    }
+
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        RequestLog::finish(*self).map(drop)
+    }
+}
+
+/// Writes the log as CSV. Dropping it loses what is still buffered: end with [`finish`](RequestLog::finish).
 #[derive(Debug)]
 pub struct RequestLog<W: Write> {
     out: BufWriter<W>,

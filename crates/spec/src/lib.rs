@@ -55,6 +55,7 @@ use pellucid_host::{HostFtlConfig, LayerConfig};
 use pellucid_kv::KvConfig;
 use pellucid_text::suggest::nearest;
 use schema::{Key, Values};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -107,6 +108,12 @@ pub struct Entry {
 }
 
 impl Provenance {
+    /// The keys that were overridden (`--set`), with their values.
+    pub fn overrides(&self) -> BTreeMap<String, String> {
+        let set = self.entries.iter().filter(|entry| matches!(entry.origin.place, Place::Set { .. }));
+        set.map(|entry| (entry.key.to_string(), entry.value.clone())).collect()
+    }
+
     /// The entry of `key`, such as `drive.ftl.victim`.
     pub fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)

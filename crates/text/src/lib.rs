@@ -10,3 +10,13 @@ pub mod suggest;
 
 pub use quantity::Quantity;
 pub use share::{PLAIN_SHARE_MAX, read_share, write_share};
+
+/// Quotes a word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

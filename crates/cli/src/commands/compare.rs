@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
-use crate::subject::{self, Subject, is_stream};
+use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions};
 use crate::{columns, output};
@@ -136,7 +136,7 @@ impl Compare {
         // What is said of the job file is said once.
         let silent = Global { quiet: true, ..global.clone() };
         for (mut subject, folder) in subjects.into_iter().zip(folders) {
-            let overrides = subject::overrides(&subject.spec);
+            let overrides = subject.spec.provenance.overrides();
             // The same work: what the first description asks for, with the same seed, unless options say otherwise.
             subject.spec.jobs.clone_from(&first_jobs);
             subject.spec.run.clone_from(&run);

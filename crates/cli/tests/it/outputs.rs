@@ -251,7 +251,7 @@ fn somebodys_files_are_replaced_by_force_only() {
         (done.status, done.stderr.as_str()),
         (
             2,
-            "error: --log drive.toml: a log of requests is CSV; allowed: FILE.csv, FILE.log, or a name without an ending\n"
+            "error: --log drive.toml: a log of requests is CSV or Parquet; allowed: FILE.csv, FILE.log, FILE.parquet, or a name without an ending\n"
         )
     );
     let words = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--log", "log.csv"];

@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
             self.step()?;
         }
         let Some(tag) = self.idle.pop() else { return Ok(()) };
-        self.prepared.add(u64::from(sectors) * u64::from(self.stack.sector_bytes()));
+        self.prepared.add(u64::from(sectors) * u64::from(self.stack.sector_bytes()))?;
         self.version = match &mut self.oracle {
             Some(oracle) => oracle.submit_change(Opcode::Write, lba, sectors),
             None => (self.version + 1) & 0x7fff_ffff,

@@ -59,7 +59,7 @@ pub struct Measured {
 
 impl Measured {
     pub(super) fn take<T: Target>(run: Run<'_, T>, end: SimTime) -> Result<Measured, RunError> {
-        if let Some(log) = run.log {
+        for log in run.logs {
             log.finish().map_err(RunError::Log)?;
         }
         let (channels, dies, link, firmware) = busy(run.device);

@@ -28,10 +28,9 @@ pub use target::{Bottom, HostUse, Target, put_on};
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
 use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status};
 use pellucid_ftl::FtlCounters;
-use pellucid_report::{RequestLog, RequestRecorder, Sample, TimeSeries};
+use pellucid_report::{RequestRecorder, RequestSink, Sample, TimeSeries};
 use pellucid_workload::JobError;
 use pellucid_workload::trace::TraceError;
-use std::io::Write;
 use std::ops::ControlFlow;
 
 /// Rounds of the driver between two looks: a few milliseconds.
@@ -90,6 +89,9 @@ pub enum RunError {
         /// Requests that were done all the same.
         submitted: u64,
     },
+    /// The onlooker ended the work before a request was measured.
+    #[error("stopped while the drive was prepared")]
+    Stopped,
     /// The request log could not be written.
     #[error("request log: {0}")]
     Log(std::io::Error),
@@ -127,7 +129,7 @@ pub struct Run<'a, T: Target = Device> {
     /// No job's statistics count yet.
     warming: bool,
     series: TimeSeries,
-    log: Option<RequestLog<Box<dyn Write>>>,
+    logs: Vec<Box<dyn RequestSink>>,
     oracle: Option<Oracle>,
     /// By tag.
     in_flight: Vec<InFlight>,
@@ -145,8 +147,16 @@ pub trait Onlooker {
         false
     }
 
-    /// Called now and then while the drive is preconditioned: bytes written so far, of so many in all, if that is known.
-    fn prepare(&mut self, _written_bytes: u64, _total_bytes: Option<u64>) {}
+    /// A log of its own, which is given every request; asked once, before the first request.
+    fn log(&mut self) -> Option<Box<dyn RequestSink>> {
+        None
+    }
+
+    /// Called now and then while the drive is preconditioned: bytes written so far, of so many in all, if that is known. A break ends
+    /// the work, with [`RunError::Stopped`].
+    fn prepare(&mut self, _written_bytes: u64, _total_bytes: Option<u64>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 
     /// Called now and then, with the drive of flash if there is one. A break ends the run: what has completed by then is the result.
     fn look(&mut self, device: Option<&Device>, progress: Progress) -> ControlFlow<()>;
@@ -186,11 +196,15 @@ impl<'a> Prepared<'a> {
     }
 
     #[inline]
-    fn add(&mut self, bytes: u64) {
+    fn add(&mut self, bytes: u64) -> Result<(), RunError> {
         self.written_bytes += bytes;
-        if self.written_bytes - self.told_bytes >= Prepared::STEP_BYTES {
-            self.told_bytes = self.written_bytes;
-            self.onlooker.prepare(self.written_bytes, self.total_bytes);
+        if self.written_bytes - self.told_bytes < Prepared::STEP_BYTES {
+            return Ok(());
+        }
+        self.told_bytes = self.written_bytes;
+        match self.onlooker.prepare(self.written_bytes, self.total_bytes) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(RunError::Stopped),
         }
     }
 }
@@ -205,12 +219,12 @@ pub struct Progress {
 }
 
 impl<'a, T: Target> Run<'a, T> {
-    /// Prepares a run. With an oracle every read is checked.
+    /// Prepares a run. With an oracle every read is checked. Each of `logs` is given every request.
     pub fn new(
         device: &'a mut T,
         source: Source,
         oracle: Option<Oracle>,
-        log: Option<RequestLog<Box<dyn Write>>>,
+        logs: Vec<Box<dyn RequestSink>>,
     ) -> Run<'a, T> {
         let start = device.now();
         let before = counters(device);
@@ -241,7 +255,7 @@ impl<'a, T: Target> Run<'a, T> {
             recorders: vec![RequestRecorder::new(); results],
             warming,
             series,
-            log,
+            logs,
             oracle,
             in_flight: Vec::new(),
             idle_tags: Vec::new(),
@@ -496,7 +510,7 @@ impl<'a, T: Target> Run<'a, T> {
                 self.series.complete(completion.completed, write, bytes, latency);
             }
         }
-        if let Some(log) = &mut self.log {
+        for log in &mut self.logs {
             let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
             log.write(lba, sectors, name, completion).map_err(RunError::Log)?;
         }

@@ -98,7 +98,7 @@ impl<'a, 'o> Writer<'a, 'o> {
 
     #[inline]
     fn write(&mut self, lpn: Lpn) -> Result<(), RunError> {
-        self.prepared.add(self.device.layout().unit_bytes.into());
+        self.prepared.add(self.device.layout().unit_bytes.into())?;
         let sectors = self.device.layout().sectors_per_unit;
         let lba = self.namespace.stamped(Lba(u64::from(lpn.0) * u64::from(sectors)));
         let image_bytes = self.device.image_bytes();

@@ -1,0 +1,22 @@
+"""Drives, runs and their results, for notebooks and scripts.
+
+    import pellucid as pl
+
+    drive = pl.Drive("cosmos-plus", ftl={"victim": "cost-benefit"})
+    result = drive.run(pl.Job(rw="randwrite", bs="4k", iodepth=64, number_ios=100_000))
+    result.report.write_amplification.total
+    result.requests.to_pandas()
+
+A report is that of the command: `result.json()` is what `pellucid run --json` prints. Equal inputs give equal bits.
+"""
+from ._pellucid import Error, Table, __version__, keys, presets
+from .drive import Drive, age, compare, fork, replay, run
+from .repeated import Repeated
+from .result import Comparison, Report, Result
+from .serving import Served, serve
+from .work import Job, Trace
+
+__all__ = [
+    "Comparison", "Drive", "Error", "Job", "Repeated", "Report", "Result", "Served", "Table", "Trace", "__version__",
+    "age", "compare", "fork", "keys", "presets", "replay", "run", "serve",
+]

@@ -1,0 +1,119 @@
+"""Where points run: processes of this machine, Dask or Ray, by their own clients.
+
+An engine takes points and yields each with its file's content or its error, in any order. It is told in words: `local`, `local:8`,
+`dask:tcp://head:8786`, `ray:auto`.
+"""
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .._pellucid import Error
+from .points import Point, run_point
+
+Ended = tuple[Point, "bytes | None", "str | None"]
+
+#: A point whose worker dies is begun so often in all.
+ATTEMPTS_MAX = 3
+
+
+def _try(point: Point) -> tuple[bytes | None, str | None]:
+    """Runs a point; what goes wrong in it is its result."""
+    try:
+        return run_point(point), None
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
+
+
+def local(points: list[Point], address: str) -> Iterator[Ended]:
+    """Runs points in processes of this machine, by default one for each core. Points of a process that dies are begun anew."""
+    try:
+        workers = int(address) if address else os.cpu_count() or 1
+    except ValueError:
+        workers = 0
+    if workers < 1:
+        raise Error(f"local:{address}: allowed: a number of processes from 1 on")
+    yield from _in_processes(points, workers)
+
+
+def _in_processes(points: list[Point], workers: int) -> Iterator[Ended]:
+    """A process that dies takes the pool with it. Points that were under way are begun anew, each in a pool of its own, so that the one
+    at fault is found; the others go on."""
+    waiting = list(points)
+    while waiting:
+        with concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            futures = {pool.submit(_try, point): point for point in waiting}
+            waiting = []
+            for future in concurrent.futures.as_completed(futures):
+                try:
+                    yield futures[future], *future.result()
+                except concurrent.futures.process.BrokenProcessPool:
+                    waiting.append(futures[future])
+        # They are begun in their order: the first were under way, and those behind have not begun.
+        waiting.sort(key=lambda point: point.number)
+        suspects, waiting = waiting[:workers], waiting[workers:]
+        for point in suspects:
+            yield _alone(point)
+
+
+def _alone(point: Point) -> Ended:
+    for _ in range(ATTEMPTS_MAX - 1):
+        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            try:
+                return point, *pool.submit(_try, point).result()
+            except concurrent.futures.process.BrokenProcessPool:
+                continue
+    return point, None, f"its process died {ATTEMPTS_MAX} times"
+
+
+def dask(points: list[Point], address: str) -> Iterator[Ended]:
+    """Runs points on a cluster of Dask.distributed. The scheduler begins points of a dead worker anew."""
+    distributed = _module("distributed", "pip install distributed")
+    with distributed.Client(address or None, timeout="30s") as client:
+        futures = client.map(_try, points, key=[f"pellucid-{point.id}" for point in points], pure=True)
+        by_key = {future.key: point for future, point in zip(futures, points)}
+        for future in distributed.as_completed(futures):
+            point = by_key[future.key]
+            if future.status == "finished":
+                yield point, *future.result()
+            else:
+                yield point, None, f"{future.status}: {future.exception()}"
+            future.release()
+
+
+def ray(points: list[Point], address: str) -> Iterator[Ended]:
+    """Runs points on a cluster of Ray, which begins points of a dead worker anew."""
+    client = _module("ray", "pip install ray")
+    client.init(address=None if address == "local" else address or "auto", ignore_reinit_error=True, log_to_driver=False)
+    task = client.remote(max_retries=ATTEMPTS_MAX - 1)(_try)
+    waiting = {task.remote(point): point for point in points}
+    while waiting:
+        (done, *_), _ = client.wait(list(waiting), num_returns=1)
+        point = waiting.pop(done)
+        try:
+            yield point, *client.get(done)
+        except client.exceptions.RayError as error:
+            yield point, None, f"{type(error).__name__}: {error}"
+
+
+def _module(name: str, how: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise Error(f"{name}: not installed ({error}); allowed: after {how}") from None
+
+
+ENGINES = {"local": local, "dask": dask, "ray": ray}
+
+
+def on(words: str, points: Iterable[Point]) -> Iterator[Ended]:
+    """Runs points on the engine that `words` name."""
+    name, _, address = words.partition(":")
+    if name not in ENGINES:
+        raise Error(f"--on {words}: not allowed; allowed: local, local:N, dask:ADDRESS, ray:ADDRESS")
+    return ENGINES[name](list(points), address)

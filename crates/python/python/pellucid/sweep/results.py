@@ -1,0 +1,236 @@
+"""A sweep in its directory: points as files, one tidy table, and a report.
+
+    DIR/plan.toml              the plan
+    DIR/points/ID.json         a point that is done: complete or absent
+    DIR/points/ID.error.txt    a point that failed; it is tried again by the next run
+    DIR/results.csv            tidy: a column for each axis, the seed, and each number that is kept (results.parquet with pyarrow)
+    DIR/summary.csv            mean and confidence interval over the seeds, for each combination of the axes
+    DIR/curves.svg             with matplotlib: the numbers over the first axis of numbers
+"""
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .._pellucid import Error
+from . import engines
+from .plan import Plan
+from .points import Point, write_whole
+from ..statistics import interval
+
+#: Share of means that lie in their interval.
+CONFIDENCE = 0.95
+
+
+class Sweep:
+    """A sweep with its points, as far as they are done."""
+
+    def __init__(self, plan: Plan, directory: str | os.PathLike[str]) -> None:
+        self.plan = plan
+        self.directory = Path(directory)
+        self.failed: dict[int, str] = {}
+
+    def file(self, point: Point) -> Path:
+        """The file of a point."""
+        return self.directory / "points" / f"{point.id}.json"
+
+    def error_file(self, point: Point) -> Path:
+        """The file that says why a point failed."""
+        return self.directory / "points" / f"{point.id}.error.txt"
+
+    def left(self) -> list[Point]:
+        """Points that are not done."""
+        return [point for point in self.plan.points if not self.file(point).exists()]
+
+    def run(self, on: str = "local", progress: Callable[[str], None] | None = None) -> Sweep:
+        """Runs what is left of the sweep, and writes tables and report. Points that fail are in `failed`."""
+        (self.directory / "points").mkdir(parents=True, exist_ok=True)
+        write_whole(self.directory / "plan.toml", self.plan.text.encode())
+        self.failed.clear()
+        left = self.left()
+        for done, (point, content, error) in enumerate(engines.on(on, left), 1):
+            if content is not None:
+                write_whole(self.file(point), content)
+                self.error_file(point).unlink(missing_ok=True)
+            else:
+                self.failed[point.number] = str(error)
+                write_whole(self.error_file(point), f"point {point.number}: {point.name}\n{error}\n".encode())
+            if progress:
+                failed = f", {len(self.failed)} failed" if self.failed else ""
+                progress(f"{len(self.plan.points)} points, {len(self.plan.points) - len(left) + done} done{failed}")
+        self.write()
+        return self
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The tidy table: a row for each point that is done."""
+        rows = []
+        for point in self.plan.points:
+            if self.file(point).exists():
+                content = json.loads(self.file(point).read_bytes())
+                rows.append({**content["point"], "seed": content["seed"], **content["kept"]})
+        return rows
+
+    def frame(self) -> Any:
+        """The tidy table as a data frame of pandas."""
+        import pandas
+
+        return pandas.DataFrame(self.rows(), columns=[*self.plan.columns, *self.plan.keep])
+
+    def summary(self, confidence: float = CONFIDENCE) -> list[dict[str, Any]]:
+        """For each combination of the axes and each number: mean, bounds of its confidence interval, and how many seeds."""
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in self.rows():
+            groups.setdefault(tuple(row[axis] for axis in self.plan.axes), []).append(row)
+        summary = []
+        for chosen, rows in groups.items():
+            for number in self.plan.keep:
+                values = [row[number] for row in rows if row[number] is not None]
+                if values:
+                    mean, half = interval(values, confidence)
+                    low, high = (None, None) if half is None else (mean - half, mean + half)
+                    summary.append({
+                        **dict(zip(self.plan.axes, chosen)), "number": number, "mean": mean, "low": low, "high": high, "seeds": len(values),
+                    })
+        return summary
+
+    def write(self) -> None:
+        """Writes tables and report of what is done. Without a point that is done there is nothing to write."""
+        rows = self.rows()
+        if not rows:
+            return
+        columns = [*self.plan.columns, *self.plan.keep]
+        write_whole(self.directory / "results.csv", _csv(columns, rows))
+        write_whole(self.directory / "summary.csv", _csv([*self.plan.axes, "number", "mean", "low", "high", "seeds"], self.summary()))
+        self._write_parquet(columns, rows)
+        self._write_curves()
+
+    def _write_parquet(self, columns: list[str], rows: list[dict[str, Any]]) -> None:
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError:
+            return
+        table = pyarrow.table({column: [row[column] for row in rows] for column in columns})
+        out = io.BytesIO()
+        pyarrow.parquet.write_table(table, out)
+        write_whole(self.directory / "results.parquet", out.getvalue())
+
+    def _write_curves(self) -> None:
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError:
+            return
+        figure = self.curves()
+        if figure:
+            out = io.BytesIO()
+            figure.savefig(out, format="svg", metadata={"Date": None})
+            write_whole(self.directory / "curves.svg", out.getvalue())
+
+    def curves(self) -> Any:
+        """Each number over the first axis of numbers, a line with its intervals for each combination of the others; None without one."""
+        from matplotlib.figure import Figure
+
+        numeric = [axis for axis, values in self.plan.axes.items() if all(isinstance(value, (int, float)) for value in values)]
+        if not numeric:
+            return None
+        x, others = numeric[0], [axis for axis in self.plan.axes if axis != numeric[0]]
+        summary = self.summary()
+        numbers = [number for number in self.plan.keep if any(row["number"] == number for row in summary)]
+        figure = Figure(figsize=(3.33, 2.2 * len(numbers)), layout="constrained")
+        for axes, number in zip(figure.subplots(len(numbers), squeeze=False)[:, 0], numbers):
+            lines: dict[str, list[dict[str, Any]]] = {}
+            for row in summary:
+                if row["number"] == number:
+                    lines.setdefault(", ".join(str(row[axis]) for axis in others), []).append(row)
+            for label, rows in lines.items():
+                rows.sort(key=lambda row: row[x])
+                halves = [0.0 if row["high"] is None else row["high"] - row["mean"] for row in rows]
+                axes.errorbar([row[x] for row in rows], [row["mean"] for row in rows], yerr=halves, label=label, capsize=2, linewidth=1)
+            axes.set(xlabel=x, ylabel=number.removeprefix("directions."))
+            axes.grid(linewidth=0.3)
+            if len(lines) > 1:
+                axes.legend(fontsize=6, frameon=False)
+        return figure
+
+    def __str__(self) -> str:
+        """The report: mean and interval for each combination."""
+        lines = []
+        for number in self.plan.keep:
+            rows = [row for row in self.summary() if row["number"] == number]
+            if rows:
+                lines += ["", f"{number}: mean and {CONFIDENCE:.0%} interval over the seeds"]
+            for row in rows:
+                name = ", ".join(f"{axis} = {row[axis]}" for axis in self.plan.axes) or "all"
+                half = "" if row["high"] is None else f" ± {row['high'] - row['mean']:.3g}"
+                lines.append(f"  {name:50} {row['mean']:.6g}{half}  ({row['seeds']} seeds)")
+        return "\n".join(lines).lstrip("\n")
+
+
+def _csv(columns: list[str], rows: list[dict[str, Any]]) -> bytes:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue().encode()
+
+
+def run(
+    plan: Plan | str | os.PathLike[str],
+    directory: str | os.PathLike[str] | None = None,
+    on: str = "local",
+    progress: Callable[[str], None] | None = None,
+) -> Sweep:
+    """Runs a plan, or what is left of it, in a directory: by default the plan's name with `.sweep`. Scripts call this below
+    `if __name__ == "__main__":`, because processes of the engine `local` import them."""
+    if not isinstance(plan, Plan):
+        directory = directory or Path(plan).with_suffix(".sweep")
+        plan = Plan.read(plan)
+    if directory is None:
+        raise Error("directory: missing; allowed: where the points are to be written")
+    return Sweep(plan, directory).run(on, progress)
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m pellucid sweep PLAN`: 0; 1 when points failed; 2 when something was asked for that cannot be."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m pellucid sweep", description="Run a plan, or what is left of it.")
+    parser.add_argument("plan", help="the plan, in TOML")
+    parser.add_argument("--on", default="local", metavar="ENGINE", help="local, local:N, dask:ADDRESS, ray:ADDRESS [default: local]")
+    parser.add_argument("--out", metavar="DIR", help="where the points are written [default: the plan's name with .sweep]")
+    parser.add_argument("--report", action="store_true", help="write tables and report of what is done, and run nothing")
+    parser.add_argument("--quiet", "-q", action="store_true", help="no progress")
+    given = parser.parse_args(arguments)
+    try:
+        plan = Plan.read(given.plan)
+        sweep = Sweep(plan, given.out or Path(given.plan).with_suffix(".sweep"))
+        if given.report:
+            sweep.write()
+        else:
+            sweep.run(given.on, None if given.quiet else _say)
+    except Error as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the points that are done stay, and the next run goes on", file=sys.stderr)
+        return 130
+    if not sweep.rows():
+        print(f"error: none of {len(plan.points)} points is done", file=sys.stderr)
+    else:
+        print(sweep)
+    for number, error in sorted(sweep.failed.items()):
+        print(f"point {number} failed: {error}", file=sys.stderr)
+    if sweep.failed or not sweep.rows():
+        return 1
+    return 0
+
+
+def _say(text: str) -> None:
+    end = "\r" if sys.stderr.isatty() else "\n"
+    print(text, end=end, file=sys.stderr, flush=True)

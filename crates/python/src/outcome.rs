@@ -1,0 +1,68 @@
+//! A finished run, as Python sees it: the command's report, and tables.
+
+use crate::errors::Refusal;
+use crate::tables::{self, Table};
+use pellucid_report::{Report, render_compare, render_text};
+use pyo3::prelude::*;
+
+/// Columns of a report as text, unless others are asked for.
+const COLUMNS: usize = 100;
+
+/// A finished run.
+#[pyclass(frozen, module = "pellucid")]
+pub struct Outcome {
+    report: Report,
+    requests: Option<Table>,
+    blocks: Option<Table>,
+}
+
+impl Outcome {
+    /// A finished run with the tables that were kept.
+    pub fn new(report: Report, requests: Option<Table>, blocks: Option<Table>) -> Outcome {
+        Outcome { report, requests, blocks }
+    }
+}
+
+#[pymethods]
+impl Outcome {
+    /// The report as JSON, byte for byte what the command prints with `--json`. Without `cost` the three numbers are left out that
+    /// differ from run to run.
+    #[pyo3(signature = (cost=true))]
+    fn json(&self, cost: bool) -> String {
+        self.report.to_json(cost)
+    }
+
+    /// The report as the command prints it, in so many columns.
+    #[pyo3(signature = (columns=COLUMNS))]
+    fn text(&self, columns: usize) -> String {
+        render_text(&self.report, columns)
+    }
+
+    /// The report as one page with drawings.
+    fn html(&self) -> String {
+        self.report.to_html()
+    }
+
+    /// A table by its name: requests, series, operations, blocks, dies.
+    fn table(&self, name: &str) -> Result<Table, Refusal> {
+        let kept = |table: &Option<Table>, why: &str| {
+            let table = table.as_ref().map(Table::share);
+            table.ok_or_else(|| Refusal::new(format!("{name}: {why}")))
+        };
+        match name {
+            "requests" => kept(&self.requests, "not kept; allowed: a run with requests=True"),
+            "blocks" => kept(&self.blocks, "there are none; allowed: with a drive of flash alone"),
+            "series" => tables::series(&self.report),
+            "operations" => tables::operations(&self.report),
+            "dies" => tables::dies(&self.report),
+            _ => Err(Refusal::value("table", name, "requests, series, operations, blocks, dies")),
+        }
+    }
+}
+
+/// Reports side by side, as `pellucid compare` prints them.
+#[pyfunction]
+pub fn compare_text(outcomes: Vec<PyRef<'_, Outcome>>) -> String {
+    let reports: Vec<Report> = outcomes.iter().map(|outcome| outcome.report.clone()).collect();
+    render_compare(&reports)
+}

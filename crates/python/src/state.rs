@@ -1,0 +1,291 @@
+//! A drive in Python: its description, and the drive itself once it has a past.
+
+use crate::errors::Refusal;
+use crate::outcome::Outcome;
+use crate::tables;
+use crate::watch::Watch;
+use pellucid_device::Device;
+use pellucid_lab::drive::{Ageing, Oracle};
+use pellucid_lab::experiment::{
+    self, ExperimentError, execute_described, execute_on, fill_for_replay, parse_job,
+};
+use pellucid_lab::image::{self, Image, is_image};
+use pellucid_media::StoreKind;
+use pellucid_output::OutputFile;
+use pellucid_report::Report;
+use pellucid_spec::{Medium, Spec, SpecError, SpecText, Use};
+use pellucid_text::quoted;
+use pellucid_workload::{Dialect, Job, JobBuilder};
+use pyo3::exceptions::PyRuntimeWarning;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The name under which a description in a text is known, as of one that the command reads from standard input.
+const TEXT_NAME: &str = "/dev/stdin";
+
+/// Where a description comes from.
+#[derive(Clone)]
+enum Source {
+    Named(SpecText),
+    Text(String),
+    /// The description in an image.
+    Image(PathBuf, String),
+}
+
+impl Source {
+    fn spec(&self, sets: &[String]) -> Result<Spec, SpecError> {
+        match self {
+            Source::Named(text) => text.spec(sets),
+            Source::Text(text) => pellucid_spec::from_str(text, TEXT_NAME, sets),
+            Source::Image(path, text) => pellucid_spec::from_str(text, &path.display().to_string(), sets),
+        }
+    }
+}
+
+/// A drive: a description with overrides and, once it was aged or read from an image, the drive with its past.
+#[pyclass(frozen, module = "pellucid")]
+pub struct State {
+    source: Source,
+    sets: Vec<String>,
+    past: Option<String>,
+    device: Option<Mutex<Device>>,
+}
+
+/// Passes of random overwriting: how much of the drive each overwrote, and its write amplification.
+type Passes = Vec<(f64, Option<f64>)>;
+
+#[pymethods]
+impl State {
+    /// The drive of a preset, a file or an image (`source`), or of a description in TOML (`text`), with `KEY=VALUE` overrides.
+    #[new]
+    #[pyo3(signature = (source=None, text=None, sets=Vec::new()))]
+    fn new(source: Option<String>, text: Option<String>, sets: Vec<String>) -> Result<State, Refusal> {
+        let (source, past, device) = match (source, text) {
+            (Some(name), None) if is_image(&name) => open_image(&name, &sets)?,
+            (Some(name), None) => (Source::Named(SpecText::open(&name)?), None, None),
+            (None, Some(text)) => (Source::Text(text), None, None),
+            _ => {
+                return Err(Refusal::new(
+                    "a drive: allowed: a preset, a file or an image, or toml=...; one of them",
+                ));
+            }
+        };
+        // Refused now, not when it runs.
+        source.spec(&sets)?;
+        Ok(State { source, sets, past, device: device.map(Mutex::new) })
+    }
+
+    /// The name of the drive in reports.
+    #[getter]
+    fn name(&self) -> Result<String, Refusal> {
+        Ok(self.source.spec(&self.sets)?.drive_name)
+    }
+
+    /// How the drive came to be what it is; `None`: it has no past, and every run begins with a new one.
+    #[getter]
+    fn past(&self) -> Option<&str> {
+        self.past.as_deref()
+    }
+
+    /// The whole resolved description as TOML, with the source of every value: `pellucid show`.
+    fn show(&self) -> Result<String, Refusal> {
+        Ok(pellucid_spec::show(&self.source.spec(&self.sets)?))
+    }
+
+    /// Every key of the resolved description with its value as TOML and where it was written.
+    fn entries(&self) -> Result<Vec<(&'static str, String, String)>, Refusal> {
+        let entries = self.source.spec(&self.sets)?.provenance.entries;
+        Ok(entries
+            .into_iter()
+            .map(|entry| (entry.key, entry.value, entry.origin.place.to_string()))
+            .collect())
+    }
+
+    /// A copy with the same past and a future of its own.
+    fn fork(&self, py: Python<'_>) -> Result<State, Refusal> {
+        let spec = self.source.spec(&self.sets)?;
+        if self.device.is_some() && matches!(spec.drive.media.store, StoreKind::File(_)) {
+            return Err(Refusal::value(
+                "drive.media.store",
+                "\"file\"",
+                "none or ram, whose drives can be copied",
+            ));
+        }
+        let device = py.detach(|| self.device.as_ref().map(|device| Mutex::new(lock(device).clone())));
+        Ok(State { source: self.source.clone(), sets: self.sets.clone(), past: self.past.clone(), device })
+    }
+
+    /// The drive after preconditioning as its description and `sets` say, and the passes of random overwriting for each namespace.
+    fn age(&self, py: Python<'_>, sets: Vec<String>) -> PyResult<(State, Vec<(Passes, String)>)> {
+        let sets = [self.sets.clone(), sets].concat();
+        let spec = self.source.spec(&sets).map_err(Refusal::from)?;
+        if self.device.is_some() || spec.medium == Medium::Disk || !spec.host.is_empty() {
+            let message = "age: allowed: a drive of flash without a past, without layers of the host (pellucid age has those)";
+            return Err(Refusal::new(message).into());
+        }
+        warn(py, spec.check_effect(Use::Age).map_err(Refusal::from)?)?;
+        let mut watch = Watch::new(false);
+        let aged = py.detach(|| experiment::age(&spec, &mut &mut watch));
+        if let Some(raised) = watch.raised() {
+            return Err(raised);
+        }
+        let aged = aged.map_err(Refusal::from)?;
+        let past = spec.precondition.words();
+        let state = State {
+            source: self.source.clone(),
+            sets,
+            past: Some(past),
+            device: Some(Mutex::new(aged.device)),
+        };
+        Ok((state, aged.ageing.iter().map(passes).collect()))
+    }
+
+    /// Saves a drive that has a past as an image, which the command takes too; returns its bytes.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> Result<u64, Refusal> {
+        let Some(device) = &self.device else {
+            return Err(Refusal::new("save: the drive has no past to save; allowed: after age()"));
+        };
+        if path.exists() && !is_image(&path) {
+            let message =
+                format!("{}: a file that is no image; allowed: an image, or a new name", path.display());
+            return Err(Refusal::new(message));
+        }
+        let spec = self.source.spec(&self.sets)?;
+        py.detach(|| {
+            let file = OutputFile::create_private(&path)?;
+            Ok(image::write(file, &spec, &lock(device))?)
+        })
+    }
+
+    /// Does work on the drive: `jobs`, each as `key=value,...`, or a trace, or what the description says. `words` are the command line
+    /// that repeats it. A drive with a past goes on from there.
+    #[pyo3(signature = (sets, jobs, trace, words, requests))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        sets: Vec<String>,
+        jobs: Vec<String>,
+        trace: Option<PathBuf>,
+        words: Vec<String>,
+        requests: bool,
+    ) -> PyResult<Outcome> {
+        let mut spec = self.run_spec(&sets)?;
+        if !jobs.is_empty() {
+            spec.run.trace = None;
+            spec.jobs = jobs.iter().map(|text| parse_job(text, "job")).collect();
+        }
+        if let Some(trace) = trace {
+            spec.jobs.clear();
+            spec.run.trace = Some(trace);
+        }
+        if self.device.is_none() {
+            fill_for_replay(&mut spec);
+        }
+        let jobs = experiment::jobs(&spec).map_err(Refusal::from)?;
+        if jobs.is_empty() && spec.run.trace.is_none() {
+            return Err(Refusal::from(ExperimentError::NoWork).into());
+        }
+        warn(py, spec.check_effect(Use::Work).map_err(Refusal::from)?)?;
+        warn(py, without_effect(&jobs))?;
+        let mut watch = Watch::new(requests);
+        let done = py.detach(|| self.execute(&spec, &jobs, &mut watch));
+        if let Some(raised) = watch.raised() {
+            return Err(raised);
+        }
+        let (mut report, blocks) = done?;
+        report.overrides = spec.provenance.overrides();
+        report.workload.command_line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        let requests = watch.requests().map(tables::requests).transpose()?;
+        Ok(Outcome::new(report, requests, blocks))
+    }
+}
+
+impl State {
+    /// The description of a run.
+    fn run_spec(&self, sets: &[String]) -> Result<Spec, Refusal> {
+        let of_drive = sets.iter().find(|set| !set.starts_with("run."));
+        if let (Some(_), Some(set)) = (&self.device, of_drive) {
+            let (key, value) = set.split_once('=').unwrap_or((set, ""));
+            return Err(Refusal::value(key, value, "keys of run; the drive has its past"));
+        }
+        Ok(self.source.spec(&[self.sets.clone(), sets.to_vec()].concat())?)
+    }
+
+    fn execute(
+        &self,
+        spec: &Spec,
+        jobs: &[Job],
+        watch: &mut Watch,
+    ) -> Result<(Report, Option<tables::Table>), Refusal> {
+        let began = Instant::now();
+        let clock = || began.elapsed().as_secs_f64();
+        let Some(device) = &self.device else {
+            let (device, report) = execute_described(spec, jobs, &clock, watch)?;
+            return Ok((report, device.as_ref().map(tables::blocks).transpose()?));
+        };
+        let mut device = lock(device);
+        let oracle = spec.run.verify.then(|| Oracle::of_drive(&device));
+        let mut report = execute_on(&mut *device, spec, jobs, oracle, &clock, watch)?;
+        report.workload.precondition = self.past.clone().unwrap_or_default();
+        Ok((report, Some(tables::blocks(&device)?)))
+    }
+}
+
+fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
+    device.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open_image(name: &str, sets: &[String]) -> Result<(Source, Option<String>, Option<Device>), Refusal> {
+    let image = Image::open(name)?;
+    let source = Source::Image(name.into(), image.description().into());
+    let spec = source.spec(sets)?;
+    if !spec.host.is_empty() {
+        let message = format!("{name}: layers of the host stand above the image; allowed: with pellucid run");
+        return Err(Refusal::new(message));
+    }
+    let past = image.past();
+    Ok((source, Some(past), Some(image.device(&spec)?)))
+}
+
+fn passes(ageing: &Ageing) -> (Passes, String) {
+    let passes = ageing.passes.iter().map(|pass| (pass.overwritten, pass.write_amplification)).collect();
+    (passes, ageing.reason())
+}
+
+/// Keys of jobs that change nothing, as sentences.
+fn without_effect(jobs: &[Job]) -> Vec<String> {
+    let first = jobs.iter().filter(|job| job.clone_index == 0);
+    let sentences = first.flat_map(|job| job.written.without_effect());
+    sentences.map(|(place, key, why)| format!("{place}: {key} has no effect: {why}")).collect()
+}
+
+fn warn(py: Python<'_>, sentences: Vec<String>) -> PyResult<()> {
+    let category = py.get_type::<PyRuntimeWarning>();
+    let mut texts = sentences.into_iter().map(std::ffi::CString::new);
+    texts.try_for_each(|text| PyErr::warn(py, &category, &text?, 3))
+}
+
+/// Checks the keys of a job, `key=value,...`, as far as they can be checked without a drive.
+#[pyfunction]
+pub fn check_job(text: &str) -> Result<(), Refusal> {
+    let mut builder = JobBuilder::new(Dialect::Native);
+    for pair in parse_job(text, "job").pairs {
+        builder.set(&pair.key, &pair.value)?;
+    }
+    builder.build()?;
+    Ok(())
+}
+
+/// The drives that come with Pellucid: name and summary.
+#[pyfunction]
+pub fn presets() -> Vec<(&'static str, &'static str)> {
+    pellucid_spec::presets().iter().map(|preset| (preset.name, preset.summary)).collect()
+}
+
+/// Every key of a description: name, allowed values, default, and meaning.
+#[pyfunction]
+pub fn keys() -> Vec<(&'static str, String, Option<String>, &'static str)> {
+    pellucid_spec::keys().into_iter().map(|key| (key.key, key.allowed, key.default, key.about)).collect()
+}

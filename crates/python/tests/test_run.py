@@ -1,0 +1,237 @@
+"""Drives, runs and results."""
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pyarrow
+import pytest
+
+import pellucid as pl
+
+#: What differs between two equal runs.
+COST = re.compile(r'^  "(wall_seconds|requests_per_wall_second|peak_memory_bytes)": .*\n', re.MULTILINE)
+
+
+def of_command(line: str, text: str | None = None) -> str:
+    """What the command prints on standard output."""
+    words = shlex.split(line)
+    assert words[0] == "pellucid"
+    done = subprocess.run([os.environ["PELLUCID"], *words[1:]], capture_output=True, text=True, input=text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def alike(ours: str, theirs: str) -> None:
+    assert len(COST.findall(ours)) == 3
+    assert COST.sub("", ours) == COST.sub("", theirs)
+
+
+def test_a_report_is_the_commands_byte_for_byte(small, job):
+    result = small.run(job, seed=7)
+    assert "--job rw=randwrite,bs=4k,iodepth=4,number_ios=1000" in result.command_line
+    alike(result.json(), of_command(result.command_line))
+
+
+def test_overrides_in_every_form_are_the_commands(job):
+    drive = pl.Drive("netbook-ssd", overrides={"drive.media.blocks": 128}, ftl={"victim": "fifo", "over_provisioning": 0.2})
+    result = drive.run(job, pl.Job(rw="randread", bs=("4k", "8k"), runtime="10ms"), precondition="fill")
+    assert result.report.overrides["drive.ftl.victim"] == '"fifo"'
+    alike(result.json(), of_command(result.command_line))
+
+
+def test_a_description_in_a_text_is_the_commands_on_standard_input(job):
+    text = '[drive]\npreset = "netbook-ssd"\n[drive.media]\nblocks = 128\n'
+    result = pl.Drive(toml=text).run(job)
+    alike(result.json(), of_command(result.command_line, text))
+
+
+def test_a_replay_is_the_commands(tmp_path):
+    trace = tmp_path / "t.csv"
+    trace.write_text("".join(f"{at * 1000},host,0,{'Write' if at % 3 else 'Read'},{at * 8192},4096,10\n" for at in range(500)))
+    result = pl.replay("netbook-ssd", pl.Trace(trace, address="fold", time_scale=0.5), requests=False)
+    assert result.report.requests == 500
+    alike(result.json(), of_command(result.command_line))
+
+
+def test_the_report_has_attributes_and_paths(small, job):
+    report = small.run(job).report
+    assert report.requests == report["requests"] == 1000
+    assert report.at("directions.write.latency.count") == 1000
+    assert report.at("directions.write.nothing") is None
+    with pytest.raises(AttributeError, match="there are: .*requests"):
+        report.nothing
+
+
+def test_requests_are_a_table_whose_stages_sum_to_the_latency(small, job):
+    frame = small.run(job).requests.to_pandas()
+    assert len(frame) == 1000
+    assert set(frame.op) == {"write"} and set(frame.status) == {"success"}
+    stages = frame.columns[list(frame.columns).index("latency_ns") + 1:list(frame.columns).index("unmapped_sectors")]
+    assert (frame[stages].sum(axis=1) == frame.latency_ns).all()
+    assert (frame.completed_ns - frame.at_ns == frame.latency_ns).all()
+
+
+def test_tables_leave_without_a_copy(small, job):
+    requests = small.run(job).requests
+    first, second = pyarrow.table(requests), pyarrow.table(requests)
+    address = lambda table: table["latency_ns"].chunk(0).buffers()[1].address  # noqa: E731
+    assert address(first) == address(second)
+    assert pyarrow.schema(requests) == first.schema
+
+
+def test_the_other_tables_are_those_of_the_report(small, job):
+    result = small.run(job, precondition="fill")
+    report = result.report
+    series = result.series.to_pandas()
+    assert series.write_requests.tolist() == report.series.write.requests
+    operations = result.operations.to_pandas().set_index("cause")
+    assert operations.programmed_bytes.sum() == report.write_amplification.programmed_bytes_total
+    assert result.dies.to_pandas().busy_share.tolist() == sum(report.utilisation.dies, [])
+    blocks = result.blocks.to_pandas()
+    good = blocks[blocks.health == "good"]
+    assert len(blocks) == report.wear.blocks and good.erases.max() == report.wear.erases.max
+    with pytest.raises(pl.Error, match="requests: not kept"):
+        small.run(job, requests=False).requests
+
+
+def test_errors_name_key_value_and_what_is_allowed():
+    with pytest.raises(pl.Error) as caught:
+        pl.Drive("jasmine", ftl={"victim": "gredy"})
+    error = caught.value
+    assert error.key == "drive.ftl.victim" and error.value == '"gredy"' and "greedy" in error.allowed
+    with pytest.raises(pl.Error) as caught:
+        pl.Drive("jasmine", ftl={"victm": "greedy"})
+    assert caught.value.key == "drive.ftl.victm" and "victim" in caught.value.allowed
+    with pytest.raises(pl.Error) as caught:
+        pl.Job(rw="randwrote")
+    assert caught.value.key == "rw" and caught.value.value == "randwrote" and "randwrite" in caught.value.allowed
+    with pytest.raises(pl.Error) as caught:
+        pl.Job(iodpth=3)
+    assert caught.value.key == "iodpth" and "iodepth" in caught.value.allowed
+    with pytest.raises(pl.Error, match="not a preset"):
+        pl.Drive("jasmin")
+    with pytest.raises(pl.Error, match="nothing to do"):
+        pl.Drive("jasmine").run()
+    with pytest.raises(pl.Error) as caught:
+        pl.Drive("jasmine").run(pl.Job(rw="read", number_ios=1), precondition="full")
+    assert caught.value.allowed == "none, fill, trace, steady"
+    with pytest.raises(pl.Error) as caught:
+        pl.Trace("t.csv", adress="fold")
+    assert caught.value.key == "adress" and "address" in caught.value.allowed
+
+
+def test_a_drive_with_a_past_forks(small, job):
+    aged = small.age(overwrite=1)
+    assert "100 %" in aged.past and len(aged.ageing[0]["passes"]) == 1
+    first, second = aged.fork(), aged.fork()
+    once = first.run(job).json(cost=False)
+    assert once == second.run(job).json(cost=False)
+    # It goes on from there.
+    assert first.run(job).json(cost=False) != once
+    assert aged.fork().run(job).json(cost=False) == once
+    with pytest.raises(pl.Error, match="the drive has its past"):
+        aged.run(job, precondition="fill")
+
+
+def test_an_image_is_the_commands(small, job, tmp_path):
+    aged = small.age(overwrite=1)
+    path = tmp_path / "aged.pellucid"
+    assert aged.save(path) == path.stat().st_size
+    ours = pl.Drive(path).run(job)
+    theirs = of_command(f"pellucid run {path} --job rw=randwrite,bs=4k,iodepth=4,number_ios=1000 --json")
+    assert f'"total": {ours.report.write_amplification.total}' in theirs
+    with pytest.raises(pl.Error, match="not to save|no past to save"):
+        small.save(path)
+
+
+def test_a_comparison_has_text_and_a_table(small, job):
+    other = pl.Drive("netbook-ssd", overrides={"media.blocks": 128}, ftl={"victim": "fifo"})
+    compared = pl.compare([small, other], job, precondition="fill")
+    assert list(compared) == ["netbook-ssd", "netbook-ssd ftl.victim=fifo"]
+    assert "write amplification" in str(compared)
+    page = compared._repr_html_()
+    assert page.count("<th>") > 6 and "netbook-ssd ftl.victim=fifo" in page
+    assert "<table>" in small._repr_html_() and "write amplification" in compared["netbook-ssd"]._repr_html_()
+
+
+def test_a_comparison_over_seeds_tells_differences_from_chance(small):
+    fifo = pl.Drive("netbook-ssd", overrides={"media.blocks": 128}, ftl={"victim": "fifo"})
+    same = pl.Drive("netbook-ssd", overrides={"media.blocks": 128}, ftl={"victim": "greedy"})
+    job = pl.Job(rw="randwrite", bs="4k", number_ios=6000)
+    drives = {"greedy": small, "again": same, "fifo": fifo}
+    compared = pl.compare(drives, job, seeds=3, precondition="fill", requests=False)
+    total = "write_amplification.total"
+    values = compared.values("fifo", total)
+    assert len(set(values)) == 3 and list(compared) == [1, 2, 3]
+    mean, half = compared.interval("fifo", total)
+    assert mean == pytest.approx(sum(values) / 3) and half > 0
+    assert compared.difference("fifo", total).is_larger_than_chance
+    assert compared.difference("again", total).mean == 0 and not compared.difference("again", total).is_larger_than_chance
+    assert "3 seeds" in str(compared) and "differs" in str(compared) and "within chance" in compared._repr_html_()
+    with pytest.raises(pl.Error, match="at least two"):
+        pl.compare(drives, job, seeds=1)
+
+
+def test_figures_have_the_sizes_of_a_paper(small, job, tmp_path):
+    result = small.run(job, precondition="fill")
+    for draw in (result.plot.latency, result.plot.stages, result.plot.write_amplification):
+        for columns, width in ((1, 3.33), (2, 7.0)):
+            figure = draw(columns=columns)
+            assert figure.get_figwidth() == width
+            figure.savefig(tmp_path / "figure.pdf")
+            assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(pl.Error, match="nothing was written"):
+        small.run(pl.Job(rw="randread", number_ios=10)).plot.write_amplification()
+
+
+def test_other_threads_go_on_while_a_run_works(small):
+    turns, over = 0, threading.Event()
+
+    def count():
+        nonlocal turns
+        while not over.is_set():
+            turns += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    small.run(pl.Job(rw="randwrite", bs="4k", number_ios=20_000), requests=False)
+    over.set()
+    thread.join()
+    # With the interpreter held, the thread would not have had a turn between the two calls.
+    assert turns > 1000
+
+
+@pytest.mark.parametrize(("work", "method"), [
+    ("drive.run(pl.Job(rw='randread', number_ios=10**10), requests=False)", "run"),
+    ("drive.age()", "age"),
+])
+def test_ctrl_c_ends_a_run_and_ageing(work, method):
+    script = textwrap.dedent(f"""
+        import os, signal, sys, threading
+        import pellucid as pl
+        drive = pl.Drive("datacenter-tlc")
+        main = threading.get_ident()
+
+        def interrupt():
+            # Once the main thread waits for the drive, other threads see it in the method that called it.
+            while sys._current_frames()[main].f_code.co_name != "{method}":
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+
+        try:
+            threading.Thread(target=interrupt).start()
+            {work}
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
+
+
+def test_warnings_are_pythons():
+    with pytest.warns(RuntimeWarning, match="has no effect"):
+        pl.Drive("netbook-ssd").run(pl.Job(rw="read", rwmixread=30, number_ios=10))

@@ -1,0 +1,220 @@
+"""Sweeps: plans, engines, results."""
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import pellucid as pl
+from pellucid import sweep
+from pellucid.sweep import engines
+from pellucid.statistics import interval, student_t
+
+PLAN = """
+drive = "netbook-ssd"
+job = { rw = "randwrite", bs = "4k", number_ios = 3000 }
+precondition = "fill"
+seeds = 3
+keep = ["write_amplification.total", "simulated_seconds"]
+[overrides]
+"media.blocks" = 128
+[axes]
+"ftl.victim" = ["greedy", "fifo"]
+"job.iodepth" = [1, 4]
+"""
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """The plan as a file."""
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    return path
+
+
+def files(directory):
+    return {path.name: path.read_bytes() for path in (directory / "points").iterdir()}
+
+
+def command(*words, **options):
+    return subprocess.run([sys.executable, "-m", "pellucid", "sweep", *map(str, words)], capture_output=True, text=True, **options)
+
+
+def test_a_plan_has_all_combinations(plan):
+    read = sweep.Plan.read(plan)
+    assert len(read.points) == 2 * 2 * 3 and read.columns == ["ftl.victim", "job.iodepth", "seed"]
+    assert read.points[0].overrides == {"media.blocks": 128, "ftl.victim": "greedy", "run.seed": 1}
+    assert read.points[-1].jobs == [{"rw": "randwrite", "bs": "4k", "number_ios": 3000, "iodepth": 4}]
+    assert len({point.id for point in read.points}) == 12
+
+
+def test_ranges_are_linear_or_logarithmic():
+    def values(axis):
+        return sweep.Plan(f'drive = "jasmine"\n[axes]\n"x" = {axis}\n').axes["x"]
+
+    assert values('{ from = 1, to = 64, steps = 7, scale = "log" }') == [1, 2, 4, 8, 16, 32, 64]
+    assert values("{ from = 0.1, to = 0.3, steps = 3 }") == [0.1, 0.2, 0.3]
+    assert values("{ from = 1, to = 3, steps = 5 }") == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("text", "key", "allowed"), [
+    ("sed = 1", "sed", "seeds"),
+    ("seeds = 0", "seeds", "from 1 on"),
+    ("keep = []", "keep", "paths in the report"),
+    ("[axes]\nx = []", "axes.x", "values"),
+    ("[axes]\nx = [1, 1]", "axes.x", "once"),
+    ('[axes]\nx = { from = 0, to = 1, steps = 3, scale = "log" }', "axes.x", "above 0"),
+    ("[axes]\nx = { from = 0, to = 1, steps = 1 }", "axes.x.steps", "from 2 on"),
+    ('trace = "none.csv"', "trace", "a file"),
+    (f"trace = '{__file__}'\nseeds = 2", "seeds", "seed_keys"),
+    ("[axes]\njob.bs = ['4k']", "axes", "with job"),
+])
+def test_a_wrong_plan_names_key_and_what_is_allowed(text, key, allowed):
+    with pytest.raises(pl.Error) as caught:
+        sweep.Plan(f'drive = "jasmine"\n{text}\n')
+    assert caught.value.key == key and allowed in caught.value.allowed
+
+
+def test_a_sweep_leaves_files_tables_and_a_report(plan):
+    done = command(plan, "--on", "local:2")
+    assert done.returncode == 0, done.stderr
+    assert "write_amplification.total: mean and 95% interval" in done.stdout and "±" in done.stdout
+    directory = plan.with_suffix(".sweep")
+    assert len(files(directory)) == 12
+    point = json.loads(next(iter(files(directory).values())))
+    assert set(point) >= {"point", "seed", "version", "inputs", "description", "report", "kept"}
+    assert "[drive.media]" in point["description"]
+    with open(directory / "results.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["ftl.victim", "job.iodepth", "seed", "write_amplification.total", "simulated_seconds"]
+    assert len(rows) == 12 and len({row["write_amplification.total"] for row in rows}) > 3
+    frame = sweep.Sweep(sweep.Plan.read(plan), directory).frame()
+    import pandas
+
+    assert pandas.read_parquet(directory / "results.parquet").equals(frame)
+    assert (directory / "curves.svg").read_text().count("<svg") == 1
+    # The mean and its bounds are those of the rows.
+    with open(directory / "summary.csv") as file:
+        first = next(csv.DictReader(file))
+    values = frame[(frame["ftl.victim"] == "greedy") & (frame["job.iodepth"] == 1)]["write_amplification.total"]
+    assert float(first["mean"]) == pytest.approx(values.mean())
+    assert float(first["high"]) - float(first["mean"]) == pytest.approx(4.302652729 * values.std() / 3 ** 0.5)
+
+
+def test_a_point_is_the_same_bytes_wherever_it_runs_and_is_not_run_twice(plan, tmp_path):
+    read = sweep.Plan.read(plan)
+    point = read.points[5]
+    assert sweep.run_point(point) == sweep.run_point(point)
+    once = sweep.run(read, tmp_path / "a", on="local:2")
+    assert once.file(point).read_bytes() == sweep.run_point(point)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a/points").iterdir()}
+    once.file(read.points[3]).unlink()
+    sweep.run(read, tmp_path / "a", on="local:2")
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "a/points").iterdir()}
+    changed = {path for path in before if before[path] != after[path]}
+    assert changed == {once.file(read.points[3])}
+
+
+def test_a_failing_point_does_not_stop_the_others_and_is_reported(plan):
+    plan.write_text(PLAN.replace('"fifo"', '"fivo"'))
+    done = command(plan, "--on", "local:2")
+    assert done.returncode == 1
+    assert "point 7 failed" in done.stderr and "fivo" in done.stderr
+    found = files(plan.with_suffix(".sweep"))
+    assert sum(name.endswith(".json") for name in found) == 6
+    errors = [content.decode() for name, content in found.items() if name.endswith(".error.txt")]
+    assert len(errors) == 6 and "fivo" in errors[0] and "allowed" in errors[0]
+
+
+def test_a_sweep_whose_points_all_fail_has_failed(plan):
+    plan.write_text(PLAN.replace('"greedy", "fifo"', '"fivo"'))
+    done = command(plan)
+    assert done.returncode == 1 and "none of 6 points is done" in done.stderr
+
+
+def test_what_was_asked_wrongly_is_status_2(plan):
+    assert command(plan, "--on", "slurm").returncode == 2
+    assert command(plan, "--on", "local:0").returncode == 2
+    assert command(plan.with_name("none.toml")).returncode == 2
+
+
+def test_a_changed_input_is_another_point(plan, tmp_path):
+    trace = tmp_path / "t.csv"
+    trace.write_text("".join(f"{at * 1000},host,0,Write,{at * 8192},4096,10\n" for at in range(100)))
+    text = 'drive = "netbook-ssd"\ntrace = "t.csv"\nkeep = ["requests"]\n[axes]\n"run.time_scale" = [1.0, 0.5]\n'
+    plan.write_text(text)
+    first = sweep.Plan.read(plan)
+    assert list(first.points[0].inputs) == [str(trace)]
+    assert sweep.run(first, tmp_path / "out", on="local:1").rows()[0]["requests"] == 100
+    trace.write_text(trace.read_text() + "100000,host,0,Write,0,4096,10\n")
+    assert sweep.Plan.read(plan).points[0].id != first.points[0].id
+    with pytest.raises(pl.Error, match="SHA-256"):
+        sweep.run_point(first.points[0])
+
+
+def test_a_killed_driver_costs_at_most_its_points(plan, tmp_path):
+    plan.write_text(PLAN.replace("seeds = 3", "seeds = 4"))
+    directory = plan.with_suffix(".sweep")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pellucid", "sweep", str(plan), "--on", "local:1"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    # Three points are done.
+    for _ in range(3):
+        assert "done" in child.stderr.readline()
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stderr.close()
+    before = files(directory)
+    whole = {name: content for name, content in before.items() if name.endswith(".json") and not name.startswith(".")}
+    assert 3 <= len(whole) < 16
+    assert all(json.loads(content) for content in whole.values())
+    assert command(plan, "--on", "local:2", "-q").returncode == 0
+    after = files(directory)
+    assert sum(name.endswith(".json") and not name.startswith(".") for name in after) == 16
+    assert all(after[name] == content for name, content in whole.items())
+
+
+def test_a_process_that_dies_costs_only_its_own_point(monkeypatch, tmp_path):
+    points = sweep.Plan(PLAN).points[:6]
+    monkeypatch.setattr(engines, "_try", die_at_2)
+    ended = {point.number: (content, error) for point, content, error in engines.on("local:2", points)}
+    assert sorted(ended) == [1, 2, 3, 4, 5, 6]
+    assert ended[2] == (None, "its process died 3 times")
+    assert all(ended[number] == (b"done", None) for number in (1, 3, 4, 5, 6))
+
+
+def die_at_2(point):
+    """Stands in for a point whose process is killed."""
+    if point.number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return b"done", None
+
+
+def test_dask_runs_the_same_plan_and_survives_a_killed_worker(plan, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    read = sweep.Plan.read(plan)
+    with distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        victim = next(iter(cluster.workers.values())).pid
+        killed = []
+
+        def kill_once(_said):
+            if not killed:
+                os.kill(victim, signal.SIGKILL)
+                killed.append(time.monotonic())
+
+        done = sweep.run(read, tmp_path / "dask", on=f"dask:{cluster.scheduler_address}", progress=kill_once)
+    assert killed and not done.failed and not done.left()
+    here = sweep.run_point(read.points[-1])
+    assert done.file(read.points[-1]).read_bytes() == here
+
+
+def test_intervals_are_students():
+    assert student_t(0.95, 4) == pytest.approx(2.7764451052, abs=1e-9)
+    assert student_t(0.99, 1) == pytest.approx(63.656741, abs=1e-4)
+    mean, half = interval([5.93, 5.95, 5.96, 5.94, 5.945])
+    assert mean == pytest.approx(5.945) and half == pytest.approx(2.7764451052 * 0.0111803399 / 5 ** 0.5, rel=1e-6)
+    assert interval([3.0]) == (3.0, None)
