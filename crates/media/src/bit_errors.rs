@@ -99,9 +99,9 @@ const YEAR_FACTOR: f64 = 9.0;
 /// Retention loss grows with the logarithm of time beyond this. Assumed: an hour, as charge leaves fast in
 /// the first hours (Luo et al., "Improving 3D NAND Flash Memory Lifetime by Tolerating Early Retention Loss
 /// and Process Variation", 2018).
-const RETENTION_ONSET_S: f64 = 3_600.0;
+pub(crate) const RETENTION_ONSET_S: f64 = 3_600.0;
 
-const YEAR_S: f64 = 365.25 * 86_400.0;
+pub(crate) const YEAR_S: f64 = 365.25 * 86_400.0;
 
 /// Weight k of cell-to-cell interference. Fitted, the only such constant: chosen so that at 5,000 cycles
 /// scrambling the most susceptible pattern lowers the errors by 13.7 % (Kwak et al., section 7.3, "up to
@@ -175,6 +175,11 @@ pub fn after_retry(expected: f64, attempt: u32) -> f64 {
 /// The share of the errors that is left in the `attempt`-th retry, each leaving `factor`, down to `floor`.
 pub(crate) fn retry_share(attempt: u32, factor: f64, floor: f64) -> f64 {
     if attempt == 0 { 1.0 } else { factor.powf(f64::from(attempt)).max(floor) }
+}
+
+/// Cycles that a data sheet of this cell type promises.
+pub(crate) fn rated_cycles(cell: Cell) -> f64 {
+    cell_rates(cell).rated_cycles
 }
 
 fn cell_rates(cell: Cell) -> CellRates {

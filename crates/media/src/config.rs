@@ -47,6 +47,8 @@ pub struct Timing {
     /// Beside that, each operation's time deviates by up to so much either way, uniformly, whatever its length. At most the
     /// shortest of the times above.
     pub op_deviation_ns: Nanos,
+    /// Spread of word-line layers and blocks.
+    pub variation: Variation,
     /// Channel transfer rate in bytes per second, for data and spare bytes.
     pub channel_bytes_per_second: u64,
     /// Channel time of the command and address cycles of one operation. 0 schedules no event.
@@ -59,6 +61,16 @@ pub struct Timing {
     pub suspend_erase_ns: Nanos,
     /// Time to resume either.
     pub resume_ns: Nanos,
+}
+
+/// Process variation: parts of a die that are faster and slower for as long as they live. The default has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Variation {
+    /// Spread of word-line layers: read and program times are scaled by a factor that rises evenly from `1 - layer` in the first
+    /// superpage of a block to `1 + layer` in the last.
+    pub layer: f64,
+    /// Spread of blocks: all array times of a block are scaled by a factor of its own from `1 +- block`.
+    pub block: f64,
 }
 
 /// Blocks of each die, its first ones, that are used with one bit per cell. They do not wear out, and hold as many superpages fewer as

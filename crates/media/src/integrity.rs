@@ -47,6 +47,13 @@ pub struct BitErrors {
     pub retry_floor: f64,
 }
 
+/// The retry model (see `retry.rs`) applied to every read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReadRetry {
+    /// Factor on the modelled number of retries. Finite, at least 0.
+    pub factor: f64,
+}
+
 /// How data are kept intact. The default: nothing is protected, and nothing is ever wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Integrity {
@@ -56,6 +63,8 @@ pub struct Integrity {
     pub scrambler: bool,
     /// Bit errors; `None`: there are none. They need a code.
     pub bit_errors: Option<BitErrors>,
+    /// Retries of a read whose thresholds do not fit the cells; `None`: the thresholds always fit.
+    pub retry: Option<ReadRetry>,
     /// Program/erase cycles behind every good block of new media.
     pub cycles: u32,
 }
@@ -66,10 +75,10 @@ impl Integrity {
         self.ecc.is_some_and(|ecc| ecc.data != EccData::Drawn)
     }
 
-    /// Whether data change on their way to the cells and back, so that a copy inside a die, which takes them as they lie, would
-    /// give other data or carry wrong bits on.
+    /// Whether data change on their way to the cells and back, or are read with thresholds that do not fit, so that a copy inside a die,
+    /// which takes them as they lie, would give other data or carry wrong bits on.
     pub fn forbids_copies(&self) -> bool {
-        self.stores_code_words() || self.bit_errors.is_some()
+        self.stores_code_words() || self.bit_errors.is_some() || self.retry.is_some()
     }
 
     /// The code of a page; `None`: there is none.
@@ -119,6 +128,11 @@ pub(crate) fn check(config: &MediaConfig) -> Result<Option<PageEcc>, MediaError>
                 return refuse(key, share.to_string(), "0 to 1");
             }
         }
+    }
+    if let Some(retry) = integrity.retry
+        && !(0.0..=1e6).contains(&retry.factor)
+    {
+        return refuse("retry.factor", retry.factor.to_string(), "0 to 1e6");
     }
     if integrity.stores_code_words() && !config.store.keeps_data() {
         return refuse(

@@ -13,6 +13,7 @@ mod faults;
 mod injected;
 mod integrity;
 mod media;
+mod retry;
 mod scrambler;
 mod state;
 mod store;
@@ -22,11 +23,13 @@ pub use bit_errors::{
     BitErrorModel, MlcSymbol, PageState, Pattern, RETRY_FACTOR, RETRY_FLOOR, STUDY_PATTERNS, StudyPoint,
     after_retry, inject_bit_errors, scrambler_study,
 };
-pub use config::{Cell, Faults, Keep, ListedFault, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo, Timing};
+pub use config::{
+    Cell, Faults, Keep, ListedFault, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo, Timing, Variation,
+};
 pub use ecc::{Bch, EccError, PageCorrection, PageEcc, PageUncorrectable, Uncorrectable};
 pub use error::{MediaError, RuleError, StoreError};
 pub use injected::Fault;
-pub use integrity::{BitErrors, Ecc, EccData, Integrity, check_integrity};
+pub use integrity::{BitErrors, Ecc, EccData, Integrity, ReadRetry, check_integrity};
 pub use media::{Health, Media, Outcome, ReadResult, SnapshotError, Spare};
 pub use scrambler::{scramble, scrambler_seed};
 pub use store::{Extent, Remains, StoreNotice};

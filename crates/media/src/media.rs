@@ -21,6 +21,7 @@ use crate::error::{MediaError, StoreError};
 use crate::faults::{self, FaultPlan};
 use crate::injected::{self, Fault, Injected};
 use crate::integrity;
+use crate::retry::Retries;
 use crate::state::{BlockState, Flag};
 use crate::store::{Store, StoreShape, UNREADABLE};
 use crate::times::{self, Times};
@@ -87,6 +88,8 @@ pub struct Media {
     injected: Option<Box<Injected>>,
     /// Code, scrambler and bit errors; `None`: data are stored as they are and nothing is ever wrong.
     data_path: Option<Box<DataPath>>,
+    /// Retries that reads need; `None`: none.
+    retries: Option<Retries>,
     /// The error rate depends on the very data that are stored.
     sees_patterns: bool,
     /// Seconds that the media had existed when the drive was switched on.
@@ -148,6 +151,7 @@ impl Media {
             injected: None,
             sees_patterns: data_path.as_ref().is_some_and(|path| path.sees_patterns(&config.store)),
             data_path,
+            retries: Retries::new(config, &layout),
             age_s: opened.age_s,
             now: SimTime::ZERO,
             endurance: config.endurance,
@@ -287,6 +291,7 @@ impl Media {
             faults: self.faults.clone(),
             injected: self.injected.clone(),
             data_path: self.data_path.clone(),
+            retries: self.retries,
             sees_patterns: self.sees_patterns,
             age_s: self.age_s,
             now: self.now,
@@ -311,7 +316,7 @@ impl Media {
         let (die, block) = self.layout.split.blocks_per_die.div_rem(at.block);
         let time = match self.times.slc_read_ns(die, block) {
             Some(time) => time,
-            None => self.times.read_ns(die, at.superpage, at.unit),
+            None => self.times.read_ns((die, at.block), at.superpage, at.unit),
         };
         self.slowed(die, time)
     }
@@ -329,7 +334,7 @@ impl Media {
         let (die, block) = self.layout.split.blocks_per_die.div_rem(at.block);
         let time = match self.times.slc_program_ns(die, block, units) {
             Some(time) => time,
-            None => self.times.program_ns(die, at.superpage),
+            None => self.times.program_ns((die, at.block), at.superpage),
         };
         self.slowed(die, time)
     }
@@ -338,7 +343,7 @@ impl Media {
     #[inline]
     pub fn erase_ns(&mut self, block: BlockId) -> Nanos {
         let die = self.layout.split.blocks_per_die.quotient(block.0);
-        let time = self.times.erase_ns(die);
+        let time = self.times.erase_ns(die, block.0);
         self.slowed(die, time)
     }
 

@@ -1,5 +1,5 @@
 //! How long array operations take: a table look-up by page type, scaled by the die and by the single operation, which
-//! also deviates by a time of its own.
+//! also deviates by a time of its own. With process variation it is scaled by the word-line layer and by the block, too.
 //!
 //! Page `p` of a block has type `p % bits` (LSB first), the usual round-robin of shared word lines. A superpage's units lie
 //! page by page, and within a page plane by plane: `slot = page_of_word_line * planes + plane`. So a unit as large as a
@@ -24,6 +24,12 @@ pub(crate) struct Times {
     slc_units: u32,
     /// Factor of each die; empty without spread.
     die_factor: Vec<f64>,
+    /// Factor of each superpage of a block; empty without variation of layers.
+    layer_factor: Vec<f64>,
+    /// Factor of each block; empty without variation of blocks.
+    block_factor: Vec<f64>,
+    /// No time differs from its nominal one.
+    nominal: bool,
     op_spread: f64,
     op_deviation_ns: f64,
     op_rng: Rng,
@@ -51,6 +57,8 @@ impl Times {
         let mut die_rng = Rng::stream(made, "media.die_spread");
         let spread = timing.die_spread;
         let dies = if spread > 0.0 { layout.dies } else { 0 };
+        let (deviation, variation) = (timing.op_deviation_ns.0 as f64, timing.variation);
+        let spreads = [spread, timing.op_spread, deviation, variation.layer, variation.block];
         Times {
             row_of_superpage: (0..layout.superpages_per_block).map(|s| (s % rows) as u8).collect(),
             read_ns,
@@ -60,23 +68,26 @@ impl Times {
             slc: config.slc_blocks,
             slc_units: (layout.units_per_superpage / one_shot).max(1),
             die_factor: die_factors(&mut die_rng, dies, spread),
+            layer_factor: layer_factors(layout.superpages_per_block, variation.layer),
+            block_factor: block_factors(layout.blocks, variation.block, made),
+            nominal: spreads == [0.0; 5],
             op_spread: timing.op_spread,
-            op_deviation_ns: timing.op_deviation_ns.0 as f64,
+            op_deviation_ns: deviation,
             op_rng: Rng::stream(config.seed, "media.op_spread"),
         }
     }
 
     #[inline]
-    pub(crate) fn read_ns(&mut self, die: u32, superpage: u32, unit: u32) -> Nanos {
+    pub(crate) fn read_ns(&mut self, (die, block): (u32, u32), superpage: u32, unit: u32) -> Nanos {
         let row = u32::from(self.row_of_superpage[superpage as usize]);
         let nominal = self.read_ns[(row * self.units_per_superpage + unit) as usize];
-        self.scaled(die, nominal)
+        self.scaled(die, nominal, |times| times.variation(block, superpage))
     }
 
     #[inline]
-    pub(crate) fn program_ns(&mut self, die: u32, superpage: u32) -> Nanos {
+    pub(crate) fn program_ns(&mut self, (die, block): (u32, u32), superpage: u32) -> Nanos {
         let nominal = self.program_ns[usize::from(self.row_of_superpage[superpage as usize])];
-        self.scaled(die, nominal)
+        self.scaled(die, nominal, |times| times.variation(block, superpage))
     }
 
     /// Whether the block with number `block` of its die is one in SLC mode.
@@ -88,7 +99,7 @@ impl Times {
     #[inline]
     pub(crate) fn slc_read_ns(&mut self, die: u32, block: u32) -> Option<Nanos> {
         let slc = self.slc.filter(|slc| block < slc.blocks)?;
-        Some(self.scaled(die, slc.read_ns))
+        Some(self.scaled(die, slc.read_ns, |_| 1.0))
     }
 
     /// As [`Times::slc_read_ns`], of the program of a superpage's first `units`.
@@ -96,20 +107,26 @@ impl Times {
     pub(crate) fn slc_program_ns(&mut self, die: u32, block: u32, units: u32) -> Option<Nanos> {
         let slc = self.slc.filter(|slc| block < slc.blocks)?;
         let pages = units.div_ceil(self.slc_units);
-        Some(self.scaled(die, Nanos(slc.program_ns.0 * u64::from(pages))))
+        Some(self.scaled(die, Nanos(slc.program_ns.0 * u64::from(pages)), |_| 1.0))
     }
 
     #[inline]
-    pub(crate) fn erase_ns(&mut self, die: u32) -> Nanos {
-        self.scaled(die, self.erase_ns)
+    pub(crate) fn erase_ns(&mut self, die: u32, block: u32) -> Nanos {
+        self.scaled(die, self.erase_ns, |times| factor_of(&times.block_factor, block))
+    }
+
+    /// Factor of the place of a superpage in its die.
+    #[inline]
+    fn variation(&self, block: u32, superpage: u32) -> f64 {
+        factor_of(&self.block_factor, block) * factor_of(&self.layer_factor, superpage)
     }
 
     #[inline]
-    fn scaled(&mut self, die: u32, nominal: Nanos) -> Nanos {
-        if self.die_factor.is_empty() && self.op_spread == 0.0 && self.op_deviation_ns == 0.0 {
+    fn scaled(&mut self, die: u32, nominal: Nanos, variation: impl FnOnce(&Times) -> f64) -> Nanos {
+        if self.nominal {
             return nominal;
         }
-        let mut ns = nominal.0 as f64;
+        let mut ns = nominal.0 as f64 * variation(self);
         if let Some(f) = self.die_factor.get(die as usize) {
             ns *= f;
         }
@@ -131,6 +148,23 @@ fn die_factors(rng: &mut Rng, dies: u32, spread: f64) -> Vec<f64> {
         factors.swap(i, rng.below(i as u64 + 1) as usize);
     }
     factors
+}
+
+/// A factor for each layer of a block, rising evenly over `1 +- spread`: their mean is 1. Empty for no spread.
+fn layer_factors(layers: u32, spread: f64) -> Vec<f64> {
+    let even = |i: u32| 1.0 + spread * (f64::from(2 * i + 1) / f64::from(layers) - 1.0);
+    if spread > 0.0 { (0..layers).map(even).collect() } else { Vec::new() }
+}
+
+/// A factor for each block, uniform in `1 +- spread`. Empty for no spread.
+fn block_factors(blocks: u32, spread: f64, made: u64) -> Vec<f64> {
+    let mut rng = Rng::stream(made, "media.variation.block");
+    if spread > 0.0 { (0..blocks).map(|_| rng.factor(spread)).collect() } else { Vec::new() }
+}
+
+#[inline]
+fn factor_of(factors: &[f64], at: u32) -> f64 {
+    factors.get(at as usize).copied().unwrap_or(1.0)
 }
 
 /// Page types of the mode in use.
@@ -160,7 +194,12 @@ pub(crate) fn check(config: &MediaConfig) -> Result<(), MediaError> {
         let allowed = format!("{programs} times: one per page type, or one in all for one-shot programming");
         return refuse("timing.program_ns", format!("{} times", timing.program_ns.len()), allowed);
     }
-    for (key, spread) in [("timing.die_spread", timing.die_spread), ("timing.op_spread", timing.op_spread)] {
+    for (key, spread) in [
+        ("timing.die_spread", timing.die_spread),
+        ("timing.op_spread", timing.op_spread),
+        ("variation.layer", timing.variation.layer),
+        ("variation.block", timing.variation.block),
+    ] {
         if !(0.0..1.0).contains(&spread) {
             return refuse(key, spread.to_string(), "0 up to, not including, 1".into());
         }

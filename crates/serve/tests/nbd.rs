@@ -533,6 +533,7 @@ fn erases_fail_and_bits_err_on_command() {
         ecc: Some(Ecc { chunk_bytes: 512, correctable: 4, data: EccData::Real }),
         scrambler: true,
         bit_errors: Some(BitErrors { factor: 1.0, retry_factor: 0.5, retry_floor: 0.1 }),
+        retry: None,
         cycles: 0,
     };
     let drive = Device::new(&config).expect("a good configuration");

@@ -21,8 +21,8 @@ use pellucid_host::{
 };
 use pellucid_kv::{EngineKind, KvConfig};
 use pellucid_media::{
-    BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, SlcBlocks, Space, StoreKind, SyncTo,
-    Timing,
+    BitErrors, Cell, Ecc, EccData, Faults, Integrity, Keep, MediaConfig, ReadRetry, SlcBlocks, Space,
+    StoreKind, SyncTo, Timing, Variation,
 };
 use pellucid_workload::trace::AddressPolicy;
 use std::path::PathBuf;
@@ -43,6 +43,8 @@ pub(crate) struct Draft {
     pub ecc_code: EccCode,
     pub ecc: Ecc,
     pub bit_errors_enabled: bool,
+    pub retry_enabled: bool,
+    pub retry: ReadRetry,
     pub bit_errors: BitErrors,
     pub map: MapKind,
     /// Bytes of the cached mapping table.
@@ -335,6 +337,8 @@ impl Draft {
             ecc_code: EccCode::None,
             ecc: Ecc { chunk_bytes: 0, correctable: 0, data: EccData::Drawn },
             bit_errors_enabled: false,
+            retry_enabled: false,
+            retry: ReadRetry { factor: 0.0 },
             bit_errors: BitErrors { factor: 0.0, retry_factor: 0.0, retry_floor: 0.0 },
             map: MapKind::Page,
             map_cache: 0,
@@ -422,6 +426,7 @@ fn blank_media() -> MediaConfig {
             die_spread: 0.0,
             op_spread: 0.0,
             op_deviation_ns: Nanos::ZERO,
+            variation: Variation::default(),
             channel_bytes_per_second: 0,
             command_ns: Nanos::ZERO,
             status_ns: Nanos::ZERO,

@@ -125,6 +125,9 @@ const RULES: &[Rule] = &[
         "drive.media.bit_errors.enabled = true",
         |spec| spec.is_on("drive.media.bit_errors.enabled"),
     ),
+    rule(&["drive.media.retry.factor"], "drive.media.retry.enabled = true", |spec| {
+        spec.is_on("drive.media.retry.enabled")
+    }),
     rule(
         &["drive.ecc.chunk", "drive.ecc.correctable", "drive.ecc.data"],
         "drive.ecc.code = \"bch\"",
@@ -225,9 +228,11 @@ const RULES: &[Rule] = &[
     of_work(&["precondition.seed"], "precondition.overwrite above 0", |spec| {
         spec.precondition.overwrite != Overwrite::Capacities(0.0)
     }),
-    of_work(&["precondition.shelf_days"], "drive.media.bit_errors.enabled = true", |spec| {
-        spec.is_on("drive.media.bit_errors.enabled")
-    }),
+    of_work(
+        &["precondition.shelf_days"],
+        "drive.media.retry.enabled = true or drive.media.bit_errors.enabled = true",
+        |spec| spec.is_on("drive.media.retry.enabled") || spec.is_on("drive.media.bit_errors.enabled"),
+    ),
     Rule {
         uses: &[Use::Work, Use::Age],
         ..rule(&["kv."], "pellucid kv, which puts a cache on the drive", |_| false)

@@ -104,6 +104,10 @@ keys! {
         "Time to suspend an erase";
     "drive.media.timing.resume": TIME, Whole(0) => drive.media.timing.resume_ns,
         "Time to resume a program or an erase";
+    "drive.media.variation.layer": SPREAD, Real(0.0) => drive.media.timing.variation.layer,
+        "Spread of read and program times between word-line layers: a factor from 1 - this in a block's first superpage to 1 + this in its last";
+    "drive.media.variation.block": SPREAD, Real(0.0) => drive.media.timing.variation.block,
+        "Spread of array times between blocks: a factor of 1 +- this for each";
     "drive.media.faults.factory_bad": SHARE, Real(0.0) => drive.media.faults.factory_bad,
         "Probability that a block is bad from the factory";
     "drive.media.faults.program_fail": SHARE, Real(0.0) => drive.media.faults.program_fail,
@@ -120,6 +124,10 @@ keys! {
         "Share of the errors that each read retry leaves";
     "drive.media.bit_errors.retry_floor": SHARE, Real(0.1) => bit_errors.retry_floor,
         "Share of the errors that no retry removes";
+    "drive.media.retry.enabled": Kind::Flag, Flag(false) => retry_enabled,
+        "Reads need retries by wear, retention and reads of their block";
+    "drive.media.retry.factor": Kind::Real(0.0, 1e6), Real(1.0) => retry.factor,
+        "Factor on the modelled number of retries: 3 on average at the rated cycles after a year";
     "drive.media.faults.list": Kind::Tables, Empty => faults,
         "Faults by place: [[drive.media.faults.list]]";
     "drive.ecc.code": word::<EccCode>(), Word("none") => ecc_code,
@@ -216,6 +224,7 @@ fn finish_integrity(draft: &mut Draft, values: &Values) -> Result<(), SpecError>
     let integrity: &mut Integrity = &mut draft.drive.media.integrity;
     integrity.ecc = protected.then_some(draft.ecc);
     integrity.bit_errors = draft.bit_errors_enabled.then_some(draft.bit_errors);
+    integrity.retry = draft.retry_enabled.then_some(draft.retry);
     if draft.drive.ftl.copyback && integrity.forbids_copies() {
         return Err(values.refuse("drive.ftl.copyback", NO_COPIES));
     }

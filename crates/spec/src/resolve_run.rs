@@ -21,7 +21,7 @@ keys! {
     "precondition.overwrite": CAPACITIES, Real(0.0) => precondition.overwrite,
         "Random overwrites after the fill, in capacities; steady: until write amplification no longer changes";
     "precondition.shelf_days": Kind::Real(0.0, 36_525.0), Real(0.0) => precondition.shelf_days,
-        "Days that the data then lie unread before the run (they matter to bit errors)";
+        "Days that the data then lie unread before the run (they matter to bit errors and read retries)";
     "precondition.seed": SEED, Whole(1) => precondition.seed,
         "Seed of the overwrites";
     "run.seed": SEED, Whole(1) => run.seed,

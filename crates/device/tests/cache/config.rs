@@ -9,7 +9,7 @@ use pellucid_ftl::{
     Checkpoint, Durability, Eviction, FtlConfig, Isolation, Map, MapLog, Placement, Separation, Victim,
     WearLevelling,
 };
-use pellucid_media::{Cell, Faults, Keep, MediaConfig, StoreKind, Timing};
+use pellucid_media::{Cell, Faults, Keep, MediaConfig, StoreKind, Timing, Variation};
 
 /// What differs from one cache to the next.
 #[derive(Clone, Debug)]
@@ -164,6 +164,7 @@ pub fn config(shape: &Shape) -> DeviceConfig {
                 die_spread: 0.02,
                 op_spread: 0.02,
                 op_deviation_ns: Nanos(0),
+                variation: Variation::default(),
                 channel_bytes_per_second: 400_000_000,
                 command_ns: Nanos(200),
                 status_ns: Nanos(100),

@@ -46,6 +46,10 @@ impl Media {
             out.fill(0);
             return ReadResult::Uncorrectable;
         }
+        if self.retries.is_some() && self.needs_more(at, attempt) {
+            out.fill(0);
+            return ReadResult::Uncorrectable;
+        }
         if self.data_path.is_some() {
             return self.read_guarded(at, start, out, attempt);
         }
@@ -53,6 +57,26 @@ impl Media {
             Found::Good | Found::Zeros => ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 },
             Found::Damaged => self.damaged(out),
         }
+    }
+
+    /// Reports whether the thresholds of the `attempt`-th retry do not fit the cells yet. Counts the read, unless the bit errors do
+    /// so later.
+    #[inline]
+    fn needs_more(&mut self, at: Place, attempt: u32) -> bool {
+        let Some(retries) = &self.retries else { return false };
+        let split = &self.layout.split;
+        if self.times.is_slc(split.blocks_per_die.remainder(at.block)) {
+            return false;
+        }
+        let (age_s, cycles) = (self.age(), self.store.state(at.block).erase_count());
+        let (born_s, reads) = self.shape.meta.history(self.store.meta(at.block));
+        let page = retries.page(at.block, at.superpage, at.unit);
+        let more = attempt < retries.steps(page, cycles, age_s.saturating_sub(born_s), reads);
+        if more || !self.data_path.as_ref().is_some_and(|path| path.errs()) {
+            self.store.set_age(age_s);
+            self.store.count_read(at.block, (born_s, reads.saturating_add(1)));
+        }
+        more
     }
 
     /// The store has lost what it was given.

@@ -2,7 +2,7 @@
 
 use pellucid_flash::{BlockId, Geometry, Lpn, Nanos, Ppa};
 use pellucid_media::{
-    Cell, Faults, Integrity, Keep, Media, MediaConfig, Outcome, ReadResult, StoreKind, Timing,
+    Cell, Faults, Integrity, Keep, Media, MediaConfig, Outcome, ReadResult, StoreKind, Timing, Variation,
 };
 use std::path::{Path, PathBuf};
 
@@ -34,6 +34,7 @@ pub fn small() -> MediaConfig {
             die_spread: 0.0,
             op_spread: 0.0,
             op_deviation_ns: Nanos(0),
+            variation: Variation::default(),
             channel_bytes_per_second: 200_000_000,
             command_ns: Nanos(0),
             status_ns: Nanos(0),

@@ -14,6 +14,7 @@ fn guarded(data: EccData, factor: f64) -> MediaConfig {
         ecc: Some(Ecc { chunk_bytes: 256, correctable: 8, data }),
         scrambler: true,
         bit_errors: Some(BitErrors { factor, retry_factor: 0.5, retry_floor: 0.1 }),
+        retry: None,
         cycles: 3_000,
     };
     config

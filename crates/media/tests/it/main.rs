@@ -5,6 +5,7 @@ mod faults;
 mod image;
 mod integrity;
 mod model;
+mod retries;
 mod rules;
 mod snapshot;
 mod times;

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use pellucid_flash::{BlockId, Nanos, Ppa};
-use pellucid_media::{Cell, Media, MediaConfig, MediaError};
+use pellucid_media::{Cell, Media, MediaConfig, MediaError, Variation};
 
 fn with_cells(cell: Cell, slc_mode: bool, read: &[u64], program: &[u64]) -> MediaConfig {
     let mut config = small();
@@ -87,6 +87,35 @@ fn dies_differ_by_a_fixed_factor_of_the_seed() {
 }
 
 #[test]
+fn layers_rise_evenly_and_blocks_differ_by_the_seed() {
+    let mut config = with_cells(Cell::Slc, false, &[1_000_000], &[2_000_000]);
+    config.timing.variation.layer = 0.1;
+    let mut media = open(&config);
+    let layers = [0, 1, 2, 3].map(|superpage| first(&media, 1, superpage));
+    assert_eq!(layers.map(|ppa| media.read_ns(ppa).0), [925_000, 975_000, 1_025_000, 1_075_000]);
+    assert_eq!(layers.map(|ppa| media.program_ns(ppa).0), [1_850_000, 1_950_000, 2_050_000, 2_150_000]);
+    assert_eq!(media.erase_ns(BlockId(1)), config.timing.erase_ns, "an erase has no layer");
+
+    config.timing.variation = Variation { layer: 0.0, block: 0.1 };
+    config.timing.erase_ns = Nanos(1_000_000);
+    let mut media = open(&config);
+    let blocks = |media: &mut Media| -> Vec<u64> {
+        let time = |block| media.read_ns(first(media, block, 2)).0;
+        (0..16).map(time).collect()
+    };
+    let times = blocks(&mut media);
+    assert!(times.iter().all(|time| (900_000..=1_100_000).contains(time)), "{times:?}");
+    assert!(
+        times.iter().any(|&time| time < 950_000) && times.iter().any(|&time| time > 1_050_000),
+        "{times:?}"
+    );
+    assert_eq!(blocks(&mut media), times, "for life");
+    assert_eq!(media.erase_ns(BlockId(3)).0, times[3]);
+    config.seed = 2;
+    assert_ne!(blocks(&mut open(&config)), times);
+}
+
+#[test]
 fn operations_differ_around_the_nominal_time() {
     let mut config = with_cells(Cell::Slc, false, &[1_000_000], &[1_000_000]);
     config.timing.op_spread = 0.2;
@@ -143,6 +172,8 @@ fn times_that_do_not_fit_the_cells_are_refused() {
     assert_eq!(refused(|c| c.timing.program_ns.push(Nanos(1))), "timing.program_ns");
     assert_eq!(refused(|c| c.timing.die_spread = 1.0), "timing.die_spread");
     assert_eq!(refused(|c| c.timing.op_spread = f64::NAN), "timing.op_spread");
+    assert_eq!(refused(|c| c.timing.variation.layer = 1.0), "variation.layer");
+    assert_eq!(refused(|c| c.timing.variation.block = -0.1), "variation.block");
     assert_eq!(refused(|c| c.timing.op_deviation_ns = Nanos(u64::MAX)), "timing.op_deviation_ns");
     assert_eq!(refused(|c| c.timing.channel_bytes_per_second = 0), "timing.channel_bytes_per_second");
     assert_eq!(refused(|c| c.geometry.one_shot_pages = 4), "one_shot_pages");

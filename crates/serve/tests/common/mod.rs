@@ -10,7 +10,7 @@ use pellucid_ftl::{
     ChunkConfig, Durability, FtlConfig, Isolation, Management, Map, Placement, Separation, Victim,
     WearLevelling, WriteFailure, ZoneConfig,
 };
-use pellucid_media::{Cell, Faults, Keep, ListedFault, MediaConfig, StoreKind, Timing};
+use pellucid_media::{Cell, Faults, Keep, ListedFault, MediaConfig, StoreKind, Timing, Variation};
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
 use pellucid_serve::nbd::NbdSession;
@@ -70,6 +70,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
                 die_spread: 0.02,
                 op_spread: 0.02,
                 op_deviation_ns: Nanos(0),
+                variation: Variation::default(),
                 channel_bytes_per_second: 400_000_000,
                 command_ns: Nanos(200),
                 status_ns: Nanos(100),
