@@ -137,6 +137,22 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
 /// What the name of a remote drive begins with where it stands in the place of a description.
 const NVME: &str = "nvme+tcp://";
 
+/// Refuses keys for a drive that no description says anything of, but those that are `allowed`.
+pub fn refuse_sets(
+    called: &str,
+    global: &Global,
+    is_allowed: impl Fn(&str) -> bool,
+    allowed: &str,
+) -> Result<(), Failure> {
+    match global.sets.iter().find(|set| !is_allowed(set)) {
+        None => Ok(()),
+        Some(other) => {
+            let message = "without effect on a drive that is not modelled here";
+            Err(Failure::asked(anyhow!("{called}: --set {other}: {message}; allowed: {allowed}")))
+        }
+    }
+}
+
 /// What makes chunks of a drive where an engine needs some.
 fn layers_for(engine: EngineKind, drive: &impl Drive) -> Result<Vec<LayerConfig>, String> {
     match engine {
@@ -147,10 +163,7 @@ fn layers_for(engine: EngineKind, drive: &impl Drive) -> Result<Vec<LayerConfig>
 
 /// A file or a remote drive for a cache, with what makes chunks of it where the engine needs some.
 fn open_unmodelled_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), Failure> {
-    if let Some(other) = global.sets.iter().find(|set| !set.starts_with("kv.")) {
-        let message = "without effect on a drive that is not modelled here; allowed: keys of kv";
-        return Err(Failure::asked(anyhow!("{called}: --set {other}: {message}")));
-    }
+    refuse_sets(called, global, |set| set.starts_with("kv."), "keys of kv")?;
     let config = KvConfig { costs: KvCosts::FREE, ..pellucid_spec::load(DEFAULTS, &global.sets)?.kv };
     let refuse = |why: String| Failure::work(anyhow!("{called}: {why}"));
     let (name, drive, from) = match called.strip_prefix(NVME) {

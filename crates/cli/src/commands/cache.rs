@@ -4,7 +4,7 @@ use super::control::Control;
 use super::serving::Serving;
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::layered::Opened;
+use crate::layered::{Opened, refuse_sets};
 use crate::output;
 use crate::subject::Subject;
 use anyhow::anyhow;
@@ -102,6 +102,7 @@ impl Cache {
         // Before anything else is opened or made.
         let file = backing_config(&self.backing)?;
         if FileConfig::is_meant(&self.drive) {
+            refuse_sets(&self.drive, global, |_| false, "options of the command, as --mode")?;
             let flash: FileConfig = self.drive.parse().map_err(Failure::asked)?;
             if place_of(&flash.path).is_some_and(|place| Some(place) == place_of(&file.path)) {
                 return Err(refuse(

@@ -5,8 +5,8 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::layered::{self, Opened, RemoteDrive, RemoteHost};
 use anyhow::anyhow;
-use pellucid_serve::RemoteConfig;
 use pellucid_serve::nvme::HostSecrets;
+use pellucid_serve::{FileConfig, RemoteConfig};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -64,6 +64,11 @@ impl Serve {
     }
 
     fn open_drives(&self, global: &Global) -> Result<Vec<Opened>, Failure> {
+        if let [file, ..] = &self.drives[..]
+            && self.drives.iter().all(|drive| FileConfig::is_meant(drive))
+        {
+            layered::refuse_sets(file, global, |_| false, "none")?;
+        }
         let Some(remote) = &self.remote else {
             return self.drives.iter().map(|name| layered::open(name, global)).collect();
         };

@@ -688,3 +688,24 @@ fn keys_of_another_translation_are_refused_or_warned_of() {
     folder.write("shown.toml", &folder.run(&["show", "tiny.toml"]).answer());
     assert_eq!(warned(&["shown.toml"]), "");
 }
+
+/// A file has no model that a key could change: each key is refused, in front of it and in front of a cache on it.
+#[test]
+fn keys_for_plain_files_are_refused() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("disk"), vec![0; 1 << 20]).expect("a file");
+    std::fs::write(folder.path("flash"), vec![0; 1 << 20]).expect("a file");
+    for set in ["nonsense.key=1", "media.store=ram", "media.sector_size=512", "host.cache.mode=write-through"]
+    {
+        let expected = format!(
+            "file:disk: --set {set}: without effect on a drive that is not modelled here; allowed: none"
+        );
+        assert_eq!(refused(&folder, &["serve", "file:disk", "--set", set, "--nbd", "unix:s"]), expected);
+        let cache = ["cache", "--backing", "disk", "--drive", "file:flash", "--set", set, "--nbd", "unix:s"];
+        let sentence = refused(&folder, &cache);
+        assert!(
+            sentence.starts_with(&format!("file:flash: --set {set}: without effect on a drive")),
+            "{sentence}"
+        );
+    }
+}
