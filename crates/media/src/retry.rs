@@ -64,7 +64,7 @@ impl Retries {
     /// Number of the page in which a unit of a superpage begins.
     #[inline]
     pub fn page(&self, block: u32, superpage: u32, unit: u32) -> u64 {
-        u64::from(block) << 32 | u64::from(superpage << 12 | unit / self.page_units)
+        u64::from(block) << 32 | u64::from((superpage << 12) | (unit / self.page_units))
     }
 
     /// Steps of a page of a block with so many cycles, so many seconds after the program and so many reads after the erase.
