@@ -121,6 +121,7 @@ impl KvServe {
         let options = Options {
             poll: Duration::from_micros(self.poll_us),
             connections_max: self.connections.unwrap_or(Options::default().connections_max),
+            ..Options::default()
         };
         let mut server = Server::new(service, options, Box::new(log)).map_err(Failure::work)?;
         let mut facts = Vec::new();

@@ -325,6 +325,7 @@ impl Serving {
         let options = Options {
             poll: Duration::from_micros(self.poll_us),
             connections_max: self.connections.unwrap_or(Options::default().connections_max),
+            ..Options::default()
         };
         let mut server = Server::new(core, options, Box::new(log)).map_err(Failure::work)?;
         let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
