@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Small versions of the two benchmarks, so that they never rot: the report's keys, repeatability, and growth of cost; and what a
-byte written costs over the size of requests and their number, for three presets (`write_cost.py`).
+byte written costs over the size of requests and their number, for three presets (`write_cost.py`); and what requests cost in
+instructions, beside the numbers that the tree keeps (`instructions.py`).
 
 No time is compared with a stored one. Cost is compared inside one process run after the other, a small drive against one of
 four times the capacity, in pairs that alternate; the median of the pairs' ratios has to stay below a generous factor, which
@@ -11,6 +12,7 @@ import argparse
 import statistics
 import sys
 
+import instructions
 import measure
 import write_cost
 from served import PELLUCID
@@ -85,6 +87,7 @@ def main() -> int:
     binary = parser.parse_args().pellucid
     found = [line for name in SMALL for line in complaints(name, lambda d: measure.run(binary, d))]
     found += write_cost.complaints(binary, write_cost.SHORT)
+    found += instructions.complaints(binary)
     for line in found:
         print(line, file=sys.stderr)
     return 1 if found else 0

@@ -39,16 +39,23 @@ FACTOR = 1.5
 REFS = re.compile(r"I\s+refs:\s+([\d,]+)")
 
 
-def instructions(binary: str, preset: str, bs_kib: int, depth: int, requests: int, pattern: list[str]) -> int:
-    """Instructions of one run."""
-    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", binary, "run", preset, "--json"]
-    command += ["--rw", "write", "--bs", f"{bs_kib}k", "--iodepth", str(depth), "--number-ios", str(requests), *pattern]
-    command += ["--set", f"buffer.entries={BUFFER_ENTRIES}"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=measure.RUN_TIMEOUT_SECONDS)
+def instructions_of(command: list[str]) -> int:
+    """Instructions of a command, which runs in the root of the sources."""
+    counted = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command]
+    done = subprocess.run(
+        counted, check=False, capture_output=True, text=True, timeout=measure.RUN_TIMEOUT_SECONDS, cwd=measure.ROOT
+    )
     found = REFS.search(done.stderr)
     if done.returncode != 0 or not found:
-        raise SystemExit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+        raise SystemExit(f"{' '.join(counted)}: exit status {done.returncode}\n{done.stderr[-2000:]}")
     return int(found[1].replace(",", ""))
+
+
+def instructions(binary: str, preset: str, bs_kib: int, depth: int, requests: int, pattern: list[str]) -> int:
+    """Instructions of one run."""
+    command = [binary, "run", preset, "--json", "--rw", "write", "--bs", f"{bs_kib}k", "--iodepth", str(depth)]
+    command += ["--number-ios", str(requests), *pattern, "--set", f"buffer.entries={BUFFER_ENTRIES}"]
+    return instructions_of(command)
 
 
 def curve(binary: str, preset: str, pattern: str) -> list[float]:

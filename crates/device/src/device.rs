@@ -21,7 +21,7 @@ use crate::firmware::Task;
 use crate::firmware::polling::Takes;
 use crate::namespaces::{self, Namespace};
 use crate::shared::Shared;
-use pellucid_flash::{Command, Completion, Nanos, Opcode, SimTime, Stage, Status};
+use pellucid_flash::{Command, Completion, Effect, Nanos, Opcode, SimTime, Stage, Status};
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Media, MediaError};
 
@@ -84,7 +84,7 @@ impl Device {
         if status.is_some() {
             shared.finish(work);
         } else if shared.config.host.fetch_ns == Nanos::ZERO {
-            shared.visible(work);
+            self.visible(work);
             self.drain();
         } else {
             shared.events.at(now + shared.config.host.fetch_ns, Event::Visible(work));
@@ -95,26 +95,17 @@ impl Device {
     /// room. Asking makes the file try again.
     fn refuse_for_store(&mut self, command: &Command) -> Option<Status> {
         let Device { shared, namespaces } = self;
-        let asks =
-            matches!(command.opcode, Opcode::Read | Opcode::Report | Opcode::Exists | Opcode::PhysicalRead);
-        if shared.media.has_room() || asks {
+        let effect = command.opcode.effect();
+        if shared.media.has_room() || effect.changes_nothing() {
             return None;
         }
-        let brings = matches!(
-            command.opcode,
-            Opcode::Write
-                | Opcode::Append
-                | Opcode::Copy
-                | Opcode::WriteClean
-                | Opcode::WriteDirty
-                | Opcode::NamelessWrite
-        );
         shared.media.try_again();
         for block in namespaces.iter_mut().filter_map(Namespace::block_mut) {
             block.forget_some(shared);
         }
         let media = &self.shared.media;
-        (media.holds_back() || (brings && !media.has_room())).then_some(Status::WriteFault)
+        let lacks_room = effect == Effect::Writes && !media.has_room();
+        (media.holds_back() || lacks_room).then_some(Status::WriteFault)
     }
 
     /// Runs everything that is due until `now`.
@@ -159,7 +150,7 @@ impl Device {
                 let task = shared.firmware.finished(at, &mut shared.events);
                 self.run(task);
             }
-            Event::Visible(work) => shared.visible(work),
+            Event::Visible(work) => self.visible(work),
             Event::Idle(namespace) => {
                 if let Some(block) = self.namespaces[namespace as usize].block_mut() {
                     block.idle_for_long(shared);
@@ -225,7 +216,7 @@ impl Device {
             if self.shared.active == 0 || !self.shared.events.is_empty() {
                 return;
             }
-            if self.give_up_nameless() {
+            if self.give_up_awaiting() {
                 continue;
             }
             debug_assert!(
@@ -247,11 +238,10 @@ impl Device {
         }
     }
 
-    /// Nameless writes that wait for the host's acknowledgement give way to commands that wait for them; `true`: some did.
-    fn give_up_nameless(&mut self) -> bool {
+    /// Commands that wait for the host give way to those that wait for them; `true`: some did.
+    fn give_up_awaiting(&mut self) -> bool {
         let Device { shared, namespaces } = self;
-        shared.host.waiting()
-            && namespaces.iter_mut().filter_map(Namespace::nameless_mut).any(|n| n.give_up_waiting(shared))
+        shared.host.waiting() && namespaces.iter_mut().any(|namespace| namespace.give_up_waiting(shared))
     }
 
     /// As far as it goes without giving anything up.
@@ -262,6 +252,11 @@ impl Device {
             }
             while let Some(work) = self.shared.inner_ended.pop_front() {
                 self.inner_ended(work);
+            }
+            // Tasks that cost nothing and waited behind one that has ended.
+            if let Some(task) = self.shared.finished_at_once() {
+                self.run(task);
+                continue;
             }
             // New commands start only here, never in the middle of a step of another.
             self.fetch();
@@ -275,11 +270,10 @@ impl Device {
         self.loop_on();
     }
 
-    /// A command that a nameless namespace gave its chunks has ended.
+    /// A command that a namespace gave to itself has ended.
     fn inner_ended(&mut self, work: u32) {
         let Device { shared, namespaces } = self;
-        let namespace = &mut namespaces[usize::from(shared.works[work].command.namespace)];
-        namespace.nameless_mut().expect("it gave the command").inner_ended(shared, work);
+        namespaces[usize::from(shared.works[work].command.namespace)].inner_ended(shared, work);
     }
 
     /// Asks the block namespaces in turn; the first that says `true` ends the round.
@@ -313,16 +307,30 @@ impl Device {
 
     #[inline]
     fn fetch(&mut self) {
-        while self.command_waits() && self.shared.firmware.polling.is_none() && self.fetch_one() {}
+        while self.shared.host.waiting() && self.shared.firmware.polling.is_none() && self.fetch_one() {}
     }
 
-    /// Whether the firmware could take a command.
+    /// A command can be seen by the firmware, which takes it at once if it can.
+    #[inline]
+    fn visible(&mut self, work: u32) {
+        if self.shared.host.waiting() || self.shared.firmware.polling.is_some() || !self.may_take() {
+            return self.shared.wait_in_queue(work);
+        }
+        self.shared.take_at_once(work);
+        self.ask(Task::Fetch(work));
+    }
+
+    /// Whether the firmware could take a command that waits.
     #[inline]
     fn command_waits(&self) -> bool {
+        self.shared.host.waiting() && self.may_take()
+    }
+
+    /// Whether the firmware could take a command if one waited.
+    #[inline]
+    fn may_take(&self) -> bool {
         let host = &self.shared.config.host;
-        self.shared.active < host.commands_max
-            && self.shared.host.waiting()
-            && !(host.in_order && self.may_await_room())
+        self.shared.active < host.commands_max && !(host.in_order && self.may_await_room())
     }
 
     /// Whether data of a fetched command wait for room, or may have to: it is not known before the firmware has taken the command. If the
@@ -338,7 +346,6 @@ impl Device {
             return false;
         }
         let Some(work) = self.shared.take_command() else { return false };
-        self.shared.untaken += 1;
         self.ask(Task::Fetch(work));
         true
     }
@@ -400,14 +407,7 @@ impl Device {
         let Device { shared, namespaces } = self;
         let lost = shared.lose_all();
         shared.media.power_cut();
-        // Buffers that are protected are written to their logs while the power fails.
-        for namespace in &mut *namespaces {
-            if let Namespace::Zones(zones) = namespace
-                && zones.protected
-            {
-                zones.save(&mut shared.media, &shared.layout);
-            }
-        }
+        namespaces.iter_mut().for_each(|namespace| namespace.power_fails(&mut shared.media, &shared.layout));
         let kept = namespaces.iter_mut().map(Namespace::take_kept).collect();
         let mounted = namespaces::mount(&shared.config, &shared.layout, &mut shared.media, false, kept)?;
         let before = std::mem::replace(namespaces, mounted);

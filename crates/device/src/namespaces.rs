@@ -130,7 +130,7 @@ impl Namespace {
     /// Erased blocks that are waiting.
     pub fn free_blocks(&self) -> u32 {
         match self {
-            Namespace::Block(n) => n.translation.view().free_blocks,
+            Namespace::Block(n) => n.translation.free_blocks(),
             Namespace::Chunks(n) => n.chunks.free_blocks(),
             Namespace::Nameless(n) => n.machine.engine().free_blocks(),
             Namespace::Zones(n) => n.zones.free_blocks(),
@@ -177,6 +177,25 @@ impl Namespace {
             Namespace::Block(n) => Some(n),
             _ => None,
         }
+    }
+
+    /// The power fails: buffers that are protected are written to their logs meanwhile.
+    pub fn power_fails(&mut self, media: &mut Media, layout: &Layout) {
+        if let Namespace::Zones(zones) = self
+            && zones.protected
+        {
+            zones.save(media, layout);
+        }
+    }
+
+    /// A command that a nameless namespace gave its chunks has ended.
+    pub fn inner_ended(&mut self, shared: &mut Shared, work: u32) {
+        self.nameless_mut().expect("it gave the command").inner_ended(shared, work);
+    }
+
+    /// Commands that wait for the host, as nameless writes do for an acknowledgement, end; `true`: some did.
+    pub fn give_up_waiting(&mut self, shared: &mut Shared) -> bool {
+        self.nameless_mut().is_some_and(|nameless| nameless.give_up_waiting(shared))
     }
 
     /// What a power cut leaves beside the media: the checkpoint of a nameless namespace whose media keep no data.

@@ -135,15 +135,21 @@ impl Shared {
         self.works[self.slices[slice].work].command.namespace
     }
 
-    /// Asks the firmware for a task. `true`: the task costs nothing, and the caller does it at once. Every caller knows its task at
-    /// compile time, so firmware that costs nothing becomes a direct call.
+    /// Asks the firmware for a task. `true`: the task takes no time, and the caller does it at once. Every caller knows its task at
+    /// compile time, so a task that costs nothing becomes a direct call.
     #[inline(always)]
     pub fn grants(&mut self, task: Task) -> bool {
-        let free = self.firmware.is_free();
-        if !free {
+        let at_once = self.firmware.does_at_once(task);
+        if !at_once {
             self.ask_processor(task);
         }
-        free
+        at_once
+    }
+
+    /// The firmware's next task, if it costs nothing.
+    #[inline]
+    pub fn finished_at_once(&mut self) -> Option<Task> {
+        self.firmware.finished_at_once(self.now, &mut self.events)
     }
 
     #[inline(never)]
@@ -155,7 +161,7 @@ impl Shared {
     #[inline(always)]
     pub fn ask_issue(&mut self, op: u32) {
         // To a loop, the reservation station is a list in memory; issuing costs when the operation is issued.
-        if self.firmware.is_free() || self.firmware.polling.is_some() {
+        if self.firmware.does_at_once(Task::Issue(op)) || self.firmware.polling.is_some() {
             self.issue(op);
         } else {
             self.ask_processor(Task::Issue(op));

@@ -74,7 +74,53 @@ pub enum Opcode {
     Acknowledge,
 }
 
+/// Effect of a command on the data of its namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It brings data to the host.
+    Reads,
+    /// It brings data, which need space, to the media.
+    Writes,
+    /// It makes data not needed any more, or changes the state of what holds them.
+    Erases,
+    /// It tells the host something, and changes nothing.
+    Asks,
+    /// It changes what the drive keeps beside data, or how safe data are.
+    Manages,
+}
+
+impl Effect {
+    /// Returns whether the command leaves everything as it is.
+    #[inline]
+    pub fn changes_nothing(self) -> bool {
+        matches!(self, Effect::Reads | Effect::Asks)
+    }
+}
+
 impl Opcode {
+    /// Returns the effect of a command of this kind.
+    #[inline]
+    pub fn effect(self) -> Effect {
+        match self {
+            Opcode::Read | Opcode::PhysicalRead => Effect::Reads,
+            Opcode::Write
+            | Opcode::Append
+            | Opcode::Copy
+            | Opcode::WriteClean
+            | Opcode::WriteDirty
+            | Opcode::NamelessWrite => Effect::Writes,
+            Opcode::Trim
+            | Opcode::WriteZeroes
+            | Opcode::Reset
+            | Opcode::Zone(_)
+            | Opcode::Evict
+            | Opcode::Clean
+            | Opcode::Free => Effect::Erases,
+            Opcode::Report | Opcode::Exists => Effect::Asks,
+            Opcode::Flush | Opcode::NextUnit | Opcode::Acknowledge => Effect::Manages,
+        }
+    }
+
     /// Returns whether only nameless namespaces have it.
     pub fn is_of_nameless(self) -> bool {
         matches!(self, Opcode::NamelessWrite | Opcode::PhysicalRead | Opcode::Free | Opcode::Acknowledge)

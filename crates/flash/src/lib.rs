@@ -27,7 +27,7 @@ mod zone;
 pub use address::{BlockId, DieId, Lba, Lpn, Ppa};
 pub use cache::{CacheGeometry, CacheState};
 pub use chunk::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, ChunkState};
-pub use command::{Command, Completion, Opcode, Status, Tag, Vector, append_images, copy_images};
+pub use command::{Command, Completion, Effect, Opcode, Status, Tag, Vector, append_images, copy_images};
 pub use divide::Divisor;
 pub use figure::{Figure, FigureKind, Unit};
 pub use fnv::{FNV_BASIS, fnv1a};

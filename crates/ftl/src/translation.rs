@@ -275,8 +275,6 @@ pub struct Caller {
 pub struct View {
     /// Mapping units the host may use.
     pub user_units: u32,
-    /// Free blocks in all.
-    pub free_blocks: u32,
     /// Whether so many blocks are bad that the host's data no longer fit: the drive must refuse writes.
     pub worn_out: bool,
     /// What translation decided so far.
@@ -581,12 +579,16 @@ impl Translation {
     pub fn view(&self) -> View {
         each!(self, it => View {
             user_units: it.user_units(),
-            free_blocks: it.free_blocks(),
             worn_out: it.worn_out(),
             counters: it.counters(),
             cache: it.cache_use(),
             memory_bytes: it.memory_bytes(),
         })
+    }
+
+    /// Erased blocks that are waiting. Asked for every interval of a time series, unlike the rest of [`Translation::view`].
+    pub fn free_blocks(&self) -> u32 {
+        each!(self, it => it.free_blocks())
     }
 
     /// Sets the counters: to zero, or to what translation had counted before a power cut.

@@ -6,7 +6,7 @@
 
 use super::latency::{Distribution, Latency, LatencyRecorder};
 use super::tables::ByStage;
-use pellucid_flash::{Completion, Nanos, Opcode, SimTime, Status};
+use pellucid_flash::{Completion, Effect, Nanos, SimTime, Status};
 use serde::Serialize;
 
 /// One direction of traffic over the whole run. Latency, stages and throughput count successful requests
@@ -153,26 +153,15 @@ impl RequestRecorder {
     #[inline]
     pub fn record(&mut self, completion: &Completion, bytes: u64) {
         self.last = self.last.max(completion.completed);
-        let kind = match completion.opcode {
-            Opcode::Read if completion.unmapped > 0 && completion.status == Status::Success => {
+        let kind = match completion.opcode.effect() {
+            Effect::Reads if completion.unmapped > 0 && completion.status == Status::Success => {
                 self.unmapped_sectors += u64::from(completion.unmapped);
                 UNMAPPED
             }
-            Opcode::Read | Opcode::PhysicalRead => 0,
-            Opcode::Write
-            | Opcode::Append
-            | Opcode::Copy
-            | Opcode::WriteClean
-            | Opcode::WriteDirty
-            | Opcode::NamelessWrite => 1,
-            Opcode::Trim
-            | Opcode::WriteZeroes
-            | Opcode::Reset
-            | Opcode::Zone(_)
-            | Opcode::Evict
-            | Opcode::Clean
-            | Opcode::Free => 2,
-            Opcode::Flush | Opcode::Report | Opcode::NextUnit | Opcode::Exists | Opcode::Acknowledge => 3,
+            Effect::Reads => 0,
+            Effect::Writes => 1,
+            Effect::Erases => 2,
+            Effect::Asks | Effect::Manages => 3,
         };
         self.kinds[kind].record(completion, bytes);
     }
@@ -223,7 +212,7 @@ impl RequestRecorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pellucid_flash::{SimTime, Stage, StageTimes};
+    use pellucid_flash::{Opcode, SimTime, Stage, StageTimes};
 
     fn completion(opcode: Opcode, status: Status, queue_ns: u64, media_ns: u64) -> Completion {
         let mut stages = StageTimes::default();

@@ -134,11 +134,20 @@ struct Die {
     whole: bool,
     /// Of a first plane, with independent ones: no further read begins until what takes the whole die has.
     draining: bool,
+    /// Of a first plane, with independent ones: no plane that is idle has a read that waits, so one that ends its operation, or is given
+    /// one, need not ask the others.
+    settled: bool,
     /// Polled: when it came to the list it is in, counted in such moments.
     listed: u64,
 }
 
 impl Die {
+    /// Whether nothing is under way, suspended or waiting.
+    #[inline]
+    fn is_at_rest(&self) -> bool {
+        self.phase == Phase::Idle && self.suspended == NIL && self.reads.is_empty() && self.rest.is_empty()
+    }
+
     /// How long any of its planes has worked without a break.
     fn worked(&self, now: SimTime) -> Nanos {
         if self.working == 0 { Nanos::ZERO } else { now.since(self.since) }
@@ -243,6 +252,7 @@ impl Scheduler {
             busy: Nanos::ZERO,
             whole: false,
             draining: false,
+            settled: false,
             listed: 0,
         };
         let superpage_bytes = u64::from(layout.units_per_superpage)
@@ -313,6 +323,10 @@ impl Scheduler {
             return self.leave_room(now, events);
         }
         let d = &mut self.dies[die as usize];
+        if self.planes == 1 && d.is_at_rest() {
+            d.hurries = ahead && self.read_first;
+            return self.begin(now, die, op, events);
+        }
         if ahead && self.read_first {
             d.reads.push_back(&mut self.ops, op);
             self.step_aside(now, die);
@@ -337,7 +351,7 @@ impl Scheduler {
     #[inline(always)]
     fn kick_die(&mut self, now: SimTime, die: u32, events: &mut Events) {
         if self.planes > 1 {
-            self.kick_planes(now, self.dies[die as usize].first, events);
+            self.kick_plane(now, die, events);
         } else if self.dies[die as usize].phase == Phase::Idle {
             self.begin_next(now, die, events);
             self.leave_room(now, events);
@@ -544,7 +558,7 @@ impl Scheduler {
     pub fn reset(&mut self, now: SimTime) {
         for d in &mut self.dies {
             d.busy += d.worked(now);
-            (d.works, d.working, d.whole, d.draining) = (false, 0, false, false);
+            (d.works, d.working, d.whole, d.draining, d.settled) = (false, 0, false, false, false);
             (d.reads, d.rest, d.later) = (List::default(), List::default(), List::default());
             (d.current, d.suspended, d.phase) = (NIL, NIL, Phase::Idle);
         }

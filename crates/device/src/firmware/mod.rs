@@ -1,7 +1,10 @@
 //! The firmware processor: one serial resource that every step of a request has to pass.
 //!
 //! A step costs cycles, which scale with the clock, and time that does not (Cosmos+ section 7.1). Tasks run one
-//! after the other in order of arrival. A task whose cost is zero while nothing waits is done at once, without an event.
+//! after the other in order of arrival. A task that costs nothing makes no event: it is done at once where the processor is free, else
+//! directly behind the tasks before it.
+//!
+//! Invariant: a processor event is due if and only if the first waiting task costs something.
 //! With [`FirmwareModel::Loop`] the processor polls instead; that is [`crate::firmware::polling`].
 
 pub(crate) mod polling;
@@ -78,6 +81,20 @@ impl FirmwareModule {
 }
 
 impl Task {
+    /// Its kind, as costs are numbered.
+    #[inline(always)]
+    fn kind(self) -> usize {
+        match self {
+            Task::Fetch(_) => 0,
+            Task::Slice(_) => 1,
+            Task::Dma(_) => 2,
+            Task::Issue(_) => 3,
+            Task::Status(_) | Task::DmaStatus(_) => 4,
+            Task::DataStatus(_) => 5,
+            Task::Complete(_) => 6,
+        }
+    }
+
     /// The module that does it.
     pub fn module(self) -> FirmwareModule {
         match self {
@@ -101,7 +118,8 @@ pub(crate) struct Firmware {
     /// Module and end of the current step.
     step: (FirmwareModule, SimTime),
     costs: [Nanos; 7],
-    free: bool,
+    /// Kinds of tasks that cost nothing: a bit each, in the order of `costs`. A loop has none.
+    instant: u8,
     /// The loop, if the firmware is one.
     pub polling: Option<Loop>,
 }
@@ -123,38 +141,37 @@ impl Firmware {
                 seed,
             )
         });
-        let free = polling.is_none() && costs.iter().all(|&c| c == Nanos::ZERO);
+        let instant = |kind: usize| u8::from(polling.is_none() && costs[kind] == Nanos::ZERO) << kind;
+        let instant = (0..costs.len()).map(instant).sum();
         Firmware {
             waiting: VecDeque::new(),
             running: false,
             busy: [Nanos::ZERO; FirmwareModule::COUNT],
             step: (FirmwareModule::Fetch, SimTime::ZERO),
             costs,
-            free,
+            instant,
             polling,
         }
     }
 
     pub fn cost(&self, task: Task) -> Nanos {
-        self.costs[match task {
-            Task::Fetch(_) => 0,
-            Task::Slice(_) => 1,
-            Task::Dma(_) => 2,
-            Task::Issue(_) => 3,
-            Task::Status(_) | Task::DmaStatus(_) => 4,
-            Task::DataStatus(_) => 5,
-            Task::Complete(_) => 6,
-        }]
+        self.costs[task.kind()]
     }
 
-    /// Whether every task takes no time, so that callers need not ask.
-    #[inline]
-    pub fn is_free(&self) -> bool {
-        self.free
+    /// Whether a task takes no time now: it costs nothing, and no other one is before it. The caller does it at once.
+    #[inline(always)]
+    pub fn does_at_once(&self, task: Task) -> bool {
+        self.is_instant(task) && !self.running
+    }
+
+    #[inline(always)]
+    fn is_instant(&self, task: Task) -> bool {
+        self.instant >> task.kind() & 1 != 0
     }
 
     /// Asks for a task, which will be [`Firmware::finished`] in its turn.
     pub fn ask(&mut self, now: SimTime, task: Task, events: &mut Events) {
+        debug_assert!(!self.does_at_once(task), "{task:?} needs no turn");
         self.waiting.push_back(task);
         if !self.running && self.polling.is_none() {
             self.run(now, events);
@@ -166,7 +183,9 @@ impl Firmware {
             let cost = self.cost(task);
             self.running = true;
             self.book(now, task.module(), cost);
-            events.at(now + cost, Event::Processor);
+            if cost > Nanos::ZERO {
+                events.at(now + cost, Event::Processor);
+            }
         }
     }
 
@@ -176,6 +195,13 @@ impl Firmware {
         self.running = false;
         self.run(now, events);
         task
+    }
+
+    /// The task whose turn it is, if it costs nothing: as [`Firmware::finished`].
+    #[inline]
+    pub fn finished_at_once(&mut self, now: SimTime, events: &mut Events) -> Option<Task> {
+        let instant = self.running && self.waiting.front().is_some_and(|first| self.is_instant(*first));
+        instant.then(|| self.finished(now, events))
     }
 
     /// The processor works for a module, from `now` on.
@@ -202,5 +228,55 @@ impl Firmware {
         if let Some(polling) = &mut self.polling {
             polling.reset();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A processor for which only fetching costs something: 700 ns.
+    fn firmware() -> Firmware {
+        let nothing = StepCost::default();
+        let config = Config {
+            model: FirmwareModel::Tasks,
+            clock_mhz: 1_000,
+            fetch: StepCost { cycles: 0, fixed_ns: 700 },
+            slice: nothing,
+            dma: nothing,
+            issue: nothing,
+            status: nothing,
+            arrival: nothing,
+            complete: nothing,
+            turn: nothing,
+            visit: nothing,
+            poll: nothing,
+            register: nothing,
+            word: nothing,
+            spread: 0.0,
+        };
+        Firmware::new(&config, 1)
+    }
+
+    #[test]
+    fn tasks_that_cost_nothing_make_no_event_and_keep_their_turn() {
+        let (mut firmware, mut events) = (firmware(), Events::default());
+        assert!(firmware.does_at_once(Task::Slice(1)) && !firmware.does_at_once(Task::Fetch(1)));
+        firmware.ask(SimTime(0), Task::Fetch(1), &mut events);
+        assert!(!firmware.does_at_once(Task::Slice(2)), "the processor works");
+        for task in [Task::Slice(2), Task::Fetch(3), Task::Complete(4)] {
+            firmware.ask(SimTime(100), task, &mut events);
+        }
+        let first = SimTime(700);
+        assert_eq!(events.pop_due(first), Some((first, Event::Processor)));
+        assert_eq!(firmware.finished(first, &mut events), Task::Fetch(1));
+        assert_eq!(firmware.finished_at_once(first, &mut events), Some(Task::Slice(2)));
+        assert_eq!(firmware.finished_at_once(first, &mut events), None, "the next one costs something");
+        let second = SimTime(1_400);
+        assert_eq!(events.pop_due(second), Some((second, Event::Processor)));
+        assert_eq!(firmware.finished(second, &mut events), Task::Fetch(3));
+        assert_eq!(firmware.finished_at_once(second, &mut events), Some(Task::Complete(4)));
+        assert_eq!(firmware.finished_at_once(second, &mut events), None);
+        assert!(events.is_empty() && firmware.does_at_once(Task::Slice(5)));
     }
 }

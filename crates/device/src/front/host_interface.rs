@@ -40,12 +40,10 @@ impl Occupied {
     /// The first one after `queue`, which comes last itself.
     fn after(&self, queue: usize) -> Option<usize> {
         let (word, upto) = (queue / 64, u64::MAX >> (63 - queue % 64));
-        let others = (word + 1..self.0.len()).chain(0..word).map(|at| (at, self.0[at]));
-        let mut words = std::iter::once((word, self.0[word] & !upto))
-            .chain(others)
-            .chain(std::iter::once((word, self.0[word] & upto)));
-        let (at, bits) = words.find(|&(_, bits)| bits != 0)?;
-        Some(64 * at + bits.trailing_zeros() as usize)
+        let first_of = |at: usize, bits: u64| (bits != 0).then(|| 64 * at + bits.trailing_zeros() as usize);
+        let others = || (word + 1..self.0.len()).chain(0..word).find_map(|at| first_of(at, self.0[at]));
+        let own = self.0[word];
+        first_of(word, own & !upto).or_else(others).or_else(|| first_of(word, own & upto))
     }
 
     fn clear(&mut self) {
@@ -103,6 +101,17 @@ impl HostInterface {
         self.queues[usize::from(queue)].push_back(slab, command);
         self.occupied.insert(queue.into());
         self.waiting += 1;
+    }
+
+    /// A command of `queue` passes by, as [`HostInterface::push`] and [`HostInterface::pop`] do where no other one waits.
+    #[inline]
+    pub fn pass(&mut self, queue: u16) {
+        debug_assert_eq!(self.waiting, 0, "others wait");
+        let queue = usize::from(queue);
+        if self.left == 0 || self.turn != queue {
+            (self.turn, self.left) = (queue, self.weights[queue]);
+        }
+        self.left -= 1;
     }
 
     /// Whether a command waits.

@@ -17,8 +17,7 @@ use pellucid_flash::{Completion, Nanos, Opcode, SimTime, Stage, Status};
 impl Shared {
     /// Every write and flush of a namespace that was submitted before this is complete, and the host has been told.
     pub(crate) fn settled(&self, namespace: u16) -> SimTime {
-        let changes =
-            |opcode: Opcode| !matches!(opcode, Opcode::Read | Opcode::PhysicalRead | Opcode::Report);
+        let changes = |opcode: Opcode| !opcode.effect().changes_nothing();
         let works = self.works.iter().filter(|work| work.live && work.command.namespace == namespace);
         let under_way = works.filter(|work| changes(work.command.opcode)).map(|work| work.submitted);
         let waiting = self.completions.iter().filter(|completion| changes(completion.opcode));
@@ -41,24 +40,35 @@ impl Shared {
         }
     }
 
-    /// A command can be seen by the firmware.
-    pub(crate) fn visible(&mut self, work: u32) {
-        let record = &mut self.works[work];
-        record.stages.add(Stage::Queue, self.now - record.mark);
-        record.mark = self.now;
-        let queue = record.command.queue;
+    /// A command, which the firmware can see, waits in its queue.
+    pub(crate) fn wait_in_queue(&mut self, work: u32) {
+        let queue = self.works[work].command.queue;
         self.host.push(&mut self.works, queue, work);
     }
 
     /// The next command leaves its queue, by arbitration.
     pub(crate) fn take_command(&mut self) -> Option<u32> {
         let work = self.host.pop(&mut self.works)?;
+        self.fetched(work);
+        Some(work)
+    }
+
+    /// A command that found all queues empty is taken at once.
+    #[inline]
+    pub(crate) fn take_at_once(&mut self, work: u32) {
+        self.host.pass(self.works[work].command.queue);
+        self.fetched(work);
+    }
+
+    /// A command was taken from its queue.
+    #[inline]
+    fn fetched(&mut self, work: u32) {
         self.active += 1;
+        self.untaken += 1;
         let record = &mut self.works[work];
         record.stages.add(Stage::Queue, self.now - record.mark);
         record.mark = self.now;
         record.fetched = true;
-        Some(work)
     }
 
     /// The firmware has taken a command.
@@ -119,9 +129,7 @@ impl Shared {
     /// A command that promises that what was written lasts ends well only if it does.
     fn promise(&mut self, work: u32) {
         let Work { command, status, .. } = &self.works[work];
-        let asks =
-            matches!(command.opcode, Opcode::Read | Opcode::PhysicalRead | Opcode::Report | Opcode::Exists);
-        if *status != Status::Success || asks {
+        if *status != Status::Success || command.opcode.effect().changes_nothing() {
             return;
         }
         let through = self.config.buffer.write == crate::config::WritePolicy::WriteThrough;

@@ -20,7 +20,9 @@ pub use snapshot::{ChannelView, Snapshot, WayView};
 
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
-use pellucid_flash::{BlockId, Completion, Histogram, Nanos, Opcode, SimTime, Stage, StageTimes, Status};
+use pellucid_flash::{
+    BlockId, Completion, Effect, Histogram, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
+};
 use pellucid_media::Health;
 use std::collections::BTreeMap;
 
@@ -138,24 +140,11 @@ impl CommandKind {
 
     /// The kind that an opcode belongs to.
     pub fn of(opcode: Opcode) -> CommandKind {
-        match opcode {
-            Opcode::Read | Opcode::PhysicalRead => CommandKind::Read,
-            Opcode::Write
-            | Opcode::Append
-            | Opcode::Copy
-            | Opcode::WriteClean
-            | Opcode::WriteDirty
-            | Opcode::NamelessWrite => CommandKind::Write,
-            Opcode::Trim
-            | Opcode::WriteZeroes
-            | Opcode::Reset
-            | Opcode::Zone(_)
-            | Opcode::Evict
-            | Opcode::Clean
-            | Opcode::Free => CommandKind::Trim,
-            Opcode::Flush | Opcode::Report | Opcode::NextUnit | Opcode::Exists | Opcode::Acknowledge => {
-                CommandKind::Flush
-            }
+        match opcode.effect() {
+            Effect::Reads => CommandKind::Read,
+            Effect::Writes => CommandKind::Write,
+            Effect::Erases => CommandKind::Trim,
+            Effect::Asks | Effect::Manages => CommandKind::Flush,
         }
     }
 }

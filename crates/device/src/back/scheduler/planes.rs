@@ -82,26 +82,46 @@ impl Scheduler {
         d.whole = false;
     }
 
+    /// A plane has ended its operation, or was given one.
+    #[inline]
+    pub(super) fn kick_plane(&mut self, now: SimTime, plane: u32, events: &mut Events) {
+        let first = self.dies[plane as usize].first;
+        let d = &self.dies[first as usize];
+        if d.settled && d.rest.is_empty() {
+            self.begin_read(now, plane, false, events);
+        } else {
+            self.kick_planes(now, first, events);
+        }
+    }
+
+    /// An idle plane takes its next read, if it has one; whether it is idle still. `draining`: none that goes ahead of others.
+    #[inline]
+    fn begin_read(&mut self, now: SimTime, plane: u32, draining: bool, events: &mut Events) -> bool {
+        let d = &mut self.dies[plane as usize];
+        if d.phase != Phase::Idle {
+            return false;
+        }
+        let ahead = if draining { None } else { d.reads.pop(&mut self.ops) };
+        d.hurries = ahead.is_some();
+        if let Some(op) = ahead.or_else(|| d.later.pop(&mut self.ops)) {
+            self.begin(now, plane, op, events);
+        }
+        self.dies[plane as usize].phase == Phase::Idle
+    }
+
     /// Idle planes of a die take their next reads, or all together what takes the whole die.
-    pub(super) fn kick_planes(&mut self, now: SimTime, first: u32, events: &mut Events) {
+    fn kick_planes(&mut self, now: SimTime, first: u32, events: &mut Events) {
         if self.dies[first as usize].whole {
             return;
         }
         self.hand_out_reads(first);
+        let draining = self.dies[first as usize].draining;
         let mut idle = true;
         for plane in first..first + self.planes {
-            let draining = self.dies[first as usize].draining;
-            let d = &mut self.dies[plane as usize];
-            if d.phase == Phase::Idle {
-                let ahead = if draining { None } else { d.reads.pop(&mut self.ops) };
-                d.hurries = ahead.is_some();
-                if let Some(op) = ahead.or_else(|| d.later.pop(&mut self.ops)) {
-                    self.begin(now, plane, op, events);
-                }
-            }
-            idle &= self.dies[plane as usize].phase == Phase::Idle;
+            idle &= self.begin_read(now, plane, draining, events);
         }
         let d = &mut self.dies[first as usize];
+        d.settled = !draining && d.suspended == NIL && d.rest.is_empty();
         if !idle {
             return;
         }

@@ -47,17 +47,20 @@ impl Scheduler {
     pub(super) fn try_suspend(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let Some(suspension) = &self.suspension else { return };
         let die = self.dies[die as usize].first;
-        let nobody_waits = !self.reads_wait(die);
-        let d = &mut self.dies[die as usize];
-        if d.phase != Phase::Array || d.suspended != NIL || nobody_waits || d.array_ends <= now {
+        let d = &self.dies[die as usize];
+        if d.phase != Phase::Array || d.suspended != NIL || d.array_ends <= now {
             return;
         }
-        let op = &mut self.ops[d.current];
-        let time = match op.kind {
+        let time = match self.ops[d.current].kind {
             OpKind::Read => return,
             OpKind::Erase => suspension.erase,
             OpKind::Program | OpKind::Copyback => suspension.program,
         };
+        if !self.reads_wait(die) {
+            return;
+        }
+        let d = &mut self.dies[die as usize];
+        let op = &mut self.ops[d.current];
         let begin = now.max(d.works_until);
         // Not worth it when the operation ends before the suspension would.
         if op.suspensions >= suspension.most || d.array_ends - now <= (begin - now) + time {
