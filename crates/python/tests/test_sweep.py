@@ -241,3 +241,4 @@ def test_intervals_are_students():
     mean, half = interval([5.93, 5.95, 5.96, 5.94, 5.945])
     assert mean == pytest.approx(5.945) and half == pytest.approx(2.7764451052 * 0.0111803399 / 5 ** 0.5, rel=1e-6)
     assert interval([3.0]) == (3.0, None)
+    assert interval([0.1, 0.1, 0.1]) == (0.1, 0.0)
