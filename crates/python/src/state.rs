@@ -49,6 +49,8 @@ impl Source {
 pub struct State {
     source: Source,
     sets: Vec<String>,
+    /// The source with these overrides, resolved.
+    spec: Spec,
     past: Option<String>,
     device: Option<Mutex<Device>>,
 }
@@ -73,14 +75,14 @@ impl State {
             }
         };
         // Refused now, not when it runs.
-        source.spec(&sets)?;
-        Ok(State { source, sets, past, device: device.map(Mutex::new) })
+        let spec = source.spec(&sets)?;
+        Ok(State { source, sets, spec, past, device: device.map(Mutex::new) })
     }
 
     /// The name of the drive in reports.
     #[getter]
-    fn name(&self) -> Result<String, Refusal> {
-        Ok(self.source.spec(&self.sets)?.drive_name)
+    fn name(&self) -> &str {
+        &self.spec.drive_name
     }
 
     /// How the drive came to be what it is; `None`: it has no past, and every run begins with a new one.
@@ -90,23 +92,19 @@ impl State {
     }
 
     /// The whole resolved description as TOML, with the source of every value: `pellucid show`.
-    fn show(&self) -> Result<String, Refusal> {
-        Ok(pellucid_spec::show(&self.source.spec(&self.sets)?))
+    fn show(&self) -> String {
+        pellucid_spec::show(&self.spec)
     }
 
     /// Every key of the resolved description with its value as TOML and where it was written.
-    fn entries(&self) -> Result<Vec<(&'static str, String, String)>, Refusal> {
-        let entries = self.source.spec(&self.sets)?.provenance.entries;
-        Ok(entries
-            .into_iter()
-            .map(|entry| (entry.key, entry.value, entry.origin.place.to_string()))
-            .collect())
+    fn entries(&self) -> Vec<(&'static str, String, String)> {
+        let entries = self.spec.provenance.entries.iter();
+        entries.map(|entry| (entry.key, entry.value.clone(), entry.origin.place.to_string())).collect()
     }
 
     /// A copy with the same past and a future of its own.
     fn fork(&self, py: Python<'_>) -> Result<State, Refusal> {
-        let spec = self.source.spec(&self.sets)?;
-        if self.device.is_some() && matches!(spec.drive.media.store, StoreKind::File(_)) {
+        if self.device.is_some() && matches!(self.spec.drive.media.store, StoreKind::File(_)) {
             return Err(Refusal::value(
                 "drive.media.store",
                 "\"file\"",
@@ -114,7 +112,8 @@ impl State {
             ));
         }
         let device = py.detach(|| self.device.as_ref().map(|device| Mutex::new(lock(device).clone())));
-        Ok(State { source: self.source.clone(), sets: self.sets.clone(), past: self.past.clone(), device })
+        let (source, sets, past) = (self.source.clone(), self.sets.clone(), self.past.clone());
+        Ok(State { source, sets, spec: self.spec.clone(), past, device })
     }
 
     /// The drive after preconditioning as its description and `sets` say, and the passes of random overwriting for each namespace.
@@ -132,13 +131,8 @@ impl State {
             return Err(raised);
         }
         let aged = aged.map_err(Refusal::from)?;
-        let past = spec.precondition.words();
-        let state = State {
-            source: self.source.clone(),
-            sets,
-            past: Some(past),
-            device: Some(Mutex::new(aged.device)),
-        };
+        let (source, past) = (self.source.clone(), Some(spec.precondition.words()));
+        let state = State { source, sets, spec, past, device: Some(Mutex::new(aged.device)) };
         Ok((state, aged.ageing.iter().map(passes).collect()))
     }
 
@@ -152,10 +146,9 @@ impl State {
                 format!("{}: a file that is no image; allowed: an image, or a new name", path.display());
             return Err(Refusal::new(message));
         }
-        let spec = self.source.spec(&self.sets)?;
         py.detach(|| {
             let file = OutputFile::create_private(&path)?;
-            Ok(image::write(file, &spec, &lock(device))?)
+            Ok(image::write(file, &self.spec, &lock(device))?)
         })
     }
 
@@ -210,7 +203,10 @@ impl State {
             let (key, value) = set.split_once('=').unwrap_or((set, ""));
             return Err(Refusal::value(key, value, "keys of run; the drive has its past"));
         }
-        Ok(self.source.spec(&[self.sets.clone(), sets.to_vec()].concat())?)
+        match sets {
+            [] => Ok(self.spec.clone()),
+            sets => Ok(self.source.spec(&[self.sets.clone(), sets.to_vec()].concat())?),
+        }
     }
 
     fn execute(

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -159,15 +158,15 @@ def test_a_changed_input_is_another_point(plan, tmp_path):
 def test_a_killed_driver_costs_at_most_its_points(plan, tmp_path):
     plan.write_text(PLAN.replace("seeds = 3", "seeds = 4"))
     directory = plan.with_suffix(".sweep")
-    child = subprocess.Popen(
-        [sys.executable, "-m", "pellucid", "sweep", str(plan), "--on", "local:1"], stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    # Three points are done.
-    for _ in range(3):
-        assert "done" in child.stderr.readline()
-    os.killpg(child.pid, signal.SIGKILL)
+    script = f"from pellucid import sweep; sweep.run({str(plan)!r}, on='local:1', progress=lambda text: print(text, flush=True))"
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    for done in (1, 2, 3):
+        assert child.stdout.readline() == f"16 points, {done} done\n"
+    child.kill()
     child.wait()
-    child.stderr.close()
+    # Its processes have this file, too: it ends when they do.
+    child.stdout.read()
+    child.stdout.close()
     before = files(directory)
     whole = {name: content for name, content in before.items() if name.endswith(".json") and not name.startswith(".")}
     assert 3 <= len(whole) < 16
@@ -204,12 +203,36 @@ def test_dask_runs_the_same_plan_and_survives_a_killed_worker(plan, tmp_path):
         def kill_once(_said):
             if not killed:
                 os.kill(victim, signal.SIGKILL)
-                killed.append(time.monotonic())
+                killed.append(victim)
 
         done = sweep.run(read, tmp_path / "dask", on=f"dask:{cluster.scheduler_address}", progress=kill_once)
     assert killed and not done.failed and not done.left()
     here = sweep.run_point(read.points[-1])
     assert done.file(read.points[-1]).read_bytes() == here
+
+
+def test_ray_runs_the_same_plan_and_survives_a_killed_worker(plan, tmp_path):
+    ray = pytest.importorskip("ray")
+    read = sweep.Plan.read(plan)
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    try:
+        @ray.remote
+        def number():
+            return os.getpid()
+
+        victim = ray.get(number.remote())
+        killed = []
+
+        def kill_once(_said):
+            if not killed:
+                os.kill(victim, signal.SIGKILL)
+                killed.append(victim)
+
+        done = sweep.run(read, tmp_path / "ray", on="ray:auto", progress=kill_once)
+    finally:
+        ray.shutdown()
+    assert killed and not done.failed and not done.left()
+    assert done.file(read.points[-1]).read_bytes() == sweep.run_point(read.points[-1])
 
 
 def test_intervals_are_students():
@@ -218,3 +241,4 @@ def test_intervals_are_students():
     mean, half = interval([5.93, 5.95, 5.96, 5.94, 5.945])
     assert mean == pytest.approx(5.945) and half == pytest.approx(2.7764451052 * 0.0111803399 / 5 ** 0.5, rel=1e-6)
     assert interval([3.0]) == (3.0, None)
+    assert interval([0.1, 0.1, 0.1]) == (0.1, 0.0)

@@ -17,7 +17,7 @@ WIDTH_INCHES = {1: 3.33, 2: 7.0}
 HEIGHT_INCHES = 2.2
 STYLE = {
     "font.size": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
-    "axes.linewidth": 0.6, "lines.linewidth": 1.0, "pdf.fonttype": 42, "ps.fonttype": 42, "axes.grid": True, "grid.linewidth": 0.3,
+    "axes.linewidth": 0.6, "lines.linewidth": 1.0, "pdf.fonttype": 42, "ps.fonttype": 42, "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.3,
 }
 
 
@@ -57,10 +57,11 @@ class Plot:
                     if part.latency.count:
                         bars.append((self._label(name, direction), part.stage_ns, part.latency.count))
             left = [0.0] * len(bars)
-            for stage in bars[0][1] if bars else ():
+            # A stage has one colour in all figures.
+            for number, stage in enumerate(bars[0][1] if bars else ()):
                 widths = [stages[stage] / count / 1000 for _, stages, count in bars]
                 if any(widths):
-                    axes.barh([label for label, _, _ in bars], widths, left=left, label=stage.replace("_", " "))
+                    axes.barh([label for label, _, _ in bars], widths, left=left, color=f"C{number}", label=stage.replace("_", " "))
                     left = [begin + width for begin, width in zip(left, widths)]
             axes.set(xlabel="mean time of a request (us)")
             axes.invert_yaxis()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .result import FIGURES, Comparison, Result
 from .statistics import interval
+from .words import number
 
 #: Share of means that lie in their interval.
 CONFIDENCE = 0.95
@@ -79,7 +80,7 @@ class Repeated(Mapping):
         if found is None:
             return ""
         mean, half = found
-        text = f"{mean:,.5g} ± {half:.2g}"
+        text = f"{number(mean)} ± {half:.2g}"
         difference = None if drive == self.drives[0] else self.difference(drive, path)
         if difference is None:
             return text

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._pellucid import Outcome, Table, compare_text
+from .words import number
 
 
 class Report(dict):
@@ -149,9 +150,7 @@ class Comparison(Mapping):
 def _table(results: Mapping[str, Result]) -> str:
     """The figures of results, a column each; rows that none of them has are left out."""
     def cell(value: Any) -> str:
-        if value is None:
-            return "-"
-        return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+        return "-" if value is None else number(value)
 
     head = "".join(f"<th>{html.escape(name)}</th>" for name in results)
     body = ""

@@ -50,5 +50,8 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, 
     mean = math.fsum(values) / len(values)
     if len(values) < 2:
         return mean, None
+    if min(values) == max(values):
+        # The mean may differ from them in its last digit.
+        return values[0], 0.0
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
     return mean, student_t(confidence, len(values) - 1) * math.sqrt(variance / len(values))

@@ -44,3 +44,8 @@ def pairs(keys: Mapping[str, Any]) -> str:
         return str(value)
 
     return ",".join(f"{key}={text(value)}" for key, value in keys.items())
+
+
+def number(value: float) -> str:
+    """Writes a number for a reader: five digits, and thousands apart."""
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 10_000 else f"{value:.5g}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -39,12 +40,29 @@ def local(points: list[Point], address: str) -> Iterator[Ended]:
     yield from _in_processes(points, workers)
 
 
+def _pool(workers: int) -> concurrent.futures.ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")
+    return concurrent.futures.ProcessPoolExecutor(workers, context, initializer=_end_with_the_driver)
+
+
+def _end_with_the_driver() -> None:
+    """Has a process end when its driver does, even if that was killed."""
+    driver = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if driver:
+            driver.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _in_processes(points: list[Point], workers: int) -> Iterator[Ended]:
     """A process that dies takes the pool with it. Points that were under way are begun anew, each in a pool of its own, so that the one
     at fault is found; the others go on."""
     waiting = list(points)
     while waiting:
-        with concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        with _pool(workers) as pool:
             futures = {pool.submit(_try, point): point for point in waiting}
             waiting = []
             for future in concurrent.futures.as_completed(futures):
@@ -61,7 +79,7 @@ def _in_processes(points: list[Point], workers: int) -> Iterator[Ended]:
 
 def _alone(point: Point) -> Ended:
     for _ in range(ATTEMPTS_MAX - 1):
-        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with _pool(1) as pool:
             try:
                 return point, *pool.submit(_try, point).result()
             except concurrent.futures.process.BrokenProcessPool:

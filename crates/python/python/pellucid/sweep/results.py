@@ -232,5 +232,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _say(text: str) -> None:
-    end = "\r" if sys.stderr.isatty() else "\n"
-    print(text, end=end, file=sys.stderr, flush=True)
+    """Progress, on a terminal only."""
+    if sys.stderr.isatty():
+        print(f"\r{text}", end="", file=sys.stderr, flush=True)
