@@ -259,7 +259,12 @@ mod tests {
                 let mut slab = Slab::default();
                 for step in 0..4_000 {
                     // Times of many commands and times of few.
-                    if rng.below(10) < if step / 500 % 2 == 0 { 7 } else { 3 } {
+                    if !interface.waiting() && rng.chance(0.5) {
+                        let queue = rng.below(queues as u64) as u16;
+                        interface.pass(queue);
+                        reference.queues[usize::from(queue)].push_back(0);
+                        assert_eq!(reference.pop(), Some(0));
+                    } else if rng.below(10) < if step / 500 % 2 == 0 { 7 } else { 3 } {
                         let (queue, command) = (rng.below(queues as u64) as u16, slab.insert(Record(0)));
                         interface.push(&mut slab, queue, command);
                         reference.queues[usize::from(queue)].push_back(command);
