@@ -29,6 +29,9 @@ mod _pellucid {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // An error that knows no more than its sentence has these, too.
+        let error = module.py().get_type::<Error>();
+        ["key", "value", "allowed"].iter().try_for_each(|name| error.setattr(name, module.py().None()))?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -14,6 +14,7 @@ use pellucid_media::StoreKind;
 use pellucid_output::OutputFile;
 use pellucid_report::Report;
 use pellucid_spec::{Medium, Spec, SpecError, SpecText, Use};
+use pellucid_text::format::bytes;
 use pellucid_text::quoted;
 use pellucid_workload::{Dialect, Job, JobBuilder};
 use pyo3::exceptions::PyRuntimeWarning;
@@ -125,6 +126,7 @@ impl State {
             return Err(Refusal::new(message).into());
         }
         warn(py, spec.check_effect(Use::Age).map_err(Refusal::from)?)?;
+        check_memory(&spec)?;
         let mut watch = Watch::new(false);
         let aged = py.detach(|| experiment::age(&spec, &mut &mut watch));
         if let Some(raised) = watch.raised() {
@@ -182,6 +184,9 @@ impl State {
         }
         warn(py, spec.check_effect(Use::Work).map_err(Refusal::from)?)?;
         warn(py, without_effect(&jobs))?;
+        if self.device.is_none() {
+            check_memory(&spec)?;
+        }
         let mut watch = Watch::new(requests);
         let done = py.detach(|| self.execute(&spec, &jobs, &mut watch));
         if let Some(raised) = watch.raised() {
@@ -248,6 +253,21 @@ fn open_image(name: &str, sets: &[String]) -> Result<(Source, Option<String>, Op
 fn passes(ageing: &Ageing) -> (Passes, String) {
     let passes = ageing.passes.iter().map(|pass| (pass.overwritten, pass.write_amplification)).collect();
     (passes, ageing.reason())
+}
+
+/// Refuses preconditioning that would take more memory than the machine has.
+fn check_memory(spec: &Spec) -> Result<(), Refusal> {
+    let needed = experiment::memory_bytes(spec)?;
+    match experiment::available_memory_bytes() {
+        Some(available) if available < needed => Err(Refusal::new(format!(
+            "{}: preconditioning will take about {} of memory, of which the machine has {} available; allowed: less of \
+             precondition.fill, or a smaller drive (media.blocks)",
+            spec.drive_name,
+            bytes(needed as f64),
+            bytes(available as f64)
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Keys of jobs that change nothing, as sentences.

@@ -114,8 +114,10 @@ def test_errors_name_key_value_and_what_is_allowed():
     assert caught.value.key == "iodpth" and "iodepth" in caught.value.allowed
     with pytest.raises(pl.Error, match="not a preset"):
         pl.Drive("jasmin")
-    with pytest.raises(pl.Error, match="nothing to do"):
+    with pytest.raises(pl.Error, match="nothing to do") as caught:
         pl.Drive("jasmine").run()
+    assert (caught.value.key, caught.value.value) == (None, None)
+    assert pl.Error("a sentence").allowed is None
     with pytest.raises(pl.Error) as caught:
         pl.Drive("jasmine").run(pl.Job(rw="read", number_ios=1), precondition="full")
     assert caught.value.allowed == "none, fill, trace, steady"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import words
-from ._pellucid import Error, State
+from ._pellucid import State
 from .repeated import Repeated
 from .result import Comparison, Result
 from .work import Job, Trace
@@ -40,11 +40,14 @@ class Drive:
         self._state = State(self._source, toml, self._sets)
         # A drive with a past of its own making cannot be repeated by a command.
         self._repeatable = True
+        #: For each namespace that `age()` overwrote, its passes and why they ended.
+        self.ageing: list[dict[str, Any]] = []
 
     @classmethod
     def _of(cls, other: Drive, state: State, repeatable: bool) -> Drive:
         made = cls.__new__(cls)
         made._source, made._sets, made._state, made._repeatable = other._source, other._sets, state, repeatable
+        made.ageing = other.ageing
         return made
 
     @property
@@ -78,7 +81,7 @@ class Drive:
         jobs = [item for item in work if isinstance(item, Job)]
         traces = [item for item in work if isinstance(item, Trace)]
         if len(jobs) + len(traces) < len(work) or len(traces) > 1 or (jobs and traces):
-            raise Error(f"work: {work!r}; allowed: jobs, or one trace")
+            raise words.refuse("work", work, "jobs, or one trace")
         sets = [] if seed is None else [f"run.seed={seed}"]
         sets += ["run.verify=true"] if verify else []
         sets += _precondition(precondition)
@@ -132,10 +135,7 @@ def _precondition(state: str | None) -> list[str]:
     if state is None:
         return []
     if state not in PRECONDITIONS:
-        allowed = ", ".join(PRECONDITIONS)
-        error = Error(f"precondition = {state}: not allowed; allowed: {allowed}")
-        error.key, error.value, error.allowed = "precondition", state, allowed
-        raise error
+        raise words.refuse("precondition", state, ", ".join(PRECONDITIONS))
     return PRECONDITIONS[state]
 
 
@@ -172,7 +172,7 @@ def compare(
     """
     named = drives if isinstance(drives, Mapping) else _named([_drive(drive) for drive in drives])
     if len(named) < 2:
-        raise Error(f"compare: {len(named)} drives; allowed: at least two")
+        raise words.refuse("drives", list(named), "at least two")
     def once(**seed: int) -> Comparison:
         return Comparison({name: _drive(drive).fork().run(*work, **seed, **options) for name, drive in named.items()})
 
@@ -180,7 +180,7 @@ def compare(
         return once()
     numbers = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
     if len(numbers) < 2:
-        raise Error(f"seeds = {seeds}: not allowed; allowed: at least two, which intervals need")
+        raise words.refuse("seeds", seeds, "at least two, which intervals need")
     return Repeated({seed: once(seed=seed) for seed in numbers})
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ._pellucid import Error
+from .words import refuse
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -92,10 +95,8 @@ class Plot:
 
 def _figure(draw: Any, columns: int, empty: str, beside: bool = False) -> Figure:
     """A figure in the size for so many columns. A figure without data is refused."""
-    from ._pellucid import Error
-
     if columns not in WIDTH_INCHES:
-        raise Error(f"columns = {columns}: not allowed; allowed: 1, 2")
+        raise refuse("columns", columns, "1, 2")
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -8,6 +8,13 @@ from typing import Any
 from ._pellucid import Error
 
 
+def refuse(key: str, value: Any, allowed: str) -> Error:
+    """An error that names the key, its value and what is allowed."""
+    error = Error(f"{key} = {value!r}: not allowed; allowed: {allowed}")
+    error.key, error.value, error.allowed = key, str(value), allowed
+    return error
+
+
 def toml(value: Any) -> str:
     """Writes a value inside a list or table as TOML."""
     if isinstance(value, bool):

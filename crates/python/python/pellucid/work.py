@@ -29,13 +29,9 @@ class Trace:
     OPTIONS = ("format", "time_scale", "closed_loop", "address", "stream", "repeat", "limit")
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
-        from ._pellucid import Error
-
         for key in options:
             if key not in self.OPTIONS:
-                error = Error(f"{key}: unknown option of a trace; allowed: {', '.join(self.OPTIONS)}")
-                error.key, error.value, error.allowed = key, str(options[key]), ", ".join(self.OPTIONS)
-                raise error
+                raise words.refuse(key, options[key], "options of a trace: " + ", ".join(self.OPTIONS))
         self.path = os.fspath(path)
         self.options = dict(options)
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from .._pellucid import Error
+from ..words import refuse
 from .points import Point
 
 #: What the plan may say, with what it takes.
@@ -48,13 +49,6 @@ KEEP = [
     "directions.write.iops", "directions.write.latency.mean_ns", "directions.write.latency.p99_ns", "write_amplification.total",
 ]
 POINTS_MAX = 1_000_000
-
-
-def refuse(key: str, value: Any, allowed: str) -> Error:
-    """An error that names the key, its value and what is allowed."""
-    error = Error(f"{key} = {value!r}: not allowed; allowed: {allowed}")
-    error.key, error.value, error.allowed = key, str(value), allowed
-    return error
 
 
 class Plan:
