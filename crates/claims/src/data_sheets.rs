@@ -60,7 +60,9 @@ const QUARTER_DATACENTER: &[&str] = &[
     "media.pages=48",
     "media.timing.erase=188us",
     "host.link_rate=1.95GB/s",
-    "firmware.fetch.fixed=2800ns",
+    "firmware.fetch.fixed=1600ns",
+    "firmware.issue.fixed=1100ns",
+    "firmware.complete.fixed=1100ns",
     "buffer.entries=4096",
     "precondition.fill=1.0",
     "precondition.overwrite=2.0",
@@ -97,7 +99,7 @@ const POINTS: [Point; 12] = [
         ..Point::of(
             DATACENTER,
             "random writes, depth 256, steady",
-            227_000.0,
+            190_000.0,
             QUARTER_DATACENTER,
             "rw=randwrite,bs=4k,iodepth=64,number_ios=150000",
         )

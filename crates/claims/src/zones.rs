@@ -241,13 +241,19 @@ impl Host {
     }
 }
 
-/// Differences of B3's drive to the preset: blocks of full size, and the controller beside which `scheduler.suspensions` was
+/// Differences of B3's drive to the preset: blocks of full size, and the controller and the even media beside which `scheduler.suspensions` was
 /// fitted to measurements of two drives (docs/explanation/papers/beyond.md). It is that of another drive of the class.
-const CONTROLLER: [&str; 7] = [
+const CONTROLLER: [&str; 13] = [
     "media.pages=1152",
     "media.timing.erase=4.5ms",
     "media.independent_plane_reads=false",
+    "media.timing.read=[\"50us\", \"50us\", \"50us\"]",
+    "media.variation.layer=0",
+    "media.variation.block=0",
+    "media.retry.enabled=false",
     "firmware.fetch.fixed=0",
+    "firmware.issue.fixed=0",
+    "firmware.complete.fixed=0",
     "host.fetch=800ns",
     "host.complete=500ns",
     "scheduler.decode=3us",

@@ -10,10 +10,16 @@ use pellucid_testing::swarm;
 const DEPTH: u64 = 16;
 
 /// Overrides for a plain drive: the controller takes no time of its own, and planes of a die are read together.
-const PLAIN: [&str; 6] = [
+const PLAIN: [&str; 12] = [
     "media.timing.erase=4.5ms",
     "media.independent_plane_reads=false",
+    "media.timing.read=[\"50us\", \"50us\", \"50us\"]",
+    "media.variation.layer=0",
+    "media.variation.block=0",
+    "media.retry.enabled=false",
     "firmware.fetch.fixed=0",
+    "firmware.issue.fixed=0",
+    "firmware.complete.fixed=0",
     "host.fetch=800ns",
     "host.complete=500ns",
     "scheduler.decode=3us",

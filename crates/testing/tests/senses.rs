@@ -5,11 +5,17 @@ use pellucid_flash::{Cause, Command, Lba, Opcode, Status};
 use pellucid_lab::drive::{Unwatched, precondition};
 
 /// Overrides for a plain drive: the controller takes no time of its own, and planes of a die are read together.
-const PLAIN: [&str; 7] = [
+const PLAIN: [&str; 13] = [
     "media.blocks=96",
     "media.timing.erase=4.5ms",
     "media.independent_plane_reads=false",
+    "media.timing.read=[\"50us\", \"50us\", \"50us\"]",
+    "media.variation.layer=0",
+    "media.variation.block=0",
+    "media.retry.enabled=false",
     "firmware.fetch.fixed=0",
+    "firmware.issue.fixed=0",
+    "firmware.complete.fixed=0",
     "host.fetch=800ns",
     "host.complete=500ns",
     "scheduler.decode=3us",
