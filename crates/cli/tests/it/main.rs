@@ -20,5 +20,6 @@ mod reference;
 mod reproduce;
 mod serving;
 mod storage;
+mod tails;
 mod targets;
 mod work;
