@@ -50,7 +50,7 @@ impl Done {
         Done {
             status: output.status.code().expect("it was not killed"),
             stdout: text(output.stdout),
-            stderr: text(output.stderr),
+            stderr: without_progress(&text(output.stderr)),
         }
     }
 
@@ -64,6 +64,11 @@ impl Done {
         let answer = self.answer();
         serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{e}: {answer}"))
     }
+}
+
+/// Drops the lines that a command says every ten seconds: how many there are depends on how fast the machine is.
+fn without_progress(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !line.trim_end().ends_with(" so far)")).collect()
 }
 
 /// A folder of its own, removed at the end.
@@ -93,8 +98,7 @@ impl Folder {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// Runs the command in this folder.
-    /// Runs the command with this on its standard input, through a pipe.
+    /// Runs the command in this folder with this on its standard input, through a pipe.
     pub fn run_with_input(&self, words: &[&str], input: &str) -> Done {
         let mut child = Command::new(env!("CARGO_BIN_EXE_pellucid"))
             .args(words)
@@ -109,6 +113,7 @@ impl Folder {
         Done::of(child.wait_with_output().unwrap())
     }
 
+    /// Runs the command in this folder.
     pub fn run(&self, words: &[&str]) -> Done {
         run_in(&self.0, words)
     }
