@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::errors::Refusal;
 
-/// A table of a result, for anything that takes Arrow: `pyarrow.table(t)`, `polars.from_arrow(t)`, `t.to_pandas()`.
+/// A table of a result, for anything that takes Arrow: `pyarrow.table(t)`, `polars.DataFrame(t)`, `t.to_pandas()`.
 #[pyclass(frozen, module = "pellucid")]
 pub struct Table {
     batch: RecordBatch,
@@ -87,7 +87,7 @@ impl Table {
     /// A data frame of Polars. Needs Polars.
     fn to_polars<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        py.import("polars")?.call_method1("from_arrow", PyTuple::new(py, [slf])?)
+        py.import("polars")?.call_method1("DataFrame", PyTuple::new(py, [slf])?)
     }
 }
 
