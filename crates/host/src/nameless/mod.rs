@@ -1,6 +1,6 @@
 //! The split FTL of nameless writes: the machine of `ftl` above an open-channel drive, with what its work costs the host's processor.
 //!
-//! What each command promises is in [`NamelessGeometry`]; what holds it together, in `ARCHITECTURE.md`.
+//! What each command promises is in [`NamelessGeometry`]; what holds it together, in `docs/explanation/nameless-writes.md`.
 
 mod config;
 mod file;
