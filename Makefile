@@ -17,14 +17,18 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install install-lib test test-python quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install install-lib deb static sbom release release-check test test-python quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
-	@echo 'make run          build, and replay the example trace on cosmos-plus with a report'
+	@echo 'make run          build, and replay the example trace on a full cosmos-plus of 8 GB with a report'
 	@echo 'make test         all checks and tests; tools they need are put into .tools'
 	@echo 'make install      the command with its manual pages, completions and systemd unit under PREFIX (/usr/local)'
 	@echo 'make install-lib  the flash library for C: header, libraries and pkg-config file under PREFIX (/usr/local)'
+	@echo 'make deb          a Debian package of it, in target/packages'
+	@echo 'make static       the command as one static file, in target/packages'
+	@echo 'make release      both, a bill of materials (SBOM) and checksums, after all checks and the search for known vulnerabilities'
+	@echo 'make release-check  the packages, tried where nothing of ours is (root; part of make release)'
 	@echo 'make quick        formatting, dependency rules, and all tests of the crates but the slowest: for the inner loop'
 	@echo 'make test-python  the Python package: built in an environment of its own in target/python, and tested (part of make test)'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
@@ -41,7 +45,8 @@ help:
 
 run: build
 	cargo run --release --locked --quiet --bin pellucid -- \
-	    replay cosmos-plus examples/cloudphysics.csv.zst --report report
+	    replay cosmos-plus examples/cloudphysics.csv.zst --set media.blocks=32 --address compact --precondition fill \
+	    --closed-loop 16 --report report
 
 build: prerequisites
 	cargo build --release --locked --bin pellucid
@@ -58,6 +63,25 @@ install: build
 install-lib: prerequisites
 	cargo build --release --locked --package pellucid-prism-c
 	sh tools/install_lib.sh target/release $(PREFIX) $(DESTDIR)
+
+PACKAGES := target/packages
+
+deb: build
+	@sh tools/deb.sh target/release $(PACKAGES)
+
+static: prerequisites
+	@sh tools/static.sh $(PACKAGES)
+
+sbom: prerequisites
+	@mkdir -p $(PACKAGES)
+	python3 tools/sbom.py $(PACKAGES)/pellucid.cdx.json
+
+release-check: deb static
+	sh tools/release_check.sh $(PACKAGES)/pellucid-static $(PACKAGES)/pellucid_*.deb
+
+# All that a release has, without publishing anything: a tag is set by hand.
+release: check advisories release-check sbom
+	cd $(PACKAGES) && sha256sum pellucid-static pellucid_*.deb pellucid.cdx.json >SHA256SUMS
 
 # Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
 # is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks.

@@ -27,7 +27,7 @@ ALLOWED = {
     "mount": {"fs", "prism", "host", "flash"},
     "graph-files": {"graph", "prism", "host", "flash"},
     "monitor": {"device", "flash"},
-    "serve": {"monitor", "kv", "prism", "device", "host", "wire", "media", "ftl", "flash"},
+    "serve": {"monitor", "text", "kv", "prism", "device", "host", "wire", "media", "ftl", "flash"},
     "report": {"output", "text", "device", "ftl", "flash"},
     "parquet-log": {"report", "flash"},
     "workload": {"report", "text", "flash", "ftl"},

@@ -314,7 +314,7 @@ def shell(command, pellucid, directory, **variables) -> str:
 
 def readme_tour(pellucid):
     """README's tour without root, as it stands there."""
-    for client in ("fio", "nbdinfo", "nbdcopy", "qemu-img", "qemu-io", "busybox"):
+    for client in ("fio", "nbdinfo", "nbdcopy", "qemu-img", "qemu-io"):
         program(client)
     with tempfile.TemporaryDirectory() as directory:
         (command,) = readme_commands("serve")

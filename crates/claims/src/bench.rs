@@ -14,10 +14,11 @@ use pellucid_lab::experiment;
 use pellucid_lab::experiment::{ExperimentError, execute_on, parse_job, prepare};
 use pellucid_lab::kv::KvError;
 use pellucid_report::{Direction, Report};
-use pellucid_spec::{Spec, SpecError};
+use pellucid_spec::{Spec, SpecError, Use};
 use pellucid_workload::Job;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Mapping units (16 KiB) of every Cosmos+ drive here: 64 GiB of media, whatever the number of ways. The paper's 1 TiB would
 /// only cost memory: no experiment writes more than a part of this, and a page map is as fast at any size.
@@ -51,6 +52,14 @@ pub enum ReproduceError {
         own: String,
         /// Another way to set it.
         instead: &'static str,
+    },
+    /// An override that changes no drive of the claim.
+    #[error("--set {set}: has no effect on a drive of this claim; allowed: with {with}")]
+    NoEffect {
+        /// The override.
+        set: String,
+        /// Condition that gives the key an effect.
+        with: &'static str,
     },
     /// A cache failed.
     #[error(transparent)]
@@ -155,6 +164,8 @@ pub struct Bench {
     threads: usize,
     seed: u64,
     sets: Vec<String>,
+    /// For each of `sets` that met a drive: `None` if it had an effect on one, else what would give it an effect.
+    effects: Mutex<BTreeMap<String, Option<&'static str>>>,
     /// Overrides that count more than what makes an experiment what it is: smaller drives and wrong models of the tests.
     last: Vec<String>,
     /// Every measurement is this many times shorter; 1 but in tests.
@@ -180,6 +191,7 @@ impl Bench {
             threads: threads.max(1),
             seed,
             sets,
+            effects: Mutex::default(),
             last,
             shorter,
             throughput,
@@ -286,7 +298,7 @@ impl Bench {
     ///
     /// # Errors
     /// The caller has set a key that the experiment sets.
-    pub(super) fn sets_with(&self, own: &[String]) -> Result<Vec<String>, ReproduceError> {
+    fn sets_with(&self, own: &[String]) -> Result<Vec<String>, ReproduceError> {
         let seeds = ["run.seed", "media.seed", "ftl.seed"].map(|key| format!("{key}={}", self.seed));
         for (owned, instead) in
             own.iter().map(|set| (set, "")).chain(seeds.iter().map(|set| (set, ", or --seed")))
@@ -297,6 +309,47 @@ impl Bench {
             }
         }
         Ok(self.sets.iter().chain(&seeds).chain(own).chain(&self.last).cloned().collect())
+    }
+
+    /// Resolves a preset with the overrides of the caller and those of the experiment.
+    pub(super) fn preset(&self, name: &str, own: &[String]) -> Result<Spec, ReproduceError> {
+        self.noted(pellucid_spec::load(name, &self.sets_with(own)?)?, Use::Work)
+    }
+
+    /// Resolves the description of a drive that a claim has itself, as [`Bench::preset`] does; `name` stands in messages.
+    pub(super) fn drive(&self, text: &str, name: &str, own: &[String]) -> Result<Spec, ReproduceError> {
+        self.noted(pellucid_spec::from_str(text, name, &self.sets_with(own)?)?, Use::Work)
+    }
+
+    /// Resolves a description as [`Bench::drive`] does, for a drive under a cache of keys and values.
+    pub(super) fn cache(&self, text: &str, name: &str, own: &[String]) -> Result<Spec, ReproduceError> {
+        self.noted(pellucid_spec::from_str(text, name, &self.sets_with(own)?)?, Use::Kv)
+    }
+
+    /// Notes which of the caller's overrides have an effect on a drive.
+    fn noted(&self, spec: Spec, used: Use) -> Result<Spec, ReproduceError> {
+        let mut effects = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
+        for set in &self.sets {
+            let with =
+                [Use::Claim, used].into_iter().find_map(|used| spec.set_without_effect(parts(set).0, used));
+            match (with, effects.get(set)) {
+                (Some(_), Some(None)) => {}
+                _ => drop(effects.insert(set.clone(), with)),
+            }
+        }
+        drop(effects);
+        Ok(spec)
+    }
+
+    /// Refuses an override that has had no effect on any drive so far.
+    ///
+    /// # Errors
+    /// The first such override.
+    pub fn check_effects(&self) -> Result<(), ReproduceError> {
+        let effects = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle =
+            self.sets.iter().find_map(|set| effects.get(set).copied().flatten().map(|with| (set, with)));
+        idle.map_or(Ok(()), |(set, with)| Err(ReproduceError::NoEffect { set: set.clone(), with }))
     }
 
     /// The description of a Cosmos+ drive, `fill` of whose capacity holds sequential data.
@@ -310,7 +363,7 @@ impl Bench {
             format!("precondition.fill={fill:?}"),
         ];
         own.extend_from_slice(&drive.sets);
-        Ok(pellucid_spec::load(drive.mode.preset(), &self.sets_with(&own)?)?)
+        self.preset(drive.mode.preset(), &own)
     }
 
     /// Reads from a drive that holds [`Bench::fill`]. `job` in fio's words, without `rw`.

@@ -133,7 +133,7 @@ fn alone([used, unused]: [f64; 2]) -> f64 {
 fn amplification(bench: &Bench, point: &Point) -> Result<Measured, ReproduceError> {
     let &Point { apart, utilisation, spare } = point;
     let sets = [format!("ftl.over_provisioning={spare:?}")];
-    let spec = pellucid_spec::from_str(DRIVE, "the drive of B2", &bench.sets_with(&sets)?)?;
+    let spec = bench.drive(DRIVE, "the drive of B2", &sets)?;
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     let units = device.capacity_sectors(0) as f64 * utilisation;
     let small = (units * SMALL_SPACE) as u32;

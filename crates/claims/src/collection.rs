@@ -102,7 +102,7 @@ impl OneDie {
             format!("ftl.separation={separation}"),
             format!("precondition.overwrite={filled:?}"),
         ];
-        let spec = pellucid_spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&sets)?)?;
+        let spec = bench.drive(DRIVE, "the drive of the claim", &sets)?;
         let mut device = prepare(&spec, None)?;
         let zones = self.hot.map_or(String::new(), |(share, writes)| {
             let (hot, cold) = (100.0 * share, 100.0 * writes);

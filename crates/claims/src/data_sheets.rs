@@ -193,7 +193,7 @@ impl Point {
 
     fn check(&self, bench: &Bench) -> Result<Check, ReproduceError> {
         let own: Vec<String> = self.sets.iter().map(ToString::to_string).collect();
-        let spec = pellucid_spec::load(self.preset, &bench.sets_with(&own)?)?;
+        let spec = bench.preset(self.preset, &own)?;
         let mut device = prepare(&spec, None)?;
         for job in self.before {
             measure(&mut device, &spec, job)?;

@@ -69,7 +69,7 @@ fn held(bench: &Bench, ratio: f64) -> Result<(f64, f64, f64), ReproduceError> {
     let blocks = BLOCKS / bench.shorter().min(8);
     let sets =
         [format!("media.blocks={blocks}"), "drive.namespace=[{ interface = \"open-channel\" }]".into()];
-    let spec = pellucid_spec::from_str(DRIVE, "the drive of B4", &bench.sets_with(&sets)?)?;
+    let spec = bench.cache(DRIVE, "the drive of B4", &sets)?;
     let clients =
         ClientsConfig { count: 16, think: Nanos::ZERO, on_miss: OnMiss::Nothing, seed: bench.seed() };
     let mut cache = Experiment::new(&spec, clients)?;

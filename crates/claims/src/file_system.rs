@@ -129,7 +129,7 @@ fn drive(bench: &Bench, system: System, block: Block) -> Result<Device, Reproduc
     if system != System::Prism && block == Block::Replayed {
         sets.push(format!("ftl.gc_low={}", (blocks * REPLAY_FREE).ceil()));
     }
-    let mut spec = pellucid_spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&sets)?)?;
+    let mut spec = bench.drive(DRIVE, "the drive of the claim", &sets)?;
     if system == System::Xmp {
         spec.drive.media.store = StoreKind::None;
     }

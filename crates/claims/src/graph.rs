@@ -194,7 +194,7 @@ fn device(bench: &Bench, blocks: u32, set: &str) -> Result<Device, ReproduceErro
         format!("media.timing.read={READ}"),
         set.to_string(),
     ];
-    let spec = pellucid_spec::from_str(DRIVE, "the drive of G1", &bench.sets_with(&sets)?)?;
+    let spec = bench.drive(DRIVE, "the drive of G1", &sets)?;
     Device::new(&spec.drive).map_err(|error| ReproduceError::Program(error.to_string()))
 }
 

@@ -104,7 +104,7 @@ fn errors_per_page(
         "buffer.retain=false".into(),
         "buffer.entries=4".into(),
     ];
-    let spec = pellucid_spec::load("cosmos-plus", &bench.sets_with(&sets)?)?;
+    let spec = bench.preset("cosmos-plus", &sets)?;
     let mut device = Device::new(&spec.drive).map_err(RunError::Device)?;
     let mut filler = Filler::default();
     let pages = PAGES / u64::from(bench.shorter());

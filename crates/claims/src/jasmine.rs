@@ -83,7 +83,7 @@ impl Row {
         let fill = if self.first { 0.0 } else { f64::from(partition) / f64::from(CAPACITY_KIB) };
         let (own, job) = self.recipe(partition);
         let own = [&own[..], &[format!("precondition.fill={fill:?}")]].concat();
-        let spec = pellucid_spec::load(preset, &bench.sets_with(&own)?)?;
+        let spec = bench.preset(preset, &own)?;
         let mut tower = stack(&spec, prepare(&spec, None)?)?;
         let report = measure(&mut tower, &spec, &job)?;
         let layer = tower.layers().find_map(AnyLayer::block_layer);
@@ -205,7 +205,7 @@ pub(super) fn read_buffer(bench: &Bench) -> Result<Outcome, ReproduceError> {
     let results = bench.map(&points, |(preset, job, requests)| {
         let partition = PARTITION_KIB / bench.shorter();
         let own = [format!("precondition.fill={:?}", f64::from(partition) / f64::from(CAPACITY_KIB))];
-        let spec = pellucid_spec::load(preset, &bench.sets_with(&own)?)?;
+        let spec = bench.preset(preset, &own)?;
         let mut device = prepare(&spec, None)?;
         let job = bench.job(&format!("{job},size={partition}k"), *requests);
         Ok(measure(&mut device, &spec, &job)?.directions.read.throughput_bytes_per_second)

@@ -51,6 +51,7 @@ pub use check::{Check, Limit, Verdict};
 pub use known::{KNOWN_MISSES, KnownMiss, Standing, standing};
 pub use show::{
     render_details, render_json, render_known, render_list, render_page, render_row, render_rows_head,
+    render_total,
 };
 
 use table::CLAIMS;

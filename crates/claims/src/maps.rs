@@ -79,8 +79,7 @@ fn cached_table(bench: &Bench) -> Result<Check, ReproduceError> {
             "precondition.overwrite=1.0".into(),
         ];
         // What is wrong on purpose is wrong on the second drive.
-        let sets = bench.sets_with(&own)?;
-        let spec = pellucid_spec::from_str(DRIVE, "the drive of the claim", &sets)?;
+        let spec = bench.drive(DRIVE, "the drive of the claim", &own)?;
         let mut device = prepare(&spec, None)?;
         let count = 8_000 / bench.shorter();
         let job =
@@ -146,7 +145,7 @@ impl Hybrid {
             format!("media.pages={PAGES}"),
             format!("ftl.capacity={}", u64::from(blocks * PAGES) * 4096),
         ];
-        let spec = pellucid_spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&own)?)?;
+        let spec = bench.drive(DRIVE, "the drive of the claim", &own)?;
         let device = prepare(&spec, None)?;
         let image = vec![0; device.image_bytes()];
         Ok(Hybrid { device, image })

@@ -64,7 +64,7 @@ fn open_channel(bench: &Bench) -> Result<Spec, ReproduceError> {
         "media.blocks=512".to_string(),
         format!("precondition.fill={:?}", FILL / f64::from(bench.shorter())),
     ];
-    Ok(pellucid_spec::load(PRESET, &bench.sets_with(&own)?)?)
+    bench.preset(PRESET, &own)
 }
 
 fn nothing(spec: &Spec) -> pellucid_spec::Precondition {

@@ -126,13 +126,13 @@ fn block_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
     let own =
         ["drive.namespace=[]", "host.layers=[]", "buffer.write=write-back", "buffer.dirty_high=0.0", &fill];
     let own: Vec<String> = own.map(String::from).into();
-    Ok(pellucid_spec::load("open-channel", &bench.sets_with(&own)?)?)
+    bench.preset("open-channel", &own)
 }
 
 /// The drive below any layer: the measurement is its host.
 fn open_channel_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
     let own = ["host.layers=[]".to_string(), "precondition.fill=0.0".to_string()];
-    Ok(pellucid_spec::load("open-channel", &bench.sets_with(&own)?)?)
+    bench.preset("open-channel", &own)
 }
 
 /// The first half of the parallel units gets a chunk each that is read.

@@ -61,6 +61,20 @@ pub fn render_known(claim: &Claim, outcome: &Outcome) -> String {
     lines.map(|line| format!("{:5}{line}\n", "")).collect()
 }
 
+/// How many checks of all claims hold, of those that decide something.
+pub fn render_total(outcomes: &[(&Claim, Outcome)]) -> String {
+    let checks = outcomes.iter().flat_map(|(_, outcome)| &outcome.checks);
+    let deciding: Vec<&Check> = checks.filter(|check| check.limit != Limit::Shown).collect();
+    let hold = deciding.iter().filter(|check| check.verdict() == Verdict::Holds).count();
+    let known = outcomes.iter().map(|(claim, outcome)| standing(claim, outcome).known.len()).sum();
+    let known = match known {
+        0 => String::new(),
+        1 => "; 1 miss is known".into(),
+        misses => format!("; {misses} misses are known"),
+    };
+    format!("{hold} of {} checks hold{known}\n", deciding.len())
+}
+
 fn place_width() -> usize {
     let longest = claims().iter().map(|claim| claim.origin().chars().count()).max();
     longest.unwrap_or(0) + 2
@@ -213,7 +227,9 @@ pub fn render_page(outcomes: &[(&Claim, Outcome)], command_line: &str) -> String
     }
     out.push_str("</main>");
     let version = env!("CARGO_PKG_VERSION");
-    page.end(&format!("Pellucid {version}. Every claim is defined in docs/explanation/reproduce.md."))
+    page.end(&format!(
+        "Pellucid {version}. docs/explanation/papers defines every claim, in the page of its paper."
+    ))
 }
 
 fn claim_section(out: &mut String, claim: &Claim, outcome: &Outcome) {

@@ -183,7 +183,7 @@ fn one(bench: &Bench, set: usize, system: System, assumed: &Assumptions) -> Resu
             sets.extend(flash.iter().cloned().chain([SEQUENTIAL.into()]).chain(words));
             sets.push(format!("host.cache.mode={}", mode.name()));
         }
-        Ok::<_, ReproduceError>(pellucid_spec::load(preset, &bench.sets_with(&sets)?)?)
+        bench.preset(preset, &sets)
     };
     let report = match system {
         System::NoCache => {

@@ -38,7 +38,7 @@ fn spread(bench: &Bench, rate: &str) -> Result<u32, ReproduceError> {
         "ftl.wear.dynamic=true".into(),
         format!("ftl.wear.static_gap={GAP}"),
     ];
-    let spec = pellucid_spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&sets)?)?;
+    let spec = bench.drive(DRIVE, "the drive of the claim", &sets)?;
     let mut device = prepare(&spec, None)?;
     let count = BLOCKS * PAGES * ROUNDS / bench.shorter();
     let job = format!("rw=randwrite,bs=4k,iodepth=64,size=20%,number_ios={count}{rate}");

@@ -272,7 +272,7 @@ fn drive(bench: &Bench, over_provisioning: Option<f64>) -> Result<Spec, Reproduc
         own.push("drive.namespace=[]".into());
         own.push(format!("ftl.over_provisioning={share:?}"));
     }
-    Ok(pellucid_spec::load("zoned", &bench.sets_with(&own)?)?)
+    bench.preset("zoned", &own)
 }
 
 /// A drive that has been written over and over, which is the same at every rate.

@@ -4,7 +4,8 @@
 //! that it does not use, and names the commands that do.
 
 use crate::commands::Command;
-use crate::stderr;
+use crate::version::VERSION;
+use crate::{output, stderr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
 use std::ffi::{OsStr, OsString};
@@ -23,9 +24,23 @@ It may carry overrides of its own: cosmos-plus,ftl.victim=fifo,media.ways=4
 Exit status: 0; 1 when the work failed; 2 when something was asked for that cannot be; 130 after Ctrl-C or SIGTERM.
 Ctrl-C ends run, replay and compare with a report of what has completed, marked as partial; a second one ends at once.";
 
+/// What the command says without a word.
+const FIRST: &str = "\
+Pellucid, an open SSD in software. Three things to try:
+
+  pellucid demo
+      one drive in a minute: fill it, watch garbage collection, cut its power, look at the report
+  pellucid run datacenter-tlc --rw randwrite --bs 4k --iodepth 64 --number-ios 100000
+      work on a drive in simulated time, in fio's words
+  pellucid serve cosmos-plus --set media.store=ram --nbd 10809
+      a drive that real programs attach
+
+Help: pellucid --help, pellucid COMMAND --help, pellucid explain KEY
+";
+
 /// An open SSD: describe a drive, run work on it in simulated time or serve it to real hosts, see inside.
 #[derive(Debug, Parser)]
-#[command(name = "pellucid", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "pellucid", version = VERSION, after_help = EXAMPLES, disable_help_subcommand = true)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -62,13 +77,18 @@ pub struct Global {
 }
 
 /// Which commands have which of the options of [`Global`], by the names of its fields.
-const COMMON: [(&str, &[&str]); 14] = [
+const COMMON: [(&str, &[&str]); 19] = [
     ("run", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
     ("replay", &["sets", "json", "report", "log", "verify", "force", "quiet"]),
     ("compare", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
     ("age", &["sets", "json", "seed", "force", "quiet"]),
+    ("rerun", &["json", "quiet"]),
+    ("diff", &["json"]),
     ("reproduce", &["sets", "json", "report", "seed", "force", "quiet"]),
+    ("demo", &["report", "force", "quiet"]),
     ("show", &["sets", "json"]),
+    ("explain", &["sets", "json"]),
+    ("import", &["force", "quiet"]),
     ("presets", &["json"]),
     ("serve", &["sets", "force", "quiet"]),
     ("cache", &["sets", "force", "quiet"]),
@@ -79,7 +99,7 @@ const COMMON: [(&str, &[&str]); 14] = [
     ("fs", &["sets", "json", "quiet"]),
 ];
 /// Commands that have commands of their own.
-const GROUPS: [&str; 4] = ["target", "kv", "graph", "fs"];
+const GROUPS: [&str; 5] = ["import", "target", "kv", "graph", "fs"];
 
 impl Global {
     fn of(matches: &ArgMatches) -> Global {
@@ -121,12 +141,11 @@ pub fn command() -> clap::Command {
 
 /// What was asked for; or the exit status, after help or one sentence on what is wrong.
 pub fn parse() -> Result<(Command, Global), ExitCode> {
-    let words = normalised(std::env::args_os().collect());
-    let parsed = command().try_get_matches_from(words).and_then(|matches| {
-        let global = matches.subcommand().map_or_else(Global::default, |(_, sub)| Global::of(sub));
-        Ok((Args::from_arg_matches(&matches)?.command, global))
-    });
-    parsed.map_err(|error| match error.kind() {
+    if std::env::args_os().count() == 1 {
+        let _ = output::print(FIRST);
+        return Err(ExitCode::SUCCESS);
+    }
+    parsed(std::env::args_os().collect()).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -137,6 +156,26 @@ pub fn parse() -> Result<(Command, Global), ExitCode> {
             stderr::say(&format!("error: {}", sentence(&error)));
             ExitCode::from(2)
         }
+    })
+}
+
+fn parsed(words: Vec<OsString>) -> Result<(Command, Global), clap::Error> {
+    command().try_get_matches_from(normalised(words)).and_then(|matches| {
+        let global = matches.subcommand().map_or_else(Global::default, |(_, sub)| Global::of(sub));
+        Ok((Args::from_arg_matches(&matches)?.command, global))
+    })
+}
+
+/// A command by the words behind the program's name, as a report keeps them.
+///
+/// # Errors
+/// A sentence on what is wrong with them.
+pub fn again(words: &[String]) -> Result<(Command, Global), String> {
+    let words = std::iter::once("pellucid").chain(words.iter().map(String::as_str)).map(OsString::from);
+    parsed(words.collect()).map_err(|error| {
+        let text = error.render().to_string();
+        let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
+        format!("its command is refused: {first}")
     })
 }
 

@@ -21,29 +21,36 @@ const ASKED: u8 = 2;
 pub struct Failure {
     status: u8,
     error: anyhow::Error,
+    /// The answer has said it all.
+    told: bool,
 }
 
 impl Failure {
     /// What was asked for cannot be.
     pub fn asked(error: impl Into<anyhow::Error>) -> Failure {
-        Failure { status: ASKED, error: error.into() }
+        Failure { status: ASKED, error: error.into(), told: false }
     }
 
     /// The work failed.
     pub fn work(error: impl Into<anyhow::Error>) -> Failure {
-        Failure { status: WORK, error: error.into() }
+        Failure { status: WORK, error: error.into(), told: false }
     }
 
     /// The user ended the work; the report of what had completed is there.
     pub fn interrupted(requests: u64) -> Failure {
         let requests = count(requests);
         let error = anyhow::anyhow!("interrupted; the report is partial: {requests} requests had completed");
-        Failure { status: INTERRUPTED, error }
+        Failure { status: INTERRUPTED, error, told: false }
     }
 
     /// The user ended the work; `sentence` says what is left of it.
     pub fn stopped(sentence: &'static str) -> Failure {
-        Failure { status: INTERRUPTED, error: anyhow::anyhow!(sentence) }
+        Failure { status: INTERRUPTED, error: anyhow::anyhow!(sentence), told: false }
+    }
+
+    /// The answer is a no, as of a comparison: status 1, and nothing more to say.
+    pub fn told() -> Failure {
+        Failure { told: true, ..Failure::work(anyhow::anyhow!("they differ")) }
     }
 
     /// With its exit status, after a few words on what it is about.
@@ -68,7 +75,9 @@ impl Failure {
         if gone {
             return ExitCode::SUCCESS;
         }
-        stderr::say(&format!("error: {}", self.error));
+        if !self.told {
+            stderr::say(&format!("error: {}", self.error));
+        }
         ExitCode::from(self.status)
     }
 }
@@ -105,7 +114,7 @@ impl From<ExperimentError> for Failure {
             ExperimentError::Output(error) if error.is_mistake() => ASKED,
             ExperimentError::Run(_) | ExperimentError::Output(_) => WORK,
         };
-        Failure { status, error: error.into() }
+        Failure { status, error: error.into(), told: false }
     }
 }
 

@@ -13,6 +13,7 @@ use pellucid_kv::{EngineKind, KvConfig, KvCosts};
 use pellucid_media::StoreKind;
 use pellucid_serve::nvme::HostSecrets;
 use pellucid_serve::{Core, FileConfig, FileDrive, Refusal, Remote, RemoteConfig, Served};
+use pellucid_spec::Use;
 use pellucid_spec::targets::{Hold, RegistryError, load, registry_path, save};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -116,7 +117,11 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
     if FileConfig::is_meant(called) {
         return open_file(called);
     }
-    let subject = Subject::open_to_serve(called, global)?;
+    on_subject(called, Subject::open_to_serve(called, Use::Serve, global)?)
+}
+
+/// The drive of what was `called` so.
+fn on_subject(called: &str, subject: Subject) -> Result<Opened, Failure> {
     let name = subject.spec.drive_name.clone();
     let (host, settings) = (subject.spec.host.clone(), subject.spec.host_ftl.clone());
     let fills = subject.spec.precondition.fill.share() > 0.0;
@@ -205,9 +210,10 @@ pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), F
     if FileConfig::is_meant(called) || called.starts_with(NVME) {
         return open_unmodelled_cache(called, global);
     }
-    let spec = Subject::open_to_serve(called, global)?.spec;
+    let subject = Subject::open_to_serve(called, Use::ServeKv, global)?;
+    let spec = &subject.spec;
     if matches!(spec.drive.media.store, StoreKind::None | StoreKind::Unstamped) {
-        let refusal = Refusal::Stamps { name: spec.drive_name };
+        let refusal = Refusal::Stamps { name: spec.drive_name.clone() };
         return Err(Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")));
     }
     if spec.kv.warm_restart && matches!(spec.drive.media.store, StoreKind::Ram) {
@@ -216,7 +222,8 @@ pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), F
         output::warn(global, [sentence.to_string()]);
     }
     // The host's processor is real.
-    Ok((open(called, global)?, KvConfig { costs: KvCosts::FREE, ..spec.kv }))
+    let config = KvConfig { costs: KvCosts::FREE, ..spec.kv.clone() };
+    Ok((on_subject(called, subject)?, config))
 }
 
 /// What this host is to a remote drive.
@@ -240,7 +247,7 @@ pub fn open_remote(
 ) -> Result<Opened, Failure> {
     let (config, given) = match description {
         Some(name) => {
-            let spec = Subject::open_to_serve(name, global)?.spec;
+            let spec = Subject::open_to_serve(name, Use::Serve, global)?.spec;
             (spec.host_ftl, Some(spec.drive_name))
         }
         None => (pellucid_spec::load(DEFAULTS, &global.sets)?.host_ftl, None),

@@ -4,9 +4,10 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::{interrupt, stderr};
 use pellucid_output::{OutputDirectory, begins_with, refuse_foreign, refuse_foreign_report};
-use pellucid_report::{Directions, LOG_BEGINNING, Report, render_text};
+use pellucid_report::{Directions, JobOptions, LOG_BEGINNING, Report, render_text, to_fio_json};
 use pellucid_text::format::count;
 pub use pellucid_text::quoted;
+use pellucid_workload::{BlockSize, Job};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -48,6 +49,66 @@ pub fn header(global: &Global, verb: &str, drive: &str, work: &str) -> io::Resul
     if global.json { Ok(()) } else { print(&format!("{verb}  {drive}  <  {work}\n\n")) }
 }
 
+/// Shape of the answer on standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Text for people
+    #[default]
+    Normal,
+    /// JSON in fio's shape, as fio's own tools read it
+    Json,
+    /// The same with a bin for each latency
+    #[value(name = "json+")]
+    JsonPlus,
+}
+
+/// The answer in fio's words.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct FormatOptions {
+    /// Print the results as fio does: json, or json+ with bins of latency, for tools that read fio's output. --json prints ours
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "normal",
+        hide_default_value = true,
+        conflicts_with = "json"
+    )]
+    output_format: Format,
+}
+
+impl FormatOptions {
+    /// The options of the command; in fio's shape nothing but JSON is printed.
+    pub fn apply(self, global: &Global) -> Global {
+        Global { json: global.json || self.output_format != Format::Normal, ..global.clone() }
+    }
+
+    /// The report in fio's shape, if that is asked for; `options`: of each job.
+    fn render(self, report: &Report, jobs: &[Job]) -> Option<String> {
+        let bins = match self.output_format {
+            Format::Normal => return None,
+            Format::Json => false,
+            Format::JsonPlus => true,
+        };
+        let first = jobs.iter().filter(|job| job.clone_index == 0);
+        let clones = |at: usize| report.jobs.get(at).map_or(1, |result| result.instances);
+        let options: Vec<JobOptions> = first.enumerate().map(|(at, job)| options(job, clones(at))).collect();
+        Some(to_fio_json(report, &options, bins))
+    }
+}
+
+/// The options of a job that fio's tools look at.
+fn options(job: &Job, clones: u32) -> JobOptions {
+    let block = job.block.iter().map(BlockSize::min_bytes).max().unwrap_or(0);
+    let pairs = [
+        ("name", job.name.clone()),
+        ("rw", job.pattern.name().to_string()),
+        ("bs", block.to_string()),
+        ("iodepth", job.iodepth.to_string()),
+        ("numjobs", clones.to_string()),
+    ];
+    pairs.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+}
+
 /// Writes the files asked for and prints the report, in the form asked for. Files that cannot be written fail the command behind that: the
 /// results are not lost with them.
 pub fn report(
@@ -55,12 +116,13 @@ pub fn report(
     report: &Report,
     mut directory: Option<OutputDirectory>,
     hints: &[String],
+    (format, jobs): (FormatOptions, &[Job]),
 ) -> Result<(), Failure> {
     let written =
         directory.as_mut().map_or(Ok(()), |directory| directory.replace(&report.files(Path::new(""))));
     warn(global, report.warnings.iter().cloned());
     if global.json {
-        print(&report.to_json(true))?;
+        print(&format.render(report, jobs).unwrap_or_else(|| report.to_json(true)))?;
         written?;
         return ended(report);
     }

@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
 use anyhow::anyhow;
+use clap::ValueEnum;
 use pellucid_lab::experiment::{ExperimentError, available_memory_bytes, fill_for_replay, memory_bytes};
 use pellucid_spec::{Fill, Overwrite, Place, Spec};
 use pellucid_text::format::bytes;
@@ -45,6 +46,12 @@ pub struct MemoryOptions {
 }
 
 impl PreconditionOptions {
+    /// The option as it was given, to be typed again.
+    pub fn words(&self) -> String {
+        let name = |state: State| state.to_possible_value().map(|value| value.get_name().to_string());
+        self.precondition.and_then(name).map_or_else(String::new, |name| format!(" --precondition {name}"))
+    }
+
     /// Puts the option, or the default of a replay, into a description; `image`: the drive comes from one.
     pub fn apply(&self, spec: &mut Spec, image: bool) -> Result<(), Failure> {
         let said = |key: &str| spec.provenance.entries.iter().find(|entry| entry.key == key);

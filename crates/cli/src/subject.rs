@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::precondition::PreconditionOptions;
 use crate::progress::total;
+use crate::provenance::{self, Reads};
 use crate::watch::{WatchOptions, Watcher};
 use pellucid_device::{Device, Namespace};
 use pellucid_host::{HostFtlConfig, LayerConfig, Target};
@@ -13,10 +14,11 @@ use pellucid_lab::experiment::{
     ExperimentError, execute_described, execute_on, jobs_summary, precondition_by_trace, read_options, stack,
 };
 use pellucid_lab::image::{Image, is_image};
+use pellucid_media::StoreKind;
 use pellucid_output::{OutputFile, is_replaced};
 use pellucid_parquet_log::ParquetLog;
 use pellucid_report::{EraseCounts, Report};
-use pellucid_spec::{Fill, Medium, Place, RunSpec, Spec, SpecError, Use};
+use pellucid_spec::{Fill, Medium, Place, RunSpec, Spec, SpecError, Use, presets};
 use pellucid_text::format::significant;
 use pellucid_workload::Job;
 use pellucid_workload::trace::TraceReader;
@@ -37,6 +39,8 @@ pub struct Subject {
     /// `--force` was given.
     force: bool,
     image: Option<Image>,
+    /// Files that the run reads, but for a trace.
+    reads: Vec<Reads>,
 }
 
 impl Subject {
@@ -52,10 +56,10 @@ impl Subject {
         Ok(subject)
     }
 
-    /// The same, to be served ([`pellucid_spec::load_to_serve`]). An image says for itself what it keeps.
-    pub fn open_to_serve(name: &str, global: &Global) -> Result<Subject, Failure> {
+    /// The same, to be served ([`pellucid_spec::load_to_serve`]), as a drive or under a cache. An image says for itself what it keeps.
+    pub fn open_to_serve(name: &str, used: Use, global: &Global) -> Result<Subject, Failure> {
         let subject = Subject::open_with(pellucid_spec::load_to_serve, name, None, global)?;
-        subject.check_effect(Use::Serve, global)?;
+        subject.check_effect(used, global)?;
         Ok(subject)
     }
 
@@ -76,6 +80,7 @@ impl Subject {
             let message = "a job file, where a drive is expected; allowed: pellucid run DRIVE FILE.fio";
             return Err(Failure::asked(anyhow::anyhow!("{name}: {message}")));
         }
+        let mut reads: Vec<Reads> = Vec::new();
         let (spec, image) = match media {
             Some(media) => {
                 description_expected(name)?;
@@ -91,10 +96,16 @@ impl Subject {
             }
             None => (load(name, &sets)?, None),
         };
+        if is_image(name) {
+            reads.push(("image", name.into()));
+        } else if presets().iter().all(|preset| preset.name != name) {
+            reads.push(("description", name.into()));
+        }
+        reads.extend(media.map(|media| ("image", media.to_path_buf())));
         if image.is_some() {
             check_past(&spec, &media.map_or(name.into(), |media| media.display().to_string()))?;
         }
-        Subject::new(name, spec, image, global)
+        Subject::new(name, spec, image, reads, global)
     }
 
     /// A drive from an image alone.
@@ -103,17 +114,40 @@ impl Subject {
         let spec = image.spec(&global.sets)?;
         let name = path.display().to_string();
         check_past(&spec, &name)?;
-        Subject::new(&name, spec, Some(image), global)
+        Subject::new(&name, spec, Some(image), vec![("image", path.to_path_buf())], global)
     }
 
-    fn new(given: &str, mut spec: Spec, image: Option<Image>, global: &Global) -> Result<Subject, Failure> {
+    fn new(
+        given: &str,
+        mut spec: Spec,
+        image: Option<Image>,
+        reads: Vec<Reads>,
+        global: &Global,
+    ) -> Result<Subject, Failure> {
         spec.run.seed = global.seed.unwrap_or(spec.run.seed);
         spec.run.verify |= global.verify;
         spec.run.log = global.log.clone().or(spec.run.log);
         spec.run.report = global.report.clone().or(spec.run.report);
         spec.run.log.as_deref().map_or(Ok(()), output::check_log_ending)?;
         let seeded = global.seed.is_some();
-        Ok(Subject { spec, given: given.into(), seeded, force: global.force, image })
+        Ok(Subject { spec, given: given.into(), seeded, force: global.force, image, reads })
+    }
+
+    /// Notes a file that the run reads.
+    pub fn reads(&mut self, role: &'static str, path: &Path) {
+        self.reads.push((role, path.to_path_buf()));
+    }
+
+    /// Makes of a run one that is repeated: it writes nothing. Refused where what it starts from is not kept.
+    pub fn repeat(&mut self) -> Result<(), Failure> {
+        (self.spec.run.report, self.spec.run.log) = (None, None);
+        match &self.spec.drive.media.store {
+            StoreKind::File(path) => Err(Failure::asked(anyhow::anyhow!(
+                "{}: the run has written to the drive in this file, so it cannot be repeated",
+                path.display()
+            ))),
+            StoreKind::None | StoreKind::Unstamped | StoreKind::Ram => Ok(()),
+        }
     }
 
     /// Puts the host FTL of a target, on a namespace of this number, above the drive.
@@ -194,6 +228,9 @@ impl Subject {
     /// Does the work on it.
     pub fn run(self, jobs: &[Job], global: &Global, watch: &WatchOptions) -> Result<Report, Failure> {
         let mut spec = self.spec;
+        let kept = global.json || spec.run.report.is_some();
+        let mut reads = self.reads;
+        reads.extend(spec.run.trace.iter().map(|trace| ("trace", trace.clone())));
         let copy = copy_if_read_twice(&spec)?;
         spec.run.trace_copy = copy.as_ref().map(Copied::path);
         let overrides = spec.provenance.overrides();
@@ -240,6 +277,9 @@ impl Subject {
         report.workload.precondition = past.unwrap_or(report.workload.precondition);
         report.partial = watcher.finish(&report);
         report.overrides = overrides;
+        if kept {
+            report.provenance = Some(provenance::of(&spec, &reads, &report.seeds)?);
+        }
         report.workload.command_line = output::command_line();
         Ok(report)
     }

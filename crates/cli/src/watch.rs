@@ -23,7 +23,7 @@ use std::time::Instant;
 /// Where figures are shown over HTTP.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct MonitorOptions {
-    /// Show the figures of the drives here: a web page, /metrics for Prometheus, /snapshot.json; HOST:PORT or PORT (on 127.0.0.1)
+    /// Show the figures of the drives here: a web page, /metrics for Prometheus, /snapshot.json, /history.json; HOST:PORT or PORT (on 127.0.0.1)
     #[arg(long, value_name = "ADDR")]
     monitor: Option<Listen>,
     /// Listen also on addresses that other machines can reach, and let everybody in

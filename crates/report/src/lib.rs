@@ -12,12 +12,15 @@
 pub mod plot;
 
 mod compare;
+mod difference;
 mod files;
+mod fio;
 mod html;
 mod jobs;
 mod json;
 mod latency;
 mod log;
+mod provenance;
 mod recorder;
 mod replay;
 mod request_columns;
@@ -30,11 +33,14 @@ mod translation;
 mod wear;
 
 pub use compare::render_compare;
+pub use difference::{Difference, differences, results};
 pub use files::{FilesReport, OperationReport};
+pub use fio::{JobOptions, to_fio_json};
 pub use html::{Shell, render_compare_html, render_compare_svg, render_html};
 pub use jobs::{GroupResult, JobResult, Span};
 pub use latency::{Distribution, Latency, LatencyRecorder};
 pub use log::{LOG_BEGINNING, RequestLog, RequestSink, opcode_name};
+pub use provenance::{Input, Provenance};
 pub use recorder::{Direction, Directions, ReadsByMapping, RequestRecorder, Requests};
 pub use replay::Replay;
 pub use request_columns::{RequestColumns, WordColumn};
@@ -68,6 +74,9 @@ pub struct Report {
     pub overrides: BTreeMap<String, String>,
     /// The seeds of the run by purpose (`media`, `ftl`, `workload`, ...).
     pub seeds: BTreeMap<String, u64>,
+    /// All that is needed to make the report again; absent of reports that are only shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
     /// Cautions for a reader of the numbers, a sentence each: why they may mislead.
     pub warnings: Vec<String>,
     /// Requests completed, with and without success, in all directions.

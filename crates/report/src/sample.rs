@@ -134,6 +134,7 @@ pub(crate) fn report() -> Report {
             precondition: "100 % filled, overwritten until steady".into(),
         },
         seeds: BTreeMap::from([("ftl".into(), 3), ("media".into(), 2), ("workload".into(), 42)]),
+        provenance: None,
         partial: false,
         overrides: BTreeMap::from([("drive.ftl.victim".into(), "fifo".into())]),
         warnings: vec!["an invented sentence with <signs> & more".into()],

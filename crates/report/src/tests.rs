@@ -5,7 +5,7 @@ use super::sample::{self, report};
 use super::*;
 use pellucid_flash::{Cause, Completion, Nanos, Opcode, SimTime, Stage, Status};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SCHEMA: &str = include_str!("../../../docs/reference/report-schema.md");
 
@@ -89,7 +89,8 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
         let shown = match path {
             "directions" => "<direction>",
             "seeds" => "<name>",
-            "overrides" => "<key>",
+            "overrides" | "provenance.description" => "<key>",
+            "provenance.seeds" => "<name>",
             "series" | "utilisation" => name,
             "" | "namespaces[]" => name,
             // Reasons, of which one has the name of a cause.
@@ -126,6 +127,12 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let (jobs, groups) = (vec![JobResult::default()], vec![GroupResult::default()]);
     let (slc_cache, map_cache) = (Some(SlcCache::default()), Some(MapCache::default()));
     let host_layer = Some(HostLayer::default());
+    let provenance = Some(Provenance {
+        description: BTreeMap::from([("run.seed".into(), "1".into())]),
+        seeds: BTreeMap::from([("media".into(), 1)]),
+        inputs: vec![Input::default()],
+        ..Provenance::default()
+    });
     let merges = Some(Merges::default());
     let namespaces = vec![NamespaceResult {
         gc: Some(GcSummary::default()),
@@ -138,6 +145,7 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let files = Some(FilesReport { by_operation: vec![Default::default()], ..FilesReport::default() });
     let parts = vec![PartFigures { figures: vec![Default::default()], ..PartFigures::default() }];
     let report = Report {
+        provenance,
         files,
         parts,
         host_layer,

@@ -16,9 +16,9 @@
 //!
 //! Invariant: a text that is parsed and formatted again keeps its meaning.
 
-use crate::file_drive::parse_bytes;
 use crate::plan::PlanError;
 use pellucid_flash::{Nanos, Opcode};
+use pellucid_text::Quantity;
 use std::fmt;
 use std::str::FromStr;
 
@@ -223,8 +223,9 @@ impl fmt::Display for HostFault {
 
 fn range(text: &str) -> Option<(u64, u64)> {
     let (from, to) = text.split_once('-')?;
-    let to = if to.is_empty() { u64::MAX } else { parse_bytes(to)? };
-    Some((parse_bytes(from)?, to))
+    let size = |text| Quantity::Size.read_text(text);
+    let to = if to.is_empty() { u64::MAX } else { size(to)? };
+    Some((size(from)?, to))
 }
 
 fn nanos(text: &str) -> Option<Nanos> {

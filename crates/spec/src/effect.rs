@@ -27,6 +27,10 @@ pub enum Use {
     Serve,
     /// It puts a cache of keys and values on the drive.
     Kv,
+    /// It serves such a cache.
+    ServeKv,
+    /// It measures the drive for a published claim, whose work is its own.
+    Claim,
 }
 
 /// Keys with a condition.
@@ -234,12 +238,18 @@ const RULES: &[Rule] = &[
         |spec| spec.is_on("drive.media.retry.enabled") || spec.is_on("drive.media.bit_errors.enabled"),
     ),
     Rule {
-        uses: &[Use::Work, Use::Age],
+        uses: &[Use::Work, Use::Age, Use::Serve],
         ..rule(&["kv."], "pellucid kv, which puts a cache on the drive", |_| false)
     },
     Rule {
-        uses: &[Use::Age, Use::Serve],
+        uses: &[Use::Age, Use::Serve, Use::ServeKv, Use::Claim],
         ..rule(&["run.", "job"], "pellucid run, replay and compare", |_| false)
+    },
+    Rule {
+        uses: &[Use::Serve, Use::ServeKv],
+        ..rule(&["precondition."], "pellucid run, replay, compare and age, whose image can be served", |_| {
+            false
+        })
     },
 ];
 
@@ -282,6 +292,14 @@ impl Spec {
         !RULES.iter().any(|rule| rule.refuses(self, key, used))
     }
 
+    /// Condition that would give an override an effect, by its key with or without `drive.`; `None`: it has one.
+    pub fn set_without_effect(&self, key: &str, used: Use) -> Option<&'static str> {
+        let named = |entry: &Entry| entry.key == key || entry.key.strip_prefix("drive.") == Some(key);
+        let is_it = |entry: &&Entry| named(entry) && matches!(entry.origin.place, Place::Set { .. });
+        let entry = self.provenance.entries.iter().find(is_it)?;
+        RULES.iter().find(|rule| rule.refuses(self, entry.key, used)).map(|rule| rule.with)
+    }
+
     /// Refuses a key that was set for this command and has no effect on it; the sentences name keys of files that have none.
     ///
     /// # Errors
@@ -304,7 +322,10 @@ impl Spec {
                 Place::File { name, .. } => {
                     let is_default = super::default_of(key).as_ref() == Some(value);
                     let is_ours = name == super::NO_FLASH_NAME || super::presets::find(name).is_some();
-                    if !is_default && !is_ours && !self.is_meant_otherwise() {
+                    // A server logs as an event that its drives are not preconditioned.
+                    let is_logged =
+                        key.starts_with("precondition.") && matches!(used, Use::Serve | Use::ServeKv);
+                    if !is_default && !is_ours && !is_logged && !self.is_meant_otherwise() {
                         warnings.push(format!(
                             "{place}: {key} has no effect here; it has one with {}",
                             rule.with

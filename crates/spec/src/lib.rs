@@ -31,6 +31,7 @@ mod resolve_kv;
 mod resolve_media;
 mod resolve_namespaces;
 mod resolve_run;
+mod resolved;
 mod schema;
 mod show;
 mod table;
@@ -46,14 +47,14 @@ pub use error::{Place, SpecError};
 pub use presets::{Preset, presets};
 pub use resolve_backing::{Backing, BackingKind, Medium};
 pub use resolve_run::{Fill, Overwrite, Precondition, RawJob, RawPair, RunSpec};
-pub use show::show;
+pub use show::{show, show_explained};
 
 use document::{Document, Value};
 use draft::Draft;
 use pellucid_device::DeviceConfig;
 use pellucid_host::{HostFtlConfig, LayerConfig};
 use pellucid_kv::KvConfig;
-use pellucid_text::suggest::nearest;
+use pellucid_text::suggest::{hint, nearest};
 use schema::{Key, Values};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -107,6 +108,13 @@ pub struct Entry {
     pub origin: Origin,
 }
 
+impl Entry {
+    /// Source of the value: the comment behind it, or the place where it was written.
+    pub fn source(&self) -> String {
+        self.origin.comment.clone().unwrap_or_else(|| self.origin.place.to_string())
+    }
+}
+
 impl Provenance {
     /// The keys that were overridden (`--set`), with their values.
     pub fn overrides(&self) -> BTreeMap<String, String> {
@@ -130,6 +138,10 @@ fn default_of(path: &str) -> Option<String> {
 pub struct KeyInfo {
     /// The key, from the top of the file.
     pub key: &'static str,
+    /// Type of its values, in a word or two.
+    pub kind: String,
+    /// Least and greatest value, where it has bounds.
+    pub bounds: Option<(String, String)>,
     /// Allowed values.
     pub allowed: String,
     /// Its default as TOML; `None`: it must be given.
@@ -142,14 +154,49 @@ pub struct KeyInfo {
 
 /// The reference: every key that a description can have.
 pub fn keys() -> Vec<KeyInfo> {
-    let info = |key: &'static Key| KeyInfo {
+    schema_keys().map(info).collect()
+}
+
+fn info(key: &'static Key) -> KeyInfo {
+    KeyInfo {
         key: key.path,
+        kind: key.kind.name(),
+        bounds: key.kind.bounds(),
         allowed: key.kind.allowed(),
         default: key.default(),
         unit: key.kind.unit(),
         about: key.about,
+    }
+}
+
+/// The key that is called so, with or without `drive.`; of the name of a table, all of its keys.
+///
+/// # Errors
+/// No key is called so; the sentence has names that are near.
+pub fn find_keys(typed: &str) -> Result<Vec<KeyInfo>, String> {
+    let paths: Vec<&'static str> = schema_keys().map(|key| key.path).collect();
+    let full = full_key(typed, &paths);
+    let is_below = |path: &str| {
+        path.strip_prefix(full.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    schema_keys().map(info).collect()
+    let found: Vec<KeyInfo> = schema_keys().filter(|key| is_below(key.path)).map(info).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let last = |path: &&&str| path.rsplit('.').next() == Some(typed);
+    let alike: Vec<&str> = paths.iter().filter(last).copied().collect();
+    if !alike.is_empty() {
+        return Err(format!("{typed}: unknown key; did you mean {}?", alike.join(", ")));
+    }
+    let unknown = schema::check_name(&full, &Place::Default, Some(&Value::Flag(true)), &paths);
+    Err(match unknown {
+        Err(SpecError::UnknownKey { key, near, allowed, .. }) => {
+            format!("{key}: unknown key{}; allowed: {}", hint(near.as_deref()), allowed.join(", "))
+        }
+        Err(SpecError::NotAllowed { key, .. }) => format!("{typed}: unknown key; {key} has no keys below it"),
+        Err(error) => error.to_string(),
+        Ok(()) => format!("{typed}: unknown key"),
+    })
 }
 
 /// Fields of a table in a list of tables, with a line on each.

@@ -208,6 +208,46 @@ impl Kind {
         }
     }
 
+    /// The type, in a few words.
+    pub fn name(self) -> String {
+        let name = match self {
+            Kind::Whole(..) => "whole number",
+            Kind::Real(..) => "number",
+            Kind::Share(..) => "share of a whole",
+            Kind::Flag => "flag",
+            Kind::Unit(Quantity::Time, ..) => "duration",
+            Kind::Unit(Quantity::Size, ..) => "size",
+            Kind::Unit(Quantity::Rate, ..) => "rate",
+            Kind::Times => "list of durations",
+            Kind::Weights => "list of whole numbers",
+            Kind::Word(_) => "word",
+            Kind::WordOrCount(_, prefix) => return format!("word, or {prefix}:N"),
+            Kind::WordOrText(_, prefix) => return format!("word, or {prefix}:PATH"),
+            Kind::Text => "text",
+            Kind::Or(word, kind) => return format!("{}, or {word}", kind.name()),
+            Kind::Tables => "list of tables",
+            Kind::Words(_) => "list of words",
+        };
+        name.into()
+    }
+
+    /// Least and greatest value; `None` where there are none, or only those of the machine's numbers.
+    pub fn bounds(self) -> Option<(String, String)> {
+        let most = |max: u64, shown: String| if max >= i64::MAX as u64 { "any".into() } else { shown };
+        match self {
+            Kind::Whole(min, max) => Some((min.to_string(), most(max, max.to_string()))),
+            Kind::Real(min, f64::MAX) => Some((min.to_string(), "any".into())),
+            Kind::Real(min, max) => Some((min.to_string(), max.to_string())),
+            Kind::Share(min, max) => Some((format!("{}%", min * 100.0), format!("{}%", max * 100.0))),
+            Kind::Unit(quantity, min, max) => {
+                let shown = |base| quantity.write(base).trim_matches('"').to_string();
+                Some((shown(min), most(max, shown(max))))
+            }
+            Kind::Or(_, kind) => kind.bounds(),
+            _ => None,
+        }
+    }
+
     /// Reports whether a time lacks its unit, as no description may write it.
     fn lacks_unit(self, value: &Value) -> bool {
         let plain = |quantity: Quantity, value: &Value| match value {
@@ -408,7 +448,12 @@ pub(crate) fn check_names(document: &Document, paths: &[&'static str]) -> Result
     names.into_iter().try_for_each(|(path, place, value)| check_name(path, place, value, paths))
 }
 
-fn check_name(path: &str, place: &Place, value: Option<&Value>, paths: &[&str]) -> Result<(), SpecError> {
+pub(crate) fn check_name(
+    path: &str,
+    place: &Place,
+    value: Option<&Value>,
+    paths: &[&str],
+) -> Result<(), SpecError> {
     let is_table =
         |path: &str| paths.iter().any(|p| p.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')));
     let known_leaf = paths.contains(&path);

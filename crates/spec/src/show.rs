@@ -4,6 +4,7 @@
 
 use super::value::quote;
 use super::{Entry, Medium, Origin, Place, Spec};
+use std::collections::BTreeMap;
 
 /// The tables with a header of their own; deeper keys are written dotted.
 const TABLES: &[&str] = &[
@@ -62,10 +63,20 @@ const COMMENT_COLUMN: usize = 44;
 /// The whole resolved description, each value with its source: the comment behind it, or the file and line,
 /// or `default`, or `--set`. Shows what was resolved, not later changes to [`Spec::drive`].
 pub fn show(spec: &Spec) -> String {
+    shown(spec, false)
+}
+
+/// Writes the resolved description as [`show`] does, with the meaning of each key in a comment above it.
+pub fn show_explained(spec: &Spec) -> String {
+    shown(spec, true)
+}
+
+fn shown(spec: &Spec, explained: bool) -> String {
     let mut out = String::new();
     let disk = spec.medium == Medium::Disk;
     // Of a disk there is no flash to be shown, and all of the disk.
-    let shown = |entry: &Entry| match disk {
+    let meanings: BTreeMap<&str, &str> = super::schema_keys().map(|key| (key.path, key.about)).collect();
+    let is_shown = |entry: &Entry| match disk {
         true if entry.key.starts_with("backing.") => entry.key != "backing.kind",
         true if entry.key.starts_with("drive.") => DISK_KEYS.contains(&entry.key) || is_said(entry),
         _ => !is_silent(entry),
@@ -73,11 +84,14 @@ pub fn show(spec: &Spec) -> String {
     for table in TABLES {
         let mut header = Some(*table);
         for entry in
-            spec.provenance.entries.iter().filter(|entry| !APART.contains(&entry.key) && shown(entry))
+            spec.provenance.entries.iter().filter(|entry| !APART.contains(&entry.key) && is_shown(entry))
         {
             let Some(name) = name_in(table, entry) else { continue };
             if let Some(table) = header.take() {
                 start_table(&mut out, &format!("[{table}]"));
+            }
+            if explained {
+                out.push_str(&format!("# {}\n", meanings.get(entry.key).copied().unwrap_or_default()));
             }
             push_line(&mut out, name, &entry.value, &entry.origin);
         }

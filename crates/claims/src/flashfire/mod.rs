@@ -72,7 +72,7 @@ const BUFFER_MIB: u32 = 32;
 
 /// The drive of a platform, full of data, with or without a buffer of so many MiB.
 fn platform(bench: &Bench, platform: Platform, buffer: u32) -> Result<Tower<Device>, ReproduceError> {
-    let geometry = pellucid_spec::load(platform.preset, &bench.sets_with(&[])?)?.drive.media.geometry;
+    let geometry = bench.preset(platform.preset, &[])?.drive.media.geometry;
     let block_bytes = u64::from(geometry.planes) * u64::from(geometry.pages) * u64::from(geometry.page_bytes);
     let dies = u64::from(geometry.channels * geometry.ways * geometry.dies);
     let mut own = vec![
@@ -90,7 +90,7 @@ fn platform(bench: &Bench, platform: Platform, buffer: u32) -> Result<Tower<Devi
             format!("host.cpu.sector=\"{}ns\"", (200.0 / platform.host) as u32),
         ]);
     }
-    let mut spec = pellucid_spec::load(platform.preset, &bench.sets_with(&own)?)?;
+    let mut spec = bench.preset(platform.preset, &own)?;
     // Nobody looks at the data.
     spec.drive.media.store = StoreKind::Unstamped;
     let device = prepare(&spec, None)?;

@@ -41,8 +41,8 @@ fn flash(spec: &Spec, gib: u32, shorter: u32) -> Geometry {
 }
 
 fn count(bench: &Bench, gib: u32) -> Result<Memory, ReproduceError> {
-    let spec = pellucid_spec::load("jasmine-optimized", &bench.sets_with(&[])?)?;
-    let host = pellucid_spec::load("jasmine-nameless", &bench.sets_with(&[])?)?;
+    let spec = bench.preset("jasmine-optimized", &[])?;
+    let host = bench.preset("jasmine-nameless", &[])?;
     let shorter = bench.shorter();
     let geometry = flash(&spec, gib, shorter);
     let layout = geometry.layout().expect("the preset with another number of blocks");
@@ -186,7 +186,7 @@ fn run(bench: &Bench, system: System, work: Work) -> Result<(f64, BlockLayerCoun
     if system != System::Nameless && !is_read {
         own.push("host.layers=[\"block-layer\"]".into());
     }
-    let spec = pellucid_spec::load(system.preset(), &bench.sets_with(&own)?)?;
+    let spec = bench.preset(system.preset(), &own)?;
     let mut tower = stack(&spec, prepare(&spec, None)?)?;
     if system == System::Nameless && share > 0.0 {
         let requests = partition / 128;

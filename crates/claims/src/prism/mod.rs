@@ -204,7 +204,7 @@ fn experiment(
     sets.push(format!("kv.cpu.command={command}ns"));
     sets.push(format!("kv.cpu.completion={completion}ns"));
     sets.push(format!("kv.cpu.kib={kib}ns"));
-    let spec = pellucid_spec::from_str(DRIVE, "the drive of the claim", &bench.sets_with(&sets)?)?;
+    let spec = bench.cache(DRIVE, "the drive of the claim", &sets)?;
     Ok(Experiment::new(&spec, clients)?)
 }
 

@@ -15,6 +15,7 @@ use pellucid_host::{CacheConfig, CacheMode, StoreIdentity};
 use pellucid_media::StoreKind;
 use pellucid_serve::control::Request;
 use pellucid_serve::{Bottom, FileConfig, FileDrive, NoCache, Served, Time};
+use pellucid_spec::Use;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -157,7 +158,7 @@ impl Cache {
             let made = MadeFile(None);
             return Ok(Flash { flash: flash.into(), number: 0, sector_bytes, durable_commands: false, made });
         }
-        let subject = Subject::open_to_serve(&self.drive, global)?;
+        let subject = Subject::open_to_serve(&self.drive, Use::Serve, global)?;
         let spec = &subject.spec;
         if !spec.host.is_empty() {
             return Err(refuse(

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
 use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
-use crate::workload::{TraceOptions, WorkloadOptions};
+use crate::workload::{TraceOptions, WorkloadOptions, stdin_or};
 use crate::{columns, output};
 use anyhow::anyhow;
 use pellucid_media::StoreKind;
@@ -120,6 +120,16 @@ impl Compare {
         reports.iter().rev().try_for_each(output::ended)
     }
 
+    /// The runs again, for their reports alone.
+    pub fn again(&self, global: &Global) -> Result<Vec<Report>, Failure> {
+        let mut reports = Vec::new();
+        for Prepared { mut subject, jobs, .. } in self.prepared(global)? {
+            subject.repeat()?;
+            reports.push(subject.run(&jobs, global, &WatchOptions::default())?);
+        }
+        Ok(reports)
+    }
+
     /// The drives, each with its work; what cannot be is refused before the first is run.
     fn prepared(&self, global: &Global) -> Result<Vec<Prepared>, Failure> {
         let mut subjects = self.subjects(global)?;
@@ -148,6 +158,9 @@ impl Compare {
                 None => {
                     let global = if prepared.is_empty() { global } else { &silent };
                     let jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
+                    if let Some(fio) = &self.fio {
+                        subject.reads("jobs", stdin_or(fio));
+                    }
                     self.replayed(&mut subject)?;
                     jobs
                 }

@@ -16,6 +16,7 @@ use pellucid_mount::{
     Format, ModelledDrive, Mounted, MountedOptions, Pace, Target, TargetError, Volume, check_point, now,
 };
 use pellucid_serve::Time;
+use pellucid_spec::Use;
 use pellucid_text::format::{binary_bytes, count, percent};
 use pellucid_workload::{Grammar, parse_bytes};
 use serde_json::json;
@@ -262,7 +263,7 @@ impl Ground {
     fn described(&self, called: &str, global: &Global) -> Result<(Subject, Vec<LayerConfig>), Failure> {
         let mut global = global.clone();
         global.sets.push(format!("media.store=file:{}", self.target.display()));
-        let subject = Subject::open_to_serve(called, &global)?;
+        let subject = Subject::open_to_serve(called, Use::Serve, &global)?;
         let layers = below(called, &subject.spec.host)?;
         Ok((subject, layers))
     }

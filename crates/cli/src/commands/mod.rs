@@ -4,11 +4,15 @@ mod age;
 mod cache;
 mod compare;
 mod control;
+mod demo;
+mod diff;
+mod explain;
 mod fire;
 mod fs;
 mod fs_service;
 mod generate;
 mod graph;
+mod import;
 mod kv;
 mod kv_replay;
 mod kv_serve;
@@ -16,6 +20,7 @@ mod presets;
 mod reference;
 mod replay;
 mod reproduce;
+mod rerun;
 mod run;
 mod serve;
 mod serving;
@@ -33,8 +38,13 @@ pub enum Command {
     Replay(replay::Replay),
     Compare(compare::Compare),
     Age(age::Age),
+    Rerun(rerun::Rerun),
+    Diff(diff::Diff),
     Reproduce(reproduce::Reproduce),
+    Demo(demo::Demo),
     Show(show::Show),
+    Explain(explain::Explain),
+    Import(import::Import),
     Presets(presets::Presets),
     #[command(hide = true)]
     Reference(reference::Reference),
@@ -61,8 +71,13 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Replay(command) => command.run(global),
         Command::Compare(command) => command.run(global),
         Command::Age(command) => command.run(global),
+        Command::Rerun(command) => command.run(global),
+        Command::Diff(command) => command.run(global),
         Command::Reproduce(command) => command.run(global),
+        Command::Demo(command) => command.run(global),
         Command::Show(command) => command.run(global),
+        Command::Explain(command) => command.run(global),
+        Command::Import(command) => command.run(global),
         Command::Presets(command) => command.run(global),
         Command::Reference(command) => command.run(),
         Command::Generate(command) => command.run(),

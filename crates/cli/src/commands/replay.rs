@@ -2,17 +2,19 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
 use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, stdin_or};
+use pellucid_report::Report;
 use pellucid_workload::trace::AddressPolicy;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
   pellucid replay cosmos-plus examples/cloudphysics.csv.zst --report report
+  pellucid replay jasmine examples/cloudphysics.csv.zst --address fold --precondition fill --closed-loop 16
   pellucid replay netbook-ssd examples/cloudphysics.csv.zst --address compact --limit 10000
   pellucid replay cosmos-plus trace.csv.zst --live
   pellucid replay jasmine trace.gz --format msr --closed-loop 32";
@@ -36,22 +38,38 @@ pub struct Replay {
     precondition: PreconditionOptions,
     #[command(flatten)]
     watch: WatchOptions,
+    #[command(flatten)]
+    format: FormatOptions,
 }
 
 impl Replay {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        let mut subject = Subject::open(&self.drive, self.image.as_deref(), global)?;
-        self.options.apply(&mut subject.spec, self.trace.clone());
+        let global = &self.format.apply(global);
+        let subject = self.prepared(global)?;
         let address = subject.spec.run.address;
         let trace = self.trace.display();
-        subject.check_work(&[])?;
-        subject.precondition(&self.precondition, global)?;
         self.watch.check(global)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         output::header(global, "replay", &subject.spec.drive_name, &trace.to_string())?;
         let report = subject.run(&[], global, &self.watch)?;
         let hints = self.hints(global, directory.is_some(), address);
-        output::report(global, &report, directory, &hints)
+        output::report(global, &report, directory, &hints, (self.format, &[]))
+    }
+
+    /// The replay again, for its report alone.
+    pub fn again(&self, global: &Global) -> Result<Report, Failure> {
+        let mut subject = self.prepared(global)?;
+        subject.repeat()?;
+        subject.run(&[], global, &WatchOptions::default())
+    }
+
+    /// The drive and the trace; what cannot be is refused.
+    fn prepared(&self, global: &Global) -> Result<Subject, Failure> {
+        let mut subject = Subject::open(&self.drive, self.image.as_deref(), global)?;
+        self.options.apply(&mut subject.spec, self.trace.clone());
+        subject.check_work(&[])?;
+        subject.precondition(&self.precondition, global)?;
+        Ok(subject)
     }
 
     /// Commands that may come next, each of which works as it is printed; none where the trace or the drive can be read only once.
@@ -73,7 +91,7 @@ impl Replay {
             let other = if self.drive.starts_with("jasmine") { "cosmos-plus" } else { "jasmine" };
             // The other drive may be smaller.
             let fold = if address == AddressPolicy::Refuse { " --address fold" } else { "" };
-            let options = self.options.words();
+            let options = self.options.words() + &self.precondition.words();
             hints.push(format!("pellucid compare {own} {other} --trace {trace}{options}{fold}{of_run}"));
         }
         let of_drive: String = global
@@ -85,13 +103,13 @@ impl Replay {
         hints.push(format!("pellucid show {drive}{of_drive}"));
         if self.drive == "cosmos-plus" {
             hints.push("pellucid serve cosmos-plus --set media.store=ram --nvme-tcp 4420".into());
-            hints.push("pellucid reproduce C6".into());
+            hints.push("pellucid reproduce C1".into());
         }
         if !reported {
             let image = self.image.as_ref().map_or_else(String::new, |image| {
                 format!(" --image {}", output::quoted(&image.display().to_string()))
             });
-            let options = self.options.words();
+            let options = self.options.words() + &self.precondition.words();
             hints.push(format!("pellucid replay {drive} {trace}{options}{image}{sets} --report report"));
         }
         hints

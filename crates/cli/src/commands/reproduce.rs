@@ -7,7 +7,7 @@ use crate::progress::Bar;
 use anyhow::anyhow;
 use pellucid_claims::{
     Bench, Claim, Outcome, ReproduceError, render_details, render_json, render_known, render_list,
-    render_page, render_row, render_rows_head, select, standing,
+    render_page, render_row, render_rows_head, render_total, select, standing,
 };
 use pellucid_output::Part;
 
@@ -57,6 +57,8 @@ impl Reproduce {
         }
         if global.json {
             output::print(&render_json(&outcomes))?;
+        } else {
+            output::print(&format!("\n{}", render_total(&outcomes)))?;
         }
         let news = |(claim, outcome): &&(&Claim, Outcome)| !standing(claim, outcome).unknown.is_empty();
         let fail: Vec<&str> = outcomes.iter().filter(news).map(|(claim, _)| claim.id).collect();
@@ -84,6 +86,9 @@ impl Reproduce {
             let bar = Bar::new(global, None);
             bar.say(claim.id);
             let outcome = claim.run(&bench).map_err(|error| failure(error, claim))?;
+            if claim.has_settings() {
+                bench.check_effects().map_err(|error| failure(error, claim))?;
+            }
             bar.clear();
             if !global.json {
                 // A run of chosen claims shows them whole.
@@ -126,7 +131,9 @@ fn failure(error: ReproduceError, claim: &Claim) -> Failure {
         ReproduceError::Spec(error) => error.into(),
         ReproduceError::Experiment(error) => error.into(),
         ReproduceError::Kv(error) => Failure::asked(error),
-        owned @ ReproduceError::Owned { .. } => Failure::asked(owned).about(claim.id),
+        error @ (ReproduceError::Owned { .. } | ReproduceError::NoEffect { .. }) => {
+            Failure::asked(error).about(claim.id)
+        }
         ReproduceError::Program(error) => Failure::work(anyhow::anyhow!(error)),
     }
 }

@@ -3,12 +3,15 @@
 use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
 use crate::subject::Subject;
 use crate::watch::WatchOptions;
-use crate::workload::WorkloadOptions;
+use crate::workload::{WorkloadOptions, stdin_or};
 use pellucid_lab::experiment::jobs_summary;
+use pellucid_report::Report;
+use pellucid_spec::targets::registry_path;
+use pellucid_workload::Job;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -17,6 +20,7 @@ Examples:
   pellucid run cosmos-plus --rw randrw --rwmixread 70 --bs 16k --iodepth 32 --size 1g --number-ios 100000
   pellucid run jasmine --bs 4k --job rw=randread,iodepth=8 --job rw=write --runtime 2s
   pellucid run datacenter-tlc job.fio --set ftl.victim=cost-benefit
+  pellucid run jasmine --rw randread --number-ios 10000 --output-format json+ > fio.json
   pellucid run bench/random-write.toml --live
   pellucid run cosmos-plus --rw randwrite --runtime 60s --monitor 9300
   pellucid run --image aged.pellucid --rw randwrite --number-ios 100000 --report report";
@@ -43,10 +47,34 @@ pub struct Run {
     precondition: PreconditionOptions,
     #[command(flatten)]
     watch: WatchOptions,
+    #[command(flatten)]
+    format: FormatOptions,
 }
 
 impl Run {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        let global = &self.format.apply(global);
+        let (subject, jobs) = self.prepared(global)?;
+        let work = match &subject.spec.run.trace {
+            Some(trace) => trace.display().to_string(),
+            None => jobs_summary(&jobs),
+        };
+        self.watch.check(global)?;
+        let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
+        output::header(global, "run", &subject.spec.drive_name, &work)?;
+        let report = subject.run(&jobs, global, &self.watch)?;
+        output::report(global, &report, directory, &[], (self.format, &jobs))
+    }
+
+    /// The run again, for its report alone.
+    pub fn again(&self, global: &Global) -> Result<Report, Failure> {
+        let (mut subject, jobs) = self.prepared(global)?;
+        subject.repeat()?;
+        subject.run(&jobs, global, &WatchOptions::default())
+    }
+
+    /// The drive and its work; what cannot be is refused.
+    fn prepared(&self, global: &Global) -> Result<(Subject, Vec<Job>), Failure> {
         let mut subject = match (&self.drive, &self.image) {
             (Some(drive), image) => Subject::open(drive, image.as_deref(), global)?,
             (None, Some(image)) => Subject::open_image(image, global)?,
@@ -54,18 +82,14 @@ impl Run {
         };
         if let (Some(drive), Some(name)) = (&self.drive, &self.target) {
             subject.put_on_target(target::find(drive, name, global)?)?;
+            subject.reads("targets", &registry_path(drive));
+        }
+        if let Some(fio) = &self.fio {
+            subject.reads("jobs", stdin_or(fio));
         }
         let jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
-        let work = match &subject.spec.run.trace {
-            Some(trace) => trace.display().to_string(),
-            None => jobs_summary(&jobs),
-        };
         subject.check_work(&jobs)?;
         subject.precondition(&self.precondition, global)?;
-        self.watch.check(global)?;
-        let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
-        output::header(global, "run", &subject.spec.drive_name, &work)?;
-        let report = subject.run(&jobs, global, &self.watch)?;
-        output::report(global, &report, directory, &[])
+        Ok((subject, jobs))
     }
 }

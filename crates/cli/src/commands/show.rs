@@ -7,11 +7,13 @@ use crate::subject::Subject;
 use pellucid_device::{Device, DeviceConfig};
 use pellucid_flash::{CacheGeometry, ChunkGeometry, Drive, Interface, PlacementGeometry, ZoneGeometry};
 use pellucid_media::StoreKind;
+use pellucid_spec::{show, show_explained};
 
 const EXAMPLES: &str = "\
 Examples:
   pellucid show cosmos-plus
   pellucid show zoned
+  pellucid show netbook-ssd --explain
   pellucid show jasmine --set ftl.victim=fifo > mine.toml
   pellucid show aged.pellucid";
 
@@ -24,19 +26,22 @@ pub struct Show {
     /// A preset, a description in TOML, or an image
     #[arg(value_name = "DRIVE")]
     drive: String,
+    /// Write the meaning of each key above it
+    #[arg(long, conflicts_with = "json")]
+    explain: bool,
 }
 
 impl Show {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let spec = Subject::open_to_show(&self.drive, global)?.spec;
         if !global.json {
-            let text = namespaces(&spec.drive, &spec.drive_name)? + &pellucid_spec::show(&spec);
+            let described = if self.explain { show_explained(&spec) } else { show(&spec) };
+            let text = namespaces(&spec.drive, &spec.drive_name)? + &described;
             return Ok(output::print(&text)?);
         }
-        let entries = spec.provenance.entries.iter().map(|entry| {
-            let source = entry.origin.comment.clone().unwrap_or_else(|| entry.origin.place.to_string());
-            serde_json::json!({ "key": entry.key, "value": entry.value, "source": source })
-        });
+        let entries = spec.provenance.entries.iter().map(
+            |entry| serde_json::json!({ "key": entry.key, "value": entry.value, "source": entry.source() }),
+        );
         Ok(output::print(&format!("{:#}\n", entries.collect::<serde_json::Value>()))?)
     }
 }

@@ -126,13 +126,18 @@ impl Drop for Folder {
 }
 
 /// Every command of the program.
-pub const COMMANDS: [&str; 19] = [
+pub const COMMANDS: [&str; 24] = [
     "run",
     "replay",
     "compare",
     "age",
+    "rerun",
+    "diff",
     "reproduce",
+    "demo",
     "show",
+    "explain",
+    "import",
     "presets",
     "serve",
     "cache",

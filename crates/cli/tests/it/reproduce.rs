@@ -12,7 +12,8 @@ fn a_claim_that_holds_is_a_row_and_status_0() {
     let row = lines.next().unwrap();
     assert!(row.starts_with("C11  Cosmos+ 5, 7.2 ") && row.contains(" holds "), "{row}");
     // Asked for by name, it shows all of its checks.
-    assert_eq!(lines.count(), 2, "{answer}");
+    assert_eq!(lines.clone().count(), 4, "{answer}");
+    assert_eq!(lines.last(), Some("2 of 2 checks hold"));
     let page = std::fs::read_to_string(folder.path("claims/index.html")).unwrap();
     assert_eq!(page.matches("<svg").count(), 1);
     let json = std::fs::read_to_string(folder.path("claims/reproduce.json")).unwrap();
@@ -107,6 +108,24 @@ fn keys_that_an_experiment_owns_are_refused_by_name() {
         assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{claim} {set}: {}", done.stderr);
         let said = format!("error: {claim}: --set {set}: this experiment sets the key itself, to {own}");
         assert!(done.stderr.starts_with(&said), "{}", done.stderr);
+    }
+}
+
+/// A key that changes nothing in an experiment is not taken in silence.
+#[test]
+fn keys_without_an_effect_on_a_claim_are_refused_by_name() {
+    let folder = Folder::new();
+    for (set, with) in [
+        ("ftl.map_cache=1MiB", "drive.ftl.map = \"demand\""),
+        ("kv.slab=1MiB", "pellucid kv, which puts a cache on the drive"),
+        ("run.verify=true", "pellucid run, replay and compare"),
+    ] {
+        let done = folder.run(&["reproduce", "C11", "--set", set, "-q"]);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{set}: {}", done.stderr);
+        let said = format!(
+            "error: C11: --set {set}: has no effect on a drive of this claim; allowed: with {with}\n"
+        );
+        assert_eq!(done.stderr, said);
     }
 }
 

@@ -189,6 +189,28 @@ fn the_log_tells_what_is_served_and_what_happens_to_it() {
     assert_eq!(one("stopping")["reason"], "control");
 }
 
+/// A served drive starts with what its media hold, has no work of its own, and no cache on it.
+#[test]
+fn keys_that_a_served_drive_does_not_use_are_refused_by_name() {
+    let folder = Folder::with_drive();
+    for (set, with) in [
+        ("kv.engine=raw", "pellucid kv, which puts a cache on the drive"),
+        ("precondition.fill=0.5", "pellucid run, replay, compare and age, whose image can be served"),
+        ("job=[{ rw = \"write\" }]", "pellucid run, replay and compare"),
+    ] {
+        let words = ["serve", "tiny.toml", "--set", "media.store=ram", "--nbd", "unix:nbd", "--set", set];
+        let done = folder.run(&words);
+        assert_eq!(done.status, 2, "{set}: {}", done.stderr);
+        let key = set.split('=').next().unwrap();
+        assert!(done.stderr.starts_with(&format!("error: --set {key}: ")), "{}", done.stderr);
+        assert!(
+            done.stderr.ends_with(&format!(": has no effect here; allowed: with {with}\n")),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
 /// What breaks a drive takes none of several by itself.
 #[test]
 fn a_power_cut_of_one_of_several_drives_names_it() {

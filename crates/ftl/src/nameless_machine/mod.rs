@@ -9,7 +9,7 @@
 //!   victims: live sectors ─► memory ─► new pages ─► Moved ─► acknowledged ─► checkpoint ─► reset
 //! ```
 //! What is decided is [`Nameless`] of the engine; this layer carries it out. What each command promises is in
-//! [`NamelessGeometry`]; what holds it together, in `ARCHITECTURE.md`: a block is erased only after a checkpoint that
+//! [`NamelessGeometry`]; what holds it together, in `docs/explanation/nameless-writes.md`: a block is erased only after a checkpoint that
 //! needs nothing in it. Each way has its file: `write`, `read`, `collect`, `checkpoint`, `start`.
 
 mod checkpoint;

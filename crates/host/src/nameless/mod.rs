@@ -1,6 +1,6 @@
 //! The split FTL of nameless writes: the machine of `ftl` above an open-channel drive, with what its work costs the host's processor.
 //!
-//! [`NamelessGeometry`] describes the guarantee of each command; `ARCHITECTURE.md` describes the design.
+//! [`NamelessGeometry`] describes the guarantee of each command; `docs/explanation/nameless-writes.md` describes the design.
 
 mod config;
 mod file;

@@ -1,13 +1,14 @@
 //! Configuration of a file drive: its file and how it is used.
 
 use pellucid_flash::Interface;
+use pellucid_text::Quantity;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Prefix of a file drive's name.
 const SCHEME: &str = "file:";
-const ALLOWED: &str = "allowed: file:PATH, then perhaps ,size=BYTES (GiB or GB, and so on), ,sector=512..65536 (a power of two), \
+const ALLOWED: &str = "allowed: file:PATH, then perhaps ,size=SIZE such as 10GiB or 10g (1024-based), ,sector=512..65536 (a power of two), \
                        ,direct=true|false, ,threads=1..64";
 
 /// Configuration of a file drive, as in its name: `file:PATH[,KEY=VALUE,...]`.
@@ -77,9 +78,9 @@ impl FileConfig {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let refuse = || format!("{key} = {value}");
         match key {
-            "size" => self.size_bytes = Some(parse_bytes(value).ok_or_else(refuse)?),
+            "size" => self.size_bytes = Some(Quantity::Size.read_text(value).ok_or_else(refuse)?),
             "sector" => {
-                let bytes = parse_bytes(value).filter(|bytes| bytes.is_power_of_two());
+                let bytes = Quantity::Size.read_text(value).filter(|bytes| bytes.is_power_of_two());
                 let bytes = bytes.filter(|bytes| (512..=65536).contains(bytes)).ok_or_else(refuse)?;
                 self.sector_bytes = bytes as u32;
             }
@@ -118,24 +119,6 @@ impl FromStr for FileConfig {
     }
 }
 
-/// Parses a size in bytes, with or without a unit.
-pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: u64 = match &text[digits.len()..] {
-        "" | "B" => 1,
-        "KB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "TB" => 1_000_000_000_000,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        "TiB" => 1 << 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(unit)
-}
-
 /// Interface of a drive of this size.
 pub(super) fn interface(bytes: u64, sector_bytes: u32) -> Interface {
     Interface::Block { sectors: bytes / u64::from(sector_bytes), handles: 1 }
@@ -158,10 +141,10 @@ mod tests {
         };
         assert_eq!(good, expected);
         assert_eq!(good.drive_name(), "b");
-        let decimal = "file:x,size=1GB".parse::<FileConfig>().expect("good");
-        assert_eq!(decimal.size_bytes, Some(1_000_000_000));
+        let short = "file:x,size=1.5g,sector=4k".parse::<FileConfig>().expect("good");
+        assert_eq!((short.size_bytes, short.sector_bytes), (Some(3 << 29), 4096));
         assert_eq!("file:x".parse::<FileConfig>().expect("good"), FileConfig::new("x"));
-        let bad = ["x", "file:", "file:x,size", "file:x,size=1Gb", "file:x,sector=1000", "file:x,direct=2"];
+        let bad = ["x", "file:", "file:x,size", "file:x,size=1GB", "file:x,sector=1000", "file:x,direct=2"];
         for bad in bad.iter().chain(&["file:x,threads=0", "file:x,color=red", "file:x,size=99999999TiB"]) {
             let why = bad.parse::<FileConfig>().expect_err(bad).to_string();
             assert!(why.contains("file:PATH") && why.starts_with(bad), "{why}");

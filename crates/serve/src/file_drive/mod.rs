@@ -14,7 +14,6 @@ mod config;
 mod medium;
 mod workers;
 
-pub(crate) use config::parse_bytes;
 pub use config::{FileConfig, FileError};
 
 use medium::{Made, Medium};

@@ -74,7 +74,7 @@ fn no_preset_is_warned_of() {
     for preset in presets() {
         let shown = show(&load(preset.name, &[]).expect("a preset"));
         let again = from_str(&shown, "shown.toml", &[]).expect("it reads back");
-        for used in [Use::Work, Use::Age, Use::Serve, Use::Show] {
+        for used in [Use::Work, Use::Age, Use::Serve, Use::ServeKv, Use::Show] {
             assert_eq!(
                 again.check_effect(used).expect("no override"),
                 Vec::<String>::new(),
@@ -105,6 +105,23 @@ fn a_key_without_effect_is_refused_with_what_gives_it_one() {
         ("kv.slab=1MiB", "allowed: with pellucid kv, which puts a cache on the drive"),
     ] {
         let message = refused(SMALL, &[set], Use::Work);
+        assert!(message.ends_with(said), "{message}");
+    }
+    for (set, used, said) in [
+        ("kv.slab=1MiB", Use::Serve, "allowed: with pellucid kv, which puts a cache on the drive"),
+        (
+            "precondition.fill=0.5",
+            Use::Serve,
+            "allowed: with pellucid run, replay, compare and age, whose image can be served",
+        ),
+        (
+            "precondition.fill=0.5",
+            Use::ServeKv,
+            "allowed: with pellucid run, replay, compare and age, whose image can be served",
+        ),
+        ("job=[{ rw = \"write\" }]", Use::Serve, "allowed: with pellucid run, replay and compare"),
+    ] {
+        let message = refused(SMALL, &[set], used);
         assert!(message.ends_with(said), "{message}");
     }
     let disk = "[drive]\npreset = 'wd1502faex'\n";

@@ -22,7 +22,7 @@ const EXTENT_BYTES: u64 = 1 << 20;
 const LATEST_NS: u64 = u64::MAX >> 2;
 
 /// Treatment of addresses that the drive does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum AddressPolicy {
     /// End with an error.

@@ -1,0 +1,477 @@
+//! MQSim's two files: the drive (`Execution_Parameter_Set`) and the work (`MQSim_IO_Scenarios`).
+//!
+//! Names and units are those of MQSim's README. What a parameter of MQSim makes there and nothing makes here is listed with its reason.
+
+use super::xml::{Element, parse};
+use super::{Imported, Left, Parameter, Toml};
+
+/// Bytes of MQSim's sectors.
+const SECTOR_BYTES: u64 = 512;
+
+/// Parameters of the drive without a counterpart, and why.
+const WITHOUT: &[(&str, &str)] = &[
+    ("Enable_ResponseTime_Logging", "--log writes one line per request"),
+    ("ResponseTime_Logging_Period_Length", "reports have series over time of their own"),
+    ("Enabled_Preconditioning", "the work says how much of the drive is filled"),
+    ("Memory_Type", "FLASH is all that is modelled"),
+    ("Queue_Fetch_Size", "fetching has no such limit; drive.host.commands limits commands at work"),
+    ("Data_Cache_Sharing_Mode", "the buffer is shared by all commands"),
+    ("Data_Cache_DRAM_Row_Size", "time of the buffer's memory is not modelled"),
+    ("Data_Cache_DRAM_Data_Rate", "time of the buffer's memory is not modelled"),
+    ("Data_Cache_DRAM_Data_Busrt_Size", "time of the buffer's memory is not modelled"),
+    ("Data_Cache_DRAM_Data_Burst_Size", "time of the buffer's memory is not modelled"),
+    ("Data_Cache_DRAM_tRCD", "time of the buffer's memory is not modelled"),
+    ("Data_Cache_DRAM_tCL", "time of the buffer's memory is not modelled"),
+    ("Data_Cache_DRAM_tRP", "time of the buffer's memory is not modelled"),
+    ("CMT_Capacity", "an ideal table needs no cache"),
+    ("CMD_Suspension_Support", "nothing is suspended"),
+    ("Suspend_Program_Time", "nothing is suspended"),
+    ("Suspend_Erase_Time", "nothing is suspended"),
+    ("Percentage_of_Hot_Region", "counts with RANDOM_HOTCOLD only"),
+    ("Request_Size_Distribution", "all requests have the mean size"),
+    ("Variance_Request_Size", "all requests have the mean size"),
+    ("Average_No_of_Reqs_in_Queue", "counts with QUEUE_DEPTH only"),
+    ("Intensity", "counts with BANDWIDTH only"),
+    ("Bandwidth", "counts with BANDWIDTH only"),
+    ("Stop_Time", "0 ends nothing"),
+    ("Total_Requests_To_Generate", "0 ends nothing"),
+    ("CMT_Sharing_Mode", "the cached table is shared"),
+    (
+        "Transaction_Scheduling_Policy",
+        "drive.scheduler.order and .suspend are the nearest; set them as you need",
+    ),
+    ("GC_Exec_Threshold", "GC starts by blocks of a die, drive.ftl.gc_low, not by a share"),
+    ("GC_Hard_Threshold", "GC has one threshold, drive.ftl.gc_low"),
+    ("Preemptible_GC_Enabled", "drive.ftl.gc_pacing is the nearest"),
+    (
+        "Preferred_suspend_erase_time_for_read",
+        "operations are suspended at once; see drive.scheduler.suspend_gap",
+    ),
+    ("Preferred_suspend_erase_time_for_write", "nothing is suspended for a write"),
+    (
+        "Preferred_suspend_write_time_for_read",
+        "operations are suspended at once; see drive.scheduler.suspend_gap",
+    ),
+    ("Flash_Comm_Protocol", "only the rate of the channel counts"),
+    ("Page_Read_Latency_CSB", "cells of two bits have none"),
+    ("Page_Program_Latency_CSB", "cells of two bits have none"),
+    ("Page_Read_Latency_MSB", "cells of one bit have none"),
+    ("Page_Program_Latency_MSB", "cells of one bit have none"),
+    ("Priority_Class", "queues have weights, drive.host.weights"),
+    ("Device_Level_Data_Caching_Mode", "drive.buffer.write is for all work of a drive"),
+    ("Channel_IDs", "work goes to all channels; a namespace or a target can have some of them"),
+    ("Chip_IDs", "work goes to all ways; a namespace or a target can have some of them"),
+    ("Die_IDs", "work goes to all dies; a namespace or a target can have some of them"),
+    ("Plane_IDs", "work goes to all planes"),
+];
+
+/// Parameters by name; each is taken once, and what is left over has no counterpart.
+struct Parameters(Vec<Parameter>);
+
+impl Parameters {
+    /// Those of an element, and of elements in it that are `groups`.
+    fn of(element: &Element, groups: &[&str]) -> Parameters {
+        let mut found = Vec::new();
+        for child in &element.children {
+            if groups.contains(&child.name.as_str()) {
+                found.extend(Parameters::of(child, groups).0);
+            } else {
+                found.push(Parameter {
+                    name: child.name.clone(),
+                    value: child.text.clone(),
+                    line: child.line,
+                });
+            }
+        }
+        Parameters(found)
+    }
+
+    fn get(&self, name: &str) -> Option<&Parameter> {
+        self.0.iter().find(|parameter| parameter.name == name)
+    }
+
+    fn take(&mut self, name: &str) -> Option<Parameter> {
+        let at = self.0.iter().position(|parameter| parameter.name == name)?;
+        Some(self.0.remove(at))
+    }
+
+    /// A number, which must be there.
+    fn number(&mut self, name: &str) -> Result<f64, String> {
+        let parameter = self.take(name).ok_or_else(|| format!("{name} is missing"))?;
+        number(&parameter)
+    }
+
+    /// What was not taken, with its reason.
+    fn left(self) -> Vec<Left> {
+        let why = |name: &str| {
+            let known = WITHOUT.iter().find(|(without, _)| *without == name);
+            known.map_or("not known to the import", |(_, why)| why)
+        };
+        self.0.into_iter().map(|parameter| Left { why: why(&parameter.name), parameter }).collect()
+    }
+}
+
+fn number(parameter: &Parameter) -> Result<f64, String> {
+    let value = parameter.value.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+    value.ok_or_else(|| {
+        format!("{}: {} = {}: allowed: a number from 0", parameter.line, parameter.name, parameter.value)
+    })
+}
+
+/// A whole number, as it is.
+fn whole(parameter: &Parameter) -> Result<String, String> {
+    let value = parameter.value.parse::<u64>().map(|value| value.to_string());
+    value.map_err(|_| {
+        format!(
+            "{}: {} = {}: allowed: a whole number from 0",
+            parameter.line, parameter.name, parameter.value
+        )
+    })
+}
+
+fn is_true(parameter: &Parameter) -> bool {
+    parameter.value.eq_ignore_ascii_case("true")
+}
+
+/// A drive and its work. `drive` and `work` are the texts of the files, `name` what the drive is called.
+///
+/// # Errors
+/// A sentence that begins with the line, as `LINE: why`; the first of the pair is the file, 0 the drive and 1 the work.
+pub fn import(drive: &str, work: &str, name: &str) -> Result<Imported, (usize, String)> {
+    let mut imported = Imported::default();
+    let mut toml = Toml::default();
+    one_drive(drive, name, &mut toml, &mut imported.left).map_err(|why| (0, why))?;
+    one_work(work, &mut toml, &mut imported.left).map_err(|why| (1, why))?;
+    imported.toml = toml.0;
+    Ok(imported)
+}
+
+fn one_drive(text: &str, name: &str, toml: &mut Toml, left: &mut Vec<Left>) -> Result<(), String> {
+    let root = parse(text)?;
+    if root.name != "Execution_Parameter_Set" {
+        return Err(format!("{}: <{}>: allowed: Execution_Parameter_Set of MQSim", root.line, root.name));
+    }
+    let groups = ["Host_Parameter_Set", "Device_Parameter_Set", "Flash_Parameter_Set"];
+    let mut all = Parameters::of(&root, &groups);
+    toml.table("[drive]");
+    toml.key("name", &format!("{name:?}"), "the file's name");
+    media(&mut all, toml)?;
+    translation(&mut all, toml)?;
+    controller(&mut all, toml)?;
+    left.extend(all.left());
+    Ok(())
+}
+
+fn media(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
+    toml.table("[drive.media]");
+    for (key, from) in [
+        ("channels", "Flash_Channel_Count"),
+        ("ways", "Chip_No_Per_Channel"),
+        ("dies", "Die_No_Per_Chip"),
+        ("planes", "Plane_No_Per_Die"),
+        ("blocks", "Block_No_Per_Plane"),
+        ("pages", "Page_No_Per_Block"),
+    ] {
+        toml.key(key, &format!("{}", all.number(from)?), from);
+    }
+    let page = all.number("Page_Capacity")?;
+    toml.key("page_size", &format!("{page}"), "Page_Capacity");
+    if let Some(spare) = all.take("Page_Metadat_Capacity") {
+        toml.key("spare_size", &whole(&spare)?, "Page_Metadat_Capacity");
+    }
+    toml.key("sector_size", &SECTOR_BYTES.to_string(), "MQSim: sectors of 512 bytes");
+    toml.key("unit_size", &format!("{page}"), "MQSim: pages are mapped");
+    let cell = all.take("Flash_Technology").ok_or("Flash_Technology is missing")?;
+    let pages: &[&str] = match cell.value.as_str() {
+        "SLC" => &["LSB"],
+        "MLC" => &["LSB", "MSB"],
+        "TLC" => &["LSB", "CSB", "MSB"],
+        _ => {
+            return Err(format!("{}: Flash_Technology = {}: allowed: SLC, MLC, TLC", cell.line, cell.value));
+        }
+    };
+    toml.key("cell", &format!("{:?}", cell.value.to_lowercase()), "Flash_Technology");
+    if let Some(cycles) = all.take("Block_PE_Cycles_Limit") {
+        toml.key("endurance", &whole(&cycles)?, "Block_PE_Cycles_Limit");
+    }
+    if let Some(seed) = all.take("Seed") {
+        toml.key("seed", &whole(&seed)?, "Seed");
+    }
+    timing(all, toml, pages)
+}
+
+fn timing(all: &mut Parameters, toml: &mut Toml, pages: &[&str]) -> Result<(), String> {
+    toml.table("[drive.media.timing]");
+    for (key, prefix) in [("read", "Page_Read_Latency"), ("program", "Page_Program_Latency")] {
+        let times = pages.iter().map(|page| all.number(&format!("{prefix}_{page}")));
+        let times: Vec<f64> = times.collect::<Result<_, String>>()?;
+        let texts: Vec<String> = times.iter().map(|ns| format!("\"{ns}ns\"")).collect();
+        toml.key(key, &format!("[{}]", texts.join(", ")), &format!("{prefix}_*"));
+    }
+    toml.key("erase", &format!("\"{}ns\"", all.number("Block_Erase_Latency")?), "Block_Erase_Latency");
+    // MT/s and bytes of width.
+    let width = all.number("Flash_Channel_Width")?;
+    let rate = all.number("Channel_Transfer_Rate")?;
+    let from = "Channel_Transfer_Rate x Flash_Channel_Width";
+    toml.key("channel_rate", &format!("\"{}MB/s\"", rate * width), from);
+    let suspends = all.get("CMD_Suspension_Support").is_some_and(|support| support.value != "NONE");
+    if suspends
+        && let Some(program) = all.take("Suspend_Program_Time")
+        && let Some(erase) = all.take("Suspend_Erase_Time")
+    {
+        let support = all.take("CMD_Suspension_Support").map_or(String::new(), |support| support.value);
+        toml.key("suspend", &format!("\"{}ns\"", whole(&program)?), "Suspend_Program_Time");
+        toml.key("suspend_erase", &format!("\"{}ns\"", whole(&erase)?), "Suspend_Erase_Time");
+        toml.table("[drive.scheduler]");
+        toml.key("order", "\"read-first\"", "as suspended operations need");
+        toml.key(
+            "suspend",
+            "true",
+            &format!("CMD_Suspension_Support = {support}, here for programs and erases"),
+        );
+    }
+    Ok(())
+}
+
+fn translation(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
+    toml.table("[drive.ftl]");
+    if let Some(mapping) = all.take("Address_Mapping")
+        && mapping.value != "PAGE_LEVEL"
+    {
+        return Err(format!("{}: Address_Mapping = {}: allowed: PAGE_LEVEL", mapping.line, mapping.value));
+    }
+    let ideal = all.take("Ideal_Mapping_Table").is_some_and(|ideal| is_true(&ideal));
+    let capacity = if ideal { None } else { all.take("CMT_Capacity") };
+    match capacity {
+        Some(capacity) => {
+            toml.key("map", "\"demand\"", "Ideal_Mapping_Table = false");
+            toml.key("map_cache", &whole(&capacity)?, "CMT_Capacity");
+        }
+        None => toml.key("map", "\"page\"", "Ideal_Mapping_Table = true"),
+    }
+    if let Some(share) = all.take("Overprovisioning_Ratio") {
+        // There a share of the whole flash, here of what the host sees.
+        let share = number(&share)?;
+        let of_user =
+            (share < 1.0).then(|| share / (1.0 - share)).ok_or("Overprovisioning_Ratio: allowed: below 1")?;
+        toml.key(
+            "over_provisioning",
+            &format!("{of_user:.6}"),
+            &format!("Overprovisioning_Ratio {share} of all"),
+        );
+    }
+    if let Some(policy) = all.take("GC_Block_Selection_Policy") {
+        let (victim, more) = match policy.value.as_str() {
+            "GREEDY" => ("greedy", ""),
+            "FIFO" => ("fifo", ""),
+            "RGA" => ("d-choices:8", ", here of 8"),
+            "RANDOM" | "RANDOM_P" | "RANDOM_PP" => ("random", ", here of all blocks"),
+            _ => {
+                let allowed = "allowed: GREEDY, RGA, RANDOM, RANDOM_P, RANDOM_PP, FIFO";
+                return Err(format!(
+                    "{}: GC_Block_Selection_Policy = {}: {allowed}",
+                    policy.line, policy.value
+                ));
+            }
+        };
+        let from = format!("GC_Block_Selection_Policy = {}{more}", policy.value);
+        toml.key("victim", &format!("{victim:?}"), &from);
+    }
+    if let Some(scheme) = all.take("Plane_Allocation_Scheme") {
+        let placement = if scheme.value.starts_with('C') { "channel-first" } else { "way-first" };
+        toml.key(
+            "placement",
+            &format!("{placement:?}"),
+            &format!("Plane_Allocation_Scheme = {}", scheme.value),
+        );
+    }
+    if let Some(copyback) = all.take("Use_Copyback_for_GC") {
+        toml.key("copyback", &is_true(&copyback).to_string(), "Use_Copyback_for_GC");
+    }
+    if let Some(dynamic) = all.take("Dynamic_Wearleveling_Enabled") {
+        toml.key("wear.dynamic", &is_true(&dynamic).to_string(), "Dynamic_Wearleveling_Enabled");
+    }
+    let (enabled, gap) = (all.take("Static_Wearleveling_Enabled"), all.take("Static_Wearleveling_Threshold"));
+    if let (Some(enabled), Some(gap)) = (enabled, gap) {
+        let gap = if is_true(&enabled) { whole(&gap)? } else { "\"never\"".into() };
+        toml.key("wear.static_gap", &gap, "Static_Wearleveling_Threshold");
+    }
+    toml.key("durability", "\"volatile\"", "MQSim writes no journal");
+    Ok(())
+}
+
+fn controller(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
+    toml.table("[drive.host]");
+    // GB/s of a lane.
+    let (lane, lanes) = (all.number("PCIe_Lane_Bandwidth")?, all.number("PCIe_Lane_Count")?);
+    let rate = (lane * lanes * 1e9).round();
+    toml.key("link_rate", &format!("\"{rate}B/s\""), "PCIe_Lane_Bandwidth x PCIe_Lane_Count");
+    let kind = all.take("HostInterface_Type").map(|kind| kind.value);
+    match kind.as_deref() {
+        Some("SATA") => toml.key("queues", "1", "HostInterface_Type = SATA"),
+        Some(kind) => toml.key("queues", "8", &format!("HostInterface_Type = {kind}")),
+        None => {}
+    }
+    if let Some(depth) = all.take("IO_Queue_Depth") {
+        let commands = number(&depth)?.clamp(1.0, 1_048_575.0);
+        toml.key("commands", &format!("{commands}"), "IO_Queue_Depth");
+    }
+    if let (Some(capacity), Some(page)) = (all.take("Data_Cache_Capacity"), page_bytes(toml)) {
+        let entries = (number(&capacity)? / page).floor().clamp(1.0, 16_777_215.0);
+        toml.table("[drive.buffer]");
+        toml.key(
+            "entries",
+            &format!("{entries}"),
+            &format!("Data_Cache_Capacity {} in pages", capacity.value),
+        );
+    }
+    Ok(())
+}
+
+/// The size of a page, as it was written.
+fn page_bytes(toml: &Toml) -> Option<f64> {
+    let line = toml.0.lines().find_map(|line| line.strip_prefix("page_size = "))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn one_work(text: &str, toml: &mut Toml, left: &mut Vec<Left>) -> Result<(), String> {
+    let root = parse(text)?;
+    if root.name != "MQSim_IO_Scenarios" {
+        return Err(format!("{}: <{}>: allowed: MQSim_IO_Scenarios of MQSim", root.line, root.name));
+    }
+    let Some((scenario, others)) = root.children.split_first() else {
+        return Err(format!("{}: no IO_Scenario", root.line));
+    };
+    for other in others {
+        let parameter = Parameter { name: other.name.clone(), value: "...".into(), line: other.line };
+        left.push(Left { parameter, why: "only the first scenario is taken; a file for each of the others" });
+    }
+    let is_trace = |flow: &&Element| flow.name == "IO_Flow_Parameter_Set_Trace_Based";
+    let traces = scenario.children.iter().filter(is_trace).count();
+    if traces > 0 && scenario.children.len() > 1 {
+        return Err(format!(
+            "{}: a trace beside other work; allowed: one trace, or synthetic flows",
+            scenario.line
+        ));
+    }
+    let filled = scenario
+        .children
+        .iter()
+        .filter_map(|flow| Parameters::of(flow, &[]).take("Initial_Occupancy_Percentage"));
+    let filled = filled.map(|parameter| number(&parameter)).collect::<Result<Vec<f64>, _>>()?;
+    if let Some(most) = filled.into_iter().reduce(f64::max).filter(|most| *most > 0.0) {
+        toml.table("[precondition]");
+        toml.key("fill", &format!("{}", most / 100.0), "Initial_Occupancy_Percentage, the most of all flows");
+    }
+    for (at, flow) in scenario.children.iter().enumerate() {
+        let mut all = Parameters::of(flow, &[]);
+        all.take("Initial_Occupancy_Percentage");
+        match flow.name.as_str() {
+            "IO_Flow_Parameter_Set_Trace_Based" => trace(&mut all, toml)?,
+            "IO_Flow_Parameter_Set_Synthetic" => job(&mut all, at, toml)?,
+            other => return Err(format!("{}: <{other}>: not a flow of MQSim", flow.line)),
+        }
+        left.extend(all.left());
+    }
+    Ok(())
+}
+
+fn trace(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
+    toml.table("[run]");
+    let path = all.take("File_Path").ok_or("File_Path is missing")?;
+    toml.key("trace", &format!("{:?}", path.value.replace('\\', "/")), "File_Path");
+    toml.key("format", "\"mqsim\"", "a trace of MQSim");
+    toml.key("address", "\"fold\"", "MQSim takes addresses modulo the drive");
+    if let Some(count) = all.take("Relay_Count") {
+        toml.key("repeat", &format!("{}", number(&count)?.max(1.0)), "Relay_Count");
+    }
+    if let Some(unit) = all.take("Time_Unit") {
+        let scale = match unit.value.as_str() {
+            "PICOSECOND" => "1e-3",
+            "NANOSECOND" => "1.0",
+            "MICROSECOND" => "1000.0",
+            _ => {
+                let allowed = "allowed: PICOSECOND, NANOSECOND, MICROSECOND";
+                return Err(format!("{}: Time_Unit = {}: {allowed}", unit.line, unit.value));
+            }
+        };
+        toml.key("time_scale", scale, &format!("Time_Unit = {}", unit.value));
+    }
+    Ok(())
+}
+
+fn job(all: &mut Parameters, at: usize, toml: &mut Toml) -> Result<(), String> {
+    toml.table("[[job]]");
+    toml.key("name", &format!("\"flow {at}\""), "IO_Flow_Parameter_Set_Synthetic");
+    let reads = all.number("Read_Percentage")?;
+    let distribution = all.take("Address_Distribution").ok_or("Address_Distribution is missing")?;
+    let random = distribution.value != "STREAMING";
+    let rw = match (random, reads) {
+        (true, 0.0) => "randwrite",
+        (true, 100.0) => "randread",
+        (true, _) => "randrw",
+        (false, 0.0) => "write",
+        (false, 100.0) => "read",
+        (false, _) => "rw",
+    };
+    toml.key(
+        "rw",
+        &format!("{rw:?}"),
+        &format!("Read_Percentage, Address_Distribution = {}", distribution.value),
+    );
+    if reads > 0.0 && reads < 100.0 {
+        toml.key("rwmixread", &format!("{reads}"), "Read_Percentage");
+    }
+    if distribution.value == "RANDOM_HOTCOLD" {
+        let hot = all.number("Percentage_of_Hot_Region")?;
+        let zones = format!("\"zoned:{}/{hot}:{hot}/{}\"", 100.0 - hot, 100.0 - hot);
+        toml.key("random_distribution", &zones, "Percentage_of_Hot_Region");
+    }
+    size(all, toml)?;
+    if let Some(share) = all.take("Working_Set_Percentage") {
+        toml.key("size", &format!("\"{}%\"", number(&share)?), "Working_Set_Percentage");
+    }
+    pace(all, toml)?;
+    if let Some(seed) = all.take("Seed") {
+        toml.key("randseed", &whole(&seed)?, "Seed");
+    }
+    end(all, toml)
+}
+
+fn size(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
+    let sectors = all.number("Average_Request_Size")?;
+    let from = "Average_Request_Size in sectors of 512 bytes";
+    toml.key("bs", &format!("{}", sectors * SECTOR_BYTES as f64), from);
+    if all.get("Request_Size_Distribution").is_some_and(|kind| kind.value == "FIXED") {
+        all.take("Request_Size_Distribution");
+    }
+    Ok(())
+}
+
+fn pace(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
+    let kind = all.take("Synthetic_Generator_Type").map_or("QUEUE_DEPTH".into(), |kind| kind.value);
+    if kind == "QUEUE_DEPTH" {
+        let depth = all.number("Average_No_of_Reqs_in_Queue")?.max(1.0);
+        toml.key("iodepth", &format!("{depth}"), "Average_No_of_Reqs_in_Queue");
+        return Ok(());
+    }
+    let rate = all.take("Bandwidth").or_else(|| all.take("Intensity"));
+    let rate = rate.ok_or("Bandwidth is missing")?;
+    toml.key("rate", &format!("{}", number(&rate)?), &rate.name.clone());
+    toml.key("rate_process", "\"poisson\"", "MQSim: exponential gaps");
+    toml.key("iodepth", "65536", "MQSim: no limit of outstanding requests");
+    Ok(())
+}
+
+fn end(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
+    for (name, key) in [("Total_Requests_To_Generate", "number_ios"), ("Stop_Time", "runtime")] {
+        let Some(parameter) = all.get(name).cloned() else { continue };
+        let limit = number(&parameter)?;
+        if limit > 0.0 {
+            all.take(name);
+            let value = if key == "runtime" { format!("\"{limit}ns\"") } else { format!("{limit}") };
+            toml.key(key, &value, name);
+        }
+    }
+    Ok(())
+}
