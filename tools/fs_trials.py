@@ -99,11 +99,15 @@ class Mount:
         assert done.returncode == 0, f"fs check: status {done.returncode}\n{done.stdout}{done.stderr}"
 
 
+def needs_fuse():
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0:
+        raise Unavailable("mounting needs /dev/fuse and root")
+
+
 @contextlib.contextmanager
 def mounted(pellucid, size="256MiB", options=(), drive=()):
     """A mounted file system; at the end it is unmounted and checked."""
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0:
-        raise Unavailable("mounting needs /dev/fuse and root")
+    needs_fuse()
     with tempfile.TemporaryDirectory(prefix="pellucid-fs-") as folder:
         os.chmod(folder, 0o755)
         mount = Mount(pellucid, folder, size, options, drive)
@@ -457,6 +461,22 @@ for number in range(1_000_000):
 """
 
 
+def host_full(pellucid):
+    """The disk below an image is full: the mount becomes read-only, says why at once, and what was synced can be read."""
+    needs_fuse()
+    with tempfile.TemporaryDirectory(prefix="pellucid-host-") as small:
+        run(program("mount"), "-t", "tmpfs", "-o", "size=12m", "none", small)
+        try:
+            with mounted_on(pellucid, Path(small) / "image", size="256MiB") as mount:
+                synced(mount.path / "first", b"first")
+                becomes_read_only(mount)
+                assert mount.log().count("cannot write: No space left on device (os error 28); it is read-only") == 1, mount.log()
+                assert (mount.path / "first").read_bytes() == b"first"
+                mount.kill()
+        finally:
+            run(program("umount"), small)
+
+
 def promised(told):
     """By path, which contents it may have: the one that was synced last, or one whose rename has begun since."""
     allowed = {}
@@ -751,12 +771,16 @@ def in_service(pellucid, mount, name):
     assert "read-fail=0.0001" in mount.log(), mount.log()
     monitor = re.search(r"http://[^ \"]*/", mount.log()).group(0)
     assert b"pellucid_" in urllib.request.urlopen(monitor + "metrics", timeout=HANG_SECONDS).read()
+    (mount.path / "unsynced").write_bytes(b"unsynced")
     ask(pellucid, "power-cut", "--control", control)
-    try:
-        synced(mount.path / "late", b"late")
-        raise AssertionError(f"{name}: a mount goes on with a drive that has lost what was not flushed")
-    except OSError as error:
-        assert error.errno in (errno.EROFS, errno.EIO), error
+    for late in [lambda: (mount.path / "late").write_bytes(b"late"), lambda: list(mount.path.iterdir())]:
+        try:
+            late()
+            raise AssertionError(f"{name}: a mount goes on with a drive that has lost what was not flushed")
+        except OSError as error:
+            assert error.errno == errno.EIO, error
+    wait_for(lambda: len(set(readable(contents))) == len(contents), f"{name}: the kernel goes on with what it caches")
+    assert mount.log().count("has lost its power") == 1, mount.log()
     with contextlib.suppress(AssertionError):
         # What could not be written is told.
         mount.stop()
@@ -909,11 +933,11 @@ def ask(pellucid, *words):
 
 
 @contextlib.contextmanager
-def mounted_on(pellucid, export):
+def mounted_on(pellucid, export, size=None):
     """A file system on something that is there already."""
     with tempfile.TemporaryDirectory(prefix="pellucid-fs-") as folder:
         os.chmod(folder, 0o755)
-        mount = Mount(pellucid, folder, None, drive=(), image=export)
+        mount = Mount(pellucid, folder, size, drive=(), image=export)
         try:
             mount.start()
             yield mount
@@ -1011,4 +1035,4 @@ def ends(pellucid):
 
 
 if __name__ == "__main__":
-    main("fs", __doc__, [refusals, ends, limits, pjdfstest, fsx, dbench, git, tree, builds, many, full, kills, drives, cuts, sqlite, breaks, service, damage, overlay, protected])
+    main("fs", __doc__, [refusals, ends, limits, pjdfstest, fsx, dbench, git, tree, builds, many, full, host_full, kills, drives, cuts, sqlite, breaks, service, damage, overlay, protected])

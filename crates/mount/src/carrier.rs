@@ -13,6 +13,23 @@ pub trait Carrier: Send + Sync {
 
     /// Waits until a job has ended and returns its answer.
     fn end(&self, begun: Begun) -> JobAnswer;
+
+    /// Last failure of a job, with the reason that the system gave; `None` if there was none or the medium
+    /// gives no reasons.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns true if the medium has lost its power: changes that were not durable are gone, and it carries
+    /// out no more jobs.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
+    /// Sets the callback for the moment from which [`Carrier::is_lost`] is true.
+    fn on_loss(&self, call: Box<dyn Fn() + Send + Sync>) {
+        drop(call);
+    }
 }
 
 /// A job that has begun.

@@ -12,7 +12,8 @@ use pellucid_fs::{Job, JobAnswer, JobId, Volume};
 use pellucid_host::Stack;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Pace of a modelled drive's clock.
@@ -37,6 +38,9 @@ pub struct ModelledDrive<D> {
     pace: Pace,
     began: Instant,
     start: SimTime,
+    /// The drive has lost its power; see [`Carrier::is_lost`].
+    is_lost: AtomicBool,
+    on_loss: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 struct Running<D> {
@@ -77,7 +81,8 @@ impl<D: Drive> ModelledDrive<D> {
         let start = stack.now();
         let running = Mutex::new(Running { stack, answers: BTreeMap::new() });
         let (moved, began) = (Condvar::new(), Instant::now());
-        Ok(ModelledDrive { path: path.to_owned(), running, moved, pace, began, start })
+        let (is_lost, on_loss) = (AtomicBool::new(false), OnceLock::new());
+        Ok(ModelledDrive { path: path.to_owned(), running, moved, pace, began, start, is_lost, on_loss })
     }
 
     /// Inspects or changes the volume while no other thread uses it.
@@ -85,8 +90,15 @@ impl<D: Drive> ModelledDrive<D> {
         act(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner).stack.layer)
     }
 
-    /// Wakes the threads that wait for the drive, so that they check it again.
-    pub fn woken(&self) {
+    /// Wakes the threads that wait for the drive, so that they check it again. `is_lost`: the drive has lost
+    /// its power.
+    pub fn woken(&self, is_lost: bool) {
+        if is_lost
+            && !self.is_lost.swap(true, Ordering::AcqRel)
+            && let Some(call) = self.on_loss.get()
+        {
+            call();
+        }
         // Taking the lock once ensures that a thread that has just found nothing is waiting by now.
         drop(self.running.lock());
         self.moved.notify_all();
@@ -137,6 +149,15 @@ where
 impl<D: Drive + Send> Carrier for ModelledDrive<D> {
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    fn on_loss(&self, call: Box<dyn Fn() + Send + Sync>) {
+        // The first user stays the only one.
+        let _ = self.on_loss.set(call);
     }
 
     fn begin(&self, job: Job) -> Begun {

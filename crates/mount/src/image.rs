@@ -8,7 +8,7 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time to wait for the lock of an image whose last mount is still ending.
@@ -45,6 +45,8 @@ pub struct Image {
     read_only: bool,
     /// Held during a write to a file. The kernel lets one thread at a time write to a file and the others spin; here they sleep.
     writing: Mutex<()>,
+    /// Last failure, in the words of the system.
+    failure: Mutex<Option<String>>,
 }
 
 /// Purpose for which an image is opened.
@@ -93,7 +95,8 @@ impl Image {
         // The metadata of a block device report length 0; seeking to its end gives the size.
         let bytes = file.seek(SeekFrom::End(0)).map_err(about)?;
         let read_only = purpose == Purpose::Look;
-        Ok(Image { file, path: path.to_owned(), bytes, device, read_only, writing: Mutex::new(()) })
+        let (path, writing, failure) = (path.to_owned(), Mutex::new(()), Mutex::new(None));
+        Ok(Image { file, path, bytes, device, read_only, writing, failure })
     }
 
     /// Size in bytes after formatting with `wanted`. A block device keeps its size.
@@ -126,6 +129,11 @@ impl Image {
     /// Carries out a job. Returns the data of a read, and nothing for other jobs.
     fn carry_out(&self, job: Job) -> Result<Vec<u8>, JobError> {
         let offset = |block: u64| block * BLOCK_BYTES as u64;
+        let action = match job {
+            Job::Read { .. } => "read",
+            Job::Flush { .. } => "flush",
+            _ => "write",
+        };
         let done = match job {
             Job::Read { block, blocks, .. } => {
                 let mut data = vec![0; blocks as usize * BLOCK_BYTES];
@@ -143,9 +151,13 @@ impl Image {
             // Jobs of the flash library and of nameless writes.
             _ => return Err(JobError::Failed),
         };
-        done.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::ROFS | Errno::PERM) => JobError::ReadOnly,
-            _ => JobError::Failed,
+        done.map_err(|error| {
+            let failure = Some(format!("cannot {action}: {error}"));
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+            match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::ROFS | Errno::PERM) => JobError::ReadOnly,
+                _ => JobError::Failed,
+            }
         })
     }
 
@@ -176,6 +188,10 @@ impl Image {
 impl Carrier for Image {
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn begin(&self, job: Job) -> Begun {

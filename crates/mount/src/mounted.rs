@@ -2,8 +2,8 @@
 
 use crate::requests::Requests;
 use crate::volume::Volume;
-use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
-use pellucid_fs::Errno;
+use fuser::{Config, INodeNo, MountOption, Session, SessionACL, SessionUnmounter};
+use pellucid_fs::Ino;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -79,6 +79,7 @@ impl Mounted {
     /// Mounts a volume.
     pub fn new(volume: Volume, point: &Path, options: &MountedOptions) -> Result<Mounted, MountError> {
         let (name, volume) = (volume.path().display().to_string(), Arc::new(volume));
+        volume.watch();
         let mut config = Config::default();
         let access = if options.read_only { MountOption::RO } else { MountOption::RW };
         // The kernel would split a name with commas into several options.
@@ -110,8 +111,10 @@ impl Mounted {
     pub fn serve(self) -> Result<(), ServeError> {
         let Mounted { session, volume, ends: (ends, ended), .. } = self;
         let keeper = {
-            let volume = Arc::clone(&volume);
-            std::thread::spawn(move || volume.keep())
+            let (volume, notifier) = (Arc::clone(&volume), session.notifier());
+            // A file that the kernel has already forgotten is no error.
+            let forget = move |ino: Ino| drop(notifier.inval_inode(INodeNo(ino.0), 0, 0));
+            std::thread::spawn(move || volume.keep(forget))
         };
         std::thread::spawn(move || ends.send(End::Session(session.run())));
         let served = match ended.recv() {
@@ -122,7 +125,7 @@ impl Mounted {
         // If the keeper has panicked, no caller is left to report it to.
         let _ = keeper.join();
         served.map_err(ServeError::Session)?;
-        committed.map_err(ServeError::End)
+        committed.map_err(|errno| ServeError::End(volume.failure().unwrap_or_else(|| errno.to_string())))
     }
 }
 
@@ -134,7 +137,7 @@ pub enum ServeError {
     Session(#[source] io::Error),
     /// The last commit failed: changes that were not synced are lost.
     #[error("the last commit failed: {0}; what was changed since the one before and not synced is lost")]
-    End(#[source] Errno),
+    End(String),
 }
 
 /// Ends a mount from another thread.

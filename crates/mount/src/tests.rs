@@ -1,7 +1,14 @@
 use crate::convert::time;
-use crate::{Format, Image, ImageError, MountError, Purpose, Target, TargetError, check_point, now};
-use pellucid_fs::{Caller, CleanerPolicy, Ino, MountOptions, Time};
-use std::path::PathBuf;
+use crate::{
+    Begun, Carrier, Format, Image, ImageError, MountError, Purpose, Target, TargetError, Volume, check_point,
+    now,
+};
+use pellucid_fs::{
+    BLOCK_BYTES, Caller, CleanerPolicy, Errno, Fs, FsState, Ino, Job, JobAnswer, MountOptions, Time,
+};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 const FORMAT: Format = Format { bytes: Some(8 << 20), force: false, data_checksums: true };
@@ -94,6 +101,81 @@ fn a_mount_point_is_a_directory_with_nothing_on_it() {
     for wrong in [folder.path("absent"), folder.path("file"), PathBuf::from("/proc")] {
         assert!(matches!(check_point(&wrong), Err(MountError::Point(..))), "{}", wrong.display());
     }
+}
+
+/// A volume on `carrier`, which holds the file system of `image`, and what it reports.
+fn volume(carrier: Arc<dyn Carrier>, image: &Path) -> (Volume, Arc<Mutex<Vec<String>>>) {
+    let blocks = image.metadata().unwrap().len() / BLOCK_BYTES as u64;
+    let mut fs = Fs::mount(now(), blocks, CHANGE);
+    while fs.state() == FsState::Mounting {
+        if let Some(job) = fs.next_job(now()) {
+            carrier.end(carrier.begin(job)).tell(&mut fs, now());
+        }
+    }
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let teller = Arc::clone(&told);
+    (Volume::new(Target { fs, carrier }, move |sentence| teller.lock().unwrap().push(sentence)), told)
+}
+
+#[test]
+fn a_mount_that_becomes_read_only_says_so_with_the_systems_reason() {
+    let folder = Folder::new("degraded");
+    let path = folder.path("image");
+    Target::format(&path, &FORMAT).unwrap().close().unwrap();
+    // The descriptor allows no writes: each of them fails with EBADF.
+    let image = Image::open(&path, Purpose::Look).unwrap();
+    let (volume, told) = volume(Arc::new(image), &path);
+    let make = |name: &[u8]| volume.named(|fs| fs.create(now(), &Caller::ROOT, Ino::ROOT, name, 0o644));
+    make(b"first").unwrap();
+    assert_eq!(volume.sync(), Err(Errno::Io));
+    assert_eq!(make(b"second").unwrap_err(), Errno::ReadOnly);
+    let told = told.lock().unwrap();
+    let why = format!("{}: cannot write: Bad file descriptor (os error 9); it is read-only", path.display());
+    assert!(told.len() == 1 && told[0].starts_with(&why), "{told:?}");
+}
+
+/// An image that loses its power on command.
+struct Powered(Image, AtomicBool);
+
+impl Carrier for Powered {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn begin(&self, job: Job) -> Begun {
+        self.0.begin(job)
+    }
+
+    fn end(&self, begun: Begun) -> JobAnswer {
+        if self.is_lost() { begun.failed() } else { self.0.end(begun) }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.1.load(Ordering::Acquire)
+    }
+}
+
+#[test]
+fn after_a_loss_of_power_everything_is_refused_at_once() {
+    let folder = Folder::new("lost");
+    let path = folder.path("image");
+    Target::format(&path, &FORMAT).unwrap().close().unwrap();
+    let image = Image::open(&path, Purpose::Change).unwrap();
+    let powered = Arc::new(Powered(image, AtomicBool::new(false)));
+    let (volume, told) = volume(Arc::clone(&powered) as Arc<dyn Carrier>, &path);
+    let file = volume.named(|fs| fs.create(now(), &Caller::ROOT, Ino::ROOT, b"file", 0o644)).unwrap().ino;
+    volume.run(|fs| fs.write(now(), &Caller::ROOT, file, 0, b"hi")).unwrap();
+    powered.1.store(true, Ordering::Release);
+    let mut read = Vec::new();
+    assert_eq!(volume.run(|fs| fs.read(now(), file, 0, 2, &mut read)), Err(Errno::Io), "in memory, but lost");
+    assert_eq!(volume.run(|fs| fs.getattr(now(), file)).unwrap_err(), Errno::Io);
+    assert_eq!(volume.sync(), Err(Errno::Io));
+    let forgotten = Mutex::new(Vec::new());
+    volume.keep(|ino| forgotten.lock().unwrap().push(ino));
+    assert_eq!(forgotten.into_inner().unwrap(), [file, Ino::ROOT], "what the kernel caches is dropped");
+    assert_eq!(volume.end(), Err(Errno::Io));
+    let told = told.lock().unwrap();
+    assert!(told.len() == 1 && told[0].contains("has lost its power"), "{told:?}");
 }
 
 #[test]

@@ -7,6 +7,10 @@
 //! ```
 //! A waiting request does the work itself: if it needs blocks that are not in memory, its own thread carries
 //! out jobs until it can continue.
+//!
+//! A medium that fails makes the file system read-only. A drive that lost its power has lost changes that were
+//! acknowledged, so everything is refused from then on, and the kernel's caches are dropped. Each is reported
+//! once, when it happens.
 
 use crate::carrier::Carrier;
 use crate::convert::now;
@@ -29,6 +33,10 @@ struct Held {
     keeper_rests: bool,
     /// The keeper must end.
     ending: bool,
+    /// The file system takes changes, as far as was reported.
+    is_writable: bool,
+    /// The loss of the drive was reported.
+    loss_is_told: bool,
 }
 
 /// An opened file system and its carrier.
@@ -39,13 +47,65 @@ pub struct Volume {
     ended: Condvar,
     /// Signals that there may be work for the keeper.
     due: Condvar,
+    /// Reports a change of the state, as one sentence.
+    tell: Box<dyn Fn(String) + Send + Sync>,
 }
 
 impl Volume {
-    /// Takes over an opened file system.
-    pub fn new(Target { fs, carrier }: Target) -> Volume {
-        let held = Held { fs, under_way: 0, known: HashMap::new(), keeper_rests: false, ending: false };
-        Volume { held: Mutex::new(held), carrier, ended: Condvar::new(), due: Condvar::new() }
+    /// Takes over an opened file system. `tell` reports when it takes no changes any more, or nothing at all.
+    pub fn new(Target { fs, carrier }: Target, tell: impl Fn(String) + Send + Sync + 'static) -> Volume {
+        let held = Held {
+            is_writable: fs.state() == FsState::Ready,
+            fs,
+            under_way: 0,
+            known: HashMap::new(),
+            keeper_rests: false,
+            ending: false,
+            loss_is_told: false,
+        };
+        let (ended, due) = (Condvar::new(), Condvar::new());
+        Volume { held: Mutex::new(held), carrier, ended, due, tell: Box::new(tell) }
+    }
+
+    /// Has the keeper woken when the drive loses its power.
+    pub(crate) fn watch(self: &Arc<Volume>) {
+        let volume = Arc::downgrade(self);
+        self.carrier.on_loss(Box::new(move || {
+            if let Some(volume) = volume.upgrade() {
+                volume.due.notify_one();
+            }
+        }));
+    }
+
+    /// Last failure of the medium, in the words of the system.
+    pub(crate) fn failure(&self) -> Option<String> {
+        if self.carrier.is_lost() { Some(LOST.into()) } else { self.carrier.failure() }
+    }
+
+    /// Refuses everything after the drive lost its power.
+    fn check_power(&self, held: &mut Held) -> Result<(), Errno> {
+        if !self.carrier.is_lost() {
+            return Ok(());
+        }
+        if !std::mem::replace(&mut held.loss_is_told, true) {
+            let path = self.path().display();
+            (self.tell)(format!("{path}: {LOST}; all is refused until it is unmounted and mounted again"));
+            self.due.notify_one();
+        }
+        Err(Errno::Io)
+    }
+
+    /// Reports if the file system has become read-only by itself.
+    fn check_writable(&self, held: &mut Held) {
+        if !held.is_writable || held.ending || held.fs.state() != FsState::ReadOnly {
+            return;
+        }
+        held.is_writable = false;
+        if !self.carrier.is_lost() {
+            let why = self.carrier.failure().unwrap_or_else(|| UNKNOWN.into());
+            let path = self.path().display();
+            (self.tell)(format!("{path}: {why}; it is read-only until it is unmounted and mounted again"));
+        }
     }
 
     /// Takes the lock. A thread that panicked while holding it may have left an inconsistent state, so every
@@ -131,6 +191,7 @@ impl Volume {
         // ever will.
         let mut asked = 0;
         loop {
+            self.check_power(&mut held)?;
             if let Step::Done(value) = operation(&mut held)? {
                 if held.keeper_rests && held.fs.wants_time().is_some_and(|at| at <= now()) {
                     held.keeper_rests = false;
@@ -153,7 +214,9 @@ impl Volume {
 
     /// Carries out the next job, if there is one.
     fn work<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> Result<(MutexGuard<'a, Held>, bool), Errno> {
-        let Some(job) = held.fs.next_job(now()) else { return Ok((held, false)) };
+        let job = held.fs.next_job(now());
+        self.check_writable(&mut held);
+        let Some(job) = job else { return Ok((held, false)) };
         held.under_way += 1;
         // Begin under the lock: on flash, writes go to a block in order.
         let begun = self.carrier.begin(job);
@@ -166,19 +229,30 @@ impl Volume {
         let mut held = self.lock()?;
         held.under_way -= 1;
         answer.tell(&mut held.fs, now());
+        self.check_writable(&mut held);
         self.ended.notify_all();
         Ok((held, true))
     }
 
-    /// Carries out background jobs, commits and cleaning, when they are due, until [`Volume::end`].
-    pub fn keep(&self) {
-        // An error means that another thread panicked; all other callers get that error.
+    /// Carries out background jobs, commits and cleaning, when they are due, until [`Volume::end`]. After a
+    /// loss of power it ends too, and has `forget` drop what the kernel caches of each file.
+    pub(crate) fn keep(&self, forget: impl Fn(Ino)) {
+        // An error means that another thread panicked or the drive lost its power; all other callers get it.
         let _ = self.keep_on();
+        if self.carrier.is_lost()
+            && let Ok(held) = self.lock()
+        {
+            let known: Vec<Ino> = held.known.keys().copied().chain([Ino::ROOT]).collect();
+            drop(held);
+            // The kernel may wait for other requests here, so no lock is held.
+            known.into_iter().for_each(forget);
+        }
     }
 
     fn keep_on(&self) -> Result<(), Errno> {
         let mut held = self.lock()?;
         while !held.ending {
+            self.check_power(&mut held)?;
             held = match self.work(held)? {
                 (held, true) => held,
                 (held, false) => self.rest(held)?,
@@ -208,6 +282,10 @@ impl Volume {
 
 /// Requests for a job that yield none, after which an operation fails.
 const ASKED_MAX: u32 = 100;
+/// Reason of a loss.
+const LOST: &str = "the drive has lost its power, and with it what was not durable";
+/// Reason of a file system that became read-only although the system reported no failure.
+const UNKNOWN: &str = "the drive takes no writes, or not all metadata can be read";
 /// Longest sleep of the keeper.
 const REST: Duration = Duration::from_secs(1);
 

@@ -34,8 +34,8 @@ pub trait Attachment<S: Service = Core> {
     /// with [`Port::give_back`].
     fn completed(&mut self, token: u64, answer: Answer<S>, port: &mut Port<'_, S>);
 
-    /// Sends completions to the other end.
-    fn send(&mut self);
+    /// Sends completions to the other end. Called before the connections send theirs.
+    fn send(&mut self, port: &mut Port<'_, S>);
 
     /// Begins to stop: outstanding requests are answered, and remaining writes of the other end are taken.
     fn stop(&mut self, port: &mut Port<'_, S>);
@@ -85,8 +85,8 @@ impl<S: Service> Attached<S> {
         self.with(service, |attachment, port| attachment.completed(done.route.token, done.answer, port));
     }
 
-    pub fn send(&mut self) {
-        self.attachment.send();
+    pub fn send(&mut self, service: &mut S) {
+        self.with(service, |attachment, port| attachment.send(port));
     }
 
     pub fn stop(&mut self, service: &mut S) {

@@ -9,7 +9,8 @@
 //!
 //! A power cut of the drive does not end the user, unlike a host. Writes that the user has not flushed may
 //! then be lost, so from that moment on every command ends with [`Status::PowerLoss`], as if the drive had
-//! left the bus. The user must start again with a new [`LocalDrive`].
+//! left the bus. The user is told ([`LocalDrive::call`]) before the client that asked for the cut has its
+//! answer, and must start again with a new [`LocalDrive`].
 
 use crate::attachment::Attachment;
 use crate::core::Core;
@@ -22,8 +23,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Callback for available answers.
-type Call = Box<dyn Fn() + Send>;
+/// Callback for available answers; true: the drive has lost power, or the server has ended.
+type Call = Box<dyn Fn(bool) + Send>;
+/// Callback for a server that stops.
+type End = Box<dyn Fn() + Send>;
 
 /// State shared by both ends.
 #[derive(Default)]
@@ -43,7 +46,7 @@ struct State {
     gone: bool,
     call: Option<Arc<Mutex<Call>>>,
     /// Callback that ends the user when the server stops first.
-    end: Option<Call>,
+    end: Option<End>,
 }
 
 impl Shared {
@@ -51,12 +54,21 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the user that answers are available.
-    fn tell(&self) {
+    /// Tells the user that answers are available, or that the drive is gone.
+    fn tell(&self, is_gone: bool) {
         self.came.notify_all();
         let call = self.lock().call.clone();
         if let Some(call) = call {
-            call.lock().unwrap_or_else(PoisonError::into_inner)();
+            call.lock().unwrap_or_else(PoisonError::into_inner)(is_gone);
+        }
+    }
+
+    /// Marks the drive as gone. The user is told first, so that no refused command comes as a surprise.
+    fn leave(&self) {
+        if !self.lock().gone {
+            self.tell(true);
+            self.lock().gone = true;
+            self.tell(true);
         }
     }
 }
@@ -131,7 +143,7 @@ impl LocalEnd {
         let cuts = port.device(self.namespace).map_or(0, |device| device.counters().power_cuts);
         let lost = *self.power_cuts.get_or_insert(cuts) != cuts;
         if lost {
-            self.shared.lock().gone = true;
+            self.shared.leave();
         }
         lost
     }
@@ -192,9 +204,11 @@ impl Attachment for LocalEnd {
         }
     }
 
-    fn send(&mut self) {
+    fn send(&mut self, port: &mut Port<'_>) {
+        // The user must not learn of a power cut later than the client that asked for it.
+        self.lost_power(port);
         if std::mem::take(&mut self.answered) {
-            self.shared.tell();
+            self.shared.tell(false);
         }
     }
 
@@ -213,8 +227,7 @@ impl Attachment for LocalEnd {
 
 impl Drop for LocalEnd {
     fn drop(&mut self) {
-        self.shared.lock().gone = true;
-        self.shared.tell();
+        self.shared.leave();
     }
 }
 
@@ -229,8 +242,9 @@ impl LocalDrive {
         self.is_read_only
     }
 
-    /// Sets the callback for available answers.
-    pub fn call(&mut self, call: impl Fn() + Send + 'static) {
+    /// Sets the callback for available answers. Its argument is true if the drive has lost power or the server
+    /// has ended: every command then ends with [`Status::PowerLoss`].
+    pub fn call(&mut self, call: impl Fn(bool) + Send + 'static) {
         self.shared.lock().call = Some(Arc::new(Mutex::new(Box::new(call))));
     }
 

@@ -496,7 +496,7 @@ impl<S: Service> Server<S> {
 
     /// Sends on every touched connection, and checks whether it can be read again or has ended.
     fn send(&mut self) {
-        self.attachments.iter_mut().for_each(Attached::send);
+        self.attachments.iter_mut().for_each(|attached| attached.send(&mut self.service));
         let mut touched = std::mem::take(&mut self.at_hand);
         self.table.take_touched(&mut touched);
         if !touched.is_empty() && !self.options.poll.is_zero() {

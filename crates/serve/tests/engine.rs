@@ -1,17 +1,21 @@
 //! Orders of events that real-time service causes in the drive itself: many concurrent commands, a drive that
 //! continues after they have ended, and power cuts at such moments.
 
-use crate::common::{config, drive, drive_of_zones, pattern};
+use crate::common::{ask_control, config, drive, drive_of_zones, pattern, scratch};
 use pellucid_device::Device;
-use pellucid_flash::{Command, Lba, Nanos, Opcode, Rng, Status};
+use pellucid_flash::{Command, Drive, Lba, Nanos, Opcode, Rng, SimTime, Status};
 use pellucid_media::{Faults, StoreKind};
+use pellucid_serve::control::ControlSession;
 use pellucid_serve::session::{ConnectionId, Operation, Port};
-use pellucid_serve::{Arrival, Attachment, Core, Observer, Options, Route, Server, Service, Time};
+use pellucid_serve::{
+    Address, Arrival, Attachment, CONTROL, Core, Observer, Options, Route, Server, Service, Time, in_process,
+};
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 const SLOTS: u64 = 16;
 
@@ -349,7 +353,7 @@ impl Attachment for Datagrams {
         port.give_back(completion.data);
     }
 
-    fn send(&mut self) {
+    fn send(&mut self, _port: &mut Port<'_>) {
         for answer in self.answers.drain(..) {
             self.socket.send(&answer).expect("somebody listens");
         }
@@ -400,6 +404,41 @@ fn an_attachment_is_served() {
     stopper.stop();
     let devices = server.join().expect("the server does not panic");
     assert_eq!(devices[0].outstanding_commands(), 0);
+}
+
+/// A user within the process is told of a power cut before the answer to the cut is sent, and gets nothing more.
+#[test]
+fn a_user_within_the_process_learns_of_a_power_cut_first() {
+    let path = scratch("local").join("control");
+    let listened = path.clone();
+    let (tell, told) = mpsc::channel();
+    let server = std::thread::spawn(move || {
+        let drives = vec![("one".into(), drive(StoreKind::Ram))];
+        let core = Core::new(drives, Time::Instant).expect("a drive");
+        let (end, local) = in_process(0, &core).expect("two ends");
+        let mut server = Server::new(core, Options::default(), Box::new(|_| {})).expect("a queue");
+        server.attach(Box::new(end)).expect("something to wait for");
+        let stopper = server.stopper();
+        let accept = Box::new(move |_, _| Ok(Box::new(ControlSession::new(stopper.clone())) as _));
+        server.listen(&Address::Unix(listened), CONTROL, accept).expect("a Unix socket");
+        tell.send((local, server.stopper())).expect("somebody listens");
+        server.run().expect("a good end");
+    });
+    let (mut local, stopper) = told.recv().expect("the server starts");
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let told_so = Arc::clone(&is_gone);
+    local.call(move |gone| {
+        told_so.fetch_or(gone, Ordering::AcqRel);
+    });
+    assert!(ask_control(&path, r#"{"do":"status"}"#).contains("true"));
+    assert!(!is_gone.load(Ordering::Acquire));
+    assert!(ask_control(&path, r#"{"do":"power-cut"}"#).contains("mapped_units"));
+    assert!(is_gone.load(Ordering::Acquire));
+    local.submit(SimTime::ZERO, Command::new(1, Opcode::Read, Lba(0), 1, vec![0; 512]));
+    assert_eq!(local.pop().map(|ended| ended.status), Some(Status::PowerLoss));
+    local.close();
+    stopper.stop();
+    server.join().expect("the server does not panic");
 }
 
 /// One connection with one request at a time competes with 64 connections of 32 requests each, all of which

@@ -186,6 +186,14 @@ fn what_is_no_drive_is_refused_with_what_is_allowed() {
         );
     }
     assert_eq!(fs::metadata(&path).expect("there").len(), 0, "it is as it was");
+    for (magic, allowed) in [("PELLUCID", "media.store=file:PATH"), ("PELLAGED", "the image of a used drive")]
+    {
+        let mut ours = vec![0; SECTOR];
+        ours[..8].copy_from_slice(magic.as_bytes());
+        fs::write(&path, &ours).expect("a file");
+        assert!(sentence(&there).contains(allowed), "{}", sentence(&there));
+        assert_eq!(fs::read(&path).expect("the file"), ours, "it is as it was");
+    }
     let directory = FileConfig::new(path.parent().expect("a directory"));
     assert!(sentence(&directory).contains("allowed: a regular file, a block device"));
     fs::remove_file(&path).expect("removed");

@@ -144,8 +144,9 @@ impl Mount {
             others: self.allow_other,
             threads: self.threads.map(|threads| threads as usize),
         };
-        let mut mounted =
-            Mounted::new(Volume::new(target), &self.mountpoint, &options).map_err(Failure::asked)?;
+        let of_mount = global.clone();
+        let volume = Volume::new(target, move |sentence| output::warn(&of_mount, [sentence]));
+        let mut mounted = Mounted::new(volume, &self.mountpoint, &options).map_err(Failure::asked)?;
         let ender = Arc::new(mounted.ender());
         if let Below::InService(service) = &below {
             let ender = Arc::clone(&ender);

@@ -71,9 +71,9 @@ impl InService {
             }
         };
         let waiting: Weak<ModelledDrive<LocalDrive>> = Arc::downgrade(&drive);
-        let wake = move || {
+        let wake = move |is_gone| {
             if let Some(drive) = waiting.upgrade() {
-                drive.woken();
+                drive.woken(is_gone);
             }
         };
         drive.act(|local| local.call(wake));

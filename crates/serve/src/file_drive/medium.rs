@@ -15,6 +15,19 @@ use std::path::PathBuf;
 /// Error for a file that was truncated to zero; it is not taken for a new one.
 const EMPTY: &str = "it is there and empty: what it held is gone; allowed: a copy of it, or no file at all and ,size=BYTES, which makes a new one";
 
+/// First bytes of our own files that are no plain disks, and the reason why each is refused.
+const OURS: [(&[u8], &str); 2] = [
+    (
+        b"PELLUCID",
+        "it is the media of a modelled drive, not a plain disk; allowed: that drive with --set media.store=file:PATH, or \
+         another file",
+    ),
+    (
+        b"PELLAGED",
+        "it is the image of a used drive, not a plain disk; allowed: that drive from this image, or another file",
+    ),
+];
+
 /// Buffer size, and so the piece size of long operations, where direct I/O needs its own memory.
 const PIECE_BYTES: usize = 1 << 18;
 /// Alignment of memory for direct I/O.
@@ -140,13 +153,16 @@ impl Medium {
         Ok((medium, made))
     }
 
-    /// Reads the first sector, to check that the file is readable, and that direct I/O works with single
-    /// sectors.
+    /// Reads the first sector, to check that the file is readable, that direct I/O works with single sectors,
+    /// and that the file is none of our own formats, which a write of the host would damage.
     fn try_a_read(&self) -> Result<(), FileError> {
         let mut scratch = Scratch::new();
         let first = &mut scratch.aligned()[..self.sector_bytes as usize];
         match self.read_at(first, 0, ReadWriteFlags::empty()) {
-            Ok(()) => Ok(()),
+            Ok(()) => match OURS.iter().find(|(magic, _)| first.starts_with(*magic)) {
+                Some((_, why)) => Err(FileError::Unfit { path: self.path.clone(), why: (*why).into() }),
+                None => Ok(()),
+            },
             Err(Some(Errno::INVAL)) if self.direct => Err(FileError::Unfit {
                 path: self.path.clone(),
                 why: format!(

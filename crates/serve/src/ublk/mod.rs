@@ -251,7 +251,7 @@ impl Attachment for BlockDevice {
         self.queue.commit(tag, result);
     }
 
-    fn send(&mut self) {
+    fn send(&mut self, _port: &mut Port<'_>) {
         self.queue.submit();
     }
 
