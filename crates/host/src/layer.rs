@@ -44,4 +44,9 @@ pub trait Layer: Machine<Ask = Command, Answer = Completion> {
     fn start_figures(&self) -> Vec<Figure> {
         Vec::new()
     }
+
+    /// Returns what the user should know of the last start; `None` if it went as usual.
+    fn start_notice(&self) -> Option<&'static str> {
+        None
+    }
 }

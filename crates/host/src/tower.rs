@@ -339,6 +339,10 @@ impl Layer for AnyLayer {
     fn start_figures(&self) -> Vec<Figure> {
         each!(self, layer => layer.start_figures())
     }
+
+    fn start_notice(&self) -> Option<&'static str> {
+        each!(self, layer => layer.start_notice())
+    }
 }
 
 /// Drive with any number of layers.

@@ -170,7 +170,8 @@ pub fn reason(error: &io::Error) -> String {
 }
 
 /// Refuses to replace a file that we did not write, unless `force` is set. `is_ours` judges the file that is there. An empty file may be
-/// replaced; anything but a regular file (a pipe, `/dev/stdout`) is written to, not replaced.
+/// replaced; anything but a regular file (a pipe, `/dev/stdout`) is written to, not replaced. A link to nothing, or to itself, is not
+/// ours.
 ///
 /// # Errors
 /// The file at `path` is not ours.
@@ -179,7 +180,10 @@ pub fn refuse_foreign(
     force: bool,
     is_ours: impl FnOnce(&File) -> bool,
 ) -> Result<(), OutputError> {
-    let replaced = fs::metadata(path).is_ok_and(|there| there.is_file() && there.len() > 0);
+    let replaced = match fs::metadata(path) {
+        Ok(there) => there.is_file() && there.len() > 0,
+        Err(_) => path.is_symlink(),
+    };
     // A file that cannot be read is not known to be ours.
     if force || !replaced || File::open(path).is_ok_and(|file| is_ours(&file)) {
         return Ok(());
@@ -617,6 +621,12 @@ mod tests {
         }
         fs::write(&path, "time_ns,kind\n").expect("written");
         refused(false).expect("ours");
+        for target in ["nothing", "mine.toml"] {
+            fs::remove_file(&path).expect("a file, or a link");
+            std::os::unix::fs::symlink(target, &path).expect("a link");
+            assert!(refused(false).expect_err("somebody's link").is_mistake());
+            refused(true).expect("forced");
+        }
         refuse_foreign(Path::new("/dev/null"), false, |_| false).expect("nothing is replaced");
         fs::remove_dir_all(&folder).expect("ours");
     }

@@ -277,6 +277,11 @@ impl Served {
         self.tower.stack().map_or_else(Vec::new, |stack| stack.layer.start_figures())
     }
 
+    /// Notice of the last start of the uppermost layer, for its user.
+    pub(crate) fn start_notice(&self) -> Option<&'static str> {
+        self.tower.stack().and_then(|stack| stack.layer.start_notice())
+    }
+
     /// Namespaces in service, the layer's first.
     pub fn interfaces(&self) -> Vec<(u16, Interface)> {
         self.tower.interfaces()

@@ -62,6 +62,13 @@ pub enum Event {
         /// Findings and cost, under the layer's own names.
         figures: Vec<Figure>,
     },
+    /// The start of a layer did something that its user should know.
+    LayerNotice {
+        /// Drive of the layer.
+        drive: String,
+        /// The notice, as a sentence.
+        why: &'static str,
+    },
     /// A cache that keeps its items across a stop has started.
     CacheStarted {
         /// Name of the cache.

@@ -1,9 +1,9 @@
 //! `pellucid cache` from outside: what is written comes back after every kind of end, and a cache that cannot be is refused.
 
-use crate::common::{Folder, Serving, TINY, listens};
+use crate::common::{Folder, Serving, TINY, eventually, listens};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 
 const BLOCK: usize = 4096;
@@ -300,15 +300,49 @@ fn a_full_disk_below_the_cache_drive_does_not_hold_up_the_end() {
 #[test]
 fn a_stop_writes_records_only_of_what_there_is() {
     let folder = folder();
+    let used = || std::fs::metadata(folder.path("flash.img")).unwrap().blocks() * 512;
     let mut serving = start(&folder, "file:flash.img,size=16GiB");
+    let made = used();
     let mut client = Client::new(&folder);
     client.write(0, 9);
     drop(client);
     assert_eq!(serving.end("TERM"), Some(0));
-    let used = std::fs::metadata(folder.path("flash.img")).unwrap().blocks() * 512;
-    assert!(used < 1 << 20, "{used} bytes of the sparse file are in use");
+    let more = used() - made;
+    assert!(more < 1 << 20, "{more} bytes more of the sparse file are in use, after {made} for the records");
     let _serving = start(&folder, "file:flash.img,size=16GiB");
     assert_eq!(Client::new(&folder).read(0), 9);
+}
+
+/// Damage to the head is told and repaired, and so is a cache that is made where a file is missing.
+#[test]
+fn a_new_cache_and_a_damaged_head_are_told() {
+    let folder = folder();
+    let flash = "file:flash.img,size=4MiB";
+    let notice = || {
+        eventually("the log has the start", || {
+            std::fs::read_to_string(folder.path("log")).unwrap().contains("event=mounted")
+        });
+        let log = std::fs::read_to_string(folder.path("log")).unwrap();
+        log.lines().find(|line| line.contains("event=layer-notice")).map(str::to_owned)
+    };
+    let mut serving = start(&folder, flash);
+    let told = notice().expect("a cache was made");
+    assert!(told.contains("the cache drive was blank, so a new cache was made"), "{told}");
+    let mut client = Client::new(&folder);
+    client.write(0, 5);
+    client.flush();
+    drop(client);
+    assert_eq!(serving.end("KILL"), None);
+    let file = std::fs::OpenOptions::new().write(true).open(folder.path("flash.img")).unwrap();
+    file.write_all_at(&[0; 4096], 0).unwrap();
+    let mut serving = start(&folder, flash);
+    let told = notice().expect("the head is damaged");
+    assert!(told.contains("the head of the cache is damaged; its copy was used"), "{told}");
+    assert_eq!(Client::new(&folder).read(0), 5);
+    assert_eq!(serving.end("KILL"), None);
+    let mut serving = start(&folder, flash);
+    assert_eq!((notice(), Client::new(&folder).read(0)), (None, 5), "the head is whole again");
+    assert_eq!(serving.end("TERM"), Some(0));
 }
 
 #[test]

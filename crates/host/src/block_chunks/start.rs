@@ -150,6 +150,10 @@ impl BlockChunks {
     fn tables_known(&mut self) {
         let found = std::mem::take(&mut self.start.found);
         let mut partial = std::mem::take(&mut self.start.partial);
+        if self.start.fresh && !self.config.format && found.iter().flatten().any(Result::is_ok) {
+            let sentence = "this drive holds chunks whose head is zeroed; allowed: another drive, or format, which loses them";
+            return self.fail_start(sentence.into());
+        }
         if self.start.fresh {
             // The new epoch invalidates older tables.
             let newest = found.iter().flatten().flatten().map(|header| header.epoch).max();

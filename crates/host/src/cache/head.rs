@@ -1,18 +1,23 @@
 //! On-media format of a cache: its head, and the record sectors of the block backend.
 //!
 //! ```text
-//!  head     0 "PLCACHE2"   8 crc32c of what follows   12 state u32   16 epoch u64   24 store id u64   32 sectors of the store u64
+//!  head     0 "PLCACHE" and the format's digit   8 crc32c   12 state u32   16 epoch u64   24 store id u64   32 sectors of the store u64
 //!           40 block bytes u32   44 five words of the layout (the last: where slots begin)   64 length u32   68 name of the store
 //!  records  0 "PLCR"   4 crc32c of what follows   8 epoch u64   16 sector u32   20 0   32 records: key u32, state u8 (1 clean, 2 dirty)
 //! ```
 //! All numbers are little endian. Records are valid only with the epoch of the head; each new cache has a new
-//! epoch. "PLCACHE1" is the head of a solid-state cache, and of older caches on block drives, whose record
-//! sectors may hold anything before their first write.
+//! epoch, and writes all its record sectors when it is made: a sector of zeros is damaged. The checksum of a
+//! head covers bytes 12 to 196, and from format 3 on the first eight bytes before them. Solid-state caches
+//! have format 1, block drives format 3. Block drives had formats 1 and 2, in which a record sector of zeros
+//! recorded nothing.
 
 use super::slots::{RECORD_BYTES, RECORDS_HEADER};
 
-const MAGIC: &[u8; 8] = b"PLCACHE1";
-const MAGIC_CLEARED: &[u8; 8] = b"PLCACHE2";
+const MAGIC: &[u8; 7] = b"PLCACHE";
+/// Format of the head of a solid-state cache.
+pub(super) const SSC_FORMAT: u8 = 1;
+/// Format of a cache on a block drive.
+pub(super) const BLOCK_FORMAT: u8 = 3;
 const RECORDS_MAGIC: &[u8; 4] = b"PLCR";
 const NAME: usize = 68;
 /// Maximum bytes of the store's name.
@@ -35,8 +40,8 @@ pub(super) enum Life {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub life: Life,
-    /// Record sectors were zeroed when the cache was made.
-    pub cleared: bool,
+    /// Format of the cache.
+    pub format: u8,
     pub epoch: u64,
     pub store: u64,
     pub store_sectors: u64,
@@ -52,6 +57,12 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Returns the checksum of a head.
+fn checksum(bytes: &[u8], format: u8) -> u32 {
+    let covered = if format < 3 { &[][..] } else { &bytes[..8] };
+    crc32c::crc32c_append(crc32c::crc32c(covered), &bytes[12..HEAD_BYTES])
 }
 
 impl Head {
@@ -70,19 +81,20 @@ impl Head {
         let length = name.len().min(NAME_BYTES_MAX);
         out[64..68].copy_from_slice(&(length as u32).to_le_bytes());
         out[NAME..NAME + length].copy_from_slice(&name[..length]);
-        let checksum = crc32c::crc32c(&out[12..HEAD_BYTES]);
-        out[..8].copy_from_slice(if self.cleared { MAGIC_CLEARED } else { MAGIC });
+        out[..7].copy_from_slice(MAGIC);
+        out[7] = b'0' + self.format;
+        let checksum = checksum(&out, self.format);
         out[8..12].copy_from_slice(&checksum.to_le_bytes());
         out
     }
 
     /// Decodes a head; returns `None` if the bytes are no head.
     pub fn decode(bytes: &[u8]) -> Option<Head> {
-        let cleared = bytes.starts_with(MAGIC_CLEARED);
-        let good = bytes.len() >= HEAD_BYTES
-            && (cleared || bytes.starts_with(MAGIC))
-            && word(bytes, 8) == crc32c::crc32c(&bytes[12..HEAD_BYTES]);
-        if !good {
+        if bytes.len() < HEAD_BYTES || !bytes.starts_with(MAGIC) || !bytes[7].is_ascii_digit() {
+            return None;
+        }
+        let format = bytes[7] - b'0';
+        if word(bytes, 8) != checksum(bytes, format) {
             return None;
         }
         let life = [Life::Open, Life::Closed, Life::Detached];
@@ -94,7 +106,7 @@ impl Head {
         let length = (word(bytes, 64) as usize).min(NAME_BYTES_MAX);
         Some(Head {
             life,
-            cleared,
+            format,
             epoch: long(bytes, 16),
             store: long(bytes, 24),
             store_sectors: long(bytes, 32),
@@ -124,6 +136,11 @@ pub(super) fn encode_records(
     sector[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
+/// Reports whether a sector holds records, of whatever cache.
+pub(super) fn is_records(sector: &[u8]) -> bool {
+    decode_records(sector, long(sector, 8), word(sector, 16)).is_some()
+}
+
 /// Decodes sector `number`: returns its records that have content, with their index in the sector; `None` if
 /// the sector has no records of this epoch.
 pub(super) fn decode_records(
@@ -147,7 +164,7 @@ mod tests {
     fn a_head_comes_back_and_a_damaged_one_does_not() {
         let head = Head {
             life: Life::Closed,
-            cleared: true,
+            format: BLOCK_FORMAT,
             epoch: 7,
             store: 1 << 60,
             store_sectors: 12345,
@@ -157,12 +174,14 @@ mod tests {
         };
         let bytes = head.encode(512);
         assert_eq!(Head::decode(&bytes), Some(Head { name: "x".repeat(128), ..head.clone() }));
-        let older = Head { cleared: false, ..head }.encode(512);
-        assert_eq!(Head::decode(&older).map(|head| head.cleared), Some(false));
-        for at in 0..HEAD_BYTES {
+        for format in [SSC_FORMAT, 2] {
+            let older = Head { format, ..head.clone() }.encode(512);
+            assert_eq!(Head::decode(&older).map(|head| head.format), Some(format));
+        }
+        for bit in 0..HEAD_BYTES * 8 {
             let mut damaged = bytes.clone();
-            damaged[at] ^= 4;
-            assert_eq!(Head::decode(&damaged), None, "byte {at}");
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Head::decode(&damaged), None, "bit {bit}");
         }
     }
 
@@ -173,7 +192,8 @@ mod tests {
         let found: Vec<_> = decode_records(&sector, 5, 2).expect("good").collect();
         assert_eq!(found, [(0, 10, 2), (2, 12, 1)]);
         assert!(decode_records(&sector, 6, 2).is_none() && decode_records(&sector, 5, 3).is_none());
+        assert!(is_records(&sector) && !is_records(&[0; 512]));
         sector[40] ^= 1;
-        assert!(decode_records(&sector, 5, 2).is_none());
+        assert!(decode_records(&sector, 5, 2).is_none() && !is_records(&sector));
     }
 }

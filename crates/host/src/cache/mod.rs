@@ -316,6 +316,10 @@ impl Layer for CacheManager {
         self.read_only
     }
 
+    fn start_notice(&self) -> Option<&'static str> {
+        self.start.notice
+    }
+
     fn start_figures(&self) -> Vec<Figure> {
         let found = self.start.found();
         vec![

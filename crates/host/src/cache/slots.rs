@@ -1,7 +1,7 @@
 //! Block backend: the assignment of blocks to slots of the flash.
 //!
 //! ```text
-//!  sectors   [ head ][ records of all slots ][ - ][ slot 0 | slot 1 | ... ]
+//!  sectors   [ head ][ records of all slots ][ - ][ slot 0 | slot 1 | ... ][ - ][ copy of the head ]
 //!  slots     [ set 0: 512 slots ][ set 1 ] ...      a block lies in the set of its window of 512 blocks
 //! ```
 //! Slots begin at a multiple of their size, so a drive with mapping units of a block's size stores each block
@@ -14,9 +14,12 @@
 //! a record never names data of another block.
 
 use super::config::{CacheConfig, CacheError, Replacement};
+use std::collections::BTreeSet;
 
 /// Sectors of the head.
 const HEAD_SECTORS: u64 = 8;
+/// Sectors of the copy of the head, at the end of the drive.
+const COPY_SECTORS: u64 = 1;
 /// Bytes of a record: key and state.
 pub(super) const RECORD_BYTES: usize = 5;
 /// Bytes before the records of a sector.
@@ -65,13 +68,13 @@ impl Layout {
         let room = sectors.saturating_sub(HEAD_SECTORS);
         let first_slot =
             |blocks: u64| (HEAD_SECTORS + blocks.div_ceil(per_sector as u64)).next_multiple_of(block_sectors);
-        let fits = |blocks: u64| first_slot(blocks) + blocks * block_sectors <= sectors;
+        let fits = |blocks: u64| first_slot(blocks) + blocks * block_sectors + COPY_SECTORS <= sectors;
         let mut blocks = room / block_sectors;
         while blocks > 0 && !fits(blocks) {
             blocks -= (blocks / (8 * per_sector as u64 * block_sectors)).max(1);
         }
         if blocks < BLOCKS_MIN {
-            let least = first_slot(BLOCKS_MIN) + BLOCKS_MIN * block_sectors;
+            let least = first_slot(BLOCKS_MIN) + BLOCKS_MIN * block_sectors + COPY_SECTORS;
             return Err(CacheError::TooSmall { sectors, least, blocks: BLOCKS_MIN });
         }
         let set_blocks = u64::from(config.set_blocks).min(blocks);
@@ -142,7 +145,7 @@ pub(super) struct Slots {
     /// Record sectors where the flash may hold records of this cache.
     written: Vec<bool>,
     /// Record sectors that cannot be read; the dirty blocks in them are unknown.
-    unreadable: Vec<u32>,
+    unreadable: BTreeSet<u32>,
 }
 
 impl Slots {
@@ -157,7 +160,7 @@ impl Slots {
             fresh: Vec::new(),
             stale: Vec::new(),
             written: vec![false; layout.record_sectors as usize],
-            unreadable: Vec::new(),
+            unreadable: BTreeSet::new(),
             layout,
             replacement,
         }
@@ -416,7 +419,7 @@ impl Slots {
 
     /// Notes a record sector that cannot be read.
     pub fn doubt(&mut self, sector: u32) {
-        self.unreadable.push(sector);
+        self.unreadable.insert(sector);
     }
 
     /// Returns the number of record sectors that could not be read.
@@ -427,12 +430,9 @@ impl Slots {
     /// Reports whether a block may be dirty in a slot whose record could not be read.
     pub fn is_doubtful(&self, block: u64) -> bool {
         let (set, _) = self.place(block);
-        let of_set = set * self.layout.set_blocks..(set + 1) * self.layout.set_blocks;
-        let meets = |&sector: &u32| {
-            let slots = self.layout.slots_of(sector);
-            slots.start < of_set.end && of_set.start < slots.end
-        };
-        self.unreadable.iter().any(meets) && self.find(block).is_none()
+        let first = self.layout.record_sector_of(set * self.layout.set_blocks);
+        let last = self.layout.record_sector_of((set + 1) * self.layout.set_blocks - 1);
+        self.unreadable.range(first..=last).next().is_some() && self.find(block).is_none()
     }
 
     /// Reports whether a record calls its slot dirty.
@@ -498,7 +498,7 @@ mod tests {
                     let records = HEAD_SECTORS + u64::from(layout.record_sectors);
                     let end = layout.slot_lba(layout.slots());
                     assert_eq!(layout.slot_lba(1) % layout.block_sectors, 0, "{sectors} sectors");
-                    assert!(records <= layout.slot_lba(0) && end <= sectors, "{sectors} sectors");
+                    assert!(records <= layout.slot_lba(0) && end < sectors, "{sectors} sectors");
                     assert!(layout.slot_lba(0) < records + layout.block_sectors, "{sectors} sectors");
                     // An older cache had its slots directly after the records.
                     assert_ne!(layout.words()[4], layout.record_sectors);

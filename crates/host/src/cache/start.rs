@@ -1,11 +1,12 @@
 //! Start: the owner of the cache on the flash, and the blocks that are valid.
 //!
 //! ```text
-//!  flushes ─► head ─┬─ another store, size or shape ─► refused, nothing written
-//!                   ├─ blank, detached, or format ─► new: records become zeros (format.rs), a ──┐
-//!                   │                                solid-state cache is emptied               │
-//!                   └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
-//!                                                                       the flash takes no writes ─► running, read only
+//!  flushes ─► head, ─┬─ another store, size, shape or format ─► refused, nothing written
+//!            or copy ├─ none, and not blank ─► refused
+//!                    ├─ blank, detached, or format ─► new: empty records are written (format.rs), a ──┐
+//!                    │                                solid-state cache is emptied                    │
+//!                    └─ its own ─► block backend: records; solid-state cache: dirty blocks ─► head: open ─► running
+//!                                                                        the flash takes no writes ─► running, read only
 //! ```
 //! Both drives are flushed first, so that a later power loss cannot undo the data that the start reads. (A
 //! manager that starts again after the flash lost power knows the data of the backing store.) After a crash
@@ -13,7 +14,7 @@
 //! commands keeps clean ones. If the drives keep stamps instead of data, there is no head; a solid-state
 //! cache is still asked for its dirty blocks.
 
-use super::head::{Head, Life, decode_records};
+use super::head::{BLOCK_FORMAT, Head, Life, SSC_FORMAT, decode_records};
 use super::slots::Slots;
 use super::{Backend, CacheManager, Part, Purpose, Side};
 use pellucid_flash::slab::NIL;
@@ -36,7 +37,9 @@ pub(super) enum Phase {
     Head,
     /// Block backend: reading records.
     Records,
-    /// Block backend: zeroing the records of a new cache.
+    /// Block backend: searching the place of the records, as there is no head.
+    Looking,
+    /// Block backend: writing the empty records of a new cache.
     Clearing,
     /// Solid-state cache: searching for dirty blocks.
     Dirty,
@@ -61,6 +64,14 @@ pub(super) struct Start {
     /// Next record sector, or next block.
     pub next: u64,
     pub under_way: u32,
+    /// State of the head and its copy, as far as they were read: both are readable, and both are blank.
+    pub head_was: (bool, bool),
+    /// The copy replaced the head.
+    pub by_copy: bool,
+    /// Nothing was found so far where a cache lies.
+    pub blank: bool,
+    /// Something about the start that its user should know.
+    pub notice: Option<&'static str>,
     found: (u64, u64),
     waiting: VecDeque<u32>,
 }
@@ -108,7 +119,10 @@ impl CacheManager {
         };
         self.start.head = Head {
             life: Life::Open,
-            cleared: matches!(self.backend, Backend::Block(_)),
+            format: match self.backend {
+                Backend::Block(_) => BLOCK_FORMAT,
+                Backend::Ssc(_) => SSC_FORMAT,
+            },
             epoch: self.config.nonce,
             store: self.config.store.id,
             store_sectors: self.sectors,
@@ -179,7 +193,8 @@ impl CacheManager {
             Phase::Flush => self.drives_flushed(status),
             Phase::Head => self.head_read(part, status, &data),
             Phase::Records => self.records_read(part, status, &data),
-            Phase::Clearing => self.records_cleared(part, status, &data),
+            Phase::Looking => self.records_looked_at(status, &data),
+            Phase::Clearing => self.records_cleared(status),
             Phase::Dirty => self.dirty_found(part, status, result, &data),
             Phase::Sweep => self.states_swept(part, status, &data),
             _ => {}
@@ -236,15 +251,7 @@ impl CacheManager {
         for (sector, image) in (first..).zip(data.chunks_exact(self.image_bytes)) {
             let slots_of = slots.layout.slots_of(sector);
             let Some(records) = decode_records(image, epoch, sector) else {
-                // The sector was never written (in an older cache: never with this epoch), or it is damaged;
-                // a drive writes a sector as a whole.
-                let is_damaged = match self.start.head.cleared {
-                    true => image.iter().any(|&byte| byte != 0),
-                    false => image[..4] == *b"PLCR" && !decode_any(image),
-                };
-                if is_damaged {
-                    slots.doubt(sector);
-                }
+                slots.doubt(sector);
                 continue;
             };
             for (at, key, state) in records {
@@ -469,11 +476,4 @@ impl CacheManager {
         *self = fresh;
         Ok(())
     }
-}
-
-/// Reports whether a record sector is valid for another epoch.
-fn decode_any(sector: &[u8]) -> bool {
-    let long = u64::from_le_bytes(sector[8..16].try_into().expect("eight bytes"));
-    let word = u32::from_le_bytes(sector[16..20].try_into().expect("four bytes"));
-    decode_records(sector, long, word).is_some()
 }

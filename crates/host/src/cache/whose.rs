@@ -1,17 +1,19 @@
 //! Ownership of the cache on the flash: its head, and the head's copy.
 //!
-//! The copy is on the media before the head is written, so it is never older, and can replace an unreadable
-//! head.
+//! The copy is on the media before the head is written, so it is never older, and replaces a head that is
+//! damaged in any way: unreadable, blank or another's. The start writes the head again from it. A drive is
+//! blank only if the head, the copy and the place of the records are.
 
+use super::format::FOREIGN;
 use super::head::{HEAD_BYTES, Head, Life};
 use super::start::Phase;
 use super::{Backend, CacheManager, Part, Purpose, Side};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Command, Lba, Opcode, Status};
 
-/// Block backend: sector of the copy, among those of the head, if no sector is left after the slots.
-const COPY_SECTOR: u64 = 4;
 const UNWRITABLE: &str = "the head of the cache cannot be written to the cache drive";
+const MADE_ON_BLANK: &str = "the cache drive was blank, so a new cache was made; if it held a cache before, what that had not written back is lost";
+const BY_COPY: &str = "the head of the cache is damaged; its copy was used";
 const UNREADABLE: &str = "the head of the cache cannot be read from the cache drive, nor can its copy";
 
 impl CacheManager {
@@ -30,11 +32,7 @@ impl CacheManager {
     /// neighbouring sectors are often lost together. A solid-state cache has it in its last block but one.
     fn copy_place(&self) -> Option<Lba> {
         match &self.backend {
-            Backend::Block(slots) => {
-                let behind_slots = slots.layout.slot_lba(slots.layout.slots());
-                let last = self.flash_sectors - u64::from(self.head_sectors());
-                Some(Lba(if last >= behind_slots { last } else { COPY_SECTOR }))
-            }
+            Backend::Block(_) => Some(Lba(self.flash_sectors - u64::from(self.head_sectors()))),
             Backend::Ssc(geometry) => {
                 let unit = u64::from(geometry.unit_sectors);
                 let copy = self.head_place().0 - unit;
@@ -65,27 +63,33 @@ impl CacheManager {
         let is_copy = part.lba != self.head_place().0;
         let head = match status {
             Status::Success => Head::decode(data),
-            Status::Absent => None,
-            _ if self.config.format => None,
-            _ if !is_copy && let Some(copy) = self.copy_place() => return self.read_head(copy),
-            _ => return self.fail_start(UNREADABLE),
+            _ => None,
         };
-        if is_copy && head.is_none() && !self.config.format {
-            return self.fail_start(UNREADABLE);
+        if let Some(head) = head {
+            self.start.by_copy = is_copy;
+            return self.head_found(head);
         }
-        let is_blank = status == Status::Absent || data.iter().all(|&byte| byte == 0);
-        let head = match head {
-            Some(head) if self.config.format || head.life == Life::Detached => {
-                return self.begin_new(Some(&head));
-            }
-            None if self.config.format || is_blank => return self.begin_new(None),
-            None => {
-                return self.refuse_start(
-                    "the cache drive holds something else than a cache; allowed: a blank one, or --format, which loses what it holds",
-                );
-            }
-            Some(head) => head,
-        };
+        let readable = matches!(status, Status::Success | Status::Absent);
+        let blank = status == Status::Absent || (readable && data.iter().all(|&byte| byte == 0));
+        let (was_readable, was_blank) = if is_copy { self.start.head_was } else { (true, true) };
+        let (readable, blank) = (readable && was_readable, blank && was_blank);
+        self.start.head_was = (readable, blank);
+        if !is_copy && let Some(copy) = self.copy_place() {
+            return self.read_head(copy);
+        }
+        match &self.backend {
+            _ if self.config.format => self.begin_new(None),
+            _ if !readable => self.fail_start(UNREADABLE),
+            Backend::Block(_) => self.look_at_records(blank),
+            Backend::Ssc(_) if blank => self.begin_new(None),
+            Backend::Ssc(_) => self.refuse_start(FOREIGN),
+        }
+    }
+
+    fn head_found(&mut self, head: Head) {
+        if self.config.format || head.life == Life::Detached {
+            return self.begin_new(Some(&head));
+        }
         match self.mismatch(&head) {
             Some(sentence) => self.refuse_start(sentence),
             None => self.begin_known(head),
@@ -97,6 +101,13 @@ impl CacheManager {
         const INSTEAD: &str = "or --format, which loses what is not written back";
         let own = &self.start.head;
         let bytes = |sectors: u64| sectors * u64::from(self.config.sector_bytes);
+        if head.format != own.format {
+            return Some(format!(
+                "the cache on the cache drive has format {}; this program knows format {}; allowed: to detach it with the version that made \
+                 it, {INSTEAD}",
+                head.format, own.format
+            ));
+        }
         if head.store != own.store {
             return Some(format!(
                 "the cache on the cache drive belongs to another backing store ({}); allowed: that one, {INSTEAD}",
@@ -123,17 +134,19 @@ impl CacheManager {
         })
     }
 
-    fn begin_new(&mut self, before: Option<&Head>) {
+    pub(super) fn begin_new(&mut self, before: Option<&Head>) {
         self.start.fresh = true;
+        self.start.notice = Some(match before {
+            _ if self.config.format => "a new cache was made, whatever the cache drive held (--format)",
+            Some(_) => "a new cache was made in place of a detached one",
+            None => MADE_ON_BLANK,
+        });
         if before.is_some_and(|head| head.epoch == self.start.head.epoch) {
             self.start.head.epoch = self.start.head.epoch.wrapping_add(1);
         }
         match &self.backend {
-            // A crash must not find the old cache with only a part of its records.
-            Backend::Block(_) if before.is_some_and(|head| head.life != Life::Detached) => {
-                self.write_head(Life::Detached)
-            }
-            Backend::Block(_) => self.clear_records(),
+            // A crash must find neither a part of the new records nor a part of the old ones.
+            Backend::Block(_) => self.write_head(Life::Detached),
             // The cache is first searched for dirty blocks, which must not be lost.
             Backend::Ssc(_) if !self.config.format && before.is_none() => self.look_for_dirty(),
             Backend::Ssc(_) => self.sweep(),
@@ -142,7 +155,7 @@ impl CacheManager {
 
     fn begin_known(&mut self, head: Head) {
         (self.start.head.epoch, self.start.was) = (head.epoch, head.life);
-        self.start.head.cleared = head.cleared;
+        self.start.notice = self.start.by_copy.then_some(BY_COPY);
         match &self.backend {
             Backend::Block(_) => {
                 self.start.phase = Phase::Records;
@@ -193,7 +206,7 @@ impl CacheManager {
         let life = self.start.head.life;
         let done = status == Status::Success;
         match life {
-            Life::Detached if self.start.fresh && done => self.clear_records(),
+            Life::Detached if self.start.fresh && done => self.write_empty_records(),
             Life::Detached if self.start.fresh => self.fail_start(UNWRITABLE),
             Life::Open if self.start.phase == Phase::Opening && (done || self.begins_read_only()) => {
                 self.running();

@@ -198,4 +198,9 @@ impl Layer for ClusterBuffer {
             None => Vec::new(),
         }
     }
+
+    fn start_notice(&self) -> Option<&'static str> {
+        let made = self.journal.as_ref()?.has_made();
+        made.then_some("the device had no journal, so a new one was made at its end")
+    }
 }

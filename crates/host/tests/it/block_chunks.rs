@@ -359,6 +359,13 @@ fn a_drive_that_holds_something_else_is_left_alone() {
     let write = Command::new(1, Opcode::Write, Lba(0), 4, vec![7; 4 * 512]);
     assert_eq!(ask(&mut blocks, write).status, Status::Success);
     let now = blocks.now();
+    // Zeros in place of the head do not make a blank drive.
+    let mut headless = blocks.drive.clone();
+    headless.put(0, vec![0; 512]);
+    assert_eq!(
+        refuse(&config, headless),
+        "this drive holds chunks whose head is zeroed; allowed: another drive, or format, which loses them"
+    );
     let blocks = start(&format, blocks.drive, now);
     let now = blocks.now();
     let mut blocks = start(&config, blocks.drive, now);

@@ -6,7 +6,7 @@ use crate::reference::Faults;
 use pellucid_flash::{Command, Completion, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status};
 use pellucid_host::{
     ClusterBuffer, ClusterBufferConfig, ClusterBufferError, FlushPolicy, JournalConfig, JournalHead,
-    JournalUse, Machine, Stack,
+    JournalUse, Layer, Machine, Stack,
 };
 use std::collections::BTreeMap;
 
@@ -696,9 +696,47 @@ fn a_journal_is_found_by_either_head() {
     let why = start(&make, &repaired).expect_err("neither is there");
     assert!(why.contains("cannot be read"), "{why}");
     repaired.bad = None;
-    repaired.harm(last);
-    let why = start(&config, &repaired).expect_err("neither is there");
+    for head in [last, other] {
+        repaired.put(head, vec![0; SECTOR]);
+    }
+    // Flushed data may be in the ring alone, so a new journal does not replace it.
+    for config in [&config, &make] {
+        let why = start(config, &repaired).expect_err("neither is there");
+        assert!(why.contains("both heads of the journal are damaged"), "{why}");
+    }
+    for sector in 0..600 {
+        repaired.put(sector, vec![0; SECTOR]);
+    }
+    let why = start(&config, &repaired).expect_err("it was discarded");
     assert!(why.contains("has no journal"), "{why}");
+    start(&make, &repaired).expect("it is made");
+}
+
+/// Checks that a crash while a journal is made leaves a device on which the next start makes one.
+#[test]
+fn a_making_that_is_interrupted_begins_anew() {
+    let journal =
+        JournalConfig { ring_bytes: 128 << 10, unit_bytes: 1024, usage: JournalUse::Always, make: Some(5) };
+    let make = ClusterBufferConfig { journal: Some(journal), ..config(8, 6, 600) };
+    let drive = BlockReference::new(600, 3);
+    let layer = ClusterBuffer::new(&make, drive.interface(0), SECTOR).expect("it fits");
+    let mut making = Stack::new(layer, drive, SimTime::ZERO);
+    let mut made = 0;
+    while let Some(next) = making.next_event().filter(|_| !making.layer.is_ready()) {
+        Drive::advance(&mut making, next);
+        for is_cut in [false, true] {
+            let mut drive = making.drive.clone();
+            if is_cut {
+                drive.cut()
+            } else {
+                drive.abandon()
+            }
+            let again = ClusterBuffer::new(&make, drive.interface(0), SECTOR).expect("it fits");
+            let host = Stack::start(again, drive, next).expect("it is made, or found");
+            made += u32::from(host.layer.start_notice().is_some());
+        }
+    }
+    assert!(made > 4, "{made} starts made it");
 }
 
 /// Checks that a journal of another format is named, not read.

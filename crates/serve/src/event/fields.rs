@@ -30,6 +30,7 @@ impl Event {
             Event::StoreNotice { notice: StoreNotice::Blank { .. }, .. } => "store-blank",
             Event::StoreNotice { notice: StoreNotice::Exposed { .. }, .. } => "store-exposed",
             Event::Mounted { .. } | Event::LayerMounted { .. } => "mounted",
+            Event::LayerNotice { .. } => "layer-notice",
             Event::CacheStarted { .. } => "cache-started",
             Event::MountFailed { .. } => "mount-failed",
             Event::PromisesNothing { .. } => "promises-nothing",
@@ -95,6 +96,7 @@ impl Event {
                 let figures = figures.iter().map(|figure| word(figure.name, figure.value));
                 std::iter::once(text("drive", drive)).chain(figures).collect()
             }
+            Event::LayerNotice { drive, why } => vec![text("drive", drive), text("why", why)],
             Event::CacheDetached { drive } => vec![text("drive", drive)],
             Event::MountFailed { drive, why } | Event::StopFailed { drive, why } => {
                 vec![text("drive", drive), text("why", why)]

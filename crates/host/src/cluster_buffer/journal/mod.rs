@@ -316,6 +316,11 @@ impl Journal {
         self.start.replayed()
     }
 
+    /// Reports whether the start made the journal.
+    pub fn has_made(&self) -> bool {
+        self.start.has_made()
+    }
+
     /// Reports whether the start found a torn or damaged record after the newest.
     pub fn is_torn(&self) -> bool {
         self.start.is_torn()

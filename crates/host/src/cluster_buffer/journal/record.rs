@@ -159,6 +159,18 @@ impl Record {
         bytes.starts_with(RECORD_MAGIC) || long(bytes, 16) == id
     }
 
+    /// Reports whether `bytes` begin like a record of any journal.
+    pub fn begins_any(bytes: &[u8]) -> bool {
+        bytes.starts_with(RECORD_MAGIC)
+    }
+
+    /// Reports whether `bytes` are the record of a journal that was just made: it names nothing.
+    pub fn is_first(bytes: &[u8]) -> bool {
+        let sector_bytes = bytes.len();
+        let first = Record::parse(bytes, 0, sector_bytes);
+        first.is_some_and(|record| record.sequence == 1 && record.named.is_empty())
+    }
+
     /// Decodes a whole record; returns `None` if it is torn.
     pub fn parse(bytes: &[u8], unit: u32, sector_bytes: usize) -> Option<Record> {
         let (named, extents) = (word(bytes, 36) as usize, word(bytes, 40) as usize);

@@ -3,8 +3,11 @@
 //!
 //! ```text
 //!   head, or the other one ──► ring, all of it ──► sectors of what the newest record names, in order ──► flush ──► a record that names nothing
-//!     └─ neither: a new ring begins with a record that names nothing, then both heads
+//!     └─ neither ─► the ring is searched for records of any journal ─► none: a new ring begins with a record that names nothing, then
+//!                                                                      both heads
 //! ```
+//! Records without a head may hold flushed data, so the start refuses them.
+//!
 //! A missing or unreadable head is written again from the other one. If that fails too, the other one is
 //! enough.
 //!
@@ -27,6 +30,8 @@ enum Stage {
     New,
     /// Reading a head.
     Head(usize),
+    /// Searching for records without a head, from this sector on.
+    Look(u64),
     /// Writing the head in the last sector again.
     Repair,
     /// Searching the ring, from this unit on.
@@ -57,6 +62,7 @@ pub(super) struct Start {
     /// Sectors to write back: sector of the ring, sector of the device, and count.
     copies: VecDeque<(u64, u64, u32)>,
     replayed: u64,
+    made: bool,
 }
 
 impl Start {
@@ -71,6 +77,11 @@ impl Start {
     /// Returns the number of sectors that were written back.
     pub fn replayed(&self) -> u64 {
         self.replayed
+    }
+
+    /// Reports whether the journal is new.
+    pub fn has_made(&self) -> bool {
+        self.made
     }
 
     /// Reports whether an incomplete record follows the newest.
@@ -123,6 +134,7 @@ impl ClusterBuffer {
         }
         match stage {
             Stage::Head(which) => self.head_read(which, &completion.data),
+            Stage::Look(from) => self.look(from, &completion.data),
             Stage::Repair => self.begin_search(),
             Stage::Search(unit) => self.search(unit, completion.data),
             Stage::Read => self.copy_read(completion.data),
@@ -194,14 +206,50 @@ impl ClusterBuffer {
             None if journal.start.unread => {
                 self.fail_start("the journal at the end of the device cannot be read".into());
             }
-            None if journal.config.make.is_some() => {
-                // Records of an older journal at this place have another id.
-                (journal.sequence, journal.next) = (1, 0);
-                self.write_empty(true);
+            None => {
+                let ring = journal.region.ring;
+                self.look_from(ring);
             }
-            None => self.fail_start(
+        }
+    }
+
+    fn look_from(&mut self, sector: u64) {
+        let region = self.journal.as_ref().expect("it starts").region;
+        let end = region.sector(region.units);
+        if sector < end {
+            self.stage(Stage::Look(sector));
+            let most = u64::from(SEARCH_UNITS) * u64::from(region.unit_sectors);
+            return self.ask_start(Opcode::Read, sector, most.min(end - sector) as u32, Vec::new());
+        }
+        let journal = self.journal.as_mut().expect("it starts");
+        if journal.config.make.is_none() {
+            return self.fail_start(
                 "the device has no journal at its end; allowed: to make one, which overwrites what is there, or none".into(),
-            ),
+            );
+        }
+        (journal.sequence, journal.next, journal.start.made) = (1, 0, true);
+        self.write_empty(true);
+    }
+
+    /// Refuses records of a journal without a head. Units of another journal may have another size, so every
+    /// sector may begin a record. The record of a journal whose making was interrupted does not count.
+    fn look(&mut self, from: u64, data: &[u8]) {
+        let bytes = self.config.sector_bytes as usize;
+        let unit_bytes = self.journal.as_ref().expect("it starts").region.unit_sectors as usize * bytes;
+        let counts = |&at: &usize| {
+            Record::begins_any(&data[at..]) && !data[at..].get(..unit_bytes).is_some_and(Record::is_first)
+        };
+        match (0..data.len()).step_by(bytes).find(counts) {
+            None => self.look_from(from + (data.len() / bytes) as u64),
+            Some(at) => {
+                let region = self.journal.as_ref().expect("it starts").region;
+                let ring = region.ring * bytes as u64;
+                self.fail_start(format!(
+                    "the device has records of a journal, from sector {} on, and both heads of the journal are damaged; flushed data may be in \
+                     it alone; allowed: another device; to discard that journal, overwrite the device from byte {ring} to its end with zeros",
+                    from + (at / bytes) as u64
+                ));
+            }
         }
     }
 

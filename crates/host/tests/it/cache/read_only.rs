@@ -5,7 +5,7 @@ use super::world::{self, Crash, Crashing, Flash, World};
 use super::{exercise, seeds};
 use crate::block_reference::BlockReference;
 use crate::reference::Faults;
-use pellucid_flash::{Drive, Nanos, Opcode};
+use pellucid_flash::{Drive, Interface, Nanos, Opcode, SimTime};
 use pellucid_host::{CacheConfig, CacheManager, CacheMode, Layer, Machine, Pair, Stack};
 
 /// Returns faults of a flash that takes no writes; the reference solid-state cache still evicts and flushes.
@@ -162,6 +162,100 @@ fn a_head_that_cannot_be_read_has_a_copy() {
     }
 }
 
+/// Returns the sectors of the head and of its copy.
+fn heads(flash: &mut BlockReference) -> Vec<u64> {
+    let Some(Interface::Block { sectors, .. }) = flash.interface(0) else { panic!("a block drive") };
+    (0..sectors).filter(|&lba| flash.sector(lba).starts_with(b"PLCACHE")).collect()
+}
+
+/// Returns the reason that a cache of this world does not start.
+fn refusal(world: &World<Flash>) -> String {
+    let pair = world.host.drive.clone();
+    let layer = CacheManager::new(&world.config, pair.interface(0), pair.interface(1), 512).expect("room");
+    Stack::start(layer, pair, world.now).err().expect("the start is refused")
+}
+
+#[test]
+fn a_head_that_is_damaged_in_any_way_has_a_copy() {
+    let mut known = three_dirty_blocks();
+    let mut flipped = flash(&mut known).sector(0).to_vec();
+    flipped[20] ^= 1;
+    for image in [vec![0; 512], vec![0xA5; 512], flipped] {
+        let mut world = three_dirty_blocks();
+        let places = heads(flash(&mut world));
+        assert_eq!((places.len(), places[0]), (2, 0));
+        flash(&mut world).put(0, image);
+        world.crash_with(Crash::Host, Faults::default());
+        assert_eq!((world.host.layer.dirty_blocks(), world.host.layer.is_read_only()), (3, false));
+        let notice = world.host.layer.start_notice().expect("the damage is told");
+        assert!(notice.contains("its copy was used"), "{notice}");
+        assert_eq!(heads(flash(&mut world)), places, "the head was written again");
+        world.check();
+        world.crash(Crash::Host);
+        assert_eq!(world.host.layer.start_notice(), None);
+    }
+}
+
+/// Checks that a drive is blank only if the head, its copy and the records are.
+#[test]
+fn records_without_a_head_are_no_blank_drive() {
+    for image in [vec![0; 512], vec![0xA5; 512]] {
+        let mut world = three_dirty_blocks();
+        for head in heads(flash(&mut world)) {
+            flash(&mut world).put(head, image.clone());
+        }
+        let why = refusal(&world);
+        assert!(why.contains("a cache whose head is damaged"), "{why}");
+        // Something else lies where the records were.
+        for lba in 0..40 {
+            flash(&mut world).put(lba, vec![0; 512]);
+        }
+        flash(&mut world).put(8, vec![7; 512]);
+        let why = refusal(&world);
+        assert!(why.contains("something else than a cache"), "{why}");
+    }
+}
+
+#[test]
+fn a_cache_of_an_older_format_is_refused_by_name() {
+    let mut world = three_dirty_blocks();
+    for lba in heads(flash(&mut world)) {
+        let mut older = flash(&mut world).sector(lba).to_vec();
+        older[7] = b'2';
+        let sum = crc32c::crc32c(&older[12..196]);
+        older[8..12].copy_from_slice(&sum.to_le_bytes());
+        flash(&mut world).put(lba, older);
+    }
+    let why = refusal(&world);
+    assert!(why.contains("has format 2; this program knows format 3; allowed: to detach it"), "{why}");
+}
+
+/// Checks that a crash of the first start leaves a drive on which the next start makes a cache.
+#[test]
+fn a_first_start_that_is_interrupted_begins_anew() {
+    let (config, _, backing) = world::shape(4);
+    let config = CacheConfig { block_bytes: 512, set_blocks: 4, ..config };
+    let pair = Pair::new(BlockReference::new(700, 4), backing, SimTime::ZERO).expect("alike");
+    let layer = CacheManager::new(&config, pair.interface(0), pair.interface(1), 512).expect("room");
+    let mut making = Stack::new(layer, pair, SimTime::ZERO);
+    let mut tried = 0;
+    while let Some(next) = making.next_event().filter(|_| !making.layer.is_ready()) {
+        Drive::advance(&mut making, next);
+        for is_cut in [false, true] {
+            let Pair { first: mut flash, second: backing, .. } = making.drive.clone();
+            if is_cut {
+                flash.cut()
+            } else {
+                flash.abandon()
+            }
+            let host = world::start(&config, Flash::Block(flash), backing, next);
+            assert_eq!((host.layer.dirty_blocks(), host.layer.is_read_only()), (0, false));
+            tried += u32::from(host.layer.start_notice().is_some_and(|why| why.contains("new cache")));
+        }
+    }
+    assert!(tried > 10, "{tried} starts made a cache");
+}
+
 /// Checks that blocks which the records may have called dirty are not read: the backing store has older data.
 #[test]
 fn records_that_cannot_be_read_are_told_and_nothing_stale_is_read() {
@@ -189,14 +283,14 @@ fn damaged_records_are_told_and_nothing_stale_is_read() {
     world.crash(Crash::Host);
 }
 
-/// Checks overwritten records: other data, or only a damaged magic.
+/// Checks overwritten records: other data, only a damaged magic, or the zeros that a discard leaves.
 #[test]
 fn records_that_are_none_are_told_and_nothing_stale_is_read() {
     let mut known = three_dirty_blocks();
     let mut records = flash(&mut known).sector(8).to_vec();
     assert!(records.starts_with(b"PLCR"));
     records[..4].fill(0);
-    for image in [records, vec![0xA5; 512], [vec![0; 511], vec![1]].concat()] {
+    for image in [records, vec![0xA5; 512], [vec![0; 511], vec![1]].concat(), vec![0; 512]] {
         let mut world = three_dirty_blocks();
         flash(&mut world).put(8, image);
         world.crash_with(Crash::Host, Faults::default());
