@@ -497,10 +497,7 @@ pub fn jobs_summary(jobs: &[Job]) -> String {
             set.page_cache_bytes >> 20
         );
     }
-    let one = |job: &Job| {
-        let block = job.block[0].min_bytes() as f64 / 1024.0;
-        format!("{} bs={}k iodepth={}", job.pattern.name(), block, job.iodepth)
-    };
+    let one = |job: &Job| format!("{} bs={} iodepth={}", job.pattern.name(), job.block_words(), job.iodepth);
     match jobs {
         [job] => one(job),
         [first, ..] => format!("{} jobs, the first {}", jobs.len(), one(first)),

@@ -313,6 +313,25 @@ fn the_text_fits_the_screen_and_says_what_matters() {
 }
 
 #[test]
+fn columns_stay_apart_however_long_their_numbers_are() {
+    let mut slow = report();
+    for direction in [&mut slow.directions.read, &mut slow.directions.write] {
+        direction.requests = 3_000_000_000;
+        (direction.iops, direction.throughput_bytes_per_second) = (1.11e-7, 0.000_455);
+    }
+    for width in [60, 70, 80, 100, 140] {
+        let text = render_text(&slow, width);
+        let row = text.lines().find(|line| line.starts_with("  read")).expect("a row of reads");
+        assert!(row.chars().count() <= width, "{row}");
+        let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        assert_eq!(cells[..2], ["read", "3,000,000,000"], "{row}");
+        if width == 140 {
+            assert_eq!(cells[3..5], ["0.000000111", "0.000455 B/s"], "{row}");
+        }
+    }
+}
+
+#[test]
 fn drives_stand_side_by_side_with_changes_from_the_first() {
     let first = report();
     let mut second = report();

@@ -110,7 +110,7 @@ fn headline(report: &Report) -> String {
     line
 }
 
-/// One column of the table of requests: heading, width, narrowest screen that shows it, and its text.
+/// One column of the table of requests: heading, least width, narrowest screen that shows it, and its text.
 type Column = (&'static str, usize, usize, fn(&Direction) -> String);
 
 const COLUMNS: [Column; 9] = [
@@ -129,9 +129,32 @@ fn latency(ns: Option<u64>) -> String {
     optional(ns, |ns| duration(ns as f64))
 }
 
+/// Blanks between two columns.
+const GAP: usize = 2;
+
+/// The columns that fit into `room` on a screen of `width`, each with its width: its longest text and a gap, or
+/// more. Columns that narrow screens lack go first.
+fn columns(rows: &[&Direction], room: usize, width: usize) -> Vec<(Column, usize)> {
+    let needed = |(heading, _, _, show): &Column| {
+        let texts = rows.iter().map(|row| show(row).len());
+        GAP + texts.chain([heading.len()]).max().unwrap_or(0)
+    };
+    let shown = COLUMNS.into_iter().filter(|column| column.2 <= width);
+    let mut shown: Vec<(Column, usize)> = shown.map(|column| (column, needed(&column))).collect();
+    let sum = |shown: &[(Column, usize)]| shown.iter().map(|(_, columns)| columns).sum::<usize>();
+    while sum(&shown) > room
+        && let Some(most) = shown.iter().map(|(column, _)| column.2).max().filter(|most| *most > 0)
+        && let Some(at) = shown.iter().position(|(column, _)| column.2 == most)
+    {
+        shown.remove(at);
+    }
+    let roomy: Vec<(Column, usize)> =
+        shown.iter().map(|(column, needed)| (*column, column.1.max(*needed))).collect();
+    if sum(&roomy) <= room { roomy } else { shown }
+}
+
 /// The table of requests: of all jobs, and of each.
 fn requests(out: &mut String, report: &Report, width: usize) {
-    let shown = || COLUMNS.iter().filter(|column| column.2 <= width);
     let all = report.all_requests();
     let parts = jobs::parts(&report.jobs, &report.groups);
     let mut tables = vec![(String::new(), all.rows())];
@@ -142,8 +165,11 @@ fn requests(out: &mut String, report: &Report, width: usize) {
         .extend(parts.iter().map(|(title, time, part)| (format!("{title}, {}", time.words()), part.rows())));
     let names = tables.iter().flat_map(|(_, rows)| rows).map(|(name, _)| name.len());
     let label = names.max().unwrap_or(0).max(5) + 2;
+    let directions: Vec<&Direction> =
+        tables.iter().flat_map(|(_, rows)| rows).map(|(_, direction)| *direction).collect();
+    let shown = columns(&directions, width.saturating_sub(label), width);
     let mut line = " ".repeat(label);
-    for (heading, columns, ..) in shown() {
+    for ((heading, ..), columns) in &shown {
         let _ = write!(line, "{heading:>columns$}");
     }
     let _ = writeln!(out, "{line}");
@@ -153,7 +179,7 @@ fn requests(out: &mut String, report: &Report, width: usize) {
         }
         for (name, direction) in rows {
             let mut line = format!("{:label$}", format!("  {name}"));
-            for (_, columns, _, show) in shown() {
+            for ((.., show), columns) in &shown {
                 let _ = write!(line, "{:>columns$}", show(direction));
             }
             let _ = writeln!(out, "{line}");

@@ -161,6 +161,23 @@ fn splits_and_zones_fill_what_is_left() {
 }
 
 #[test]
+fn the_block_sizes_of_a_job_read_as_they_were_given() {
+    for (keys, words) in [
+        ("rw=randrw bs=4k", "4k"),
+        ("rw=randrw bs=,8k", "4k,8k"),
+        ("rw=randrw bs=4k,8k", "4k,8k"),
+        ("rw=randwrite bs=4k,8k", "8k"),
+        ("rw=trimwrite bs=4k,8k,16k", ",8k,16k"),
+        ("rw=read bs=4", "4"),
+        ("rw=read bsrange=512-4k", "512-4k"),
+        ("rw=randread bssplit=4k/60:64k/40", "4k/60:64k/40"),
+    ] {
+        let pairs: Vec<(&str, &str)> = keys.split(' ').filter_map(|pair| pair.split_once('=')).collect();
+        assert_eq!(built(&pairs).unwrap().block_words(), words, "{keys}");
+    }
+}
+
+#[test]
 fn the_dialects_differ_in_map_and_end() {
     let limit = |dialect, keys: &[(&str, &str)]| {
         let mut builder = JobBuilder::new(dialect);

@@ -99,6 +99,7 @@ pub use written::Written;
 
 use crate::files::{FilesConfig, Personality};
 use pellucid_flash::{Nanos, Opcode};
+use std::fmt;
 
 /// A direction of data, the index of every per-direction setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -215,6 +216,26 @@ impl BlockSize {
             BlockSize::Fixed(bytes) => *bytes,
             BlockSize::Range { min_bytes, .. } => *min_bytes,
             BlockSize::Split(sizes) => sizes.iter().map(|(bytes, _)| *bytes).min().unwrap_or(0),
+        }
+    }
+}
+
+/// Writes the sizes as fio takes them: `4k`, `4k-64k`, `4k/60:64k/40`; sizes that are no multiples of 1 KiB in bytes.
+impl fmt::Display for BlockSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |bytes: u64| match bytes {
+            1.. if bytes.is_multiple_of(1024) => format!("{}k", bytes / 1024),
+            _ => bytes.to_string(),
+        };
+        match self {
+            BlockSize::Fixed(bytes) => f.write_str(&size(*bytes)),
+            BlockSize::Range { min_bytes, max_bytes } => {
+                write!(f, "{}-{}", size(*min_bytes), size(*max_bytes))
+            }
+            BlockSize::Split(sizes) => {
+                let sizes = sizes.iter().map(|(bytes, share)| format!("{}/{share}", size(*bytes)));
+                f.write_str(&sizes.collect::<Vec<_>>().join(":"))
+            }
         }
     }
 }
@@ -367,6 +388,21 @@ pub struct FileJob {
 }
 
 impl Job {
+    /// The block sizes of the directions that the job uses, as fio takes them: one for all, or `read,write,trim`, where
+    /// those of other directions are left out.
+    pub fn block_words(&self) -> String {
+        let used = self.pattern.directions();
+        let words: Vec<String> = self.block.iter().map(BlockSize::to_string).collect();
+        let first = used.first().map_or(0, |direction| *direction as usize);
+        if used.iter().all(|direction| words[*direction as usize] == words[first]) {
+            return words[first].clone();
+        }
+        let all = [Direction::Read, Direction::Write, Direction::Trim];
+        let words =
+            all.map(|direction| if used.contains(&direction) { &words[direction as usize][..] } else { "" });
+        words.join(",").trim_end_matches(',').to_owned()
+    }
+
     /// The file set of a job that works on one.
     pub fn file_set(&self) -> Option<FilesConfig> {
         let job = self.files?;

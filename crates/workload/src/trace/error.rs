@@ -30,6 +30,9 @@ pub enum Problem {
     /// No format fits the first line (an excerpt; empty when the trace has no line).
     #[error("{}, one of: {}", excerpt(.0), list(&Format::ALL))]
     Unrecognised(String),
+    /// The file is compressed in another way, or is no text and no trace.
+    #[error("it is {0}, which is not read; allowed: a trace as it is, compressed by gzip, or by zstd")]
+    Foreign(&'static str),
     /// The names in the first line are those of no format.
     #[error(
         "no known format has columns like {0:?}; allowed: the name of a format, whose order of columns is then taken, or the \

@@ -20,6 +20,7 @@
 
 use super::error::{Position, Problem, TraceError};
 use super::field::{Commas, excerpt, number, wrong};
+use super::foreign;
 use super::source::Source;
 use std::fmt;
 use std::fs::File;
@@ -139,7 +140,16 @@ impl KvReader {
         let (head, _) = source.peek();
         let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
         let first = lines.find(|line| !line.is_empty()).unwrap_or_default();
-        let layout = Layout::of(first, format).map_err(|problem| {
+        let layout = match foreign::kind(head) {
+            Some(kind) => Err(Problem::Foreign(kind)),
+            None => Layout::of(first, format).map_err(|problem| match problem {
+                Problem::UnrecognisedKeys(_) => {
+                    foreign::kind_or_binary(head).map_or(problem, Problem::Foreign)
+                }
+                problem => problem,
+            }),
+        };
+        let layout = layout.map_err(|problem| {
             // What cannot be read is not recognised either.
             whole(source.take_failure().map_or(problem, Problem::Io))
         })?;

@@ -37,7 +37,7 @@
 //! * The text formats but fio's and blkparse's may begin with lines behind `#`, and with a line of names. If the names are those
 //!   of the format, they also give the order of its columns, and others may stand between them (a table program's index);
 //!   names of no format are refused unless the format is named.
-//! * Blank lines are skipped. A line holds at most 64 KiB.
+//! * Blank lines are skipped, and so is the byte-order mark of UTF-8 before the first line. A line holds at most 64 KiB.
 //! * fio: `wait` advances the time, also by less than the 100 us that fio itself ignores. The stream is the number of
 //!   the file in order of appearance; a file named `stream.N`, as [`TraceWriter`] does, is stream N. `sync` and
 //!   `datasync` are flushes.
@@ -54,6 +54,7 @@ mod comma;
 mod error;
 mod field;
 mod fio;
+mod foreign;
 pub mod kv;
 mod read_first;
 mod reader;

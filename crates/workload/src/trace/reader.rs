@@ -16,7 +16,7 @@ use super::fio::{Fio, Version};
 use super::recognise::{is_remark, lines, recognise};
 use super::source::Source;
 use super::vscsi::Vscsi;
-use super::{Action, BlockEvent, Format, ReadOptions, Record, blank, comma};
+use super::{Action, BlockEvent, Format, ReadOptions, Record, blank, comma, foreign};
 
 /// Counts of the records read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -269,9 +269,13 @@ enum Decoder {
 impl Decoder {
     fn new(source: &mut Source, options: &ReadOptions) -> Result<(Format, Decoder), Problem> {
         let (head, all) = source.peek();
+        if let Some(kind) = foreign::kind(head) {
+            return Err(Problem::Foreign(kind));
+        }
         let format = match options.format {
             Some(format) => format,
-            None => recognise(head, all, options.spc_lba_bytes)?,
+            None => recognise(head, all, options.spc_lba_bytes)
+                .map_err(|problem| foreign::kind_or_binary(head).map_or(problem, Problem::Foreign))?,
         };
         let decoder = match format {
             Format::Blktrace => Decoder::Blktrace(Blktrace::new(head, options.block_event)),

@@ -11,6 +11,7 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, DEFAULT_MAX_WINDOW_SIZE, FrameDecoder};
 
 use super::error::Problem;
+use super::foreign::UTF8_MARK;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 /// The longest line allowed; a file without line ends must not be searched for one for ever.
@@ -72,11 +73,15 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Looks at the first bytes of `input` and puts the right decompressor in front of it.
+    /// Looks at the first bytes of `input` and puts the right decompressor in front of it. A byte-order mark is skipped.
     pub(super) fn new(input: Input) -> io::Result<Source> {
         let input = decompressed_within(input, DEFAULT_MAX_WINDOW_SIZE)?;
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Ok(Source { input, buffer, held: 0..0, consumed_bytes: 0, failed: None })
+        let mut source = Source { input, buffer, held: 0..0, consumed_bytes: 0, failed: None };
+        if source.peek().0.starts_with(UTF8_MARK) {
+            source.consume(UTF8_MARK.len());
+        }
+        Ok(source)
     }
 
     /// How many bytes of the trace have been consumed.

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use pellucid_workload::trace::kv::KvReader;
 use pellucid_workload::trace::{Action, Format, ReadOptions, TraceReader};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
@@ -42,6 +43,38 @@ fn unknown_content_is_refused() {
     for format in Format::ALL {
         assert_eq!(format.name().parse::<Format>(), Ok(format));
     }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_trace() {
+    let named = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";
+    for content in [MSR.to_string(), format!("{named}{MSR}")] {
+        let marked = format!("\u{feff}{content}");
+        assert_eq!(records(Format::Msr, &marked[..]), records(Format::Msr, MSR));
+        let found = reader(&marked[..], &ReadOptions::default()).unwrap();
+        assert_eq!(found.format(), Format::Msr);
+        assert_eq!(found.map(Result::unwrap).collect::<Vec<_>>(), records(Format::Msr, MSR));
+        let (_, message) = failure(&ReadOptions::default(), format!("{marked}3,cp,0,Wrote,0,512,0\n"));
+        assert!(message.ends_with(r#"Type is "Wrote"; expected Read or Write"#), "{message}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_trace_is_named_and_not_printed() {
+    let allowed = "which is not read; allowed: a trace as it is, compressed by gzip, or by zstd";
+    for (content, kind) in [
+        (&b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46\x02\0\x21"[..], "compressed by xz"),
+        (b"BZh91AY&SY\x13\x37\x01\0\xff\xfe", "compressed by bzip2"),
+        (b"PK\x03\x04\x14\0\0\0", "a zip archive or a workbook"),
+        (b"\xff\xfe1\0,\x002\0\n\0", "text in UTF-16"),
+        (b"\x01\x02\x03\n\xff,\0,1\n", "binary data of no known format"),
+    ] {
+        assert_eq!(failure(&ReadOptions::default(), content).1, format!("t: it is {kind}, {allowed}"));
+        let keys = KvReader::from_read("t", io::Cursor::new(content.to_vec()), None);
+        assert_eq!(keys.err().expect("no trace").to_string(), format!("t: it is {kind}, {allowed}"));
+    }
+    let (_, message) = failure(&named(Format::Msr), &b"\xfd7zXZ\0\0\x04"[..]);
+    assert!(message.contains("compressed by xz"), "{message}");
 }
 
 #[test]
