@@ -159,7 +159,7 @@ impl Medium {
         let mut scratch = Scratch::new();
         let first = &mut scratch.aligned()[..self.sector_bytes as usize];
         match self.read_at(first, 0, ReadWriteFlags::empty()) {
-            Ok(()) => match OURS.iter().find(|(magic, _)| first.starts_with(*magic)) {
+            Ok(()) => match OURS.iter().find(|(magic, _)| first.starts_with(magic)) {
                 Some((_, why)) => Err(FileError::Unfit { path: self.path.clone(), why: (*why).into() }),
                 None => Ok(()),
             },

@@ -172,7 +172,7 @@ fn heads(flash: &mut BlockReference) -> Vec<u64> {
 fn refusal(world: &World<Flash>) -> String {
     let pair = world.host.drive.clone();
     let layer = CacheManager::new(&world.config, pair.interface(0), pair.interface(1), 512).expect("room");
-    Stack::start(layer, pair, world.now).err().expect("the start is refused")
+    Stack::start(layer, pair, world.now).expect_err("the start is refused")
 }
 
 #[test]
