@@ -87,7 +87,10 @@ impl<'a> Reader<'a> {
             return Err(format!("{line}: <{name}>: not a plain name; attributes are not read"));
         }
         let mut element = Element { name: name.into(), text: String::new(), children: Vec::new(), line };
-        while !empty {
+        if empty {
+            return Ok(element);
+        }
+        loop {
             let end = self.rest().find('<').ok_or_else(|| format!("{line}: <{name}> has no end"))?;
             element.text += self.rest()[..end].trim();
             self.at += end;
@@ -97,13 +100,12 @@ impl<'a> Reader<'a> {
                 if closed != name {
                     return Err(self.fail(&format!("</{closed}> where </{name}> is expected")));
                 }
-                break;
+                return Ok(element);
             }
             if self.rest().starts_with('<') {
                 element.children.push(self.element(depth + 1)?);
             }
         }
-        Ok(element)
     }
 }
 
