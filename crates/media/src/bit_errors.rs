@@ -30,7 +30,7 @@ pub use study::{STUDY_PATTERNS, StudyPoint, scrambler_study};
 
 use crate::Cell;
 
-/// What the error rate of a page depends on.
+/// State of a page that determines its error rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageState {
     /// Cell type in the mode used: `Slc` for a cell of any kind in SLC mode.
@@ -43,7 +43,7 @@ pub struct PageState {
     pub retention_s: f64,
     /// Reads of the block since its erase.
     pub reads: u64,
-    /// What is stored.
+    /// Data stored on the page and its neighbours.
     pub pattern: Pattern,
 }
 

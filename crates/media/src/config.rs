@@ -1,4 +1,4 @@
-//! What the media are: shape, cells, times, endurance, faults, and what is kept of the data.
+//! Description of the media: shape, cells, times, endurance, faults, and which data are stored.
 
 use crate::integrity::Integrity;
 use pellucid_flash::{Geometry, Nanos};
@@ -115,7 +115,7 @@ pub struct Faults {
     pub list: Vec<ListedFault>,
 }
 
-/// What is kept of the data.
+/// Kind of store: which part of the data is kept, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreKind {
     /// A 4-byte stamp per sector, which still proves that the right version of the right sector comes back.
@@ -139,7 +139,7 @@ pub enum Space {
     Reserve,
 }
 
-/// What a flush outlives.
+/// Kind of failure that flushed data survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum SyncTo {
@@ -153,16 +153,16 @@ pub enum SyncTo {
 /// How a store keeps data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Of a file.
+    /// Space reservation (file store only).
     pub space: Space,
-    /// Of a file.
+    /// Durability of a flush (file store only).
     pub sync: SyncTo,
     /// Bytes of memory that data may take (`Ram`); `None`: as much as the media hold. At the bound hosts cannot write.
     pub ram_max: Option<u64>,
 }
 
 impl StoreKind {
-    /// Whether the bytes themselves are kept.
+    /// Returns whether the bytes themselves are kept.
     pub fn keeps_data(&self) -> bool {
         matches!(self, StoreKind::Ram | StoreKind::File(_))
     }
@@ -175,10 +175,10 @@ pub struct MediaConfig {
     pub geometry: Geometry,
     /// Cell type as manufactured.
     pub cell: Cell,
-    /// Whether only the LSB pages are used (SLC mode of MLC, TLC, QLC). `geometry.pages` then counts only these.
+    /// True if only the LSB pages are used (SLC mode of MLC, TLC, QLC). `geometry.pages` then counts only these.
     pub slc_mode: bool,
-    /// Whether each plane of a die reads pages of its own choice, at times of its own (ONFI: independent plane reads); else planes
-    /// of a die are read together.
+    /// True if each plane of a die reads pages of its own choice, at times of its own (ONFI: independent plane reads); else planes of a
+    /// die are read together.
     pub independent_plane_reads: bool,
     /// Blocks used with one bit per cell (an SLC cache). With one-shot programming of all pages of a word line only.
     pub slc_blocks: Option<SlcBlocks>,

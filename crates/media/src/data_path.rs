@@ -1,4 +1,4 @@
-//! The data path of the storage controller: from what a host wrote to what the cells hold, and back.
+//! Data path of the storage controller: from the data that a host wrote to the bits that the cells hold, and back.
 //!
 //! ```text
 //!  program   data ─► BCH parity per chunk ─► XOR with the scrambler's stream of the row ─► stored
@@ -7,9 +7,9 @@
 //! The order is that of Kwak et al., "COSMOS+ OpenSSD", ACM TOS 16(3), 2020, section 3.2: the code word is scrambled, its
 //! parity included. A unit is stored as its data and then, where code words are stored, the parity of its chunks.
 //!
-//! What is promised: a chunk with more wrong bits than the code corrects is never returned as good. The decoder takes
-//! some of these for another code word (`examples/ecc-throughput.rs` measures how many). The drive knows what it stored,
-//! and treats such a chunk as the checksum over a sector of a real drive would: as uncorrectable. They are counted.
+//! Guarantee: a chunk with more wrong bits than the code corrects is never returned as good. The decoder miscorrects some of these to
+//! another code word (`examples/ecc-throughput.rs` measures how many). The drive knows what it stored and reports such a chunk as
+//! uncorrectable, as the checksum over a sector does in a real drive. Miscorrections are counted.
 
 use crate::MediaConfig;
 use crate::bit_errors::{PageState, Pattern};
@@ -97,7 +97,7 @@ pub(crate) struct UnitPlace {
     pub unit: u32,
 }
 
-/// What a read finds wrong.
+/// Errors that a read finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Wrong bits in codewords that can be corrected.
@@ -160,17 +160,17 @@ impl DataPath {
         }
     }
 
-    /// Whether code words are stored.
+    /// Returns whether code words are stored.
     pub fn stores_code_words(&self) -> bool {
         self.data != EccData::Drawn
     }
 
-    /// Whether bits can be wrong.
+    /// Returns whether bits can be wrong.
     pub fn errs(&self) -> bool {
         self.errors.is_some()
     }
 
-    /// Whether the error rate depends on the very data that are stored.
+    /// Returns whether the error rate depends on the stored data themselves.
     pub fn sees_patterns(&self, store: &StoreKind) -> bool {
         self.errs() && !self.scrambler && self.cell == Cell::Mlc && store.keeps_data()
     }
@@ -202,7 +202,7 @@ impl DataPath {
         }
     }
 
-    /// Whether every chunk is decoded, also to find damage to the store itself.
+    /// Returns whether every chunk is decoded, also to find damage to the store itself.
     pub fn always_decodes(&self) -> bool {
         self.data == EccData::Checked
     }
@@ -239,7 +239,7 @@ impl DataPath {
         Found { bits: errors.wrong.len() as u32, worst, lost: worst > self.code.strength() as u32 }
     }
 
-    /// Whether the decoder has anything to do for a unit of which `drawn` is wrong.
+    /// Returns whether the decoder has work to do for a unit with the errors `drawn`.
     pub fn must_decode(&self, drawn: Found) -> bool {
         match self.data {
             EccData::Drawn => false,
@@ -321,7 +321,7 @@ impl DataPath {
         }
     }
 
-    /// The same for the parity of one chunk, which lies behind the page's data.
+    /// Scrambles or unscrambles the parity of one chunk, which lies behind the page's data.
     fn scramble_parity(&self, at: UnitPlace, chunk: usize, parity: &mut [u8]) {
         if !self.scrambler {
             return;

@@ -1,4 +1,4 @@
-//! What can go wrong besides the faults of flash itself: a refused description, a broken rule, a bad image file.
+//! Errors other than the faults of flash itself: a refused description, a broken rule, a bad image file.
 
 use crate::Health;
 use pellucid_flash::GeometryError;
@@ -90,9 +90,9 @@ pub enum MediaError {
     Config {
         /// The offending key.
         key: &'static str,
-        /// What it was.
+        /// Its value.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
     /// The image file is refused.
@@ -100,7 +100,7 @@ pub enum MediaError {
     Store(#[from] StoreError),
 }
 
-/// What is wrong with an image file. `docs/reference/media-image.md` describes the format.
+/// Defect of an image file. `docs/reference/media-image.md` describes the format.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The operating system refused.
@@ -108,9 +108,9 @@ pub enum StoreError {
     Io {
         /// The image file.
         path: PathBuf,
-        /// What was tried, as in "cannot ...".
+        /// Attempted operation, as in "cannot ...".
         action: &'static str,
-        /// Its answer.
+        /// The system's answer.
         source: io::Error,
     },
     /// Another process, or another drive of this one, has the image open.
@@ -173,7 +173,7 @@ pub enum StoreError {
     Damaged {
         /// The image file.
         path: PathBuf,
-        /// What is damaged.
+        /// Damaged part of the image.
         what: String,
     },
     /// The disk has no space for the image, or cannot reserve any.
@@ -182,7 +182,7 @@ pub enum StoreError {
     NoSpace {
         /// The image file.
         path: PathBuf,
-        /// What the image takes.
+        /// Size of the image.
         bytes: u64,
         /// The system's answer.
         source: io::Error,

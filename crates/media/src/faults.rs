@@ -73,21 +73,21 @@ impl FaultPlan {
         plan
     }
 
-    /// Whether the program of a superpage fails, its block having been erased `erases` times.
+    /// Returns whether the program of a superpage fails, its block having been erased `erases` times.
     #[inline]
     pub(crate) fn program_fails(&mut self, block: u32, superpage: u32, erases: u32) -> bool {
         let by_seed = self.program.strikes();
         by_seed || self.listed_programs.get(&(block, superpage)).is_some_and(|&from| erases >= from)
     }
 
-    /// Whether an erase fails, `erases` having succeeded on the block before.
+    /// Returns whether an erase fails, `erases` having succeeded on the block before.
     #[inline]
     pub(crate) fn erase_fails(&mut self, block: u32, erases: u32) -> bool {
         let by_seed = self.erase.strikes();
         by_seed || self.listed_erases.get(&block).is_some_and(|&from| erases.saturating_add(1) >= from)
     }
 
-    /// Whether this attempt to read a superpage is uncorrectable.
+    /// Returns whether this attempt to read a superpage is uncorrectable.
     #[inline]
     pub(crate) fn read_fails(&mut self, block: u32, superpage: u32, attempt: u32) -> bool {
         let by_seed = self.read.strikes();

@@ -13,11 +13,11 @@ use crate::config::{Cell, MediaConfig};
 use crate::ecc::{EccError, PageEcc};
 use crate::error::MediaError;
 
-/// What is done with the data to apply an error-correcting code.
+/// How the simulator applies an error-correcting code to the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EccData {
-    /// Nothing: wrong bits are drawn and counted.
+    /// Wrong bits are drawn and counted; no code words are computed.
     Drawn,
     /// Code words are stored, wrong bits are flipped, and chunks that have one are decoded.
     Real,
@@ -32,7 +32,7 @@ pub struct Ecc {
     pub chunk_bytes: u32,
     /// Bits that can be corrected in a chunk and its parity together.
     pub correctable: u32,
-    /// What is done with the data.
+    /// How the code is applied to the data.
     pub data: EccData,
 }
 
@@ -59,7 +59,7 @@ pub struct ReadRetry {
 pub struct Integrity {
     /// The code; `None`: there is none.
     pub ecc: Option<Ecc>,
-    /// Whether data are scrambled before they are stored.
+    /// True if data are scrambled before they are stored.
     pub scrambler: bool,
     /// Bit errors; `None`: there are none. They need a code.
     pub bit_errors: Option<BitErrors>,
@@ -70,13 +70,13 @@ pub struct Integrity {
 }
 
 impl Integrity {
-    /// Whether code words are stored instead of data.
+    /// Returns whether code words are stored instead of data.
     pub(crate) fn stores_code_words(&self) -> bool {
         self.ecc.is_some_and(|ecc| ecc.data != EccData::Drawn)
     }
 
-    /// Whether data change on their way to the cells and back, or are read with thresholds that do not fit, so that a copy inside a die,
-    /// which takes them as they lie, would give other data or carry wrong bits on.
+    /// Returns whether data change on their way to the cells and back, or are read with thresholds that do not fit. A copy inside a die,
+    /// which copies the raw bits, would then yield other data or carry wrong bits on.
     pub fn forbids_copies(&self) -> bool {
         self.stores_code_words() || self.bit_errors.is_some() || self.retry.is_some()
     }

@@ -28,7 +28,7 @@ use crate::times::{self, Times};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime, Split};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the spare area of one mapping unit holds.
+/// Content of the spare area of one mapping unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare {
     /// Logical page; [`Lpn::NONE`] for padding.
@@ -37,7 +37,7 @@ pub struct Spare {
     pub sequence: u64,
 }
 
-/// Whether a block may be used.
+/// Health of a block: whether it may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// It may.
@@ -53,7 +53,7 @@ const UNITS_AHEAD: u32 = 16;
 /// Longer units are not prefetched so early: each takes more cache than GC has use for.
 const STAMPS_BYTES_MAX: usize = 16;
 
-/// What a read finds.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadResult {
     /// Good data.
@@ -84,7 +84,7 @@ pub struct Media {
     layout: Layout,
     times: Times,
     faults: FaultPlan,
-    /// What was done to the drive while it worked; `None`: nothing.
+    /// Faults injected while the drive worked; `None`: none.
     injected: Option<Box<Injected>>,
     /// Code, scrambler and bit errors; `None`: data are stored as they are and nothing is ever wrong.
     data_path: Option<Box<DataPath>>,
@@ -124,7 +124,7 @@ struct Place {
     unit: u32,
 }
 
-/// What a unit holds.
+/// Content of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Programmed,
@@ -239,7 +239,7 @@ impl Media {
         Ok(())
     }
 
-    /// Whether [`Media::inject`] would do it; nothing happens.
+    /// Checks that [`Media::inject`] would accept this fault, without injecting it.
     pub fn check_fault(&self, fault: Fault) -> Result<(), MediaError> {
         let errs = self.data_path.as_ref().is_some_and(|path| path.errs());
         injected::check(fault, &self.layout, errs)
@@ -252,12 +252,12 @@ impl Media {
         Ok(())
     }
 
-    /// Whether [`Fault::KillDie`] was done to `die`.
+    /// Returns whether [`Fault::KillDie`] was injected for `die`.
     pub fn is_dead(&self, die: DieId) -> bool {
         self.injected.as_ref().is_some_and(|injected| injected.dead[die.0 as usize])
     }
 
-    /// Whether [`Fault::WearOut`] was done.
+    /// Returns whether [`Fault::WearOut`] was injected.
     pub fn spent(&self) -> bool {
         self.injected.as_ref().is_some_and(|injected| injected.worn_out)
     }
@@ -277,7 +277,7 @@ impl Media {
         self.shape.image_bytes
     }
 
-    /// Whether an image file was opened that its last user had not closed.
+    /// Returns whether the media were opened from an image file that its last user had not closed.
     pub fn recovered(&self) -> bool {
         self.recovered
     }
@@ -365,7 +365,7 @@ impl Media {
         self.store.metadata(at.block, at.index, start, out)
     }
 
-    /// What [`Media::put_translation_page`] stored; `None` when it cannot be read.
+    /// Reads the content that [`Media::put_translation_page`] stored; `None` when it cannot be read.
     pub fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let at = self.place(ppa);
         if self.content(at) != Content::Programmed {
@@ -391,14 +391,14 @@ impl Media {
         }
     }
 
-    /// Whether [`Media::mark_lost`] gave up this unit.
+    /// Returns whether [`Media::mark_lost`] gave up this unit.
     #[inline]
     pub fn is_lost(&self, ppa: Ppa) -> bool {
         !self.lost.is_empty() && self.lost.contains(&ppa.0)
     }
 
-    /// What the spare area of a unit holds; `None` when it is erased, torn, failed or in operation. Read faults do not apply:
-    /// callers that need to know whether the data are readable call [`Media::read`].
+    /// Reads the spare area of a unit; `None` when the unit is erased, torn, failed or in operation. Read faults do not apply: callers
+    /// that need to know whether the data are readable call [`Media::read`].
     #[inline]
     pub fn spare(&self, ppa: Ppa) -> Option<Spare> {
         let at = self.place(ppa);
@@ -410,7 +410,7 @@ impl Media {
         Some(Spare { lpn: shape.lpn(meta, at.index), sequence })
     }
 
-    /// Whether a unit holds what was programmed; as [`Media::spare`] without reading it.
+    /// Returns whether a unit is programmed: [`Media::spare`] would return its spare area.
     #[inline]
     pub fn is_programmed(&self, ppa: Ppa) -> bool {
         self.content(self.place(ppa)) == Content::Programmed
@@ -457,7 +457,7 @@ impl Media {
         self.store.state(block.0).erase_count()
     }
 
-    /// Whether the block may be used.
+    /// Returns the health of the block: whether it may be used.
     #[inline]
     pub fn health(&self, block: BlockId) -> Health {
         self.store.state(block.0).health()

@@ -90,7 +90,7 @@ impl Times {
         self.scaled(die, nominal, |times| times.variation(block, superpage))
     }
 
-    /// Whether the block with number `block` of its die is one in SLC mode.
+    /// Returns whether block number `block` of its die is in SLC mode.
     pub(crate) fn is_slc(&self, block: u32) -> bool {
         self.slc.is_some_and(|slc| block < slc.blocks)
     }

@@ -32,7 +32,7 @@ pub fn inject_bit_errors(rng: &mut Rng, page: &mut [u8], expected: f64) -> u32 {
     }
 }
 
-/// Whether an expectation or a probability allows no error at all; so does one that is no number.
+/// Returns whether an expectation or a probability allows no error at all; NaN allows none either.
 fn is_none(expected: f64) -> bool {
     expected.is_nan() || expected <= 0.0
 }

@@ -27,15 +27,15 @@ pub enum EccError {
     /// The number of correctable bits is out of range.
     #[error("ECC strength = {strength} bits: allowed 1 to {max}")]
     Strength {
-        /// What was asked for, in bits.
+        /// Requested strength, in bits.
         strength: usize,
-        /// The largest allowed, in bits.
+        /// Largest strength allowed, in bits.
         max: usize,
     },
     /// The chunk is empty or too long for any supported field.
     #[error("ECC chunk = {chunk_bytes} bytes: allowed 1 to {max} with {strength} correctable bits")]
     ChunkBytes {
-        /// What was asked for.
+        /// Requested chunk size, in bytes.
         chunk_bytes: usize,
         /// Bits to be corrected.
         strength: usize,
@@ -71,7 +71,7 @@ pub enum EccError {
 }
 
 impl EccError {
-    /// What is allowed instead.
+    /// Describes the allowed values.
     pub fn allowed(&self) -> String {
         match *self {
             EccError::Strength { max, .. } => format!("1 to {max}"),

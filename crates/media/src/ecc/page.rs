@@ -11,7 +11,7 @@ pub struct PageEcc {
     spare_bytes: usize,
 }
 
-/// What a successful decode found.
+/// Result of a successful decode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCorrection {
     /// Bits corrected in the whole page.

@@ -214,8 +214,8 @@ impl Media {
         DrawnBits { lost: !corrected, ..found }
     }
 
-    /// What the error rate of a block's pages depends on, but for the page itself. Counts the read, and has a file keep the
-    /// time: data that are only read would be younger each time that it is opened.
+    /// State that determines the error rate of a block's pages, except for the page itself. Counts the read, and has a file record the
+    /// time: otherwise data that are only read would be younger each time the file is opened.
     fn page_state(&mut self, block: u32) -> PageState {
         let (age_s, pe_cycles) = (self.age(), self.store.state(block).erase_count());
         self.store.set_age(age_s);
@@ -226,8 +226,8 @@ impl Media {
         PageState { cell, page_type: 0, pe_cycles, retention_s, reads, pattern }
     }
 
-    /// What is stored on a segment of an MLC page and its word line. Scrambled data, data that are not kept, and word lines
-    /// that are not full count as random.
+    /// Data stored on a segment of an MLC page and its word line. Scrambled data, data that are not kept, and word lines that are not
+    /// full count as random.
     fn pattern(&self, at: Place, shape: UnitShape, segment: Segment) -> Pattern {
         if !self.sees_patterns {
             return Pattern::Random;

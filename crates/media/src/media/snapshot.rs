@@ -54,12 +54,12 @@ pub enum SnapshotError {
         /// Its value in the snapshot.
         found: u64,
     },
-    /// What was read cannot be the state of such media.
+    /// The data that were read cannot be the state of such media.
     #[error("the snapshot is damaged: {what} {number}")]
     Damaged {
-        /// What it is.
+        /// Kind of the damaged item.
         what: &'static str,
-        /// Which one.
+        /// Number of the item.
         number: u32,
     },
 }
@@ -72,7 +72,7 @@ fn told(error: &io::Error) -> String {
     }
 }
 
-/// What must agree between snapshot and description.
+/// Parameters that must agree between snapshot and description.
 fn shape(config: &MediaConfig, kept: &StoreShape) -> [(&'static str, u32); 16] {
     let stamps = if kept.unit_stored_bytes == 0 { 0 } else { kept.image_bytes };
     let geometry = &config.geometry;

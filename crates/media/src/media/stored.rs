@@ -1,6 +1,4 @@
-//! What the store adds to flash: an image of one drive, a save area, limits of memory and disk, and their notices.
-//!
-//! Flash as such knows none of these: they are of the process, the file and the machine below it.
+//! Features that the store adds to flash: an image of one drive, a save area, limits of memory and disk, and their notices.
 
 use super::{Content, Media};
 use crate::error::StoreError;
@@ -47,15 +45,15 @@ impl Media {
         self.store.save_write(at, bytes)
     }
 
-    /// Whether the store takes more data: its file takes what is written, or its memory has not reached its bound. Hosts should be
-    /// refused writes meanwhile; those under way are taken in any case.
+    /// Returns whether the store takes more data: its file accepts writes, or its memory has not reached its bound. Otherwise hosts
+    /// should be refused writes; those under way are still completed.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.store.has_room()
     }
 
-    /// Whether the file does not take what is written. It is then as a power cut at that moment would have left it, and nothing
-    /// that was done since may be promised to a host.
+    /// Returns whether the file fails to take written data. Its content is then as a power cut at that moment would have left it, and no
+    /// later change may be promised to a host.
     #[inline]
     pub fn holds_back(&self) -> bool {
         self.store.holds_back()
@@ -66,7 +64,7 @@ impl Media {
         self.store.try_again();
     }
 
-    /// What a flush promises is to hold: with [`crate::SyncTo::Machine`] waits for the disk.
+    /// Fulfils a flush; with [`crate::SyncTo::Machine`] waits for the disk.
     ///
     /// # Errors
     /// When the file does not take what was written.
@@ -79,7 +77,7 @@ impl Media {
         self.store.notice()
     }
 
-    /// What the store can come to take.
+    /// Memory and disk space that the store may come to use.
     pub fn extent(&self) -> Extent {
         self.store.extent()
     }
@@ -89,12 +87,12 @@ impl Media {
         self.damaged_reads
     }
 
-    /// Whether the last read failed because the store has lost what was in it: the flash is as good as before.
+    /// Returns whether the last read failed because the store lost the data: the flash itself is as good as before.
     pub fn was_damaged(&self) -> bool {
         self.damaged
     }
 
-    /// Whether [`Media::forget`] saves memory.
+    /// Returns whether [`Media::forget`] saves memory.
     pub fn forgets(&self) -> bool {
         self.store.forgets() && !self.sees_patterns
     }

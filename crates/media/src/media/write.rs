@@ -204,7 +204,7 @@ impl Media {
         }
     }
 
-    /// Whether what was done to the drive makes a program in `block` fail.
+    /// Returns whether an injected fault makes a program in `block` fail.
     #[cold]
     fn program_fails(&mut self, block: u32) -> bool {
         let die = self.die_of(block);

@@ -14,7 +14,7 @@
 use memmap2::{Advice, MmapMut};
 use std::ops::Range;
 
-/// What one mapping holds at most, unless a single piece is longer.
+/// Largest size of one mapping, unless a single piece is longer.
 const CHUNK_BYTES: usize = 32 << 20;
 /// Less than this is mapped without large pages: small drives are made and copied often.
 const HUGE_BYTES_MIN: usize = 4 << 20;
@@ -23,7 +23,7 @@ const FREE_BYTES_MIN: usize = 16 << 20;
 const FREE_SHARE: usize = 8;
 const PAGE_BYTES: usize = 4096;
 const CACHE_LINE_BYTES: usize = 64;
-/// Of the piece that will be taken next, so much is fetched; the processor goes on by itself.
+/// Bytes prefetched of the piece that will be taken next; the processor's own prefetcher fetches the rest.
 const NEXT_BYTES: usize = 1024;
 
 /// Zeroed memory in large pages, where the system has them; small ones do as well, they are slower.
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// What is given back is taken again, before the system sees it and after; what is taken keeps its bytes throughout.
+    /// Freed pieces are taken again, before and after the system gets their memory back; taken pieces keep their bytes throughout.
     #[test]
     fn what_is_given_back_is_taken_again() {
         let (pieces, bytes) = (20_000, 4096);

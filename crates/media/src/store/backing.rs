@@ -74,7 +74,7 @@ impl Backing {
         &self.path
     }
 
-    /// Whether there was no file.
+    /// Returns whether the file did not exist before.
     pub fn is_new(&self) -> bool {
         self.new
     }
@@ -206,7 +206,7 @@ impl Backing {
         self.fault = Some((error.raw_os_error(), error.to_string()));
     }
 
-    /// Whether the file is not what it should be.
+    /// Returns whether the file does not hold everything that was written to it.
     #[inline]
     pub fn holds_back(&self) -> bool {
         self.fault.is_some()

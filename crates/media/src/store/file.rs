@@ -34,7 +34,7 @@ const STATE_BYTES: usize = 16;
 const NO_UNIT: u32 = u32::MAX;
 /// Reads of a block are written to the file when so many have come, beside every change of its state.
 const READS_KEPT: u64 = 64;
-/// Of so many reads that found damage is told; more are only counted.
+/// Reads with damage that are reported one by one; further ones are only counted.
 const DAMAGED_TOLD: u64 = 100;
 
 /// A superpage between the begin and the end of its program.
@@ -244,7 +244,7 @@ impl FileStore {
         Cow::Owned(data)
     }
 
-    /// Whether `stored` is what was stored of a unit.
+    /// Returns whether `stored` matches the checksum of the unit.
     pub(crate) fn is_what_was_stored(&self, block: u32, index: u32, stored: &[u8]) -> bool {
         crc32c::crc32c(stored) == self.checksum(block, index)
     }
@@ -368,7 +368,7 @@ impl FileStore {
         self.settled("write the image to disk")
     }
 
-    /// What a flush promises: where only the process may end, that the file is still whole.
+    /// Fulfils a flush. If data need only survive the end of the process, checks that the file is still whole.
     pub(crate) fn flushed(&mut self) -> Result<(), StoreError> {
         if self.sync == SyncTo::Machine {
             self.commit();
@@ -391,7 +391,7 @@ impl FileStore {
         self.backing.sync();
     }
 
-    /// Whether writes wait for the disk to take them.
+    /// Returns whether writes wait for the disk to take them.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
         self.backing.holds_back()
@@ -413,7 +413,7 @@ impl FileStore {
             + self.backing.held_bytes()
     }
 
-    /// Whether everything written so far is in the file.
+    /// Returns an error unless everything written so far is in the file.
     fn settled(&self, action: &'static str) -> Result<(), StoreError> {
         match self.backing.fault() {
             None => Ok(()),

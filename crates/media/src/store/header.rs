@@ -22,7 +22,7 @@ const PLACES_AT: usize = 72;
 /// Chunk bytes, correctable bits, 1 with a scrambler, bytes per sector of the host's metadata; u32 each.
 const CODE_AT: usize = 112;
 const SAVE_BYTES_AT: usize = 128;
-/// What stays the same of the drive, u64 each; 0: not said.
+/// Offset of the drive's fixed properties, u64 each; 0: not given.
 const CLAIM_AT: usize = 136;
 const AGE_AT: usize = 160;
 /// 0 while a drive uses the image, 1 once it was closed in order.
@@ -58,7 +58,7 @@ impl Regions {
     }
 }
 
-/// What the header says beside the places of the regions.
+/// Content of the header besides the offsets of the regions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     geometry: [u32; 12],
@@ -118,10 +118,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Header {
-    /// What stands in the place of the magic number until an image is complete.
+    /// Placeholder for the magic number until an image is complete.
     pub const UNFINISHED: &[u8; 8] = b"PELLUnew";
 
-    /// Whether the file, of this length, is an image whose creation was cut off: it never held anything.
+    /// Returns whether the file, of this length, is an image whose creation was cut off: it never held anything.
     pub fn is_unfinished(backing: &Backing, length: u64) -> bool {
         let mut begin = [0; 8];
         length >= 8 && backing.read(0, &mut begin).is_ok() && begin == *Header::UNFINISHED

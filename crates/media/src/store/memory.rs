@@ -1,8 +1,9 @@
 //! Everything in memory, as blocks are first programmed. It serves two kinds of store: with an image of `sector_bytes` per sector it
 //! keeps the data, with one of 4 bytes a stamp; of an image that is not stored it keeps nothing.
 //!
-//! What is held of a block (spare areas; stamps, where data are not kept) is allocated zeroed, kept across erases, and never cleared:
-//! validity is the block state's business. Data are kept unit by unit, each in a slot of its own, so that memory follows what is alive:
+//! Memory for a block (spare areas; stamps, where data are not kept) is allocated zeroed, kept across erases, and never cleared: the
+//! block state tells which entries are valid. Data are kept unit by unit, each in a slot of its own, so that memory use follows the live
+//! data:
 //!
 //! ```text
 //!  slots[unit] = 0: none, n: slot n - 1 of the arena      put ─► take a slot      erased, or forgotten ─► give it back
@@ -24,7 +25,7 @@ const ZEROS: u32 = u32::MAX - 1;
 pub(crate) struct MemoryStore {
     shape: StoreShape,
     states: Vec<BlockState>,
-    /// Of each block that has ever been programmed: metadata, the host's metadata, stamps.
+    /// Data of each block that has ever been programmed: metadata, the host's metadata, stamps.
     blocks: Vec<Option<Box<[u8]>>>,
     allocated_blocks: u64,
     data: Option<Data>,
@@ -39,7 +40,7 @@ struct Data {
     bytes_max: u64,
 }
 
-/// Whether a slot has memory.
+/// Returns whether a slot has memory.
 #[inline]
 fn is_held(slot: u32) -> bool {
     slot.wrapping_sub(1) < ZEROS - 1
@@ -137,7 +138,7 @@ impl MemoryStore {
         self.shape.unit_stored_bytes
     }
 
-    /// What is stored of a unit; none where that was forgotten, or nothing is.
+    /// Data stored for a unit; `None` if they were discarded or never stored.
     #[inline(always)]
     pub(crate) fn unit(&self, block: u32, index: u32) -> Option<&[u8]> {
         match &self.data {
@@ -156,7 +157,7 @@ impl MemoryStore {
         }
     }
 
-    /// What is found of a unit that holds no data: it was never put, or was forgotten.
+    /// Result of reading a unit that holds no data: it was never put, or was discarded.
     pub(crate) fn without_data(&self, block: u32, index: u32) -> Found {
         match self.data.as_ref().map(|data| data.slots[self.name(block, index)]) {
             Some(LOST) => Found::Damaged,
@@ -171,7 +172,7 @@ impl MemoryStore {
         &self.bytes(block)[self.shape.meta.bytes + index as usize * bytes..][..bytes]
     }
 
-    /// The same, for writing.
+    /// The host's metadata of a unit, for writing.
     pub(crate) fn metadata_mut(&mut self, block: u32, index: u32) -> &mut [u8] {
         let bytes = self.shape.unit_metadata_bytes;
         let at = self.shape.meta.bytes + index as usize * bytes;
@@ -196,7 +197,7 @@ impl MemoryStore {
         }
     }
 
-    /// Whether data are kept, in slots.
+    /// Returns whether data are kept, in slots.
     #[inline]
     pub(crate) fn keeps_data(&self) -> bool {
         self.data.is_some()
@@ -233,7 +234,7 @@ impl MemoryStore {
         }
     }
 
-    /// Whether data may take more memory.
+    /// Returns whether data may take more memory.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.data.as_ref().is_none_or(|data| data.arena.taken_bytes() < data.bytes_max)
@@ -307,7 +308,7 @@ impl MemoryStore {
         self.blocks[block as usize].as_deref().expect("a block with programmed superpages has memory")
     }
 
-    /// What is held of a block.
+    /// Bytes held for a block.
     fn block_bytes(&self) -> usize {
         let stamps = if self.data.is_some() { 0 } else { self.shape.unit_stored_bytes };
         self.shape.meta.bytes + self.metadata_bytes() + stamps * self.shape.units_per_block()

@@ -9,8 +9,8 @@
 //! 64      per superpage: its sequence minus the first one's; 2^32 - 1 = unreadable u32 each
 //! 64+4S   per unit: logical page                                                u32 each
 //! ```
-//! All little-endian; the whole is padded to a multiple of 64 bytes. Only what lies below the block's `next_superpage`
-//! means anything, so an erase clears nothing here.
+//! All little-endian; the whole is padded to a multiple of 64 bytes. Only entries below the block's `next_superpage` are valid, so an
+//! erase clears nothing here.
 
 use pellucid_flash::{Layout, Lpn};
 
@@ -169,7 +169,7 @@ impl MetaShape {
         put_u64(meta, POISON_AT, 1);
     }
 
-    /// Whether it did.
+    /// Returns whether the begun superpage received a copy of an unreadable unit.
     #[inline]
     pub(crate) fn poisoned(&self, meta: &[u8]) -> bool {
         u64_at(meta, POISON_AT) != 0

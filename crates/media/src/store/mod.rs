@@ -45,7 +45,7 @@ pub(crate) struct StoreShape {
     /// The host's part of the spare area, per sector and per unit.
     pub(crate) metadata_bytes: usize,
     pub(crate) unit_metadata_bytes: usize,
-    /// Of the save area.
+    /// Bytes of the save area.
     pub(crate) save_bytes: usize,
 }
 
@@ -83,10 +83,10 @@ impl StoreShape {
     }
 }
 
-/// What is to stay the same of the drive that the media are in: words, and what they are called. 0: not said.
+/// Properties of the drive that must not change while it uses these media: values with their names. 0: not given.
 pub(crate) type Claim = [(&'static str, u64); 3];
 
-/// Whether what is stored of a unit is what was stored.
+/// Result of comparing the data of a unit with the data that were stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Good,
@@ -96,8 +96,8 @@ pub(crate) enum Found {
     Zeros,
 }
 
-/// What is left of a unit whose data are no longer needed, until its block is erased. A mount may come back to it: where a successor cannot
-/// be read, or a trim was undone by a power cut.
+/// Remainder of a unit whose data are no longer needed, until its block is erased. A mount may come back to the unit if its successor
+/// cannot be read, or if a power cut undid a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
     /// It has a successor on the media. Reads end uncorrectable.
@@ -109,7 +109,7 @@ pub enum Remains {
 /// Something that happened to a file store, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreNotice {
-    /// What a unit holds cannot be read from the file as it was written.
+    /// The content of a unit cannot be read from the file as it was written.
     Damaged {
         /// The image file.
         path: PathBuf,
@@ -119,7 +119,7 @@ pub enum StoreNotice {
         unit: u32,
         /// Its place in the file.
         at: u64,
-        /// What is wrong.
+        /// Description of the damage.
         why: String,
     },
     /// The file does not take what is written. What follows is kept in memory, and hosts are refused.
@@ -133,9 +133,9 @@ pub enum StoreNotice {
     CutOff {
         /// The image file.
         path: PathBuf,
-        /// What it has.
+        /// Actual length of the file, in bytes.
         found: u64,
-        /// What it should have.
+        /// Expected length of the file, in bytes.
         bytes: u64,
     },
     /// The file was begun and never completed: a new drive was made in it.
@@ -194,7 +194,7 @@ impl fmt::Display for StoreNotice {
     }
 }
 
-/// What a store can come to take.
+/// Memory and disk space that a store may come to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes of memory, for states, spare areas and data, at most.
@@ -262,7 +262,7 @@ impl Store {
         }
     }
 
-    /// The same, for writing; of a block that never had a superpage, zeros.
+    /// Metadata of a block, for writing; zeros if the block never had a superpage.
     #[inline(always)]
     pub(crate) fn meta_mut(&mut self, block: u32) -> &mut [u8] {
         match self {
@@ -348,7 +348,7 @@ impl Store {
         }
     }
 
-    /// What is stored of a unit, whether it is good or not.
+    /// Stored bytes of a unit, correct or not.
     pub(crate) fn raw(&self, block: u32, index: u32) -> Cow<'_, [u8]> {
         match self {
             Store::Memory(s) => match s.unit(block, index) {
@@ -359,7 +359,7 @@ impl Store {
         }
     }
 
-    /// Whether `stored` is what was stored of a unit, as far as the store knows.
+    /// Returns whether `stored` are the bytes that were stored for the unit, as far as the store knows.
     pub(crate) fn is_what_was_stored(&self, block: u32, index: u32, stored: &[u8]) -> bool {
         match self {
             Store::Memory(s) => s.without_data(block, index) == Found::Good,
@@ -384,7 +384,7 @@ impl Store {
         }
     }
 
-    /// The same, for writing.
+    /// The host's metadata of a unit, for writing.
     pub(crate) fn held_metadata_mut(&mut self, block: u32, index: u32) -> &mut [u8] {
         match self {
             Store::Memory(s) => s.metadata_mut(block, index),
@@ -400,7 +400,7 @@ impl Store {
         }
     }
 
-    /// Whether that saves memory.
+    /// Returns whether [`Store::forget`] saves memory.
     #[inline]
     pub(crate) fn forgets(&self) -> bool {
         matches!(self, Store::Memory(s) if s.keeps_data())
@@ -414,7 +414,7 @@ impl Store {
         }
     }
 
-    /// The same of a whole block.
+    /// Discards the data of a whole block: they will not be read again.
     pub(crate) fn forget_block(&mut self, block: u32) {
         if let Store::Memory(s) = self {
             s.forget_block(block);
@@ -428,7 +428,7 @@ impl Store {
         }
     }
 
-    /// Whether more data can be taken.
+    /// Returns whether the store can take more data.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         match self {
@@ -437,7 +437,7 @@ impl Store {
         }
     }
 
-    /// Whether what was written did not reach the file, so that nothing more can be promised.
+    /// Returns whether written data did not reach the file, so that nothing more can be promised.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
         match self {
@@ -469,7 +469,7 @@ impl Store {
         }
     }
 
-    /// What is taken of memory or disk: now, and at most.
+    /// Memory and disk space that the store may come to use.
     pub(crate) fn extent(&self) -> Extent {
         match self {
             Store::Memory(s) => Extent { memory_max: s.memory_bytes_max(), reserved: 0, file_max: 0 },

@@ -1,4 +1,4 @@
-//! What the file keeps of a superpage beside its data: the spare areas of its units, and their checksums.
+//! Record of a superpage, which the file keeps beside its data: the spare areas of its units, and their checksums.
 //!
 //! ```text
 //!   0  sequence number of the superpage                                u64
@@ -90,7 +90,7 @@ impl RecordShape {
         record[SUM_AT..][..4].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Whether a record is what was written of this superpage. Its checksum is gone then.
+    /// Returns whether a record is the one that was written for this superpage. Zeroes its checksum.
     pub(crate) fn is_good(self, name: Name, record: &mut [u8]) -> bool {
         let found = u32_at(record, SUM_AT);
         record[SUM_AT..][..4].fill(0);

@@ -53,7 +53,7 @@ fn an_image_keeps_what_was_made_and_what_was_done() {
     assert_eq!(read(&mut media, Ppa(2), 0), (GOOD, 12));
 }
 
-/// What a drive gave up as unreadable may be older than what its host was told; so no later process may read it either.
+/// A unit that a drive gave up as unreadable may be older than the version its host was told of, so no later process may read it either.
 #[test]
 fn a_unit_that_was_given_up_stays_so_and_so_do_its_copies() {
     let file = TempPath::new("given-up");

@@ -259,7 +259,7 @@ fn an_image_reopened_at_any_moment_holds_what_had_ended() {
     }
 }
 
-/// What a copy of the file shows while the drive is in use is what a killed process leaves behind.
+/// A copy of the file, taken while the drive is in use, shows the state that a killed process leaves behind.
 #[test]
 fn a_killed_process_leaves_what_had_ended() {
     let (file, copy) = (TempPath::new("alive"), TempPath::new("killed"));

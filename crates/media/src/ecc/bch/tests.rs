@@ -78,7 +78,7 @@ fn up_to_t_random_errors_are_corrected() {
     correct_random_patterns(&code, 200_000, 1);
 }
 
-/// The same with 10 million patterns, about a minute in a release build.
+/// Repeats the test above with 10 million patterns, about a minute in a release build.
 #[test]
 #[ignore = "ten million patterns; run in release"]
 fn up_to_t_random_errors_are_corrected_ten_million_times() {
