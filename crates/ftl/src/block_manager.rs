@@ -46,7 +46,7 @@ pub enum BlockState {
 
 const NIL: u32 = u32::MAX;
 
-/// What is touched on every write.
+/// Per-block state used on every write.
 #[derive(Clone, Debug)]
 struct Hot {
     valid: u32,
@@ -57,7 +57,7 @@ struct Hot {
     failed: bool,
 }
 
-/// What is touched once in a block's life.
+/// Per-block state used once in a block's life.
 #[derive(Clone, Debug, Default)]
 struct Cold {
     closed_at: u64,
@@ -82,7 +82,7 @@ struct Cached {
     empty: u32,
 }
 
-/// What a block that is opened takes.
+/// Kind of block to open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockKind {
     /// Superpages that the block takes.
@@ -208,7 +208,7 @@ impl BlockManager {
         self.cold[block.0 as usize].touched_at = sequence;
     }
 
-    /// Whether it holds translation pages; meaningful while it holds anything.
+    /// Returns whether `block` holds translation pages; meaningful while it holds anything.
     pub fn is_meta(&self, block: BlockId) -> bool {
         self.cold[block.0 as usize].meta
     }
@@ -233,7 +233,7 @@ impl BlockManager {
         self.cold[block.0 as usize].trim = trim;
     }
 
-    /// Whether a program in this block has failed, so that it must be retired when it is empty.
+    /// Returns whether a program in this block has failed, so that it must be retired when it is empty.
     pub fn failed(&self, block: BlockId) -> bool {
         self.hot[block.0 as usize].failed
     }
@@ -284,7 +284,7 @@ impl BlockManager {
         self.layout.split.blocks_per_die.quotient(block) as usize
     }
 
-    /// Whether `block` belongs to the SLC cache.
+    /// Returns whether `block` belongs to the SLC cache.
     #[inline]
     pub fn is_cache(&self, block: BlockId) -> bool {
         self.cache_blocks > 0 && self.layout.split.blocks_per_die.remainder(block.0) < self.cache_blocks
@@ -396,7 +396,7 @@ impl BlockManager {
         self.close_if_settled(block, sequence);
     }
 
-    /// Whether `die` can be programmed no more.
+    /// Returns whether `die` is dead: it can no longer be programmed.
     #[inline]
     pub fn is_dead(&self, die: DieId) -> bool {
         self.dead[die.0 as usize]

@@ -1,4 +1,4 @@
-//! What a drive does below the chunks that it manages itself (class c of LightNVM's Fig. 1) when their flash gets old.
+//! Refresh of aging flash below the chunks of a drive that manages its media itself (class c of LightNVM's Fig. 1).
 //!
 //! ```text
 //!  refresh_begin ─► the data of `from` are copied to `to` ─► refresh_end ─► the block that is left over is erased
@@ -79,7 +79,7 @@ impl Chunks {
         Some(chunk.block)
     }
 
-    /// Whether the drive may decide to leave the block of a chunk.
+    /// Returns whether the drive may move the data of a chunk to another block.
     fn can_be_left(&self, number: u32) -> bool {
         let chunk = &self.chunks[number as usize];
         let at_rest = chunk.state == ChunkState::Closed && chunk.in_flight == 0;

@@ -13,8 +13,8 @@
 //! With [`Management::Shared`] (class c of LightNVM's Fig. 1) the drive chooses the erase unit of a chunk when the chunk is first
 //! written: wear is levelled and bad blocks are replaced below the chunks, and what this needs is one number for each chunk.
 //!
-//! Invariants: `written <= reserved`; what lies between the two is on its way to the media in the order of addresses; a chunk has
-//! a block unless it is free under [`Management::Shared`], or offline; the open counts are the chunks in state open.
+//! Invariants: `written <= reserved`; superpages between the two are on their way to the media in the order of addresses; a chunk has a
+//! block unless it is free under [`Management::Shared`], or offline; the open counts are the chunks in state open.
 
 use crate::MountSource;
 use crate::pool::Pool;
@@ -24,7 +24,7 @@ use pellucid_flash::{
 };
 use std::ops::Range;
 
-/// Whether host or drive manages the media (Fig. 1 of the LightNVM extended abstract).
+/// Owner of media management: host or drive (Fig. 1 of the LightNVM extended abstract).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Management {
     /// The host: a chunk is the erase unit of its number, for good or bad.
@@ -36,7 +36,7 @@ pub enum Management {
     },
 }
 
-/// What a failed program does to its chunk.
+/// Effect of a failed program on its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFailure {
     /// It is closed before its end (status 2F1h), and goes offline when it is reset.
@@ -60,7 +60,7 @@ pub struct ChunkConfig {
     pub open_max: u32,
     /// `maxocpu`; 0: any number.
     pub open_per_unit_max: u32,
-    /// What a failed program does.
+    /// Effect of a failed program.
     pub failure: WriteFailure,
     /// Erases at which the wear index is 255.
     pub rated_erases: u32,
@@ -75,7 +75,7 @@ pub struct ChunkPlan {
     pub first: Ppa,
 }
 
-/// What a reset of a chunk needs.
+/// Work that a chunk reset needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkReset {
     /// The erase of its block, then [`Chunks::reset_end`].
@@ -126,7 +126,7 @@ pub struct Chunks {
     config: ChunkConfig,
     pub(crate) layout: Layout,
     pub(crate) geometry: ChunkGeometry,
-    /// Of the geometry's addresses, which are taken apart for every sector.
+    /// Bit widths of the fields of the geometry's addresses, which are split for every sector.
     address_bits: [u32; 4],
     superpage_sectors: Divisor,
     pub(crate) chunks: Vec<Chunk>,
@@ -285,7 +285,7 @@ impl Chunks {
         *chunk = Chunk { block, reserved: written, written, state, broken, ..*chunk };
     }
 
-    /// What hosts know of the namespace.
+    /// Geometry of the namespace, as hosts see it.
     pub fn geometry(&self) -> &ChunkGeometry {
         &self.geometry
     }
@@ -445,7 +445,7 @@ impl Chunks {
         (!self.chunks[number as usize].broken).then_some(self.sequence)
     }
 
-    /// Whether host or drive manages the media.
+    /// Owner of media management: host or drive.
     pub fn management(&self) -> Management {
         self.config.management
     }
@@ -551,7 +551,7 @@ impl Chunks {
         (u64::from(erases) * 255 / u64::from(self.config.rated_erases.max(1))).min(255) as u8
     }
 
-    /// What a report says of chunk `number`.
+    /// Descriptor of chunk `number`, as reports give it.
     pub fn info(&self, number: u32) -> ChunkInfo {
         let chunk = &self.chunks[number as usize];
         let wear_index = match chunk.block {

@@ -1,4 +1,4 @@
-//! What the translation layer does: policies and thresholds.
+//! Configuration of the translation layer: policies and thresholds.
 
 use pellucid_flash::{Layout, Nanos};
 
@@ -118,7 +118,7 @@ pub struct SlcCache {
     pub fold_after: Nanos,
 }
 
-/// What survives a power cut.
+/// Kind of data that survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: flush does nothing and a drive is empty after power loss (Cosmos+ GreedyFTL 3.0.0).
@@ -203,12 +203,12 @@ impl Map {
 pub enum Eviction {
     /// The block with the fewest cached units. Copies of dirty units have blocks apart from new data.
     SeUtil,
-    /// The same block; what it gives back takes new data and copies alike.
+    /// The block with the fewest cached units. Its space takes new data and copies alike.
     SeMerge,
 }
 
 impl Eviction {
-    /// Whether copies and new data share blocks.
+    /// Returns whether copies and new data share blocks.
     pub fn separation(self) -> Separation {
         match self {
             Eviction::SeUtil => Separation::GcCopies,
@@ -248,7 +248,7 @@ pub struct CacheMap {
     pub address_units: u32,
     /// Which clean data are dropped.
     pub eviction: Eviction,
-    /// What full blocks say of their pages.
+    /// Where a full block records its pages.
     pub log: MapLog,
     /// When the table is written.
     pub checkpoint: Checkpoint,
@@ -274,12 +274,12 @@ pub struct FtlConfig {
     pub gc_low_blocks: u32,
     /// Background GC (while the drive is idle) goes on until a die has this many free blocks; `gc_low_blocks` or less: off.
     pub gc_high_blocks: u32,
-    /// Whether host data use up the free space of a die under GC only as fast as its GC frees it; else as fast as they come, and then
-    /// none until a block is free. For the former `gc_low_blocks` should be 2 or more.
+    /// True if host data use up the free space of a die under GC only as fast as its GC frees it. Otherwise they use it as fast as they
+    /// arrive, and then wait until a block is free. With pacing, `gc_low_blocks` should be 2 or more.
     pub gc_pacing: bool,
     /// GC copies that one die keeps in flight.
     pub gc_parallel: u32,
-    /// Whether GC copies inside a die use copyback (no channel transfer) where units and superpages allow it.
+    /// True if GC copies inside a die use copyback (no channel transfer) where units and superpages allow it.
     pub copyback: bool,
     /// Wear levelling.
     pub wear: WearLevelling,
@@ -287,7 +287,7 @@ pub struct FtlConfig {
     pub durability: Durability,
     /// Placement handles: each has open blocks of its own. 1: no placement by the host.
     pub handles: u16,
-    /// What GC does with data of different handles.
+    /// How GC treats data of different handles.
     pub isolation: Isolation,
     /// The SLC cache; `None`: there is none.
     pub slc_cache: Option<SlcCache>,
@@ -313,7 +313,7 @@ impl FtlConfig {
         u32::from(self.cache.is_some_and(|cache| cache.log == MapLog::LastPage))
     }
 
-    /// Whether the table is written with each flush.
+    /// Returns whether the table is written with each flush.
     pub(crate) fn checkpoints_on_flush(&self) -> bool {
         self.durability != Durability::Volatile
             && self.cache.is_some_and(|cache| cache.checkpoint == Checkpoint::OnFlush)

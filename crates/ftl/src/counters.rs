@@ -3,7 +3,7 @@
 use crate::{FtlCounters, MapCounters, MergeCounters};
 
 impl FtlCounters {
-    /// What was counted since `before`.
+    /// Counts since `before`.
     pub fn since(mut self, before: &FtlCounters) -> FtlCounters {
         self.each(before, |own, before| own - before);
         self

@@ -1,5 +1,5 @@
-//! What translation does about flash that goes bad before its time: blocks with data that could not be read, data that
-//! are about to become unreadable, dies that are dead.
+//! Handling of flash that fails early: blocks with data that could not be read, data that are about to become unreadable, dies that are
+//! dead.
 //!
 //! ```text
 //!  refresh_block  data leave the block, then it is erased

@@ -124,23 +124,23 @@ impl CachedTable {
         self.capacity
     }
 
-    /// Whether the entry of `lpn` is in memory, without using it.
+    /// Returns whether the entry of `lpn` is in memory, without using it.
     #[inline]
     pub fn is_cached(&self, lpn: Lpn) -> bool {
         self.find(lpn).is_some()
     }
 
-    /// Whether the media may have another address for `lpn` than the drive: its update is dirty or pending.
+    /// Returns whether the media may have another address for `lpn` than the drive: its update is dirty or pending.
     pub fn is_updated(&self, lpn: Lpn) -> bool {
         self.is_pending(lpn) || self.find(lpn).is_some_and(|slot| self.slots[slot as usize].dirty)
     }
 
-    /// Whether every entry of `page` is in memory, so that it can be written without being read.
+    /// Returns whether every entry of `page` is in memory, so that it can be written without being read.
     pub fn is_wholly_cached(&self, page: MapPage) -> bool {
         self.pages[page.0 as usize].cached as usize == self.lpns_of(page).len()
     }
 
-    /// Whether a write of `page` would carry an update.
+    /// Returns whether a write of `page` would carry an update.
     pub fn has_updates(&self, page: MapPage) -> bool {
         let page = &self.pages[page.0 as usize];
         page.pending > 0 || page.first_dirty != NIL
@@ -223,7 +223,7 @@ impl CachedTable {
         }
     }
 
-    /// Bytes that a drive needs for the table, without what stands beside it.
+    /// Bytes that a drive needs for the cached entries alone.
     pub fn memory_bytes(&self) -> u64 {
         u64::from(self.capacity) * MAP_ENTRY_BYTES
     }

@@ -135,7 +135,7 @@ impl Gc {
         &mut self.dies[die.0 as usize]
     }
 
-    /// Whether a block holds nothing valid any more and is not erased yet.
+    /// Returns whether a block holds nothing valid any more and is not erased yet.
     #[inline]
     pub fn has_emptied(&self) -> bool {
         !self.emptied.is_empty()
@@ -212,19 +212,20 @@ impl Gc {
         &self.die(die).retiring
     }
 
-    /// Whether wear levelling or a refresh waits for a victim of `die`.
+    /// Returns whether wear levelling or a refresh waits for a victim of `die`.
     pub fn upkeep_is_due(&self, die: DieId) -> bool {
         let gc = self.die(die);
         gc.level || !gc.refreshing.is_empty()
     }
 
-    /// Whether upkeep may take the next victim of `die`: always while blocks are free beyond `gc_low`, which under a saturating load they
-    /// never are; then every other victim, so that neither upkeep nor the host waits for the other to end.
+    /// Returns whether upkeep may take the next victim of `die`. It always may while blocks are free beyond `gc_low`, which they never
+    /// are under a saturating load. Otherwise it takes every other victim, so that neither upkeep nor the host waits for the other to
+    /// end.
     pub fn is_upkeeps_turn(&self, blocks: &BlockManager, die: DieId) -> bool {
         !self.is_short(blocks, die) || !self.die(die).was_upkeep
     }
 
-    /// Whether `die` has no free blocks beyond those at which GC starts.
+    /// Returns whether `die` has no free blocks beyond those at which GC starts.
     pub fn is_short(&self, blocks: &BlockManager, die: DieId) -> bool {
         blocks.free_count(die) <= self.config.gc_low_blocks
     }
@@ -277,7 +278,7 @@ impl Gc {
 
 /// Which victim, and which of its units.
 impl Gc {
-    /// Whether `die` should begin GC: in the foreground when few blocks are free, in the background until `gc_high_blocks` are.
+    /// Returns whether `die` should begin GC: in the foreground when few blocks are free, in the background until `gc_high_blocks` are.
     pub(crate) fn wants_space(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
         let coming = blocks.free_count(die) + self.coming_back(die);
         let map = self.config.common_blocks();
@@ -292,8 +293,8 @@ impl Gc {
         wants && !self.waits_for_victims(blocks, die)
     }
 
-    /// Whether the victims that there are must be erased first, in `die` too. Each may take a free block, and before it is erased a
-    /// translation page may have to be written: without a block for that no erase would give one back.
+    /// Returns whether existing victims, in `die` too, must be erased before GC starts on another. Each may take a free block, and before
+    /// it is erased a translation page may have to be written: without a block for that page, no erase could free one.
     fn waits_for_victims(&self, blocks: &BlockManager, die: DieId) -> bool {
         let free = blocks.free_total();
         self.coming_back(die) > 0
@@ -302,13 +303,13 @@ impl Gc {
             && self.map_needs_block(blocks)
     }
 
-    /// Whether the next translation page needs a free block.
+    /// Returns whether the next translation page needs a free block.
     fn map_needs_block(&self, blocks: &BlockManager) -> bool {
         let open = |die| blocks.open_block(DieId(die), Stream::Meta.place());
         self.config.common_blocks() > 0 && (0..self.layout.dies).all(|die| open(die).is_none())
     }
 
-    /// Whether there is something to do in `die`.
+    /// Returns whether there is GC work in `die`.
     #[inline]
     pub fn wants(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
         let gc = self.die(die);
@@ -350,7 +351,7 @@ impl Gc {
         self.moves.first().map(|moved| moved.to)
     }
 
-    /// What [`Gc::next_moves`] found.
+    /// Moves that [`Gc::next_moves`] found.
     pub fn moves(&mut self) -> &mut [Move] {
         &mut self.moves
     }
@@ -412,7 +413,7 @@ impl Gc {
         }
     }
 
-    /// Whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
+    /// Returns whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
     pub fn rests(&self, table: &MappingTable, die: DieId) -> bool {
         match self.die(die).current {
             Some(current) => self.next_valid(table, current.victim, current.cursor).is_none(),

@@ -17,7 +17,7 @@ const EVENTS_MAX: usize = 4096;
 /// Something that happened, without its time: translation has no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleEvent {
-    /// What.
+    /// Kind of event.
     pub kind: PlacementEventKind,
     /// The handle concerned.
     pub handle: u16,
@@ -28,7 +28,7 @@ pub struct HandleEvent {
 /// The placement handles of a drive.
 #[derive(Clone, Debug)]
 pub struct Handles {
-    /// Of the reclaim unit that each handle refers to: units written.
+    /// Units written to the reclaim unit that each handle refers to.
     written: Vec<u64>,
     /// Units of a reclaim unit.
     unit: u64,
@@ -63,13 +63,13 @@ impl Handles {
         self.unit - self.written[usize::from(handle)]
     }
 
-    /// Whether something happened that [`Handles::take_events`] tells.
+    /// Returns whether [`Handles::take_events`] has events to return.
     #[inline]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// What happened since the last call.
+    /// Takes the events since the last call.
     pub fn take_events(&mut self) -> std::vec::Drain<'_, HandleEvent> {
         self.events.drain(..)
     }
@@ -108,7 +108,7 @@ impl PageMap {
         &self.handles
     }
 
-    /// The same, to take their events.
+    /// The placement handles, for taking their events.
     pub fn handles_mut(&mut self) -> &mut Handles {
         &mut self.handles
     }

@@ -23,7 +23,7 @@ struct MapWrite {
     content: Content,
 }
 
-/// Whether what a translation page held before is in the controller.
+/// Availability of the previous content of a translation page in the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Here,
@@ -59,19 +59,19 @@ impl MapWrites {
         self.writes.len()
     }
 
-    /// Whether some wait for their program.
+    /// Returns whether any translation pages wait for their program.
     pub fn any_wanted(&self) -> bool {
         self.writes.iter().any(|w| !w.planned)
     }
 
-    /// Whether what waits for its program is less than a superpage, and no flush or checkpoint has asked for it.
+    /// Returns whether less than a superpage waits for its program, and no flush or checkpoint has asked for it.
     pub fn can_wait(&self, per_superpage: u32) -> bool {
         let wanted = || self.writes.iter().filter(|w| !w.planned);
         wanted().count() < per_superpage as usize && wanted().all(|w| w.cause != Cause::Journal)
     }
 
-    /// Whether what waits for its program is less than a superpage that nothing waits for, and no superpage's worth has come since the last
-    /// program. (What comes may be of pages that are wanted already.)
+    /// Returns whether less than a superpage waits for its program, no flush or checkpoint waits for it, and no superpage's worth has
+    /// arrived since the last program. (Arrivals may concern pages that are wanted already.)
     pub fn gathers(&self, per_superpage: u32) -> bool {
         let wanted = || self.writes.iter().filter(|w| !w.planned);
         self.left < per_superpage
@@ -79,7 +79,7 @@ impl MapWrites {
             && wanted().all(|w| w.cause == Cause::Map)
     }
 
-    /// Whether the content of a page is in the controller, as it is on its way.
+    /// Returns whether the content of a page is in the controller, as it is on its way to the media.
     pub fn holds(&self, page: u32) -> bool {
         self.writes.iter().any(|w| w.page == page && (w.planned || w.content == Content::Here))
     }

@@ -36,7 +36,7 @@ impl MappingTable {
         MappingTable { l2p: L2p::new(pages), sparse: None, valid: vec![0; (units as usize).div_ceil(64)] }
     }
 
-    /// That of a cache of `address_pages`, with so many translation pages.
+    /// Creates the table of a cache of `address_pages`, with `map_pages` translation pages, on media of `units`.
     pub fn of_cache(address_pages: u32, map_pages: u32, units: u32, sparse: SparseTable) -> MappingTable {
         MappingTable {
             sparse: Some((address_pages, Box::new(sparse))),
@@ -73,7 +73,7 @@ impl MappingTable {
         }
     }
 
-    /// What is found for pages that have a place or had one: all of them, or of a cache those that have a slot.
+    /// Entries of the pages that have a copy or had one: all pages, or in a cache the pages that have a slot.
     pub fn placed(&self) -> impl Iterator<Item = (Lpn, Ppa)> + '_ {
         let base = self.sparse.as_ref().map_or(0, |(pages, _)| *pages);
         let cached =
@@ -277,7 +277,7 @@ impl Clone for L2p {
 }
 
 impl std::fmt::Debug for L2p {
-    /// What it says, not where it lies: two drives in the same state are written in the same way.
+    /// Formats the entries and not their addresses in memory: drives in the same state give the same text.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries((0..self.entries).map(|lpn| self.get(Lpn(lpn)))).finish()
     }

@@ -18,7 +18,7 @@ use crate::translation_pages::parse;
 use crate::{Durability, FtlConfig, Isolation};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 
-/// What a mount reads from the media; the caller of translation implements it.
+/// Media access that a mount needs; the caller of translation implements it.
 pub trait MountSource {
     /// Logical page and what [`Plan::sequence`](crate::Plan::sequence) gave in the spare area of a unit; `None` if it is erased or unreadable.
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)>;
@@ -30,13 +30,13 @@ pub trait MountSource {
     }
     /// Erases so far.
     fn erases(&self, block: BlockId) -> u32;
-    /// Whether the block is retired.
+    /// Returns whether the block is retired.
     fn is_bad(&self, block: BlockId) -> bool;
     /// All bytes of a unit that holds a translation page; `None` if unreadable.
     fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>>;
 }
 
-/// What a mount did.
+/// Result of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountReport {
     /// Spare areas read to find each block's range.
@@ -60,13 +60,13 @@ const SEQUENCE_GAP: u64 = 1 << 20;
 /// again may be given until it is full.
 pub(crate) const BLOCK_SEQUENCES: u64 = 1 << 31;
 
-/// What the newest copies of the translation pages say.
+/// Content of the newest copies of the translation pages.
 struct Loaded {
-    /// Of each translation page; 0: all that is found counts.
+    /// Watermark of each translation page; 0: every copy that is found counts.
     watermarks: Vec<u64>,
     /// Translation pages with trimmed pages that cannot be read, and the sequence numbers with which they were written.
     unreadable: Vec<(u32, u64)>,
-    /// What they say (cache).
+    /// Entries of the translation pages (cache).
     found: Vec<Found>,
 }
 

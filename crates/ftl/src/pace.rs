@@ -31,7 +31,7 @@ use pellucid_flash::{BlockId, DieId};
 const TURNS: u32 = 2;
 
 impl Gc {
-    /// Whether the next host superpage for the open block of `shared` in `die` waits for GC.
+    /// Returns whether the next host superpage for the open block of `shared` in `die` waits for GC.
     #[inline]
     pub(crate) fn outpaced(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
         self.config.gc_pacing && self.waits(blocks, die, shared)

@@ -78,7 +78,7 @@ impl Stream {
 /// The owner of a superpage stands above its sequence number in the spare area, so that a mount finds it.
 const OWNER_SHIFT: u32 = 56;
 
-/// Sequence number and owner of what stands in a spare area.
+/// Splits a spare-area value into sequence number and owner.
 pub(crate) const fn split_sequence(stored: u64) -> (u64, u16) {
     (stored & ((1 << OWNER_SHIFT) - 1), (stored >> OWNER_SHIFT) as u16)
 }
@@ -110,7 +110,7 @@ pub enum SetupError {
         die: u32,
         /// Its good blocks.
         good_blocks: u32,
-        /// Those that its data need.
+        /// Blocks that its data need.
         data_blocks: u32,
         /// Log blocks, destinations of merges, metadata.
         other_blocks: u32,
@@ -326,7 +326,7 @@ impl PageMap {
         self.table.prefetch(lpn);
     }
 
-    /// Whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
+    /// Returns whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
     #[inline]
     pub fn is_valid(&self, ppa: Ppa) -> bool {
         self.table.is_valid(ppa)
@@ -433,7 +433,7 @@ impl PageMap {
         self.blocks.valid(block)
     }
 
-    /// Whether `block` takes data before it is erased again.
+    /// Returns whether `block` takes data before it is erased again.
     pub fn takes_data(&self, block: BlockId) -> bool {
         matches!(self.blocks.state(block), BlockState::Free | BlockState::Open)
     }
@@ -449,7 +449,7 @@ impl PageMap {
         self.blocks.bad_count()
     }
 
-    /// Whether so many blocks are bad that the host's data and what is needed to work no longer fit: the drive must
+    /// Returns whether so many blocks are bad that the host's data and the blocks that translation needs no longer fit: the drive must
     /// refuse writes.
     pub fn worn_out(&self) -> bool {
         let (good, dies) = (self.blocks.good(), self.blocks.live_dies());
@@ -457,7 +457,7 @@ impl PageMap {
         self.held_units() > most
     }
 
-    /// What translation decided so far.
+    /// Decisions of translation so far.
     pub fn counters(&self) -> FtlCounters {
         self.counters
     }

@@ -1,11 +1,11 @@
-//! Erase units: which are free, how worn each is, which are retired. Behind page maps, log blocks, chunks and zones alike.
+//! Pool of erase units: which are free, how worn each is, which are retired. Page maps, log blocks, chunks and zones all use it.
 //!
 //! ```text
 //!   free ── take ──► used ── give (erased) ──► free          any ── retire ──► bad
 //!                      └── mark_failed ──► used until it is retired
 //! ```
-//! What an erase unit holds is its taker's business. Invariant: a block is in its die's free list if and only if it is free; a free list
-//! is in the order in which its blocks became free, the oldest last.
+//! The taker of an erase unit manages its content. Invariant: a block is in its die's free list if and only if it is free; a free list is
+//! in the order in which its blocks became free, the oldest last.
 
 use pellucid_flash::{BlockId, DieId, Divisor, Layout};
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub(crate) enum TakeOrder {
     LeastWornLowest,
 }
 
-/// The same blocks of every die, as erase units.
+/// Pool of erase units: the same range of blocks in every die.
 #[derive(Clone, Debug)]
 pub struct Pool {
     /// Blocks of every die, by their number in the die.
@@ -58,7 +58,7 @@ impl Pool {
         }
     }
 
-    /// The same, all free; of equal ones the lowest is taken first.
+    /// Creates a pool with all of `blocks` free; among equally worn blocks it takes the lowest first.
     pub(crate) fn all_free(layout: &Layout, blocks: Range<u32>, order: TakeOrder) -> Pool {
         let mut pool = Pool { order, ..Pool::new(layout, blocks.clone()) };
         pool.uses.fill(Use::Free);
@@ -166,7 +166,7 @@ impl Pool {
         self.uses[index] = Use::Failed;
     }
 
-    /// Whether [`Pool::mark_failed`] was told so.
+    /// Returns whether [`Pool::mark_failed`] was called for the block.
     pub fn is_failed(&self, block: BlockId) -> bool {
         self.uses[self.index(block)] == Use::Failed
     }
@@ -182,12 +182,12 @@ impl Pool {
         self.erases[index] = erases;
     }
 
-    /// Whether a block is free.
+    /// Returns whether a block is free.
     pub fn is_free(&self, block: BlockId) -> bool {
         self.uses[self.index(block)] == Use::Free
     }
 
-    /// Whether a block is retired.
+    /// Returns whether a block is retired.
     pub fn is_bad(&self, block: BlockId) -> bool {
         self.uses[self.index(block)] == Use::Bad
     }

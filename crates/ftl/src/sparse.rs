@@ -44,7 +44,7 @@ pub(crate) struct SparseTable {
     pages_per_part: u32,
     /// Pins that their slots cannot count.
     more_pins: BTreeMap<Lpn, u32>,
-    /// What a mount may find dirty; `None`: nothing is kept.
+    /// Pages that a mount may find dirty; `None`: no record is kept.
     marks: Option<Marks>,
 }
 
@@ -151,7 +151,7 @@ impl SparseTable {
         prefetch_index::prefetch_index(&self.slots, at);
     }
 
-    /// Whether `lpn` has a slot or can get one.
+    /// Returns whether `lpn` has a slot or can get one.
     pub fn has_slot_for(&self, lpn: Lpn) -> bool {
         self.probe(lpn).is_some()
     }
@@ -169,7 +169,7 @@ impl SparseTable {
         true
     }
 
-    /// Whether a write of `lpn` is under way.
+    /// Returns whether a write of `lpn` is under way.
     pub fn is_pinned(&self, lpn: Lpn) -> bool {
         self.find(lpn).is_some_and(|at| self.slots[at].is_pinned())
     }
@@ -270,12 +270,12 @@ impl SparseTable {
         })
     }
 
-    /// Whether `lpn` is one that a mount may find dirty.
+    /// Returns whether a mount may find `lpn` dirty.
     pub fn is_marked(&self, lpn: Lpn) -> bool {
         self.find(lpn).is_some_and(|at| self.slots[at].is_marked())
     }
 
-    /// Whether `lpn` may become dirty: a mount would find a slot for each page of its region that it finds dirty.
+    /// Returns whether `lpn` may become dirty: a mount would find a slot for each page of its region that it finds dirty.
     pub fn takes_mark(&self, lpn: Lpn) -> bool {
         self.is_marked(lpn) || self.marks.as_ref().is_none_or(|marks| marks.has_space(self.region(lpn)))
     }
@@ -290,7 +290,7 @@ impl SparseTable {
         }
     }
 
-    /// What a mount may find dirty.
+    /// Pages that a mount may find dirty.
     pub fn marks(&self) -> Option<&Marks> {
         self.marks.as_ref()
     }

@@ -83,7 +83,7 @@ pub struct Plan {
     pub sequence: u64,
 }
 
-/// What else the caller has to do.
+/// Load on the caller besides GC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Hosts wait for it.
@@ -139,7 +139,7 @@ pub enum Arrival {
     Unreadable,
 }
 
-/// What becomes of a unit that was read by GC.
+/// Fate of a unit that was read by GC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// It goes to the stream of its [`Move`], as this page.
@@ -176,7 +176,7 @@ pub enum MapJob {
         units: u32,
         /// Why the program takes place.
         cause: Cause,
-        /// The same units by what each was wanted for.
+        /// Units by the reason for which each was wanted.
         by_cause: [u32; Cause::COUNT],
     },
     /// Read a translation page, then report [`Operation::Read`].
@@ -192,7 +192,7 @@ pub enum MapJob {
     NeedsSpace,
 }
 
-/// What a flush waits for beside data: every trim before it.
+/// Trims that a flush waits for beside data: every one before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlushPoint(pub(crate) u64);
 
@@ -236,16 +236,16 @@ pub enum Damage {
     Weak(BlockId),
 }
 
-/// What the simulator's caller will touch soon.
+/// State that the simulator's caller will access soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soon {
     /// The map entry of a page.
     Lookup(Lpn),
-    /// What the end of a planned program changes.
+    /// State that the end of a planned program changes.
     End(ProgramId),
 }
 
-/// What translation starts from.
+/// Initial state of translation.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'a, S> {
     /// Empty media.
@@ -255,9 +255,9 @@ pub enum Start<'a, S> {
         /// How often all others have been erased.
         erases: u32,
     },
-    /// What is on them is mounted; nothing of it with [`crate::Durability::Volatile`].
+    /// Media to be mounted; with [`crate::Durability::Volatile`], nothing on them is kept.
     Mount(&'a S),
-    /// The same for media that were saved on purpose: what they hold is kept with any durability.
+    /// Media that were saved on purpose, to be mounted: their content is kept with any durability.
     Restore(&'a S),
 }
 
@@ -270,14 +270,14 @@ pub struct Caller {
     pub takes_outdated: bool,
 }
 
-/// What reports and hosts may ask.
+/// Figures for reports and hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// Mapping units the host may use.
     pub user_units: u32,
-    /// Whether so many blocks are bad that the host's data no longer fit: the drive must refuse writes.
+    /// True if so many blocks are bad that the host's data no longer fit: the drive must refuse writes.
     pub worn_out: bool,
-    /// What translation decided so far.
+    /// Decisions of translation so far.
     pub counters: FtlCounters,
     /// The SLC cache.
     pub cache: CacheUse,
@@ -290,9 +290,9 @@ pub struct View {
 pub struct CacheUse {
     /// All.
     pub blocks: u32,
-    /// Those that are not free.
+    /// Blocks that are not free.
     pub used: u32,
-    /// Those that can be folded.
+    /// Blocks that can be folded.
     pub full: u32,
 }
 
@@ -324,7 +324,7 @@ impl Translation {
         each!(self, it => it.lookup(lpn))
     }
 
-    /// The same for any other purpose; never [`Located::NeedsMap`].
+    /// Looks up `lpn` for any purpose but a host access; never returns [`Located::NeedsMap`].
     #[inline]
     pub fn peek(&self, lpn: Lpn) -> Located {
         each!(self, it => it.peek(lpn))
@@ -391,7 +391,7 @@ impl Translation {
         each!(self, it => it.take_outdated())
     }
 
-    /// Whether space came, since the last call, for host data that were turned away, though no block was erased.
+    /// Returns whether space came, since the last call, for host data that were turned away, though no block was erased.
     #[inline]
     pub fn take_released(&mut self) -> bool {
         each!(self, it => it.take_released())
@@ -415,7 +415,7 @@ impl Translation {
         each!(self, it => it.next_gc(die, load))
     }
 
-    /// Whether the copy at `from`, whose spare area names this page, is still needed.
+    /// Returns whether the copy at `from`, whose spare area names this page, is still needed.
     #[inline]
     pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
         each!(self, it => it.is_current(from, named))
@@ -427,7 +427,7 @@ impl Translation {
         each!(self, it => it.arrived(moved, named, arrival))
     }
 
-    /// Whether no further [`Move`] of `die` comes by itself, so that partial superpages of GC copies should not wait.
+    /// Returns whether no further [`Move`] of `die` comes by itself, so that partial superpages of GC copies should not wait.
     #[inline]
     pub fn gc_rests(&self, die: DieId) -> bool {
         each!(self, it => it.gc_rests(die))
@@ -454,18 +454,18 @@ impl Translation {
         each!(self, it => it.next_map_job())
     }
 
-    /// Whether look-ups or ended programs have left something to do for [`Translation::next_map_job`].
+    /// Returns whether look-ups or ended programs have left work for [`Translation::next_map_job`].
     #[inline]
     pub fn has_map_work(&self) -> bool {
         each!(self, it => it.has_map_work())
     }
 
-    /// What the spare area names, and the content, of a unit of a planned program of metadata.
+    /// Logical page for the spare area, and content, of a unit of a planned metadata program.
     pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
         each!(self, it => it.metadata(id, position))
     }
 
-    /// What a flush that begins now waits for beside data.
+    /// Trims that a flush beginning now waits for beside data.
     pub fn flush_point(&self) -> FlushPoint {
         each!(self, it => it.flush_point())
     }
@@ -490,7 +490,7 @@ impl Translation {
         }
     }
 
-    /// What a cache holds; `None`: it is no cache.
+    /// Content of the cache; `None`: this translation is no cache.
     pub fn cached(&self) -> Option<Cached> {
         match self {
             Translation::PageMap(it) => it.cached(),
@@ -498,7 +498,7 @@ impl Translation {
         }
     }
 
-    /// What the spare area of a copy of `lpn` says, which came `dirty` or not.
+    /// Entry for the spare area of a copy of `lpn`, whose data arrived `dirty` or not.
     #[inline]
     pub fn mark(&self, lpn: Lpn, dirty: bool) -> Lpn {
         match self {
@@ -517,7 +517,7 @@ impl Translation {
     }
 }
 
-/// What is seldom asked.
+/// Setup, faults, placement handles and reports: rarely called.
 impl Translation {
     /// Translation for these media, and what mounting them took.
     pub fn start<S: MountSource>(
@@ -555,7 +555,7 @@ impl Translation {
         each!(self, it => it.handles())
     }
 
-    /// The same, to take their events.
+    /// The placement handles, for taking their events.
     pub fn handles_mut(&mut self) -> &mut Handles {
         each!(self, it => it.handles_mut())
     }
@@ -570,12 +570,12 @@ impl Translation {
         each!(self, it => it.next_unit(handle));
     }
 
-    /// Whether host data go past the SLC cache from now on.
+    /// Sets whether host data bypass the SLC cache from now on.
     pub fn pass_cache(&mut self, past: bool) {
         each!(self, it => it.pass_cache(past));
     }
 
-    /// What reports and hosts may ask.
+    /// Figures for reports and hosts.
     pub fn view(&self) -> View {
         each!(self, it => View {
             user_units: it.user_units(),

@@ -12,7 +12,8 @@
 //! The spare area names `user_units + index`, and as many pages above that as there are translation pages if this one knows of no trim
 //! since the drive was made: should it become unreadable, all its pages can be found without it.
 //!
-//! That of a cache holds a region of its table ([`crate::sparse`]): entries of eight bytes, the page with its state and the address.
+//! A translation page of a cache holds a region of its table ([`crate::sparse`]): entries of eight bytes, the page with its state and the
+//! address.
 //!
 //! They are rewritten round-robin (the checkpoint), for trimmed pages before a flush ends, and when GC finds them in a victim.
 //!
@@ -34,7 +35,7 @@ pub(crate) const HEADER_BYTES: u32 = 16;
 /// Translation pages that are on their way for trims at one time: after a trim of the whole drive there may be very many.
 const TRIMMED_AT_ONCE: usize = 512;
 
-/// The same of the whole table; more would only be more memory.
+/// Most translation pages on their way at one time when the whole table is written; more would only take more memory.
 const SAVED_AT_ONCE: usize = 128;
 
 /// Which translation pages have to be written, and which are on their way.
@@ -46,13 +47,13 @@ pub(crate) struct TranslationPages {
     every: u64,
     next: u32,
     due: u64,
-    /// Those with pages that were trimmed, or lost, at some time.
+    /// True for each translation page with pages that were trimmed or lost at some time.
     trimmed: Vec<bool>,
-    /// Of each, where its newest copy stands.
+    /// Watermarks of each translation page's newest copy.
     watermarks: Vec<Watermarks>,
     /// Sequence number at the last trim that is not on the media yet; 0: none.
     dirtied_at: Vec<u64>,
-    /// Of these, those that were not asked for yet, in the order of their first trims.
+    /// Translation pages with unsaved trims that were not asked for yet, in the order of their first trims.
     dirty: VecDeque<u32>,
     /// Trims so far. Each has a number, from 1.
     trims: u64,
@@ -60,7 +61,7 @@ pub(crate) struct TranslationPages {
     first_trim: Vec<u64>,
     /// The one that is to be written next, and waits for programs.
     asked: Option<Asked>,
-    /// Those that were dirty and are on their way to the media.
+    /// Translation pages that were dirty and are on their way to the media.
     leaving: Vec<Leaving>,
     pub writes: MapWrites,
     /// Units of blocks of translation pages that are being read for GC: more will be wanted.
@@ -137,7 +138,7 @@ impl TranslationPages {
         self.watermarks.get(page as usize).map_or(u64::MAX, |marks| marks.on_media)
     }
 
-    /// Whether `page` has trims that are not on the media.
+    /// Returns whether `page` has trims that are not on the media.
     pub fn is_dirty(&self, page: u32) -> bool {
         self.dirtied_at.get(page as usize).is_some_and(|&at| at != 0)
             || self.asked.is_some_and(|asked| asked.page == page)
@@ -203,7 +204,7 @@ impl TranslationPages {
         self.trimmed[page as usize] = true;
     }
 
-    /// Whether fewer than a superpage are wanted, and more will come.
+    /// Returns whether less than a superpage is wanted, and more will come.
     fn gathers(&self, per_superpage: u32) -> bool {
         (self.reading > 0 && self.writes.can_wait(per_superpage)) || self.writes.gathers(per_superpage)
     }
@@ -267,7 +268,7 @@ impl PageMap {
         self.pages.writes.want(page, Cause::Journal, MapReason::Flush, content);
     }
 
-    /// What a flush that begins now waits for beside data.
+    /// Trims that a flush beginning now waits for beside data.
     pub fn flush_point(&self) -> FlushPoint {
         FlushPoint(self.pages.trims)
     }
@@ -300,12 +301,12 @@ impl PageMap {
         next
     }
 
-    /// Whether translation pages are on their way, planned or not.
+    /// Returns whether translation pages are on their way, planned or not.
     pub fn writes_map(&self) -> bool {
         self.pages.writes.count() > 0
     }
 
-    /// Whether translation pages wait for their program.
+    /// Returns whether translation pages wait for their program.
     pub fn wants_map_job(&self) -> bool {
         self.pages.writes.any_wanted()
     }
@@ -397,7 +398,7 @@ impl PageMap {
         out.resize(self.layout.unit_bytes as usize, 0);
     }
 
-    /// What the spare area names, and the content, of a unit of a planned program of translation pages.
+    /// Logical page for the spare area, and content, of a unit of a planned program of translation pages.
     pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
         let lpn = self.page_of_unit(id, position);
         if lpn == Lpn::NONE {

@@ -202,7 +202,7 @@ impl Gc {
         (1 + failed).max(self.outgoing(die).len() as u32)
     }
 
-    /// Whether a victim of `die` will come back as a free block without another one being chosen before.
+    /// Returns whether a victim of `die` will come back as a free block before another one is chosen.
     fn waits_for_erase(&self, parts: &Parts<'_>, die: DieId) -> bool {
         let (blocks, saved) = (&parts.blocks, parts.pages.saved_before());
         let held = |block| {
@@ -212,8 +212,8 @@ impl Gc {
         self.outgoing(die).iter().any(|victim| victim.back && !held(victim.block))
     }
 
-    /// Whether what is still to be moved from the victims of `die` and from `block` fits into the open blocks of the GC streams and the
-    /// free blocks, of which `leave` stay free.
+    /// Returns whether the units still to be moved from the victims of `die` and from `block` fit into the open blocks of the GC streams
+    /// and the free blocks, leaving `leave` blocks free.
     fn fits(&self, blocks: &BlockManager, die: DieId, block: BlockId, cause: Cause, leave: u32) -> bool {
         let stream = self.shared_stream(blocks, block, cause);
         let new = Outgoing::new(block, blocks.valid(block), stream, false);

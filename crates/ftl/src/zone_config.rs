@@ -1,4 +1,4 @@
-//! What a zoned namespace is told about itself, and the spare blocks that follow.
+//! Configuration of a zoned namespace, and the spare blocks that follow from it.
 
 use std::ops::Range;
 

@@ -7,7 +7,7 @@
 
 use pellucid_flash::ZoneState;
 
-/// What the spare area of a zone's superpage says.
+/// Content of the spare area of a zone's superpage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Zone.

@@ -24,7 +24,7 @@ const SEQUENCE_GAP: u64 = 1 << 20;
 /// A superpage that a protected buffer held when the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedSuperpage {
-    /// What it is.
+    /// Mark of the superpage.
     pub mark: Mark,
     /// Where it was saved.
     pub place: u32,
@@ -57,7 +57,7 @@ pub struct Staged {
     pub from: StagedIn,
 }
 
-/// What the staging log says of a zone that was let down.
+/// Verdict of the staging log on a zone that became read-only or offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Zone.
@@ -68,7 +68,7 @@ pub struct Verdict {
     pub block: BlockId,
 }
 
-/// What a mount leaves for the drive to do, before anything else happens.
+/// Work that a mount leaves for the drive, to be done before anything else.
 #[derive(Clone, Debug, Default)]
 pub struct ZoneMount {
     /// Blocks to erase first.

@@ -37,7 +37,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Whether the next row of its block, `at`, would hold row `row`.
+    /// Returns whether the next superpage of its block, `at`, would hold row `row`.
     pub fn goes_on(&self, block: BlockId, at: u32, row: u32) -> bool {
         self.block == block && self.row + self.count == row && self.at + self.count == at
     }
@@ -67,7 +67,7 @@ pub(crate) struct Zone {
     pub columns: Vec<Column>,
 }
 
-/// What an accepted action needs from the drive.
+/// Work that the drive has to do for an accepted action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneWork {
     /// Nothing: it is done.
@@ -156,7 +156,7 @@ impl Zones {
         (zones, found)
     }
 
-    /// What hosts know of the namespace.
+    /// Geometry of the namespace, as hosts see it.
     pub fn geometry(&self) -> &ZoneGeometry {
         &self.geometry
     }
@@ -193,7 +193,7 @@ impl Zones {
         if zone.state == ZoneState::Full { zone.data } else { zone.pointer }
     }
 
-    /// What a report says of a zone.
+    /// Descriptor of a zone, as reports give it.
     pub fn info(&self, zone: u32) -> ZoneInfo {
         let start = u64::from(zone) * self.geometry.zone_sectors;
         let record = &self.zones[zone as usize];
@@ -339,13 +339,13 @@ impl Zones {
         self.pool.free_total()
     }
 
-    /// Whether what is in the buffer might find no room, so that no more may be accepted.
+    /// Returns whether buffered data might find no space, so that no more may be accepted.
     pub fn is_short(&self) -> bool {
         self.reserve > 0 && self.pool.free_total() < self.reserve
     }
 
-    /// Whether sectors of a zone need blocks that it would not get now: a protected buffer, which promises to keep them, does not take
-    /// them. Writes to several zones at a time may still vie for the last ones.
+    /// Returns whether sectors of a zone need blocks that the zone would not get now: a protected buffer, which promises to keep its
+    /// data, then refuses them. Concurrent writes to several zones may still compete for the last blocks.
     fn lacks_room(&self, zone: u32, first: u32, end: u32) -> bool {
         let (dies, rows) = (self.config.dies_per_zone, self.layout.superpages_per_block);
         let (first, end) = (first / self.superpage_sectors, end.div_ceil(self.superpage_sectors));
@@ -361,7 +361,7 @@ impl Zones {
             || (needed > 0 && self.pool.free_total() < self.reserve + needed)
     }
 
-    /// Whether all closed zones may be opened.
+    /// Returns whether all closed zones may be opened.
     pub fn may_open_all(&self) -> bool {
         let closed = self.zones.iter().filter(|z| z.state == ZoneState::Closed).count() as u32;
         let implicit = self.zones.iter().filter(|z| z.state == ZoneState::ImplicitlyOpen).count() as u32;
@@ -417,8 +417,8 @@ impl Zones {
         }
     }
 
-    /// What was read at `ppa` in `zone` is near to being lost, or (`lost`) cannot be read: the host is told to reset the zone, and
-    /// what was lost takes its block with it then. Gives the block that is not to be erased again.
+    /// Records that data read at `ppa` in `zone` are close to being lost, or (`lost`) cannot be read. The host is told to reset the zone;
+    /// the reset then retires the block of lost data. Returns the block that must not be erased again.
     pub fn distrust(&mut self, zone: u32, ppa: Ppa, lost: bool) -> Option<BlockId> {
         let block = self.layout.block_of(ppa);
         let rows = self.layout.superpages_per_block;
@@ -458,7 +458,7 @@ impl Zones {
         Some(self.layout.ppa(extent.block, at * self.layout.units_per_superpage))
     }
 
-    /// Whether a superpage of `zone` was meant to be where `ppa` is, and the zone has not been reset since.
+    /// Returns whether a superpage of `zone` was meant to be where `ppa` is, and the zone has not been reset since.
     pub fn holds(&self, zone: u32, ppa: Ppa) -> bool {
         let (block, superpage) = (self.layout.block_of(ppa), self.layout.superpage_of(ppa));
         let covers = |extent: &Extent| {
@@ -484,7 +484,7 @@ impl Zones {
         if ok { self.pool.give(block) } else { self.pool.retire(block) }
     }
 
-    /// Whether a block is not to be erased, but retired.
+    /// Returns whether a block must be retired instead of erased.
     pub fn is_failed(&self, block: BlockId) -> bool {
         self.pool.is_failed(block)
     }
@@ -524,7 +524,7 @@ impl Zones {
         self.set_state(zone, ZoneState::Offline);
     }
 
-    /// That could not be recorded.
+    /// Ends an offline action that could not be recorded.
     pub fn offline_refused(&mut self, zone: u32) {
         self.zones[zone as usize].held = false;
     }

@@ -17,7 +17,7 @@ fn layout() -> Layout {
 const SUPERPAGES: u32 = 4;
 const SUPERPAGE: u32 = 2;
 
-/// What was programmed, superpage by superpage; a torn or failed one is `None`.
+/// Flash content, superpage by superpage; a torn or failed one is `None`.
 struct Flash {
     blocks: Vec<Vec<Option<(Lpn, u64)>>>,
     erases: Vec<u32>,

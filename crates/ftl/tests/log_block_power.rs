@@ -72,7 +72,7 @@ fn a_cut_at_every_operation_loses_nothing_flushed() {
     }
 }
 
-/// The same drive loses power again and again, soon after each mount.
+/// Power is cut again and again, soon after each mount of the same drive.
 #[test]
 fn one_cut_after_the_other_leaves_room_to_work() {
     for map in MAPS {

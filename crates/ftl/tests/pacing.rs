@@ -12,8 +12,8 @@ fn config(gc_pacing: bool, separation: Separation, victim: Victim) -> FtlConfig 
     FtlConfig { gc_pacing, separation, victim, ..common::config() }
 }
 
-/// A die that does one operation after the other, in the order of their plans, and a host that always has a superpage to write. Of
-/// relocated superpages one is under way at a time.
+/// A die that does one operation after the other, in the order of their plans, and a host that always has a superpage to write. One
+/// superpage of GC copies is under way at a time.
 struct Die {
     map: PageMap,
     owner: Vec<Lpn>,
@@ -25,12 +25,12 @@ struct Die {
     seen: Seen,
 }
 
-/// What the host sees, in superpages.
+/// Progress as the host sees it, in superpages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     written: u32,
     relocated: u32,
-    /// Relocated since the last one that the host wrote, and the most there have been.
+    /// Superpages of GC copies since the last one that the host wrote; `longest`: the most there have been.
     since: u32,
     longest: u32,
 }

@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// Collects every die until it wants no more, a superpage of relocated units at a time.
+    /// Collects every die until it wants no more, a superpage of GC copies at a time.
     fn collect(&mut self) {
         for die in (0..self.layout.dies).map(DieId) {
             self.map.reap(die);
@@ -301,7 +301,7 @@ fn a_unit_is_counted_down_and_left_early() {
     world.check();
 }
 
-/// What the handles are for: data that are forgotten together leave whole blocks behind.
+/// Purpose of the handles: data that are trimmed together leave whole blocks behind.
 #[test]
 fn a_log_beside_random_writes_is_never_moved_when_apart() {
     let moved = |apart: bool| {

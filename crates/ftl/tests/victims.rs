@@ -23,7 +23,7 @@ struct World {
     /// Per die: units of victims that wait for their superpage, and the stream that takes them.
     moved: Vec<Vec<(Lpn, Ppa)>>,
     moved_to: Vec<Stream>,
-    /// Per die: relocated superpages under way.
+    /// Superpages of GC copies under way, per die.
     relocating: Vec<u32>,
     /// Blocks that are being erased, in turn.
     erasing: VecDeque<BlockId>,

@@ -4,13 +4,13 @@ use super::{BlockManager, BlockState, Hot, NIL};
 use pellucid_flash::{BlockId, DieId};
 
 impl BlockManager {
-    /// Whether emptying `block` takes fewer superpages than it gives back.
+    /// Returns whether emptying `block` takes fewer superpages than it frees.
     pub fn frees_space(&self, block: BlockId) -> bool {
         let (data, pages) = self.giving_units;
         self.valid(block) <= if self.is_meta(block) { pages } else { data }
     }
 
-    /// Whether a policy may choose `block`.
+    /// Returns whether a policy may choose `block`.
     pub fn may_be_victim(&self, block: BlockId) -> bool {
         let hot = &self.hot[block.0 as usize];
         hot.state == BlockState::Closed && !hot.failed
@@ -89,7 +89,7 @@ impl BlockManager {
         None
     }
 
-    /// Of the closed blocks of `die` that `may` be taken, the first by number of those with the fewest valid units.
+    /// Finds, among the closed blocks of `die` that satisfy `may`, the lowest-numbered one with the fewest valid units.
     pub fn fewest_valid_where(&self, die: DieId, may: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         debug_assert!(self.keep_buckets);
         let base = die.0 as usize * (self.layout.units_per_block as usize + 1);
@@ -109,7 +109,7 @@ impl BlockManager {
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Victim);
     }
 
-    /// Whether `block` is full, and its programs have ended.
+    /// Returns whether `block` is full, and its programs have ended.
     pub fn is_settled(&self, block: BlockId) -> bool {
         matches!(self.state(block), BlockState::Closed | BlockState::Cached)
     }

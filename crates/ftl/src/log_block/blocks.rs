@@ -14,7 +14,7 @@ use super::merge::MergeKind;
 use crate::pool::{Pool, TakeOrder};
 use pellucid_flash::{BlockId, Cause, DieId, Layout};
 
-/// What a block is used for.
+/// Role of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Free,

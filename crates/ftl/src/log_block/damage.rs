@@ -1,4 +1,4 @@
-//! What translation does about flash that goes bad, or wears unevenly.
+//! Handling of flash that fails early, or wears unevenly.
 //!
 //! ```text
 //!  refresh_block   its logical blocks are merged elsewhere, then it is erased
@@ -59,8 +59,8 @@ impl LogBlock {
         true
     }
 
-    /// Whether the drive must refuse writes: a die is dead, or has too few good blocks for its data and the least that is needed
-    /// beside them.
+    /// Returns whether the drive must refuse writes: a die is dead, or has too few good blocks for its data and the minimum needed beside
+    /// them.
     pub fn worn_out(&self) -> bool {
         let worn = |die: DieId| {
             let state = &self.dies[die.0 as usize];

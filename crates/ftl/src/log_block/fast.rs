@@ -76,7 +76,7 @@ impl LogBlock {
         }
     }
 
-    /// Whether `lpns` fill a superpage with pages that follow each other, from its place in their logical block on.
+    /// Returns whether `lpns` fill a superpage with consecutive pages, starting at its place in their logical block.
     fn is_whole_run(&self, lpns: &[Lpn]) -> bool {
         let Some(&first) = lpns.first().filter(|&&first| first != Lpn::NONE) else { return false };
         let (_, at) = self.lbn(first);

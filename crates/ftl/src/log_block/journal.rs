@@ -1,4 +1,4 @@
-//! Which pages were trimmed or lost: the only part of the map that programs of data do not tell by themselves.
+//! Journal of trimmed and lost pages: the only part of the map that cannot be rebuilt from data programs alone.
 //!
 //! The pages of a die are cut into *trim pages* of one mapping unit each. A trim page is metadata on the media; its content is
 //!
@@ -7,7 +7,7 @@
 //!        8   8 bytes  number of the trim page (a check)
 //!       16   2 bits for each page: 0: its newest copy counts; 1: trimmed; 2: lost
 //! ```
-//! Of a page that is trimmed or lost, copies with a sequence number below the watermark do not count. The spare area of trim page t names
+//! Copies of a trimmed or lost page do not count if their sequence number is below the watermark. The spare area of trim page t names
 //! logical page `user_units + t`.
 //!
 //! Each die has a few blocks for its trim pages, of its own, so that they never wait for a merge. When the last of these blocks is taken,
@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 const HEADER_BYTES: usize = 16;
 const STATES_PER_BYTE: u32 = 4;
 
-/// What the media say of a page.
+/// State of a page according to the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageState {
     Kept,
@@ -46,7 +46,7 @@ struct Dirty {
     sequence: u64,
 }
 
-/// What is programmed next, or now, in a die.
+/// Metadata programmed next, or now, in a die.
 #[derive(Clone, Debug, Default)]
 struct Batch {
     /// Trim pages of the die. Those with trims are `Some`; the others are only written elsewhere.
@@ -172,12 +172,12 @@ impl LogBlock {
         (self.die_of_lbn(lbn), lbn / self.layout.dies * self.layout.units_per_block + at)
     }
 
-    /// What a flush waits for beside data: the trims so far.
+    /// Trims that a flush waits for beside data: those so far.
     pub fn flush_point(&self) -> FlushPoint {
         FlushPoint(self.trims)
     }
 
-    /// Whether everything before `point` is on the media; if not, [`LogBlock::next_map_job`] has what is to be written.
+    /// Returns whether everything before `point` is on the media. If not, [`LogBlock::next_map_job`] returns the metadata to write.
     pub fn flush_to(&mut self, point: FlushPoint) -> bool {
         self.save_to = self.save_to.max(point.0);
         self.map_jobs = true;
@@ -367,7 +367,7 @@ impl LogBlock {
             .filter(move |(_, lpn)| lpn.0 < user)
     }
 
-    /// What the spare area names, and the content, of a unit of a planned metadata program.
+    /// Logical page for the spare area, and content, of a unit of a planned metadata program.
     ///
     /// # Panics
     /// When no such program is planned.

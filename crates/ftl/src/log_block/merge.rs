@@ -52,7 +52,7 @@ impl MergeKind {
     }
 }
 
-/// What the merges of one kind did.
+/// Counts of the merges of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeCounters {
     /// Merges that have ended.
@@ -226,7 +226,7 @@ impl LogBlock {
         from.filter(|ppa| ppa.is_some() && self.layout.block_of(**ppa) == block).count() as u32
     }
 
-    /// Whether log block `own` can become the data block: everything that it could hold by now lies there at its place, or in a log
+    /// Returns whether log block `own` can become the data block: every page that it could hold by now is in it at its place, or in a log
     /// block that stays.
     fn follows(&self, die: DieId, own: BlockId, evacuated: BlockId) -> bool {
         let state = &self.dies[die.0 as usize];
@@ -312,7 +312,7 @@ impl LogBlock {
         }
     }
 
-    /// Whether [`LogBlock::next_gc`] has work.
+    /// Returns whether [`LogBlock::next_gc`] has work.
     #[inline]
     pub fn wants_gc(&self, die: DieId) -> bool {
         let state = &self.dies[die.0 as usize];
@@ -357,7 +357,8 @@ impl LogBlock {
         Some(GcJob::Copy { id: CopyId(die.0 * 2 + next % 2), cause, sources: &state.sources })
     }
 
-    /// Whether a program under way replaces a source of superpage `superpage` of the merge, so that it may be needed again.
+    /// Returns whether a program under way replaces a source of superpage `superpage` of the merge, so that the source may be needed
+    /// again.
     fn being_replaced(&self, die: DieId, superpage: u32) -> bool {
         let state = &self.dies[die.0 as usize];
         let Some(merge) = &state.merge else { return false };

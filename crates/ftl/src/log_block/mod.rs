@@ -85,7 +85,7 @@ struct Log {
     pages: Vec<Lpn>,
 }
 
-/// What belongs to one die.
+/// State of one die.
 #[derive(Clone, Debug)]
 struct Die {
     /// The data block of each of its logical blocks.
@@ -95,7 +95,7 @@ struct Die {
     run: fast::Run,
     evacuations: VecDeque<Evacuation>,
     merge: Option<Merge>,
-    /// Of the merge: where each page was, and the sources of the superpage that is being read.
+    /// Former address of each page of the merge; `sources`: those of the superpage that is being read.
     from: Vec<Ppa>,
     sources: Vec<Ppa>,
     journal: Journal,
@@ -117,7 +117,7 @@ const NO_BLOCK: BlockId = BlockId(u32::MAX);
 #[derive(Clone, Debug)]
 pub struct LogBlock {
     scheme: Scheme,
-    /// Of each die; with FAST the sequential one is beside them.
+    /// Log blocks per die; FAST adds a sequential one.
     log_blocks: u32,
     config: FtlConfig,
     layout: Layout,
@@ -130,7 +130,7 @@ pub struct LogBlock {
     journal: Option<JournalSizes>,
     /// Trims and losses so far.
     trims: u64,
-    /// Those up to this one are to be written to the media.
+    /// Number of the last trim or loss to be written to the media.
     save_to: u64,
     /// There may be metadata to be programmed.
     map_jobs: bool,
@@ -256,7 +256,7 @@ impl LogBlock {
         self.least_blocks(die) + 1 + log_blocks + sequential
     }
 
-    /// The same without any log block, and with nothing in place of a destination that fails.
+    /// Blocks that `die` needs without log blocks, and without a replacement for a destination that fails.
     fn least_blocks(&self, die: DieId) -> u32 {
         self.logical_blocks_of(die) + 1 + self.journal.map_or(0, |sizes| sizes.blocks)
     }
@@ -313,7 +313,7 @@ impl LogBlock {
         self.peek(lpn)
     }
 
-    /// The same; it does not count as a use.
+    /// Looks up `lpn` without counting as a use.
     #[inline]
     pub fn peek(&self, lpn: Lpn) -> Located {
         match self.map.get(lpn) {
@@ -375,7 +375,7 @@ impl LogBlock {
         }
     }
 
-    /// Whether a log block takes another superpage. One that was begun too long ago is closed.
+    /// Returns whether a log block takes another superpage. Closes one that was begun too long ago.
     fn takes_more(&mut self, die: DieId, log: usize) -> bool {
         let (sequence, superpages) = (self.sequence, self.layout.superpages_per_block);
         let state = &mut self.dies[die.0 as usize];
@@ -495,7 +495,7 @@ impl LogBlock {
         self.step(die);
     }
 
-    /// Whether space may have come for host writes that were turned away, since this was asked last.
+    /// Returns whether space may have come, since the last call, for host writes that were turned away.
     #[inline]
     pub fn take_released(&mut self) -> bool {
         std::mem::take(&mut self.released)
@@ -523,7 +523,7 @@ impl LogBlock {
         self.blocks.erases(block)
     }
 
-    /// Whether `block` takes data before it is erased again.
+    /// Returns whether `block` takes data before it is erased again.
     pub fn takes_data(&self, block: BlockId) -> bool {
         let open = |die: &Die| die.logs.iter().any(|log| log.block == block && log.open);
         match self.blocks.role(block) {
@@ -533,7 +533,7 @@ impl LogBlock {
         }
     }
 
-    /// What translation decided so far.
+    /// Decisions of translation so far.
     pub fn counters(&self) -> FtlCounters {
         self.counters
     }

@@ -1,4 +1,4 @@
-//! Mount: what log-block translation makes of the media.
+//! Mount: rebuilds the state of log-block translation from the media.
 //!
 //! 1. every spare area is read: for each block its kind, and which pages it holds;
 //! 2. destinations of full merges that are not complete are given up: all their sources are on the media;
@@ -7,7 +7,7 @@
 //! 5. roles: of the blocks of a logical block that hold a newest copy, the one that was begun last is its log block, unless it holds all
 //!    of them at their places; the one before is its data block. What does not fit is a log block that is evacuated.
 //!
-//! Of a trim page that cannot be read, pages with copies that are all older than it are lost: they may have been trimmed.
+//! If a trim page cannot be read, pages whose copies are all older than it are lost: they may have been trimmed.
 
 use super::blocks::Role;
 use super::journal::{self, PageState};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 /// Torn superpages carry numbers that cannot be read. A drive in use has fewer programs planned than this.
 const SEQUENCE_GAP: u64 = 1 << 20;
 
-/// What the spare areas of a block say.
+/// Content of a block according to its spare areas.
 struct Found {
     block: BlockId,
     used: u32,
@@ -34,7 +34,7 @@ struct Found {
     units: Vec<(u32, Lpn, u64)>,
 }
 
-/// What the trim pages say.
+/// Content of the trim pages.
 #[derive(Default)]
 struct Trims {
     /// Pages that are trimmed or lost, and the number below which their copies do not count.
@@ -141,7 +141,7 @@ impl LogBlock {
         found
     }
 
-    /// Whether a block holds anything that counts: a destination does only when its last superpage is there.
+    /// Returns whether the content of a block counts: a destination does only when its last superpage is there.
     fn counts(&self, found: &Found) -> bool {
         match found.kind {
             None => false,
@@ -288,7 +288,7 @@ impl LogBlock {
         blocks.into_iter().for_each(|block| self.keep_log(block, None));
     }
 
-    /// Whether every newest copy in a block lies at its place in logical block `lbn`.
+    /// Returns whether every newest copy in a block lies at its place in logical block `lbn`.
     fn is_in_place(&self, lbn: u32, found: &Found) -> bool {
         found.units.iter().all(|&(unit, lpn, _)| {
             let newest = lpn.0 < self.user_units && self.map.get(lpn) == self.layout.ppa(found.block, unit);

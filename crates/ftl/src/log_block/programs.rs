@@ -13,7 +13,7 @@ use super::mark::{self, Kind};
 use crate::translation::{Outdated, Plan, ProgramId};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 
-/// What a program writes.
+/// Content of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Host,
@@ -94,7 +94,7 @@ impl Programs {
         Ppa(self.programs[at / self.stride].first.0 + (at % self.stride) as u32)
     }
 
-    /// What the program under way that writes `ppa` replaces there; `None`: no program of the host does.
+    /// Copy that the program under way that writes `ppa` replaces there; `None`: no host program writes it.
     pub fn replaced_by(&self, ppa: Ppa) -> Option<Ppa> {
         let at = |p: &Program| (p.first.0..p.first.0 + p.units).contains(&ppa.0);
         let writes = |p: &Program| p.active && p.content == Content::Host && at(p);
@@ -251,7 +251,7 @@ impl LogBlock {
         ppa
     }
 
-    /// Whether the copy at `ppa` is being programmed.
+    /// Returns whether the copy at `ppa` is being programmed.
     pub(super) fn is_under_way(&self, ppa: Ppa) -> bool {
         self.blocks.in_flight(self.layout.block_of(ppa)) > 0 && self.programs.replaced_by(ppa).is_some()
     }

@@ -12,7 +12,7 @@ impl LogBlock {
         self.names_outdated = caller.takes_outdated;
     }
 
-    /// Whether the copy at `from`, whose spare area names this page, is still needed. Without a spare area it is unreadable, or
+    /// Returns whether the copy at `from`, whose spare area names this page, is still needed. Without a spare area it is unreadable, or
     /// replaced and erased.
     #[inline]
     pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
@@ -34,7 +34,7 @@ impl LogBlock {
     /// All of the map is in memory.
     pub fn map_page_read(&mut self, _page: MapPage, _ok: bool) {}
 
-    /// Whether [`LogBlock::next_map_job`] may have something.
+    /// Returns whether [`LogBlock::next_map_job`] may have work.
     #[inline]
     pub fn has_map_work(&self) -> bool {
         self.map_jobs
@@ -45,7 +45,7 @@ impl LogBlock {
         &self.handles
     }
 
-    /// The same.
+    /// The placement handles, for taking their events.
     pub fn handles_mut(&mut self) -> &mut Handles {
         &mut self.handles
     }
@@ -61,7 +61,7 @@ impl LogBlock {
     /// There is no SLC cache.
     pub fn pass_cache(&mut self, _past: bool) {}
 
-    /// The same.
+    /// Use of the SLC cache: there is none.
     pub fn cache_use(&self) -> CacheUse {
         CacheUse::default()
     }

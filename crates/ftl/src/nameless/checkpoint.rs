@@ -15,7 +15,7 @@ use crate::block_manager::BlockState;
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 use std::collections::BTreeSet;
 
-/// What a start finds in a chunk.
+/// State of a chunk at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundChunk {
     /// Nothing was written.
@@ -86,7 +86,7 @@ fn put_units(out: &mut Vec<u8>, units: &[u32], per_block: u32) {
     }
 }
 
-/// What could be found of one block.
+/// Recovered state of one block.
 struct Block {
     state: u8,
     erases: u32,
@@ -234,7 +234,7 @@ impl Nameless {
         }
     }
 
-    /// What follows from all that was read: the map and the moves agree with what lives, and what is not needed is erased.
+    /// Completes the state: the map and the moves agree with the live units, and everything else is erased.
     fn tie(&mut self) {
         let gone: Vec<Lpn> = self
             .virtuals

@@ -43,7 +43,7 @@ impl Nameless {
         found.min_by_key(|&block| (self.blocks.valid(block), self.blocks.erases(block), block))
     }
 
-    /// Whether the live units of `block` may be moved now: they were not moved lately, and there is space.
+    /// Returns whether the live units of `block` may be moved now: they were not moved lately, and there is space.
     fn may_move(&self, block: BlockId) -> bool {
         let valid = self.blocks.valid(block);
         let pages = valid.div_ceil(self.layout.units_per_superpage);
@@ -80,7 +80,7 @@ impl Nameless {
         self.note_if_empty(block);
     }
 
-    /// Whether a unit of the victim is still wanted, so that it has to be copied.
+    /// Returns whether a unit of the victim is still wanted, so that it has to be copied.
     pub fn is_wanted(&self, old: Ppa) -> bool {
         match self.victim.as_ref().and_then(|victim| victim.taken.get(&old.0)) {
             Some((wanted, _)) => *wanted,
@@ -96,12 +96,12 @@ impl Nameless {
         }
     }
 
-    /// Whether a checkpoint would let blocks be erased that have to wait now.
+    /// Returns whether a checkpoint would let blocks be erased that have to wait now.
     pub fn waits_for_checkpoint(&self) -> bool {
         self.covering == 0 && self.covered.is_empty() && !self.emptied.is_empty()
     }
 
-    /// Whether blocks run short, so that one should be made for it.
+    /// Returns whether free blocks are running short, so that a checkpoint should be written to release some.
     pub fn is_short(&self) -> bool {
         self.blocks.free_total() <= self.config.gc_low / 2 || !self.has_page(Taker::Nameless)
     }

@@ -1,4 +1,4 @@
-//! Nameless writes: which sectors live, where virtual ones lie, what moves, and which block may be erased.
+//! Nameless writes: which sectors live, where virtual ones lie, which units GC moves, and which block may be erased.
 //!
 //! Decisions only; the caller programs, reads, erases and saves checkpoints. There is no map of data: the host has their names, which
 //! are their places. Blocks, wear and victims are those of every translation ([`BlockManager`]).
@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use units::Units;
 use virtuals::Virtuals;
 
-/// What can be set.
+/// Settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamelessConfig {
     /// Spare space: media units / units that can live - 1.
@@ -38,7 +38,7 @@ pub struct NamelessConfig {
     pub virtual_share: f64,
     /// GC runs while no more blocks are free; 0: a 256th of them, but as many as a die each takes, and four more.
     pub gc_low: u32,
-    /// What becomes of the old copy of a unit that is moved.
+    /// Fate of the old copy of a unit that is moved.
     pub migration: Migration,
 }
 
@@ -61,7 +61,7 @@ impl NamelessConfig {
     }
 }
 
-/// What a unit of a program holds.
+/// Content of a unit of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// Nothing: the rest of a page.
@@ -75,7 +75,7 @@ pub enum Content {
     Copy(Ppa),
 }
 
-/// What may take a page.
+/// Purpose of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taker {
     /// Nameless writes, perhaps with virtual ones.
@@ -113,7 +113,7 @@ struct Victim {
     erased: Option<bool>,
 }
 
-/// What was counted.
+/// Event counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamelessCounters {
     /// Victims chosen.
@@ -144,7 +144,7 @@ pub struct Nameless {
     promised: u32,
     /// Moves that are not acknowledged: old place, new place.
     moved: BTreeMap<u32, u32>,
-    /// Of these, by block: old copies, and new ones.
+    /// Units of unacknowledged moves, by block: old copies here, new ones in `fresh`.
     held: BTreeMap<u32, u32>,
     fresh: BTreeMap<u32, u32>,
     victim: Option<Victim>,
@@ -231,7 +231,7 @@ impl Nameless {
         self.named
     }
 
-    /// What was counted.
+    /// Event counts so far.
     pub fn counters(&self) -> NamelessCounters {
         self.counters
     }
@@ -246,7 +246,7 @@ impl Nameless {
         self.moved.len()
     }
 
-    /// The same: old place and new one.
+    /// Unacknowledged moves: old place and new one.
     pub fn moves(&self) -> impl Iterator<Item = (Lba, Lba)> + '_ {
         self.moved.iter().map(|(&old, &new)| (Lba(old.into()), Lba(new.into())))
     }
@@ -282,7 +282,7 @@ impl Nameless {
         Some(self.blocks.take_superpage(die, 0, kind).0)
     }
 
-    /// Whether there are pages for `taker`: a block's worth is kept for the copies of a victim, another for virtual writes.
+    /// Returns whether there are pages for `taker`: a block's worth is kept for the copies of a victim, another for virtual writes.
     pub fn has_page(&self, taker: Taker) -> bool {
         let kept = match taker {
             Taker::Gc => 0,

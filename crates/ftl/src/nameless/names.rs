@@ -23,7 +23,7 @@ impl Nameless {
         self.virtuals.get(lpn)
     }
 
-    /// Whether the unit at `ppa` is off the media, and the caller has it in memory.
+    /// Returns whether the unit at `ppa` is off the media, and the caller has it in memory.
     pub fn is_taken(&self, ppa: Ppa) -> bool {
         self.victim.as_ref().is_some_and(|victim| victim.taken.contains_key(&ppa.0))
     }
@@ -111,7 +111,7 @@ impl Nameless {
         self.notices.pop_front()
     }
 
-    /// Whether moves wait to be told.
+    /// Returns whether there are moves that the host has not been told of.
     pub fn has_moves(&self) -> bool {
         !self.notices.is_empty()
     }

@@ -6,16 +6,16 @@
 use pellucid_flash::{BlockId, Layout, Ppa};
 
 const NIL: u32 = u32::MAX;
-/// Of [`Units::live`]: it is the number of a mask, not of units from the first on.
+/// Flag of [`Units::live`]: the rest is the number of a mask, not a count of live units from the first on.
 const MASK: u32 = 1 << 31;
 
 /// The units of all blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Units {
     layout: Layout,
-    /// Of each block: units from the first on that live, or the mask of those that do.
+    /// Live units of each block: a count from the first on, or the number of a mask.
     live: Vec<u32>,
-    /// Of each block: the mask of virtual units, where there are some.
+    /// Number of the mask of virtual units of each block that has some.
     kind: Vec<u32>,
     masks: Vec<u64>,
     vacant: Vec<u32>,
@@ -72,20 +72,20 @@ impl Units {
         mask
     }
 
-    /// Whether the unit at `ppa` lives.
+    /// Returns whether the unit at `ppa` lives.
     pub fn lives(&self, ppa: Ppa) -> bool {
         let (block, index) = self.split(ppa);
         let live = self.live[block];
         if live & MASK == 0 { index < live } else { self.bit(live & !MASK, index) }
     }
 
-    /// Whether the live unit at `ppa` is a virtual one.
+    /// Returns whether the live unit at `ppa` is a virtual one.
     pub fn is_virtual(&self, ppa: Ppa) -> bool {
         let (block, index) = self.split(ppa);
         self.kind[block] != NIL && self.bit(self.kind[block], index)
     }
 
-    /// Whether `block` holds virtual units.
+    /// Returns whether `block` holds virtual units.
     pub fn has_virtual(&self, block: BlockId) -> bool {
         self.kind[block.0 as usize] != NIL
     }

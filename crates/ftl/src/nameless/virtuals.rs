@@ -1,7 +1,7 @@
 //! The map of virtual units: a table in leaves, of which only those exist in which something was written.
 //!
-//! What was written together lies together, so a leaf is a list of runs: units that lie behind each other, or nowhere. When that takes more
-//! memory than a number for each unit, it is one.
+//! Units written together lie together, so a leaf is a list of runs: units at consecutive places, or units without a place. If the runs
+//! take more memory than one number for each unit, the leaf is an array of numbers instead.
 
 use pellucid_flash::{Lpn, Ppa};
 

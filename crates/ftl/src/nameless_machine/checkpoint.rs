@@ -8,7 +8,7 @@ use pellucid_flash::{Completion, Migration, Status};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flushes {
     waiting: Vec<u32>,
-    /// Those that the one under way covers.
+    /// Requests that the checkpoint under way covers.
     covered: Vec<u32>,
     /// Something is not in the newest one.
     dirty: bool,
@@ -27,7 +27,7 @@ impl Flushes {
 }
 
 impl NamelessMachine {
-    /// Whether everything is in the newest checkpoint.
+    /// Returns whether everything is in the newest checkpoint.
     pub(super) fn is_saved(&self) -> bool {
         !self.flushes.dirty && !self.saver.is_running() && self.outstanding == 0
     }

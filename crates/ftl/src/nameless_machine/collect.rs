@@ -4,7 +4,7 @@
 //!   acknowledged:   read ─► write ─► tell ─► (acknowledged, checkpoint) ─► erase
 //!   prototype:      read ─► erase ─► write ─► tell
 //! ```
-//! What cannot be read stays where it is, and so does its block.
+//! Sectors that cannot be read stay in place, and so does their block.
 
 use super::{NamelessMachine, TAG_RESET};
 use crate::Content;
@@ -90,7 +90,7 @@ impl NamelessMachine {
         self.gc.as_mut().expect("a victim is being read").under_way -= 1;
     }
 
-    /// Whether units of the victim wait to be written; those that are no longer wanted are passed by.
+    /// Returns whether units of the victim wait to be written; skips those that are no longer wanted.
     pub(super) fn has_copies(&mut self) -> bool {
         let Some(gc) = self.gc.as_mut().filter(|c| c.phase == Phase::Write) else {
             return false;

@@ -8,9 +8,9 @@
 //!   reads: names are places; virtual sectors by the map ─────────────────────────────────────────►
 //!   victims: live sectors ─► memory ─► new pages ─► Moved ─► acknowledged ─► checkpoint ─► reset
 //! ```
-//! What is decided is [`Nameless`] of the engine; this layer carries it out. What each command promises is in
-//! [`NamelessGeometry`]; what holds it together, in `docs/explanation/nameless-writes.md`: a block is erased only after a checkpoint that
-//! needs nothing in it. Each way has its file: `write`, `read`, `collect`, `checkpoint`, `start`.
+//! [`Nameless`], the engine, makes the decisions; this layer carries them out. [`NamelessGeometry`] states the guarantees of each
+//! command. `docs/explanation/nameless-writes.md` explains the central rule: a block is erased only after a checkpoint that needs nothing
+//! in it. Each path has its file: `write`, `read`, `collect`, `checkpoint`, `start`.
 
 mod checkpoint;
 mod collect;
@@ -63,7 +63,7 @@ const TAG_SAVE: u64 = 4 << TAG_SHIFT;
 const TAG_START: u64 = 5 << TAG_SHIFT;
 const TAG_NUMBER: u64 = (1 << TAG_SHIFT) - 1;
 
-/// What the layer has counted.
+/// Event counts of this layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamelessFtlCounters {
     /// Pages written for the application, and sectors of these that hold data.
@@ -78,7 +78,7 @@ pub struct NamelessFtlCounters {
     pub checkpoints: u64,
     /// Writes that failed and were done again elsewhere.
     pub write_failures: u64,
-    /// What the engine counted.
+    /// Event counts of the engine.
     pub engine: NamelessCounters,
 }
 
@@ -163,7 +163,7 @@ impl NamelessMachine {
         })
     }
 
-    /// What it offers.
+    /// Geometry of the nameless namespace.
     pub fn geometry(&self) -> NamelessGeometry {
         NamelessGeometry {
             capacity_sectors: self.engine.capacity().into(),
@@ -174,7 +174,7 @@ impl NamelessMachine {
         }
     }
 
-    /// What it has counted.
+    /// Event counts so far.
     pub fn counters(&self) -> NamelessFtlCounters {
         NamelessFtlCounters {
             engine: self.engine.counters(),
@@ -466,7 +466,7 @@ impl NamelessMachine {
         self.down.pop_front()
     }
 
-    /// What a command for the drive is for.
+    /// Cause of a command for the drive.
     pub fn cause(&self, command: &Command) -> Cause {
         let number = (command.tag & TAG_NUMBER) as u32;
         match command.tag & !TAG_NUMBER {
@@ -493,7 +493,7 @@ impl NamelessMachine {
         self.failure.clone()
     }
 
-    /// Whether the start has ended.
+    /// Returns whether the start has ended.
     pub fn is_ready(&self) -> bool {
         self.starting.is_none()
     }
@@ -505,7 +505,7 @@ impl NamelessMachine {
         self.settle();
     }
 
-    /// Whether that is done.
+    /// Returns whether a stop has completed.
     pub fn is_stopped(&self) -> bool {
         self.stopping && self.starting.is_none() && self.is_saved()
     }
@@ -546,12 +546,12 @@ impl NamelessMachine {
         self.moves.pop_front().map(|(old, new)| (Lba(old.0.into()), Lba(new.0.into())))
     }
 
-    /// Whether it takes no writes.
+    /// Returns whether writes are refused.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.failure.is_some()
     }
 
-    /// What it counts, with names for people.
+    /// Event counts, with readable names.
     pub fn figures(&self) -> Vec<Figure> {
         let counters = self.counters();
         let count = Figure::count;

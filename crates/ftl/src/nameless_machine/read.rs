@@ -146,12 +146,12 @@ impl NamelessMachine {
         }
     }
 
-    /// Whether garbage collection reads.
+    /// Returns whether garbage collection issued the read.
     pub(super) fn reads_victim(&self, read: u32) -> bool {
         self.reads[read].request.is_none()
     }
 
-    /// Whether sectors of `block` are being read, so that it must not be erased now.
+    /// Returns whether sectors of `block` are being read, so that it must not be erased now.
     pub(super) fn is_read(&self, block: BlockId) -> bool {
         let here = |&(ppa, _): &(Ppa, u32)| self.shape.layout.block_of(ppa) == block;
         self.reads.iter().any(|read| read.under_way && read.sectors.iter().any(here))

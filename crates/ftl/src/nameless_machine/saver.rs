@@ -32,7 +32,7 @@ struct Chunk {
     page: u32,
 }
 
-/// What the pages of a checkpoint that was found say.
+/// Pages of a checkpoint that was found.
 #[derive(Clone, Debug, Default)]
 struct Found {
     place: usize,
@@ -115,12 +115,12 @@ impl Saver {
         }
     }
 
-    /// Whether the drive keeps data.
+    /// Returns whether the drive keeps data.
     pub fn keeps_data(&self) -> bool {
         self.page_sectors as usize * self.image_bytes == self.page_bytes
     }
 
-    /// What a restart has to hand on: the newest checkpoint, where the drive keeps stamps.
+    /// Takes the newest checkpoint, if the drive keeps stamps only, to hand it on to a restart.
     pub fn take_kept(&mut self) -> Option<Vec<u8>> {
         self.kept.take()
     }
@@ -210,7 +210,7 @@ impl Saver {
         self.newest != Some(other) && self.begin_at(other, bytes)
     }
 
-    /// The same at a place that will be erased first.
+    /// Begins a checkpoint at `place`, which is erased first; `false`: it does not fit.
     fn begin_at(&mut self, place: usize, bytes: Vec<u8>) -> bool {
         let fits = self.room(place, true) >= self.pages_of(&bytes);
         if fits {
@@ -328,7 +328,7 @@ impl Saver {
         Some(End::Saved)
     }
 
-    /// Whether the pages that wait have no room.
+    /// Returns whether the waiting pages do not fit in the current place.
     fn is_stuck(&self) -> bool {
         let busy = self.places[self.current].iter().any(|chunk| chunk.busy);
         let waiting = self.running.as_ref().map_or(0, |running| running.waiting.len() as u32);
@@ -372,7 +372,7 @@ mod tests {
         save_with(saver, bytes, |_| Status::Success)
     }
 
-    /// The same, where the write of page n ends with `status(n)`.
+    /// Saves a checkpoint where the write of page n ends with `status(n)`; returns its pages.
     fn save_with(saver: &mut Saver, bytes: &[u8], status: impl Fn(usize) -> Status) -> Vec<(usize, Vec<u8>)> {
         assert!(saver.begin(bytes.to_vec()));
         let mut pages = Vec::new();
@@ -422,7 +422,7 @@ mod tests {
         }
     }
 
-    /// What was finished before a complete one does not matter: a place is erased chunk by chunk.
+    /// Remains of an older checkpoint do not hide a complete one: a place is erased chunk by chunk.
     #[test]
     fn what_is_left_of_an_erased_checkpoint_is_passed_by() {
         let mut writer = saver();

@@ -1,4 +1,4 @@
-//! Where on the drive what lies: data blocks, and the chunks of the two places for checkpoints.
+//! Layout of the drive: data blocks, and the chunks of the two places for checkpoints.
 //!
 //! ```text
 //!   chunk of each parallel unit:   0 .. n        n .. 2n       2n ..
@@ -91,14 +91,14 @@ impl Shape {
             .collect()
     }
 
-    /// What a report says of each data block.
+    /// State of each data block according to a report.
     pub fn found(&self, report: &[ChunkInfo]) -> Vec<FoundChunk> {
         let blocks = (0..self.layout.blocks)
             .map(|block| self.sector(self.layout.ppa(pellucid_flash::BlockId(block), 0)));
         blocks.map(|lba| found(&self.of_chunk(report, lba))).collect()
     }
 
-    /// What a report says of the chunk that begins at `lba`.
+    /// Descriptor, in a report, of the chunk that begins at `lba`.
     pub fn of_chunk(&self, report: &[ChunkInfo], lba: Lba) -> ChunkInfo {
         let address = self.geometry.address(lba).expect("a chunk of the namespace");
         report[self.geometry.chunk_number(address) as usize]

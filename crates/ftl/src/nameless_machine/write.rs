@@ -148,7 +148,7 @@ impl NamelessMachine {
         self.engine.place(taker, |die| under_way[die.0 as usize] != NIL)
     }
 
-    /// Whether the write under way in `die` is one of copies.
+    /// Returns whether the write under way in `die` is one of copies.
     pub(super) fn writes_copies(&self, die: u32) -> bool {
         self.writes.programs[self.writes.under_way[die as usize]].owner == Owner::Gc
     }
@@ -257,7 +257,7 @@ impl NamelessMachine {
     }
 }
 
-/// What sector `i` of a write is.
+/// Content of sector `i` of a write.
 fn content(command: &Command, i: u32) -> Content {
     if command.opcode == Opcode::Write {
         return Content::Virtual(Lpn((command.lba.0 + u64::from(i)) as u32));

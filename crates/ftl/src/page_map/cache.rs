@@ -57,7 +57,7 @@ impl PageMap {
         None
     }
 
-    /// Whether data go past the SLC cache from now on.
+    /// Sets whether data bypass the SLC cache from now on.
     pub fn pass_cache(&mut self, past: bool) {
         self.placement.past_cache = past;
     }
@@ -87,7 +87,7 @@ impl PageMap {
 }
 
 impl Gc {
-    /// Whether `die` should empty a block of its SLC cache: one that holds nothing always, another one while the drive folds.
+    /// Returns whether `die` should empty a block of its SLC cache: an empty one always, another one while the drive folds.
     #[inline]
     pub(crate) fn wants_folding(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
         self.config.slc_cache.is_some() && {

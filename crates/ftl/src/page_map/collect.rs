@@ -20,7 +20,7 @@ impl PageMap {
         (&mut self.gc, parts)
     }
 
-    /// Whether [`PageMap::next_gc`] has something to do in `die`.
+    /// Returns whether [`PageMap::next_gc`] has work in `die`.
     #[inline]
     pub fn wants_gc(&self, die: DieId, load: Load) -> bool {
         self.gc.wants(&self.blocks, die, load)
@@ -57,12 +57,12 @@ impl PageMap {
         Some(GcJob::Move(moves))
     }
 
-    /// Whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
+    /// Returns whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
     pub fn gc_rests(&self, die: DieId) -> bool {
         self.gc.rests(&self.table, die)
     }
 
-    /// Whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
+    /// Returns whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
     /// spare area it is unreadable, or overwritten and already being erased.
     #[inline]
     pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
@@ -156,7 +156,7 @@ impl PageMap {
         self.gc.erased(&mut self.blocks, block);
     }
 
-    /// Whether since the last call a die that had turned host data away may have space for them, though no block has come free.
+    /// Returns whether a die that had turned host data away may have gained space since the last call, though no block has come free.
     #[inline]
     pub fn take_released(&mut self) -> bool {
         std::mem::take(&mut self.gc.released)

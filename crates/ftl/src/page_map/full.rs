@@ -19,7 +19,7 @@ impl FullDies {
         FullDies { words: vec![0; dies.div_ceil(64)], count: dies, as_of: (0, 0) }
     }
 
-    /// Whether what is known was found in this state.
+    /// Returns whether the recorded knowledge belongs to this state.
     #[inline]
     pub fn is_of(&self, state: (u64, u32)) -> bool {
         self.as_of == state
@@ -40,7 +40,7 @@ impl FullDies {
         self.words[place / 64] |= 1 << (place % 64);
     }
 
-    /// Whether it is known to have none.
+    /// Returns whether the die at `place` is known to have no space.
     pub fn knows(&self, place: usize) -> bool {
         self.words[place / 64] >> (place % 64) & 1 == 1
     }

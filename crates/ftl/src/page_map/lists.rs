@@ -1,13 +1,13 @@
-//! What a cache writes of its table beside the rolling checkpoint: the list of a full block, in its last superpage, and at certain times every
-//! region that has changed.
+//! Metadata that a cache writes beside the rolling checkpoint: the list of a full block, in its last superpage, and at certain times
+//! every region that has changed.
 //!
 //! ```text
 //!  last superpage of data planned ─► due ─ next_list ─► MapJob::Program ─► ended ─► the block is closed
 //!  changed region ─┬─ flush: begin_checkpoint ─► wanted, and awaited as trims are
 //!                  └─ idle: save_changed ──────► wanted, so many at a time
 //! ```
-//! Which page a unit holds stands with the unit on the simulated media. So the content of a list is not kept twice: its program, its space and
-//! its read at a mount are what it costs.
+//! The simulated media store the logical page of each unit with the unit. So the content of a list is not kept twice: its program, its
+//! space and its read at a mount are its only costs.
 
 use super::PageMap;
 use super::programs::ProgramUnit;
@@ -26,7 +26,7 @@ pub(super) struct Lists {
     changed: Vec<bool>,
     /// The next region that an idle drive looks at.
     saving: Option<u32>,
-    /// What stands in a unit of a list.
+    /// Content of one unit of a list.
     image: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ impl PageMap {
         }
     }
 
-    /// Whether a list waits for its program.
+    /// Returns whether a list waits for its program.
     pub(crate) fn has_list(&self) -> bool {
         !self.lists.due.is_empty()
     }
@@ -98,7 +98,7 @@ impl PageMap {
 
 /// Checkpoints.
 impl PageMap {
-    /// Whether the caller asks which regions have changed.
+    /// Returns whether the caller asks which regions have changed.
     #[inline]
     pub(super) fn has_regions(&self) -> bool {
         !self.lists.changed.is_empty()
@@ -137,7 +137,7 @@ impl PageMap {
         }
     }
 
-    /// Whether something has changed that an idle drive would write.
+    /// Returns whether there are changes that an idle drive would write.
     pub fn has_changed(&self) -> bool {
         self.lists.changed.contains(&true)
     }

@@ -23,7 +23,7 @@ use crate::{FtlConfig, Map};
 use pellucid_flash::{Cause, DieId, Layout, Lpn, MapReason, Ppa};
 use std::collections::VecDeque;
 
-/// What the cached mapping table did.
+/// Event counts of the cached mapping table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapCounters {
     /// Entries that were looked up for hosts, and those that were cached.
@@ -42,9 +42,9 @@ pub(crate) struct MapCache {
     table: CachedTable,
     /// Translation pages that have to be written.
     due: VecDeque<(MapPage, MapReason)>,
-    /// Those that look-ups need.
+    /// Translation pages that look-ups need.
     needed: VecDeque<MapPage>,
-    /// Those that are being read.
+    /// Translation pages that are being read.
     reading: Vec<MapPage>,
     /// The one that was just read; look-ups are being repeated.
     held: Option<MapPage>,
@@ -53,7 +53,7 @@ pub(crate) struct MapCache {
 }
 
 impl MapCache {
-    /// That of a map of `entries` in so many pages; its table is empty. `None`: all of the map is in memory.
+    /// Creates the cache for a map of `entries` in `pages` translation pages, with an empty table. `None`: all of the map is in memory.
     pub fn of(config: &FtlConfig, entries: u32, pages: u32, layout: &Layout) -> Option<MapCache> {
         let Map::Demand { cache_bytes } = config.map else { return None };
         let capacity = (cache_bytes / MAP_ENTRY_BYTES).min(u64::from(u32::MAX / 4)) as u32;
@@ -77,7 +77,7 @@ impl MapCache {
 }
 
 impl PageMap {
-    /// Whether the map lies in flash behind a cached table.
+    /// Returns whether the map lies in flash behind a cached table.
     #[inline]
     pub fn is_demand_mapped(&self) -> bool {
         self.map_cache.is_some()
@@ -112,7 +112,7 @@ impl PageMap {
         Some(page)
     }
 
-    /// Whether look-ups or ended programs have left something to do for [`PageMap::next_map_job`].
+    /// Returns whether look-ups or ended programs have left work for [`PageMap::next_map_job`].
     #[inline]
     pub fn has_map_work(&self) -> bool {
         let work = |cache: &MapCache| {
@@ -189,7 +189,7 @@ impl PageMap {
         self.pages.writes.was_read(page.0);
     }
 
-    /// Whether a translation page that is wanted has to be read before: it is on the media, and not all of its entries are here.
+    /// Returns whether a wanted translation page has to be read first: it is on the media, and not all of its entries are in memory.
     pub(crate) fn content_of(&self, page: u32) -> Content {
         let missing = |cache: &MapCache| {
             self.copy_of(self.map_page_lpn(page)) != Ppa::NONE
@@ -199,7 +199,7 @@ impl PageMap {
         if self.map_cache.as_ref().is_some_and(missing) { Content::Missing } else { Content::Here }
     }
 
-    /// Whether the last program of translation pages found space.
+    /// Records whether the last program of translation pages found space.
     pub(crate) fn note_map_space(&mut self, found: bool) {
         if let Some(cache) = &mut self.map_cache {
             cache.stuck = !found;

@@ -96,8 +96,8 @@ impl PageMap {
         others.into_iter().find(is_open).unwrap_or(shared)
     }
 
-    /// Whether `die` can take a superpage of `stream` now, and if so, whose open block it goes to. The last free block of a die is
-    /// kept for GC copies; while it is in use by a shared open block, only GC may write there.
+    /// Returns the stream whose open block can take a superpage of `stream` in `die` now; `None`: no space. The last free block of a die
+    /// is kept for GC copies; while it is in use by a shared open block, only GC may write there.
     #[inline]
     pub(crate) fn space(&self, die: DieId, stream: Stream) -> Option<Stream> {
         let free = self.blocks.free_count(die);
@@ -110,7 +110,7 @@ impl PageMap {
         self.takes(die, stream, shared, free).then_some(shared)
     }
 
-    /// Whether `die`, with `free` free blocks, can take a superpage of `stream` into the open block of `shared`.
+    /// Returns whether `die`, with `free` free blocks, can take a superpage of `stream` into the open block of `shared`.
     #[inline]
     fn takes(&self, die: DieId, stream: Stream, shared: Stream, free: u32) -> bool {
         let gc_copy = stream.is_gc_copy();
@@ -128,17 +128,17 @@ impl PageMap {
         }
     }
 
-    /// Whether host data may take one of the free blocks of the drive: of these as many stay as there are dies. A die that copies out of a
-    /// victim may be using its own, which the victim gives back; else dies with free blocks would wait until all others have one
-    /// too. Only where erases may wait for translation pages have the blocks to be there.
+    /// Returns whether host data may take one of the free blocks of the drive: one block per die is kept. A die that copies out of a
+    /// victim may be using its own block, which the victim gives back; without this reserve, dies with free blocks would wait until all
+    /// others have one too. The blocks are needed only where erases may wait for translation pages.
     fn has_blocks_to_spare(&self) -> bool {
         let waits = self.config.durability != Durability::Volatile;
         let coming = if waits { 0 } else { self.gc.all_coming_back() };
         self.blocks.free_total() + coming > self.blocks.live_dies() + self.config.common_blocks()
     }
 
-    /// Whether a translation page finds space beyond the GC reserve of the dies. Erases may wait for one, so host data must not use up the
-    /// open block of GC before.
+    /// Returns whether a translation page finds space beyond the GC reserve of the dies. Erases may wait for one, so host data must not
+    /// use up the open block of GC first.
     fn map_has_space(&self) -> bool {
         self.config.durability == Durability::Volatile
             || self.blocks.free_total() > self.blocks.live_dies()

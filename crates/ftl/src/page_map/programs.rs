@@ -20,7 +20,7 @@ struct Program {
     sequence: u64,
     units: u32,
     active: bool,
-    /// What it replaces is being moved out of victims.
+    /// GC is moving the copies that this program replaces.
     gc: bool,
 }
 
@@ -217,8 +217,8 @@ impl PageMap {
         self.programs.units(id)[position as usize].lpn
     }
 
-    /// What failed in `block` was one of several parts that can be replaced: it is emptied and erased like any other victim
-    /// instead of being retired. Call right after [`PageMap::program_ended`] has reported the failure.
+    /// Tells translation that a failure in `block` affected one of several replaceable parts: the block is emptied and erased like any
+    /// other victim instead of being retired. Call right after [`PageMap::program_ended`] has reported the failure.
     pub fn forgive(&mut self, block: BlockId) {
         debug_assert!(self.blocks.state(block) == BlockState::Full || self.blocks.is_settled(block));
         self.blocks.forgive(block);
@@ -259,7 +259,8 @@ impl PageMap {
         self.gc.went_on(&mut self.blocks, block);
     }
 
-    /// Whether a copy in `block` is being replaced by a program that has not ended: it is what a power cut brings back, clean or not.
+    /// Returns whether a copy in `block` is being replaced by a program that has not ended: a power cut brings this copy back, clean or
+    /// not.
     pub(super) fn is_being_replaced(&self, block: BlockId) -> bool {
         let lies_there = |unit: &ProgramUnit| unit.old.is_some() && self.layout.block_of(unit.old) == block;
         self.programs.active().any(|program| program.units.iter().any(lies_there))

@@ -7,9 +7,9 @@
 //!  admit ─► (evicts a clean page of a full region) ─► pinned ─► stored: clean or dirty ─► place ─► program_ended ─► unpin
 //!  emptied block ─► Reclaim::Evict ─► evicted: its clean pages are absent ─► translation pages that do not know? ─► Reclaim::Erase
 //! ```
-//! What keeps an old version from coming back: a translation page reflects every program below its watermark. A mount takes nothing older
-//! than that from spare areas, and what the page says of a block that was erased since does not count. So a copy may be dropped with
-//! its block as soon as the watermark of its page has passed it; else the page is written first, as for a trim.
+//! Old versions cannot come back: a translation page reflects every program below its watermark. A mount takes nothing older than that
+//! from spare areas, and ignores the page's entries for a block that was erased since. So a copy may be dropped with its block as soon as
+//! the watermark of its page has passed it; otherwise the page is written first, as for a trim.
 
 use super::PageMap;
 use crate::Durability;
@@ -45,7 +45,7 @@ pub struct Cached {
 }
 
 impl PageMap {
-    /// What a cache holds; `None`: it is no cache.
+    /// Content of the cache; `None`: this map is no cache.
     pub fn cached(&self) -> Option<Cached> {
         self.table.sparse().map(|sparse| Cached {
             pages: self.held,
@@ -121,7 +121,7 @@ impl PageMap {
         }
     }
 
-    /// What `block` held is on the media no more.
+    /// Records that the content of `block` is no longer on the media.
     pub(super) fn pages_left_with(&mut self, block: BlockId) {
         if let Some(marks) = self.table.sparse_mut().and_then(SparseTable::marks_mut) {
             let left = self.leaving.extract_if(.., |&mut (of, _)| of == block);
@@ -217,14 +217,15 @@ impl PageMap {
         leaves
     }
 
-    /// Whether a power cut could bring back a version of the page that is older than a write that begins now.
+    /// Returns whether a power cut could bring back a version of the page that is older than a write that begins now.
     pub fn may_come_back(&self, lpn: Lpn) -> bool {
         self.state_of(lpn) != CacheState::Absent
             || !self.gc.emptied().is_empty()
             || self.pages.is_dirty(self.page_of(lpn))
     }
 
-    /// Whether the media do not know yet that a page has no copy that was programmed before `sequence`, and would bring an older one back.
+    /// Returns whether the media still lack the fact that a page has no copy programmed before `sequence`: a mount would bring an older
+    /// one back.
     fn must_say(&self, lpn: Lpn, sequence: u64) -> bool {
         self.config.durability != Durability::Volatile && self.pages.watermark(self.page_of(lpn)) < sequence
     }
@@ -302,9 +303,9 @@ impl PageMap {
     }
 }
 
-/// What the media say of a cache.
+/// Encoding of a cache on the media.
 impl PageMap {
-    /// The page that is meant where a spare area, or a translation page, says this of a cache.
+    /// Page that an entry of a spare area or translation page names, without its dirty flag.
     #[inline]
     pub(crate) fn without_state(&self, mark: Lpn) -> Lpn {
         match self.table.sparse() {
@@ -313,7 +314,7 @@ impl PageMap {
         }
     }
 
-    /// What the spare area of a copy of `lpn` says. `dirty`: what its data were when they came, whatever has become of the page since.
+    /// Entry for the spare area of a copy of `lpn`. `dirty`: state of the data when they arrived, whatever has become of the page since.
     #[inline]
     pub fn mark(&self, lpn: Lpn, dirty: bool) -> Lpn {
         let dirty = dirty && self.table.sparse().is_some() && lpn.0 < self.user_units;

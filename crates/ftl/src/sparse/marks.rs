@@ -14,9 +14,9 @@
 struct Region {
     /// Marked pages with a slot.
     marked: u32,
-    /// Those without, until the translation page is written.
+    /// Marked pages without a slot, until the translation page is written.
     departed: u32,
-    /// Those without, until their blocks are erased.
+    /// Marked pages without a slot, until their blocks are erased.
     erasing: u32,
     /// Departed pages that the image of the translation page that was made last leaves out.
     imaged: u32,
@@ -24,7 +24,7 @@ struct Region {
     departed_at: u64,
 }
 
-/// What a mount may find dirty.
+/// Pages that a mount may find dirty, counted by region.
 #[derive(Clone, Debug)]
 pub(crate) struct Marks {
     regions: Vec<Region>,
@@ -43,13 +43,13 @@ impl Marks {
         self.sequence = sequence;
     }
 
-    /// Whether one more page of `region` may become dirty.
+    /// Returns whether one more page of `region` may become dirty.
     pub(super) fn has_space(&self, region: u32) -> bool {
         let Region { marked, departed, erasing, .. } = self.regions[region as usize];
         marked + departed + erasing < self.slots
     }
 
-    /// Whether writing the translation page of `region` frees entries.
+    /// Returns whether writing the translation page of `region` frees entries.
     pub fn any_departed(&self, region: u32) -> bool {
         self.regions[region as usize].departed > 0
     }
@@ -84,7 +84,7 @@ impl Marks {
         region.imaged = if watermark >= region.departed_at { region.departed } else { 0 };
     }
 
-    /// That content is on the media.
+    /// The last imaged translation page of `region` is on the media.
     pub fn saved(&mut self, region: u32) {
         let region = &mut self.regions[region as usize];
         region.departed -= std::mem::take(&mut region.imaged);

@@ -22,7 +22,7 @@ const PINS: u8 = !7;
 pub(super) const NO_SLOT: Slot = Slot { lpn: Lpn(VACANT), ppa: Ppa::NONE, flags: 0 };
 
 impl Slot {
-    /// That of a page without a copy.
+    /// Creates the slot of a page without a copy.
     pub(super) fn of(lpn: Lpn) -> Slot {
         Slot { lpn, ..NO_SLOT }
     }
@@ -44,13 +44,13 @@ impl Slot {
         CacheState::from_raw(self.flags & STATE).expect("a state was put there")
     }
 
-    /// Whether writes of it are under way.
+    /// Returns whether writes of the page are under way.
     #[inline]
     pub fn is_pinned(self) -> bool {
         self.flags & PINS != 0
     }
 
-    /// Whether a mount may find it dirty.
+    /// Returns whether a mount may find the page dirty.
     #[inline]
     pub fn is_marked(self) -> bool {
         self.flags & MARKED != 0
@@ -62,7 +62,7 @@ impl Slot {
         lpn.0 == VACANT
     }
 
-    /// Whether it has a copy, or will.
+    /// Returns whether the page has a copy, or will.
     #[inline]
     pub(super) fn is_needed(self) -> bool {
         self.ppa() != Ppa::NONE || self.is_pinned()
@@ -79,7 +79,7 @@ impl Slot {
         self.flags -= PIN;
     }
 
-    /// Whether it was marked before.
+    /// Marks the page; returns whether it was marked before.
     pub(super) fn mark(&mut self) -> bool {
         let was = self.is_marked();
         self.flags |= MARKED;

@@ -26,7 +26,7 @@ struct Source {
     data: Data,
 }
 
-/// What a page may hold after a power cut: versions from the flushed one on; version 0 is nothing.
+/// Versions that a page may hold after a power cut: the flushed one and later ones; version 0 is nothing.
 #[derive(Clone, Debug, Default)]
 struct Page {
     newest: u64,
@@ -280,7 +280,7 @@ impl Drive {
         panic!("it does not come to rest");
     }
 
-    /// What was written and trimmed so far survives a power cut.
+    /// Flushes: all writes and trims so far survive a power cut.
     pub fn flush(&mut self) {
         assert!(self.drain(), "there is no room");
         let point = self.map.flush_point();
@@ -293,7 +293,7 @@ impl Drive {
         }
     }
 
-    /// What was trimmed so far survives a power cut, whatever else is under way.
+    /// Saves the trims so far: they survive a power cut, whatever else is under way.
     pub fn save_trims(&mut self) {
         let trimmed = |page: &&mut Page| page.since_flush.last() == Some(&0);
         let trimmed: Vec<&mut Page> = self.pages.iter_mut().filter(trimmed).collect();

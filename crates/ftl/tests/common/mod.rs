@@ -28,7 +28,7 @@ pub fn layout(channels: u32, blocks: u32, pages: u32, units: u32) -> Layout {
     geometry.layout().expect("a small layout")
 }
 
-/// Greedy GC from two free blocks on, relocated data apart, a third of the drive to spare, nothing durable.
+/// Greedy GC from two free blocks on, GC copies apart, a third of the drive to spare, nothing durable.
 pub fn config() -> FtlConfig {
     FtlConfig {
         map: Map::Page,
