@@ -33,7 +33,7 @@ pub(crate) struct Segment {
     pub start: u32,
 }
 
-/// Where units lie on pages.
+/// Placement of units on pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnitShape {
     unit_bytes: u32,
@@ -71,12 +71,12 @@ impl UnitShape {
         })
     }
 
-    /// The row address of a segment's page: what seeds the scrambler.
+    /// The row address of a segment's page, which seeds the scrambler.
     fn row(self, at: UnitPlace, segment: Segment) -> u32 {
         at.block * self.pages_per_block + segment.page
     }
 
-    /// Where the other page of an MLC word line stores what belongs to the same cells: superpage, unit of the superpage, byte of
+    /// Location of the data that the other page of an MLC word line stores in the same cells: superpage, unit of the superpage, byte of
     /// the unit.
     pub fn partner(self, segment: Segment) -> (u32, u32, u32) {
         let page = segment.page ^ 1;
@@ -104,7 +104,7 @@ pub(crate) struct Found {
     pub bits: u32,
     /// Wrong bits in the worst codeword.
     pub worst: u32,
-    /// Some codeword has more than can be corrected.
+    /// Some codeword has more wrong bits than can be corrected.
     pub lost: bool,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct DataPath {
 }
 
 impl DataPath {
-    /// The path of checked media; `None` where data are stored as they are and nothing is ever wrong.
+    /// Creates the path of checked media; `None` where data are stored unprotected and without errors.
     pub fn new(config: &MediaConfig, layout: &Layout, code: Option<&PageEcc>) -> Option<DataPath> {
         let integrity = &config.integrity;
         let (code, ecc) = (code?.code(), integrity.ecc?);
@@ -189,13 +189,13 @@ impl DataPath {
         }
     }
 
-    /// Copies bytes of a stored unit, from `start` on, and takes the scrambling off.
+    /// Copies bytes of a stored unit, from `start` on, and unscrambles them.
     pub fn reveal(&self, at: UnitPlace, start: usize, stored: &[u8], out: &mut [u8]) {
         out.copy_from_slice(&stored[start..start + out.len()]);
         self.unscramble(at, start, out);
     }
 
-    /// Takes the scrambling off bytes of a unit as they are stored, from `start` on.
+    /// Unscrambles stored bytes of a unit, from `start` on.
     pub fn unscramble(&self, at: UnitPlace, start: usize, out: &mut [u8]) {
         if self.stores_code_words() {
             self.scramble_data(at, start, out);
@@ -207,7 +207,7 @@ impl DataPath {
         self.data == EccData::Checked
     }
 
-    /// Finds the wrong bits of a unit this time it is read. `address`: the unit's on the media; `pattern`: what is stored on a
+    /// Finds the bits of a unit that are wrong in this read. `address`: the unit's address on the media; `pattern`: the data stored on a
     /// segment and around it.
     pub fn draw(
         &mut self,
@@ -248,8 +248,8 @@ impl DataPath {
         }
     }
 
-    /// Decodes a stored unit, with the bits flipped that were drawn last (`drawn` says what they were), and writes the codewords that the
-    /// decoder corrects to `out`, which holds the unit's bytes from `start` on as they were stored.
+    /// Decodes a stored unit after flipping the bits that were drawn last (`drawn` counts them). Writes the codewords that the decoder
+    /// corrects to `out`, which holds the unit's bytes from `start` on as they were stored.
     pub fn decode(
         &mut self,
         at: UnitPlace,
@@ -282,7 +282,7 @@ impl DataPath {
                     found.worst = found.worst.max(bits);
                     put_corrected(out, start, read, i * chunk_bytes);
                 }
-                // More wrong bits than can be corrected, and yet a code word: not the one that was stored.
+                // More wrong bits than can be corrected, and yet a code word: not the stored one.
                 Ok(_) => {
                     self.miscorrected += 1;
                     found.lost = true;

@@ -1,4 +1,4 @@
-//! Which operations fail: by seed and by list.
+//! Operations that fail: by seed and by list.
 //!
 //! Every purpose has a random stream of its own, and a probability of 0 draws nothing, so switching one kind of fault on
 //! does not move the others.
@@ -7,7 +7,7 @@ use crate::{Faults, ListedFault, MediaConfig, MediaError};
 use pellucid_flash::{Layout, Rng};
 use std::collections::BTreeMap;
 
-/// A probability and its stream.
+/// A failure probability and its random stream.
 #[derive(Clone, Debug)]
 struct Chance {
     probability: f64,
@@ -25,7 +25,7 @@ impl Chance {
     }
 }
 
-/// The faults to come.
+/// Planned faults.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultPlan {
     program: Chance,
@@ -52,7 +52,7 @@ impl FaultPlan {
             listed_reads: BTreeMap::new(),
         };
         let block_id = |die: u32, block: u32| die * layout.blocks_per_die + block;
-        // Two entries for one place: the harder fault holds.
+        // For two entries of one place, the harder fault holds.
         for fault in &faults.list {
             match *fault {
                 ListedFault::FactoryBad { .. } => {}

@@ -1,4 +1,4 @@
-//! How data are kept intact: error-correcting code, scrambler, and the bit errors that they work against.
+//! Data protection: error-correcting code, scrambler, and the bit errors that they work against.
 //!
 //! | `data` | a program | a read |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | real | stores code words, scrambled | draws the same bits, flips them, and decodes the chunks that have one |
 //! | checked | as real | decodes every chunk |
 //!
-//! The three give the same verdict and the same count for the same seed (`tests/it/integrity.rs` proves it): `real` shows
-//! that the codec keeps what `drawn` promises. `drawn` is what a fast run needs, and what a drive without data can do.
+//! The three give the same verdict and the same count for the same seed (`tests/it/integrity.rs` proves it): `real` shows that the codec
+//! keeps the guarantee that `drawn` assumes. `drawn` suits fast runs, and drives that keep no data.
 
 use crate::config::{Cell, MediaConfig};
 use crate::ecc::{EccError, PageEcc};
@@ -54,7 +54,7 @@ pub struct ReadRetry {
     pub factor: f64,
 }
 
-/// How data are kept intact. The default: nothing is protected, and nothing is ever wrong.
+/// Data protection. The default: no protection and no errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Integrity {
     /// The code; `None`: there is none.
@@ -65,7 +65,7 @@ pub struct Integrity {
     pub bit_errors: Option<BitErrors>,
     /// Retries of a read whose thresholds do not fit the cells; `None`: the thresholds always fit.
     pub retry: Option<ReadRetry>,
-    /// Program/erase cycles behind every good block of new media.
+    /// Program/erase cycles that every good block of new media has already had.
     pub cycles: u32,
 }
 
@@ -85,7 +85,7 @@ impl Integrity {
     pub(crate) fn code(&self, config: &MediaConfig) -> Result<Option<PageEcc>, EccError> {
         let geometry = &config.geometry;
         let page = geometry.page_bytes as usize;
-        // The host's part of the spare area is not the code's.
+        // The host's part of the spare area is not available to the code.
         let metadata =
             u64::from(config.metadata_bytes) * u64::from(geometry.page_bytes / geometry.sector_bytes);
         let spare = u64::from(geometry.spare_bytes).saturating_sub(metadata) as usize;
@@ -99,12 +99,12 @@ pub(crate) fn cell_in_use(config: &MediaConfig) -> Cell {
     if config.slc_mode { Cell::Slc } else { config.cell }
 }
 
-/// Refuses what does not fit together.
+/// Refuses combinations that do not fit together.
 pub fn check_integrity(config: &MediaConfig) -> Result<(), MediaError> {
     check(config).map(drop)
 }
 
-/// Refuses what does not fit together, and makes the code.
+/// Refuses combinations that do not fit together; otherwise makes the code.
 pub(crate) fn check(config: &MediaConfig) -> Result<Option<PageEcc>, MediaError> {
     let refuse = |key, value: String, allowed: &str| {
         Err(MediaError::Config { key, value, allowed: allowed.to_string() })

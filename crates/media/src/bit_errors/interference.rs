@@ -100,8 +100,8 @@ pub(super) fn of_pattern(pattern: Pattern) -> f64 {
     }
 }
 
-/// Mean interference in a word line, measured on what its two pages store (a multiple of 8 bytes each; the rest is not
-/// looked at). The neighbours along the word line stand for all: those on other word lines are not looked at either.
+/// Mean interference in a word line, measured on the data of its two pages (a multiple of 8 bytes each; the rest is ignored). The
+/// neighbours along the word line stand for all: those on other word lines are ignored too.
 pub(crate) fn of_word_line(lsb: &[u8], msb: &[u8]) -> Pattern {
     let (mut steps, mut pairs) = (0.0, 0u32);
     for (lsb, msb) in lsb.as_chunks().0.iter().zip(msb.as_chunks().0) {

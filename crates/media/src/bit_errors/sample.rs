@@ -1,5 +1,4 @@
-//! Wrong bits for tests and measurements of the codec alone. What is wrong on a drive's media is the business of
-//! [`crate::error_source`].
+//! Wrong bits for tests and measurements of the codec alone. [`crate::error_source`] draws the wrong bits of a drive's media.
 
 use pellucid_flash::Rng;
 

@@ -1,11 +1,10 @@
-//! Error correction: what a controller adds to a page so that wrong bits can be found and repaired.
+//! Error correction: redundancy that a controller adds to a page so that wrong bits can be found and corrected.
 //!
 //! [`Bch`] protects one chunk; [`PageEcc`] lays chunks and parity out over the data and spare area of a page.
 //! COSMOS+ OpenSSD corrects 13 bits in every 256 bytes (Kwak et al., ACM TOS 16(3), 2020, section 5): 20
 //! bytes of parity per chunk.
 //!
-//! Invariant: what decodes without error is what was encoded, as long as no chunk has more wrong bits than
-//! the code's strength.
+//! Invariant: successful decoding returns the encoded data, as long as no chunk has more wrong bits than the code's strength.
 
 mod bch;
 mod division;
@@ -21,7 +20,7 @@ pub use page::{PageCorrection, PageEcc, PageUncorrectable};
 #[error("more wrong bits than the code can correct")]
 pub struct Uncorrectable;
 
-/// Why an error-correcting code is refused.
+/// Reason for refusing an error-correcting code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EccError {
     /// The number of correctable bits is out of range.
