@@ -1,4 +1,4 @@
-//! One drive's media: the rules of flash, and what each operation leaves behind.
+//! The media of one drive: the rules of flash, and the effect of each operation.
 //!
 //! - The superpages of a block are programmed in order, once each between two erases.
 //! - Every program and erase has a begin and an end. In between a superpage, or a whole block, is unreadable; a power cut
@@ -40,7 +40,7 @@ pub struct Spare {
 /// Health of a block: whether it may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It may.
+    /// The block may be used.
     Good,
     /// Bad when the drive was made.
     FactoryBad,
@@ -245,7 +245,7 @@ impl Media {
         injected::check(fault, &self.layout, errs)
     }
 
-    /// Does damage to the running media.
+    /// Injects a fault into the running media.
     pub fn inject(&mut self, fault: Fault) -> Result<(), MediaError> {
         self.check_fault(fault)?;
         self.injected.get_or_insert_with(|| Box::new(Injected::new(&self.layout))).add(fault);
@@ -282,7 +282,7 @@ impl Media {
         self.recovered
     }
 
-    /// A copy that shares nothing: same contents, same future. Refused for a file store.
+    /// Copies the media: same contents, same future, nothing shared. Refused for a file store.
     pub fn fork(&self) -> Result<Media, StoreError> {
         let store = self.store.fork()?;
         Ok(Media {
@@ -383,7 +383,7 @@ impl Media {
         self.segments.get(&ppa.0).map(|bytes| bytes.to_vec())
     }
 
-    /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased, also those of a later process.
+    /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased, even in a later process.
     pub fn mark_lost(&mut self, ppa: Ppa) {
         let at = self.place(ppa);
         if self.lost.insert(ppa.0) && self.content(at) == Content::Programmed {
@@ -477,7 +477,7 @@ impl Media {
         self.store.memory_bytes()
     }
 
-    /// An array time, on a die that may have been made slower.
+    /// An array time, scaled for a die that was made slower.
     #[inline]
     fn slowed(&self, die: u32, time: Nanos) -> Nanos {
         match &self.injected {

@@ -104,7 +104,7 @@ impl BlockState {
         BlockState(self.0 & !(NEXT_MASK << NEXT_SHIFT) | u64::from(next) << NEXT_SHIFT)
     }
 
-    /// The state after a complete erase: wear and health stay, everything else is gone.
+    /// The state after a complete erase: only wear and health are kept.
     #[inline]
     pub(crate) fn erased(self) -> BlockState {
         let count = u64::from(self.erase_count().saturating_add(1));

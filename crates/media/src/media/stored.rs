@@ -6,22 +6,22 @@ use crate::store::{Extent, Remains, StoreNotice};
 use pellucid_flash::Ppa;
 
 impl Media {
-    /// Says for which drive the media are: numbers of it, with their names, that must not change while the media are kept, because
-    /// what is stored means something else to a drive with other ones. 0 says nothing.
+    /// Binds the media to a drive: numbers, with their names, that must not change while the media are kept, because the stored data mean
+    /// something else to a drive with other numbers. 0: not given.
     ///
     /// # Errors
-    /// With a file store whose image is of a drive with other numbers, or when they cannot be written. The image is as it was.
+    /// When the image in a file store belongs to a drive with other numbers, or when they cannot be written. The image is unchanged.
     pub fn claim(&mut self, words: [(&'static str, u64); 3]) -> Result<(), StoreError> {
         self.store.claim(words)
     }
 
-    /// Takes away a file that was made just now, of media that cannot be used; one that was there before stays.
+    /// Removes a file that was just made for media that cannot be used; a file that existed before stays.
     pub fn discard(&mut self) {
         self.store.discard();
     }
 
-    /// Length of the save area: bytes that a drive keeps beside its flash, as one with capacitors keeps its buffer. They hold zeros
-    /// at first. With a file store they survive the process however it ends; copies of media have their own.
+    /// Length of the save area: bytes that a drive keeps beside its flash, as a drive with capacitors keeps its buffer. They are
+    /// initially zero. With a file store they survive the end of the process, however it ends; copies of media have their own.
     pub fn save_bytes(&self) -> usize {
         self.shape.save_bytes
     }
@@ -34,10 +34,10 @@ impl Media {
         self.store.save_read(at, out);
     }
 
-    /// Puts bytes into the save area. Once this has returned, they are there when the process is killed.
+    /// Writes bytes to the save area. After this returns, they survive a kill of the process.
     ///
     /// # Errors
-    /// When the file cannot take them, as with a full disk; what lay there is then undefined.
+    /// When the file cannot take them, as with a full disk; the bytes at this place are then undefined.
     ///
     /// # Panics
     /// When they reach beyond the area.
@@ -59,7 +59,7 @@ impl Media {
         self.store.holds_back()
     }
 
-    /// Has the file take what it did not take before, if it does now.
+    /// Retries writes that the file refused.
     pub fn try_again(&mut self) {
         self.store.try_again();
     }
@@ -67,12 +67,12 @@ impl Media {
     /// Fulfils a flush; with [`crate::SyncTo::Machine`] waits for the disk.
     ///
     /// # Errors
-    /// When the file does not take what was written.
+    /// When the file does not take the written data.
     pub fn promise(&mut self) -> Result<(), StoreError> {
         self.store.flushed()
     }
 
-    /// The next thing to be told about the store.
+    /// Takes the next notice of the store.
     pub fn store_notice(&mut self) -> Option<StoreNotice> {
         self.store.notice()
     }
@@ -82,7 +82,7 @@ impl Media {
         self.store.extent()
     }
 
-    /// Reads that found what is stored damaged.
+    /// Reads that found damaged data in the store.
     pub fn damaged_reads(&self) -> u64 {
         self.damaged_reads
     }
@@ -97,8 +97,8 @@ impl Media {
         self.store.forgets() && !self.sees_patterns
     }
 
-    /// The data of this unit are no longer needed, although its block is not erased yet: `remains` says why, and what is found there
-    /// since. The spare area stays.
+    /// Discards the data of a unit that are no longer needed, although its block is not erased yet: `remains` says why, and what a read
+    /// finds from then on. The spare area stays.
     #[inline]
     pub fn forget(&mut self, ppa: Ppa, remains: Remains) {
         let at = self.place(ppa);

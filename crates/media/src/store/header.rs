@@ -1,4 +1,4 @@
-//! The header of an image file: what it was made for, and where things lie. `docs/reference/media-image.md` lists its fields.
+//! Header of an image file: parameters of the drive and offsets of the regions. `docs/reference/media-image.md` lists its fields.
 
 use super::StoreShape;
 use super::backing::Backing;
@@ -10,7 +10,7 @@ const MAGIC: &[u8; 8] = b"PELLUCID";
 /// The format version that this code reads and writes.
 const VERSION: u32 = 3;
 const REGION_ALIGN: u64 = 4096;
-/// Bytes that the header takes of the file, and how many of them mean something.
+/// Bytes that the header takes in the file, and how many of them are used.
 const HEADER_BYTES: u64 = 4096;
 const USED_BYTES: usize = 256;
 
@@ -30,7 +30,7 @@ const CLEAN_AT: usize = 168;
 /// CRC-32C of everything before it.
 const SUM_AT: usize = USED_BYTES - 4;
 
-/// Where the regions of an image lie.
+/// Offsets of the regions of an image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Regions {
     pub state_at: u64,
@@ -70,7 +70,7 @@ pub(super) struct Header {
     /// Seconds that the media have existed.
     pub age_s: u64,
     pub clean: bool,
-    /// It is in the file.
+    /// The seed is in the file.
     pub made: bool,
 }
 
@@ -141,7 +141,7 @@ impl Header {
         }
     }
 
-    /// As it stands in the file.
+    /// Encodes the header as it stands in the file.
     pub fn encode(&mut self, regions: &Regions) -> [u8; USED_BYTES] {
         self.made = true;
         let mut h = [0; USED_BYTES];

@@ -16,7 +16,7 @@ use crate::state::BlockState;
 use std::ops::Range;
 
 const CACHE_LINE_BYTES: usize = 64;
-/// Slots of units that were forgotten before their block is erased: what they hold since, see [`Remains`].
+/// Slots of units that were discarded before their block is erased, by the result of later reads, see [`Remains`].
 const LOST: u32 = u32::MAX;
 const ZEROS: u32 = u32::MAX - 1;
 
@@ -46,7 +46,7 @@ fn is_held(slot: u32) -> bool {
     slot.wrapping_sub(1) < ZEROS - 1
 }
 
-/// The memory of a block that had none.
+/// Allocates memory for a block that had none.
 #[cold]
 fn first_bytes(slot: &mut Option<Box<[u8]>>, bytes: usize) -> &mut [u8] {
     slot.insert(vec![0; bytes].into_boxed_slice())
@@ -86,15 +86,15 @@ impl MemoryStore {
         &self.bytes(block)[..self.shape.meta.bytes]
     }
 
-    /// Allocates what is held of the block on its first program.
+    /// Allocates the memory of the block on its first program.
     #[inline(always)]
     pub(crate) fn meta_mut(&mut self, block: u32) -> &mut [u8] {
         let bytes = self.shape.meta.bytes;
         &mut self.bytes_mut(block)[..bytes]
     }
 
-    /// Metadata of the block; data and the host's metadata of one unit. Several times a program: as a call it would cost more
-    /// than what it does.
+    /// Metadata of the block; data and the host's metadata of one unit. Inlined: it runs several times per program, and a call would cost
+    /// more than its work.
     #[inline(always)]
     pub(crate) fn unit_mut(&mut self, block: u32, index: u32) -> (&mut [u8], &mut [u8], &mut [u8]) {
         let StoreShape { unit_metadata_bytes, unit_stored_bytes, .. } = self.shape;
@@ -125,7 +125,7 @@ impl MemoryStore {
         meta.set_history(self.meta_mut(block), history);
     }
 
-    /// A unit holds zeros, which take no memory of their own where data are kept.
+    /// Fills a unit with zeros, which take no memory of their own where data are kept.
     pub(crate) fn clear_unit(&mut self, block: u32, index: u32) {
         let (_, data, metadata) = self.unit_mut(block, index);
         data.fill(0);
@@ -133,7 +133,7 @@ impl MemoryStore {
         self.give_back(block, index, 0);
     }
 
-    /// Length of what is stored of a unit.
+    /// Stored length of a unit.
     pub(crate) fn unit_bytes(&self) -> usize {
         self.shape.unit_stored_bytes
     }
@@ -179,7 +179,7 @@ impl MemoryStore {
         &mut self.bytes_mut(block)[at..at + bytes]
     }
 
-    /// Copies a unit into one of a begun superpage; of one that was forgotten, what is left of it.
+    /// Copies a unit into one of a begun superpage; copies the remainder of a discarded unit.
     pub(crate) fn copy_unit(&mut self, from: (u32, u32), to: (u32, u32)) {
         let found = self.without_data(from.0, from.1);
         let data = self.unit(from.0, from.1).map(<[u8]>::to_vec);
@@ -203,7 +203,7 @@ impl MemoryStore {
         self.data.is_some()
     }
 
-    /// The data of this unit are no longer needed.
+    /// Discards the data of this unit.
     #[inline]
     pub(crate) fn forget(&mut self, block: u32, index: u32, remains: Remains) {
         let slot = match remains {
@@ -213,7 +213,7 @@ impl MemoryStore {
         self.give_back(block, index, slot);
     }
 
-    /// Gives the memory of a unit back; `slot` is what is left of it.
+    /// Frees the memory of a unit; `slot` is its remainder.
     #[inline]
     fn give_back(&mut self, block: u32, index: u32, slot: u32) {
         let name = self.name(block, index);
@@ -225,7 +225,7 @@ impl MemoryStore {
         }
     }
 
-    /// The block holds nothing any more.
+    /// Discards the data of a block.
     pub(crate) fn forget_block(&mut self, block: u32) {
         if self.data.is_some() {
             for index in 0..self.shape.units_per_block() as u32 {
@@ -240,7 +240,7 @@ impl MemoryStore {
         self.data.as_ref().is_none_or(|data| data.arena.taken_bytes() < data.bytes_max)
     }
 
-    /// Has the processor fetch these bytes of a unit, which will be read soon.
+    /// Prefetches these bytes of a unit, which will be read soon.
     #[inline]
     pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: Range<usize>) {
         match &self.data {
@@ -278,7 +278,7 @@ impl MemoryStore {
         (fixed + slots + self.save.len()) as u64 + self.allocated_blocks * self.block_bytes() as u64 + data
     }
 
-    /// The most that they can come to.
+    /// Largest number of bytes that the store may come to hold.
     pub(crate) fn memory_bytes_max(&self) -> u64 {
         let fixed = self.states.len() * (size_of::<BlockState>() + size_of::<Option<Box<[u8]>>>());
         let data = self.data.as_ref().map_or(0, |data| {

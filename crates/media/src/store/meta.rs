@@ -23,7 +23,7 @@ const HEAD_BYTES: usize = 64;
 /// The sequence offset that marks a torn or failed superpage.
 pub(crate) const UNREADABLE: u32 = u32::MAX;
 
-/// Where things lie in a block's metadata.
+/// Offsets in a block's metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetaShape {
     lpn_at: usize,
@@ -125,7 +125,7 @@ impl MetaShape {
         put_u32(meta, HEAD_BYTES + 4 * superpage as usize, offset);
     }
 
-    /// Where the logical page of unit `index` of the block stands.
+    /// Offset of the logical page of unit `index` of the block.
     #[inline]
     pub(crate) fn lpn_place(&self, index: u32) -> usize {
         self.lpn_at + 4 * index as usize

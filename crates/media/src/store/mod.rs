@@ -1,4 +1,4 @@
-//! Where block states, spare areas and data are kept. The store knows bytes; what they mean is the media's business.
+//! Storage of block states, spare areas and data. The store handles bytes; the media interpret them.
 //!
 //! | kind | states, spare | image of a sector      | survives the process |
 //! |------|---------------|------------------------|----------------------|
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 /// Bytes kept per sector when the data are not kept.
 const STAMP_BYTES: usize = 4;
 
-/// Sizes of what is kept.
+/// Sizes of the stored items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreShape {
     pub(crate) blocks: u32,
@@ -38,9 +38,9 @@ pub(crate) struct StoreShape {
     pub(crate) units_per_superpage: u32,
     pub(crate) meta: MetaShape,
     pub(crate) image_bytes: usize,
-    /// Bytes that a caller gives of a unit's data.
+    /// Bytes of a unit's data that a caller gives.
     pub(crate) unit_image_bytes: usize,
-    /// Bytes that are kept of it, data and parity; 0 without stamps.
+    /// Bytes of them that are kept, data and parity; 0 without stamps.
     pub(crate) unit_stored_bytes: usize,
     /// The host's part of the spare area, per sector and per unit.
     pub(crate) metadata_bytes: usize,
@@ -90,7 +90,7 @@ pub(crate) type Claim = [(&'static str, u64); 3];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Good,
-    /// It is not, or cannot be read.
+    /// The data differ, or cannot be read.
     Damaged,
     /// Its data were given up, and read as zeros: see [`Remains::Zeros`].
     Zeros,
@@ -100,13 +100,13 @@ pub(crate) enum Found {
 /// cannot be read, or if a power cut undid a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// It has a successor on the media. Reads end uncorrectable.
+    /// The unit has a successor on the media. Reads end uncorrectable.
     Nothing,
-    /// Its page was trimmed. Reads find zeros, as they do behind a trim.
+    /// The unit's page was trimmed. Reads find zeros, as after a trim.
     Zeros,
 }
 
-/// Something that happened to a file store, for a log.
+/// An event of a file store, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreNotice {
     /// The content of a unit cannot be read from the file as it was written.
@@ -122,14 +122,14 @@ pub enum StoreNotice {
         /// Description of the damage.
         why: String,
     },
-    /// The file does not take what is written. What follows is kept in memory, and hosts are refused.
+    /// The file refuses written data. Later writes are kept in memory, and hosts are refused.
     Refused {
         /// The image file.
         path: PathBuf,
         /// The system's answer.
         why: String,
     },
-    /// Somebody has cut the file off. Hosts are refused.
+    /// The file was truncated by somebody else. Hosts are refused.
     CutOff {
         /// The image file.
         path: PathBuf,
@@ -143,14 +143,14 @@ pub enum StoreNotice {
         /// The image file.
         path: PathBuf,
     },
-    /// Others than the owner of the file may read or write it.
+    /// Users other than the owner of the file may read or write it.
     Exposed {
         /// The image file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// It has taken everything.
+    /// The file has taken all held-back writes.
     Recovered {
         /// The image file.
         path: PathBuf,
@@ -213,14 +213,14 @@ pub(crate) enum Store {
     File(FileStore),
 }
 
-/// A store and what is to be known about how it was opened.
+/// A store, and how it was opened.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// It did not exist before.
+    /// The store did not exist before.
     pub(crate) created: bool,
     /// The seed that the media were made with.
     pub(crate) made: u64,
-    /// Its last user did not close it.
+    /// The last user of the store did not close it.
     pub(crate) recovered: bool,
     /// Seconds that the media had existed when they were used last.
     pub(crate) age_s: u64,
@@ -271,7 +271,7 @@ impl Store {
         }
     }
 
-    /// Sets age and reads of a block, which a file need not keep up to the last read.
+    /// Sets age and reads of a block; a file need not record the very last read.
     pub(crate) fn count_read(&mut self, block: u32, history: (u64, u64)) {
         match self {
             Store::Memory(s) => s.count_read(block, history),
@@ -329,7 +329,7 @@ impl Store {
         }
     }
 
-    /// Reads bytes of what is stored of a unit, from `start` on, into `out`, which may be empty: the verdict is of the whole unit.
+    /// Reads stored bytes of a unit, from `start` on, into `out`, which may be empty: the result is for the whole unit.
     #[inline(always)]
     pub(crate) fn read(&mut self, block: u32, index: u32, start: usize, out: &mut [u8]) -> Found {
         match self {
@@ -338,7 +338,7 @@ impl Store {
                     copy_images(out, &unit[start..start + out.len()]);
                     return Found::Good;
                 }
-                // Nothing, filled by a vector store whose mask is empty, would cost an assist of the processor.
+                // An empty vector store with an empty mask would cost a microcode assist.
                 if !out.is_empty() {
                     out.fill(0);
                 }
@@ -392,7 +392,7 @@ impl Store {
         }
     }
 
-    /// Has these bytes of a unit fetched, which will be read soon; a file's come from the disk in any case.
+    /// Prefetches these bytes of a unit, which will be read soon; a file's come from the disk in any case.
     #[inline]
     pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: Range<usize>) {
         if let Store::Memory(s) = self {
@@ -406,7 +406,7 @@ impl Store {
         matches!(self, Store::Memory(s) if s.keeps_data())
     }
 
-    /// The data of a unit will not be read again: their memory may serve others.
+    /// Discards the data of a unit: they will not be read again, and their memory may serve others.
     #[inline]
     pub(crate) fn forget(&mut self, block: u32, index: u32, remains: Remains) {
         if let Store::Memory(s) = self {
@@ -421,7 +421,7 @@ impl Store {
         }
     }
 
-    /// The data of a unit may not be read again. A store that ends with the process need not remember it.
+    /// Gives up the data of a unit: they may not be read again. A store that ends with the process need not remember it.
     pub(crate) fn give_up(&mut self, block: u32, index: u32) {
         if let Store::File(s) = self {
             s.give_up(block, index);
@@ -446,14 +446,14 @@ impl Store {
         }
     }
 
-    /// Has the file take what it did not take before.
+    /// Retries writes that the file refused.
     pub(crate) fn try_again(&mut self) {
         if let Store::File(s) = self {
             s.try_again();
         }
     }
 
-    /// The next thing to be told.
+    /// Takes the next notice.
     pub(crate) fn notice(&mut self) -> Option<StoreNotice> {
         match self {
             Store::Memory(_) => None,
@@ -502,7 +502,7 @@ impl Store {
         }
     }
 
-    /// Keeps how long the media have existed, where the store survives the process.
+    /// Records how long the media have existed, if the store survives the process.
     pub(crate) fn set_age(&mut self, age_s: u64) {
         match self {
             Store::Memory(_) => {}
@@ -510,7 +510,7 @@ impl Store {
         }
     }
 
-    /// Says for which drive the media are, where the store survives the process.
+    /// Binds the media to a drive, if the store survives the process.
     pub(crate) fn claim(&mut self, words: Claim) -> Result<(), StoreError> {
         match self {
             Store::Memory(_) => Ok(()),
@@ -518,7 +518,7 @@ impl Store {
         }
     }
 
-    /// Takes away what was created, if it survives the process.
+    /// Removes a newly created store, if it survives the process.
     pub(crate) fn discard(&mut self) {
         match self {
             Store::Memory(_) => {}
