@@ -9,7 +9,7 @@ impl FtlCounters {
         self
     }
 
-    /// Adds those of another namespace.
+    /// Adds the counters of another namespace.
     pub fn add(&mut self, other: &FtlCounters) {
         self.each(other, |own, other| own + other);
     }

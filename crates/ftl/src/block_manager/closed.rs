@@ -20,7 +20,7 @@ impl BlockManager {
         self.may_be_victim(block) && self.frees_space(block)
     }
 
-    /// Closed blocks of `die` that free space when they are emptied. With none, no policy can free space.
+    /// Closed blocks of `die` that free space when they are emptied. If there are none, no policy can free space.
     #[inline]
     pub fn giving(&self, die: DieId) -> u32 {
         self.giving[die.0 as usize]
@@ -59,7 +59,7 @@ impl BlockManager {
         }
     }
 
-    /// A closed block has come to so few valid units that it may count as empty, or as giving.
+    /// Counts a closed block as empty, or as freeing space, once its valid units are few enough.
     #[cold]
     fn passed_mark(&mut self, block: BlockId, valid: u32) {
         let die = self.die(block.0);
@@ -102,7 +102,7 @@ impl BlockManager {
         })
     }
 
-    /// A closed block becomes the victim.
+    /// Makes a closed block the victim.
     pub fn choose(&mut self, block: BlockId) {
         debug_assert!(self.is_settled(block));
         self.leave_closed(block.0);
@@ -114,7 +114,7 @@ impl BlockManager {
         matches!(self.state(block), BlockState::Closed | BlockState::Cached)
     }
 
-    /// A closed block is one no longer.
+    /// Removes a block from the closed ones.
     pub(super) fn leave_closed(&mut self, block: u32) {
         let die = self.die(block);
         let empty = u32::from(self.hot[block as usize].valid == 0);
