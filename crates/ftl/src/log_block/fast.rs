@@ -20,10 +20,10 @@ use pellucid_flash::{DieId, Lpn};
 /// do not share a superpage.
 pub(super) const STREAMS: u32 = 3;
 
-/// The sequential writes of a die, as they come.
+/// State of the sequential writes of a die.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
-    /// The next page; `None`: no run.
+    /// The next page of the run; `None`: no run.
     next: Option<Lpn>,
     turn: u32,
 }

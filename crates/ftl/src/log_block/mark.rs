@@ -3,9 +3,9 @@
 //! ```text
 //!  bits 0..40  sequence number     40..56  last superpage of a merge's destination     56..64  kind
 //! ```
-//! The upper bits are the same for all superpages of a block, so the numbers of a block rise with its superpages. A destination of a
-//! full merge is worth something only when it is complete; the number of its last superpage tells a mount whether it is. Until then
-//! every copy in it has its source on the media.
+//! The upper bits are the same for all superpages of a block, so the numbers of a block rise with its superpages. The destination of a
+//! full merge is valid only when it is complete; the number of its last superpage tells a mount whether it is. Until then every copy in
+//! it has its source on the media.
 
 /// Bits of the sequence number: 10^12 programs.
 const SEQUENCE_BITS: u32 = 40;

@@ -44,7 +44,7 @@ struct Trims {
 }
 
 impl LogBlock {
-    /// Translation for these media, and what mounting them took.
+    /// Starts translation on these media; also returns the report of a mount.
     pub(crate) fn start<S: MountSource>(
         config: &FtlConfig,
         layout: &Layout,
@@ -190,7 +190,7 @@ impl LogBlock {
         trims
     }
 
-    /// Points the table to the newest copies that count; gives their numbers.
+    /// Points the table to the newest copies that count; returns their numbers.
     fn find_newest(&mut self, found: &[Found], trims: &Trims) -> Vec<u64> {
         let mut newest = vec![0; self.user_units as usize];
         for block in found.iter().filter(|found| found.kind != Some(Kind::Metadata)) {
@@ -213,8 +213,8 @@ impl LogBlock {
         newest
     }
 
-    /// Pages of trim pages that cannot be read: a copy that is older may have been trimmed before that was written, or not. It is not
-    /// erased before the new trim page says that the page is lost. How many there are.
+    /// Gives up pages of unreadable trim pages: a copy older than its trim page may have been trimmed before that was written, or not. It
+    /// is not erased before the new trim page says that the page is lost. Returns the number of these pages.
     fn give_up_doubtful(&mut self, trims: &Trims, newest: &[u64]) -> u64 {
         let mut lost = 0;
         for &(die, page, written) in &trims.unreadable {
@@ -267,7 +267,7 @@ impl LogBlock {
         }
     }
 
-    /// The blocks of one logical block with a newest copy, in the order in which they were begun.
+    /// Assigns roles to the blocks of one logical block that hold a newest copy, in the order in which they were begun.
     fn assign_blocks_of(&mut self, lbn: u32, mut blocks: Vec<Found>) {
         let die = self.die_of_lbn(lbn);
         let Some(last) = blocks.pop() else { return };
@@ -296,7 +296,7 @@ impl LogBlock {
         })
     }
 
-    /// A log block goes on where it was; one that belongs to none of the policy's is evacuated.
+    /// Continues a log block where it was; evacuates one that does not fit the policy.
     fn keep_log(&mut self, found: Found, owner: Option<u32>) {
         self.blocks.take_this(found.block, Role::Log);
         let per_superpage = self.layout.units_per_superpage;
@@ -304,7 +304,7 @@ impl LogBlock {
         let at_place = |unit: u32, lpn: Lpn| owner.is_some_and(|owner| lpn == self.lpn(owner, unit));
         let mut in_place = owner.is_some();
         for &(unit, lpn, _) in found.units.iter().filter(|unit| unit.1.0 < self.user_units) {
-            // A page of another logical block is not listed, so that no check takes it for one of this.
+            // A page of another logical block is not listed, so that no check attributes it to this one.
             pages[unit as usize] = lpn;
             in_place &= at_place(unit, lpn);
         }

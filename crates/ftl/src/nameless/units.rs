@@ -1,7 +1,7 @@
-//! Which units of each block live, and which of these are virtual.
+//! Live units of each block, and which of these are virtual.
 //!
-//! A block that was filled in order and lost nothing is a number; any other has a mask. So memory follows what is irregular, and is a
-//! bit for each unit at most, two where data and virtual units share a block.
+//! A block that was filled in order and lost nothing needs only a number; any other has a mask. So memory follows irregularity: at most
+//! one bit for each unit, two where data and virtual units share a block.
 
 use pellucid_flash::{BlockId, Layout, Ppa};
 
@@ -60,7 +60,7 @@ impl Units {
         *word = *word & !(1 << (index % 64)) | u64::from(value) << (index % 64);
     }
 
-    /// The mask of the live units of `block`, made if need be.
+    /// Mask of the live units of `block`, created if needed.
     fn live_mask(&mut self, block: usize) -> u32 {
         let live = self.live[block];
         if live & MASK != 0 {
@@ -95,7 +95,7 @@ impl Units {
         (block.0 as usize, self.layout.index_in_block(ppa))
     }
 
-    /// The unit at `ppa` begins to live.
+    /// Marks the unit at `ppa` as live.
     pub fn set(&mut self, ppa: Ppa, is_virtual: bool) {
         let (block, index) = self.split(ppa);
         debug_assert!(!self.lives(ppa), "unit {} lives", ppa.0);
@@ -113,7 +113,7 @@ impl Units {
         }
     }
 
-    /// The unit at `ppa` lives no more.
+    /// Marks the unit at `ppa` as no longer live.
     pub fn clear(&mut self, ppa: Ppa) {
         let (block, index) = self.split(ppa);
         debug_assert!(self.lives(ppa), "unit {} does not live", ppa.0);
