@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 pub(super) struct Lists {
     /// Full blocks without their list.
     due: VecDeque<BlockId>,
-    /// Regions whose newest translation page lacks something; none where the caller does not ask.
+    /// Regions whose newest translation page is out of date; none where the caller does not ask.
     changed: Vec<bool>,
     /// The next region that an idle drive looks at.
     saving: Option<u32>,
@@ -45,7 +45,7 @@ impl Lists {
 
 /// Lists.
 impl PageMap {
-    /// A superpage of `block` was planned: its last one makes the list due.
+    /// Records that a superpage of `block` was planned: its last one makes the list due.
     pub(super) fn note_full(&mut self, block: BlockId) {
         if self.blocks.state(block) == BlockState::Full {
             self.lists.due.push_back(block);
@@ -65,7 +65,7 @@ impl PageMap {
             if !self.blocks.failed(block) && !self.blocks.is_dead(die) {
                 break block;
             }
-            // It takes nothing more: its spare areas are read.
+            // The block takes nothing more: its spare areas are read.
             self.blocks.settled(block, false, self.sequence);
             self.gc.went_on(&mut self.blocks, block);
         };
@@ -85,7 +85,7 @@ impl PageMap {
         &self.lists.image
     }
 
-    /// Spare areas that a mount reads of a block that holds so many superpages: where it has a list, that alone.
+    /// Spare areas that a mount reads of a block with this many superpages: only the list, if there is one.
     pub(crate) fn replay_reads(&self, superpages: u32, list_is_readable: bool) -> u64 {
         let has_list = self.config.cache.is_some_and(|cache| cache.log == MapLog::LastPage)
             && superpages == self.layout.superpages_per_block;
@@ -104,7 +104,7 @@ impl PageMap {
         !self.lists.changed.is_empty()
     }
 
-    /// The translation page of `region` on the media lacks something from now on.
+    /// Marks the translation page of `region` on the media as out of date.
     #[inline]
     pub(super) fn region_changed(&mut self, region: u32) {
         if let Some(changed) = self.lists.changed.get_mut(region as usize) {
@@ -112,15 +112,15 @@ impl PageMap {
         }
     }
 
-    /// The content of the translation page of `region` was taken.
+    /// Records that the content of the translation page of `region` was taken.
     pub(crate) fn region_imaged(&mut self, region: u32) {
         if let Some(changed) = self.lists.changed.get_mut(region as usize) {
             *changed = false;
         }
     }
 
-    /// The data that a flush waits for are on the media. If the table goes there with it, what of it has changed is awaited as trims are:
-    /// then the flush needs another [`PageMap::flush_point`].
+    /// Begins a checkpoint after the data that a flush waits for are on the media. If the table is written with each flush, its changed
+    /// regions are awaited as trims are: then the flush needs another [`PageMap::flush_point`].
     pub fn begin_checkpoint(&mut self) -> bool {
         for region in 0..self.lists.changed.len() as u32 {
             if self.lists.changed[region as usize] {
@@ -130,7 +130,7 @@ impl PageMap {
         !self.lists.changed.is_empty()
     }
 
-    /// The drive has been idle for a while: what has changed is written. Go on with [`PageMap::next_map_job`].
+    /// Writes the changes after the drive has been idle for a while. Go on with [`PageMap::next_map_job`].
     pub fn save_changed(&mut self) {
         if !self.lists.changed.is_empty() {
             self.lists.saving = Some(0);
@@ -142,7 +142,7 @@ impl PageMap {
         self.lists.changed.contains(&true)
     }
 
-    /// Wants the next regions written for an idle drive, as many as may be on their way.
+    /// Wants the next regions written for an idle drive, as many as may be under way.
     pub(crate) fn go_on_saving(&mut self) {
         let Some(first) = self.lists.saving else { return };
         let regions = self.lists.changed.len() as u32;

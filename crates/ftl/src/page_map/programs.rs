@@ -44,7 +44,7 @@ pub(super) struct Active<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     programs: Vec<Program>,
-    /// A superpage of units for each.
+    /// Units of each program, one superpage of them.
     units: Vec<ProgramUnit>,
     idle: Vec<u32>,
     superpage: usize,
@@ -60,7 +60,7 @@ impl Programs {
         }
     }
 
-    /// Enters a program; gives its id and its units, to be filled in.
+    /// Enters a program; returns its id and its units, to be filled in.
     #[inline]
     fn enter(&mut self, program: Program) -> (ProgramId, &mut [ProgramUnit]) {
         let id = self.idle.pop().unwrap_or_else(|| {
@@ -74,7 +74,7 @@ impl Programs {
         (ProgramId(id), &mut self.units[base..base + program.units as usize])
     }
 
-    /// Enters a program of these units; gives its id.
+    /// Enters a program of these units; returns its id.
     pub fn plan(&mut self, first: Ppa, sequence: u64, units: &[ProgramUnit]) -> ProgramId {
         let program = Program { first, sequence, units: units.len() as u32, active: true, gc: false };
         let (id, into) = self.enter(program);
@@ -97,7 +97,7 @@ impl Programs {
     }
 }
 
-/// A moment's view of the programs that have not ended.
+/// A snapshot of the programs that have not ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     /// First unit and number of each, in order of address.
@@ -172,9 +172,9 @@ impl PageMap {
         }
     }
 
-    /// A program ended. `Ok`: the copies it replaced are invalid now. Failed (`ok == false`): the map points back to
-    /// the old copies, the block takes no more data and is retired when empty. The caller still has the data and must
-    /// plan them again, GC copies as well as host writes; translation pages are planned again by [`PageMap::next_map_job`].
+    /// Ends a program. If it succeeded, the copies it replaced are invalid now. If it failed (`ok == false`), the map points back to the
+    /// old copies, and the block takes no more data and is retired when empty. The caller still has the data and must plan them again, GC
+    /// copies as well as host writes; translation pages are planned again by [`PageMap::next_map_job`].
     pub fn program_ended(&mut self, id: ProgramId, ok: bool) {
         let Program { first, units, gc, .. } = self.programs.programs[id.0 as usize];
         self.programs.programs[id.0 as usize].active = false;
@@ -224,12 +224,12 @@ impl PageMap {
         self.blocks.forgive(block);
     }
 
-    /// The copy at `failed` does not exist: its successor replaces `old` instead.
+    /// Undoes the copy at `failed`, which does not exist: its successor replaces `old` instead.
     fn undo(&mut self, lpn: Lpn, failed: Ppa, old: Ppa) {
         if self.copy_of(lpn) == failed {
             self.table.set(lpn, old);
             self.cleaned_meanwhile(lpn, old);
-            // GC has perhaps passed it by, as it had a successor.
+            // GC may have skipped it, as it had a successor.
             if old.is_some() && self.blocks.state(self.layout.block_of(old)) == BlockState::Victim {
                 self.gc.revisit(self.layout.block_of(old));
             }
@@ -240,8 +240,8 @@ impl PageMap {
             drop(active);
             match successor {
                 Some((id, at)) => self.programs.units[id * self.programs.superpage + at].old = old,
-                // Trimmed, or overwritten by a program that has ended: then the old copy is not needed either. (Until the
-                // trim is on the media the old copy is what a power cut brings back.)
+                // Trimmed, or overwritten by a program that has ended: then the old copy is not needed either. (Until the trim is on the
+                // media, a power cut brings the old copy back.)
                 None => {
                     let trimmed = self.copy_of(lpn) == Ppa::NONE;
                     self.keep_until_saved(old);
@@ -266,7 +266,8 @@ impl PageMap {
         self.programs.active().any(|program| program.units.iter().any(lies_there))
     }
 
-    /// Where the page at `ppa` can be read now: there, or while its program has not ended the copy that this one replaces.
+    /// Place where the data of the page at `ppa` can be read now: there, or, until its program has ended, in the copy that this one
+    /// replaces.
     /// [`Ppa::NONE`]: it has none on the media yet.
     #[inline]
     pub fn readable(&self, ppa: Ppa) -> Ppa {
@@ -287,7 +288,7 @@ impl PageMap {
         ppa
     }
 
-    /// Which copies are surely on the media at this moment; for writing translation pages.
+    /// Snapshot of the copies that are surely on the media now; for writing translation pages.
     pub(crate) fn settled(&self) -> Settled {
         let mut superpages: Vec<(u32, u32)> = self.programs.active().map(|p| (p.first.0, p.id)).collect();
         superpages.sort_unstable();
