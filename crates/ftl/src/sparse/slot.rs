@@ -27,7 +27,7 @@ impl Slot {
         Slot { lpn, ..NO_SLOT }
     }
 
-    /// Its page.
+    /// The page.
     #[inline]
     pub fn lpn(self) -> Lpn {
         self.lpn
@@ -68,7 +68,7 @@ impl Slot {
         self.ppa() != Ppa::NONE || self.is_pinned()
     }
 
-    /// One pin more; `false`: it has as many as can be counted here.
+    /// Adds a pin; `false`: the counter is full.
     pub(super) fn pin(&mut self) -> bool {
         let can = self.flags & PINS != PINS;
         self.flags += if can { PIN } else { 0 };
@@ -86,14 +86,14 @@ impl Slot {
         was
     }
 
-    /// Sets the state; gives the one before.
+    /// Sets the state; returns the former one.
     pub(super) fn set_state(&mut self, state: CacheState) -> CacheState {
         let before = self.state();
         self.flags = self.flags & !STATE | state as u8;
         before
     }
 
-    /// Points to another copy; gives the one before.
+    /// Points to another copy; returns the former one.
     pub(super) fn replace(&mut self, ppa: Ppa) -> Ppa {
         let before = self.ppa;
         self.ppa = ppa;
