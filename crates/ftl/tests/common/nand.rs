@@ -1,4 +1,4 @@
-//! A toy flash memory that refuses what NAND refuses.
+//! A toy flash memory that refuses the operations that NAND refuses.
 
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 use pellucid_ftl::MountSource;

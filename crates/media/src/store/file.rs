@@ -32,7 +32,7 @@ use std::sync::{Mutex, PoisonError};
 /// A stored state: the word, reads since the erase, checksum.
 const STATE_BYTES: usize = 16;
 const NO_UNIT: u32 = u32::MAX;
-/// Read count at which the reads of a block are written to the file, in addition to every change of its state.
+/// Reads of a block after which their count is written to the file, in addition to every change of its state.
 const READS_KEPT: u64 = 64;
 /// Reads with damage that are reported one by one; further ones are only counted.
 const DAMAGED_TOLD: u64 = 100;
