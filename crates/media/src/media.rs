@@ -48,9 +48,9 @@ pub enum Health {
     GrownBad,
 }
 
-/// How many units ahead a block's content is prefetched: so many logical pages fill a cache line.
+/// Units by which the prefetch of a block's content runs ahead: this many logical pages fill a cache line.
 const UNITS_AHEAD: u32 = 16;
-/// Longer units are not prefetched so early: each takes more cache than GC has use for.
+/// Longer units are not prefetched so early: each takes more cache than GC can use.
 const STAMPS_BYTES_MAX: usize = 16;
 
 /// Result of a read.
@@ -58,23 +58,23 @@ const STAMPS_BYTES_MAX: usize = 16;
 pub enum ReadResult {
     /// Good data.
     Ok {
-        /// Bits that error correction repaired.
+        /// Bits that error correction corrected.
         corrected_bits: u32,
         /// Corrected bits in the worst codeword: the distance to losing the data.
         worst_chunk_bits: u32,
     },
-    /// Nothing usable: torn, failed, half erased, in operation, or more bit errors than can be corrected.
+    /// No usable data: torn, failed, half erased, in operation, or more bit errors than can be corrected.
     Uncorrectable,
     /// Not programmed since the erase; all zero.
     Erased,
 }
 
-/// How a program or erase ended.
+/// Outcome of a program or erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It worked.
+    /// The operation succeeded.
     Ok,
-    /// It failed, as flash does at times; the status register says so.
+    /// The operation failed, as flash sometimes does; the status register reports it.
     Failed,
 }
 
@@ -90,20 +90,20 @@ pub struct Media {
     data_path: Option<Box<DataPath>>,
     /// Retries that reads need; `None`: none.
     retries: Option<Retries>,
-    /// The error rate depends on the very data that are stored.
+    /// The error rate depends on the stored data themselves.
     sees_patterns: bool,
     /// Seconds that the media had existed when the drive was switched on.
     age_s: u64,
-    /// Time since then, as far as it matters to bit errors.
+    /// Time since then, as far as the bit errors depend on it.
     now: SimTime,
     endurance: Option<u32>,
     recovered: bool,
     /// Blocks that went bad.
     retired: u64,
-    /// Reads that found what is stored damaged; whether the last one did.
+    /// Reads that found damaged data in the store; `damaged`: the last one did.
     damaged_reads: u64,
     damaged: bool,
-    /// Seed of what was decided when the media were made: factory-bad blocks, speed of each die.
+    /// Seed of the properties fixed when the media were made: factory-bad blocks, speed of each die.
     made: u64,
     shape: StoreShape,
     store: Store,
@@ -113,7 +113,7 @@ pub struct Media {
     segments: BTreeMap<u32, Box<[u8]>>,
 }
 
-/// A mapping unit's place.
+/// Location of a mapping unit.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     block: u32,
@@ -178,7 +178,7 @@ impl Media {
         Ok(media)
     }
 
-    /// New media that are not new: good blocks have been through `cycles` cycles.
+    /// Ages new media: good blocks have been through `cycles` cycles.
     fn wear_in(&mut self, cycles: u32) {
         for block in 0..self.layout.blocks {
             let state = self.store.state(block);
@@ -188,13 +188,13 @@ impl Media {
         }
     }
 
-    /// The drive's time, which never goes back. It matters to the age of what is stored.
+    /// Sets the drive's time, which never goes back. It determines the age of stored data.
     #[inline]
     pub fn set_now(&mut self, now: SimTime) {
         self.now = now;
     }
 
-    /// Lets time pass at once, as on a shelf: what is stored is older by so many seconds.
+    /// Lets time pass at once, as on a shelf: stored data become older by `seconds`.
     pub fn elapse(&mut self, seconds: u64) {
         self.age_s = self.age_s.saturating_add(seconds);
         self.store.set_age(self.age());
@@ -205,8 +205,8 @@ impl Media {
         self.age_s.saturating_add(self.now.0 / 1_000_000_000)
     }
 
-    /// Chunks with more wrong bits than the code corrects that its decoder took for other data. They are uncorrectable all
-    /// the same (see `data_path.rs`).
+    /// Chunks with more wrong bits than the code corrects that its decoder took for other data. They are uncorrectable all the same (see
+    /// `data_path.rs`).
     pub fn miscorrected_chunks(&self) -> u64 {
         self.data_path.as_ref().map_or(0, |path| path.miscorrected)
     }
@@ -216,7 +216,7 @@ impl Media {
         self.retired
     }
 
-    /// Counts from zero.
+    /// Resets the counts to zero.
     pub fn reset_counts(&mut self) {
         self.retired = 0;
         if let Some(path) = &mut self.data_path {
@@ -225,14 +225,13 @@ impl Media {
         }
     }
 
-    /// Codewords that were read, retries again, by the wrong bits that the model found in them. The last place is for
-    /// more than the code corrects. Empty without the bit-error model.
+    /// Codewords read, each retry counted again, by the number of wrong bits that the model found in them. The last entry is for more than the
+    /// code corrects. Empty without the bit-error model.
     pub fn chunks_by_wrong_bits(&self) -> &[u64] {
         self.data_path.as_ref().filter(|path| path.errs()).map_or(&[], |path| &path.chunks_by_wrong_bits)
     }
 
-    /// Puts the faults of `config` in place of the present ones, with random streams that start anew. Nothing else of `config`
-    /// counts.
+    /// Replaces the present faults by those of `config`, with random streams that start anew. The rest of `config` is ignored.
     pub fn set_faults(&mut self, config: &MediaConfig) -> Result<(), MediaError> {
         faults::check(&config.faults, &self.layout)?;
         self.faults = FaultPlan::new(config, &self.layout);
