@@ -1,5 +1,5 @@
-//! Blocks: which are free, open, full, being emptied or bad, how many valid units each holds, and in which order the
-//! closed ones of a die would become victims.
+//! Blocks: which are free, open, full, being emptied or bad, how many valid units each holds, and in which order the closed blocks of a
+//! die would become victims.
 //!
 //! ```text
 //!          take            last superpage planned        all programs ended         (of the SLC cache: Cached)
@@ -22,7 +22,7 @@ mod open;
 use crate::pool::{Pool, TakeOrder};
 use pellucid_flash::{BlockId, DieId, Layout};
 
-/// Where a block stands.
+/// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockState {
@@ -46,7 +46,7 @@ pub enum BlockState {
 
 const NIL: u32 = u32::MAX;
 
-/// What is touched on every write.
+/// Per-block state used on every write.
 #[derive(Clone, Debug)]
 struct Hot {
     valid: u32,
@@ -57,7 +57,7 @@ struct Hot {
     failed: bool,
 }
 
-/// What is touched once in a block's life.
+/// Per-block state used once in a block's life.
 #[derive(Clone, Debug, Default)]
 struct Cold {
     closed_at: u64,
@@ -78,20 +78,20 @@ pub(crate) struct OpenBlock {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cached {
     blocks: u32,
-    /// Blocks that hold nothing valid.
+    /// Blocks without valid units.
     empty: u32,
 }
 
-/// What a block that is opened takes.
+/// Kind of block to open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockKind {
     /// Superpages that the block takes.
     pub superpages: u32,
-    /// One more follows, with the list of its pages ([`crate::MapLog::LastPage`]).
+    /// One more superpage follows, with the list of the block's pages ([`crate::MapLog::LastPage`]).
     pub listed: bool,
-    /// It is one of the SLC cache.
+    /// The block belongs to the SLC cache.
     pub cache: bool,
-    /// The most worn one is wanted.
+    /// The most worn free block is wanted.
     pub most_worn: bool,
     /// Translation pages.
     pub meta: bool,
@@ -105,7 +105,7 @@ pub(crate) struct BlockManager {
     layout: Layout,
     hot: Vec<Hot>,
     cold: Vec<Cold>,
-    /// Free blocks and wear of those that hold data for good, and of the SLC cache.
+    /// Free blocks and wear, of the blocks that hold data for good and of the SLC cache.
     pool: Pool,
     cache_pool: Pool,
     /// Blocks of each die that are the SLC cache.
@@ -114,17 +114,18 @@ pub(crate) struct BlockManager {
     /// The open block of each die and stream.
     open: Vec<Option<OpenBlock>>,
     streams: usize,
-    /// Dies that can be programmed no more.
+    /// Dies that can no longer be programmed.
     dead: Vec<bool>,
     live_dies: u32,
     /// Closed blocks of each die by valid count: heads of lists, for a policy that asks for the fewest.
     buckets: Vec<u32>,
     lowest: Vec<u32>,
-    /// Per die: closed blocks that hold nothing valid.
+    /// Closed blocks without valid units, per die.
     empty: Vec<u32>,
-    /// Per die: closed blocks that give more superpages than their valid units take elsewhere.
+    /// Closed blocks, per die, that free more superpages than their valid units take elsewhere.
     giving: Vec<u32>,
-    /// Valid units with which a block still gives a superpage: of data, and of translation pages, each of which may take a superpage of its own.
+    /// Most valid units with which a block still frees a superpage: of data, and of translation pages, each of which may take a superpage
+    /// of its own.
     giving_units: (u32, u32),
     bad: u32,
     /// Generation counter: changes whenever the set of free, open or bad blocks changes, or space is reclaimed.
@@ -133,8 +134,9 @@ pub(crate) struct BlockManager {
 }
 
 impl BlockManager {
-    /// All blocks free and unworn. `keep_buckets`: the victim policy needs closed blocks by valid count. `least_worn_first`: dynamic
-    /// wear levelling. Each die has an open block for each of `streams` streams. A block of data has `lists` superpages that take none.
+    /// Creates a manager with all blocks free and unworn. `keep_buckets`: the victim policy needs closed blocks by valid count.
+    /// `least_worn_first`: dynamic wear levelling. Each die has an open block for each of `streams` streams. A block of data has `lists`
+    /// superpages that take none.
     pub fn new(
         layout: &Layout,
         cache_blocks: u32,
@@ -208,23 +210,24 @@ impl BlockManager {
         self.cold[block.0 as usize].touched_at = sequence;
     }
 
-    /// Whether it holds translation pages; meaningful while it holds anything.
+    /// Returns whether `block` holds translation pages; meaningful while it holds anything.
     pub fn is_meta(&self, block: BlockId) -> bool {
         self.cold[block.0 as usize].meta
     }
 
-    /// The owner of the data that it takes from now on: translation pages, or a placement handle (0 for all that have none of their own).
+    /// Sets the owner of the data that the block takes from now on: translation pages, or a placement handle (0 for all that have none of
+    /// their own).
     pub fn set_kind(&mut self, block: BlockId, meta: bool, owner: u16) {
         let cold = &mut self.cold[block.0 as usize];
         (cold.meta, cold.owner) = (meta, owner);
     }
 
-    /// The placement handle whose data it holds; meaningful while it holds anything.
+    /// The placement handle whose data the block holds; meaningful while it holds anything.
     pub fn owner(&self, block: BlockId) -> u16 {
         self.cold[block.0 as usize].owner
     }
 
-    /// Number of the last trim that forgot a copy in this block.
+    /// Number of the last trim that invalidated a copy in this block.
     pub fn last_trim(&self, block: BlockId) -> u64 {
         self.cold[block.0 as usize].trim
     }
@@ -233,17 +236,17 @@ impl BlockManager {
         self.cold[block.0 as usize].trim = trim;
     }
 
-    /// Whether a program in this block has failed, so that it must be retired when it is empty.
+    /// Returns whether a program in this block has failed, so that it must be retired when it is empty.
     pub fn failed(&self, block: BlockId) -> bool {
         self.hot[block.0 as usize].failed
     }
 
-    /// Nothing more is written here, and it is retired instead of erased.
+    /// Marks a block as failed: it takes no more programs, and is retired instead of erased.
     pub fn mark_failed(&mut self, block: BlockId) {
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].failed = true);
     }
 
-    /// As if no program in this block had failed.
+    /// Clears the failure of a block, as if no program in it had failed.
     pub fn forgive(&mut self, block: BlockId) {
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].failed = false);
     }
@@ -270,7 +273,7 @@ impl BlockManager {
         self.changes
     }
 
-    /// Host data may go where they could not, though no block was taken or given back.
+    /// Records that host data may find space again, though no block was taken or given back.
     pub fn space_came(&mut self) {
         self.changes += 1;
     }
@@ -284,7 +287,7 @@ impl BlockManager {
         self.layout.split.blocks_per_die.quotient(block) as usize
     }
 
-    /// Whether `block` belongs to the SLC cache.
+    /// Returns whether `block` belongs to the SLC cache.
     #[inline]
     pub fn is_cache(&self, block: BlockId) -> bool {
         self.cache_blocks > 0 && self.layout.split.blocks_per_die.remainder(block.0) < self.cache_blocks
@@ -301,7 +304,7 @@ impl BlockManager {
         self.cache_pool.free_count(die)
     }
 
-    /// Full blocks of the SLC cache of `die`, and those of them that hold nothing valid.
+    /// Full blocks of the SLC cache of `die`, and how many of them hold nothing valid.
     #[inline]
     pub fn cached(&self, die: DieId) -> (u32, u32) {
         self.cached.get(die.0 as usize).map_or((0, 0), |cached| (cached.blocks, cached.empty))
@@ -319,7 +322,7 @@ impl BlockManager {
         (first..first + self.layout.blocks_per_die).map(BlockId)
     }
 
-    /// A planned program ended.
+    /// Records the end of a planned program.
     #[inline]
     pub fn settled(&mut self, block: BlockId, failed: bool, sequence: u64) {
         let hot = &mut self.hot[block.0 as usize];
@@ -349,13 +352,13 @@ impl BlockManager {
         }
     }
 
-    /// Asks the processor for what a change of the valid units of `block` will touch.
+    /// Prefetches the state that a change of the valid units of `block` will access.
     #[inline]
     pub fn prefetch(&self, block: BlockId) {
         prefetch_index::prefetch_index(&self.hot, block.0 as usize);
     }
 
-    /// An empty victim is about to be erased.
+    /// Marks an empty victim as about to be erased.
     pub fn erasing(&mut self, block: BlockId) {
         let hot = &mut self.hot[block.0 as usize];
         assert!(
@@ -366,7 +369,7 @@ impl BlockManager {
         hot.state = BlockState::Erasing;
     }
 
-    /// The erase ended well: the block is free again.
+    /// Records a successful erase: the block is free again.
     pub fn erased(&mut self, block: BlockId) {
         self.hot[block.0 as usize].state = BlockState::Free;
         self.changes += 1;
@@ -375,7 +378,7 @@ impl BlockManager {
         pool.give(block);
     }
 
-    /// The block is retired. It must hold nothing valid.
+    /// Retires the block. It must hold nothing valid.
     pub fn retire(&mut self, block: BlockId) {
         if self.is_settled(block) {
             self.leave_closed(block.0);
@@ -387,7 +390,7 @@ impl BlockManager {
         self.changes += 1;
     }
 
-    /// Mount only: a block that holds data, `open` if it can take more. Its last program had the number `sequence`.
+    /// Restores, at a mount, a block that holds data, `open` if it can take more. Its last program had the number `sequence`.
     pub fn restore(&mut self, block: BlockId, valid: u32, open: bool, sequence: u64) {
         self.pool_of(block).take_this(block);
         self.changes += 1;
@@ -396,7 +399,7 @@ impl BlockManager {
         self.close_if_settled(block, sequence);
     }
 
-    /// Whether `die` can be programmed no more.
+    /// Returns whether `die` is dead: it can no longer be programmed.
     #[inline]
     pub fn is_dead(&self, die: DieId) -> bool {
         self.dead[die.0 as usize]
@@ -408,7 +411,7 @@ impl BlockManager {
         self.live_dies
     }
 
-    /// `die` can be programmed no more; `false`: that was known.
+    /// Marks `die` as dead: it can no longer be programmed; `false`: that was known.
     pub fn kill_die(&mut self, die: DieId) -> bool {
         let new = !std::mem::replace(&mut self.dead[die.0 as usize], true);
         self.live_dies -= u32::from(new);

@@ -1,7 +1,7 @@
-//! Chunks: the translation of an open-channel namespace, which is hardly any.
+//! Chunks: the thin translation of an open-channel namespace.
 //!
-//! A parallel unit is a die and a chunk is an erase unit, so an address is a place. What is kept for each chunk is its state and its
-//! two pointers; there is no map. The rules of writing are checked before anything changes.
+//! A parallel unit is a die and a chunk is an erase unit, so an address is a physical place. Each chunk has a state and two pointers;
+//! there is no map. The rules of writing are checked before anything changes.
 //!
 //! ```text
 //!           reserve                all written, or a failed write
@@ -11,10 +11,10 @@
 //!              └─ erase failed, or the block was retired ──► offline
 //! ```
 //! With [`Management::Shared`] (class c of LightNVM's Fig. 1) the drive chooses the erase unit of a chunk when the chunk is first
-//! written: wear is levelled and bad blocks are replaced below the chunks, and what this needs is one number for each chunk.
+//! written: wear is levelled and bad blocks are replaced below the chunks, at the cost of one number per chunk.
 //!
-//! Invariants: `written <= reserved`; what lies between the two is on its way to the media in the order of addresses; a chunk has
-//! a block unless it is free under [`Management::Shared`], or offline; the open counts are the chunks in state open.
+//! Invariants: `written <= reserved`; superpages between the two are on their way to the media in the order of addresses; a chunk has a
+//! block unless it is free under [`Management::Shared`], or offline; the open counts are the chunks in state open.
 
 use crate::MountSource;
 use crate::pool::Pool;
@@ -24,24 +24,24 @@ use pellucid_flash::{
 };
 use std::ops::Range;
 
-/// Whether host or drive manages the media (Fig. 1 of the LightNVM extended abstract).
+/// Owner of media management: host or drive (Fig. 1 of the LightNVM extended abstract).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Management {
-    /// The host: a chunk is the erase unit of its number, for good or bad.
+    /// The host: chunk n always is erase unit n, good or bad.
     Host,
-    /// Shared: the drive levels wear and handles errors below the chunks, and keeps so many blocks of every die for it.
+    /// Shared: the drive levels wear and handles errors below the chunks, with spare blocks of every die.
     Shared {
         /// Erase units of every die beyond the chunks.
         spare_blocks: u32,
     },
 }
 
-/// What a failed program does to its chunk.
+/// Effect of a failed program on its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFailure {
-    /// It is closed before its end (status 2F1h), and goes offline when it is reset.
+    /// The chunk is closed before its end (status 2F1h), and goes offline when it is reset.
     CloseChunk,
-    /// The host goes on in the next unit of writing (status 2F0h).
+    /// The host goes on in the next write unit (status 2F0h).
     NextUnit,
 }
 
@@ -52,15 +52,15 @@ pub struct ChunkConfig {
     pub blocks: Range<u32>,
     /// Class of management.
     pub management: Management,
-    /// `ws_opt` in programs.
+    /// `ws_opt`, in programs.
     pub write_optimal_superpages: u32,
-    /// `mw_cunits` in programs: what of an open chunk cannot be read yet.
+    /// `mw_cunits`, in programs: the last programs of an open chunk, which cannot be read yet.
     pub cached_superpages: u32,
     /// `maxoc`; 0: any number.
     pub open_max: u32,
     /// `maxocpu`; 0: any number.
     pub open_per_unit_max: u32,
-    /// What a failed program does.
+    /// Effect of a failed program.
     pub failure: WriteFailure,
     /// Erases at which the wear index is 255.
     pub rated_erases: u32,
@@ -75,31 +75,31 @@ pub struct ChunkPlan {
     pub first: Ppa,
 }
 
-/// What a reset of a chunk needs.
+/// Work that a chunk reset needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkReset {
-    /// The erase of its block, then [`Chunks::reset_end`].
+    /// Erase the chunk's block, then call [`Chunks::reset_end`].
     Erase {
         /// Number of the chunk.
         chunk: u32,
         /// Its block.
         block: BlockId,
     },
-    /// No erase: its block is retired, and what it holds is given up. The reset has ended with this status.
+    /// No erase: the chunk's block is retired, and its content is given up. The reset has ended with this status.
     Retired {
         /// The block.
         block: BlockId,
         /// How the reset ended.
         status: Status,
     },
-    /// Its data are being written anew: to be asked again when that has ended.
+    /// The chunk is being refreshed: ask again when that has ended.
     Later,
 }
 
 const NONE: BlockId = BlockId(u32::MAX);
 
-/// Torn superpages carry numbers that cannot be read; no drive has more programs under way than this. Not more than that: a chunk that
-/// stays open over many mounts cannot be left for another, and its numbers count from its first in 32 bits.
+/// Gap after numbers that cannot be read in torn superpages; no drive has more programs under way than this. It must not be larger: a
+/// chunk that stays open over many mounts cannot move to another block, and its numbers count from its first in 32 bits.
 const SEQUENCE_GAP: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -107,16 +107,16 @@ pub(crate) struct Chunk {
     pub block: BlockId,
     /// Superpages promised to writes.
     reserved: u32,
-    /// Superpages that are on the media, or failed.
+    /// Superpages that were programmed, or failed.
     pub written: u32,
     pub state: ChunkState,
     /// Programs planned and not ended.
     pub in_flight: u32,
     /// An erase has begun.
     pub resetting: bool,
-    /// Its block is not trusted any more: what was planned for it fails, and a reset retires it.
+    /// The block is no longer trusted: programs planned for it fail, and a reset retires it.
     pub broken: bool,
-    /// It is being written anew, or what that left over is being erased.
+    /// The chunk is being refreshed, or the block left over from that is being erased.
     pub moving: bool,
 }
 
@@ -126,7 +126,7 @@ pub struct Chunks {
     config: ChunkConfig,
     pub(crate) layout: Layout,
     pub(crate) geometry: ChunkGeometry,
-    /// Of the geometry's addresses, which are taken apart for every sector.
+    /// Bit widths of the fields of the geometry's addresses, which are split for every sector.
     address_bits: [u32; 4],
     superpage_sectors: Divisor,
     pub(crate) chunks: Vec<Chunk>,
@@ -138,7 +138,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// The chunks that the media behind `source` hold, and the blocks that must be erased before anything else happens
+    /// Mounts the chunks of the media behind `source`. Also returns the blocks that must be erased before anything else happens
     /// ([`Chunks::erased_at_mount`]). Of `times` only the times count.
     pub fn mount(
         config: &ChunkConfig,
@@ -208,8 +208,8 @@ impl Chunks {
         Vec::new()
     }
 
-    /// A chunk lies where the newest block says that names it, of a block and its unfinished copy the longer one; other used
-    /// blocks were being replaced and must be erased.
+    /// Assigns to each chunk the newest block that names it, or the longer one of a block and its unfinished copy. Returns the other used
+    /// blocks: they were being replaced and must be erased.
     fn mount_shared(&mut self, source: &impl MountSource) -> Vec<BlockId> {
         let mut newest = vec![((0, 0), NONE); self.chunks.len()];
         let mut erase = Vec::new();
@@ -245,7 +245,7 @@ impl Chunks {
         erase
     }
 
-    /// Mount: a block that [`Chunks::mount`] asked to erase is erased, or has failed.
+    /// Records, at a mount, that a block that [`Chunks::mount`] asked to erase is erased, or has failed.
     pub fn erased_at_mount(&mut self, block: BlockId, ok: bool, erases: u32) {
         self.pool.set_erases(block, erases);
         if ok { self.pool.give(block) } else { self.pool.retire(block) }
@@ -262,17 +262,17 @@ impl Chunks {
         })
     }
 
-    /// Chunk `number` is what `block` holds.
+    /// Sets chunk `number` to the content of `block`.
     fn adopt(&mut self, number: u32, block: BlockId, source: &impl MountSource) {
         let used = source.used_superpages(block);
         let last = self.readable(block, source).next_back();
-        // One whose superpages are all torn was begun with a number that no spare area tells, and may be written on.
+        // A block whose superpages are all torn was begun with a number that no spare area holds, and may be written on.
         if used > 0 {
             let newest = last.map_or(0, |(_, (_, sequence))| sequence).max(source.begun(block));
             self.sequence = self.sequence.max(newest + SEQUENCE_GAP);
         }
         let (state, written) = match source.is_bad(block) {
-            // Closed by a failure: what was written before it can be read until the reset.
+            // Closed by a failure: the superpages before it can be read until the reset.
             true => {
                 last.map_or((ChunkState::Offline, 0), |(superpage, _)| (ChunkState::Closed, superpage + 1))
             }
@@ -285,7 +285,7 @@ impl Chunks {
         *chunk = Chunk { block, reserved: written, written, state, broken, ..*chunk };
     }
 
-    /// What hosts know of the namespace.
+    /// Geometry of the namespace, as hosts see it.
     pub fn geometry(&self) -> &ChunkGeometry {
         &self.geometry
     }
@@ -299,7 +299,7 @@ impl Chunks {
         DieId(number / self.geometry.chunks)
     }
 
-    /// Counts a chunk among those of its state, or (-1) no more.
+    /// Adds a chunk to the count of its state, or (-1) removes it.
     fn tally(&mut self, number: u32, by: i32) {
         let die = self.die(number).0 as usize;
         let add = |count: &mut u32| *count = count.wrapping_add_signed(by);
@@ -329,7 +329,7 @@ impl Chunks {
         self.geometry.address_by(self.address_bits, lba)
     }
 
-    /// Where a sector lies: its unit and the sector of the unit; `None` where it cannot be read, because there is no such sector, it was
+    /// Location of a sector: its unit and the sector of the unit; `None` if it cannot be read, because there is no such sector, it was
     /// not written, or the drive still holds it back.
     #[inline]
     pub fn locate(&self, lba: Lba) -> Option<(Ppa, u32)> {
@@ -347,7 +347,7 @@ impl Chunks {
         Some((self.layout.ppa(chunk.block, unit), sector))
     }
 
-    /// Promises superpages to the writes of one command, all or none: `sectors` addresses, `address(i)` for the i-th. Every
+    /// Reserves superpages for the writes of one command, all or none: `sectors` addresses, `address(i)` for the i-th. Every
     /// `write_min_sectors` of them must be one superpage at its chunk's write pointer.
     pub fn reserve(
         &mut self,
@@ -401,7 +401,7 @@ impl Chunks {
         Ok(ChunkPlan { chunk: number, first })
     }
 
-    /// A free chunk is written for the first time. The specification names no status for one chunk too many; it is a write to a
+    /// Opens a free chunk at its first write. The specification names no status for one chunk too many; this returns that of a write to a
     /// chunk that cannot take it.
     fn open_chunk(&mut self, number: u32) -> Result<(), Status> {
         let die = self.die(number);
@@ -412,7 +412,7 @@ impl Chunks {
             return Err(Status::ChunkWriteInvalid);
         }
         if self.chunks[number as usize].block == NONE {
-            // No block is left for it: the die has lost more than it had to spare.
+            // No block is left for the chunk: the die has lost more than its spares.
             let Some(block) = self.pool.take(die) else {
                 self.set_state(number, ChunkState::Offline);
                 return Err(Status::ChunkWriteInvalid);
@@ -438,19 +438,19 @@ impl Chunks {
         }
     }
 
-    /// A planned program begins: its sequence number, for the spare area; `None` if one before it in its chunk has failed, and it
-    /// must not begin but end as failed.
+    /// Begins a planned program and returns its sequence number for the spare area; `None`: an earlier program in its chunk has failed,
+    /// so this one must end as failed without starting.
     pub fn program_begins(&mut self, number: u32) -> Option<u64> {
         self.sequence += 1;
         (!self.chunks[number as usize].broken).then_some(self.sequence)
     }
 
-    /// Whether host or drive manages the media.
+    /// Owner of media management: host or drive.
     pub fn management(&self) -> Management {
         self.config.management
     }
 
-    /// Erases of the most and the least worn chunk in the parallel unit of chunk `number`, of those that can be used.
+    /// Erase counts of the most and the least worn usable chunk in the parallel unit of chunk `number`.
     pub fn wear_range(&self, number: u32) -> (u32, u32) {
         let first = self.die(number).0 * self.geometry.chunks;
         let (mut least, mut most) = (u32::MAX, 0);
@@ -463,7 +463,7 @@ impl Chunks {
         (least.min(most), most)
     }
 
-    /// A planned program has ended. Says how the write ended, and whether the block must be retired.
+    /// Ends a planned program. Returns the status of the write, and the block if it must be retired.
     pub fn written(&mut self, number: u32, ok: bool) -> (Status, Option<BlockId>) {
         let chunk = &mut self.chunks[number as usize];
         chunk.in_flight -= 1;
@@ -495,7 +495,7 @@ impl Chunks {
         match chunk.state {
             ChunkState::Offline => return Err(Status::ChunkOffline),
             ChunkState::Free => return Err(Status::ChunkInvalidReset),
-            // Programs are on their way to it.
+            // Programs for the chunk are under way.
             _ if chunk.resetting || chunk.in_flight > 0 => return Err(Status::ChunkInvalidReset),
             _ => {}
         }
@@ -510,7 +510,7 @@ impl Chunks {
         Ok(ChunkReset::Erase { chunk: number, block })
     }
 
-    /// The erase of a chunk's block has ended; `erases` is how many it has had now. Says how the reset ended.
+    /// Ends the erase of a chunk's block, which has had `erases` erases now. Returns the status of the reset.
     pub fn reset_end(&mut self, number: u32, ok: bool, erases: u32) -> Status {
         let chunk = &mut self.chunks[number as usize];
         let block = chunk.block;
@@ -526,7 +526,7 @@ impl Chunks {
         }
         match (ok, shared) {
             (true, true) => self.pool.give(block),
-            // Another block will stand for it.
+            // Another block will replace it.
             (false, true) if self.pool.free_count(self.die(number)) > 0 => {}
             (true, false) => {}
             (false, _) => {
@@ -538,7 +538,7 @@ impl Chunks {
         Status::Success
     }
 
-    /// Blocks that are erased and hold nothing.
+    /// Erased blocks that hold nothing.
     pub fn free_blocks(&self) -> u32 {
         match self.config.management {
             Management::Host => self.free,
@@ -546,12 +546,12 @@ impl Chunks {
         }
     }
 
-    /// Erases as hosts see them: 255 at those that a block is rated for.
+    /// Wear index for hosts: 255 at the rated erases of a block.
     pub fn wear_index(&self, erases: u32) -> u8 {
         (u64::from(erases) * 255 / u64::from(self.config.rated_erases.max(1))).min(255) as u8
     }
 
-    /// What a report says of chunk `number`.
+    /// Descriptor of chunk `number`, as reports give it.
     pub fn info(&self, number: u32) -> ChunkInfo {
         let chunk = &self.chunks[number as usize];
         let wear_index = match chunk.block {

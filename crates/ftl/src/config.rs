@@ -1,14 +1,14 @@
-//! What the translation layer does: policies and thresholds.
+//! Configuration of the translation layer: policies and thresholds.
 
 use pellucid_flash::{Layout, Nanos};
 
-/// Most placement handles: one names them in a byte of the spare area.
+/// Most placement handles: the spare area has one byte for the handle.
 pub const HANDLES_MAX: u16 = 128;
 
-/// Defines [`Victim`], its list and its names from one table, so that a policy stands in all of them or in none.
+/// Defines [`Victim`], its list and its names from one table, so that every policy is in all of them.
 macro_rules! victims {
     ($($(#[$doc:meta])+ $name:ident = $word:literal,)+; $(#[$choices_doc:meta])+ $choices:ident = $prefix:literal, $example:literal) => {
-        /// How a victim block is chosen.
+        /// Policy of victim choice.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Victim {
             $($(#[$doc])+ $name,)+
@@ -16,7 +16,7 @@ macro_rules! victims {
         }
 
         impl Victim {
-            /// Every policy once: descriptions, swarm and tests take theirs from here.
+            /// Every policy once: descriptions, swarm and tests use this list.
             pub const ALL: &[Victim] = &[$(Victim::$name,)+ Victim::$choices($example)];
             /// Names of the policies without a number.
             pub const WORDS: &[&str] = &[$($word,)+];
@@ -38,7 +38,7 @@ macro_rules! victims {
 victims! {
     /// Fewest valid units.
     Greedy = "greedy",
-    /// Highest `age * (1 - u) / 2u`, with `u` the valid share and age since the block was closed (Rosenblum and Ousterhout; Kawaguchi).
+    /// Highest `age * (1 - u) / 2u`, with `u` the valid share and `age` since the block was closed (Rosenblum and Ousterhout; Kawaguchi).
     CostBenefit = "cost-benefit",
     /// Closed first.
     Fifo = "fifo",
@@ -60,7 +60,7 @@ impl Victim {
     }
 }
 
-/// In which order new data go to the dies (Cosmos+ section 6.5).
+/// Order in which dies take new data (Cosmos+ section 6.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Placement {
@@ -70,12 +70,12 @@ pub enum Placement {
     WayFirst,
     /// A random die (Random).
     Random,
-    /// The die of the address: the logical page's number modulo the dies, channels first (GreedyFTL of Jasmine). The next one takes
-    /// what that die has no space for.
+    /// The die of the address: the logical page's number modulo the dies, channels first (GreedyFTL of Jasmine). If that die has no
+    /// space, the next one takes the data.
     Address,
 }
 
-/// How data of different temperature are kept apart.
+/// Separation of data by temperature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Separation {
@@ -87,13 +87,13 @@ pub enum Separation {
     Frequency,
 }
 
-/// How data of different placement handles are kept apart.
+/// Separation of data of different placement handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Isolation {
-    /// When the host writes them; what GC moves shares blocks.
+    /// When the host writes them; GC copies share blocks.
     Initial,
-    /// For good: GC moves them to blocks of their handle.
+    /// For good: GC copies them to blocks of their handle.
     Persistent,
 }
 
@@ -102,8 +102,8 @@ pub enum Isolation {
 pub struct WearLevelling {
     /// Dynamic: of the free blocks of a die, take the least worn.
     pub dynamic: bool,
-    /// Static: when the erase counts of a die's most and least worn good blocks differ by more than this, move the data off the
-    /// least worn closed block. `None`: never.
+    /// Static: when the erase counts of a die's most and least worn good blocks differ by more than this, move the data of the least worn
+    /// closed block. `None`: never.
     pub static_gap: Option<u32>,
 }
 
@@ -112,13 +112,13 @@ pub struct WearLevelling {
 pub struct SlcCache {
     /// Blocks of each die, its first ones.
     pub blocks: u32,
-    /// Bits per cell of the other blocks: so many times more superpages these hold.
+    /// Bits per cell of the other blocks: these hold this many times more superpages.
     pub bits: u32,
-    /// How long the drive is idle before it folds. For the caller: translation knows no time.
+    /// Idle time of the drive before it folds. For the caller: translation has no clock.
     pub fold_after: Nanos,
 }
 
-/// What survives a power cut.
+/// Kind of data that survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: flush does nothing and a drive is empty after power loss (Cosmos+ GreedyFTL 3.0.0).
@@ -131,7 +131,7 @@ pub enum Durability {
     },
 }
 
-/// Which translation a drive has. Its kind, [`MapKind`], has the name that a description says.
+/// Kind of translation. [`MapKind`] holds the names that descriptions use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumDiscriminants)]
 #[strum_discriminants(
     name(MapKind),
@@ -150,7 +150,7 @@ pub enum Map {
     },
     /// FAST: a block map; log blocks are shared.
     Fast {
-        /// Random log blocks of each die; a sequential one is beside them.
+        /// Random log blocks of each die, beside a sequential one.
         log_blocks: u32,
     },
     /// A page map in flash, behind a cached table of entries (DFTL). Needs [`Durability::Journal`].
@@ -161,8 +161,8 @@ pub enum Map {
 }
 
 impl Map {
-    /// Number of what it writes to spare areas: a file of media is refused where the number of its drive has changed, as maps with
-    /// different ones would take each other's spare areas for something else. [`Map::CLAIM`] has it in words.
+    /// Number of the spare-area format: media are refused if the number of their drive has changed, because a map with another number
+    /// would misread their spare areas. [`Map::CLAIM`] is its description.
     pub fn format(self) -> u64 {
         match self {
             Map::Page | Map::Demand { .. } => 0,
@@ -171,11 +171,11 @@ impl Map {
         }
     }
 
-    /// Durability and [`Map::format`] as one number, in words.
+    /// Description of the number that combines durability and [`Map::format`].
     pub const CLAIM: &str =
         "ftl.durability (1: volatile, 2: journal; 10 more with ftl.map = bast, 20 more with fast)";
 
-    /// In a line, over units of `unit_kib` with GC by `victim`.
+    /// Summary in one line, over units of `unit_kib` with GC by `victim`.
     pub fn summary(self, unit_kib: f64, victim: Victim) -> String {
         match self {
             Map::Page => format!("page map of {unit_kib} KiB units, {victim}"),
@@ -197,18 +197,18 @@ impl Map {
     }
 }
 
-/// How a cache chooses the block whose clean data it drops.
+/// Policy by which a cache chooses the block whose clean data it drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Eviction {
     /// The block with the fewest cached units. Copies of dirty units have blocks apart from new data.
     SeUtil,
-    /// The same block; what it gives back takes new data and copies alike.
+    /// The block with the fewest cached units. Its space takes new data and copies alike.
     SeMerge,
 }
 
 impl Eviction {
-    /// Whether copies and new data share blocks.
+    /// Returns whether copies and new data share blocks.
     pub fn separation(self) -> Separation {
         match self {
             Eviction::SeUtil => Separation::GcCopies,
@@ -217,7 +217,7 @@ impl Eviction {
     }
 }
 
-/// Where a cache says which page each unit of a full block holds.
+/// Where a cache records the page of each unit of a full block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum MapLog {
@@ -229,15 +229,15 @@ pub enum MapLog {
     LastPage,
 }
 
-/// When a cache writes its table to the media.
+/// Time at which a cache writes its table to the media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Checkpoint {
     /// Page by page as it works, see [`Durability::Journal`].
     #[default]
     Rolling,
-    /// So, and all of it that has changed with each flush and when the drive has been idle for a while (the same paper, where this is the
-    /// host's idle and standby commands).
+    /// As `Rolling`, and in addition every changed part with each flush and when the drive has been idle for a while ("Getting Real",
+    /// where the host's idle and standby commands cause this).
     OnFlush,
 }
 
@@ -246,9 +246,9 @@ pub enum Checkpoint {
 pub struct CacheMap {
     /// Pages of the address space; fewer than 2^31 together with translation pages.
     pub address_units: u32,
-    /// Which clean data are dropped.
+    /// Policy for clean data.
     pub eviction: Eviction,
-    /// What full blocks say of their pages.
+    /// Where a full block records its pages.
     pub log: MapLog,
     /// When the table is written.
     pub checkpoint: Checkpoint,
@@ -257,7 +257,7 @@ pub struct CacheMap {
 /// A translation layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtlConfig {
-    /// Which translation.
+    /// Kind of translation.
     pub map: Map,
     /// Spare capacity as a share of the user capacity: `(physical - user) / user`.
     pub over_provisioning: f64,
@@ -274,12 +274,12 @@ pub struct FtlConfig {
     pub gc_low_blocks: u32,
     /// Background GC (while the drive is idle) goes on until a die has this many free blocks; `gc_low_blocks` or less: off.
     pub gc_high_blocks: u32,
-    /// Whether host data use up the free space of a die under GC only as fast as its GC frees it; else as fast as they come, and then
-    /// none until a block is free. For the former `gc_low_blocks` should be 2 or more.
+    /// True if host data use up the free space of a die under GC only as fast as its GC frees it. Otherwise they use it as fast as they
+    /// arrive, and then wait until a block is free. With pacing, `gc_low_blocks` should be 2 or more.
     pub gc_pacing: bool,
     /// GC copies that one die keeps in flight.
     pub gc_parallel: u32,
-    /// Whether GC copies inside a die use copyback (no channel transfer) where units and superpages allow it.
+    /// True if GC copies inside a die use copyback (no channel transfer) where units and superpages allow it.
     pub copyback: bool,
     /// Wear levelling.
     pub wear: WearLevelling,
@@ -287,12 +287,12 @@ pub struct FtlConfig {
     pub durability: Durability,
     /// Placement handles: each has open blocks of its own. 1: no placement by the host.
     pub handles: u16,
-    /// What GC does with data of different handles.
+    /// How GC treats data of different handles.
     pub isolation: Isolation,
     /// The SLC cache; `None`: there is none.
     pub slc_cache: Option<SlcCache>,
-    /// The namespace is a cache, with [`Map::Page`]; `None`: its address space is that of its pages. The capacity of a cache is how many
-    /// pages it holds.
+    /// The namespace is a cache, with [`Map::Page`]; `None`: its address space is that of its pages. The capacity of a cache is the
+    /// number of pages it holds.
     pub cache: Option<CacheMap>,
     /// Seed of all policy randomness.
     pub seed: u64,
@@ -313,7 +313,7 @@ impl FtlConfig {
         u32::from(self.cache.is_some_and(|cache| cache.log == MapLog::LastPage))
     }
 
-    /// Whether the table is written with each flush.
+    /// Returns whether the table is written with each flush.
     pub(crate) fn checkpoints_on_flush(&self) -> bool {
         self.durability != Durability::Volatile
             && self.cache.is_some_and(|cache| cache.checkpoint == Checkpoint::OnFlush)

@@ -3,13 +3,13 @@
 use crate::{FtlCounters, MapCounters, MergeCounters};
 
 impl FtlCounters {
-    /// What was counted since `before`.
+    /// Counts since `before`.
     pub fn since(mut self, before: &FtlCounters) -> FtlCounters {
         self.each(before, |own, before| own - before);
         self
     }
 
-    /// Adds those of another namespace.
+    /// Adds the counters of another namespace.
     pub fn add(&mut self, other: &FtlCounters) {
         self.each(other, |own, other| own + other);
     }

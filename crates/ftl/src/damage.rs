@@ -1,5 +1,5 @@
-//! What translation does about flash that goes bad before its time: blocks with data that could not be read, data that
-//! are about to become unreadable, dies that are dead.
+//! Handling of flash that fails early: blocks with data that could not be read, data that are about to become unreadable, dies that are
+//! dead.
 //!
 //! ```text
 //!  refresh_block  data leave the block, then it is erased
@@ -13,7 +13,7 @@ use crate::page_map::PageMap;
 use pellucid_flash::{BlockId, DieId};
 
 impl PageMap {
-    /// Data of `block` could not be read: what can be is moved out, and the block is retired when nothing valid is left.
+    /// Retires `block` after an uncorrectable read: readable data are moved out, and the block is retired when nothing valid is left.
     /// `false`: that was known.
     pub fn retire_block(&mut self, block: BlockId) -> bool {
         let state = self.blocks.state(block);
@@ -30,15 +30,15 @@ impl PageMap {
         true
     }
 
-    /// The data of `block` are to be written anew before they become unreadable. They leave it as in GC, in
-    /// turn with victims for space where its die has none to spare. `false`: nothing to do, or known.
+    /// Refreshes `block`: its data are rewritten elsewhere before they become unreadable. They leave it as in GC, in turn with victims
+    /// for space if its die has none to spare. `false`: nothing to do, or known.
     pub fn refresh_block(&mut self, block: BlockId) -> bool {
         let closed = self.blocks.state(block) == BlockState::Closed;
         closed && !self.blocks.failed(block) && self.gc.queue_refresh(self.layout.die_of_block(block), block)
     }
 
-    /// `die` is dead: its programs and erases will fail, and its data cannot be read. Programs that are planned there end
-    /// as failed ones do. `false`: that was known.
+    /// Marks `die` as dead: its programs and erases will fail, and its data cannot be read. Programs that are planned there end as failed
+    /// ones do. `false`: that was known.
     pub fn kill_die(&mut self, die: DieId) -> bool {
         if !self.blocks.kill_die(die) {
             return false;

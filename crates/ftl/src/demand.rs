@@ -1,8 +1,8 @@
 //! The cached mapping table of a drive that keeps its map in flash (DFTL: Gupta, Kim, Urgaonkar, ASPLOS 2009).
 //!
 //! The map lies on the media in translation pages. Memory holds a few of its entries, each for itself (LPN and PPN), and the address of every
-//! translation page. This module decides which entries are in memory and which are newer there than on the media. It holds no
-//! addresses: where a page lies is the mapping table's business.
+//! translation page. This module decides which entries are in memory and which are newer there than on the media. It holds no addresses:
+//! the mapping table does.
 //!
 //! ```text
 //!  use ── hit ──► protected (most recently used first)          write of a host ──► cached, dirty
@@ -60,7 +60,7 @@ struct Page {
     first_dirty: u32,
 }
 
-/// Which entries of the map are in memory, and which of them the media do not know yet.
+/// Set of entries in memory, and of those that are newer than on the media.
 #[derive(Clone, Debug)]
 pub struct CachedTable {
     entries: u32,
@@ -74,13 +74,13 @@ pub struct CachedTable {
     lists: [Ends; 2],
     pages: Vec<Page>,
     pending: Vec<u64>,
-    /// Translation pages with pending entries that left victims of each die, since its last victim was emptied. Some may have
-    /// been written meanwhile.
+    /// Translation pages with pending entries that left victims of each die, since its last victim was emptied. Some may have been
+    /// written meanwhile.
     moved: Vec<Vec<MapPage>>,
 }
 
 impl CachedTable {
-    /// An empty table of `capacity` entries (at least 2) for a map of `entries`, and GC in `dies` dies.
+    /// Creates an empty table of `capacity` entries (at least 2) for a map of `entries`, and GC in `dies` dies.
     pub fn new(entries: u32, entries_per_page: u32, capacity: u32, dies: u32) -> CachedTable {
         let capacity = capacity.clamp(2, entries.max(2));
         let index = (2 * capacity).next_power_of_two().max(16);
@@ -124,23 +124,23 @@ impl CachedTable {
         self.capacity
     }
 
-    /// Whether the entry of `lpn` is in memory, without using it.
+    /// Returns whether the entry of `lpn` is in memory, without using it.
     #[inline]
     pub fn is_cached(&self, lpn: Lpn) -> bool {
         self.find(lpn).is_some()
     }
 
-    /// Whether the media may have another address for `lpn` than the drive: its update is dirty or pending.
+    /// Returns whether the media may have another address for `lpn` than the drive: its update is dirty or pending.
     pub fn is_updated(&self, lpn: Lpn) -> bool {
         self.is_pending(lpn) || self.find(lpn).is_some_and(|slot| self.slots[slot as usize].dirty)
     }
 
-    /// Whether every entry of `page` is in memory, so that it can be written without being read.
+    /// Returns whether every entry of `page` is in memory, so that it can be written without being read.
     pub fn is_wholly_cached(&self, page: MapPage) -> bool {
         self.pages[page.0 as usize].cached as usize == self.lpns_of(page).len()
     }
 
-    /// Whether a write of `page` would carry an update.
+    /// Returns whether a write of `page` would carry an update.
     pub fn has_updates(&self, page: MapPage) -> bool {
         let page = &self.pages[page.0 as usize];
         page.pending > 0 || page.first_dirty != NIL
@@ -154,7 +154,7 @@ impl CachedTable {
         true
     }
 
-    /// Loads the entry of `lpn`, which is not in memory. Gives the translation page that is due because a dirty entry had to leave.
+    /// Loads the entry of `lpn`, which is not in memory. Returns the translation page that is due because a dirty entry had to leave.
     pub fn load(&mut self, lpn: Lpn) -> Option<MapPage> {
         debug_assert!(!self.is_cached(lpn));
         let due = self.make_vacancy();
@@ -165,7 +165,8 @@ impl CachedTable {
         due
     }
 
-    /// A host write of `lpn` is on the media: its entry is in memory, and dirty. Gives the translation page that is due, as [`CachedTable::load`].
+    /// Records that a host write of `lpn` is on the media: its entry is in memory, and dirty. Returns the translation page that is due,
+    /// as [`CachedTable::load`].
     pub fn written(&mut self, lpn: Lpn) -> Option<MapPage> {
         let due = if self.is_cached(lpn) { None } else { self.load(lpn) };
         let slot = self.find(lpn).expect("loaded above");
@@ -173,7 +174,7 @@ impl CachedTable {
         due
     }
 
-    /// GC has moved `lpn` out of a victim of `die`.
+    /// Records that GC has moved `lpn` out of a victim of `die`.
     pub fn moved(&mut self, lpn: Lpn, die: DieId) {
         if !self.changed(lpn) {
             let page = self.page_of(lpn);
@@ -184,7 +185,7 @@ impl CachedTable {
         }
     }
 
-    /// The address of `lpn` is another one (or none, after a trim); whether its entry is in memory.
+    /// Records that the address of `lpn` has changed (to none, after a trim); returns whether its entry is in memory.
     pub fn changed(&mut self, lpn: Lpn) -> bool {
         match self.find(lpn) {
             Some(slot) => {
@@ -198,7 +199,7 @@ impl CachedTable {
         }
     }
 
-    /// A victim of `die` is empty: the translation pages that are due for what left it. One at a time; `None`: all are named.
+    /// Returns, after a victim of `die` has been emptied, the next translation page that is due for it; `None`: all were returned.
     pub fn next_due(&mut self, die: DieId) -> Option<MapPage> {
         loop {
             let page = self.moved[die.0 as usize].pop()?;
@@ -208,7 +209,7 @@ impl CachedTable {
         }
     }
 
-    /// The content of `page` has been taken for its program, with all its updates.
+    /// Records that the content of `page` has been taken for its program, with all its updates.
     pub fn imaged(&mut self, page: MapPage) {
         let mut slot = std::mem::replace(&mut self.pages[page.0 as usize].first_dirty, NIL);
         while slot != NIL {
@@ -223,7 +224,7 @@ impl CachedTable {
         }
     }
 
-    /// Bytes that a drive needs for the table, without what stands beside it.
+    /// Bytes that a drive needs for the cached entries alone.
     pub fn memory_bytes(&self) -> u64 {
         u64::from(self.capacity) * MAP_ENTRY_BYTES
     }
@@ -318,7 +319,7 @@ impl CachedTable {
         slot
     }
 
-    /// The entry was used: it is the newest protected one. What is too much there becomes the newest probationary one.
+    /// Makes a used entry the newest protected one. Excess entries become the newest probationary ones.
     fn promote(&mut self, slot: u32) {
         self.unlink(slot);
         self.link(slot, Segment::Protected);

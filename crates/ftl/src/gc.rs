@@ -1,11 +1,11 @@
 //! Garbage collection (GC): which copies leave a die's victims, and which blocks are erased.
 //!
-//! GC of a die works by itself, into the same die: a victim's valid units are moved one by one and programmed elsewhere in the die. When the
-//! last copy has ended, the block can be erased. A block with an unreadable unit stays where it is (its readable data leave; reads of
-//! the rest keep failing honestly) and is retired if the host ever overwrites what was lost.
+//! GC of a die is independent and stays in the die: a victim's valid units are moved one by one and programmed elsewhere in the die. When
+//! the last copy has ended, the block can be erased. A block with an unreadable unit stays where it is (its readable data leave; reads of
+//! the rest keep failing honestly) and is retired once the host has overwritten the lost data.
 //!
-//! [`Gc`] has the victims and decides; the mapping table, the block manager and what else it needs are given to each call. What the rest
-//! of the map does about its decisions is `page_map/collect.rs`.
+//! [`Gc`] holds the victims and decides; each call gets the mapping table, the block manager and other state that it needs.
+//! `page_map/collect.rs` applies its decisions to the rest of the map.
 //!
 //! ```text
 //!  wants_gc ─► victim (victim.rs) ─► Move, unit by unit ─► arrived ─┬─ Keep ─► is_current ─► place (of its stream)
@@ -30,16 +30,16 @@ pub(crate) struct Gc {
     dies: Vec<DieGc>,
     /// Victims and cached blocks that hold nothing valid.
     emptied: Vec<BlockId>,
-    /// Units that one sense brings, and those that move next.
+    /// Units per sense, and the units that move next.
     sense: Divisor,
     moves: Vec<Move>,
     /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
     pub cut_reserve: u32,
-    /// It has made space that host data were turned away for.
+    /// GC has made space for host data that were turned away.
     pub(crate) released: bool,
 }
 
-/// The parts of a map that GC works on when it goes on.
+/// Parts of a map that GC works on.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
     pub table: &'a MappingTable,
@@ -56,7 +56,7 @@ pub(crate) struct Parts<'a> {
 #[derive(Clone, Debug, Default)]
 struct DieGc {
     current: Option<Current>,
-    /// Victims that data leave, or that wait for their erase.
+    /// Victims whose data are being moved, or that wait for their erase.
     outgoing: Vec<Outgoing>,
     /// The policy's choice, while it waits for space.
     candidate: Option<BlockId>,
@@ -88,7 +88,7 @@ pub(crate) struct Outgoing {
     pub planned: u32,
     /// The stream whose open block takes them.
     pub stream: Stream,
-    /// It will come back as a free block.
+    /// The victim will come back as a free block.
     pub back: bool,
 }
 
@@ -120,7 +120,7 @@ impl Gc {
         }
     }
 
-    /// Units that one sense brings move together.
+    /// Sets the units per sense: they move together.
     pub fn set_sense(&mut self, sense: Divisor) {
         self.sense = sense;
     }
@@ -135,7 +135,7 @@ impl Gc {
         &mut self.dies[die.0 as usize]
     }
 
-    /// Whether a block holds nothing valid any more and is not erased yet.
+    /// Returns whether a block holds nothing valid any more and is not erased yet.
     #[inline]
     pub fn has_emptied(&self) -> bool {
         !self.emptied.is_empty()
@@ -146,13 +146,13 @@ impl Gc {
         &self.emptied
     }
 
-    /// This block holds nothing valid any more.
+    /// Records that this block holds nothing valid any more.
     #[inline]
     pub fn note_emptied(&mut self, block: BlockId) {
         self.emptied.push(block);
     }
 
-    /// A copy in this victim is its page's newest again, as the program of its successor has failed.
+    /// Revisits a victim: a copy in it is its page's newest again, as the program of its successor has failed.
     pub fn revisit(&mut self, block: BlockId) {
         let again = &mut self.dies[self.layout.die_of_block(block).0 as usize].again;
         if !again.contains(&block) {
@@ -160,7 +160,7 @@ impl Gc {
         }
     }
 
-    /// `block` is to be emptied and retired.
+    /// Queues `block` to be emptied and retired.
     pub fn retire(&mut self, block: BlockId) {
         let retiring = &mut self.dies[self.layout.die_of_block(block).0 as usize].retiring;
         if !retiring.contains(&block) {
@@ -174,18 +174,18 @@ impl Gc {
         &self.die(die).outgoing
     }
 
-    /// How many of them will come back as free blocks.
+    /// Victims of `die` that will come back as free blocks.
     #[inline]
     pub fn coming_back(&self, die: DieId) -> u32 {
         self.outgoing(die).iter().filter(|victim| victim.back).count() as u32
     }
 
-    /// How many victims of all dies will come back as free blocks.
+    /// Victims of all dies that will come back as free blocks.
     pub fn all_coming_back(&self) -> u32 {
         (0..self.dies.len() as u32).map(|die| self.coming_back(DieId(die))).sum()
     }
 
-    /// The program of a copy that replaces the one at `old` in a victim was planned, or has ended.
+    /// Records that the program of a copy that replaces the one at `old` in a victim was planned, or has ended.
     #[inline]
     pub fn note_moving(&mut self, old: Ppa, planned: bool) {
         if old.is_some() {
@@ -212,19 +212,20 @@ impl Gc {
         &self.die(die).retiring
     }
 
-    /// Whether wear levelling or a refresh waits for a victim of `die`.
+    /// Returns whether wear levelling or a refresh waits for a victim of `die`.
     pub fn upkeep_is_due(&self, die: DieId) -> bool {
         let gc = self.die(die);
         gc.level || !gc.refreshing.is_empty()
     }
 
-    /// Whether upkeep may take the next victim of `die`: always while blocks are free beyond `gc_low`, which under a saturating load they
-    /// never are; then every other victim, so that neither upkeep nor the host waits for the other to end.
+    /// Returns whether upkeep may take the next victim of `die`. It always may while blocks are free beyond `gc_low`, which they never
+    /// are under a saturating load. Otherwise it takes every other victim, so that neither upkeep nor the host waits for the other to
+    /// end.
     pub fn is_upkeeps_turn(&self, blocks: &BlockManager, die: DieId) -> bool {
         !self.is_short(blocks, die) || !self.die(die).was_upkeep
     }
 
-    /// Whether `die` has no free blocks beyond those at which GC starts.
+    /// Returns whether `die` has no free blocks beyond those at which GC starts.
     pub fn is_short(&self, blocks: &BlockManager, die: DieId) -> bool {
         blocks.free_count(die) <= self.config.gc_low_blocks
     }
@@ -237,7 +238,7 @@ impl Gc {
         self.die_mut(die).level = due;
     }
 
-    /// The closed block of `die` that is to be written anew next.
+    /// The closed block of `die` to refresh next.
     pub fn next_refresh(&self, die: DieId) -> Option<BlockId> {
         self.die(die).refreshing.last().copied()
     }
@@ -246,7 +247,7 @@ impl Gc {
         remove(&mut self.die_mut(die).refreshing, block);
     }
 
-    /// Queues a closed block of `die` to be written anew; `false`: it is queued.
+    /// Queues a closed block of `die` for a refresh; `false`: it is queued already.
     pub fn queue_refresh(&mut self, die: DieId, block: BlockId) -> bool {
         let refreshing = &mut self.die_mut(die).refreshing;
         let new = !refreshing.contains(&block);
@@ -266,7 +267,7 @@ impl Gc {
         self.die_mut(die).retiring.extract_if(.., |block| is_settled(*block)).collect()
     }
 
-    /// Nothing more is moved out of `die`.
+    /// Stops GC in `die`: nothing more is moved out of it.
     pub fn stop(&mut self, die: DieId) {
         let gc = self.die_mut(die);
         (gc.current, gc.candidate, gc.level) = (None, None, false);
@@ -275,25 +276,25 @@ impl Gc {
     }
 }
 
-/// Which victim, and which of its units.
+/// Choice of victims and of their units.
 impl Gc {
-    /// Whether `die` should begin GC: in the foreground when few blocks are free, in the background until `gc_high_blocks` are.
+    /// Returns whether `die` should begin GC: in the foreground when few blocks are free, in the background until `gc_high_blocks` are.
     pub(crate) fn wants_space(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
         let coming = blocks.free_count(die) + self.coming_back(die);
         let map = self.config.common_blocks();
-        // What host data may not take must not keep them waiting.
+        // Space that host data may not take must not keep them waiting.
         let short = blocks.free_total() <= blocks.live_dies() + map;
         let failed = u32::from(!self.retiring(die).is_empty());
         let low = 1 + failed + self.cut_reserve + if short { map } else { 0 };
         let wants = coming <= self.config.gc_low_blocks.max(low)
             || (load != Load::Busy && coming < self.config.gc_high_blocks)
-            // Where the data of most lie still, those that have free blocks must make space for all.
+            // If most dies hold static data, dies with free blocks must reclaim space for all.
             || (short && self.all_coming_back() == 0);
         wants && !self.waits_for_victims(blocks, die)
     }
 
-    /// Whether the victims that there are must be erased first, in `die` too. Each may take a free block, and before it is erased a
-    /// translation page may have to be written: without a block for that no erase would give one back.
+    /// Returns whether existing victims, in `die` too, must be erased before GC starts on another. Each may take a free block, and before
+    /// it is erased a translation page may have to be written: without a block for that page, no erase could free one.
     fn waits_for_victims(&self, blocks: &BlockManager, die: DieId) -> bool {
         let free = blocks.free_total();
         self.coming_back(die) > 0
@@ -302,13 +303,13 @@ impl Gc {
             && self.map_needs_block(blocks)
     }
 
-    /// Whether the next translation page needs a free block.
+    /// Returns whether the next translation page needs a free block.
     fn map_needs_block(&self, blocks: &BlockManager) -> bool {
         let open = |die| blocks.open_block(DieId(die), Stream::Meta.place());
         self.config.common_blocks() > 0 && (0..self.layout.dies).all(|die| open(die).is_none())
     }
 
-    /// Whether there is something to do in `die`.
+    /// Returns whether there is GC work in `die`.
     #[inline]
     pub fn wants(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
         let gc = self.die(die);
@@ -336,21 +337,21 @@ impl Gc {
         }
     }
 
-    /// Finds the next units that leave a victim of `die` ([`Gc::moves`]), choosing one first if need be; gives the stream that takes
-    /// them. `None`: nothing to do now.
+    /// Finds the next units that leave a victim of `die` ([`Gc::moves`]), choosing a victim first if need be; returns the stream that
+    /// takes them. `None`: nothing to do now.
     pub fn next_moves(&mut self, parts: &mut Parts<'_>, die: DieId, load: Load) -> Option<Stream> {
         self.moves.clear();
         if let Some(Current { victim, cursor, cause }) = self.current(parts, die, load) {
             match self.next_valid(parts.table, victim, cursor) {
                 Some(first) => self.move_from(parts, die, first, cause),
-                // Everything is on its way. The next victim is chosen at the next call, if still needed.
+                // Every unit is on its way. The next victim is chosen at the next call, if still needed.
                 None => self.die_mut(die).current = None,
             }
         }
         self.moves.first().map(|moved| moved.to)
     }
 
-    /// What [`Gc::next_moves`] found.
+    /// Moves that [`Gc::next_moves`] found.
     pub fn moves(&mut self) -> &mut [Move] {
         &mut self.moves
     }
@@ -376,7 +377,7 @@ impl Gc {
         table.next_valid(self.layout.ppa(block, from)..end)
     }
 
-    /// The unit at `first` in the victim of `die` moves, and what else of the victim the same sense brings.
+    /// Moves the unit at `first` in the victim of `die`, with the victim's other units of the same sense.
     #[inline]
     fn move_from(&mut self, parts: &mut Parts<'_>, die: DieId, first: Ppa, cause: Cause) {
         let victim = self.layout.block_of(first);
@@ -393,7 +394,7 @@ impl Gc {
         parts.pages.reading += if of_map { self.moves.len() as u32 } else { 0 };
     }
 
-    /// Where data of `block` go when they are moved.
+    /// Stream to which data of `block` are moved.
     fn stream_of(&self, blocks: &BlockManager, block: BlockId, cause: Cause) -> Stream {
         match blocks.owner(block) {
             handle if handle > 0 && self.config.isolation == Isolation::Persistent => {
@@ -412,7 +413,7 @@ impl Gc {
         }
     }
 
-    /// Whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
+    /// Returns whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
     pub fn rests(&self, table: &MappingTable, die: DieId) -> bool {
         match self.die(die).current {
             Some(current) => self.next_valid(table, current.victim, current.cursor).is_none(),
@@ -439,7 +440,7 @@ impl Gc {
         // The reserve may be smaller now, or a block is coming back.
         parts.blocks.space_came();
         let gc = self.die_mut(die);
-        // What of the cache holds nothing needs no space.
+        // Empty blocks of the cache need no space.
         if !cached || valid > 0 {
             gc.outgoing.push(Outgoing::new(victim, valid, stream, back));
         }
@@ -459,13 +460,13 @@ impl Gc {
         self.went_on(parts.blocks, victim);
     }
 
-    /// A victim will not come back as a free block.
+    /// Records that a victim will not come back as a free block.
     pub fn lose_victim(&mut self, blocks: &mut BlockManager, block: BlockId) {
         blocks.mark_failed(block);
         self.end_outgoing(blocks, block);
     }
 
-    /// A victim has come back as a free block or is retired, or it stays where it is, as not all of it can be read.
+    /// Ends a victim: it is a free block again, is retired, or stays because not all of it can be read.
     pub fn end_outgoing(&mut self, blocks: &mut BlockManager, block: BlockId) {
         let outgoing = &mut self.dies[self.layout.die_of_block(block).0 as usize].outgoing;
         if let Some(at) = outgoing.iter().position(|victim| victim.block == block) {
@@ -476,8 +477,8 @@ impl Gc {
         self.went_on(blocks, block);
     }
 
-    /// The next block that holds nothing valid any more, and no copy that only an unsaved trim made invalid. There must be an emptied
-    /// one. Those in `held` have to wait.
+    /// Returns the next block without valid units, and without copies that only an unsaved trim made invalid. There must be an emptied
+    /// block. Blocks in `held` have to wait.
     pub fn reclaim(&mut self, parts: &mut Parts<'_>, held: &[BlockId]) -> Reclaim {
         let saved = parts.pages.saved_before();
         let holds_clean = |b: BlockId| parts.table.sparse().is_some_and(|sparse| sparse.present(b.0) > 0);
@@ -512,7 +513,7 @@ impl Gc {
         Reclaim::Erase(block, cause)
     }
 
-    /// The erase of a victim has ended: it is free or retired.
+    /// Records the end of a victim's erase: the block is free or retired.
     pub fn erased(&mut self, blocks: &mut BlockManager, block: BlockId) {
         self.end_outgoing(blocks, block);
         let die = self.layout.die_of_block(block);
@@ -531,7 +532,7 @@ pub(crate) fn levelled(blocks: &BlockManager, die: DieId) -> impl Iterator<Item 
     blocks.of_die(die).filter(good)
 }
 
-/// Takes `block` out of a short list; whether it was there.
+/// Removes `block` from a short list; returns whether it was in it.
 fn remove(list: &mut Vec<BlockId>, block: BlockId) -> bool {
     let at = list.iter().position(|&b| b == block);
     at.inspect(|&at| _ = list.swap_remove(at)).is_some()

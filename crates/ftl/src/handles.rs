@@ -1,7 +1,7 @@
-//! Placement handles: which reclaim unit each refers to, how much of it is written, and what happened to it.
+//! Placement handles: the reclaim unit that each refers to, how much of it is written, and its events.
 //!
-//! A handle has an open block in every die, and data that carry it go to no other block. Its reclaim unit is as much as one block
-//! of every die holds. Dies fill at their own pace, so near its end a unit's data may stand beside the first of the next one; each
+//! A handle has an open block in every die, and data that carry it go to no other block. Its reclaim unit is as large as one block of
+//! every die. Dies fill at their own pace, so near the end of a unit its data may share a block with the first data of the next one; each
 //! block is erased by itself when all of it is invalid.
 //!
 //! Invariant: `written < unit` for every handle. With one handle nothing is counted.
@@ -11,13 +11,13 @@ use crate::translation::Stream;
 use crate::{Isolation, Separation};
 use pellucid_flash::{DieId, Layout, Lpn, PlacementEventKind};
 
-/// Events that the host has not asked for; further ones are dropped.
+/// Most pending events; further ones are dropped.
 const EVENTS_MAX: usize = 4096;
 
-/// Something that happened, without its time: translation has no clock.
+/// An event without its time: translation has no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleEvent {
-    /// What.
+    /// Kind of event.
     pub kind: PlacementEventKind,
     /// The handle concerned.
     pub handle: u16,
@@ -28,7 +28,7 @@ pub struct HandleEvent {
 /// The placement handles of a drive.
 #[derive(Clone, Debug)]
 pub struct Handles {
-    /// Of the reclaim unit that each handle refers to: units written.
+    /// Units written to the reclaim unit that each handle refers to.
     written: Vec<u64>,
     /// Units of a reclaim unit.
     unit: u64,
@@ -37,7 +37,7 @@ pub struct Handles {
 }
 
 impl Handles {
-    /// `count` of them, nothing written.
+    /// Creates `count` handles with nothing written.
     pub(crate) fn new(count: u16, layout: &Layout) -> Handles {
         Handles {
             written: vec![0; count.into()],
@@ -47,7 +47,7 @@ impl Handles {
         }
     }
 
-    /// How many there are; 1: no placement by the host.
+    /// Number of handles; 1: no placement by the host.
     #[inline]
     pub fn count(&self) -> u16 {
         self.written.len() as u16
@@ -63,13 +63,13 @@ impl Handles {
         self.unit - self.written[usize::from(handle)]
     }
 
-    /// Whether something happened that [`Handles::take_events`] tells.
+    /// Returns whether [`Handles::take_events`] has events to return.
     #[inline]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// What happened since the last call.
+    /// Takes the events since the last call.
     pub fn take_events(&mut self) -> std::vec::Drain<'_, HandleEvent> {
         self.events.drain(..)
     }
@@ -80,7 +80,7 @@ impl Handles {
         }
     }
 
-    /// A superpage of `stream` was planned.
+    /// Counts a planned superpage of `stream`.
     pub(crate) fn wrote(&mut self, stream: Stream) {
         let handle = match stream {
             Stream::Host | Stream::HostCold => 0,
@@ -95,7 +95,7 @@ impl Handles {
         }
     }
 
-    /// A block of `owner` with so many valid units became a victim.
+    /// Records that a block of `owner` with this many valid units became a victim.
     pub(crate) fn moved(&mut self, owner: u16, units: u32) {
         self.note(PlacementEventKind::Reallocated, owner, units.into());
     }
@@ -108,7 +108,7 @@ impl PageMap {
         &self.handles
     }
 
-    /// The same, to take their events.
+    /// The placement handles, for taking their events.
     pub fn handles_mut(&mut self) -> &mut Handles {
         &mut self.handles
     }
@@ -119,7 +119,7 @@ impl PageMap {
         if ppa.is_some() { self.blocks.owner(self.layout.block_of(ppa)) } else { 0 }
     }
 
-    /// Lets `handle` refer to a new reclaim unit: its open blocks are closed as they are.
+    /// RUH update: lets `handle` refer to a new reclaim unit; its open blocks are closed as they are.
     pub fn next_unit(&mut self, handle: u16) {
         let written = std::mem::take(&mut self.handles.written[usize::from(handle)]);
         if written == 0 {
@@ -139,7 +139,7 @@ impl PageMap {
         }
     }
 
-    /// Mount only: handles refer to what their open blocks can still take.
+    /// Sets, at a mount, the remaining size of each handle's reclaim unit from its open blocks.
     pub(crate) fn restore_handles(&mut self) {
         if self.config.handles < 2 {
             return;

@@ -23,17 +23,17 @@ struct MapWrite {
     content: Content,
 }
 
-/// Whether what a translation page held before is in the controller.
+/// Availability of the previous content of a translation page in the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Here,
-    /// It has to be read first.
+    /// The page has to be read first.
     Missing,
-    /// It is being read.
+    /// The page is being read.
     Coming,
 }
 
-/// GC waits for what it asks for, a flush may; nothing waits for what left the cached table.
+/// Urgency of a write: GC waits for it, a flush may; nothing waits for pages evicted from the cached table.
 fn urgency(cause: Cause) -> u32 {
     match cause {
         Cause::Map => 0,
@@ -46,7 +46,7 @@ fn urgency(cause: Cause) -> u32 {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapWrites {
     writes: Vec<MapWrite>,
-    /// Images of pages that have ended, used again.
+    /// Images of finished pages, for reuse.
     images: Vec<Vec<u8>>,
     /// Pages that left the cached table since the last plan.
     left: u32,
@@ -59,19 +59,19 @@ impl MapWrites {
         self.writes.len()
     }
 
-    /// Whether some wait for their program.
+    /// Returns whether any translation pages wait for their program.
     pub fn any_wanted(&self) -> bool {
         self.writes.iter().any(|w| !w.planned)
     }
 
-    /// Whether what waits for its program is less than a superpage, and no flush or checkpoint has asked for it.
+    /// Returns whether less than a superpage waits for its program, and no flush or checkpoint has asked for it.
     pub fn can_wait(&self, per_superpage: u32) -> bool {
         let wanted = || self.writes.iter().filter(|w| !w.planned);
         wanted().count() < per_superpage as usize && wanted().all(|w| w.cause != Cause::Journal)
     }
 
-    /// Whether what waits for its program is less than a superpage that nothing waits for, and no superpage's worth has come since the last
-    /// program. (What comes may be of pages that are wanted already.)
+    /// Returns whether less than a superpage waits for its program, no flush or checkpoint waits for it, and no superpage's worth has
+    /// arrived since the last program. (Arrivals may concern pages that are wanted already.)
     pub fn gathers(&self, per_superpage: u32) -> bool {
         let wanted = || self.writes.iter().filter(|w| !w.planned);
         self.left < per_superpage
@@ -79,7 +79,7 @@ impl MapWrites {
             && wanted().all(|w| w.cause == Cause::Map)
     }
 
-    /// Whether the content of a page is in the controller, as it is on its way.
+    /// Returns whether the content of a page is in the controller, as it is on its way to the media.
     pub fn holds(&self, page: u32) -> bool {
         self.writes.iter().any(|w| w.page == page && (w.planned || w.content == Content::Here))
     }
@@ -91,7 +91,7 @@ impl MapWrites {
         Some((write.page, write.reason))
     }
 
-    /// A page has been read.
+    /// Records that a page has been read.
     pub fn was_read(&mut self, page: u32) {
         self.writes.iter_mut().filter(|w| w.page == page).for_each(|w| w.content = Content::Here);
     }
@@ -108,7 +108,7 @@ impl MapWrites {
         self.want(page, cause, reason, Content::Here);
     }
 
-    /// One that is wanted already will carry the newest content anyway.
+    /// Wants a page written. A page that is wanted already will carry the newest content anyway.
     pub fn want(&mut self, page: u32, cause: Cause, reason: MapReason, content: Content) {
         match self.writes.iter_mut().find(|w| w.page == page && !w.planned) {
             Some(write) => {
@@ -131,7 +131,7 @@ impl MapWrites {
         let running = |page| self.writes.iter().any(|w| w.page == page && w.planned);
         let ready = |write: &MapWrite| !write.planned && write.content == Content::Here;
         let may = |at: &usize| ready(&self.writes[*at]) && !running(self.writes[*at].page);
-        // What nothing waits for comes last: erases may wait for the others.
+        // Writes that nothing waits for come last: erases may wait for the others.
         let idle = |at: &usize| self.writes[*at].cause == Cause::Map;
         let awaited = (0..self.writes.len()).filter(|at| may(at) && !idle(at));
         let rest = (0..self.writes.len()).filter(|at| may(at) && idle(at));
@@ -143,12 +143,12 @@ impl MapWrites {
         (self.writes[at].page, self.writes[at].cause)
     }
 
-    /// Why a write is wanted.
+    /// Reason for which a write is wanted.
     pub fn reason(&self, at: usize) -> MapReason {
         self.writes[at].reason
     }
 
-    /// The program of a write is planned: the memory for its content.
+    /// Marks a write as planned; returns the memory for its content.
     pub fn planned(&mut self, at: usize) -> &mut Vec<u8> {
         self.left = 0;
         self.writes[at].planned = true;
@@ -161,7 +161,7 @@ impl MapWrites {
         &write.expect("a program of a translation page without its content").image
     }
 
-    /// The program of a page has ended; a failed one is wanted again, together with what was asked for meanwhile.
+    /// Ends the program of a page; a failed page is wanted again, together with requests that came meanwhile.
     pub fn ended(&mut self, page: u32, ok: bool) {
         let at = self.writes.iter().position(|w| w.page == page && w.planned);
         let at = at.expect("a program of a translation page ended that was not planned");

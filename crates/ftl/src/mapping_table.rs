@@ -1,11 +1,10 @@
-//! The mapping table (L2P): where each logical page lies, and which physical units hold a copy that is needed.
+//! The mapping table (L2P): the location of each logical page, and the physical units with a needed copy.
 //!
-//! Pages are looked up at random. In a table of many megabytes most of a look-up is the processor's search for the page of memory
-//! that holds the entry, so the table is mapped by itself and the system is asked for large pages. Where it has none, small ones
-//! do as well; they are slower.
+//! Look-ups are random. In a table of many megabytes most of their time is TLB misses, so the table has a mapping of its own and the
+//! system is asked for large pages. Without these, small pages work too, but slower.
 //!
-//! Invariants: an entry is the physical address + 1, and 0 for a page that is nowhere; so an untouched table costs no memory. A unit is
-//! valid if a page's entry names it, or if it stands in for one that is being programmed.
+//! Invariants: an entry is the physical address + 1, or 0 for an unmapped page, so an untouched table costs no memory. A unit is valid if
+//! a page's entry names it, or if it stands in for one that is being programmed.
 
 use crate::sparse::SparseTable;
 use memmap2::{Advice, MmapMut};
@@ -19,7 +18,7 @@ const LARGE_BYTES_MIN: usize = 4 << 20;
 /// Entries that one bit of [`L2p::touched`] stands for.
 const REGION: u32 = 1 << 14;
 
-/// Where each logical page lies, and which units are valid.
+/// Location of each logical page, and validity of each unit.
 #[derive(Clone, Debug)]
 pub(crate) struct MappingTable {
     /// All pages; of a cache, translation pages only.
@@ -31,12 +30,12 @@ pub(crate) struct MappingTable {
 }
 
 impl MappingTable {
-    /// `pages` that are nowhere, on media of so many units.
+    /// Creates a table of `pages` unmapped pages, on media of `units` units.
     pub fn new(pages: u32, units: u32) -> MappingTable {
         MappingTable { l2p: L2p::new(pages), sparse: None, valid: vec![0; (units as usize).div_ceil(64)] }
     }
 
-    /// That of a cache of `address_pages`, with so many translation pages.
+    /// Creates the table of a cache of `address_pages`, with `map_pages` translation pages, on media of `units`.
     pub fn of_cache(address_pages: u32, map_pages: u32, units: u32, sparse: SparseTable) -> MappingTable {
         MappingTable {
             sparse: Some((address_pages, Box::new(sparse))),
@@ -44,7 +43,7 @@ impl MappingTable {
         }
     }
 
-    /// How many pages it has, those of translation pages among them.
+    /// Number of pages, including translation pages.
     pub fn pages(&self) -> u32 {
         self.l2p.entries + self.sparse.as_ref().map_or(0, |(pages, _)| *pages)
     }
@@ -73,7 +72,7 @@ impl MappingTable {
         }
     }
 
-    /// What is found for pages that have a place or had one: all of them, or of a cache those that have a slot.
+    /// Entries of the pages that have a copy or had one: all pages, or in a cache the pages that have a slot.
     pub fn placed(&self) -> impl Iterator<Item = (Lpn, Ppa)> + '_ {
         let base = self.sparse.as_ref().map_or(0, |(pages, _)| *pages);
         let cached =
@@ -90,7 +89,7 @@ impl MappingTable {
         }
     }
 
-    /// See [`L2p::untouched_until`]; of a cache nothing is known.
+    /// See [`L2p::untouched_until`]; always `None` for a cache.
     pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
         if self.sparse.is_some() { None } else { self.l2p.untouched_until(lpn) }
     }
@@ -113,8 +112,8 @@ impl MappingTable {
         }
     }
 
-    /// Points `lpn` to a new copy, which is valid from now on unless it is a clean one of a cache; gives the old one, and whether the new one
-    /// is valid. `moved`: GC has copied the old one.
+    /// Points `lpn` to a new copy, which is valid from now on unless it is a clean one of a cache; returns the old one, and whether the
+    /// new one is valid. `moved`: GC has copied the old one.
     #[inline]
     pub fn supersede(&mut self, lpn: Lpn, ppa: Ppa, moved: bool) -> (Ppa, bool) {
         if self.sparse.is_some() {
@@ -157,7 +156,7 @@ impl MappingTable {
         self.valid[ppa.0 as usize / 64] &= !(1 << (ppa.0 % 64));
     }
 
-    /// Prefetches the valid bit of `ppa`; whether there is such a unit.
+    /// Prefetches the valid bit of `ppa`; returns whether there is such a unit.
     #[inline]
     pub fn prefetch_valid(&self, ppa: Ppa) -> bool {
         let word = ppa.0 as usize / 64;
@@ -198,7 +197,7 @@ pub(crate) struct L2p {
 }
 
 impl L2p {
-    /// `entries` pages that are nowhere.
+    /// Creates `entries` unmapped pages.
     ///
     /// # Panics
     /// When the system has no memory.
@@ -212,8 +211,8 @@ impl L2p {
         L2p { entries, bytes: map, touched: vec![0; regions.div_ceil(64)] }
     }
 
-    /// The end of the regions from that of `lpn` on in which no entry was ever set, so that all their pages are nowhere; `None`: one was set
-    /// in the region of `lpn`.
+    /// End of the range of regions, from that of `lpn` on, in which no entry was ever set, so that all their pages are unmapped; `None`:
+    /// one was set in the region of `lpn`.
     pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
         let first = lpn.0 / REGION;
         let (mut at, end) = (first, self.entries.div_ceil(REGION));
@@ -228,7 +227,7 @@ impl L2p {
         (at > first).then(|| Lpn(at.min(end).saturating_mul(REGION).min(self.entries)))
     }
 
-    /// Where `lpn` lies; [`Ppa::NONE`]: nowhere.
+    /// Location of `lpn`; [`Ppa::NONE`]: unmapped.
     #[inline]
     pub fn get(&self, lpn: Lpn) -> Ppa {
         let at = lpn.0 as usize * ENTRY_BYTES;
@@ -241,7 +240,7 @@ impl L2p {
         self.replace(lpn, ppa);
     }
 
-    /// As [`L2p::set`]; gives where `lpn` lay before.
+    /// Sets an entry as [`L2p::set`]; returns the former location of `lpn`.
     #[inline]
     pub fn replace(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
         let at = lpn.0 as usize * ENTRY_BYTES;
@@ -277,7 +276,7 @@ impl Clone for L2p {
 }
 
 impl std::fmt::Debug for L2p {
-    /// What it says, not where it lies: two drives in the same state are written in the same way.
+    /// Formats the entries and not their addresses in memory: drives in the same state give the same text.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries((0..self.entries).map(|lpn| self.get(Lpn(lpn)))).finish()
     }

@@ -1,4 +1,4 @@
-//! Mount: the map rebuilt from what the media hold.
+//! Mount: rebuilds the map from the media.
 //!
 //! 1. *headers*: the first and the last programmed superpage of every block (its range of sequence numbers);
 //! 2. *translation pages*: the newest copy of each, from the blocks that hold them;
@@ -18,7 +18,7 @@ use crate::translation_pages::parse;
 use crate::{Durability, FtlConfig, Isolation};
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 
-/// What a mount reads from the media; the caller of translation implements it.
+/// Media access that a mount needs; the caller of translation implements it.
 pub trait MountSource {
     /// Logical page and what [`Plan::sequence`](crate::Plan::sequence) gave in the spare area of a unit; `None` if it is erased or unreadable.
     fn spare(&self, ppa: Ppa) -> Option<(Lpn, u64)>;
@@ -30,13 +30,13 @@ pub trait MountSource {
     }
     /// Erases so far.
     fn erases(&self, block: BlockId) -> u32;
-    /// Whether the block is retired.
+    /// Returns whether the block is retired.
     fn is_bad(&self, block: BlockId) -> bool;
     /// All bytes of a unit that holds a translation page; `None` if unreadable.
     fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>>;
 }
 
-/// What a mount did.
+/// Result of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountReport {
     /// Spare areas read to find each block's range.
@@ -53,20 +53,20 @@ pub struct MountReport {
     pub lost_units: u64,
 }
 
-/// Torn superpages carry sequence numbers that cannot be read. A drive in use has fewer programs planned than this, so
-/// numbers that go on behind the gap are above all of them.
+/// Gap after numbers that cannot be read in torn superpages. A drive in use has fewer programs planned than this, so numbers behind the
+/// gap are above all of them.
 const SEQUENCE_GAP: u64 = 1 << 20;
-/// A block that was begun so many numbers ago is not written on: the numbers of its superpages count from its first, in 32 bits, and as many
-/// again may be given until it is full.
+/// Age, in sequence numbers, beyond which a block is not written on: the numbers of its superpages count from its first, in 32 bits, and
+/// as many again may be given until it is full.
 pub(crate) const BLOCK_SEQUENCES: u64 = 1 << 31;
 
-/// What the newest copies of the translation pages say.
+/// Content of the newest copies of the translation pages.
 struct Loaded {
-    /// Of each translation page; 0: all that is found counts.
+    /// Watermark of each translation page; 0: every copy that is found counts.
     watermarks: Vec<u64>,
     /// Translation pages with trimmed pages that cannot be read, and the sequence numbers with which they were written.
     unreadable: Vec<(u32, u64)>,
-    /// What they say (cache).
+    /// Entries of the translation pages (cache).
     found: Vec<Found>,
 }
 
@@ -85,7 +85,7 @@ fn spare(source: &impl MountSource, ppa: Ppa) -> Option<(Lpn, u64)> {
 }
 
 impl PageMap {
-    /// Translation for these media, and what mounting them took.
+    /// Starts translation on these media; also returns the report of a mount.
     pub(crate) fn start<S: MountSource>(
         config: &FtlConfig,
         layout: &Layout,
@@ -172,8 +172,8 @@ impl PageMap {
         Ok((map, report))
     }
 
-    /// Each cut tears the superpages that are being programmed, so the block kept free for a victim may no longer hold all of it. Power may
-    /// be cut again before GC has repaired that, so from then on each die keeps one more block free, if it has one.
+    /// Reserves one more free block per die after a power cut. Each cut tears the superpages that are being programmed, so the block kept
+    /// free for a victim may no longer hold all of it, and power may be cut again before GC has repaired that.
     fn expect_power_cuts(&mut self) {
         let good = self.layout.blocks - self.blocks.bad_count();
         let most =
@@ -191,7 +191,7 @@ impl PageMap {
         // Torn and failed superpages have no readable spare area; their neighbours bound the range.
         let first = (0..superpages).find_map(|s| readable(&s));
         let last = (0..superpages).rev().find_map(|s| readable(&s));
-        // A description with fewer handles than the media were written with: those blocks belong to no handle.
+        // The description has fewer handles than the media were written with: those blocks belong to no handle.
         let owner = first.map_or(0, |(_, stored)| split_sequence(stored).1);
         let owner = if owner < self.config.handles { owner } else { 0 };
         let meta =
@@ -328,7 +328,7 @@ impl PageMap {
         }
     }
 
-    /// Programs go on with number `next`.
+    /// Restores the blocks; programs continue with number `next`.
     fn restore_blocks(&mut self, ranges: &[BlockRange], next: u64) {
         let mut valid = vec![0u32; self.layout.blocks as usize];
         let needed: Vec<Ppa> =
@@ -361,7 +361,7 @@ impl PageMap {
         }
     }
 
-    /// `block` can take data of `stream` from `superpage` on, if no other one is open for it.
+    /// Lets `block` take data of `stream` from `superpage` on, if no other block is open for it.
     fn reopen(&mut self, block: BlockId, stream: Stream, superpage: u32) -> bool {
         self.blocks.reopen(self.config.shared(stream).place(), OpenBlock { block, superpage })
     }

@@ -31,13 +31,13 @@ use pellucid_flash::{BlockId, DieId};
 const TURNS: u32 = 2;
 
 impl Gc {
-    /// Whether the next host superpage for the open block of `shared` in `die` waits for GC.
+    /// Returns whether the next host superpage for the open block of `shared` in `die` waits for GC.
     #[inline]
     pub(crate) fn outpaced(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
         self.config.gc_pacing && self.waits(blocks, die, shared)
     }
 
-    // Apart, so that a drive that is not paced has nothing of it in its way.
+    // Separate, so that an unpaced drive does not pay for it.
     #[inline(never)]
     fn waits(&self, blocks: &BlockManager, die: DieId, shared: Stream) -> bool {
         self.is_under_gc(blocks, die)
@@ -66,13 +66,13 @@ impl Gc {
         emptying && space < self.blocks_enough() * block
     }
 
-    /// Blocks of space with which the host need not stop. Below `gc_low + 1` of them a die is surely under GC.
+    /// Units of space with which the host need not stop. With fewer than `gc_low + 1` blocks a die is surely under GC.
     fn blocks_enough(&self) -> u64 {
         let shared = self.config.separation == Separation::Off;
         (u64::from(self.config.gc_low_blocks) + 1).min(if shared { 2 } else { 3 })
     }
 
-    /// Units that the open blocks of `die` for data of the host, moved or not, can take.
+    /// Units that the open blocks of `die` for host data, new or moved, can take.
     fn left_open(&self, blocks: &BlockManager, die: DieId) -> u64 {
         let others = [Stream::Worn.place(), Stream::Meta.place(), Stream::Cached.place()];
         let open = blocks.open_in(die).filter(|(place, _)| !others.contains(place));
@@ -80,7 +80,7 @@ impl Gc {
         u64::from(superpages) * u64::from(self.layout.units_per_superpage)
     }
 
-    /// `die` had no space for host data. While it is under GC this may change without a block coming free.
+    /// Records that `die` had no space for host data. While it is under GC this may change without a block coming free.
     #[inline]
     pub(crate) fn turned_away(&mut self, blocks: &BlockManager, die: DieId) {
         if self.config.gc_pacing {
@@ -88,7 +88,7 @@ impl Gc {
         }
     }
 
-    /// A victim in the die of `block` has fewer valid units, there is one more or less, or a program has ended.
+    /// Records that a victim in the die of `block` has fewer valid units, that there is one more or less, or that a program has ended.
     #[inline]
     pub(crate) fn went_on(&mut self, blocks: &mut BlockManager, block: BlockId) {
         if self.config.gc_pacing {

@@ -1,4 +1,4 @@
-//! The page map: any page may lie anywhere. What drives have that can hold a map of all pages.
+//! The page map: any page may lie anywhere. For drives that can hold a map of all pages.
 //!
 //! ```text
 //!   MappingTable       where each page lies, which copies are valid           mapping_table.rs
@@ -7,8 +7,9 @@
 //!   TranslationPages   the part of the table that is written to the media     translation_pages.rs, map_writes.rs
 //!   MapCache           what of it is in memory, with the map in flash         demand.rs, page_map/map_cache.rs
 //! ```
-//! `PageMap` routes between them and has what concerns all: where the next superpage goes (`page_map/place.rs`) and the programs that have
-//! not ended (`page_map/programs.rs`). What a cache writes of its table beside that: `page_map/lists.rs`. Its calls are those of [`crate::translation`].
+//! `PageMap` routes between them and holds the shared state: the place of the next superpage (`page_map/place.rs`) and the programs that
+//! have not ended (`page_map/programs.rs`). `page_map/lists.rs` writes further metadata of a cache. Its calls are those of
+//! [`crate::translation`].
 
 mod cache;
 mod collect;
@@ -39,7 +40,7 @@ use crate::{Durability, FtlConfig, Separation, Victim};
 use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa, Rng};
 
 impl Stream {
-    /// The place of its open block among those of a die: six fixed ones, then two for each handle from 1.
+    /// Place of the stream's open block among those of a die: six fixed ones, then two for each handle from 1.
     #[inline]
     pub(crate) const fn place(self) -> usize {
         match self {
@@ -55,12 +56,12 @@ impl Stream {
         }
     }
 
-    /// Places of a die with so many handles.
+    /// Places of a die with this many handles.
     const fn places(handles: u16) -> usize {
         4 + 2 * handles as usize
     }
 
-    /// The handle that its blocks belong to; 0: several, or none.
+    /// The handle to which the stream's blocks belong; 0: several, or none.
     #[inline]
     pub(crate) const fn owner(self) -> u16 {
         match self {
@@ -75,15 +76,15 @@ impl Stream {
     }
 }
 
-/// The owner of a superpage stands above its sequence number in the spare area, so that a mount finds it.
+/// Shift of a superpage's owner, which is stored above its sequence number in the spare area for a mount.
 const OWNER_SHIFT: u32 = 56;
 
-/// Sequence number and owner of what stands in a spare area.
+/// Splits a spare-area value into sequence number and owner.
 pub(crate) const fn split_sequence(stored: u64) -> (u64, u16) {
     (stored & ((1 << OWNER_SHIFT) - 1), (stored >> OWNER_SHIFT) as u16)
 }
 
-/// Why translation cannot be set up.
+/// Reason why translation cannot be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// The user capacity leaves too little space to work.
@@ -106,11 +107,11 @@ pub enum SetupError {
          most {user_units_max} mapping units for the host"
     )]
     TooFewBlocks {
-        /// Which die.
+        /// The die.
         die: u32,
         /// Its good blocks.
         good_blocks: u32,
-        /// Those that its data need.
+        /// Blocks that its data need.
         data_blocks: u32,
         /// Log blocks, destinations of merges, metadata.
         other_blocks: u32,
@@ -121,7 +122,7 @@ pub enum SetupError {
     },
 }
 
-/// Counters of what translation decided.
+/// Counters of translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FtlCounters {
     /// Victims chosen, by cause.
@@ -136,9 +137,9 @@ pub struct FtlCounters {
     pub grown_bad: u64,
     /// Victims that were chosen by their few valid units, against the policy: the die had lost its GC reserve.
     pub emergency_victims: u64,
-    /// Blocks whose data were written anew before they became unreadable, and which were erased.
+    /// Blocks that were refreshed (data rewritten before they became unreadable) and erased.
     pub refreshed: u64,
-    /// Units of hosts that went to the SLC cache, and those that went past it, where there is one.
+    /// Host units that went to the SLC cache, if there is one; `direct_units`: those that bypassed it.
     pub cached_units: u64,
     /// See `cached_units`.
     pub direct_units: u64,
@@ -155,7 +156,7 @@ pub struct PageMap {
     pub(crate) layout: Layout,
     /// Pages that the host can address.
     pub(crate) user_units: u32,
-    /// Pages of the host that the media hold at most: all, or those of a cache.
+    /// Most host pages that the media hold: all, or those of a cache.
     held: u32,
     /// Dirty pages whose writes were admitted and have not brought their data (cache).
     promised: u32,
@@ -169,7 +170,7 @@ pub struct PageMap {
     pub(crate) blocks: BlockManager,
     pub(crate) gc: Gc,
     pub(crate) pages: TranslationPages,
-    /// Which entries of the table are in memory; `None`: all are.
+    /// Cache of table entries; `None`: all entries are in memory.
     map_cache: Option<MapCache>,
     pub(crate) handles: Handles,
     placement: place::Order,
@@ -177,7 +178,7 @@ pub struct PageMap {
     programs: Programs,
     /// Copies that became invalid and were not taken.
     outdated: Vec<(Ppa, Outdated)>,
-    /// The caller takes them.
+    /// The caller takes outdated copies.
     names_outdated: bool,
     temperature: Option<Temperature>,
     pub(crate) rng: Rng,
@@ -185,7 +186,7 @@ pub struct PageMap {
 }
 
 impl PageMap {
-    /// Translation for empty media on which `bad` blocks are retired from the start.
+    /// Creates translation for empty media on which `bad` blocks are retired from the start.
     pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<PageMap, SetupError> {
         let mut map = PageMap::new_worn(config, layout, bad)?;
         let physical = u64::from(layout.units) - bad.len() as u64 * u64::from(layout.units_per_block);
@@ -203,7 +204,7 @@ impl PageMap {
         Ok(map)
     }
 
-    /// As [`PageMap::new`], for a drive in use, which may have lost blocks since: what it holds can be read, however few
+    /// Creates translation, as [`PageMap::new`], for a drive in use, which may have lost blocks since: its data can be read, however few
     /// good blocks are left. With too few of them it is [`PageMap::worn_out`].
     pub(crate) fn new_worn(
         config: &FtlConfig,
@@ -278,7 +279,7 @@ impl PageMap {
         }
     }
 
-    /// Units that the media have to hold: of the host, and translation pages.
+    /// Units that the media have to hold: host data and translation pages.
     pub(crate) fn held_units(&self) -> u64 {
         u64::from(self.held) + u64::from(self.pages.count())
     }
@@ -288,7 +289,7 @@ impl PageMap {
         self.user_units
     }
 
-    /// Where `lpn` lies, for an access of the host.
+    /// Location of `lpn`, for an access of the host.
     #[inline]
     pub fn lookup(&mut self, lpn: Lpn) -> Located {
         if self.map_cache.is_some()
@@ -299,7 +300,7 @@ impl PageMap {
         self.peek(lpn)
     }
 
-    /// Where `lpn` lies, for any other purpose.
+    /// Location of `lpn`, for any other purpose.
     #[inline]
     pub fn peek(&self, lpn: Lpn) -> Located {
         match self.copy_of(lpn) {
@@ -320,20 +321,20 @@ impl PageMap {
         self.table.get(lpn)
     }
 
-    /// Prefetches the map entry of `lpn`: what is looked up soon after costs no trip to memory. It changes nothing.
+    /// Prefetches the map entry of `lpn`: a look-up soon after does not wait for memory. It changes nothing.
     #[inline]
     pub fn prefetch(&self, lpn: Lpn) {
         self.table.prefetch(lpn);
     }
 
-    /// Whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
+    /// Returns whether the copy at `ppa` is some page's newest, or still stands in for one that is being programmed.
     #[inline]
     pub fn is_valid(&self, ppa: Ppa) -> bool {
         self.table.is_valid(ppa)
     }
 
-    /// Which stream a host write of `lpn` with placement handle `handle` belongs to; counts the write if data are separated by
-    /// frequency. What the host places is not separated further.
+    /// Returns the stream of a host write of `lpn` with placement handle `handle`; counts the write if data are separated by frequency.
+    /// Data that the host places are not separated further.
     #[inline]
     pub fn stream(&mut self, lpn: Lpn, handle: u16) -> Stream {
         if handle > 0 {
@@ -348,14 +349,14 @@ impl PageMap {
         self.open_block(die, self.config.shared(stream)).map(|open| (open.block, open.superpage))
     }
 
-    /// The block that `stream` has open in `die` takes no more data.
+    /// Closes the block that `stream` has open in `die`: it takes no more data.
     pub(crate) fn close_open(&mut self, die: DieId, stream: Stream) {
         if let Some(block) = self.blocks.close_open(die, stream.place(), self.sequence) {
             self.gc.went_on(&mut self.blocks, block);
         }
     }
 
-    /// Open blocks, and what each is open for.
+    /// Open blocks, and the stream of each.
     pub(crate) fn open_blocks(&self) -> impl Iterator<Item = (BlockId, Stream)> + use<'_> {
         let fixed = [Stream::Host, Stream::HostCold, Stream::Gc, Stream::Worn, Stream::Meta, Stream::Cached];
         let placed = (1..self.config.handles).flat_map(|h| [Stream::Placed(h), Stream::PlacedGc(h)]);
@@ -363,14 +364,14 @@ impl PageMap {
         self.blocks.all_open().map(move |(place, open)| (open.block, streams[place]))
     }
 
-    /// The copy at `ppa` is no longer needed, for this reason.
+    /// Invalidates the copy at `ppa`, which is no longer needed for this reason.
     #[inline]
     pub(crate) fn invalidate(&mut self, ppa: Ppa, why: Outdated) {
         if !ppa.is_some() || !self.is_valid(ppa) {
             return;
         }
         self.table.set_invalid(ppa);
-        // What a cache evicted comes back with its data, if the power is cut before that is on the media.
+        // A page that a cache evicted comes back with its data, if the power is cut before the eviction is on the media.
         let comes_back = why == Outdated::Trimmed && self.table.sparse().is_some();
         if self.names_outdated && !comes_back {
             self.outdated.push((ppa, why));
@@ -388,13 +389,13 @@ impl PageMap {
         }
     }
 
-    /// Works for such a caller from now on.
+    /// Sets the caller to work for from now on.
     pub fn serve(&mut self, caller: Caller) {
         self.gc.set_sense(caller.sense);
         self.names_outdated = caller.takes_outdated;
     }
 
-    /// Copies that became invalid since the last time, and why, if there are any: nothing that is read from now on lies there.
+    /// Takes the copies that became invalid since the last call, with the reason: no later read goes there.
     #[inline]
     pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
         if self.outdated.is_empty() { None } else { Some(self.outdated.drain(..)) }
@@ -419,7 +420,7 @@ impl PageMap {
         }
     }
 
-    /// The translation page that has the entry of `lpn`.
+    /// Translation page that holds the entry of `lpn`.
     #[inline]
     pub(crate) fn page_of(&self, lpn: Lpn) -> u32 {
         match self.table.sparse() {
@@ -433,7 +434,7 @@ impl PageMap {
         self.blocks.valid(block)
     }
 
-    /// Whether `block` takes data before it is erased again.
+    /// Returns whether `block` takes data before it is erased again.
     pub fn takes_data(&self, block: BlockId) -> bool {
         matches!(self.blocks.state(block), BlockState::Free | BlockState::Open)
     }
@@ -449,7 +450,7 @@ impl PageMap {
         self.blocks.bad_count()
     }
 
-    /// Whether so many blocks are bad that the host's data and what is needed to work no longer fit: the drive must
+    /// Returns whether so many blocks are bad that the host's data and the blocks that translation needs no longer fit: the drive must
     /// refuse writes.
     pub fn worn_out(&self) -> bool {
         let (good, dies) = (self.blocks.good(), self.blocks.live_dies());
@@ -457,17 +458,17 @@ impl PageMap {
         self.held_units() > most
     }
 
-    /// What translation decided so far.
+    /// Decisions of translation so far.
     pub fn counters(&self) -> FtlCounters {
         self.counters
     }
 
-    /// Sets the counters: to zero, or to what the map before a power cut had counted.
+    /// Sets the counters: to zero, or to those from before a power cut.
     pub fn set_counters(&mut self, counters: FtlCounters) {
         self.counters = counters;
     }
 
-    /// How often `block` was erased.
+    /// Erases of `block` so far.
     pub fn erases(&self, block: BlockId) -> u32 {
         self.blocks.erases(block)
     }
@@ -509,7 +510,7 @@ impl PageMap {
             }
         }
         owners.retain(|&ppa, _| self.is_valid(ppa));
-        // What is valid without an owner waits for its successor's program.
+        // Valid units without an owner wait for their successor's program.
         let waiting: std::collections::BTreeSet<Ppa> =
             self.programs.active().flat_map(|program| program.units).map(|unit| unit.old).collect();
         let orphans = counts.iter().sum::<u32>() as usize - owners.len();

@@ -1,11 +1,11 @@
-//! Erase units: which are free, how worn each is, which are retired. Behind page maps, log blocks, chunks and zones alike.
+//! Pool of erase units: which are free, how worn each is, which are retired. Page maps, log blocks, chunks and zones all use it.
 //!
 //! ```text
 //!   free ── take ──► used ── give (erased) ──► free          any ── retire ──► bad
 //!                      └── mark_failed ──► used until it is retired
 //! ```
-//! What an erase unit holds is its taker's business. Invariant: a block is in its die's free list if and only if it is free; a free list
-//! is in the order in which its blocks became free, the oldest last.
+//! The taker of an erase unit manages its content. Invariant: a block is in its die's free list if and only if it is free; a free list is
+//! in the order in which its blocks became free, the oldest last.
 
 use pellucid_flash::{BlockId, DieId, Divisor, Layout};
 use std::ops::Range;
@@ -14,23 +14,23 @@ use std::ops::Range;
 enum Use {
     Free,
     Used,
-    /// Used, holds data, and is retired instead of erased.
+    /// Used and failed: it holds data, and is retired instead of erased.
     Failed,
     Bad,
 }
 
-/// Which free block of a die is taken first.
+/// Order in which the free blocks of a die are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakeOrder {
-    /// The one that has been free longest: no wear levelling.
+    /// The block that has been free longest: no wear levelling.
     Oldest,
-    /// The least worn; of equals the one that has been free longest.
+    /// The least worn; among equals the one that has been free longest.
     LeastWorn,
-    /// The least worn; of equals the lowest number.
+    /// The least worn; among equals the lowest number.
     LeastWornLowest,
 }
 
-/// The same blocks of every die, as erase units.
+/// Pool of erase units: the same range of blocks in every die.
 #[derive(Clone, Debug)]
 pub struct Pool {
     /// Blocks of every die, by their number in the die.
@@ -44,7 +44,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Blocks `blocks` of every die, all used; mounting says which are free. The least worn is taken first.
+    /// Creates a pool of `blocks` of every die, all used; mounting tells which are free. The least worn is taken first.
     pub fn new(layout: &Layout, blocks: Range<u32>) -> Pool {
         let count = (blocks.len() as u32 * layout.dies) as usize;
         Pool {
@@ -58,7 +58,7 @@ impl Pool {
         }
     }
 
-    /// The same, all free; of equal ones the lowest is taken first.
+    /// Creates a pool with all of `blocks` free; among equally worn blocks it takes the lowest first.
     pub(crate) fn all_free(layout: &Layout, blocks: Range<u32>, order: TakeOrder) -> Pool {
         let mut pool = Pool { order, ..Pool::new(layout, blocks.clone()) };
         pool.uses.fill(Use::Free);
@@ -82,7 +82,7 @@ impl Pool {
         self.blocks_per_die.quotient(block.0) as usize
     }
 
-    /// Block `number` of those that the pool has in `die`.
+    /// Block `number` of the pool's blocks in `die`.
     pub fn block(&self, die: DieId, number: u32) -> BlockId {
         BlockId(die.0 * self.blocks_per_die.get() + self.blocks.start + number)
     }
@@ -111,7 +111,7 @@ impl Pool {
         Some(self.take_at(die, at?))
     }
 
-    /// Takes the most worn free block of `die`; of equals the one that has been free longest.
+    /// Takes the most worn free block of `die`; among equals the one that has been free longest.
     pub fn take_most_worn(&mut self, die: DieId) -> Option<BlockId> {
         let free = &self.free[die.0 as usize];
         let at = (0..free.len()).max_by_key(|&at| (self.erases(BlockId(free[at])), at))?;
@@ -150,7 +150,7 @@ impl Pool {
         self.free_total += 1;
     }
 
-    /// Takes a block out of use for good.
+    /// Retires a block.
     pub fn retire(&mut self, block: BlockId) {
         let index = self.index(block);
         if self.uses[index] == Use::Free {
@@ -159,14 +159,14 @@ impl Pool {
         self.uses[index] = Use::Bad;
     }
 
-    /// A used block takes no more data, and is retired when what it holds is not needed any more.
+    /// Marks a used block as failed: it takes no more data, and is retired when its data are not needed any more.
     pub fn mark_failed(&mut self, block: BlockId) {
         let index = self.index(block);
         assert!(matches!(self.uses[index], Use::Used | Use::Failed), "block {} is not in use", block.0);
         self.uses[index] = Use::Failed;
     }
 
-    /// Whether [`Pool::mark_failed`] was told so.
+    /// Returns whether [`Pool::mark_failed`] was called for the block.
     pub fn is_failed(&self, block: BlockId) -> bool {
         self.uses[self.index(block)] == Use::Failed
     }
@@ -182,12 +182,12 @@ impl Pool {
         self.erases[index] = erases;
     }
 
-    /// Whether a block is free.
+    /// Returns whether a block is free.
     pub fn is_free(&self, block: BlockId) -> bool {
         self.uses[self.index(block)] == Use::Free
     }
 
-    /// Whether a block is retired.
+    /// Returns whether a block is retired.
     pub fn is_bad(&self, block: BlockId) -> bool {
         self.uses[self.index(block)] == Use::Bad
     }

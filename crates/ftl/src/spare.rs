@@ -1,14 +1,14 @@
-//! How much of a drive is not for the host: what translation needs, so that GC can always go on.
+//! Capacity that is not for the host: translation needs it so that GC can always go on.
 //!
 //! ```text
 //!  good blocks = a free one of each die + open ones of each die + one for a translation page + those for the data
 //! ```
-//! When host data find no space, every block is free, open or closed, and GC has to find a closed one that gives more than it
-//! takes. What a block holds moves in whole superpages, so a closed block that gives nothing holds more than all its superpages but one do.
-//! Where there are too few data to fill all closed blocks so far, GC can empty one of them.
+//! When host data find no space, every block is free, open or closed, and GC has to find a closed one that frees more than it takes.
+//! Valid data move in whole superpages, so a closed block that frees nothing has more valid units than all its superpages but one hold.
+//! If there are too few data to fill all closed blocks to that level, GC can empty one of them.
 //!
-//! The kind of data that finds no space has no open block in any die, so that each die may keep a second free one all the same: it does
-//! so once power has been cut ([`PageMap::mount`](crate::PageMap::mount)).
+//! The kind of data that finds no space has no open block in any die, so each die can keep a second free block: it does so once power has
+//! been cut ([`PageMap::mount`](crate::PageMap::mount)).
 
 use crate::config::{Durability, FtlConfig, Isolation, Separation};
 use pellucid_flash::Layout;
@@ -19,7 +19,7 @@ pub(crate) fn entries_per_page(layout: &Layout) -> u32 {
 }
 
 impl FtlConfig {
-    /// Blocks that are open in each die: one for every kind of data that stays apart.
+    /// Blocks open in each die: one for every kind of separated data.
     pub fn open_blocks(&self) -> u32 {
         let host_and_moved = match self.separation {
             Separation::Off => 1,
@@ -38,19 +38,19 @@ impl FtlConfig {
             + u32::from(self.durability != Durability::Volatile)
     }
 
-    /// Blocks that each die needs beside those for data: open ones, and a free one for what leaves a victim.
+    /// Blocks that each die needs beside those for data: open ones, and a free one for GC copies.
     pub fn working_blocks(&self) -> u32 {
         self.open_blocks() + 1
     }
 
-    /// Blocks that the drive needs beside them: one for a translation page that erases wait for.
+    /// Blocks that the drive needs besides: one for a translation page that erases wait for.
     pub fn common_blocks(&self) -> u32 {
         u32::from(self.durability != Durability::Volatile)
     }
 
-    /// The most units, of the host and of translation pages, on `good_blocks` blocks of `dies` dies, each of which keeps `working` blocks.
+    /// Most units, of the host and of translation pages, on `good_blocks` blocks of `dies` dies, each of which keeps `working` blocks.
     pub(crate) fn units_max(&self, layout: &Layout, good_blocks: u32, dies: u32, working: u32) -> u64 {
-        // The SLC cache holds nothing for good.
+        // The SLC cache holds nothing permanently.
         let kept =
             u64::from(dies) * u64::from(working + self.cache_blocks()) + u64::from(self.common_blocks());
         let lists = self.list_superpages() * layout.units_per_superpage;
@@ -58,15 +58,14 @@ impl FtlConfig {
         u64::from(good_blocks).saturating_sub(kept) * u64::from(least_full)
     }
 
-    /// The most units that the host may have on a drive of good blocks, each die of which keeps `working` of them, at least
-    /// [`FtlConfig::working_blocks`].
+    /// Most host units on a drive of good blocks, each die of which keeps `working` of them, at least [`FtlConfig::working_blocks`].
     pub fn user_units_max(&self, layout: &Layout, working: u32) -> u64 {
         let all = self.units_max(layout, layout.blocks, layout.dies, working);
         match self.durability {
             Durability::Volatile => all,
-            // So many entries and the translation page that holds them are one more.
+            // A translation page is one more unit beside its entries.
             Durability::Journal { .. } if self.cache.is_some() => {
-                // Its translation pages are tables that are never full, and an odd number of them.
+                // The translation pages of a cache are tables that are never full, and their number is odd.
                 all - all.div_ceil(u64::from(entries_per_page(layout) / 3) + 1).min(all) - 2.min(all)
             }
             Durability::Journal { .. } => all - all.div_ceil(u64::from(entries_per_page(layout)) + 1),

@@ -1,7 +1,7 @@
-//! The table of a cache: which pages of a large, sparse address space are cached, and where each lies.
+//! The table of a cache: the cached pages of a large, sparse address space, and their locations.
 //!
-//! One hash table with linear probing, cut into regions. A page belongs to one region for good, and probing stays in it, so a region
-//! is what one translation page holds.
+//! One hash table with linear probing, cut into regions. A page always belongs to the same region, and probing stays in it, so one
+//! translation page holds one region.
 //!
 //! ```text
 //!  page ─► mix (rotations) ─┬─ modulo regions ─► region
@@ -10,9 +10,9 @@
 //! Invariants: between a page's first slot and its own no slot is vacant; a slot that has neither a place on the media nor a pin is
 //! vacant; a clean copy is never a valid unit, a dirty one always is (the map's valid bits).
 //!
-//! A *pin* is a write that was admitted and whose data are not on their way to the media yet: the page keeps its slot.
+//! A *pin* is an admitted write whose data are not on their way to the media yet: the page keeps its slot.
 //!
-//! A *marked* page is one that a mount may find dirty, whatever has become of it: [`Marks`].
+//! A *marked* page is one that a mount may find dirty, whatever has happened to it since: [`Marks`].
 
 use pellucid_flash::{CacheState, Divisor, Layout, Lpn, Ppa};
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ use marks::Marks;
 use slot::NO_SLOT;
 pub(crate) use slot::Slot;
 
-/// Slots that are to be used at most, of 16: linear probing stays short.
+/// Most slots in use, out of 16: linear probing stays short.
 const LOAD_OF_16: u64 = 13;
 
-/// Where each cached page lies.
+/// Location of each cached page.
 #[derive(Clone, Debug)]
 pub(crate) struct SparseTable {
     slots: Vec<Slot>,
@@ -42,21 +42,21 @@ pub(crate) struct SparseTable {
     /// Dirty pages in each equal part of the address space.
     dirty_parts: Vec<u32>,
     pages_per_part: u32,
-    /// Pins that their slots cannot count.
+    /// Pins beyond those that the slots can count.
     more_pins: BTreeMap<Lpn, u32>,
-    /// What a mount may find dirty; `None`: nothing is kept.
+    /// Pages that a mount may find dirty; `None`: no record is kept.
     marks: Option<Marks>,
 }
 
 impl SparseTable {
-    /// Regions for so many cached pages, with so many slots each.
+    /// Number of regions for `pages` cached pages, with `slots_per_region` slots each.
     pub fn regions_for(pages: u64, slots_per_region: u32) -> u32 {
         let slots = pages * 16 / LOAD_OF_16;
-        // Odd, so that strides of the address space meet all of them.
+        // Odd, so that strides of the address space reach all of them.
         (slots.div_ceil(slots_per_region.into()) as u32).max(1) | 1
     }
 
-    /// For up to `pages` of an address space of `address_pages`. `keeps`: a mount finds them.
+    /// Creates a table for up to `pages` of an address space of `address_pages`. `keeps`: a mount finds them.
     pub fn new(
         address_pages: u32,
         pages: u64,
@@ -82,7 +82,7 @@ impl SparseTable {
         }
     }
 
-    /// How many regions there are.
+    /// Number of regions.
     pub fn regions(&self) -> u32 {
         self.regions
     }
@@ -139,7 +139,7 @@ impl SparseTable {
         self.find(lpn).map_or(Ppa::NONE, |at| self.slots[at].ppa())
     }
 
-    /// State of `lpn`: of its newest data, which may be in the buffer.
+    /// State of the newest data of `lpn`, which may be in the buffer.
     pub fn state(&self, lpn: Lpn) -> CacheState {
         self.find(lpn).map_or(CacheState::Absent, |at| self.slots[at].state())
     }
@@ -151,7 +151,7 @@ impl SparseTable {
         prefetch_index::prefetch_index(&self.slots, at);
     }
 
-    /// Whether `lpn` has a slot or can get one.
+    /// Returns whether `lpn` has a slot or can get one.
     pub fn has_slot_for(&self, lpn: Lpn) -> bool {
         self.probe(lpn).is_some()
     }
@@ -169,12 +169,12 @@ impl SparseTable {
         true
     }
 
-    /// Whether a write of `lpn` is under way.
+    /// Returns whether a write of `lpn` is under way.
     pub fn is_pinned(&self, lpn: Lpn) -> bool {
         self.find(lpn).is_some_and(|at| self.slots[at].is_pinned())
     }
 
-    /// One pin of `lpn` less.
+    /// Removes a pin of `lpn`.
     pub fn unpin(&mut self, lpn: Lpn) {
         if let Some(more) = self.more_pins.get_mut(&lpn) {
             *more -= 1;
@@ -188,7 +188,7 @@ impl SparseTable {
         self.vacate_unused(at);
     }
 
-    /// The newest data of `lpn`, which has a slot, are in this state.
+    /// Sets the state of the newest data of `lpn`, which has a slot.
     pub fn set_state(&mut self, lpn: Lpn, state: CacheState) {
         let at = self.find(lpn).expect("a page without a slot has no state");
         self.change_state(at, state);
@@ -203,7 +203,8 @@ impl SparseTable {
         self.dirty_parts[part] = self.dirty_parts[part] + u32::from(is) - u32::from(was);
     }
 
-    /// Points `lpn` to a copy, or to none; gives the old one. A page without a slot gets one if its region has space; at a mount only.
+    /// Points `lpn` to a copy, or to none; returns the former one. At a mount only, a page without a slot gets one if its region has
+    /// space.
     pub fn replace(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
         let at = match self.probe(lpn) {
             Some(at) if !self.slots[at].is_vacant() => at,
@@ -228,7 +229,7 @@ impl SparseTable {
         }
     }
 
-    /// A slot that is no longer needed becomes vacant, and those behind it move up, so that no probe is cut short.
+    /// Vacates a slot that is no longer needed, and moves up those behind it, so that no probe is cut short.
     fn vacate_unused(&mut self, at: usize) {
         if self.slots[at].is_needed() {
             return;
@@ -259,7 +260,7 @@ impl SparseTable {
         }
     }
 
-    /// A clean page of the region of `lpn` that can be evicted, the first from that page's first slot on.
+    /// A clean page of the region of `lpn` that can be evicted: the first from that page's first slot on.
     pub fn evictable(&self, lpn: Lpn) -> Option<Lpn> {
         let first = self.region(lpn) as usize * self.slots_per_region as usize;
         let home = self.home(lpn);
@@ -270,17 +271,17 @@ impl SparseTable {
         })
     }
 
-    /// Whether `lpn` is one that a mount may find dirty.
+    /// Returns whether a mount may find `lpn` dirty.
     pub fn is_marked(&self, lpn: Lpn) -> bool {
         self.find(lpn).is_some_and(|at| self.slots[at].is_marked())
     }
 
-    /// Whether `lpn` may become dirty: a mount would find a slot for each page of its region that it finds dirty.
+    /// Returns whether `lpn` may become dirty: a mount would find a slot for each page of its region that it finds dirty.
     pub fn takes_mark(&self, lpn: Lpn) -> bool {
         self.is_marked(lpn) || self.marks.as_ref().is_none_or(|marks| marks.has_space(self.region(lpn)))
     }
 
-    /// A mount may find `lpn` dirty, which has a slot, from now on.
+    /// Marks `lpn`, which has a slot: a mount may find it dirty from now on.
     pub fn mark(&mut self, lpn: Lpn) {
         let at = self.find(lpn).expect("a page without a slot does not become dirty");
         if !self.slots[at].mark()
@@ -290,7 +291,7 @@ impl SparseTable {
         }
     }
 
-    /// What a mount may find dirty.
+    /// Pages that a mount may find dirty.
     pub fn marks(&self) -> Option<&Marks> {
         self.marks.as_ref()
     }
@@ -301,7 +302,7 @@ impl SparseTable {
 
     /// The first dirty page at or behind `from`.
     pub fn next_dirty(&self, from: Lpn) -> Option<Lpn> {
-        // Looks are bounded by what the cache holds: a part of a large address space may have millions of pages.
+        // The search is bounded by the size of the cache: a part of a large address space may have millions of pages.
         if self.slots.len() <= self.pages_per_part as usize {
             let dirty = self.iter().filter(|slot| slot.state() == CacheState::Dirty);
             return dirty.map(|slot| slot.lpn()).filter(|&lpn| lpn >= from).min();
@@ -466,8 +467,8 @@ mod tests {
         }
     }
 
-    /// The next dirty page is found by looks at what is cached, or at one part of the address space, whichever is less: a small cache of
-    /// 8 TiB would otherwise be looked for page by page.
+    /// The search for the next dirty page scans the cache, or one part of the address space, whichever is less: otherwise a small cache
+    /// of 8 TiB would be searched page by page.
     #[test]
     fn the_next_dirty_page_of_a_small_cache_is_found_at_once() {
         for (address_pages, pages) in [(2_000_000_000, 400), (4_000, 3_000)] {

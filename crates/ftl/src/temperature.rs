@@ -1,4 +1,4 @@
-//! Which logical pages are written often: a decaying counter sketch.
+//! Frequently written logical pages: a decaying counter sketch.
 //!
 //! Two hashed rows of 4-bit-range counters (Hsieh, Kuo and Chang, "Efficient identification of hot data for flash memory
 //! storage systems", ACM TOS 2006): a write raises its counters; after every `decay_every` writes all counters are halved; a page
@@ -19,13 +19,13 @@ pub(crate) struct Temperature {
 }
 
 impl Temperature {
-    /// A sketch for `units` logical pages.
+    /// Creates a sketch for `units` logical pages.
     pub fn new(units: u32) -> Temperature {
         let slots = (units / 8).next_power_of_two().clamp(1 << 10, 1 << 20);
         Temperature { counters: vec![0; slots as usize], mask: slots - 1, writes: 0, decay_every: slots }
     }
 
-    /// Counts a write of `lpn` and says whether it is hot.
+    /// Counts a write of `lpn` and returns whether it is hot.
     pub fn write(&mut self, lpn: Lpn) -> bool {
         let a = (lpn.0.wrapping_mul(0x9e37_79b1) >> 7) & self.mask;
         let b = (lpn.0.wrapping_mul(0x85eb_ca77).rotate_left(13)) & self.mask;

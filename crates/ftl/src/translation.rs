@@ -1,6 +1,6 @@
-//! The surface of translation: what a drive, or a host FTL, asks of it, and what it asks them to do.
+//! The interface of translation: calls of a drive, or a host FTL, and the work that translation requests from them.
 //!
-//! Translation decides and remembers; it has no data and does no I/O. Its caller carries out what it plans and reports the outcome.
+//! Translation decides and remembers; it has no data and does no I/O. Its caller carries out its plans and reports the outcome.
 //!
 //! ```text
 //!  reads    lookup ─► Located ─► (readable) ─► read
@@ -10,27 +10,27 @@
 //!  map      next_map_job ─► MapJob::Program ─► metadata ─► ended(Program)
 //!                        └► MapJob::Read ─► ended(Read)
 //! ```
-//! These calls are the data path. Beside them: [`Translation::start`], damage, placement handles, and one [`View`] of what reports ask.
+//! These calls are the data path. Beside them: [`Translation::start`], damage, placement handles, and one [`View`] for reports.
 //!
 //! GC copies are throttled by the caller, die by die; erases and metadata are not.
 //!
-//! The rule that everything rests on: **a copy is invalidated only when its successor's program has ended**, and a block is erased only
-//! when it holds no valid copy. So the newest completed copy of every page is on the media at every moment.
+//! Central rule: **a copy is invalidated only when its successor's program has ended**, and a block is erased only when it holds no valid
+//! copy. So the newest completed copy of every page is on the media at every moment.
 
 use crate::handles::Handles;
 use crate::{Cached, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError};
 use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Lpn, Ppa};
 
-/// Where a logical page lies.
+/// Location of a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Located {
-    /// Its newest copy, which may still be on its way to the media.
+    /// Location of the newest copy, which may still be on its way to the media.
     At(Ppa),
     /// Nowhere: never written, or trimmed. It reads as zeros.
     Zero,
-    /// Its data were lost. Reads fail until it is written again.
+    /// Lost data. Reads fail until the page is written again.
     Lost,
-    /// Its entry is in a translation page that is not cached. [`MapJob::Read`] follows; ask again when that page was read.
+    /// Unknown yet: the entry is in a translation page that is not cached. [`MapJob::Read`] follows; ask again when that page was read.
     NeedsMap(MapPage),
 }
 
@@ -38,7 +38,7 @@ pub enum Located {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MapPage(pub u32);
 
-/// Which data share an open block.
+/// Stream: data that share an open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Host data of placement handle 0 (the hot part with [`crate::Separation::Frequency`]).
@@ -65,48 +65,48 @@ pub enum Stream {
     Merge(CopyId),
 }
 
-/// Names a planned program until `program_ended`.
+/// Name of a planned program until `program_ended`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramId(pub u32);
 
 /// A program to carry out. Its units go to `first`, `first + 1`, ... in the order given; the rest of the superpage is padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// To report its end.
+    /// Id for reporting its end.
     pub id: ProgramId,
     /// First unit of the superpage.
     pub first: Ppa,
-    /// Its die.
+    /// Die of the superpage.
     pub die: DieId,
-    /// Goes to the spare area: a number that rises with every planned superpage of the drive, and above it, in the highest byte,
-    /// the placement handle.
+    /// Value for the spare area: a number that rises with every planned superpage of the drive, and in the highest byte the placement
+    /// handle.
     pub sequence: u64,
 }
 
-/// What else the caller has to do.
+/// Load on the caller besides GC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Hosts wait for it.
+    /// Hosts wait for the drive.
     Busy,
     /// No command is under way.
     Idle,
-    /// None has been for so long that the SLC cache is folded.
+    /// No command has been under way for so long that the SLC cache is folded.
     Rested,
 }
 
-/// GC copies to carry out in a die: read the units, say of each that it has [`arrived`](Translation::arrived), and place them.
+/// GC copies to carry out in a die: read the units, report for each that it has [`arrived`](Translation::arrived), and place them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GcJob<'a> {
-    /// Units that one sense brings, at least one. Their destination is bound when a superpage of their stream is at hand.
+    /// Units of one sense, at least one. Their destination is bound when a superpage of their stream is ready.
     Move(&'a [Move]),
     /// Up to a superpage of units for fixed places. Those that are still current when all have arrived are placed together, as
     /// [`Stream::Merge`].
     Copy {
-        /// Names it until it is placed.
+        /// Id of the copy until it is placed.
         id: CopyId,
-        /// Why.
+        /// Cause.
         cause: Cause,
-        /// Where they lie, by position; [`Ppa::NONE`]: the position takes nothing.
+        /// Location of the sources, by position; [`Ppa::NONE`]: the position takes nothing.
         sources: &'a [Ppa],
     },
 }
@@ -114,170 +114,170 @@ pub enum GcJob<'a> {
 /// A valid unit of a victim that has to leave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Where it lies.
+    /// Location.
     pub from: Ppa,
-    /// Why it moves.
+    /// Cause.
     pub cause: Cause,
-    /// Which stream takes it.
+    /// Stream that takes the unit.
     pub to: Stream,
-    /// Copyback: the die may move it by itself.
+    /// The die may move the unit by copyback.
     pub inside: bool,
 }
 
-/// Names a [`GcJob::Copy`] until it is placed.
+/// Name of a [`GcJob::Copy`] until it is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyId(pub u32);
 
-/// How the read of a [`Move`] ended.
+/// Result of the read of a [`Move`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// `is_current` said that it is not needed.
+    /// The unit was not read: `is_current` found that it is not needed.
     Outdated,
-    /// Its data are at hand.
+    /// The data have been read.
     Read,
-    /// It cannot be read.
+    /// The unit cannot be read.
     Unreadable,
 }
 
-/// What becomes of a unit that was read by GC.
+/// Fate of a unit that was read by GC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// It goes to the stream of its [`Move`], as this page.
+    /// The unit goes to the stream of its [`Move`], as this page.
     Keep(Lpn),
-    /// It was metadata, which translation writes anew by itself: see `next_map_job`.
+    /// The unit was metadata, which translation itself writes anew: see `next_map_job`.
     Metadata,
-    /// It is no longer needed.
+    /// The unit is no longer needed.
     Drop,
-    /// Data of the host are lost.
+    /// Host data are lost.
     Lost,
 }
 
-/// A block that holds nothing valid any more, and no copy that only an unsaved trim made invalid.
+/// A block without valid units, and without copies that only an unsaved trim made invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaim {
     /// Erase it, then report [`Operation::Erase`].
     Erase(BlockId, Cause),
-    /// It has failed and was retired; mark it on the media.
+    /// The block has failed and was retired; mark it on the media.
     Retire(BlockId),
     /// Empty blocks wait until trims are on the media: go on with `next_map_job`. Nothing more to erase now.
     AwaitsTrims,
-    /// It holds clean units of a cache. Report which pages they are ([`Translation::evicted`]); it is erased after that.
+    /// The block holds clean units of a cache. Report their pages ([`Translation::evicted`]); it is erased after that.
     Evict(BlockId),
 }
 
 /// Metadata to be programmed or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapJob {
-    /// Program metadata; their content is given by `metadata`.
+    /// Program metadata; `metadata` gives their content.
     Program {
-        /// Where.
+        /// Planned program.
         plan: Plan,
         /// Units of the superpage.
         units: u32,
-        /// Why the program takes place.
+        /// Cause of the program.
         cause: Cause,
-        /// The same units by what each was wanted for.
+        /// Units by the reason for which each was wanted.
         by_cause: [u32; Cause::COUNT],
     },
     /// Read a translation page, then report [`Operation::Read`].
     Read {
-        /// Which.
+        /// The page.
         page: MapPage,
-        /// Where it lies.
+        /// Location of the page.
         from: Ppa,
-        /// Why.
+        /// Cause.
         cause: Cause,
     },
     /// Metadata found no space: start GC in every die. Nothing more to do now.
     NeedsSpace,
 }
 
-/// What a flush waits for beside data: every trim before it.
+/// Trims that a flush waits for beside data: every one before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlushPoint(pub(crate) u64);
 
-/// Why a copy is no longer needed.
+/// Reason why a copy is no longer needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outdated {
-    /// Its successor is on the media.
+    /// The successor is on the media.
     Replaced,
-    /// Its page was trimmed. Until the trim is on the media, a power cut brings the copy back.
+    /// The page was trimmed. Until the trim is on the media, a power cut brings the copy back.
     Trimmed,
 }
 
-/// No space now. There is some when a block was erased, or when [`Translation::take_released`] says so.
+/// No space now. Space comes when a block is erased, or when [`Translation::take_released`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
     /// GC in this die makes the space; `None`: in any.
     pub die: Option<DieId>,
 }
 
-/// A flash operation that translation asked for.
+/// A flash operation that translation requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A planned program. Ended well, the copies that it replaced are invalid. Failed, the map points back to the old copies, and the
-    /// caller places its data again; but not metadata, nor units of a merge.
+    /// A planned program. If it succeeded, the copies that it replaced are invalid. If it failed, the map points back to the old copies,
+    /// and the caller places its data again, except metadata and units of a merge.
     Program(ProgramId),
-    /// An erase. Failed, the block is retired.
+    /// An erase. If it failed, the block is retired.
     Erase(BlockId),
-    /// The read of a translation page. Look-ups that asked for the page are to be repeated now. Failed, translation writes the page anew
-    /// from what it knows.
+    /// The read of a translation page. Look-ups that need the page must be repeated now. If the read failed, translation rewrites the
+    /// page from its own knowledge.
     Read(MapPage),
 }
 
-/// Flash that goes bad before its time.
+/// Flash that fails early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The die is dead: nothing is planned there any more. Programs that are planned there end as failed ones do.
     Dead(DieId),
-    /// Data of the block could not be read: what can be is moved out, and it is retired when nothing valid is left.
+    /// Data of the block could not be read: readable data are moved out, and the block is retired when nothing valid is left.
     Unreadable(BlockId),
-    /// The data of the block are to be written anew before they become unreadable.
+    /// The data of the block must be rewritten before they become unreadable.
     Weak(BlockId),
 }
 
-/// What the simulator's caller will touch soon.
+/// State that the simulator's caller will access soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soon {
     /// The map entry of a page.
     Lookup(Lpn),
-    /// What the end of a planned program changes.
+    /// State that the end of a planned program changes.
     End(ProgramId),
 }
 
-/// What translation starts from.
+/// Initial state of translation.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'a, S> {
     /// Empty media.
     Empty {
         /// Blocks retired from the start.
         bad: &'a [BlockId],
-        /// How often all others have been erased.
+        /// Initial erase count of all other blocks.
         erases: u32,
     },
-    /// What is on them is mounted; nothing of it with [`crate::Durability::Volatile`].
+    /// Media to be mounted; with [`crate::Durability::Volatile`], nothing on them is kept.
     Mount(&'a S),
-    /// The same for media that were saved on purpose: what they hold is kept with any durability.
+    /// Media that were saved on purpose, to be mounted: their content is kept with any durability.
     Restore(&'a S),
 }
 
-/// How the caller works.
+/// Properties of the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// Units that one sense of a die brings: GC moves them together.
+    /// Units per sense of a die: GC moves them together.
     pub sense: Divisor,
-    /// It calls [`Translation::take_outdated`].
+    /// The caller uses [`Translation::take_outdated`].
     pub takes_outdated: bool,
 }
 
-/// What reports and hosts may ask.
+/// Figures for reports and hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// Mapping units the host may use.
     pub user_units: u32,
-    /// Whether so many blocks are bad that the host's data no longer fit: the drive must refuse writes.
+    /// True if so many blocks are bad that the host's data no longer fit: the drive must refuse writes.
     pub worn_out: bool,
-    /// What translation decided so far.
+    /// Decisions of translation so far.
     pub counters: FtlCounters,
     /// The SLC cache.
     pub cache: CacheUse,
@@ -288,11 +288,11 @@ pub struct View {
 /// Blocks of the SLC cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
-    /// All.
+    /// All blocks of the cache.
     pub blocks: u32,
-    /// Those that are not free.
+    /// Blocks that are not free.
     pub used: u32,
-    /// Those that can be folded.
+    /// Blocks that can be folded.
     pub full: u32,
 }
 
@@ -306,7 +306,7 @@ pub enum Translation {
     LogBlock(LogBlock),
 }
 
-/// Calls the same method of whichever translation this is.
+/// Calls the same method of either translation.
 macro_rules! each {
     ($self:ident, $it:ident => $call:expr) => {
         match $self {
@@ -318,41 +318,41 @@ macro_rules! each {
 
 /// Reads and writes.
 impl Translation {
-    /// Where `lpn` lies, for an access of the host: it counts as a use of its entry.
+    /// Location of `lpn`, for an access of the host: it counts as a use of its entry.
     #[inline]
     pub fn lookup(&mut self, lpn: Lpn) -> Located {
         each!(self, it => it.lookup(lpn))
     }
 
-    /// The same for any other purpose; never [`Located::NeedsMap`].
+    /// Looks up `lpn` for any purpose but a host access; never returns [`Located::NeedsMap`].
     #[inline]
     pub fn peek(&self, lpn: Lpn) -> Located {
         each!(self, it => it.peek(lpn))
     }
 
-    /// The end of a range of pages from `lpn` on of which none was ever written, as far as that is known without a look at each of them;
-    /// `None`: nothing is known of `lpn`.
+    /// End of a range of pages, starting with `lpn`, of which none was ever written, as far as that is known without a look at each of
+    /// them; `None`: nothing is known of `lpn`.
     pub fn untouched_until(&self, lpn: Lpn) -> Option<Lpn> {
         each!(self, it => it.untouched_until(lpn))
     }
 
-    /// Where the copy at `ppa` can be read now: there, or while its program has not ended the copy that it replaces.
+    /// Place where the data of the copy at `ppa` can be read now: there, or, until its program has ended, in the copy that it replaces.
     /// [`Ppa::NONE`]: the page has none on the media yet.
     #[inline]
     pub fn readable(&self, ppa: Ppa) -> Ppa {
         each!(self, it => it.readable(ppa))
     }
 
-    /// Which stream a host write of `lpn` with placement handle `handle` belongs to; counts the write. Callers keep a queue for each
+    /// Returns the stream of a host write of `lpn` with placement handle `handle`; counts the write. Callers keep a queue for each
     /// stream.
     #[inline]
     pub fn stream(&mut self, lpn: Lpn, handle: u16) -> Stream {
         each!(self, it => it.stream(lpn, handle))
     }
 
-    /// Plans the program of `lpns`, at most a superpage's worth ([`Lpn::NONE`]: a unit that is no longer needed), now that their data
-    /// are at hand. The map points to the new copies at once. `near`: these are GC copies of that die. A merge that is not placed is
-    /// given again by [`Translation::next_gc`], if it still has to be copied.
+    /// Plans the program of `lpns`, at most a superpage's worth ([`Lpn::NONE`]: a unit that is no longer needed), when their data are
+    /// ready. The map points to the new copies at once. `near`: these are GC copies of that die. If a merge is not placed but still
+    /// needed, [`Translation::next_gc`] returns it again.
     #[inline]
     pub fn place(&mut self, stream: Stream, near: Option<DieId>, lpns: &[Lpn]) -> Result<Plan, Full> {
         match self {
@@ -364,7 +364,8 @@ impl Translation {
         }
     }
 
-    /// Host data were placed, and their program was issued. `true`: a checkpoint is due, go on with [`Translation::next_map_job`].
+    /// Reports that host data were placed, and their program was issued. `true`: a checkpoint is due, go on with
+    /// [`Translation::next_map_job`].
     #[inline]
     pub fn checkpoint(&mut self) -> bool {
         each!(self, it => it.checkpoint())
@@ -375,7 +376,7 @@ impl Translation {
         each!(self, it => it.trim(lpn));
     }
 
-    /// A flash operation has ended, well or not.
+    /// Reports that a flash operation has ended, well or not.
     #[inline]
     pub fn ended(&mut self, operation: Operation, ok: bool) {
         each!(self, it => match operation {
@@ -385,19 +386,19 @@ impl Translation {
         });
     }
 
-    /// Copies that became unneeded since the last call, if there are any; none, unless [`Caller::takes_outdated`].
+    /// Takes the copies that became unneeded since the last call; none, unless [`Caller::takes_outdated`].
     #[inline]
     pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
         each!(self, it => it.take_outdated())
     }
 
-    /// Whether space came, since the last call, for host data that were turned away, though no block was erased.
+    /// Returns whether space came, since the last call, for host data that were turned away, though no block was erased.
     #[inline]
     pub fn take_released(&mut self) -> bool {
         each!(self, it => it.take_released())
     }
 
-    /// Prefetches what will be touched soon. It changes nothing but the simulator's own speed.
+    /// Prefetches state that will be accessed soon. It changes nothing but the simulator's own speed.
     #[inline]
     pub fn prefetch(&self, soon: Soon) {
         each!(self, it => match soon {
@@ -415,25 +416,25 @@ impl Translation {
         each!(self, it => it.next_gc(die, load))
     }
 
-    /// Whether the copy at `from`, whose spare area names this page, is still needed.
+    /// Returns whether the copy at `from`, whose spare area names this page, is still needed.
     #[inline]
     pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
         each!(self, it => it.is_current(from, named))
     }
 
-    /// The read of a unit of a [`GcJob`] has ended: what becomes of it. `named`: what its spare area says.
+    /// Reports that the read of a unit of a [`GcJob`] has ended, and returns the unit's fate. `named`: logical page in its spare area.
     #[inline]
     pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
         each!(self, it => it.arrived(moved, named, arrival))
     }
 
-    /// Whether no further [`Move`] of `die` comes by itself, so that partial superpages of GC copies should not wait.
+    /// Returns whether no further [`Move`] of `die` comes by itself, so that partial superpages of GC copies should not wait.
     #[inline]
     pub fn gc_rests(&self, die: DieId) -> bool {
         each!(self, it => it.gc_rests(die))
     }
 
-    /// A die without a free block gives back what needs no copy. To be called before [`Translation::next_gc`].
+    /// Frees, in a die without a free block, blocks that need no copy. Call it before [`Translation::next_gc`].
     #[inline]
     pub fn reap(&mut self, die: DieId) {
         each!(self, it => it.reap(die));
@@ -446,7 +447,7 @@ impl Translation {
     }
 }
 
-/// Metadata, and what a flush waits for.
+/// Metadata and flushes.
 impl Translation {
     /// The next program or read of metadata.
     #[inline]
@@ -454,23 +455,24 @@ impl Translation {
         each!(self, it => it.next_map_job())
     }
 
-    /// Whether look-ups or ended programs have left something to do for [`Translation::next_map_job`].
+    /// Returns whether look-ups or ended programs have left work for [`Translation::next_map_job`].
     #[inline]
     pub fn has_map_work(&self) -> bool {
         each!(self, it => it.has_map_work())
     }
 
-    /// What the spare area names, and the content, of a unit of a planned program of metadata.
+    /// Logical page for the spare area, and content, of a unit of a planned metadata program.
     pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
         each!(self, it => it.metadata(id, position))
     }
 
-    /// What a flush that begins now waits for beside data.
+    /// Trims that a flush beginning now waits for beside data.
     pub fn flush_point(&self) -> FlushPoint {
         each!(self, it => it.flush_point())
     }
 
-    /// Wants written what a flush waits for ([`Translation::next_map_job`]); whether everything up to `point` is on the media.
+    /// Requests the writes that a flush waits for ([`Translation::next_map_job`]); returns whether everything up to `point` is on the
+    /// media.
     pub fn flush_to(&mut self, point: FlushPoint) -> bool {
         each!(self, it => it.flush_to(point))
     }
@@ -481,7 +483,7 @@ impl Translation {
     /// The map of a cache.
     ///
     /// # Panics
-    /// When it is none.
+    /// When the translation is no cache.
     #[inline]
     pub fn cache(&mut self) -> &mut PageMap {
         match self {
@@ -490,7 +492,7 @@ impl Translation {
         }
     }
 
-    /// What a cache holds; `None`: it is no cache.
+    /// Content of the cache; `None`: this translation is no cache.
     pub fn cached(&self) -> Option<Cached> {
         match self {
             Translation::PageMap(it) => it.cached(),
@@ -498,7 +500,7 @@ impl Translation {
         }
     }
 
-    /// What the spare area of a copy of `lpn` says, which came `dirty` or not.
+    /// Entry for the spare area of a copy of `lpn`, whose data arrived `dirty` or not.
     #[inline]
     pub fn mark(&self, lpn: Lpn, dirty: bool) -> Lpn {
         match self {
@@ -507,7 +509,7 @@ impl Translation {
         }
     }
 
-    /// The page that a spare area names with this mark.
+    /// Page that a spare area with this mark names.
     #[inline]
     pub fn named(&self, mark: Lpn) -> Lpn {
         match self {
@@ -517,9 +519,9 @@ impl Translation {
     }
 }
 
-/// What is seldom asked.
+/// Setup, faults, placement handles and reports: rarely called.
 impl Translation {
-    /// Translation for these media, and what mounting them took.
+    /// Starts translation on these media; also returns the report of a mount.
     pub fn start<S: MountSource>(
         config: &FtlConfig,
         layout: &Layout,
@@ -540,7 +542,7 @@ impl Translation {
         })
     }
 
-    /// Flash goes bad. `false`: that was known, or there is nothing to do.
+    /// Reports failing flash. `false`: that was known, or there is nothing to do.
     pub fn damage(&mut self, damage: Damage) -> bool {
         each!(self, it => match damage {
             Damage::Dead(die) => it.kill_die(die),
@@ -555,7 +557,7 @@ impl Translation {
         each!(self, it => it.handles())
     }
 
-    /// The same, to take their events.
+    /// The placement handles, for taking their events.
     pub fn handles_mut(&mut self) -> &mut Handles {
         each!(self, it => it.handles_mut())
     }
@@ -570,12 +572,12 @@ impl Translation {
         each!(self, it => it.next_unit(handle));
     }
 
-    /// Whether host data go past the SLC cache from now on.
+    /// Sets whether host data bypass the SLC cache from now on.
     pub fn pass_cache(&mut self, past: bool) {
         each!(self, it => it.pass_cache(past));
     }
 
-    /// What reports and hosts may ask.
+    /// Figures for reports and hosts.
     pub fn view(&self) -> View {
         each!(self, it => View {
             user_units: it.user_units(),
@@ -586,12 +588,12 @@ impl Translation {
         })
     }
 
-    /// Erased blocks that are waiting. Asked for every interval of a time series, unlike the rest of [`Translation::view`].
+    /// Erased blocks that are waiting. Called for every interval of a time series, unlike the rest of [`Translation::view`].
     pub fn free_blocks(&self) -> u32 {
         each!(self, it => it.free_blocks())
     }
 
-    /// Sets the counters: to zero, or to what translation had counted before a power cut.
+    /// Sets the counters: to zero, or to those from before a power cut.
     pub fn set_counters(&mut self, counters: FtlCounters) {
         each!(self, it => it.set_counters(counters));
     }

@@ -1,20 +1,22 @@
 //! Translation pages: the part of the mapping table that is written to the media, so that TRIM survives a power cut and mounting need
 //! not read every page.
 //!
-//! The table is cut into translation pages of one mapping unit each. One is data like any other: it has a logical page number
-//! above the host's (`user_units + index`), is programmed, mapped, collected. Its content is
+//! The table is cut into translation pages of one mapping unit each. A translation page is data like any other: it has a logical page
+//! number above the host's (`user_units + index`), is programmed, mapped, and collected by GC. Its content is
 //!
 //! ```text
 //! offset 0   8 bytes  watermark: every program with a lower sequence number is reflected in the entries
 //!        8   8 bytes  index of the translation page (a check)
 //!       16   4 bytes each: physical address + 1 of the page's newest copy that had been programmed; 0: none; 2^32 - 1: lost
 //! ```
-//! The spare area names `user_units + index`, and as many pages above that as there are translation pages if this one knows of no trim
-//! since the drive was made: should it become unreadable, all its pages can be found without it.
+//! The spare area names `user_units + index`. If this page knows of no trim since the drive was made, the number of translation pages is
+//! added: should the page become unreadable, all its pages can be found without it.
 //!
-//! That of a cache holds a region of its table ([`crate::sparse`]): entries of eight bytes, the page with its state and the address.
+//! A translation page of a cache holds a region of its table ([`crate::sparse`]): entries of eight bytes, the page with its state and the
+//! address.
 //!
-//! They are rewritten round-robin (the checkpoint), for trimmed pages before a flush ends, and when GC finds them in a victim.
+//! Translation pages are rewritten round-robin (the checkpoint), for trimmed pages before a flush ends, and when GC finds them in a
+//! victim.
 //!
 //! ```text
 //!  checkpoint, flush_to, next_erase, arrived ─► wanted ── next_map_job ─► MapJob::Program ─► metadata ─► program_ended
@@ -31,13 +33,13 @@ use std::collections::VecDeque;
 /// Bytes before the entries.
 pub(crate) const HEADER_BYTES: u32 = 16;
 
-/// Translation pages that are on their way for trims at one time: after a trim of the whole drive there may be very many.
+/// Most translation pages under way for trims at one time: after a trim of the whole drive there may be very many.
 const TRIMMED_AT_ONCE: usize = 512;
 
-/// The same of the whole table; more would only be more memory.
+/// Most translation pages on their way at one time when the whole table is written; more would only take more memory.
 const SAVED_AT_ONCE: usize = 128;
 
-/// Which translation pages have to be written, and which are on their way.
+/// Translation pages to be written, and those under way.
 #[derive(Clone, Debug)]
 pub(crate) struct TranslationPages {
     count: u32,
@@ -46,29 +48,29 @@ pub(crate) struct TranslationPages {
     every: u64,
     next: u32,
     due: u64,
-    /// Those with pages that were trimmed, or lost, at some time.
+    /// True for each translation page with pages that were trimmed or lost at some time.
     trimmed: Vec<bool>,
-    /// Of each, where its newest copy stands.
+    /// Watermarks of each translation page's newest copy.
     watermarks: Vec<Watermarks>,
     /// Sequence number at the last trim that is not on the media yet; 0: none.
     dirtied_at: Vec<u64>,
-    /// Of these, those that were not asked for yet, in the order of their first trims.
+    /// Translation pages with unsaved trims that were not asked for yet, in the order of their first trims.
     dirty: VecDeque<u32>,
     /// Trims so far. Each has a number, from 1.
     trims: u64,
-    /// The first trim in each dirty one.
+    /// Number of the first trim in each dirty one.
     first_trim: Vec<u64>,
-    /// The one that is to be written next, and waits for programs.
+    /// The translation page to be written next, which waits for programs.
     asked: Option<Asked>,
-    /// Those that were dirty and are on their way to the media.
+    /// Translation pages that were dirty and are on their way to the media.
     leaving: Vec<Leaving>,
     pub writes: MapWrites,
     /// Units of blocks of translation pages that are being read for GC: more will be wanted.
     pub reading: u32,
 }
 
-/// A translation page that is wanted on the media, with its trims of that moment. Those that come while it waits are for its next write,
-/// so that a stream of them does not keep it waiting.
+/// A translation page that is wanted on the media, with its trims of that moment. Trims that come while it waits belong to its next
+/// write, so that a stream of them does not keep it waiting.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     page: u32,
@@ -77,26 +79,26 @@ struct Asked {
     dirtied_at: u64,
 }
 
-/// Below which sequence numbers a translation page reflects every program.
+/// Watermarks of a translation page: it reflects every program with a lower sequence number.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watermarks {
     /// Its newest copy on the media.
     on_media: u64,
-    /// The copy that was made last.
+    /// The copy that was imaged last.
     imaged: u64,
 }
 
-/// A translation page with trims, from the moment at which it is wanted to the end of its program.
+/// A translation page with trims, from the request to the end of its program.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     page: u32,
     first_trim: u64,
-    /// Its content has been taken: the next program of the page that ends well carries the trims.
+    /// The content has been taken: the next successful program of the page carries the trims.
     imaged: bool,
 }
 
 impl TranslationPages {
-    /// `count` of them. `drops`: their entries are dropped without a trim.
+    /// Creates the state for `count` pages. `drops`: their entries are dropped without a trim.
     pub fn new(count: u32, durability: Durability, layout: &Layout, drops: bool) -> TranslationPages {
         let batch = layout.units_per_superpage.min(count);
         let every = match durability {
@@ -127,24 +129,24 @@ impl TranslationPages {
         }
     }
 
-    /// How many there are.
+    /// Number of translation pages.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Everything that was programmed with a lower sequence number is in the newest copy of `page` on the media.
+    /// Watermark of the newest copy of `page` on the media: that copy contains every program with a lower sequence number.
     pub fn watermark(&self, page: u32) -> u64 {
         self.watermarks.get(page as usize).map_or(u64::MAX, |marks| marks.on_media)
     }
 
-    /// Whether `page` has trims that are not on the media.
+    /// Returns whether `page` has trims that are not on the media.
     pub fn is_dirty(&self, page: u32) -> bool {
         self.dirtied_at.get(page as usize).is_some_and(|&at| at != 0)
             || self.asked.is_some_and(|asked| asked.page == page)
             || self.leaving.iter().any(|leaving| leaving.page == page)
     }
 
-    /// Mount only: the watermark of the newest copy of `page`.
+    /// Sets, at a mount, the watermark of the newest copy of `page`.
     pub fn set_watermark(&mut self, page: u32, on_media: u64) {
         self.watermarks[page as usize].on_media = on_media;
     }
@@ -154,7 +156,7 @@ impl TranslationPages {
         self.trims
     }
 
-    /// All trims with a lower number are on the media.
+    /// Number below which all trims are on the media.
     pub fn saved_before(&self) -> u64 {
         let dirty = self.dirty.front().map(|&s| self.first_trim[s as usize]);
         let asked = self.asked.map(|asked| asked.first_trim);
@@ -162,7 +164,7 @@ impl TranslationPages {
         leaving.chain(dirty).chain(asked).min().unwrap_or(u64::MAX)
     }
 
-    /// A program of `page` has ended.
+    /// Records that a program of `page` has ended.
     pub fn ended(&mut self, page: u32, ok: bool) {
         if ok {
             self.leaving.retain(|l| l.page != page || !l.imaged);
@@ -172,7 +174,7 @@ impl TranslationPages {
         self.writes.ended(page, ok);
     }
 
-    /// The one to be written next; of those with trims the one that has them longest.
+    /// Chooses the page to be written next: the one whose trims have waited longest.
     fn ask(&mut self) -> Option<Asked> {
         if self.asked.is_none() {
             self.asked = self.dirty.pop_front().map(|page| Asked {
@@ -184,7 +186,7 @@ impl TranslationPages {
         self.asked
     }
 
-    /// An entry of `page` was trimmed.
+    /// Records that an entry of `page` was trimmed.
     #[inline]
     pub fn dirty(&mut self, page: u32, sequence: u64) {
         self.trims += 1;
@@ -198,12 +200,12 @@ impl TranslationPages {
         }
     }
 
-    /// Mount only: its newest copy on the media knows of trims.
+    /// Records, at a mount, that the page's newest copy on the media knows of trims.
     pub fn set_trimmed(&mut self, page: u32) {
         self.trimmed[page as usize] = true;
     }
 
-    /// Whether fewer than a superpage are wanted, and more will come.
+    /// Returns whether less than a superpage is wanted, and more will come.
     fn gathers(&self, per_superpage: u32) -> bool {
         (self.reading > 0 && self.writes.can_wait(per_superpage)) || self.writes.gathers(per_superpage)
     }
@@ -220,7 +222,7 @@ impl PageMap {
         Lpn(self.user_units + page)
     }
 
-    /// The logical page that a spare area means with what it names.
+    /// Logical page that the number in a spare area stands for.
     #[inline]
     pub(crate) fn named(&self, mark: Lpn) -> Lpn {
         let mark = self.without_state(mark);
@@ -234,12 +236,13 @@ impl PageMap {
         (self.user_units..self.table.pages()).map(Lpn).find(|&lpn| self.copy_of(lpn) == ppa)
     }
 
-    /// The translation page `lpn` has to leave its block: it is written anew, with those that come after it.
+    /// Queues the translation page `lpn`, which has to leave its block: it is written anew, with those that come after it.
     pub(crate) fn rewrite_map_page(&mut self, lpn: Lpn, cause: Cause) {
         self.pages.writes.add(lpn.0 - self.user_units, cause);
     }
 
-    /// Host data were placed. Whether the rolling checkpoint is due, whose next translation pages are wanted now, or the list of a block.
+    /// Records that host data were placed. Returns whether the rolling checkpoint, whose next translation pages are wanted now, or the
+    /// list of a block is due.
     #[inline]
     pub fn checkpoint(&mut self) -> bool {
         let due = self.sequence >= self.pages.due;
@@ -254,7 +257,7 @@ impl PageMap {
         self.pages.next = (first + batch) % count;
         self.pages.due = self.sequence + every;
         for page in (first..first + batch).map(|page| page % count) {
-            // One that holds unflushed trims is left to the flush.
+            // A page that holds unflushed trims is left to the flush.
             if self.pages.dirtied_at[page as usize] == 0 {
                 self.want_saved(page);
             }
@@ -267,20 +270,20 @@ impl PageMap {
         self.pages.writes.want(page, Cause::Journal, MapReason::Flush, content);
     }
 
-    /// What a flush that begins now waits for beside data.
+    /// Trims that a flush beginning now waits for beside data.
     pub fn flush_point(&self) -> FlushPoint {
         FlushPoint(self.pages.trims)
     }
 
-    /// Wants the translation pages written that a flush waits for, as many as may be on their way; whether everything up to `point` is on
-    /// the media.
+    /// Wants the translation pages written that a flush waits for, as many as may be under way; returns whether everything up to `point`
+    /// is on the media.
     pub fn flush_to(&mut self, point: FlushPoint) -> bool {
         self.want_trimmed();
         self.pages.saved_before() > point.0
     }
 
-    /// Wants the translation pages with trims. One waits until the programs planned before its trims have ended, so that none of them can
-    /// be found above its watermark.
+    /// Wants the translation pages with trims. A page waits until the programs planned before its trims have ended, so that none of them
+    /// can be found above its watermark.
     pub(crate) fn want_trimmed(&mut self) {
         while self.pages.writes.count() < TRIMMED_AT_ONCE
             && let Some(Asked { page, first_trim, dirtied_at }) = self.pages.ask()
@@ -292,7 +295,7 @@ impl PageMap {
         }
     }
 
-    /// Wants the translation pages from `first` on written, as many as may be on their way at one time; gives the next one.
+    /// Wants the translation pages from `first` on written, as many as may be under way at one time; returns the next one.
     pub fn save_map(&mut self, first: u32) -> u32 {
         let space = SAVED_AT_ONCE.saturating_sub(self.pages.writes.count()) as u32;
         let next = self.pages.count.min(first + space);
@@ -300,18 +303,18 @@ impl PageMap {
         next
     }
 
-    /// Whether translation pages are on their way, planned or not.
+    /// Returns whether translation pages are on their way, planned or not.
     pub fn writes_map(&self) -> bool {
         self.pages.writes.count() > 0
     }
 
-    /// Whether translation pages wait for their program.
+    /// Returns whether translation pages wait for their program.
     pub fn wants_map_job(&self) -> bool {
         self.pages.writes.any_wanted()
     }
 
-    /// The next read of a translation page, or program of them: a superpage of those that are wanted; less only if a caller waits, or no more
-    /// come.
+    /// The next read of a translation page, or program of a superpage of wanted ones; a partial superpage only if a caller waits, or no
+    /// more come.
     #[inline]
     pub fn next_map_job(&mut self) -> Option<MapJob> {
         if self.is_demand_mapped()
@@ -325,16 +328,16 @@ impl PageMap {
             return Some(list);
         }
         self.go_on_saving();
-        // Seldom there is one.
+        // There is rarely one.
         if self.pages.writes.count() == 0 { None } else { self.plan_map_pages() }
     }
 
-    /// How many translation pages more may be on their way for a checkpoint of an idle drive.
+    /// Translation pages that may still be added for a checkpoint of an idle drive.
     pub(crate) fn map_pages_may_come(&self) -> usize {
         SAVED_AT_ONCE.saturating_sub(self.pages.writes.count())
     }
 
-    /// Wants the translation page of a region written, whose trims, if it has any, are left to the flush.
+    /// Wants the translation page of a region written; if it has trims, it is left to the flush.
     pub(crate) fn save_region(&mut self, region: u32) {
         if self.pages.dirtied_at[region as usize] == 0 {
             self.want_saved(region);
@@ -357,7 +360,7 @@ impl PageMap {
         }
         let unhurried = by_cause[Cause::Journal as usize] + by_cause[Cause::Map as usize];
         let for_gc = unhurried < batch.len() as u32;
-        // What only leaves the cached table takes nothing of the GC reserve.
+        // Pages evicted from the cached table take nothing of the GC reserve.
         let awaited = by_cause[Cause::Map as usize] < batch.len() as u32;
         let hurries = for_gc || (awaited && self.gc.has_emptied());
         let stream = if hurries { Stream::MetaMoved } else { Stream::Meta };
@@ -397,7 +400,7 @@ impl PageMap {
         out.resize(self.layout.unit_bytes as usize, 0);
     }
 
-    /// What the spare area names, and the content, of a unit of a planned program of translation pages.
+    /// Logical page for the spare area, and content, of a unit of a planned program of translation pages.
     pub fn metadata(&self, id: ProgramId, position: u32) -> (Lpn, &[u8]) {
         let lpn = self.page_of_unit(id, position);
         if lpn == Lpn::NONE {
@@ -410,7 +413,7 @@ impl PageMap {
     }
 }
 
-/// A translation page read back: watermark and entries. `None`: it is not the one it should be.
+/// Parses a translation page: watermark and entries. `None`: the page is not the expected one.
 pub(crate) fn parse(bytes: &[u8], page: u32) -> Option<(u64, Vec<u32>)> {
     let watermark = u64::from_le_bytes(bytes.get(0..8)?.try_into().ok()?);
     let index = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);

@@ -14,8 +14,8 @@
 //! - a block with a failed program gives nothing back, so it is emptied when a second block is free, or when the die has no
 //!   other victim. While it waits, host data leave two.
 //!
-//! Wear levelling and refresh (upkeep) free no space, and a die that is written to as fast as it can never has any to spare. So they
-//! take every other victim of it ([`Gc::is_upkeeps_turn`]), which takes one block and gives one back, as any full one.
+//! Wear levelling and refresh (upkeep) free no space, and a die under saturating writes never has any to spare. So they take every other
+//! victim of it ([`Gc::is_upkeeps_turn`]), which takes one block and gives one back, as any full one.
 //!
 //! The emergency is left for dies that have lost their reserve: a program of a GC stream failed, the power was cut in the
 //! middle of a victim, or translation pages that erases wait for had no other place.
@@ -47,7 +47,7 @@ impl Gc {
             if let Some(victim) = self.choose_for_upkeep(parts.blocks, die, load) {
                 return Some(victim);
             }
-            // Beside the victims under way only emptier ones fit, which would go ahead of it for ever.
+            // Only emptier blocks fit beside the victims under way, and they would delay upkeep for ever.
             if self.is_short(parts.blocks, die) && self.upkeep_is_due(die) && self.waits_for_erase(parts, die)
             {
                 return None;
@@ -69,7 +69,8 @@ impl Gc {
         self.retiring(die).iter().copied().find(|&block| blocks.is_settled(block))
     }
 
-    /// Wear levelling and refresh, which free no space and take turns with GC; and folding, which needs space to spare.
+    /// Chooses a victim for wear levelling or refresh, which free no space and take turns with GC, or for folding, which needs space to
+    /// spare.
     fn choose_for_upkeep(
         &mut self,
         blocks: &BlockManager,
@@ -87,8 +88,8 @@ impl Gc {
             }
         }
         while let Some(block) = self.next_refresh(die) {
-            // GC may have emptied it since it was found to need a refresh. That a refresh frees no space is no reason against it: data
-            // that nobody overwrites need it most.
+            // GC may have emptied it since it was found to need a refresh. Refresh even when it frees no space: data that nobody
+            // overwrites need it most.
             if blocks.state(block) != BlockState::Closed {
                 self.drop_refresh(die, block);
             } else if self.fits(blocks, die, block, Cause::Refresh, 0) {
@@ -106,7 +107,8 @@ impl Gc {
         if parts.blocks.giving(die) == 0 {
             return None;
         }
-        // Chosen anew at every look, a random choice that has to fit would be the emptiest one. Any other may be outdated.
+        // A random choice drawn anew at every call would end up as the emptiest block, since it has to fit. Any other choice may be
+        // outdated.
         let drawn = matches!(self.config.victim, Victim::Random | Victim::DChoices(_));
         let kept = self.candidate(die).take().filter(|&block| parts.blocks.may_be_victim(block));
         let choice = match kept {
@@ -195,14 +197,14 @@ impl Gc {
         least.filter(|&b| most - blocks.erases(b) > gap)
     }
 
-    /// Free blocks of `die` that host data and translation pages leave to GC.
+    /// Free blocks of `die` that are reserved for GC: host data and translation pages must leave them.
     #[inline]
     pub(crate) fn reserve(&self, die: DieId) -> u32 {
         let failed = u32::from(!self.retiring(die).is_empty());
         (1 + failed).max(self.outgoing(die).len() as u32)
     }
 
-    /// Whether a victim of `die` will come back as a free block without another one being chosen before.
+    /// Returns whether a victim of `die` will come back as a free block before another one is chosen.
     fn waits_for_erase(&self, parts: &Parts<'_>, die: DieId) -> bool {
         let (blocks, saved) = (&parts.blocks, parts.pages.saved_before());
         let held = |block| {
@@ -212,8 +214,8 @@ impl Gc {
         self.outgoing(die).iter().any(|victim| victim.back && !held(victim.block))
     }
 
-    /// Whether what is still to be moved from the victims of `die` and from `block` fits into the open blocks of the GC streams and the
-    /// free blocks, of which `leave` stay free.
+    /// Returns whether the units still to be moved from the victims of `die` and from `block` fit into the open blocks of the GC streams
+    /// and the free blocks, leaving `leave` blocks free.
     fn fits(&self, blocks: &BlockManager, die: DieId, block: BlockId, cause: Cause, leave: u32) -> bool {
         let stream = self.shared_stream(blocks, block, cause);
         let new = Outgoing::new(block, blocks.valid(block), stream, false);
@@ -230,7 +232,7 @@ impl Gc {
                 stream => self.blocks_for(superpages, self.superpages_left(blocks, die, stream), stream),
             };
         }
-        // Alone, a victim needs no more than one block, and what fits into open blocks needs none.
+        // A single victim needs no more than one block, and units that fit into open blocks need none.
         needed <= blocks.free_count(die).max(leave)
     }
 
@@ -265,7 +267,7 @@ impl Gc {
     }
 }
 
-/// The block of `die` that may be a victim with the lowest key.
+/// Among the blocks of `die` that may be victims, the one with the lowest key.
 fn closed_min_by<K: Ord>(blocks: &BlockManager, die: DieId, key: impl Fn(BlockId) -> K) -> Option<BlockId> {
     blocks.of_die(die).filter(|&b| blocks.may_be_victim(b)).min_by_key(|&b| key(b))
 }

@@ -1,4 +1,4 @@
-//! The mark in the spare area of a zone's superpage: which it is, and what became of its zone.
+//! The mark in the spare area of a zone's superpage: its identity, and the state of its zone.
 //!
 //! ```text
 //!  zone | superpage | sectors, bit 31 finished, 30 read-only, 29 offline | epoch       four words, little endian
@@ -7,15 +7,15 @@
 
 use pellucid_flash::ZoneState;
 
-/// What the spare area of a zone's superpage says.
+/// Content of the spare area of a zone's superpage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Zone.
     pub zone: u32,
     /// Superpage of the zone.
     pub superpage: u32,
-    /// Sectors that hold data; fewer than a superpage has only in the last one, and in the staging log. 0 in the log: the zone was
-    /// reset, unless there is a verdict.
+    /// Sectors that hold data. Only the last superpage, and superpages in the staging log, may hold less than a full superpage. 0 in the
+    /// log: the zone was reset, unless there is a verdict.
     pub sectors: u32,
     /// The zone was finished with this superpage.
     pub finished: bool,
@@ -26,10 +26,10 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Length of an encoded one.
+    /// Length of an encoded mark.
     pub const BYTES: usize = 16;
 
-    /// As bytes: zone, superpage, sectors (bit 31: finished, 30: read-only, 29: offline), epoch; little endian.
+    /// Encodes the mark: zone, superpage, sectors (bit 31: finished, 30: read-only, 29: offline), epoch; little endian.
     pub fn encode(&self) -> [u8; Mark::BYTES] {
         let mut bytes = [0; Mark::BYTES];
         let verdict = match self.verdict {
@@ -44,7 +44,7 @@ impl Mark {
         bytes
     }
 
-    /// Reads what [`Mark::encode`] wrote.
+    /// Decodes a mark from [`Mark::encode`].
     pub fn decode(bytes: &[u8; Mark::BYTES]) -> Mark {
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[4 * at + i]));
         let sectors = word(2);

@@ -1,4 +1,4 @@
-//! Zones found again on the media.
+//! Mount of zones from the media.
 //!
 //! 1. every superpage that can be read says which superpage of which zone it is, or that it belongs to the staging log ([`Mark`]);
 //! 2. a zone's superpages count as far as none is missing, and none is older than the mount that wrote the one before it (an
@@ -15,7 +15,7 @@ use crate::zones::{Column, Extent, Mark, Zones};
 use pellucid_flash::{BlockId, Lpn, Ppa, ZoneState};
 use std::collections::BTreeMap;
 
-/// The logical page in the spare areas of the staging log. Those of a zone's superpages hold the zone.
+/// The logical page in the spare areas of the staging log. The spare areas of a zone's superpages hold the zone.
 pub const LOG: Lpn = Lpn(u32::MAX - 1);
 
 /// Torn superpages carry numbers that cannot be read; no drive has more programs under way than this.
@@ -24,13 +24,13 @@ const SEQUENCE_GAP: u64 = 1 << 20;
 /// A superpage that a protected buffer held when the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedSuperpage {
-    /// What it is.
+    /// Mark of the superpage.
     pub mark: Mark,
-    /// Where it was saved.
+    /// Place of the superpage in the save area.
     pub place: u32,
 }
 
-/// Where a superpage is that is not in its zone.
+/// Location of a superpage outside its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagedIn {
     /// In the staging log, here.
@@ -50,37 +50,37 @@ pub struct Staged {
     pub sectors: u32,
     /// Number of the mount that wrote it; a full one keeps it, because superpages of that mount may follow.
     pub epoch: u32,
-    /// Number of the program; a full one keeps it, so that it stands where it stood among the resets of its zone. `None`: it has had
-    /// none, and is of the zone's present life.
+    /// Number of the program; a full superpage keeps it, and so its order among the resets of its zone. `None`: it was never programmed,
+    /// and belongs to the zone's present life.
     pub sequence: Option<u64>,
-    /// Where it is.
+    /// Location of the superpage.
     pub from: StagedIn,
 }
 
-/// What the staging log says of a zone that was let down.
+/// Verdict of the staging log on a zone that became read-only or offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Zone.
     pub zone: u32,
     /// Read-only or offline.
     pub state: ZoneState,
-    /// The block of the log that says so.
+    /// The block of the log that holds the verdict.
     pub block: BlockId,
 }
 
-/// What a mount leaves for the drive to do, before anything else happens.
+/// Work that a mount leaves for the drive, to be done before anything else.
 #[derive(Clone, Debug, Default)]
 pub struct ZoneMount {
     /// Blocks to erase first.
     pub erase: Vec<BlockId>,
-    /// Blocks that are bad and cannot be erased: what they hold must not be found by a later mount.
+    /// Bad blocks that cannot be erased: a later mount must not find their content.
     pub invalidate: Vec<BlockId>,
     /// Superpages to take into the buffer; the full ones must be programmed, the last of a zone logged again.
     pub staged: Vec<Staged>,
     /// Zones that are read-only or offline, which must be logged again.
     pub verdicts: Vec<Verdict>,
-    /// Blocks of the log in the order in which they were written: each to be erased when it, and those before it, hold nothing any more
-    /// that is nowhere else.
+    /// Blocks of the log in the order in which they were written: each is to be erased when it, and those before it, hold nothing that
+    /// exists only there.
     pub log: Vec<BlockId>,
     /// Zones of which the log holds, or held, a superpage.
     pub logged: Vec<u32>,
@@ -100,7 +100,7 @@ impl Zones {
     }
 }
 
-/// Sets `zones` to what the media hold, and what was `saved` of a protected buffer.
+/// Sets `zones` to the state of the media, and of the data `saved` from a protected buffer.
 pub(crate) fn find(
     zones: &mut Zones,
     source: &impl MountSource,
@@ -180,7 +180,7 @@ pub(crate) fn find(
     mount
 }
 
-/// The superpages of a zone that count, those in the zone and those in the log or in a saved buffer. Programs on several dies end in any
+/// Chains the valid superpages of a zone, from the zone itself and from the log or a saved buffer. Programs on several dies end in any
 /// order, so either may follow the other.
 fn chain<'a>(
     zones: &Zones,
@@ -192,7 +192,7 @@ fn chain<'a>(
         return Default::default();
     }
     let data = newest(zones.superpages(), data.iter());
-    // What the log has from before a reset was of an earlier life. A reset that superpage 0 has outlived did not happen.
+    // Log entries from before a reset belong to an earlier life. A reset that superpage 0 has outlived did not happen.
     let first = data[0].map_or(u64::MAX, |f| f.sequence);
     let log = log.iter().filter(|f| f.mark.verdict.is_none());
     let resets = log.clone().filter(|f| f.mark.sectors == 0 && f.sequence < first);
@@ -211,7 +211,7 @@ fn chain<'a>(
                 let in_log = in_log.map(|f| (f.mark, Some(f.sequence), StagedIn::Log(zones.place_of(&f))));
                 let same = |s: &&SavedSuperpage| s.mark.superpage == superpage && s.mark.epoch >= epoch;
                 let in_save = saved.clone().filter(same).map(|s| (s.mark, None, StagedIn::Save(s.place)));
-                // The buffer goes on from what the log has; the last of those with as much is the buffer.
+                // The buffer continues from the log; among those with as much data, the last one is the buffer.
                 let most = in_log.into_iter().chain(in_save).max_by_key(|(mark, ..)| mark.sectors);
                 let Some((mark, sequence, from)) = most else { break };
                 let Mark { zone, sectors, epoch, .. } = mark;
@@ -227,7 +227,7 @@ fn chain<'a>(
     (chain, staged)
 }
 
-/// The newest copy of each superpage that says something of it.
+/// The newest informative copy of each superpage.
 fn newest<'a>(superpages: u32, found: impl Iterator<Item = &'a Found>) -> Vec<Option<Found>> {
     let mut newest: Vec<Option<Found>> = vec![None; superpages as usize];
     for found in found.filter(|f| f.mark.sectors > 0 || f.mark.finished) {

@@ -1,6 +1,6 @@
 //! Zones: the translation of a zoned namespace (NVMe Zoned Namespaces 1.1).
 //!
-//! A zone is striped over a set of dies: its superpage `k` lies in column `k mod dies_per_zone`. A column takes erase units from the
+//! A zone is spread over a set of dies: its superpage `k` lies in column `k mod dies_per_zone`. A column takes erase units from the
 //! [`Pool`](crate::pool) as it is written, so wear is levelled and bad blocks are replaced below the zones.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! ```
 //! States are those of [`pellucid_flash::ZoneState`]; opening one zone too many closes the one that was opened implicitly first.
 //!
-//! Every superpage says in its spare area which it is ([`Mark`]), so the pointers can be found again after a power cut: the superpages
+//! Every superpage identifies itself in its spare area ([`Mark`]), so the pointers can be found again after a power cut: the superpages
 //! of a zone count as far as none is missing, and none is older than the mount that wrote the one before it.
 //!
 //! Invariants: `open` and `active` count zones by state; a zone that is empty and idle has no extents; a superpage below the
@@ -24,20 +24,20 @@ use pellucid_flash::{
     BlockId, DieId, Layout, Lba, Ppa, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState,
 };
 
-/// Rows of a column that lie one behind the other in a block.
+/// Rows of a column that lie consecutively in a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// First row of the column.
     pub row: u32,
     pub block: BlockId,
-    /// Superpage of the block that holds it.
+    /// Superpage of the block that holds the first row.
     pub at: u32,
     /// Rows.
     pub count: u32,
 }
 
 impl Extent {
-    /// Whether the next row of its block, `at`, would hold row `row`.
+    /// Returns whether the next superpage of its block, `at`, would hold row `row`.
     pub fn goes_on(&self, block: BlockId, at: u32, row: u32) -> bool {
         self.block == block && self.row + self.count == row && self.at + self.count == at
     }
@@ -58,25 +58,25 @@ pub(crate) struct Zone {
     pub pointer: u32,
     /// Sectors that hold data, once it is full.
     pub data: u32,
-    /// When it was opened, to close the oldest.
+    /// Time of opening, to close the oldest.
     opened: u64,
-    /// An action on it waits or is under way.
+    /// An action on the zone waits or is under way.
     pub held: bool,
-    /// The host should reset it.
+    /// The host should reset the zone.
     pub reset_recommended: bool,
     pub columns: Vec<Column>,
 }
 
-/// What an accepted action needs from the drive.
+/// Work that the drive has to do for an accepted action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneWork {
-    /// Nothing: it is done.
+    /// None: the action is done.
     Done,
-    /// Drop what is buffered, erase the blocks, then [`Zones::reset_end`].
+    /// Drop buffered data, erase the blocks, then call [`Zones::reset_end`].
     Reset,
-    /// Program what is buffered with a mark that says so, then [`Zones::finish_end`].
+    /// Program buffered data with a mark of the finished zone, then call [`Zones::finish_end`].
     Finish,
-    /// Record it, then [`Zones::offline_end`].
+    /// Record the action, then call [`Zones::offline_end`].
     Offline,
 }
 
@@ -94,18 +94,18 @@ pub struct Zones {
     clock: u64,
     pub(crate) sequence: u64,
     pub(crate) epoch: u32,
-    /// Where a superpage of the staging log goes next: block and superpage.
+    /// Place of the next superpage of the staging log: block and superpage.
     pub(crate) log: Option<(BlockId, u32)>,
     log_die: u32,
     /// Free blocks that no zone takes, so that a protected buffer has somewhere to go.
     reserve: u32,
-    /// Zones that the media let down, or that should be reset, in that order, until the host is told.
+    /// Zones to report to the host, in that order: the media failed them, or they should be reset.
     changed: Vec<u32>,
 }
 
 impl Zones {
-    /// The zones that the media behind `source` hold, and what was `saved` of their buffer. `mark` reads the mark in the spare area of a
-    /// superpage's first unit.
+    /// Mounts the zones of the media behind `source`, and the data `saved` from their buffer. `mark` reads the mark in the spare area of
+    /// a superpage's first unit.
     pub fn mount(
         config: &ZoneConfig,
         layout: &Layout,
@@ -156,7 +156,7 @@ impl Zones {
         (zones, found)
     }
 
-    /// What hosts know of the namespace.
+    /// Geometry of the namespace, as hosts see it.
     pub fn geometry(&self) -> &ZoneGeometry {
         &self.geometry
     }
@@ -193,7 +193,7 @@ impl Zones {
         if zone.state == ZoneState::Full { zone.data } else { zone.pointer }
     }
 
-    /// What a report says of a zone.
+    /// Descriptor of a zone, as reports give it.
     pub fn info(&self, zone: u32) -> ZoneInfo {
         let start = u64::from(zone) * self.geometry.zone_sectors;
         let record = &self.zones[zone as usize];
@@ -226,7 +226,7 @@ impl Zones {
         }
     }
 
-    /// Makes sure that a zone in `state` may be opened: limits, and the implicit close of another.
+    /// Ensures that a zone in `state` may be opened: checks limits, and closes another zone implicitly if needed.
     fn room_to_open(&mut self, state: ZoneState) -> Result<(), Status> {
         if !Zones::is_active(state) && self.config.active_max > 0 && self.active >= self.config.active_max {
             return Err(Status::TooManyActiveZones);
@@ -240,7 +240,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Accepts a write (`append`: at wherever the write pointer is) and moves the write pointer. Gives the zone and its first sector.
+    /// Accepts a write (`append`: at the current write pointer) and moves the write pointer. Returns the zone and its first sector.
     pub fn accept(&mut self, lba: Lba, sectors: u32, append: bool) -> Result<(u32, u32), Status> {
         let (zone, offset) = self.zone_of(lba).ok_or(Status::LbaOutOfRange)?;
         if append && (offset != 0 || sectors > self.config.append_max_sectors) {
@@ -257,7 +257,7 @@ impl Zones {
             ZoneState::Offline => return Err(Status::ZoneOffline),
             _ => {}
         }
-        // An action on it is not over: there is no write pointer to meet.
+        // An action on the zone is not over, so no write can match the write pointer.
         if record.held || (!append && offset != u64::from(pointer)) {
             return Err(Status::ZoneInvalidWrite);
         }
@@ -280,7 +280,7 @@ impl Zones {
         Ok((zone, pointer))
     }
 
-    /// Accepts an action on one zone. What it needs from the drive, the drive does before it says so.
+    /// Accepts an action on one zone. The drive does the returned work before it reports the action.
     pub fn act(&mut self, zone: u32, action: ZoneAction) -> Result<ZoneWork, Status> {
         use ZoneState::{Closed, Empty, ExplicitlyOpen, Full, ImplicitlyOpen, Offline, ReadOnly};
         let state = self.state(zone);
@@ -315,7 +315,7 @@ impl Zones {
         Ok(ZoneWork::Done)
     }
 
-    /// The action on one zone that an action on all means, and whether `zone` is concerned.
+    /// The action on one zone that results from an action on all, if `zone` is concerned.
     pub fn concerned(&self, zone: u32, all: ZoneAction) -> Option<ZoneAction> {
         let state = self.state(zone);
         let (action, concerned) = match all {
@@ -329,27 +329,27 @@ impl Zones {
         (concerned && !self.zones[zone as usize].held).then_some(action)
     }
 
-    /// Keeps `blocks` free blocks from the zones, and all but one of them from what the log could do without.
+    /// Reserves `blocks` free blocks: zones get none of them, and dispensable log entries only one.
     pub fn reserve(&mut self, blocks: u32) {
         self.reserve = blocks;
     }
 
-    /// Blocks that are erased and hold nothing.
+    /// Erased blocks that hold nothing.
     pub fn free_blocks(&self) -> u32 {
         self.pool.free_total()
     }
 
-    /// Whether what is in the buffer might find no room, so that no more may be accepted.
+    /// Returns whether buffered data might find no space, so that no more may be accepted.
     pub fn is_short(&self) -> bool {
         self.reserve > 0 && self.pool.free_total() < self.reserve
     }
 
-    /// Whether sectors of a zone need blocks that it would not get now: a protected buffer, which promises to keep them, does not take
-    /// them. Writes to several zones at a time may still vie for the last ones.
+    /// Returns whether sectors of a zone need blocks that the zone would not get now: a protected buffer, which promises to keep its
+    /// data, then refuses them. Concurrent writes to several zones may still compete for the last blocks.
     fn lacks_room(&self, zone: u32, first: u32, end: u32) -> bool {
         let (dies, rows) = (self.config.dies_per_zone, self.layout.superpages_per_block);
         let (first, end) = (first / self.superpage_sectors, end.div_ceil(self.superpage_sectors));
-        // The last superpage of each column says enough.
+        // The last superpage of each column is enough to decide.
         let begins_block = |superpage: &u32| {
             let record = &self.zones[zone as usize].columns[(superpage % dies) as usize];
             let room = record.extents.last().map_or(0, |last| last.row + last.count + rows - record.next_at);
@@ -361,14 +361,14 @@ impl Zones {
             || (needed > 0 && self.pool.free_total() < self.reserve + needed)
     }
 
-    /// Whether all closed zones may be opened.
+    /// Returns whether all closed zones may be opened.
     pub fn may_open_all(&self) -> bool {
         let closed = self.zones.iter().filter(|z| z.state == ZoneState::Closed).count() as u32;
         let implicit = self.zones.iter().filter(|z| z.state == ZoneState::ImplicitlyOpen).count() as u32;
         self.config.open_max == 0 || self.open - implicit + closed <= self.config.open_max
     }
 
-    /// The dies of a zone go channel first, so that neighbours do not share a bus.
+    /// Die of a column. The dies of a zone go channel first, so that neighbours do not share a bus.
     pub(crate) fn die(&self, zone: u32, column: u32) -> DieId {
         let sets = self.layout.dies / self.config.dies_per_zone;
         let nth = zone % sets * self.config.dies_per_zone + column;
@@ -381,7 +381,8 @@ impl Zones {
         self.layout.superpages_per_block * self.config.dies_per_zone
     }
 
-    /// The place for superpage `superpage` of a zone, the next of its column; `None`: the die has no block left, or only what is reserved is.
+    /// Takes the place for superpage `superpage` of a zone, the next of its column; `None`: the die has no block left, or only reserved
+    /// ones.
     pub fn place(&mut self, zone: u32, superpage: u32) -> Option<Ppa> {
         let (column, row) = (superpage % self.config.dies_per_zone, superpage / self.config.dies_per_zone);
         let die = self.die(zone, column);
@@ -407,8 +408,8 @@ impl Zones {
         Some(self.layout.ppa(block, at * self.layout.units_per_superpage))
     }
 
-    /// A program in `block` failed, in a column of `zone` or in the log: nothing more is written there. The next
-    /// [`Zones::place`] of each superpage that was planned there gives a place in another block.
+    /// Records that a program in `block` failed, in a column of `zone` or in the log: the block takes no more programs. The next
+    /// [`Zones::place`] of each superpage that was planned there returns a place in another block.
     pub fn program_failed(&mut self, zone: u32, superpage: u32, block: BlockId) {
         self.pool.mark_failed(block);
         let column = &mut self.zones[zone as usize].columns[(superpage % self.config.dies_per_zone) as usize];
@@ -417,13 +418,13 @@ impl Zones {
         }
     }
 
-    /// What was read at `ppa` in `zone` is near to being lost, or (`lost`) cannot be read: the host is told to reset the zone, and
-    /// what was lost takes its block with it then. Gives the block that is not to be erased again.
+    /// Records that data read at `ppa` in `zone` are close to being lost, or (`lost`) cannot be read. The host is told to reset the zone;
+    /// the reset then retires the block of lost data. Returns the block that must not be erased again.
     pub fn distrust(&mut self, zone: u32, ppa: Ppa, lost: bool) -> Option<BlockId> {
         let block = self.layout.block_of(ppa);
         let rows = self.layout.superpages_per_block;
         let record = &mut self.zones[zone as usize];
-        // It may have been reset since.
+        // The zone may have been reset since.
         let holds = |column: &Column| column.extents.iter().any(|extent| extent.block == block);
         let column = record.columns.iter_mut().find(|column| holds(column))?;
         let last = column.extents.last().is_some_and(|last| last.block == block);
@@ -440,7 +441,7 @@ impl Zones {
         Some(block)
     }
 
-    /// As [`Zones::program_failed`], in the log.
+    /// Records, as [`Zones::program_failed`], a failure in the log.
     pub fn log_failed(&mut self, block: BlockId) {
         self.pool.mark_failed(block);
         if self.log.is_some_and(|(log, _)| log == block) {
@@ -448,7 +449,7 @@ impl Zones {
         }
     }
 
-    /// Where a superpage that was written lies.
+    /// Place of a written superpage.
     #[inline]
     pub fn locate(&self, zone: u32, superpage: u32) -> Option<Ppa> {
         let (column, row) = (superpage % self.config.dies_per_zone, superpage / self.config.dies_per_zone);
@@ -458,7 +459,7 @@ impl Zones {
         Some(self.layout.ppa(extent.block, at * self.layout.units_per_superpage))
     }
 
-    /// Whether a superpage of `zone` was meant to be where `ppa` is, and the zone has not been reset since.
+    /// Returns whether a superpage of `zone` was meant to be where `ppa` is, and the zone has not been reset since.
     pub fn holds(&self, zone: u32, ppa: Ppa) -> bool {
         let (block, superpage) = (self.layout.block_of(ppa), self.layout.superpage_of(ppa));
         let covers = |extent: &Extent| {
@@ -467,8 +468,8 @@ impl Zones {
         self.zones[zone as usize].columns.iter().any(|column| column.extents.iter().any(covers))
     }
 
-    /// The next block of a zone to be erased by a reset; the first holds superpage 0 and must be erased before the others, so that
-    /// a reset that power cuts off has happened, or has not.
+    /// The next block of a zone to be erased by a reset. The first holds superpage 0 and must be erased before the others, so that a
+    /// reset interrupted by a power cut has happened, or has not.
     pub fn reset_next(&mut self, zone: u32) -> Option<BlockId> {
         let columns = &mut self.zones[zone as usize].columns;
         let column = columns.iter_mut().find(|column| !column.extents.is_empty())?;
@@ -478,18 +479,18 @@ impl Zones {
         Some(block)
     }
 
-    /// A block that belonged to a zone, or to the log, is erased, or is bad.
+    /// Records that a block that belonged to a zone, or to the log, is erased, or is bad.
     pub fn erased(&mut self, block: BlockId, ok: bool, erases: u32) {
         self.pool.set_erases(block, erases);
         if ok { self.pool.give(block) } else { self.pool.retire(block) }
     }
 
-    /// Whether a block is not to be erased, but retired.
+    /// Returns whether a block must be retired instead of erased.
     pub fn is_failed(&self, block: BlockId) -> bool {
         self.pool.is_failed(block)
     }
 
-    /// All blocks of a zone are erased.
+    /// Ends a reset: all blocks of the zone are erased.
     pub fn reset_end(&mut self, zone: u32) {
         let record = &mut self.zones[zone as usize];
         (record.pointer, record.data, record.held, record.reset_recommended) = (0, 0, false, false);
@@ -497,7 +498,7 @@ impl Zones {
         self.set_state(zone, ZoneState::Empty);
     }
 
-    /// The mark of a finished zone is on the media.
+    /// Ends a finish: the mark of the zone is on the media.
     pub fn finish_end(&mut self, zone: u32) {
         let record = &mut self.zones[zone as usize];
         record.data = record.pointer;
@@ -505,11 +506,11 @@ impl Zones {
         self.set_state(zone, ZoneState::Full);
     }
 
-    /// The media let a zone down: it can be read only, or, if it holds nothing, not be used at all.
+    /// Fails a zone because of its media: it becomes read-only, or, if it holds nothing, offline.
     pub fn fail(&mut self, zone: u32) {
         let record = &mut self.zones[zone as usize];
         record.held = false;
-        // One that was taken out of use stays so, whatever else goes wrong with it.
+        // An offline zone stays offline, whatever else happens to it.
         let gone = record.pointer == 0 || record.state == ZoneState::Offline;
         let state = if gone { ZoneState::Offline } else { ZoneState::ReadOnly };
         self.set_state(zone, state);
@@ -518,18 +519,18 @@ impl Zones {
         }
     }
 
-    /// A zone has been taken out of use, as the host wanted.
+    /// Ends an offline action: the zone is out of use, as the host wanted.
     pub fn offline_end(&mut self, zone: u32) {
         self.zones[zone as usize].held = false;
         self.set_state(zone, ZoneState::Offline);
     }
 
-    /// That could not be recorded.
+    /// Ends an offline action that could not be recorded.
     pub fn offline_refused(&mut self, zone: u32) {
         self.zones[zone as usize].held = false;
     }
 
-    /// The next zone whose descriptor has changed without a command.
+    /// Takes the next zone whose descriptor has changed without a command.
     #[inline]
     pub fn pop_changed(&mut self) -> Option<u32> {
         (!self.changed.is_empty()).then(|| self.changed.remove(0))
@@ -546,8 +547,8 @@ impl Zones {
         self.epoch
     }
 
-    /// The place of the next superpage of the staging log; the second is true when it begins a new block. `None`: no block is left,
-    /// or only reserved ones, which are for data alone.
+    /// Takes the place of the next superpage of the staging log; the second value is true when it begins a new block. `None`: no block is
+    /// left, or only reserved ones, which are for data alone.
     pub fn log_place(&mut self, data: bool) -> Option<(Ppa, bool)> {
         let fresh = self.log.is_none_or(|(_, at)| at == self.layout.superpages_per_block);
         if fresh {
@@ -565,7 +566,7 @@ impl Zones {
         Some((self.layout.ppa(block, at * self.layout.units_per_superpage), fresh))
     }
 
-    /// The log goes on in another block.
+    /// Closes the current block of the log: the log goes on in another one.
     pub fn log_close(&mut self) {
         self.log = None;
     }

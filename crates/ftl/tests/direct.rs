@@ -1,4 +1,4 @@
-//! Chunks and zones without a drive: rules, refreshes, mounts, on media that only remember.
+//! Chunks and zones without a drive: rules, refreshes and mounts, on media that only record.
 
 use crate::common;
 use pellucid_flash::{
@@ -17,7 +17,7 @@ fn layout() -> Layout {
 const SUPERPAGES: u32 = 4;
 const SUPERPAGE: u32 = 2;
 
-/// What was programmed, superpage by superpage; a torn or failed one is `None`.
+/// Flash content, superpage by superpage; a torn or failed one is `None`.
 struct Flash {
     blocks: Vec<Vec<Option<(Lpn, u64)>>>,
     erases: Vec<u32>,
@@ -195,13 +195,13 @@ fn a_refresh_moves_a_full_chunk_and_holds_its_reset_back() {
     chunks.refresh_erased(1, moved.from, true, 1);
     chunks.check();
     assert_eq!(chunks.reset_begin(lba), Ok(ChunkReset::Erase { chunk: 1, block: moved.to }));
-    // Given up: the copy goes, the original stays.
+    // A refresh that is given up: the copy goes, the original stays.
     write(&mut chunks, &mut flash, 2, 4);
     let moved = chunks.refresh_begin(2).expect("full");
     assert_eq!(chunks.refresh_end(moved, false), moved.to);
     chunks.refresh_erased(2, moved.to, false, 0);
     assert_eq!(block_of(&chunks, 2), moved.from);
-    // Each free chunk must still find a block: the die has lost one, the second one spare goes to a refresh.
+    // Each free chunk must still find a block: the die has lost one, and a refresh takes the second spare.
     write(&mut chunks, &mut flash, 3, 4);
     let moved = chunks.refresh_begin(3).expect("one is to spare");
     assert_eq!(chunks.refresh_begin(2), None, "what is left belongs to the free chunks");
@@ -235,8 +235,8 @@ fn a_distrusted_block_is_replaced_at_the_reset() {
     assert_ne!(block_of(&chunks, 0), block);
 }
 
-/// Power fails at every superpage of a copy, and before the original is erased: one of them is the chunk, whole, and the other is
-/// to be erased.
+/// Power fails at every superpage of a copy, and before the original is erased: one of the two is the whole chunk, and the other must be
+/// erased.
 #[test]
 fn of_a_chunk_and_its_copy_the_longer_one_is_found() {
     for copied in 0..=SUPERPAGES {
@@ -260,7 +260,7 @@ fn of_a_chunk_and_its_copy_the_longer_one_is_found() {
             assert_eq!(erase, expected, "{copied} {original_first}");
         }
     }
-    // A chunk that was reset and written again is the newer one, however short.
+    // A chunk that was reset and written again is the newer one, however short it is.
     let mut flash = Flash::new();
     flash.blocks[0] = (0..SUPERPAGES).map(|superpage| Some((Lpn(2), 100 + u64::from(superpage)))).collect();
     flash.blocks[3] = vec![Some((Lpn(2), 200))];

@@ -73,7 +73,7 @@ fn random_commands_agree_with_a_plain_map() {
     }
 }
 
-/// As few blocks as are allowed, some of them bad from the start, in one die more than in the other.
+/// As few blocks as allowed, some of them bad from the start, in one die more than in the other.
 #[test]
 fn the_least_blocks_that_are_allowed_suffice() {
     for scheme in SCHEMES {
@@ -186,7 +186,7 @@ fn damaged_blocks_are_emptied_and_what_cannot_be_read_is_lost() {
     }
 }
 
-/// A dead die makes the drive read-only; the other one can be read as before.
+/// A dead die makes the drive read-only; the other die can be read as before.
 #[test]
 fn a_dead_die_takes_nothing_more() {
     for scheme in SCHEMES {
@@ -206,7 +206,7 @@ fn a_dead_die_takes_nothing_more() {
     }
 }
 
-/// Cold data do not keep their blocks from wearing.
+/// Blocks with cold data wear too.
 #[test]
 fn static_wear_levelling_moves_cold_data() {
     for scheme in SCHEMES {
@@ -232,7 +232,7 @@ fn static_wear_levelling_moves_cold_data() {
     }
 }
 
-/// Copies that nobody needs are named once each: when all pages are trimmed, as many as were written.
+/// Copies that are no longer needed are reported once each: when all pages are trimmed, as many as were written.
 #[test]
 fn outdated_copies_are_named() {
     for scheme in SCHEMES {

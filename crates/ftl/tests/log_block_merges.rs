@@ -1,4 +1,4 @@
-//! Merges of log-block translation against what the algorithms do by hand: how many of which kind, how many copies, how many erases.
+//! Merges of log-block translation against the algorithms worked out by hand: number of merges by kind, of copies, and of erases.
 //!
 //! One die; a block has 8 units in superpages of one unit unless said otherwise. Writes are carried out one after the other.
 
@@ -23,7 +23,7 @@ fn filled(map: Map, blocks: u32, units_per_superpage: u32) -> Drive {
     drive
 }
 
-/// Each write is on the media before the next one comes.
+/// Writes pages one by one, each on the media before the next one comes.
 fn write(drive: &mut Drive, lpns: impl IntoIterator<Item = u32>) {
     for lpn in lpns {
         drive.write(lpn);
@@ -42,8 +42,8 @@ fn merged(drive: &Drive, kind: MergeKind) -> MergeCounters {
 
 const MAPS: [Map; 2] = [Map::Bast { log_blocks: 2 }, Map::Fast { log_blocks: 2 }];
 
-/// The whole drive is overwritten in order, twice: a switch merge and an erase for each logical block, and not a single copy. So nothing
-/// is programmed but what is written, with superpages of one unit and of four.
+/// The whole drive is overwritten in order, twice: a switch merge and an erase for each logical block, and no copy. So only the host's
+/// data are programmed, with superpages of one unit and of four.
 #[test]
 fn sequential_overwrites_end_in_switch_merges() {
     for map in MAPS {

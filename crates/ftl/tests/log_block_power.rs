@@ -8,7 +8,7 @@ use pellucid_ftl::{Durability, FtlConfig, Map, MountSource};
 fn drive(map: Map, units: u32, seed: u64) -> Drive {
     let layout = common::layout(2, 12, 4, units);
     let sequential = u64::from(matches!(map, Map::Fast { .. }));
-    // As full as is allowed with two log blocks.
+    // As full as allowed with two log blocks.
     let blocks = 2 * (12 - 2 - sequential - 2 - 2);
     let capacity_bytes = Some(blocks * u64::from(layout.units_per_block * layout.unit_bytes));
     let durability = Durability::Journal { checkpoint_every: 0 };
@@ -34,7 +34,7 @@ fn command(drive: &mut Drive) {
     }
 }
 
-/// A clone loses power after every step, works on for a while, and loses power again.
+/// Cuts the power of a clone after every step, lets it work on for a while, and cuts the power again.
 fn cut_everywhere(mut drive: Drive, commands: u32) -> u32 {
     let mut cuts = 0;
     for number in 0..commands {
@@ -72,7 +72,7 @@ fn a_cut_at_every_operation_loses_nothing_flushed() {
     }
 }
 
-/// The same drive loses power again and again, soon after each mount.
+/// Power is cut again and again, soon after each mount of the same drive.
 #[test]
 fn one_cut_after_the_other_leaves_room_to_work() {
     for map in MAPS {
@@ -123,7 +123,7 @@ fn failures_and_cuts_together_lose_nothing_flushed() {
     }
 }
 
-/// Without a journal a cut empties the drive; media that were saved on purpose keep what they hold.
+/// Without a journal a cut empties the drive; media that were saved on purpose keep their content.
 #[test]
 fn a_volatile_drive_is_empty_after_a_cut() {
     for map in MAPS {
@@ -149,8 +149,8 @@ fn a_volatile_drive_is_empty_after_a_cut() {
     }
 }
 
-/// A page is trimmed while its next version is being programmed, and that fails: the version before, which was flushed, is what a cut may
-/// bring back. Its block stays until the trim is on the media, so that nothing older comes.
+/// A page is trimmed while its next version is being programmed, and that program fails: a cut may bring back the version before, which
+/// was flushed. Its block stays until the trim is on the media, so that nothing older comes back.
 #[test]
 fn a_trim_behind_a_failed_program_keeps_the_version_before() {
     for map in MAPS {

@@ -1,5 +1,5 @@
-//! `gc_pacing` against media that only remember: host superpages are turned away in a die only for a while, in which GC moves
-//! no more than their share; waiting callers are told; nothing is lost.
+//! `gc_pacing` against media that only record: a die turns host superpages away only for a while, in which GC moves no more than their
+//! share; waiting callers are notified; nothing is lost.
 
 use crate::common;
 use pellucid_flash::{DieId, Lpn, Rng};
@@ -12,8 +12,8 @@ fn config(gc_pacing: bool, separation: Separation, victim: Victim) -> FtlConfig 
     FtlConfig { gc_pacing, separation, victim, ..common::config() }
 }
 
-/// A die that does one operation after the other, in the order of their plans, and a host that always has a superpage to write. Of
-/// relocated superpages one is under way at a time.
+/// A die that does one operation after the other, in the order of their plans, and a host that always has a superpage to write. One
+/// superpage of GC copies is under way at a time.
 struct Die {
     map: PageMap,
     owner: Vec<Lpn>,
@@ -25,12 +25,12 @@ struct Die {
     seen: Seen,
 }
 
-/// What the host sees, in superpages.
+/// Progress as the host sees it, in superpages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     written: u32,
     relocated: u32,
-    /// Relocated since the last one that the host wrote, and the most there have been.
+    /// Superpages of GC copies since the last one that the host wrote; `longest`: the most there have been.
     since: u32,
     longest: u32,
 }
@@ -83,7 +83,7 @@ impl Die {
         }
     }
 
-    /// The next operation ends. Whether the host is told that there may be room.
+    /// Ends the next operation. Returns whether the host is told that there may be space.
     fn step(&mut self) -> bool {
         let (plan, lpns) = self.queue.pop_front().expect("the host waits for something");
         for (at, &lpn) in (plan.first.0..).zip(&lpns) {
@@ -100,7 +100,7 @@ impl Die {
         self.map.take_released() || erased
     }
 
-    /// Writes a superpage, when there is room.
+    /// Writes a superpage, when there is space.
     fn write(&mut self, first: u32) {
         let lpns: Vec<Lpn> = (first..first + SUPERPAGE).map(Lpn).collect();
         while !self.try_write(&lpns) {
@@ -117,7 +117,7 @@ impl Die {
         }
     }
 
-    /// Fills the drive, and overwrites it at random, twice over each; then as much again, which is looked at.
+    /// Fills the drive and overwrites it twice at random; then overwrites it twice more, and returns the result of that.
     fn work(mut self) -> Seen {
         let superpages = self.map.user_units() / SUPERPAGE;
         (0..superpages).for_each(|number| self.write(number * SUPERPAGE));

@@ -34,7 +34,7 @@ struct Unit {
     by_host: bool,
 }
 
-/// Translation, media that only remember, and what the host wrote.
+/// Translation, media that only record, and the data that the host wrote.
 struct World {
     map: PageMap,
     config: FtlConfig,
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// Programs these pages; each comes with version, handle and whether the host writes it. `false`: it failed, or no room.
+    /// Programs these pages; each comes with version, handle and a flag for host writes. `false`: it failed, or there is no space.
     fn program(&mut self, stream: Stream, die: Option<DieId>, pages: &[(Lpn, u64, u16)]) -> bool {
         let lpns: Vec<Lpn> = pages.iter().map(|page| page.0).collect();
         let Some(plan) = self.map.place(stream, die, &lpns) else { return false };
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// Collects every die until it wants no more, a superpage of relocated units at a time.
+    /// Collects every die until it wants no more, a superpage of GC copies at a time.
     fn collect(&mut self) {
         for die in (0..self.layout.dies).map(DieId) {
             self.map.reap(die);
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Everything is where it should be, in its newest version.
+    /// Checks that all data are at their places, in their newest version.
     fn check(&self) {
         self.map.check();
         for (lpn, &(version, handle)) in self.written.iter().enumerate().filter(|(_, w)| w.0 > 0) {
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// No block holds data that its isolation keeps apart.
+    /// Checks that no block holds data that its isolation keeps apart.
     fn check_apart(&self) {
         for block in 0..self.layout.blocks {
             let first = self.layout.ppa(BlockId(block), 0).0 as usize;
@@ -301,12 +301,12 @@ fn a_unit_is_counted_down_and_left_early() {
     world.check();
 }
 
-/// What the handles are for: data that are forgotten together leave whole blocks behind.
+/// Purpose of the handles: data that are trimmed together leave whole blocks behind.
 #[test]
 fn a_log_beside_random_writes_is_never_moved_when_apart() {
     let moved = |apart: bool| {
         let mut world = World::new(Isolation::Initial, Separation::GcCopies, 1, 3);
-        // It would move the log for wear's sake.
+        // Wear levelling would move the log.
         world.config.wear.static_gap = None;
         world.remount();
         let units = world.map.user_units();

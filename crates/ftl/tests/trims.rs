@@ -1,4 +1,4 @@
-//! Translation pages with trims: when they may be written.
+//! Translation pages with trims: the times at which they may be written.
 
 use crate::common;
 use pellucid_flash::Lpn;
@@ -40,8 +40,7 @@ fn translation_pages_wait_for_programs_before_their_trims_alone_and_leave_togeth
     assert!(map.flush_to(point));
 }
 
-/// A page is programmed and trimmed again and again, always with a program under way: what was trimmed at first comes to the
-/// media all the same.
+/// A page is programmed and trimmed again and again, always with a program under way: the first trims reach the media all the same.
 #[test]
 fn trims_that_go_on_do_not_keep_a_translation_page_from_the_media() {
     let mut map = map();

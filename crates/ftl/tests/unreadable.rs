@@ -1,4 +1,4 @@
-//! Translation pages that a mount cannot read: what was trimmed stays away.
+//! Translation pages that a mount cannot read: trimmed data do not come back.
 
 use crate::common;
 use crate::common::place_of;
@@ -62,7 +62,7 @@ impl World {
         self.spares.extend((first.0..).zip(lpns).map(|(ppa, &lpn)| (ppa, (lpn, sequence))));
     }
 
-    /// Writes the translation pages with trims; where they lie.
+    /// Writes the translation pages with trims; returns their locations.
     fn flush(&mut self) -> Vec<u32> {
         let point = self.map.flush_point();
         self.map.flush_to(point);
@@ -71,7 +71,7 @@ impl World {
         places
     }
 
-    /// Writes all translation pages from `first` on; where they lie.
+    /// Writes all translation pages from `first` on; returns their locations.
     fn save_from(&mut self, first: u32) -> Vec<u32> {
         assert_eq!(self.map.save_map(first), self.map.map_pages());
         self.write_map_pages()
@@ -93,7 +93,7 @@ impl World {
         places
     }
 
-    /// Mounts anew; how many pages were lost.
+    /// Mounts again; returns the number of lost pages.
     fn mount(&mut self) -> u64 {
         let (map, report) = PageMap::mount(&self.config, &self.layout, self).expect("it fitted before");
         map.check();
@@ -127,7 +127,7 @@ fn what_an_unreadable_segment_may_have_trimmed_is_lost() {
     assert_eq!(seen(&world), [Ppa::LOST, Ppa::LOST, Ppa::NONE]);
     assert_eq!([LATER, ELSEWHERE].map(|lpn| place_of(&world.map, lpn)), places);
 
-    // The new translation page says that they are lost, whatever becomes of their copies.
+    // The new translation page records that they are lost, whatever happens to their copies.
     assert_eq!(world.flush().len(), 1);
     for &mut (ref mut lpn, _) in world.spares.values_mut().filter(|spare| [TRIMMED, KEPT].contains(&spare.0))
     {
@@ -146,7 +146,7 @@ fn what_an_unreadable_segment_may_have_trimmed_is_lost() {
     world.map.check();
 }
 
-/// Translation pages that know of no trim say so outside of what they hold: without them nothing is lost.
+/// Spare areas of translation pages record that they know of no trim: without these pages nothing is lost.
 #[test]
 fn an_unreadable_segment_without_trims_costs_nothing() {
     let mut world = World::new();
@@ -158,7 +158,7 @@ fn an_unreadable_segment_without_trims_costs_nothing() {
     let places = [TRIMMED, KEPT, LATER, UNWRITTEN, ELSEWHERE].map(|lpn| place_of(&world.map, lpn));
     assert_eq!((world.mount(), places[4]), (0, Ppa::NONE));
     assert_eq!([TRIMMED, KEPT, LATER, UNWRITTEN, ELSEWHERE].map(|lpn| place_of(&world.map, lpn)), places);
-    // A mount knows what had been trimmed before.
+    // A mount knows the earlier trims.
     let trimmed = world.save_from(1)[0];
     world.write(&[TRIMMED]);
     world.unreadable.insert(trimmed);

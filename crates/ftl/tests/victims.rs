@@ -1,5 +1,5 @@
-//! The victim policy decides, whatever the host does: dies against media that only remember, and a host that takes every superpage it
-//! can get. A full victim, several victims under way, failing programs and a power cut must not make a die choose another one.
+//! The victim policy decides, whatever the host does: dies against media that only record, and a host that takes every superpage it can
+//! get. A full victim, several victims under way, failing programs and a power cut must not make a die choose another one.
 
 use crate::common;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
@@ -11,7 +11,7 @@ use std::ops::Range;
 struct Op {
     plan: Plan,
     lpns: Vec<Lpn>,
-    /// The die that it was moved out of.
+    /// The die from which the unit was moved.
     moved_from: Option<DieId>,
 }
 
@@ -20,19 +20,19 @@ struct World {
     map: PageMap,
     owner: Vec<Lpn>,
     queues: Vec<VecDeque<Op>>,
-    /// Per die: units of victims that wait for their superpage, and the stream that takes them.
+    /// Units of victims that wait for their superpage, and the stream that takes them, per die.
     moved: Vec<Vec<(Lpn, Ppa)>>,
     moved_to: Vec<Stream>,
-    /// Per die: relocated superpages under way.
+    /// Superpages of GC copies under way, per die.
     relocating: Vec<u32>,
     /// Blocks that are being erased, in turn.
     erasing: VecDeque<BlockId>,
     fail: f64,
     superpage: usize,
     rng: Rng,
-    /// Victims in the order in which they were chosen, and when they were closed.
+    /// Victims in the order in which they were chosen, with the time of their closing.
     victims: Vec<(BlockId, u64)>,
-    /// Per block: programs that have ended since its erase, and how many had been planned when the last one did.
+    /// Programs that have ended since the block's erase, per block, and the number that had been planned when the last one did.
     ended: Vec<u32>,
     closed_at: Vec<u64>,
     planned: u64,
@@ -117,7 +117,7 @@ impl World {
         true
     }
 
-    /// Something ends: the next operation of a random die, or an erase.
+    /// Ends one operation: the next one of a random die, or an erase.
     fn step(&mut self) {
         let busy: Vec<usize> = (0..self.queues.len()).filter(|&die| !self.queues[die].is_empty()).collect();
         if busy.is_empty() || (!self.erasing.is_empty() && self.rng.chance(0.2)) {
@@ -152,7 +152,7 @@ impl World {
             self.closed_at[block.0 as usize] = self.planned;
         }
         if !ok {
-            // The data are still here: host data are written again, relocated ones are found again.
+            // The data are still here: host data are written again, GC copies are found again.
             let again: Vec<Lpn> = lpns.into_iter().filter(|_| moved_from.is_none()).collect();
             if !again.is_empty() {
                 self.write_units(&again);
@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    /// Fills the drive and overwrites it at random so many times.
+    /// Fills the drive and overwrites it at random `rounds` times.
     fn work(&mut self, rounds: u32) {
         self.fill();
         self.overwrite(0..self.map.user_units(), rounds);
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Overwrites these pages at random, so many times.
+    /// Overwrites these pages at random, `rounds` times.
     fn overwrite(&mut self, pages: Range<u32>, rounds: u32) {
         let units = pages.len() as u32;
         for round in 0..rounds * units / self.superpage as u32 {
@@ -232,7 +232,7 @@ fn no_die_acts_against_its_policy() {
     }
 }
 
-/// A policy that looks at age alone takes full blocks too, as the log of theory does; greedy takes none.
+/// A policy by age alone takes full blocks too, as a log does in theory; greedy takes none.
 #[test]
 fn only_greedy_leaves_full_blocks_alone() {
     let still = |victim| {
@@ -270,7 +270,7 @@ fn fifo_takes_blocks_in_the_order_in_which_they_were_closed() {
     }
 }
 
-/// Every closed block is as good as any other one, so a victim is as full as the drive: (1 + OP) / OP.
+/// Every closed block is as good a victim as any other, so a victim is as full as the drive: (1 + OP) / OP.
 #[test]
 fn random_victims_are_as_full_as_the_drive() {
     let mut world = World::new(&config(Victim::Random, Separation::Off, 1, 0.28), 1, 256, 16, 1);
@@ -315,7 +315,7 @@ fn wear_levelling_leaves_the_reserve() {
     }
 }
 
-/// Data that lie still keep their blocks from wearing, however fast the host writes the rest: upkeep has a share of the victims.
+/// Blocks with static data wear too, however fast the host writes the rest: upkeep has a share of the victims.
 #[test]
 fn wear_levelling_keeps_its_gap_under_load() {
     let spread = |static_gap, gc_low, separation| {
@@ -341,7 +341,7 @@ fn wear_levelling_keeps_its_gap_under_load() {
     }
 }
 
-/// A block that is to be refreshed is written anew, however fast the host writes.
+/// A block that needs a refresh gets it, however fast the host writes.
 #[test]
 fn a_refresh_goes_on_under_load() {
     for gc_low in [1, 2, 4] {
@@ -357,7 +357,7 @@ fn a_refresh_goes_on_under_load() {
     }
 }
 
-/// A die that copies out of a victim uses its reserve for the while; dies with free blocks take data meanwhile, and none is left out.
+/// A die that copies out of a victim uses its reserve meanwhile; dies with free blocks take data, and none is left out.
 #[test]
 fn no_die_waits_for_the_reserves_of_all_others() {
     let mut world = World::new(&config(Victim::Greedy, Separation::Off, 1, 0.28), 8, 64, 16, 1);

@@ -1,4 +1,4 @@
-//! How many raw bits of a page are wrong when it is read.
+//! Number of raw bits of a page that are wrong when it is read.
 //!
 //! The expected number is
 //!
@@ -30,7 +30,7 @@ pub use study::{STUDY_PATTERNS, StudyPoint, scrambler_study};
 
 use crate::Cell;
 
-/// What the error rate of a page depends on.
+/// State of a page that determines its error rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageState {
     /// Cell type in the mode used: `Slc` for a cell of any kind in SLC mode.
@@ -43,7 +43,7 @@ pub struct PageState {
     pub retention_s: f64,
     /// Reads of the block since its erase.
     pub reads: u64,
-    /// What is stored.
+    /// Data stored on the page and its neighbours.
     pub pattern: Pattern,
 }
 
@@ -64,8 +64,8 @@ struct CellRates {
 /// retention it gives 1.2e-3, which is the mean error rate at which a code that corrects 100 bits in 4 KiB,
 /// the strength that the part of COSMOS+ OpenSSD asks for (Kwak et al., section 5), still fails less than
 /// once in 10^14 chunks. `fresh`, assumed: a hundredth of that. `per_read`, assumed: a million reads of a
-/// block at the rated cycles then cost as much as a year. That it is a rate per read, and higher on worn
-/// blocks: Cai et al., "Read Disturb Errors in MLC NAND Flash Memory", DSN 2015.
+/// block at the rated cycles then cost as much as a year. Read disturb as a rate per read, higher on worn blocks: Cai et al., "Read
+/// Disturb Errors in MLC NAND Flash Memory", DSN 2015.
 const MLC: CellRates =
     CellRates { fresh: 1.3e-6, at_rated_cycles: 1.3e-4, rated_cycles: 3_000.0, per_read: 1.2e-9 };
 
@@ -130,7 +130,7 @@ pub struct BitErrorModel {
 }
 
 impl BitErrorModel {
-    /// A model for pages of `page_bits` bits; count those of the spare area that are read and corrected, too.
+    /// Creates a model for pages of `page_bits` bits; count the bits of the spare area that are read and corrected, too.
     pub fn new(page_bits: u32) -> BitErrorModel {
         BitErrorModel { page_bits }
     }

@@ -1,4 +1,4 @@
-//! What the media are: shape, cells, times, endurance, faults, and what is kept of the data.
+//! Description of the media: shape, cells, times, endurance, faults, and which data are stored.
 
 use crate::integrity::Integrity;
 use pellucid_flash::{Geometry, Nanos};
@@ -44,8 +44,8 @@ pub struct Timing {
     pub die_spread: f64,
     /// Spread of operations: each single operation's array time is scaled by a factor from `1 +- op_spread`. 0 means none.
     pub op_spread: f64,
-    /// Beside that, each operation's time deviates by up to so much either way, uniformly, whatever its length. At most the
-    /// shortest of the times above.
+    /// In addition, each operation's time deviates by up to this much either way, uniformly, whatever its length. At most the shortest of
+    /// the times above.
     pub op_deviation_ns: Nanos,
     /// Spread of word-line layers and blocks.
     pub variation: Variation,
@@ -63,7 +63,7 @@ pub struct Timing {
     pub resume_ns: Nanos,
 }
 
-/// Process variation: parts of a die that are faster and slower for as long as they live. The default has none.
+/// Process variation: some parts of a die are faster or slower for its whole life. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Variation {
     /// Spread of word-line layers: read and program times are scaled by a factor that rises evenly from `1 - layer` in the first
@@ -73,11 +73,11 @@ pub struct Variation {
     pub block: f64,
 }
 
-/// Blocks of each die, its first ones, that are used with one bit per cell. They do not wear out, and hold as many superpages fewer as
-/// the other blocks' cells have bits; the pages of a superpage are programmed one after the other.
+/// Blocks at the start of each die that are used with one bit per cell. They do not wear out. They hold fewer superpages than other
+/// blocks, by the factor of the other cells' bits; the pages of a superpage are programmed one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlcBlocks {
-    /// How many.
+    /// Number of these blocks per die.
     pub blocks: u32,
     /// Sense time of a page.
     pub read_ns: Nanos,
@@ -115,7 +115,7 @@ pub struct Faults {
     pub list: Vec<ListedFault>,
 }
 
-/// What is kept of the data.
+/// Kind of store: which part of the data is kept, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreKind {
     /// A 4-byte stamp per sector, which still proves that the right version of the right sector comes back.
@@ -128,22 +128,22 @@ pub enum StoreKind {
     File(PathBuf),
 }
 
-/// The space of an image file.
+/// Space allocation of an image file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Space {
-    /// It takes space as it is written; a full disk is an error for the host.
+    /// Space is taken as it is written; a full disk is an error for the host.
     #[default]
     Sparse,
-    /// All that it can come to take is reserved when it is opened, or it is refused.
+    /// The full size is reserved when the file is opened; if that fails, the file is refused.
     Reserve,
 }
 
-/// What a flush outlives.
+/// Kind of failure that flushed data survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum SyncTo {
-    /// The end of this process, however it comes.
+    /// The end of this process, however it ends.
     #[default]
     Process,
     /// The end of the machine: a flush waits for the disk.
@@ -153,16 +153,16 @@ pub enum SyncTo {
 /// How a store keeps data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Of a file.
+    /// Space reservation (file store only).
     pub space: Space,
-    /// Of a file.
+    /// Durability of a flush (file store only).
     pub sync: SyncTo,
     /// Bytes of memory that data may take (`Ram`); `None`: as much as the media hold. At the bound hosts cannot write.
     pub ram_max: Option<u64>,
 }
 
 impl StoreKind {
-    /// Whether the bytes themselves are kept.
+    /// Returns whether the bytes themselves are kept.
     pub fn keeps_data(&self) -> bool {
         matches!(self, StoreKind::Ram | StoreKind::File(_))
     }
@@ -175,28 +175,28 @@ pub struct MediaConfig {
     pub geometry: Geometry,
     /// Cell type as manufactured.
     pub cell: Cell,
-    /// Whether only the LSB pages are used (SLC mode of MLC, TLC, QLC). `geometry.pages` then counts only these.
+    /// True if only the LSB pages are used (SLC mode of MLC, TLC, QLC). `geometry.pages` then counts only these.
     pub slc_mode: bool,
-    /// Whether each plane of a die reads pages of its own choice, at times of its own (ONFI: independent plane reads); else planes
-    /// of a die are read together.
+    /// True if each plane of a die reads pages of its own choice, at times of its own (ONFI: independent plane reads); else planes of a
+    /// die are read together.
     pub independent_plane_reads: bool,
     /// Blocks used with one bit per cell (an SLC cache). With one-shot programming of all pages of a word line only.
     pub slc_blocks: Option<SlcBlocks>,
     /// Times.
     pub timing: Timing,
-    /// Erases a block survives; beyond it every program or erase fails. `None`: unlimited.
+    /// Erases that a block survives; beyond them every program or erase fails. `None`: unlimited.
     pub endurance: Option<u32>,
     /// Faults.
     pub faults: Faults,
-    /// Data kept.
+    /// Kind of store.
     pub store: StoreKind,
-    /// How.
+    /// Storage options.
     pub keep: Keep,
     /// Bytes of the spare area that belong to the host, for each sector; 0 where no host sees the spare area.
     pub metadata_bytes: u32,
     /// Bytes of the save area ([`crate::Media::save_write`]), which keeps what a drive may not lose with its power; 0: none.
     pub save_bytes: u64,
-    /// How data are kept intact.
+    /// Data protection.
     pub integrity: Integrity,
     /// Seed of all media randomness.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! The data path of the storage controller: from what a host wrote to what the cells hold, and back.
+//! Data path of the storage controller: from the data that a host wrote to the bits that the cells hold, and back.
 //!
 //! ```text
 //!  program   data ─► BCH parity per chunk ─► XOR with the scrambler's stream of the row ─► stored
@@ -7,9 +7,9 @@
 //! The order is that of Kwak et al., "COSMOS+ OpenSSD", ACM TOS 16(3), 2020, section 3.2: the code word is scrambled, its
 //! parity included. A unit is stored as its data and then, where code words are stored, the parity of its chunks.
 //!
-//! What is promised: a chunk with more wrong bits than the code corrects is never returned as good. The decoder takes
-//! some of these for another code word (`examples/ecc-throughput.rs` measures how many). The drive knows what it stored,
-//! and treats such a chunk as the checksum over a sector of a real drive would: as uncorrectable. They are counted.
+//! Guarantee: a chunk with more wrong bits than the code corrects is never returned as good. The decoder miscorrects some of these to
+//! another code word (`examples/ecc-throughput.rs` measures how many). The drive knows what it stored and reports such a chunk as
+//! uncorrectable, as the checksum over a sector does in a real drive. Miscorrections are counted.
 
 use crate::MediaConfig;
 use crate::bit_errors::{PageState, Pattern};
@@ -33,7 +33,7 @@ pub(crate) struct Segment {
     pub start: u32,
 }
 
-/// Where units lie on pages.
+/// Placement of units on pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnitShape {
     unit_bytes: u32,
@@ -71,12 +71,12 @@ impl UnitShape {
         })
     }
 
-    /// The row address of a segment's page: what seeds the scrambler.
+    /// The row address of a segment's page, which seeds the scrambler.
     fn row(self, at: UnitPlace, segment: Segment) -> u32 {
         at.block * self.pages_per_block + segment.page
     }
 
-    /// Where the other page of an MLC word line stores what belongs to the same cells: superpage, unit of the superpage, byte of
+    /// Location of the data that the other page of an MLC word line stores in the same cells: superpage, unit of the superpage, byte of
     /// the unit.
     pub fn partner(self, segment: Segment) -> (u32, u32, u32) {
         let page = segment.page ^ 1;
@@ -97,14 +97,14 @@ pub(crate) struct UnitPlace {
     pub unit: u32,
 }
 
-/// What a read finds wrong.
+/// Errors that a read finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Wrong bits in codewords that can be corrected.
     pub bits: u32,
     /// Wrong bits in the worst codeword.
     pub worst: u32,
-    /// Some codeword has more than can be corrected.
+    /// Some codeword has more wrong bits than can be corrected.
     pub lost: bool,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct DataPath {
 }
 
 impl DataPath {
-    /// The path of checked media; `None` where data are stored as they are and nothing is ever wrong.
+    /// Creates the path of checked media; `None` where data are stored unprotected and without errors.
     pub fn new(config: &MediaConfig, layout: &Layout, code: Option<&PageEcc>) -> Option<DataPath> {
         let integrity = &config.integrity;
         let (code, ecc) = (code?.code(), integrity.ecc?);
@@ -160,17 +160,17 @@ impl DataPath {
         }
     }
 
-    /// Whether code words are stored.
+    /// Returns whether code words are stored.
     pub fn stores_code_words(&self) -> bool {
         self.data != EccData::Drawn
     }
 
-    /// Whether bits can be wrong.
+    /// Returns whether bits can be wrong.
     pub fn errs(&self) -> bool {
         self.errors.is_some()
     }
 
-    /// Whether the error rate depends on the very data that are stored.
+    /// Returns whether the error rate depends on the stored data themselves.
     pub fn sees_patterns(&self, store: &StoreKind) -> bool {
         self.errs() && !self.scrambler && self.cell == Cell::Mlc && store.keeps_data()
     }
@@ -189,25 +189,25 @@ impl DataPath {
         }
     }
 
-    /// Copies bytes of a stored unit, from `start` on, and takes the scrambling off.
+    /// Copies bytes of a stored unit, from `start` on, and unscrambles them.
     pub fn reveal(&self, at: UnitPlace, start: usize, stored: &[u8], out: &mut [u8]) {
         out.copy_from_slice(&stored[start..start + out.len()]);
         self.unscramble(at, start, out);
     }
 
-    /// Takes the scrambling off bytes of a unit as they are stored, from `start` on.
+    /// Unscrambles stored bytes of a unit, from `start` on.
     pub fn unscramble(&self, at: UnitPlace, start: usize, out: &mut [u8]) {
         if self.stores_code_words() {
             self.scramble_data(at, start, out);
         }
     }
 
-    /// Whether every chunk is decoded, also to find damage to the store itself.
+    /// Returns whether every chunk is decoded, also to find damage to the store itself.
     pub fn always_decodes(&self) -> bool {
         self.data == EccData::Checked
     }
 
-    /// Finds the wrong bits of a unit this time it is read. `address`: the unit's on the media; `pattern`: what is stored on a
+    /// Finds the bits of a unit that are wrong in this read. `address`: the unit's address on the media; `pattern`: the data stored on a
     /// segment and around it.
     pub fn draw(
         &mut self,
@@ -239,7 +239,7 @@ impl DataPath {
         Found { bits: errors.wrong.len() as u32, worst, lost: worst > self.code.strength() as u32 }
     }
 
-    /// Whether the decoder has anything to do for a unit of which `drawn` is wrong.
+    /// Returns whether the decoder has work to do for a unit with the errors `drawn`.
     pub fn must_decode(&self, drawn: Found) -> bool {
         match self.data {
             EccData::Drawn => false,
@@ -248,8 +248,8 @@ impl DataPath {
         }
     }
 
-    /// Decodes a stored unit, with the bits flipped that were drawn last (`drawn` says what they were), and writes the codewords that the
-    /// decoder corrects to `out`, which holds the unit's bytes from `start` on as they were stored.
+    /// Decodes a stored unit after flipping the bits that were drawn last (`drawn` counts them). Writes the codewords that the decoder
+    /// corrects to `out`, which holds the unit's bytes from `start` on as they were stored.
     pub fn decode(
         &mut self,
         at: UnitPlace,
@@ -282,7 +282,7 @@ impl DataPath {
                     found.worst = found.worst.max(bits);
                     put_corrected(out, start, read, i * chunk_bytes);
                 }
-                // More wrong bits than can be corrected, and yet a code word: not the one that was stored.
+                // More wrong bits than can be corrected, and yet a code word: not the stored one.
                 Ok(_) => {
                     self.miscorrected += 1;
                     found.lost = true;
@@ -321,7 +321,7 @@ impl DataPath {
         }
     }
 
-    /// The same for the parity of one chunk, which lies behind the page's data.
+    /// Scrambles or unscrambles the parity of one chunk, which lies behind the page's data.
     fn scramble_parity(&self, at: UnitPlace, chunk: usize, parity: &mut [u8]) {
         if !self.scrambler {
             return;

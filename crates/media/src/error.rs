@@ -1,4 +1,4 @@
-//! What can go wrong besides the faults of flash itself: a refused description, a broken rule, a bad image file.
+//! Errors other than the faults of flash itself: a refused description, a broken rule, a bad image file.
 
 use crate::Health;
 use pellucid_flash::GeometryError;
@@ -43,7 +43,7 @@ pub enum RuleError {
         die: u32,
         /// Block of the die.
         block: u32,
-        /// Why it is bad.
+        /// Reason why it is bad.
         health: Health,
     },
     /// Another program or erase of the block has begun and not ended.
@@ -54,8 +54,8 @@ pub enum RuleError {
         /// Block of the die.
         block: u32,
     },
-    /// Sequence numbers of a block's superpages lie in the `2^32 - 1` numbers from that of its first superpage on, which is
-    /// what its spare area can hold.
+    /// Sequence numbers of a block's superpages lie in the `2^32 - 1` numbers from that of its first superpage on, the range that its
+    /// spare area can hold.
     #[error(
         "program of die {die} block {block} superpage {superpage}: sequence {sequence} does not lie in the \
          2^32 - 1 numbers from {first} on, the sequence of the block's first superpage"
@@ -74,12 +74,12 @@ pub enum RuleError {
     },
 }
 
-/// Why a block is bad.
+/// Reason why a block is bad.
 fn since(health: Health) -> &'static str {
     if health == Health::FactoryBad { "from the factory" } else { "since it failed" }
 }
 
-/// Why media cannot be made from a description.
+/// Reason why media cannot be made from a description.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
     /// The shape is refused.
@@ -90,9 +90,9 @@ pub enum MediaError {
     Config {
         /// The offending key.
         key: &'static str,
-        /// What it was.
+        /// Its value.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         allowed: String,
     },
     /// The image file is refused.
@@ -100,7 +100,7 @@ pub enum MediaError {
     Store(#[from] StoreError),
 }
 
-/// What is wrong with an image file. `docs/reference/media-image.md` describes the format.
+/// Defect of an image file. `docs/reference/media-image.md` describes the format.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The operating system refused.
@@ -108,9 +108,9 @@ pub enum StoreError {
     Io {
         /// The image file.
         path: PathBuf,
-        /// What was tried, as in "cannot ...".
+        /// Attempted operation, as in "cannot ...".
         action: &'static str,
-        /// Its answer.
+        /// The system's answer.
         source: io::Error,
     },
     /// Another process, or another drive of this one, has the image open.
@@ -119,7 +119,7 @@ pub enum StoreError {
         /// The image file.
         path: PathBuf,
     },
-    /// The file is there and has no bytes: whatever it held is gone.
+    /// The file exists but is empty: any former content is gone.
     #[error("{}: the file is there and empty, so what it held is gone; restore it from a copy, \
                  or delete it to start with a new drive", .path.display())]
     Empty {
@@ -144,7 +144,7 @@ pub enum StoreError {
         /// The version that this program reads and writes.
         supported: u32,
     },
-    /// The image was made with another geometry, or of a drive that means something else by what is stored.
+    /// The image was made with another geometry, or by a drive that interprets the stored data differently.
     #[error("{}: {key} is {image} in the image and {description} in the description; \
                  use the description that the image was made with, or name another file", .path.display())]
     Geometry {
@@ -173,7 +173,7 @@ pub enum StoreError {
     Damaged {
         /// The image file.
         path: PathBuf,
-        /// What is damaged.
+        /// Damaged part of the image.
         what: String,
     },
     /// The disk has no space for the image, or cannot reserve any.
@@ -182,7 +182,7 @@ pub enum StoreError {
     NoSpace {
         /// The image file.
         path: PathBuf,
-        /// What the image takes.
+        /// Size of the image.
         bytes: u64,
         /// The system's answer.
         source: io::Error,

@@ -1,4 +1,4 @@
-//! Which bits of a unit are wrong when it is read: the same for data that are kept and for data that are not.
+//! Wrong bits of a unit in a read: the same whether its data are kept or not.
 //!
 //! An error is a cell whose charge lies on the wrong side of a read threshold. The charge is the cell's own, so the same
 //! page, read again at the same time with the same thresholds, has the same wrong bits. Every cell therefore has a
@@ -11,9 +11,9 @@
 //!                                   rate of the first read      ... and after a month on the shelf
 //! ```
 //! So errors are a binomial number of evenly spread places for any one program, they accumulate with time and reads, and a
-//! retry, which moves the thresholds (Cai et al., "Error Characterization, Mitigation, and Recovery in Flash-Memory-Based
-//! Solid-State Drives", Proceedings of the IEEE 105(9), 2017), is wrong in a part of the cells that were wrong before. What
-//! part is the configured factor. Not in the model: noise between two like reads, and cells that only a retry gets wrong.
+//! retry, which moves the thresholds (Cai et al., "Error Characterization, Mitigation, and Recovery in Flash-Memory-Based Solid-State
+//! Drives", Proceedings of the IEEE 105(9), 2017), leaves wrong a part of the cells that were wrong before. The configured factor gives
+//! that part. Not in the model: noise between two identical reads, and cells that only a retry gets wrong.
 //!
 //! Cells are drawn from the weakest on, until one is strong enough: a healthy page costs one random number.
 
@@ -35,13 +35,13 @@ pub(crate) struct Cells {
     pub unit: u32,
     /// Erases of its block.
     pub erases: u32,
-    /// The first of the unit's chunks that lies in them.
+    /// The first of the unit's chunks in these cells.
     pub first_chunk: u32,
-    /// Chunks in them.
+    /// Chunks in these cells.
     pub chunks: u32,
 }
 
-/// Knows the weakness of every cell.
+/// Source of wrong bits: it derives the weakness of every cell.
 #[derive(Clone, Debug)]
 pub(crate) struct ErrorSource {
     config: BitErrors,
@@ -74,7 +74,7 @@ impl ErrorSource {
         }
     }
 
-    /// The random numbers that belong to these cells.
+    /// Random numbers of these cells.
     #[inline]
     fn stream(&self, cells: Cells) -> Rng {
         let place = u64::from(cells.unit) << 32 | u64::from(cells.first_chunk);
@@ -84,7 +84,7 @@ impl ErrorSource {
         )
     }
 
-    /// Takes cells, the weakest first, while they are wrong. `uniform`: the first random number.
+    /// Picks cells, the weakest first, while they are wrong. `uniform`: the first random number.
     fn place(&mut self, cells: Cells, bits: u32, expected: f64, mut uniform: f64, mut rng: Rng) {
         let words = bits.div_ceil(64) as usize;
         if self.taken.len() < words {
@@ -206,7 +206,7 @@ mod tests {
         assert_ne!(here, wrong(&mut source, cells(10), 0, 1.0));
         let mut other = ErrorSource::new(source.config, 2, 50);
         assert_ne!(here, wrong(&mut other, cells(9), 0, 1.0));
-        // Worse than no memory at all it cannot be.
+        // The error rate saturates at half of the bits.
         assert!((60..140).contains(&wrong(&mut source, cells(9), 0, 1e9).len()));
     }
 }

@@ -1,4 +1,4 @@
-//! Which operations fail: by seed and by list.
+//! Operations that fail: by seed and by list.
 //!
 //! Every purpose has a random stream of its own, and a probability of 0 draws nothing, so switching one kind of fault on
 //! does not move the others.
@@ -7,7 +7,7 @@ use crate::{Faults, ListedFault, MediaConfig, MediaError};
 use pellucid_flash::{Layout, Rng};
 use std::collections::BTreeMap;
 
-/// A probability and its stream.
+/// A failure probability and its random stream.
 #[derive(Clone, Debug)]
 struct Chance {
     probability: f64,
@@ -25,7 +25,7 @@ impl Chance {
     }
 }
 
-/// The faults to come.
+/// Planned faults.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultPlan {
     program: Chance,
@@ -52,7 +52,7 @@ impl FaultPlan {
             listed_reads: BTreeMap::new(),
         };
         let block_id = |die: u32, block: u32| die * layout.blocks_per_die + block;
-        // Two entries for one place: the harder fault holds.
+        // For two entries of one place, the harder fault holds.
         for fault in &faults.list {
             match *fault {
                 ListedFault::FactoryBad { .. } => {}
@@ -73,21 +73,21 @@ impl FaultPlan {
         plan
     }
 
-    /// Whether the program of a superpage fails, its block having been erased `erases` times.
+    /// Returns whether the program of a superpage fails, its block having been erased `erases` times.
     #[inline]
     pub(crate) fn program_fails(&mut self, block: u32, superpage: u32, erases: u32) -> bool {
         let by_seed = self.program.strikes();
         by_seed || self.listed_programs.get(&(block, superpage)).is_some_and(|&from| erases >= from)
     }
 
-    /// Whether an erase fails, `erases` having succeeded on the block before.
+    /// Returns whether an erase fails, `erases` having succeeded on the block before.
     #[inline]
     pub(crate) fn erase_fails(&mut self, block: u32, erases: u32) -> bool {
         let by_seed = self.erase.strikes();
         by_seed || self.listed_erases.get(&block).is_some_and(|&from| erases.saturating_add(1) >= from)
     }
 
-    /// Whether this attempt to read a superpage is uncorrectable.
+    /// Returns whether this attempt to read a superpage is uncorrectable.
     #[inline]
     pub(crate) fn read_fails(&mut self, block: u32, superpage: u32, attempt: u32) -> bool {
         let by_seed = self.read.strikes();

@@ -1,7 +1,7 @@
-//! Damage that sets in while the drive works: dies that die, slow down or err more often, operations that fail.
+//! Damage that sets in while the drive works: dies that fail, slow down or err more often, operations that fail.
 //!
-//! Nothing is drawn by chance here, so that what was asked for happens at the next opportunity, whatever the seed. A drive
-//! to which nothing was done holds no [`Injected`] at all and pays one comparison per operation.
+//! Nothing here is random, so an injected fault happens at the next opportunity, whatever the seed. A drive without injected faults holds
+//! no [`Injected`] at all and pays one comparison per operation.
 //!
 //! Injected damage belongs to the running drive: a clone and a power cut keep it, images and snapshots do not, as with
 //! the random streams of [`crate::Faults`]. Blocks that were retired because of it stay retired everywhere.
@@ -9,10 +9,10 @@
 use crate::MediaError;
 use pellucid_flash::{DieId, Layout};
 
-/// Something done to a running drive.
+/// A fault injected into a running drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// From now on the raw bit error rate is `factor` times what the model says, on one die or on all. Replaces an
+    /// From now on the raw bit error rate is `factor` times the modelled one, on one die or on all. Replaces an
     /// earlier factor of the same dies. Needs the bit-error model ([`crate::BitErrors`]).
     BitErrors {
         /// The die; `None`: all.
@@ -36,26 +36,26 @@ pub enum Fault {
     },
     /// The next `count` programs fail, wherever they go (added to those still to come).
     FailPrograms {
-        /// How many.
+        /// Number of programs.
         count: u32,
     },
     /// The next `count` erases fail, wherever they go (added to those still to come).
     FailErases {
-        /// How many.
+        /// Number of erases.
         count: u32,
     },
     /// All spare blocks are used up: the drive is read-only from now on.
     WearOut,
 }
 
-/// The damage done so far.
+/// Damage injected so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Injected {
     /// Per die: factor on the raw bit error rate.
     pub error_factor: Vec<f64>,
     /// Per die: factor on array times.
     pub time_factor: Vec<f64>,
-    /// Per die.
+    /// Per die: it is dead.
     pub dead: Vec<bool>,
     pub failing_programs: u32,
     pub failing_erases: u32,
@@ -99,14 +99,14 @@ impl Injected {
     }
 }
 
-/// Takes one, if there is one left.
+/// Decrements a count; `false`: it is zero.
 fn spend(count: &mut u32) -> bool {
     let some = *count > 0;
     *count -= u32::from(some);
     some
 }
 
-/// Refuses what cannot be. `errs`: the media have a bit-error model.
+/// Refuses impossible faults. `errs`: the media have a bit-error model.
 pub(crate) fn check(fault: Fault, layout: &Layout, errs: bool) -> Result<(), MediaError> {
     let refuse = |key, value: String, allowed: String| Err(MediaError::Config { key, value, allowed });
     let die = match fault {

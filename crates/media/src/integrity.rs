@@ -1,4 +1,4 @@
-//! How data are kept intact: error-correcting code, scrambler, and the bit errors that they work against.
+//! Data protection: error-correcting code, scrambler, and the bit errors that they work against.
 //!
 //! | `data` | a program | a read |
 //! |---|---|---|
@@ -6,18 +6,18 @@
 //! | real | stores code words, scrambled | draws the same bits, flips them, and decodes the chunks that have one |
 //! | checked | as real | decodes every chunk |
 //!
-//! The three give the same verdict and the same count for the same seed (`tests/it/integrity.rs` proves it): `real` shows
-//! that the codec keeps what `drawn` promises. `drawn` is what a fast run needs, and what a drive without data can do.
+//! The three give the same verdict and the same count for the same seed (`tests/it/integrity.rs` proves it): `real` shows that the codec
+//! keeps the guarantee that `drawn` assumes. `drawn` suits fast runs, and drives that keep no data.
 
 use crate::config::{Cell, MediaConfig};
 use crate::ecc::{EccError, PageEcc};
 use crate::error::MediaError;
 
-/// What is done with the data to apply an error-correcting code.
+/// How the simulator applies an error-correcting code to the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EccData {
-    /// Nothing: wrong bits are drawn and counted.
+    /// Wrong bits are drawn and counted; no code words are computed.
     Drawn,
     /// Code words are stored, wrong bits are flipped, and chunks that have one are decoded.
     Real,
@@ -32,7 +32,7 @@ pub struct Ecc {
     pub chunk_bytes: u32,
     /// Bits that can be corrected in a chunk and its parity together.
     pub correctable: u32,
-    /// What is done with the data.
+    /// How the code is applied to the data.
     pub data: EccData,
 }
 
@@ -54,29 +54,29 @@ pub struct ReadRetry {
     pub factor: f64,
 }
 
-/// How data are kept intact. The default: nothing is protected, and nothing is ever wrong.
+/// Data protection. The default: no protection and no errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Integrity {
     /// The code; `None`: there is none.
     pub ecc: Option<Ecc>,
-    /// Whether data are scrambled before they are stored.
+    /// True if data are scrambled before they are stored.
     pub scrambler: bool,
     /// Bit errors; `None`: there are none. They need a code.
     pub bit_errors: Option<BitErrors>,
     /// Retries of a read whose thresholds do not fit the cells; `None`: the thresholds always fit.
     pub retry: Option<ReadRetry>,
-    /// Program/erase cycles behind every good block of new media.
+    /// Program/erase cycles that every good block of new media has already had.
     pub cycles: u32,
 }
 
 impl Integrity {
-    /// Whether code words are stored instead of data.
+    /// Returns whether code words are stored instead of data.
     pub(crate) fn stores_code_words(&self) -> bool {
         self.ecc.is_some_and(|ecc| ecc.data != EccData::Drawn)
     }
 
-    /// Whether data change on their way to the cells and back, or are read with thresholds that do not fit, so that a copy inside a die,
-    /// which takes them as they lie, would give other data or carry wrong bits on.
+    /// Returns whether data change on their way to the cells and back, or are read with thresholds that do not fit. A copy inside a die,
+    /// which copies the raw bits, would then yield other data or carry wrong bits on.
     pub fn forbids_copies(&self) -> bool {
         self.stores_code_words() || self.bit_errors.is_some() || self.retry.is_some()
     }
@@ -85,7 +85,7 @@ impl Integrity {
     pub(crate) fn code(&self, config: &MediaConfig) -> Result<Option<PageEcc>, EccError> {
         let geometry = &config.geometry;
         let page = geometry.page_bytes as usize;
-        // The host's part of the spare area is not the code's.
+        // The host's part of the spare area is not available to the code.
         let metadata =
             u64::from(config.metadata_bytes) * u64::from(geometry.page_bytes / geometry.sector_bytes);
         let spare = u64::from(geometry.spare_bytes).saturating_sub(metadata) as usize;
@@ -99,12 +99,12 @@ pub(crate) fn cell_in_use(config: &MediaConfig) -> Cell {
     if config.slc_mode { Cell::Slc } else { config.cell }
 }
 
-/// Refuses what does not fit together.
+/// Refuses combinations that do not fit together.
 pub fn check_integrity(config: &MediaConfig) -> Result<(), MediaError> {
     check(config).map(drop)
 }
 
-/// Refuses what does not fit together, and makes the code.
+/// Refuses combinations that do not fit together; otherwise makes the code.
 pub(crate) fn check(config: &MediaConfig) -> Result<Option<PageEcc>, MediaError> {
     let refuse = |key, value: String, allowed: &str| {
         Err(MediaError::Config { key, value, allowed: allowed.to_string() })

@@ -1,4 +1,4 @@
-//! One drive's media: the rules of flash, and what each operation leaves behind.
+//! The media of one drive: the rules of flash, and the effect of each operation.
 //!
 //! - The superpages of a block are programmed in order, once each between two erases.
 //! - Every program and erase has a begin and an end. In between a superpage, or a whole block, is unreadable; a power cut
@@ -28,7 +28,7 @@ use crate::times::{self, Times};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Nanos, Ppa, SimTime, Split};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the spare area of one mapping unit holds.
+/// Content of the spare area of one mapping unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare {
     /// Logical page; [`Lpn::NONE`] for padding.
@@ -37,10 +37,10 @@ pub struct Spare {
     pub sequence: u64,
 }
 
-/// Whether a block may be used.
+/// Health of a block: whether it may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It may.
+    /// The block may be used.
     Good,
     /// Bad when the drive was made.
     FactoryBad,
@@ -48,33 +48,33 @@ pub enum Health {
     GrownBad,
 }
 
-/// How many units ahead a block's content is prefetched: so many logical pages fill a cache line.
+/// Units by which the prefetch of a block's content runs ahead: this many logical pages fill a cache line.
 const UNITS_AHEAD: u32 = 16;
-/// Longer units are not prefetched so early: each takes more cache than GC has use for.
+/// Longer units are not prefetched so early: each takes more cache than GC can use.
 const STAMPS_BYTES_MAX: usize = 16;
 
-/// What a read finds.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadResult {
     /// Good data.
     Ok {
-        /// Bits that error correction repaired.
+        /// Bits that error correction corrected.
         corrected_bits: u32,
         /// Corrected bits in the worst codeword: the distance to losing the data.
         worst_chunk_bits: u32,
     },
-    /// Nothing usable: torn, failed, half erased, in operation, or more bit errors than can be corrected.
+    /// No usable data: torn, failed, half erased, in operation, or more bit errors than can be corrected.
     Uncorrectable,
     /// Not programmed since the erase; all zero.
     Erased,
 }
 
-/// How a program or erase ended.
+/// Outcome of a program or erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It worked.
+    /// The operation succeeded.
     Ok,
-    /// It failed, as flash does at times; the status register says so.
+    /// The operation failed, as flash sometimes does; the status register reports it.
     Failed,
 }
 
@@ -84,26 +84,26 @@ pub struct Media {
     layout: Layout,
     times: Times,
     faults: FaultPlan,
-    /// What was done to the drive while it worked; `None`: nothing.
+    /// Faults injected while the drive worked; `None`: none.
     injected: Option<Box<Injected>>,
     /// Code, scrambler and bit errors; `None`: data are stored as they are and nothing is ever wrong.
     data_path: Option<Box<DataPath>>,
     /// Retries that reads need; `None`: none.
     retries: Option<Retries>,
-    /// The error rate depends on the very data that are stored.
+    /// The error rate depends on the stored data themselves.
     sees_patterns: bool,
     /// Seconds that the media had existed when the drive was switched on.
     age_s: u64,
-    /// Time since then, as far as it matters to bit errors.
+    /// Time since then, as far as the bit errors depend on it.
     now: SimTime,
     endurance: Option<u32>,
     recovered: bool,
     /// Blocks that went bad.
     retired: u64,
-    /// Reads that found what is stored damaged; whether the last one did.
+    /// Reads that found damaged data in the store; `damaged`: the last one did.
     damaged_reads: u64,
     damaged: bool,
-    /// Seed of what was decided when the media were made: factory-bad blocks, speed of each die.
+    /// Seed of the properties fixed when the media were made: factory-bad blocks, speed of each die.
     made: u64,
     shape: StoreShape,
     store: Store,
@@ -113,7 +113,7 @@ pub struct Media {
     segments: BTreeMap<u32, Box<[u8]>>,
 }
 
-/// A mapping unit's place.
+/// Location of a mapping unit.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     block: u32,
@@ -124,7 +124,7 @@ struct Place {
     unit: u32,
 }
 
-/// What a unit holds.
+/// Content of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Programmed,
@@ -178,7 +178,7 @@ impl Media {
         Ok(media)
     }
 
-    /// New media that are not new: good blocks have been through `cycles` cycles.
+    /// Ages new media: good blocks have been through `cycles` cycles.
     fn wear_in(&mut self, cycles: u32) {
         for block in 0..self.layout.blocks {
             let state = self.store.state(block);
@@ -188,13 +188,13 @@ impl Media {
         }
     }
 
-    /// The drive's time, which never goes back. It matters to the age of what is stored.
+    /// Sets the drive's time, which never goes back. It determines the age of stored data.
     #[inline]
     pub fn set_now(&mut self, now: SimTime) {
         self.now = now;
     }
 
-    /// Lets time pass at once, as on a shelf: what is stored is older by so many seconds.
+    /// Lets time pass at once, as on a shelf: stored data become older by `seconds`.
     pub fn elapse(&mut self, seconds: u64) {
         self.age_s = self.age_s.saturating_add(seconds);
         self.store.set_age(self.age());
@@ -205,8 +205,8 @@ impl Media {
         self.age_s.saturating_add(self.now.0 / 1_000_000_000)
     }
 
-    /// Chunks with more wrong bits than the code corrects that its decoder took for other data. They are uncorrectable all
-    /// the same (see `data_path.rs`).
+    /// Chunks with more wrong bits than the code corrects that its decoder took for other data. They are uncorrectable all the same (see
+    /// `data_path.rs`).
     pub fn miscorrected_chunks(&self) -> u64 {
         self.data_path.as_ref().map_or(0, |path| path.miscorrected)
     }
@@ -216,7 +216,7 @@ impl Media {
         self.retired
     }
 
-    /// Counts from zero.
+    /// Resets the counts to zero.
     pub fn reset_counts(&mut self) {
         self.retired = 0;
         if let Some(path) = &mut self.data_path {
@@ -225,39 +225,38 @@ impl Media {
         }
     }
 
-    /// Codewords that were read, retries again, by the wrong bits that the model found in them. The last place is for
-    /// more than the code corrects. Empty without the bit-error model.
+    /// Codewords read, each retry counted again, by the number of wrong bits that the model found in them. The last entry is for more than the
+    /// code corrects. Empty without the bit-error model.
     pub fn chunks_by_wrong_bits(&self) -> &[u64] {
         self.data_path.as_ref().filter(|path| path.errs()).map_or(&[], |path| &path.chunks_by_wrong_bits)
     }
 
-    /// Puts the faults of `config` in place of the present ones, with random streams that start anew. Nothing else of `config`
-    /// counts.
+    /// Replaces the present faults by those of `config`, with random streams that start anew. The rest of `config` is ignored.
     pub fn set_faults(&mut self, config: &MediaConfig) -> Result<(), MediaError> {
         faults::check(&config.faults, &self.layout)?;
         self.faults = FaultPlan::new(config, &self.layout);
         Ok(())
     }
 
-    /// Whether [`Media::inject`] would do it; nothing happens.
+    /// Checks that [`Media::inject`] would accept this fault, without injecting it.
     pub fn check_fault(&self, fault: Fault) -> Result<(), MediaError> {
         let errs = self.data_path.as_ref().is_some_and(|path| path.errs());
         injected::check(fault, &self.layout, errs)
     }
 
-    /// Does damage to the running media.
+    /// Injects a fault into the running media.
     pub fn inject(&mut self, fault: Fault) -> Result<(), MediaError> {
         self.check_fault(fault)?;
         self.injected.get_or_insert_with(|| Box::new(Injected::new(&self.layout))).add(fault);
         Ok(())
     }
 
-    /// Whether [`Fault::KillDie`] was done to `die`.
+    /// Returns whether [`Fault::KillDie`] was injected for `die`.
     pub fn is_dead(&self, die: DieId) -> bool {
         self.injected.as_ref().is_some_and(|injected| injected.dead[die.0 as usize])
     }
 
-    /// Whether [`Fault::WearOut`] was done.
+    /// Returns whether [`Fault::WearOut`] was injected.
     pub fn spent(&self) -> bool {
         self.injected.as_ref().is_some_and(|injected| injected.worn_out)
     }
@@ -277,12 +276,12 @@ impl Media {
         self.shape.image_bytes
     }
 
-    /// Whether an image file was opened that its last user had not closed.
+    /// Returns whether the media were opened from an image file that its last user had not closed.
     pub fn recovered(&self) -> bool {
         self.recovered
     }
 
-    /// A copy that shares nothing: same contents, same future. Refused for a file store.
+    /// Copies the media: same contents, same future, nothing shared. Refused for a file store.
     pub fn fork(&self) -> Result<Media, StoreError> {
         let store = self.store.fork()?;
         Ok(Media {
@@ -365,7 +364,7 @@ impl Media {
         self.store.metadata(at.block, at.index, start, out)
     }
 
-    /// What [`Media::put_translation_page`] stored; `None` when it cannot be read.
+    /// Reads the content that [`Media::put_translation_page`] stored; `None` when it cannot be read.
     pub fn map_page(&self, ppa: Ppa) -> Option<Vec<u8>> {
         let at = self.place(ppa);
         if self.content(at) != Content::Programmed {
@@ -383,7 +382,7 @@ impl Media {
         self.segments.get(&ppa.0).map(|bytes| bytes.to_vec())
     }
 
-    /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased, also those of a later process.
+    /// Gives up a unit that could not be read: reads find it uncorrectable until its block is erased, even in a later process.
     pub fn mark_lost(&mut self, ppa: Ppa) {
         let at = self.place(ppa);
         if self.lost.insert(ppa.0) && self.content(at) == Content::Programmed {
@@ -391,14 +390,14 @@ impl Media {
         }
     }
 
-    /// Whether [`Media::mark_lost`] gave up this unit.
+    /// Returns whether [`Media::mark_lost`] gave up this unit.
     #[inline]
     pub fn is_lost(&self, ppa: Ppa) -> bool {
         !self.lost.is_empty() && self.lost.contains(&ppa.0)
     }
 
-    /// What the spare area of a unit holds; `None` when it is erased, torn, failed or in operation. Read faults do not apply:
-    /// callers that need to know whether the data are readable call [`Media::read`].
+    /// Reads the spare area of a unit; `None` when the unit is erased, torn, failed or in operation. Read faults do not apply: callers
+    /// that need to know whether the data are readable call [`Media::read`].
     #[inline]
     pub fn spare(&self, ppa: Ppa) -> Option<Spare> {
         let at = self.place(ppa);
@@ -410,7 +409,7 @@ impl Media {
         Some(Spare { lpn: shape.lpn(meta, at.index), sequence })
     }
 
-    /// Whether a unit holds what was programmed; as [`Media::spare`] without reading it.
+    /// Returns whether a unit is programmed: [`Media::spare`] would return its spare area.
     #[inline]
     pub fn is_programmed(&self, ppa: Ppa) -> bool {
         self.content(self.place(ppa)) == Content::Programmed
@@ -457,7 +456,7 @@ impl Media {
         self.store.state(block.0).erase_count()
     }
 
-    /// Whether the block may be used.
+    /// Returns the health of the block: whether it may be used.
     #[inline]
     pub fn health(&self, block: BlockId) -> Health {
         self.store.state(block.0).health()
@@ -477,7 +476,7 @@ impl Media {
         self.store.memory_bytes()
     }
 
-    /// An array time, on a die that may have been made slower.
+    /// An array time, scaled for a die that was made slower.
     #[inline]
     fn slowed(&self, die: u32, time: Nanos) -> Nanos {
         match &self.injected {

@@ -1,4 +1,4 @@
-//! How many retries a read needs until its thresholds fit the cells.
+//! Number of retries that a read needs until its thresholds fit the cells.
 //!
 //! A read begins with the thresholds that fit a page right after its program. Charge that leaks, and charge that reads of other
 //! pages of the block add, move the levels away from them; each retry moves the thresholds by one step of the part's table. A
@@ -8,9 +8,8 @@
 //!  level = factor * STEPS * (NEW + (1 - NEW) * cycles / rated) * (log(1 + age / hour) / log(1 + year / hour) + reads / READS)
 //!  steps = floor(level + u)
 //! ```
-//! `u` in [0, 1) belongs to the page and its program, so that the mean of the steps is the level, pages differ, and a page that
-//! is read again needs what it needed before. What is wrong behind the last step is up to the bit errors
-//! (`error_source.rs`), if there are any.
+//! `u` in [0, 1) belongs to the page and its program: the mean of the steps is the level, pages differ, and a repeated read of a page
+//! needs the same steps. Errors that remain after the last step are those of the bit-error model (`error_source.rs`), if there is one.
 //!
 //! Sources. The forms: leakage grows with the logarithm of time, fastest in the first hours, and errors of 3D NAND grow in proportion
 //! to the cycles: Luo et al., "Improving 3D NAND Flash Memory Lifetime by Tolerating Early Retention Loss and Process Variation",
@@ -37,11 +36,11 @@ const NEW: f64 = 0.1;
 /// Reads of a block that cost as much as a year. Assumed: a million, as in the bit-error model.
 const READS: f64 = 1e6;
 
-/// Knows the steps of every page.
+/// Model of the steps that every page needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
     seed: u64,
-    /// Level of a new block, and what each cycle adds to it, after a year.
+    /// Level of a new block after a year; and the increase per cycle.
     new: f64,
     per_cycle: f64,
     /// Mapping units of a page, at least 1.

@@ -20,7 +20,7 @@ const STREAM: [u8; 2 * PERIOD] = stream();
 /// Where a register state stands in the cycle; entry 0 is never used.
 const START: [u8; 256] = starts();
 
-/// One clock of the Fibonacci register: shift left, feed back bits 7, 5, 4 and 3 (taps 8, 6, 5, 4).
+/// One clock of the Fibonacci register: shift left, feed back bits 7, 5, 4 and 3 (exponents 8, 6, 5, 4 of its polynomial).
 const fn clock(state: u8) -> u8 {
     let feedback = (state >> 7 ^ state >> 5 ^ state >> 4 ^ state >> 3) & 1;
     state << 1 | feedback

@@ -65,13 +65,13 @@ impl BlockState {
         self.0 & flag as u64 != 0
     }
 
-    /// Whether the block is being erased, or half erased, or was never usable: no superpage of it can be read.
+    /// Returns whether the block is being erased, or half erased, or was never usable: no superpage of it can be read.
     #[inline]
     pub(crate) fn all_unreadable(self) -> bool {
         self.0 & (Flag::Erasing as u64 | Flag::HalfErased as u64 | Flag::FactoryBad as u64) != 0
     }
 
-    /// Whether an operation has begun and not ended.
+    /// Returns whether an operation has begun and not ended.
     #[inline]
     pub(crate) fn busy(self) -> bool {
         self.0 & (Flag::Programming as u64 | Flag::Erasing as u64) != 0
@@ -104,7 +104,7 @@ impl BlockState {
         BlockState(self.0 & !(NEXT_MASK << NEXT_SHIFT) | u64::from(next) << NEXT_SHIFT)
     }
 
-    /// The state after a complete erase: wear and health stay, everything else is gone.
+    /// The state after a complete erase: only wear and health are kept.
     #[inline]
     pub(crate) fn erased(self) -> BlockState {
         let count = u64::from(self.erase_count().saturating_add(1));

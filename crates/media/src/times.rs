@@ -1,5 +1,5 @@
-//! How long array operations take: a table look-up by page type, scaled by the die and by the single operation, which
-//! also deviates by a time of its own. With process variation it is scaled by the word-line layer and by the block, too.
+//! Times of array operations: a table look-up by page type, scaled by the die and by the single operation, plus a deviation of each
+//! operation. Process variation also scales them by the word-line layer and by the block.
 //!
 //! Page `p` of a block has type `p % bits` (LSB first), the usual round-robin of shared word lines. A superpage's units lie
 //! page by page, and within a page plane by plane: `slot = page_of_word_line * planes + plane`. So a unit as large as a
@@ -28,7 +28,7 @@ pub(crate) struct Times {
     layer_factor: Vec<f64>,
     /// Factor of each block; empty without variation of blocks.
     block_factor: Vec<f64>,
-    /// No time differs from its nominal one.
+    /// Every time equals its nominal one.
     nominal: bool,
     op_spread: f64,
     op_deviation_ns: f64,
@@ -90,12 +90,12 @@ impl Times {
         self.scaled(die, nominal, |times| times.variation(block, superpage))
     }
 
-    /// Whether the block with number `block` of its die is one in SLC mode.
+    /// Returns whether block number `block` of its die is in SLC mode.
     pub(crate) fn is_slc(&self, block: u32) -> bool {
         self.slc.is_some_and(|slc| block < slc.blocks)
     }
 
-    /// Sense time in the block of `die` with number `block` there, if that is one in SLC mode.
+    /// Sense time of block number `block` of `die`, if that block is in SLC mode.
     #[inline]
     pub(crate) fn slc_read_ns(&mut self, die: u32, block: u32) -> Option<Nanos> {
         let slc = self.slc.filter(|slc| block < slc.blocks)?;
@@ -139,8 +139,8 @@ impl Times {
     }
 }
 
-/// A factor for each die: spaced evenly in `1 +- spread`, in random order. So their mean is 1, and how slow the slowest die
-/// is does not depend on luck.
+/// A factor for each die: spaced evenly in `1 +- spread`, in random order. So their mean is 1, and the speed of the slowest die does not
+/// depend on luck.
 fn die_factors(rng: &mut Rng, dies: u32, spread: f64) -> Vec<f64> {
     let even = |i: u32| 1.0 + spread * (f64::from(2 * i + 1) / f64::from(dies) - 1.0);
     let mut factors: Vec<f64> = (0..dies).map(even).collect();

@@ -1,4 +1,4 @@
-//! The invariants of the block manager.
+//! Invariants of the block manager.
 
 use super::{BlockManager, BlockState, NIL};
 use pellucid_flash::{BlockId, DieId};

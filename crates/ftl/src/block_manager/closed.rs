@@ -4,13 +4,13 @@ use super::{BlockManager, BlockState, Hot, NIL};
 use pellucid_flash::{BlockId, DieId};
 
 impl BlockManager {
-    /// Whether emptying `block` takes fewer superpages than it gives back.
+    /// Returns whether emptying `block` takes fewer superpages than it frees.
     pub fn frees_space(&self, block: BlockId) -> bool {
         let (data, pages) = self.giving_units;
         self.valid(block) <= if self.is_meta(block) { pages } else { data }
     }
 
-    /// Whether a policy may choose `block`.
+    /// Returns whether a policy may choose `block`.
     pub fn may_be_victim(&self, block: BlockId) -> bool {
         let hot = &self.hot[block.0 as usize];
         hot.state == BlockState::Closed && !hot.failed
@@ -20,7 +20,7 @@ impl BlockManager {
         self.may_be_victim(block) && self.frees_space(block)
     }
 
-    /// Closed blocks of `die` that free space when they are emptied. With none, no policy can free space.
+    /// Closed blocks of `die` that free space when they are emptied. If there are none, no policy can free space.
     #[inline]
     pub fn giving(&self, die: DieId) -> u32 {
         self.giving[die.0 as usize]
@@ -59,7 +59,7 @@ impl BlockManager {
         }
     }
 
-    /// A closed block has come to so few valid units that it may count as empty, or as giving.
+    /// Counts a closed block as empty, or as freeing space, once its valid units are few enough.
     #[cold]
     fn passed_mark(&mut self, block: BlockId, valid: u32) {
         let die = self.die(block.0);
@@ -89,7 +89,7 @@ impl BlockManager {
         None
     }
 
-    /// Of the closed blocks of `die` that `may` be taken, the first by number of those with the fewest valid units.
+    /// Finds, among the closed blocks of `die` that satisfy `may`, the lowest-numbered one with the fewest valid units.
     pub fn fewest_valid_where(&self, die: DieId, may: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         debug_assert!(self.keep_buckets);
         let base = die.0 as usize * (self.layout.units_per_block as usize + 1);
@@ -102,19 +102,19 @@ impl BlockManager {
         })
     }
 
-    /// A closed block becomes the victim.
+    /// Makes a closed block the victim.
     pub fn choose(&mut self, block: BlockId) {
         debug_assert!(self.is_settled(block));
         self.leave_closed(block.0);
         self.count_giving(block, |blocks| blocks.hot[block.0 as usize].state = BlockState::Victim);
     }
 
-    /// Whether `block` is full, and its programs have ended.
+    /// Returns whether `block` is full, and its programs have ended.
     pub fn is_settled(&self, block: BlockId) -> bool {
         matches!(self.state(block), BlockState::Closed | BlockState::Cached)
     }
 
-    /// A closed block is one no longer.
+    /// Removes a block from the closed ones.
     pub(super) fn leave_closed(&mut self, block: u32) {
         let die = self.die(block);
         let empty = u32::from(self.hot[block as usize].valid == 0);

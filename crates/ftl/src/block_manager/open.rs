@@ -1,10 +1,10 @@
-//! Blocks that take data: one for each die and stream.
+//! Blocks that take data: one per die and stream.
 
 use super::{BlockKind, BlockManager, BlockState, OpenBlock};
 use pellucid_flash::{BlockId, DieId, Ppa};
 
 impl BlockManager {
-    /// Takes a free block of `die` and opens it, of the SLC cache or (`cache` false) not; the most worn one if `most_worn`.
+    /// Takes a free block of `die` and opens it: one of the SLC cache if `cache`, the most worn one if `most_worn`.
     fn take(&mut self, die: DieId, cache: bool, most_worn: bool) -> Option<BlockId> {
         let block = match (cache, most_worn) {
             (true, _) => self.cache_pool.take(die),
@@ -18,7 +18,7 @@ impl BlockManager {
         Some(block)
     }
 
-    /// A superpage of an open block was planned; `last` if it was the block's last.
+    /// Records that a superpage of an open block was planned; `last` if it was the block's last.
     #[inline]
     pub fn planned(&mut self, block: BlockId, last: bool) {
         let hot = &mut self.hot[block.0 as usize];
@@ -29,7 +29,7 @@ impl BlockManager {
         }
     }
 
-    /// No further superpage of this open block will be planned.
+    /// Closes an open block early: no further superpage of it will be planned.
     pub fn close_early(&mut self, block: BlockId, sequence: u64) {
         let hot = &mut self.hot[block.0 as usize];
         if hot.state == BlockState::Open {
@@ -56,7 +56,7 @@ impl BlockManager {
         (0..self.layout.dies).flat_map(|die| self.open_in(DieId(die)))
     }
 
-    /// Mount only: `open` goes on taking data, if its place is vacant.
+    /// Reopens a block at a mount: `open` goes on taking data, if its place is vacant.
     pub fn reopen(&mut self, place: usize, open: OpenBlock) -> bool {
         let die = self.layout.die_of_block(open.block);
         let slot = &mut self.open[die.0 as usize * self.streams + place];
@@ -67,14 +67,14 @@ impl BlockManager {
         vacant
     }
 
-    /// The block that is open at a place of `die` takes no more data.
+    /// Closes the block that is open at a place of `die`: it takes no more data.
     pub fn close_open(&mut self, die: DieId, place: usize, sequence: u64) -> Option<BlockId> {
         let open = self.open[die.0 as usize * self.streams + place].take()?;
         self.close_early(open.block, sequence);
         Some(open.block)
     }
 
-    /// No further superpage of `block` will be planned, wherever it is open.
+    /// Closes a failed block: no further superpage of `block` will be planned, wherever it is open.
     pub fn close_failed(&mut self, block: BlockId, sequence: u64) {
         let first = self.layout.die_of_block(block).0 as usize * self.streams;
         for slot in &mut self.open[first..first + self.streams] {
@@ -85,7 +85,7 @@ impl BlockManager {
         self.close_early(block, sequence);
     }
 
-    /// The next superpage of the block that is open at a place of `die`; a free one is opened if none is. There must be space.
+    /// The next superpage of the block that is open at a place of `die`; opens a free block if none is open. There must be space.
     #[inline]
     pub fn take_superpage(&mut self, die: DieId, place: usize, kind: BlockKind) -> (Ppa, BlockId) {
         let at = die.0 as usize * self.streams + place;
@@ -98,7 +98,7 @@ impl BlockManager {
             }
         };
         let last = superpage + 1 == kind.superpages;
-        // It is not closed before its list is on the media.
+        // The block is not closed before its list is on the media.
         self.hot[block.0 as usize].in_flight += u16::from(last && kind.listed);
         self.open[at] = (!last).then_some(OpenBlock { block, superpage: superpage + 1 });
         self.planned(block, last);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 struct Naive {
     capacity: usize,
     per_page: u32,
-    /// Newest first, with whether they are dirty.
+    /// Entries from the newest on, with their dirty flags.
     probationary: Vec<(u32, bool)>,
     protected: Vec<(u32, bool)>,
     pending: BTreeSet<u32>,
@@ -146,7 +146,7 @@ fn the_table_does_what_a_naive_one_does() {
     }
 }
 
-/// A scan of entries that are used once does not drive out those that were used twice.
+/// A scan of entries that are used once does not evict those that were used twice.
 #[test]
 fn what_was_used_twice_outlives_a_scan() {
     let mut table = CachedTable::new(1_000, 100, 10, 1);

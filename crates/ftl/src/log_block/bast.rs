@@ -1,7 +1,7 @@
 //! BAST, block-associative sector translation: a log block belongs to one logical block.
 //!
-//! A write goes to the log block of its logical block. If that is full, the two are merged first; if there is none, and as many log
-//! blocks as may be are in use, the one that was written longest ago is merged away first.
+//! A write goes to the log block of its logical block. If that is full, the two are merged first. If there is none and all log blocks are
+//! in use, the least recently written one is merged away first.
 //!
 //! Source of the algorithm: J. Kim, J. M. Kim, S. H. Noh, S. L. Min, Y. Cho, "A space-efficient flash translation layer for CompactFlash
 //! systems", IEEE Transactions on Consumer Electronics 48(2), 2002, section III. There a first write goes to the data block itself; here it goes

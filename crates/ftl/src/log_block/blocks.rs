@@ -1,4 +1,4 @@
-//! Erase units of log-block translation: what each is used for, and how many references keep it from being erased.
+//! Erase units of log-block translation: the role of each, and the references that keep it from being erased.
 //!
 //! ```text
 //!  Free ── take ──► Log ── switch, partial merge ──► Data(logical block) ──┐
@@ -14,7 +14,7 @@ use super::merge::MergeKind;
 use crate::pool::{Pool, TakeOrder};
 use pellucid_flash::{BlockId, Cause, DieId, Layout};
 
-/// What a block is used for.
+/// Role of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Free,
@@ -39,7 +39,7 @@ struct Record {
     in_flight: u32,
     /// Number of the last trim, or loss, that made a copy in it invalid.
     last_trim: u64,
-    /// Why it is given up, and by which kind of merge.
+    /// Cause of giving it up, and the kind of merge.
     cause: Cause,
     merge: Option<MergeKind>,
 }
@@ -59,7 +59,8 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// All free but `bad` ones. `dynamic`: the least worn free block is taken first, else the one that has been free longest.
+    /// Creates blocks that are all free, except the `bad` ones. `dynamic`: the least worn free block is taken first, otherwise the one
+    /// that has been free longest.
     pub fn new(layout: &Layout, bad: &[BlockId], dynamic: bool) -> Blocks {
         let record = Record {
             role: Role::Free,
@@ -109,13 +110,13 @@ impl Blocks {
         Some(block)
     }
 
-    /// Mount only: a free block of this number holds something.
+    /// Takes, at a mount, the free block of this number, which holds data.
     pub fn take_this(&mut self, block: BlockId, role: Role) {
         self.pool.take_this(block);
         self.record(block).role = role;
     }
 
-    /// Gives back a block that was taken and never programmed.
+    /// Gives back a block that was never programmed.
     pub fn give_back(&mut self, block: BlockId) {
         self.record(block).role = Role::Free;
         self.pool.give(block);
@@ -159,7 +160,7 @@ impl Blocks {
         self.record(block).last_trim = trim;
     }
 
-    /// Nothing in `block` is needed any more, because of `cause`.
+    /// Gives up `block`: nothing in it is needed any more, because of `cause`.
     pub fn leave(&mut self, block: BlockId, cause: Cause, merge: Option<MergeKind>) {
         let (die, failed) = (self.die(block), self.failed(block));
         let record = self.record(block);
@@ -174,7 +175,7 @@ impl Blocks {
         &self.leaving
     }
 
-    /// Takes the block at a place of [`Blocks::leaving`] to be erased; gives why, and by which kind of merge it was given up.
+    /// Takes the block at a place of [`Blocks::leaving`] to be erased; returns why it was given up, and by which kind of merge.
     pub fn erase(&mut self, at: usize) -> (BlockId, Cause, Option<MergeKind>) {
         let block = self.leaving.remove(at);
         let record = self.record(block);
@@ -182,14 +183,14 @@ impl Blocks {
         (block, record.cause, record.merge)
     }
 
-    /// Takes the block at a place of [`Blocks::leaving`], which has failed, out of use.
+    /// Retires the block at a place of [`Blocks::leaving`], which has failed.
     pub fn retire_leaving(&mut self, at: usize) -> BlockId {
         let block = self.leaving.remove(at);
         self.retire(block);
         block
     }
 
-    /// The erase of `block` has ended.
+    /// Records the end of the erase of `block`.
     pub fn erased(&mut self, block: BlockId, ok: bool) {
         let die = self.die(block);
         self.returning[die] -= 1;
@@ -202,12 +203,12 @@ impl Blocks {
         }
     }
 
-    /// Blocks of `die` that will be free without a merge.
+    /// Blocks of `die` that will become free without a merge.
     pub fn returning(&self, die: DieId) -> u32 {
         self.returning[die.0 as usize]
     }
 
-    /// A block takes no more data, and is retired instead of erased. Whether that is news.
+    /// Marks a block as failed: it takes no more data, and is retired instead of erased. Returns whether that is new.
     pub fn fail(&mut self, block: BlockId) -> bool {
         let (die, role) = (self.die(block), self.role(block));
         if matches!(role, Role::Free | Role::Erasing | Role::Bad) || self.failed(block) {
@@ -223,7 +224,7 @@ impl Blocks {
         self.pool.is_failed(block)
     }
 
-    /// Takes `block` out of use for good.
+    /// Retires `block`.
     pub fn retire(&mut self, block: BlockId) {
         let die = self.die(block);
         self.good[die] -= u32::from(!self.failed(block));

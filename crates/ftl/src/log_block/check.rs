@@ -1,4 +1,4 @@
-//! The invariants of log-block translation.
+//! Invariants of log-block translation.
 
 use super::blocks::Role;
 use super::{LogBlock, NO_BLOCK, Scheme};
@@ -17,7 +17,7 @@ impl LogBlock {
         }
     }
 
-    /// Panics where the media do not hold what the table says. Cost: the whole drive.
+    /// Panics where the media and the table disagree. Cost: the whole drive.
     pub fn check_media(&self, source: &impl MountSource) {
         for lpn in (0..self.user_units).map(Lpn) {
             let ppa = self.map.get(lpn);
@@ -27,7 +27,7 @@ impl LogBlock {
         }
     }
 
-    /// References of blocks are those of the table, of programs under way, and of metadata.
+    /// Checks that the references of blocks are those of the table, of programs under way, and of metadata.
     fn check_references(&self) {
         let mut references = vec![0u32; self.layout.blocks as usize];
         let pages = (0..self.user_units).map(|lpn| self.map.get(Lpn(lpn)));
@@ -47,7 +47,7 @@ impl LogBlock {
         }
     }
 
-    /// The table follows from the numbers of data blocks and the lists of log blocks.
+    /// Checks that the table follows from the numbers of data blocks and the lists of log blocks.
     fn check_places(&self) {
         let mut places = BTreeSet::new();
         for lpn in (0..self.user_units).map(Lpn) {

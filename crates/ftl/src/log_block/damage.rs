@@ -1,4 +1,4 @@
-//! What translation does about flash that goes bad, or wears unevenly.
+//! Handling of flash that fails early, or wears unevenly.
 //!
 //! ```text
 //!  refresh_block   its logical blocks are merged elsewhere, then it is erased
@@ -12,14 +12,14 @@ use super::blocks::Role;
 use pellucid_flash::{BlockId, Cause, DieId};
 
 impl LogBlock {
-    /// Data of `block` could not be read: what can be leaves it, and it is retired. `false`: that was known, or it holds nothing.
+    /// Retires `block` after an uncorrectable read: readable data are moved out first. `false`: that was known, or it holds nothing.
     pub fn retire_block(&mut self, block: BlockId) -> bool {
         let news = self.fail_block(block, Cause::Retirement);
         self.step(self.layout.die_of_block(block));
         news
     }
 
-    /// The data of `block` are to be written anew before they become unreadable. `false`: nothing to do, or known.
+    /// Refreshes `block`: its data are rewritten elsewhere before they become unreadable. `false`: nothing to do, or known.
     pub fn refresh_block(&mut self, block: BlockId) -> bool {
         let die = self.layout.die_of_block(block);
         let state = &self.dies[die.0 as usize];
@@ -42,7 +42,7 @@ impl LogBlock {
         self.dies[die.0 as usize].logs.iter().any(full)
     }
 
-    /// `die` is dead: its programs and erases will fail, and its data cannot be read.
+    /// Marks `die` as dead: its programs and erases will fail, and its data cannot be read.
     /// `false`: that was known.
     pub fn kill_die(&mut self, die: DieId) -> bool {
         if std::mem::replace(&mut self.dies[die.0 as usize].dead, true) {
@@ -59,8 +59,8 @@ impl LogBlock {
         true
     }
 
-    /// Whether the drive must refuse writes: a die is dead, or has too few good blocks for its data and the least that is needed
-    /// beside them.
+    /// Returns whether the drive must refuse writes: a die is dead, or has too few good blocks for its data and the minimum needed beside
+    /// them.
     pub fn worn_out(&self) -> bool {
         let worn = |die: DieId| {
             let state = &self.dies[die.0 as usize];
@@ -69,7 +69,7 @@ impl LogBlock {
         (0..self.layout.dies).map(DieId).any(worn)
     }
 
-    /// After an erase in `die`: moves the data of the least worn block, if the most worn one has had so many more erases.
+    /// Levels wear after an erase in `die`: moves the data of the least worn block, if the most worn one has had too many more erases.
     pub(super) fn level_wear(&mut self, die: DieId) {
         let Some(gap) = self.config.wear.static_gap else { return };
         let state = &self.dies[die.0 as usize];

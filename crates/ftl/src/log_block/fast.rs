@@ -20,10 +20,10 @@ use pellucid_flash::{DieId, Lpn};
 /// do not share a superpage.
 pub(super) const STREAMS: u32 = 3;
 
-/// The sequential writes of a die, as they come.
+/// State of the sequential writes of a die.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
-    /// The next page; `None`: no run.
+    /// The next page of the run; `None`: no run.
     next: Option<Lpn>,
     turn: u32,
 }
@@ -76,7 +76,7 @@ impl LogBlock {
         }
     }
 
-    /// Whether `lpns` fill a superpage with pages that follow each other, from its place in their logical block on.
+    /// Returns whether `lpns` fill a superpage with consecutive pages, starting at its place in their logical block.
     fn is_whole_run(&self, lpns: &[Lpn]) -> bool {
         let Some(&first) = lpns.first().filter(|&&first| first != Lpn::NONE) else { return false };
         let (_, at) = self.lbn(first);

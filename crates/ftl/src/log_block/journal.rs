@@ -1,4 +1,4 @@
-//! Which pages were trimmed or lost: the only part of the map that programs of data do not tell by themselves.
+//! Journal of trimmed and lost pages: the only part of the map that cannot be rebuilt from data programs alone.
 //!
 //! The pages of a die are cut into *trim pages* of one mapping unit each. A trim page is metadata on the media; its content is
 //!
@@ -7,14 +7,13 @@
 //!        8   8 bytes  number of the trim page (a check)
 //!       16   2 bits for each page: 0: its newest copy counts; 1: trimmed; 2: lost
 //! ```
-//! Of a page that is trimmed or lost, copies with a sequence number below the watermark do not count. The spare area of trim page t names
+//! Copies of a trimmed or lost page do not count if their sequence number is below the watermark. The spare area of trim page t names
 //! logical page `user_units + t`.
 //!
-//! Each die has a few blocks for its trim pages, of its own, so that they never wait for a merge. When the last of these blocks is taken,
-//! what is current in the emptiest one is written anew. A trim page with new trims is written when a flush waits for it, or an
-//! erase: a block with a copy that only an unsaved trim made invalid is not erased, as a power cut would bring back a copy that is
-//! older still. It is written once the programs have ended that were planned before the trim, so that none of them is found above the
-//! watermark.
+//! Each die has a few blocks of its own for its trim pages, so that they never wait for a merge. When the last of these blocks is taken,
+//! the current content of the emptiest one is rewritten. A trim page with new trims is written when a flush or an erase waits for it: a
+//! block with a copy that only an unsaved trim made invalid is not erased, as a power cut would bring back an even older copy. The page
+//! is written once the programs that were planned before the trim have ended, so that none of them is found above the watermark.
 
 use super::LogBlock;
 use super::blocks::Role;
@@ -28,7 +27,7 @@ use std::collections::VecDeque;
 const HEADER_BYTES: usize = 16;
 const STATES_PER_BYTE: u32 = 4;
 
-/// What the media say of a page.
+/// State of a page according to the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageState {
     Kept,
@@ -46,7 +45,7 @@ struct Dirty {
     sequence: u64,
 }
 
-/// What is programmed next, or now, in a die.
+/// Metadata programmed next, or now, in a die.
 #[derive(Clone, Debug, Default)]
 struct Batch {
     /// Trim pages of the die. Those with trims are `Some`; the others are only written elsewhere.
@@ -58,15 +57,15 @@ struct Batch {
 /// The trim pages of a die.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
-    /// Where each lies.
+    /// Place of each trim page.
     places: Vec<Ppa>,
-    /// In the order of their first trims.
+    /// Trim pages with unsaved trims, in the order of their first trims.
     dirty: VecDeque<Dirty>,
     batch: Batch,
     /// Blocks in use, and the next superpage of the last one, if it takes more.
     pub(super) blocks: Vec<BlockId>,
     next: Option<u32>,
-    /// Blocks that are given up.
+    /// Blocks that are being given up.
     pub(super) emptying: Vec<(BlockId, Cause)>,
 }
 
@@ -77,13 +76,13 @@ pub(super) struct JournalSizes {
     pub(super) covers: u32,
     /// Trim pages of a die.
     pub(super) pages: u32,
-    /// Blocks of a die for them.
+    /// Blocks of a die for the trim pages.
     pub(super) blocks: u32,
 }
 
 impl JournalSizes {
-    /// For dies of so many logical blocks. At least one block is free to be written on, and half of the others' space suffices for all
-    /// trim pages.
+    /// Computes the sizes for dies of this many logical blocks. At least one block is free to be written on, and half of the others'
+    /// space suffices for all trim pages.
     pub fn new(layout: &Layout, logical_blocks: u32) -> JournalSizes {
         let covers = (layout.unit_bytes - HEADER_BYTES as u32) * STATES_PER_BYTE;
         let pages = (u64::from(logical_blocks) * u64::from(layout.units_per_block)).div_ceil(covers.into());
@@ -105,17 +104,17 @@ impl Journal {
         }
     }
 
-    /// Mount only: trim page `page` lies at `place`.
+    /// Sets, at a mount, the place of trim page `page`.
     pub fn set_place(&mut self, page: u32, place: Ppa) {
         self.places[page as usize] = place;
     }
 
-    /// Mount only: the last block goes on with this superpage.
+    /// Continues, at a mount, the last block with this superpage.
     pub fn reopen(&mut self, next: Option<u32>) {
         self.next = next;
     }
 
-    /// All trims with a lower number are on the media.
+    /// Number below which all trims are on the media.
     pub fn saved_before(&self) -> u64 {
         let batch = self.batch.pages.iter().filter_map(|(_, dirty)| *dirty);
         batch.chain(self.dirty.front().copied()).map(|dirty| dirty.first_trim).min().unwrap_or(u64::MAX)
@@ -128,12 +127,12 @@ impl Journal {
         }
     }
 
-    /// Blocks that it has, of those that it may have.
+    /// Blocks in use, and the most that may be.
     pub fn blocks_in_use(&self) -> u32 {
         self.blocks.len() as u32
     }
 
-    /// Where the trim pages lie that are on the media.
+    /// Places of the trim pages that are on the media.
     pub fn on_media(&self) -> impl Iterator<Item = Ppa> {
         self.places.iter().copied().filter(|place| place.is_some())
     }
@@ -151,7 +150,7 @@ impl LogBlock {
         }
     }
 
-    /// The copy of `lpn` at `ppa` cannot be read: a mount must not find an older one.
+    /// Records that the copy of `lpn` at `ppa` cannot be read: a mount must not find an older one.
     pub(super) fn note_lost(&mut self, lpn: Lpn, ppa: Ppa) {
         self.note_trim(lpn);
         self.keep_until_saved(ppa);
@@ -172,12 +171,12 @@ impl LogBlock {
         (self.die_of_lbn(lbn), lbn / self.layout.dies * self.layout.units_per_block + at)
     }
 
-    /// What a flush waits for beside data: the trims so far.
+    /// Trims that a flush waits for beside data: those so far.
     pub fn flush_point(&self) -> FlushPoint {
         FlushPoint(self.trims)
     }
 
-    /// Whether everything before `point` is on the media; if not, [`LogBlock::next_map_job`] has what is to be written.
+    /// Returns whether everything before `point` is on the media. If not, [`LogBlock::next_map_job`] returns the metadata to write.
     pub fn flush_to(&mut self, point: FlushPoint) -> bool {
         self.save_to = self.save_to.max(point.0);
         self.map_jobs = true;
@@ -188,7 +187,7 @@ impl LogBlock {
         self.dies.iter().map(|die| die.journal.saved_before()).min().unwrap_or(u64::MAX)
     }
 
-    /// Metadata to be programmed. Asked after every change.
+    /// Returns the next metadata to be programmed. Called after every change.
     pub fn next_map_job(&mut self) -> Option<MapJob> {
         if !std::mem::take(&mut self.map_jobs) || self.journal.is_none() {
             return None;
@@ -219,7 +218,7 @@ impl LogBlock {
         Some(MapJob::Program { plan, units, cause, by_cause })
     }
 
-    /// Trim pages for the next program: of a block that is given up, or with trims that a flush waits for.
+    /// Chooses trim pages for the next program: those of a block that is given up, or those with trims that a flush waits for.
     fn choose_batch(&mut self, die: DieId) -> Option<Cause> {
         let save_to = self.save_to;
         let per_superpage = self.layout.units_per_superpage as usize;
@@ -248,7 +247,7 @@ impl LogBlock {
         (!journal.batch.pages.is_empty()).then_some(Cause::Journal)
     }
 
-    /// Where the next superpage of metadata goes; `None`: there is no block.
+    /// Place of the next superpage of metadata; `None`: there is no block.
     fn metadata_superpage(&mut self, die: DieId) -> Option<(BlockId, u32)> {
         if self.dies[die.0 as usize].journal.next.is_none() {
             let block = self.blocks.take(die, Role::Metadata, false)?;
@@ -263,7 +262,7 @@ impl LogBlock {
         Some((block, next))
     }
 
-    /// When as many blocks are in use as may be, the emptiest is given up; those that hold nothing are given up in any case.
+    /// Gives up the emptiest block when all allowed blocks are in use; gives up blocks that hold nothing in any case.
     fn empty_a_block(&mut self, die: DieId) {
         let Some(sizes) = self.journal else { return };
         let journal = &self.dies[die.0 as usize].journal;
@@ -291,7 +290,7 @@ impl LogBlock {
         }
     }
 
-    /// Metadata have to leave `block`.
+    /// Gives up `block`: metadata have to leave it.
     pub(super) fn give_up_metadata(&mut self, die: DieId, block: BlockId) {
         self.empty_metadata(die, block, Cause::Retirement);
     }
@@ -338,7 +337,7 @@ impl LogBlock {
         }
     }
 
-    /// The number of trim page `page` of `die` among those of the drive.
+    /// Number of trim page `page` of `die` among those of the drive.
     pub(super) fn trim_page(&self, die: DieId, page: u32) -> u32 {
         die.0 * self.journal.map_or(0, |sizes| sizes.pages) + page
     }
@@ -367,7 +366,7 @@ impl LogBlock {
             .filter(move |(_, lpn)| lpn.0 < user)
     }
 
-    /// What the spare area names, and the content, of a unit of a planned metadata program.
+    /// Logical page for the spare area, and content, of a unit of a planned metadata program.
     ///
     /// # Panics
     /// When no such program is planned.
@@ -380,7 +379,7 @@ impl LogBlock {
         (Lpn(self.user_units + page), &batch.images[position as usize * unit..][..unit])
     }
 
-    /// The program of the batch of `die` has ended.
+    /// Records that the program of the batch of `die` has ended.
     pub(super) fn metadata_ended(&mut self, die: DieId, first: Ppa, ok: bool) {
         let mut batch = std::mem::take(&mut self.dies[die.0 as usize].journal.batch);
         batch.program = None;
@@ -404,7 +403,7 @@ impl LogBlock {
 }
 
 impl Journal {
-    /// A program with the trims of `again` has failed.
+    /// Queues the trims of `again` once more after their program has failed.
     fn write_again(&mut self, again: Dirty) {
         let newer =
             self.dirty.iter().position(|dirty| dirty.page == again.page).map(|at| self.dirty.remove(at));
@@ -413,7 +412,7 @@ impl Journal {
     }
 }
 
-/// A trim page read back: watermark, and the states of its pages. `None`: it is not the one that it should be.
+/// Parses a trim page: watermark, and the states of its pages. `None`: the page is not the expected one.
 pub(super) fn parse(bytes: &[u8], page: u32) -> Option<(u64, impl Fn(u32) -> PageState)> {
     let watermark = u64::from_le_bytes(bytes.get(0..8)?.try_into().ok()?);
     let number = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);

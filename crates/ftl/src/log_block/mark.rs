@@ -1,17 +1,17 @@
-//! What the spare area of a superpage says of its block, above the sequence number.
+//! Mark in the spare area of a superpage: it describes the block, in the bits above the sequence number.
 //!
 //! ```text
 //!  bits 0..40  sequence number     40..56  last superpage of a merge's destination     56..64  kind
 //! ```
-//! The upper bits are the same for all superpages of a block, so the numbers of a block rise with its superpages. A destination of a
-//! full merge is worth something only when it is complete; the number of its last superpage tells a mount whether it is. Until then
-//! every copy in it has its source on the media.
+//! The upper bits are the same for all superpages of a block, so the numbers of a block rise with its superpages. The destination of a
+//! full merge is valid only when it is complete; the number of its last superpage tells a mount whether it is. Until then every copy in
+//! it has its source on the media.
 
 /// Bits of the sequence number: 10^12 programs.
 const SEQUENCE_BITS: u32 = 40;
 const END_BITS: u32 = 16;
 
-/// What a block is used for.
+/// Kind of block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Superpages of any logical blocks (FAST).
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Metadata,
 }
 
-/// What a spare area holds for this kind and number.
+/// Encodes a kind and a sequence number for the spare area.
 pub(super) fn join(kind: Kind, sequence: u64) -> u64 {
     debug_assert!(sequence >> SEQUENCE_BITS == 0);
     let (code, end) = match kind {
@@ -36,7 +36,7 @@ pub(super) fn join(kind: Kind, sequence: u64) -> u64 {
     code << (SEQUENCE_BITS + END_BITS) | u64::from(end) << SEQUENCE_BITS | sequence
 }
 
-/// Kind and sequence number of what stands in a spare area. `None`: another translation wrote it.
+/// Splits a spare-area value into kind and sequence number. `None`: another translation wrote it.
 pub(super) fn split(stored: u64) -> Option<(Kind, u64)> {
     let sequence = stored & ((1 << SEQUENCE_BITS) - 1);
     let kind = match stored >> (SEQUENCE_BITS + END_BITS) {

@@ -1,4 +1,4 @@
-//! Merges: a logical block's newest copies brought together in one data block.
+//! Merges: they bring a logical block's newest copies together in one data block.
 //!
 //! ```text
 //!  evacuate(block) ─► for each logical block with a copy there:
@@ -30,14 +30,14 @@ use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 pub enum MergeKind {
     /// A log block that holds everything at its place becomes the data block.
     Switch = 0,
-    /// The rest is copied behind what a log block holds, which then becomes the data block.
+    /// The missing rest is copied behind the content of a log block, which then becomes the data block.
     Partial = 1,
     /// Everything is copied to a free block.
     Full = 2,
 }
 
 impl MergeKind {
-    /// How many kinds there are, for tables indexed by kind.
+    /// Number of kinds, for tables indexed by kind.
     pub const COUNT: usize = 3;
     /// All kinds in the order of their numbers.
     pub const ALL: [MergeKind; MergeKind::COUNT] = [MergeKind::Switch, MergeKind::Partial, MergeKind::Full];
@@ -52,7 +52,7 @@ impl MergeKind {
     }
 }
 
-/// What the merges of one kind did.
+/// Counts of the merges of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeCounters {
     /// Merges that have ended.
@@ -78,7 +78,7 @@ impl Evacuation {
     }
 }
 
-/// The merge of a die that copies.
+/// The copying merge of a die.
 #[derive(Clone, Debug)]
 pub(super) struct Merge {
     pub(super) target: BlockId,
@@ -96,16 +96,16 @@ pub(super) struct Merge {
     failed: bool,
 }
 
-/// Why a merge cannot begin now, or what became of it.
+/// Result of beginning a merge.
 enum Begun {
-    /// It copies, or needed not to.
+    /// The merge copies, or had nothing to copy.
     Yes,
-    /// Programs have to end, or a block has to be erased first.
+    /// The merge must wait until programs end, or a block is erased.
     Later,
 }
 
 impl LogBlock {
-    /// The data of `block` have to leave it, because of `cause`. Whether that is news.
+    /// Evacuates `block`: its data have to leave it, because of `cause`. Returns whether that is new.
     pub(super) fn evacuate(&mut self, block: BlockId, cause: Cause) -> bool {
         let die = self.layout.die_of_block(block);
         let waiting = &mut self.dies[die.0 as usize].evacuations;
@@ -117,7 +117,7 @@ impl LogBlock {
         true
     }
 
-    /// Goes on with the evacuations of `die` as far as no data are needed.
+    /// Continues the evacuations of `die` as far as no data are needed.
     pub(super) fn step(&mut self, die: DieId) {
         loop {
             let state = &mut self.dies[die.0 as usize];
@@ -128,7 +128,7 @@ impl LogBlock {
             let Evacuation { block, cause } = evacuation;
             let holds_data = match self.blocks.role(block) {
                 Role::Log => true,
-                // It was a log block when this was asked for.
+                // The block was a log block when this was requested.
                 Role::Data(_) => self.blocks.failed(block) || cause != Cause::Gc,
                 _ => false,
             };
@@ -144,7 +144,7 @@ impl LogBlock {
                     Begun::Yes => {}
                     Begun::Later => return,
                 },
-                // What is left is being replaced.
+                // The remaining copies are being replaced.
                 None if self.blocks.references(block) > 0 => return,
                 None => {
                     self.dies[die.0 as usize].evacuations.pop_front();
@@ -154,7 +154,7 @@ impl LogBlock {
         }
     }
 
-    /// A logical block whose newest copy of some page lies in `block`.
+    /// Finds a logical block whose newest copy of some page lies in `block`.
     fn lodger(&self, die: DieId, block: BlockId) -> Option<u32> {
         if self.blocks.references(block) == 0 {
             return None;
@@ -169,7 +169,7 @@ impl LogBlock {
         current.map(|(_, &lpn)| self.lbn(lpn).0)
     }
 
-    /// Nothing in `block`, a data or log block, is needed any more.
+    /// Gives up `block`, a data or log block: nothing in it is needed any more.
     fn give_up(&mut self, block: BlockId, cause: Cause, merge: Option<MergeKind>) {
         let die = self.layout.die_of_block(block);
         match self.blocks.role(block) {
@@ -193,7 +193,7 @@ impl LogBlock {
             }
         }
         self.gather(die, lbn);
-        // Both are given up, so neither may hold what a program under way replaces.
+        // Both are given up, so neither may hold a copy that a program under way replaces.
         let settled = |block: &BlockId| self.blocks.references(*block) == self.gathered(die, *block);
         if !own.iter().chain(&data).all(settled) {
             return Begun::Later;
@@ -209,7 +209,7 @@ impl LogBlock {
         }
     }
 
-    /// Finds where the newest copies of `lbn` lie that are on the media: what is on its way stays in its log block.
+    /// Finds the newest copies of `lbn` that are on the media: a copy under way stays in its log block.
     fn gather(&mut self, die: DieId, lbn: u32) {
         let mut from = std::mem::take(&mut self.dies[die.0 as usize].from);
         from.clear();
@@ -220,13 +220,13 @@ impl LogBlock {
         self.dies[die.0 as usize].from = from;
     }
 
-    /// Copies gathered that lie in `block`.
+    /// Number of gathered copies in `block`.
     fn gathered(&self, die: DieId, block: BlockId) -> u32 {
         let from = self.dies[die.0 as usize].from.iter();
         from.filter(|ppa| ppa.is_some() && self.layout.block_of(**ppa) == block).count() as u32
     }
 
-    /// Whether log block `own` can become the data block: everything that it could hold by now lies there at its place, or in a log
+    /// Returns whether log block `own` can become the data block: every page that it could hold by now is in it at its place, or in a log
     /// block that stays.
     fn follows(&self, die: DieId, own: BlockId, evacuated: BlockId) -> bool {
         let state = &self.dies[die.0 as usize];
@@ -240,7 +240,7 @@ impl LogBlock {
         log.in_place && !self.blocks.failed(own) && state.from.iter().take(written).all(placed)
     }
 
-    /// The log block of `lbn` takes what it lacks, and becomes the data block.
+    /// Begins a merge in place: the missing pages of `lbn` are copied to its log block, which becomes the data block.
     fn begin_in_place(&mut self, die: DieId, lbn: u32, own: BlockId, cause: Cause) -> Begun {
         let state = &mut self.dies[die.0 as usize];
         let log = state.logs.iter().find(|log| log.block == own).expect("a log block of its die");
@@ -289,7 +289,7 @@ impl LogBlock {
         Begun::Yes
     }
 
-    /// A log block that was filled in order becomes the data block at once.
+    /// Turns a log block that was filled in order into the data block at once.
     pub(super) fn switch_when_full(&mut self, block: BlockId) {
         let die = self.layout.die_of_block(block);
         let log = self.dies[die.0 as usize].logs.iter().find(|log| log.block == block);
@@ -312,14 +312,14 @@ impl LogBlock {
         }
     }
 
-    /// Whether [`LogBlock::next_gc`] has work.
+    /// Returns whether [`LogBlock::next_gc`] has work.
     #[inline]
     pub fn wants_gc(&self, die: DieId) -> bool {
         let state = &self.dies[die.0 as usize];
         !state.dead && (state.merge.is_some() || !state.evacuations.is_empty())
     }
 
-    /// Goes on with merges that need no copy.
+    /// Continues merges that need no copy.
     pub fn reap(&mut self, die: DieId) {
         if !self.dies[die.0 as usize].evacuations.is_empty() {
             self.step(die);
@@ -331,7 +331,7 @@ impl LogBlock {
         self.step(die);
         let merge = self.dies[die.0 as usize].merge.as_ref()?;
         let Merge { kind, next, end, reading, programming, failed, .. } = *merge;
-        // The last superpage of a full merge says that all before it are good.
+        // The last superpage of a full merge asserts that all before it are good.
         let last_waits = kind == MergeKind::Full && next == end && programming > 0;
         if failed || reading || next > end || programming > 1 || last_waits || self.being_replaced(die, next)
         {
@@ -357,7 +357,8 @@ impl LogBlock {
         Some(GcJob::Copy { id: CopyId(die.0 * 2 + next % 2), cause, sources: &state.sources })
     }
 
-    /// Whether a program under way replaces a source of superpage `superpage` of the merge, so that it may be needed again.
+    /// Returns whether a program under way replaces a source of superpage `superpage` of the merge, so that the source may be needed
+    /// again.
     fn being_replaced(&self, die: DieId, superpage: u32) -> bool {
         let state = &self.dies[die.0 as usize];
         let Some(merge) = &state.merge else { return false };
@@ -375,10 +376,10 @@ impl LogBlock {
         DieId(id.0 / 2)
     }
 
-    /// The read of a source has ended.
+    /// Records that the read of a source has ended.
     ///
     /// # Panics
-    /// When it is not of a merge.
+    /// When the source belongs to no merge.
     pub fn arrived(&mut self, moved: &Move, _named: Option<Lpn>, arrival: Arrival) -> Arrived {
         let Stream::Merge(id) = moved.to else { panic!("{:?} is not of a merge", moved.to) };
         let die = self.die_of_copy(id);
@@ -389,7 +390,7 @@ impl LogBlock {
         }
     }
 
-    /// The page whose copy at `from` the superpage that is being read takes.
+    /// Page for which the superpage that is being read takes the copy at `from`.
     fn source_at(&self, die: DieId, from: Ppa) -> Option<Lpn> {
         let state = &self.dies[die.0 as usize];
         let merge = state.merge.as_ref()?;
@@ -400,7 +401,8 @@ impl LogBlock {
         Some(self.lpn(merge.lbn, first + at as u32))
     }
 
-    /// The copy of `lpn` at `source` cannot be read: the page is lost, until it is written again. Returns whether it is needed.
+    /// Marks a page as lost until it is written again, because the copy of `lpn` at `source` cannot be read. Returns whether it is
+    /// needed.
     fn source_lost(&mut self, die: DieId, lpn: Lpn, source: Ppa) -> bool {
         let (_, at) = self.lbn(lpn);
         self.dies[die.0 as usize].from[at as usize] = Ppa::NONE;
@@ -417,8 +419,8 @@ impl LogBlock {
         current
     }
 
-    /// The sources of a copy were read: binds their place. `lpns`: the page of each position whose source is current, [`Lpn::NONE`] for
-    /// the others. `None`: nothing is to be programmed; if it still has to be copied, [`LogBlock::next_gc`] gives it again.
+    /// Binds the place of a copy whose sources were read. `lpns`: the page of each position whose source is current, [`Lpn::NONE`] for
+    /// the others. `None`: nothing is to be programmed; if the copy is still needed, [`LogBlock::next_gc`] returns it again.
     pub(super) fn place_copy(&mut self, id: CopyId, lpns: &[Lpn]) -> Option<Plan> {
         let die = self.die_of_copy(id);
         let merge = self.dies[die.0 as usize].merge.as_mut().filter(|merge| merge.reading)?;
@@ -438,7 +440,7 @@ impl LogBlock {
             let from = self.dies[die.0 as usize].from.get(at as usize).copied().unwrap_or(Ppa::NONE);
             let keep = from.is_some() && self.map.get(self.lpn(lbn, at)) == from;
             if keep && lpn == Lpn::NONE {
-                // It was being replaced when it was read, and that has failed.
+                // The page was being replaced when it was read, and the replacement has failed.
                 return None;
             }
             debug_assert_eq!(lpn, if keep { self.lpn(lbn, at) } else { Lpn::NONE }, "position {at}");
@@ -467,8 +469,8 @@ impl LogBlock {
         Some(self.plan_other(target, next, mark, Content::Merge, per_superpage))
     }
 
-    /// A merge of whose copies none is left to be made, and none was made: it commits, or is given up if nothing would be in its
-    /// destination. Whether it has ended.
+    /// Ends a merge that has no copy left to make and made none: it commits, or is given up if its destination would be empty. Returns
+    /// whether it has ended.
     fn ends_early(&mut self, die: DieId) -> bool {
         let state = &mut self.dies[die.0 as usize];
         let Some(merge) = &state.merge else { return true };
@@ -489,7 +491,7 @@ impl LogBlock {
         true
     }
 
-    /// The program of a superpage of the merge of `die` has ended.
+    /// Records that the program of a superpage of the merge of `die` has ended.
     pub(super) fn copy_ended(&mut self, die: DieId, ok: bool) {
         let Some(merge) = &mut self.dies[die.0 as usize].merge else { return };
         merge.programming -= 1;
@@ -501,7 +503,7 @@ impl LogBlock {
         }
     }
 
-    /// The merge of `die` cannot go on: its sources are where they were, and their evacuation still waits.
+    /// Fails the merge of `die`: its sources are where they were, and their evacuation still waits.
     pub(super) fn fail_merge(&mut self, die: DieId) {
         if let Some(merge) = &mut self.dies[die.0 as usize].merge {
             merge.failed = true;
@@ -520,7 +522,8 @@ impl LogBlock {
         }
     }
 
-    /// All copies of the merge of `die` are on the media: the table names them from now on, and what held them before is given up.
+    /// Commits the merge of `die`: all its copies are on the media, so the table names them from now on, and their former blocks are
+    /// given up.
     fn commit(&mut self, die: DieId) {
         let state = &mut self.dies[die.0 as usize];
         let Some(Merge { target, own, lbn, kind, cause, .. }) = state.merge.take() else { return };
@@ -543,7 +546,7 @@ impl LogBlock {
         self.released = true;
     }
 
-    /// A copy of `lpn` that was made from `source` stands in for it.
+    /// Replaces the copy of `lpn` at `source` by `copy`, which was made from it.
     fn adopt(&mut self, lpn: Lpn, source: Ppa, copy: Ppa) {
         if self.map.get(lpn) == source {
             self.map.set(lpn, copy);

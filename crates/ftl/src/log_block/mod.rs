@@ -1,16 +1,16 @@
-//! Log-block hybrid translation: a map of blocks, and a few log blocks that are mapped by units.
+//! Log-block hybrid translation: a block map, and a few log blocks that are mapped by units.
 //!
-//! A logical block is as many pages as a block has units. It has at most one *data block*, in which page i lies at unit i. What hosts write
-//! goes to *log blocks*, superpage by superpage in the order of arrival; the newest copy of a page is in a log block, or at its place in the
-//! data block. Log blocks are few, so sooner or later one has to be merged with the data blocks of what it holds ([`merge`]):
+//! A logical block has as many pages as a block has units. It has at most one *data block*, in which page i lies at unit i. Host writes
+//! go to *log blocks*, superpage by superpage in the order of arrival; the newest copy of a page is in a log block, or at its place in
+//! the data block. Log blocks are few, so eventually one has to be merged with the data blocks of its pages ([`merge`]):
 //!
 //! ```text
 //!  place ─► BAST: the log block of the logical block     ─► program ─► log full, or too many of them ─► evacuate ─► merges ─► erase
 //!           FAST: the sequential one, or the oldest's successor
 //! ```
-//! Such a translation needs little memory: a number for each logical block and for each unit of a log block
-//! ([`LogBlock::memory_bytes`]). The simulator keeps a full mapping table all the same, as it finds a page in one step; that every entry of it
-//! follows from those two is one of the invariants.
+//! Such a translation needs little memory: a number for each logical block and for each unit of a log block ([`LogBlock::memory_bytes`]).
+//! The simulator still keeps a full mapping table, as it finds a page in one step; an invariant says that every entry of the table
+//! follows from those numbers.
 //!
 //! | file | job |
 //! |---|---|
@@ -56,10 +56,10 @@ use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
 use programs::Programs;
 use std::collections::VecDeque;
 
-/// A block whose first number is so far back is not written on: the numbers of its superpages count from its first, in 32 bits.
+/// Age, in sequence numbers, beyond which a block is not written on: the numbers of its superpages count from its first, in 32 bits.
 const BLOCK_SEQUENCES: u64 = 1 << 31;
 
-/// Which log block takes a write.
+/// Policy that chooses the log block of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
     Bast,
@@ -74,9 +74,9 @@ struct Log {
     owner: Option<u32>,
     /// The next superpage.
     next: u32,
-    /// It takes more, as far as it has space.
+    /// The log block takes more data, as far as it has space.
     open: bool,
-    /// Every page that it holds lies at its place.
+    /// Every page in the log block lies at its place.
     in_place: bool,
     /// Sequence numbers: of its first superpage, and of the last one that a host wrote.
     began: u64,
@@ -85,21 +85,21 @@ struct Log {
     pages: Vec<Lpn>,
 }
 
-/// What belongs to one die.
+/// State of one die.
 #[derive(Clone, Debug)]
 struct Die {
     /// The data block of each of its logical blocks.
     data: Vec<BlockId>,
-    /// Oldest first.
+    /// Log blocks, the oldest first.
     logs: Vec<Log>,
     run: fast::Run,
     evacuations: VecDeque<Evacuation>,
     merge: Option<Merge>,
-    /// Of the merge: where each page was, and the sources of the superpage that is being read.
+    /// Former address of each page of the merge; `sources`: those of the superpage that is being read.
     from: Vec<Ppa>,
     sources: Vec<Ppa>,
     journal: Journal,
-    /// A merge has no block for its destination, and none comes back.
+    /// A merge has no block for its destination, and none will come back.
     starved: bool,
     dead: bool,
 }
@@ -117,7 +117,7 @@ const NO_BLOCK: BlockId = BlockId(u32::MAX);
 #[derive(Clone, Debug)]
 pub struct LogBlock {
     scheme: Scheme,
-    /// Of each die; with FAST the sequential one is beside them.
+    /// Log blocks per die; FAST adds a sequential one.
     log_blocks: u32,
     config: FtlConfig,
     layout: Layout,
@@ -130,7 +130,7 @@ pub struct LogBlock {
     journal: Option<JournalSizes>,
     /// Trims and losses so far.
     trims: u64,
-    /// Those up to this one are to be written to the media.
+    /// Number of the last trim or loss to be written to the media.
     save_to: u64,
     /// There may be metadata to be programmed.
     map_jobs: bool,
@@ -139,15 +139,15 @@ pub struct LogBlock {
     /// Copies that became invalid and were not taken, if the caller takes them.
     outdated: Vec<(Ppa, Outdated)>,
     names_outdated: bool,
-    /// The one that every drive has: log blocks keep nothing apart.
+    /// The handle that every drive has: log blocks keep nothing apart.
     handles: Handles,
-    /// Lists of log blocks that are gone, used again.
+    /// Page lists of former log blocks, for reuse.
     lists: Vec<Vec<Lpn>>,
     counters: FtlCounters,
 }
 
 impl LogBlock {
-    /// Translation for empty media on which `bad` blocks are retired from the start.
+    /// Creates translation for empty media on which `bad` blocks are retired from the start.
     pub fn new(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<LogBlock, SetupError> {
         let map = LogBlock::new_worn(config, layout, bad)?;
         for die in (0..layout.dies).map(DieId) {
@@ -174,7 +174,7 @@ impl LogBlock {
         }
     }
 
-    /// As [`LogBlock::new`], for a drive in use, which may have lost blocks since.
+    /// Creates translation, as [`LogBlock::new`], for a drive in use, which may have lost blocks since.
     fn new_worn(config: &FtlConfig, layout: &Layout, bad: &[BlockId]) -> Result<LogBlock, SetupError> {
         let (scheme, log_blocks) = match config.map {
             Map::Bast { log_blocks } => (Scheme::Bast, log_blocks),
@@ -229,7 +229,7 @@ impl LogBlock {
         })
     }
 
-    /// The most units for the host on a drive of good blocks, and the blocks that each die keeps beside those for data.
+    /// Most host units on a drive of good blocks, and the blocks that each die keeps beside those for data.
     pub fn sizes(config: &FtlConfig, layout: &Layout) -> (u64, u64) {
         let sequential = u64::from(matches!(config.map, Map::Fast { .. }));
         let merges = 2;
@@ -249,14 +249,14 @@ impl LogBlock {
         (u64::from(data) * u64::from(layout.dies) * u64::from(layout.units_per_block), kept(data))
     }
 
-    /// Blocks that `die` needs with so many log blocks: those for data, a sequential log block, the destination of a merge, one in its
-    /// place should it fail, and metadata.
+    /// Blocks that `die` needs with `log_blocks` log blocks: those for data, a sequential log block, the destination of a merge, a
+    /// replacement should it fail, and metadata.
     fn blocks_needed(&self, die: DieId, log_blocks: u32) -> u32 {
         let sequential = u32::from(self.scheme == Scheme::Fast);
         self.least_blocks(die) + 1 + log_blocks + sequential
     }
 
-    /// The same without any log block, and with nothing in place of a destination that fails.
+    /// Blocks that `die` needs without log blocks, and without a replacement for a destination that fails.
     fn least_blocks(&self, die: DieId) -> u32 {
         self.logical_blocks_of(die) + 1 + self.journal.map_or(0, |sizes| sizes.blocks)
     }
@@ -307,13 +307,13 @@ impl LogBlock {
         self.user_units
     }
 
-    /// Where `lpn` lies.
+    /// Location of `lpn`.
     #[inline]
     pub fn lookup(&mut self, lpn: Lpn) -> Located {
         self.peek(lpn)
     }
 
-    /// The same; it does not count as a use.
+    /// Looks up `lpn` without counting as a use.
     #[inline]
     pub fn peek(&self, lpn: Lpn) -> Located {
         match self.map.get(lpn) {
@@ -334,7 +334,7 @@ impl LogBlock {
         self.map.prefetch(lpn);
     }
 
-    /// Which stream a host write of `lpn` belongs to; counts the write.
+    /// Returns the stream of a host write of `lpn`; counts the write.
     #[inline]
     pub fn stream(&mut self, lpn: Lpn, _handle: u16) -> Stream {
         Stream::Log(match self.scheme {
@@ -343,7 +343,7 @@ impl LogBlock {
         })
     }
 
-    /// How many streams there are.
+    /// Number of streams.
     pub fn streams(&self) -> u32 {
         match self.scheme {
             Scheme::Bast => self.user_units.div_ceil(self.layout.units_per_block),
@@ -364,7 +364,7 @@ impl LogBlock {
     /// meanwhile). `None`: no space now; a merge has to end first. For units of a merge, see [`GcJob::Copy`].
     ///
     /// # Panics
-    /// With a stream that this translation has not given.
+    /// With a stream that this translation did not return.
     pub fn place(&mut self, stream: Stream, lpns: &[Lpn]) -> Option<Plan> {
         debug_assert!(!lpns.is_empty() && lpns.len() <= self.layout.units_per_superpage as usize);
         match (stream, self.scheme) {
@@ -375,7 +375,7 @@ impl LogBlock {
         }
     }
 
-    /// Whether a log block takes another superpage. One that was begun too long ago is closed.
+    /// Returns whether a log block takes another superpage. Closes one that was begun too long ago.
     fn takes_more(&mut self, die: DieId, log: usize) -> bool {
         let (sequence, superpages) = (self.sequence, self.layout.superpages_per_block);
         let state = &mut self.dies[die.0 as usize];
@@ -384,7 +384,8 @@ impl LogBlock {
         log.open && log.next < superpages && !state.dead
     }
 
-    /// Opens a log block of `die`, if that leaves the free blocks that a merge and metadata need. Its place among the log blocks.
+    /// Opens a log block of `die`, if that leaves the free blocks that a merge and metadata need. Returns its position among the log
+    /// blocks.
     fn open_log(&mut self, die: DieId, owner: Option<u32>) -> Option<usize> {
         let full = |merge: &Merge| self.blocks.role(merge.target) == Role::Destination;
         let state = &self.dies[die.0 as usize];
@@ -413,7 +414,7 @@ impl LogBlock {
         self.plan_host(block, next, kind, lpns)
     }
 
-    /// The next superpage of a log block holds `lpns`.
+    /// Appends `lpns` to a log block as its next superpage.
     fn log_grew(&mut self, die: DieId, block: BlockId, lpns: &[Lpn]) {
         let (per_block, per_superpage) = (self.layout.units_per_block, self.layout.units_per_superpage);
         let logs = &mut self.dies[die.0 as usize].logs;
@@ -428,7 +429,7 @@ impl LogBlock {
         log.pages.resize((log.next * per_superpage) as usize, Lpn::NONE);
     }
 
-    /// A log block takes no more data of hosts.
+    /// Closes a log block: it takes no more host data.
     fn close_log(&mut self, block: BlockId) {
         let logs = &mut self.dies[self.layout.die_of_block(block).0 as usize].logs;
         if let Some(log) = logs.iter_mut().find(|log| log.block == block) {
@@ -445,18 +446,18 @@ impl LogBlock {
         }
     }
 
-    /// A log block is to be merged away, because host data need its place.
+    /// Requests the merge of a log block, because host data need its place.
     fn want_merge(&mut self, block: BlockId) {
         let die = self.layout.die_of_block(block);
         let waiting = |cause| matches!(cause, pellucid_flash::Cause::Gc);
         let state = &self.dies[die.0 as usize];
-        // One at a time: the next is asked for when this one has not been enough.
+        // One at a time: the next is requested when this one was not enough.
         if !state.dead && !state.evacuations.iter().any(|evacuation| waiting(evacuation.cause())) {
             self.evacuate(block, pellucid_flash::Cause::Gc);
         }
     }
 
-    /// A block that is to be erased, or retired.
+    /// The next block to be erased, or retired.
     pub fn next_erase(&mut self) -> Option<Reclaim> {
         let mut awaits_trims = false;
         let waiting = self.blocks.leaving().iter().position(|&block| {
@@ -485,7 +486,7 @@ impl LogBlock {
         Some(Reclaim::AwaitsTrims)
     }
 
-    /// The erase of a block has ended. Failed: the block is retired.
+    /// Records that the erase of a block has ended. If it failed, the block is retired.
     pub fn erase_ended(&mut self, block: BlockId, ok: bool) {
         let die = self.layout.die_of_block(block);
         self.blocks.erased(block, ok);
@@ -495,13 +496,13 @@ impl LogBlock {
         self.step(die);
     }
 
-    /// Whether space may have come for host writes that were turned away, since this was asked last.
+    /// Returns whether space may have come, since the last call, for host writes that were turned away.
     #[inline]
     pub fn take_released(&mut self) -> bool {
         std::mem::take(&mut self.released)
     }
 
-    /// Copies that became invalid since the last time, and why, if there are any.
+    /// Takes the copies that became invalid since the last call, with the reason.
     #[inline]
     pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
         if self.outdated.is_empty() { None } else { Some(self.outdated.drain(..)) }
@@ -518,12 +519,12 @@ impl LogBlock {
         self.blocks.bad()
     }
 
-    /// How often `block` was erased.
+    /// Erases of `block` so far.
     pub fn erases(&self, block: BlockId) -> u32 {
         self.blocks.erases(block)
     }
 
-    /// Whether `block` takes data before it is erased again.
+    /// Returns whether `block` takes data before it is erased again.
     pub fn takes_data(&self, block: BlockId) -> bool {
         let open = |die: &Die| die.logs.iter().any(|log| log.block == block && log.open);
         match self.blocks.role(block) {
@@ -533,7 +534,7 @@ impl LogBlock {
         }
     }
 
-    /// What translation decided so far.
+    /// Decisions of translation so far.
     pub fn counters(&self) -> FtlCounters {
         self.counters
     }

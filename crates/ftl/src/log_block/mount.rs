@@ -1,4 +1,4 @@
-//! Mount: what log-block translation makes of the media.
+//! Mount: rebuilds the state of log-block translation from the media.
 //!
 //! 1. every spare area is read: for each block its kind, and which pages it holds;
 //! 2. destinations of full merges that are not complete are given up: all their sources are on the media;
@@ -7,7 +7,7 @@
 //! 5. roles: of the blocks of a logical block that hold a newest copy, the one that was begun last is its log block, unless it holds all
 //!    of them at their places; the one before is its data block. What does not fit is a log block that is evacuated.
 //!
-//! Of a trim page that cannot be read, pages with copies that are all older than it are lost: they may have been trimmed.
+//! If a trim page cannot be read, pages whose copies are all older than it are lost: they may have been trimmed.
 
 use super::blocks::Role;
 use super::journal::{self, PageState};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 /// Torn superpages carry numbers that cannot be read. A drive in use has fewer programs planned than this.
 const SEQUENCE_GAP: u64 = 1 << 20;
 
-/// What the spare areas of a block say.
+/// Content of a block according to its spare areas.
 struct Found {
     block: BlockId,
     used: u32,
@@ -34,7 +34,7 @@ struct Found {
     units: Vec<(u32, Lpn, u64)>,
 }
 
-/// What the trim pages say.
+/// Content of the trim pages.
 #[derive(Default)]
 struct Trims {
     /// Pages that are trimmed or lost, and the number below which their copies do not count.
@@ -44,7 +44,7 @@ struct Trims {
 }
 
 impl LogBlock {
-    /// Translation for these media, and what mounting them took.
+    /// Starts translation on these media; also returns the report of a mount.
     pub(crate) fn start<S: MountSource>(
         config: &FtlConfig,
         layout: &Layout,
@@ -141,7 +141,7 @@ impl LogBlock {
         found
     }
 
-    /// Whether a block holds anything that counts: a destination does only when its last superpage is there.
+    /// Returns whether the content of a block counts: a destination does only when its last superpage is there.
     fn counts(&self, found: &Found) -> bool {
         match found.kind {
             None => false,
@@ -190,7 +190,7 @@ impl LogBlock {
         trims
     }
 
-    /// Points the table to the newest copies that count; gives their numbers.
+    /// Points the table to the newest copies that count; returns their numbers.
     fn find_newest(&mut self, found: &[Found], trims: &Trims) -> Vec<u64> {
         let mut newest = vec![0; self.user_units as usize];
         for block in found.iter().filter(|found| found.kind != Some(Kind::Metadata)) {
@@ -213,8 +213,8 @@ impl LogBlock {
         newest
     }
 
-    /// Pages of trim pages that cannot be read: a copy that is older may have been trimmed before that was written, or not. It is not
-    /// erased before the new trim page says that the page is lost. How many there are.
+    /// Gives up pages of unreadable trim pages: a copy older than its trim page may have been trimmed before that was written, or not. It
+    /// is not erased before the new trim page says that the page is lost. Returns the number of these pages.
     fn give_up_doubtful(&mut self, trims: &Trims, newest: &[u64]) -> u64 {
         let mut lost = 0;
         for &(die, page, written) in &trims.unreadable {
@@ -267,7 +267,7 @@ impl LogBlock {
         }
     }
 
-    /// The blocks of one logical block with a newest copy, in the order in which they were begun.
+    /// Assigns roles to the blocks of one logical block that hold a newest copy, in the order in which they were begun.
     fn assign_blocks_of(&mut self, lbn: u32, mut blocks: Vec<Found>) {
         let die = self.die_of_lbn(lbn);
         let Some(last) = blocks.pop() else { return };
@@ -288,7 +288,7 @@ impl LogBlock {
         blocks.into_iter().for_each(|block| self.keep_log(block, None));
     }
 
-    /// Whether every newest copy in a block lies at its place in logical block `lbn`.
+    /// Returns whether every newest copy in a block lies at its place in logical block `lbn`.
     fn is_in_place(&self, lbn: u32, found: &Found) -> bool {
         found.units.iter().all(|&(unit, lpn, _)| {
             let newest = lpn.0 < self.user_units && self.map.get(lpn) == self.layout.ppa(found.block, unit);
@@ -296,7 +296,7 @@ impl LogBlock {
         })
     }
 
-    /// A log block goes on where it was; one that belongs to none of the policy's is evacuated.
+    /// Continues a log block where it was; evacuates one that does not fit the policy.
     fn keep_log(&mut self, found: Found, owner: Option<u32>) {
         self.blocks.take_this(found.block, Role::Log);
         let per_superpage = self.layout.units_per_superpage;
@@ -304,7 +304,7 @@ impl LogBlock {
         let at_place = |unit: u32, lpn: Lpn| owner.is_some_and(|owner| lpn == self.lpn(owner, unit));
         let mut in_place = owner.is_some();
         for &(unit, lpn, _) in found.units.iter().filter(|unit| unit.1.0 < self.user_units) {
-            // A page of another logical block is not listed, so that no check takes it for one of this.
+            // A page of another logical block is not listed, so that no check attributes it to this one.
             pages[unit as usize] = lpn;
             in_place &= at_place(unit, lpn);
         }

@@ -13,7 +13,7 @@ use super::mark::{self, Kind};
 use crate::translation::{Outdated, Plan, ProgramId};
 use pellucid_flash::{BlockId, Cause, DieId, Lpn, Ppa};
 
-/// What a program writes.
+/// Content of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Host,
@@ -57,7 +57,7 @@ impl Programs {
         }
     }
 
-    /// A program begins; its units are set one by one.
+    /// Begins a program; its units are set one by one.
     fn begin(&mut self, first: Ppa, sequence: u64, content: Content, units: u32) -> ProgramId {
         let program = Program { first, sequence, units, active: true, content };
         let id = self.idle.pop().unwrap_or_else(|| {
@@ -94,7 +94,7 @@ impl Programs {
         Ppa(self.programs[at / self.stride].first.0 + (at % self.stride) as u32)
     }
 
-    /// What the program under way that writes `ppa` replaces there; `None`: no program of the host does.
+    /// Copy that the program under way that writes `ppa` replaces there; `None`: no host program writes it.
     pub fn replaced_by(&self, ppa: Ppa) -> Option<Ppa> {
         let at = |p: &Program| (p.first.0..p.first.0 + p.units).contains(&ppa.0);
         let writes = |p: &Program| p.active && p.content == Content::Host && at(p);
@@ -154,11 +154,11 @@ impl LogBlock {
         self.begin(block, superpage, kind, content, units).0
     }
 
-    /// A planned program has reached its die: what its end will touch is prefetched.
+    /// Prefetches the state that the end of a planned program accesses, when the program has reached its die.
     #[inline]
     pub fn program_started(&self, _id: ProgramId) {}
 
-    /// A program has ended. Failed: the caller has the data of hosts and plans them again; what merges copy and metadata are planned
+    /// Ends a program. If it failed, the caller still has the host data and plans them again; copies of merges and metadata are planned
     /// again from here. The block takes no more data, and is retired when its data have moved.
     pub fn program_ended(&mut self, id: ProgramId, ok: bool) {
         let program = self.programs.end(id);
@@ -195,7 +195,7 @@ impl LogBlock {
         }
     }
 
-    /// The copy at `failed` does not exist: whatever replaced it replaces `old` instead.
+    /// Undoes the copy at `failed`, which does not exist: its successor replaces `old` instead.
     fn undo(&mut self, lpn: Lpn, failed: Ppa, old: Ppa) {
         let block = self.layout.block_of(failed);
         if self.map.get(lpn) == failed {
@@ -205,15 +205,14 @@ impl LogBlock {
             successor.old = old;
             self.blocks.unrefer(block);
         } else {
-            // Trimmed, or overwritten by a program that has ended. Until the trim is on the media the old copy is what a power cut
-            // brings back.
+            // Trimmed, or overwritten by a program that has ended. Until the trim is on the media, a power cut brings the old copy back.
             let trimmed = self.map.get(lpn) == Ppa::NONE;
             self.keep_until_saved(old);
             self.release(old, if trimmed { Outdated::Trimmed } else { Outdated::Replaced });
         }
     }
 
-    /// The copy at `ppa` is needed no more, for this reason.
+    /// Releases the copy at `ppa`, which is no longer needed for this reason.
     pub(super) fn release(&mut self, ppa: Ppa, why: Outdated) {
         if ppa.is_some() {
             self.blocks.unrefer(self.layout.block_of(ppa));
@@ -221,21 +220,21 @@ impl LogBlock {
         }
     }
 
-    /// Tells that the copy at `ppa` is not needed.
+    /// Reports that the copy at `ppa` is not needed.
     pub(super) fn outdate(&mut self, ppa: Ppa, why: Outdated) {
         if self.names_outdated {
             self.outdated.push((ppa, why));
         }
     }
 
-    /// The block of `ppa` is not erased before the trims of this moment are on the media.
+    /// Keeps the block of `ppa` from its erase until the current trims are on the media.
     pub(super) fn keep_until_saved(&mut self, ppa: Ppa) {
         if ppa.is_some() {
             self.blocks.set_last_trim(self.layout.block_of(ppa), self.trims);
         }
     }
 
-    /// Where the copy at `ppa` can be read now: there, or while its program has not ended the copy that it replaces.
+    /// Place where the data of the copy at `ppa` can be read now: there, or, until its program has ended, in the copy that it replaces.
     /// [`Ppa::NONE`]: it has none on the media yet.
     #[inline]
     pub fn readable(&self, ppa: Ppa) -> Ppa {
@@ -251,7 +250,7 @@ impl LogBlock {
         ppa
     }
 
-    /// Whether the copy at `ppa` is being programmed.
+    /// Returns whether the copy at `ppa` is being programmed.
     pub(super) fn is_under_way(&self, ppa: Ppa) -> bool {
         self.blocks.in_flight(self.layout.block_of(ppa)) > 0 && self.programs.replaced_by(ppa).is_some()
     }
@@ -262,7 +261,7 @@ impl LogBlock {
         of_die.map(|p| p.sequence).min().unwrap_or(self.sequence)
     }
 
-    /// Nothing more is written to `block`; its data move, and then it is retired. Whether that is news.
+    /// Fails `block`: it takes no more programs; its data move, and then it is retired. Returns whether that is new.
     pub(super) fn fail_block(&mut self, block: BlockId, cause: Cause) -> bool {
         let role = self.blocks.role(block);
         if !self.blocks.fail(block) {

@@ -1,4 +1,4 @@
-//! Checkpoints: the whole state as bytes, and back.
+//! Checkpoints: encoding and decoding of the whole state.
 //!
 //! ```text
 //!   units of the virtual space u32, blocks u32
@@ -15,14 +15,14 @@ use crate::block_manager::BlockState;
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 use std::collections::BTreeSet;
 
-/// What a start finds in a chunk.
+/// State of a chunk at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundChunk {
     /// Nothing was written.
     Free,
-    /// So many units were written.
+    /// Units that were written.
     Written(u32),
-    /// It is out of use.
+    /// The chunk is out of use.
     Offline,
 }
 
@@ -86,7 +86,7 @@ fn put_units(out: &mut Vec<u8>, units: &[u32], per_block: u32) {
     }
 }
 
-/// What could be found of one block.
+/// Recovered state of one block.
 struct Block {
     state: u8,
     erases: u32,
@@ -95,7 +95,7 @@ struct Block {
 }
 
 impl Nameless {
-    /// Begins a checkpoint: the state as it is now. Blocks that are not needed now may be erased when it is
+    /// Begins a checkpoint of the current state. Blocks that are not needed now may be erased when it is
     /// [saved](Nameless::checkpoint_saved).
     pub fn checkpoint(&mut self) -> Vec<u8> {
         self.covering = self.emptied.len();
@@ -131,25 +131,25 @@ impl Nameless {
         out
     }
 
-    /// The checkpoint is on the media.
+    /// Records that the checkpoint is on the media.
     pub fn checkpoint_saved(&mut self) {
         let covering = std::mem::take(&mut self.covering);
         self.covered.extend(self.emptied.drain(..covering));
     }
 
-    /// The checkpoint could not be written.
+    /// Records that the checkpoint could not be written.
     pub fn checkpoint_failed(&mut self) {
         self.covering = 0;
     }
 
-    /// The most bytes that a checkpoint can have.
+    /// Largest size of a checkpoint, in bytes.
     pub fn checkpoint_bytes(&self) -> u64 {
         let mask = u64::from(self.layout.units_per_block.div_ceil(8)) + 1;
         let pairs = u64::from(self.virtual_units) + self.moves_max();
         16 + u64::from(self.layout.blocks) * (5 + 2 * mask) + 8 * pairs
     }
 
-    /// The state that a checkpoint holds, on media as they were found. The error is a sentence.
+    /// Restores the state of a checkpoint on media as they were found. The error is a sentence.
     pub fn restore(
         config: &NamelessConfig,
         layout: &Layout,
@@ -181,7 +181,7 @@ impl Nameless {
             let (state, erases) = (reader.byte()?, reader.word()?);
             let (live, of_map) = (reader.units(per_block)?, reader.units(per_block)?);
             blocks.push(Block { state, erases, live, of_map });
-            // What the checkpoint needs is there, unless blocks are erased without one.
+            // The data that the checkpoint needs are there, unless blocks are erased without one.
             let written = match chunk {
                 FoundChunk::Free => 0,
                 FoundChunk::Written(units) => units,
@@ -234,7 +234,7 @@ impl Nameless {
         }
     }
 
-    /// What follows from all that was read: the map and the moves agree with what lives, and what is not needed is erased.
+    /// Completes the state: the map and the moves agree with the live units, and everything else is erased.
     fn tie(&mut self) {
         let gone: Vec<Lpn> = self
             .virtuals

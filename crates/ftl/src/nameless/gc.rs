@@ -1,15 +1,15 @@
-//! Garbage collection: which block is a victim, what of it is copied, and which blocks may be erased.
+//! Garbage collection: which block is a victim, which of its units are copied, and which blocks may be erased.
 
 use super::{Nameless, Taker, Victim};
 use crate::block_manager::BlockState;
 use pellucid_flash::{BlockId, DieId, Lpn, Migration, Ppa};
 use std::collections::BTreeMap;
 
-/// Moves that may wait for their acknowledgement at the same time, at most.
+/// Most moves that may await acknowledgement at the same time.
 const MOVES_MAX: u32 = 4096;
 
 impl Nameless {
-    /// The next victim with its live units, when there are few free blocks.
+    /// Chooses the next victim, with its live units, when few blocks are free.
     pub fn next_victim(&mut self) -> Option<(BlockId, Vec<Ppa>)> {
         if self.victim.is_some() {
             return None;
@@ -43,7 +43,7 @@ impl Nameless {
         found.min_by_key(|&block| (self.blocks.valid(block), self.blocks.erases(block), block))
     }
 
-    /// Whether the live units of `block` may be moved now: they were not moved lately, and there is space.
+    /// Returns whether the live units of `block` may be moved now: they were not moved lately, and there is space.
     fn may_move(&self, block: BlockId) -> bool {
         let valid = self.blocks.valid(block);
         let pages = valid.div_ceil(self.layout.units_per_superpage);
@@ -80,7 +80,7 @@ impl Nameless {
         self.note_if_empty(block);
     }
 
-    /// Whether a unit of the victim is still wanted, so that it has to be copied.
+    /// Returns whether a unit of the victim is still wanted, so that it has to be copied.
     pub fn is_wanted(&self, old: Ppa) -> bool {
         match self.victim.as_ref().and_then(|victim| victim.taken.get(&old.0)) {
             Some((wanted, _)) => *wanted,
@@ -88,7 +88,7 @@ impl Nameless {
         }
     }
 
-    /// Every copy of the victim has ended, or could not be read and stays where it is.
+    /// Ends a victim: every copy has ended, or could not be read and stays where it is.
     pub fn victim_done(&mut self) {
         let victim = self.victim.take().expect("a victim");
         if let Some(ok) = victim.erased {
@@ -96,17 +96,17 @@ impl Nameless {
         }
     }
 
-    /// Whether a checkpoint would let blocks be erased that have to wait now.
+    /// Returns whether a checkpoint would let blocks be erased that have to wait now.
     pub fn waits_for_checkpoint(&self) -> bool {
         self.covering == 0 && self.covered.is_empty() && !self.emptied.is_empty()
     }
 
-    /// Whether blocks run short, so that one should be made for it.
+    /// Returns whether free blocks are running short, so that a checkpoint should be written to release some.
     pub fn is_short(&self) -> bool {
         self.blocks.free_total() <= self.config.gc_low / 2 || !self.has_page(Taker::Nameless)
     }
 
-    /// The next block to be erased; `false`: to be retired, which is done.
+    /// The next block to be erased; `false`: it is to be retired, and that is done.
     pub fn next_erase(&mut self) -> Option<(BlockId, bool)> {
         if self.config.migration == Migration::Prototype {
             self.covered.append(&mut self.emptied);
@@ -121,12 +121,12 @@ impl Nameless {
         Some((block, true))
     }
 
-    /// The erase that [`Nameless::next_erase`] gave waits for reads.
+    /// Postpones the erase that [`Nameless::next_erase`] returned, because it waits for reads.
     pub fn erase_later(&mut self, block: BlockId) {
         self.covered.push_back(block);
     }
 
-    /// The erase of `block` has ended.
+    /// Records that the erase of `block` has ended.
     pub fn erased(&mut self, block: BlockId, ok: bool) {
         if let Some(victim) = self.victim.as_mut().filter(|victim| victim.block == block) {
             victim.erased = Some(ok);

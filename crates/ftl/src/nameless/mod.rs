@@ -1,7 +1,7 @@
-//! Nameless writes: which sectors live, where virtual ones lie, what moves, and which block may be erased.
+//! Nameless writes: which sectors live, where virtual ones lie, which units GC moves, and which block may be erased.
 //!
-//! Decisions only; the caller programs, reads, erases and saves checkpoints. There is no map of data: the host has their names, which
-//! are their places. Blocks, wear and victims are those of every translation ([`BlockManager`]).
+//! This module only decides; the caller programs, reads, erases and saves checkpoints. There is no map of data: the host holds their
+//! names, which are their places. Blocks, wear and victims are managed as in every translation ([`BlockManager`]).
 //!
 //! ```text
 //!            program ended             free, overwritten, or moved and acknowledged
@@ -29,16 +29,16 @@ use std::collections::{BTreeMap, VecDeque};
 use units::Units;
 use virtuals::Virtuals;
 
-/// What can be set.
+/// Settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamelessConfig {
-    /// Spare space: media units / units that can live - 1.
+    /// Spare space: media units / units that may live - 1.
     pub over_provisioning: f64,
-    /// Share of the units that can live that is the virtual address space.
+    /// Share of the units that may live that forms the virtual address space.
     pub virtual_share: f64,
-    /// GC runs while no more blocks are free; 0: a 256th of them, but as many as a die each takes, and four more.
+    /// GC runs while no more than this many blocks are free; 0: a 256th of them, but at least one per die and four more.
     pub gc_low: u32,
-    /// What becomes of the old copy of a unit that is moved.
+    /// Fate of the old copy of a unit that is moved.
     pub migration: Migration,
 }
 
@@ -54,20 +54,20 @@ impl Default for NamelessConfig {
 }
 
 impl NamelessConfig {
-    /// With what follows from the media.
+    /// Completes the settings from the media.
     fn on(&self, layout: &Layout) -> NamelessConfig {
         let least = (layout.dies + 4).max(layout.blocks / 256);
         NamelessConfig { gc_low: if self.gc_low == 0 { least } else { self.gc_low }, ..self.clone() }
     }
 }
 
-/// What a unit of a program holds.
+/// Content of a unit of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// Nothing: the rest of a page.
     #[default]
     Padding,
-    /// Data that are named by their place.
+    /// Data that are addressed by their place.
     Nameless,
     /// A virtual unit.
     Virtual(Lpn),
@@ -75,7 +75,7 @@ pub enum Content {
     Copy(Ppa),
 }
 
-/// What may take a page.
+/// Purpose of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taker {
     /// Nameless writes, perhaps with virtual ones.
@@ -86,49 +86,50 @@ pub enum Taker {
     Gc,
 }
 
-/// Where a name leads.
+/// Target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// Nowhere.
+    /// Nothing.
     Unknown,
-    /// A virtual unit lies there.
+    /// A virtual unit.
     Virtual,
-    /// The data are there.
+    /// Data at that place.
     Here,
-    /// The data are there, and a new copy that the host has not acknowledged.
+    /// Data at that place, and a new copy that the host has not acknowledged.
     Moved(Ppa),
-    /// The data were there, and the caller has them in memory: their block is being erased.
+    /// Data that the caller has in memory: their block is being erased.
     Leaving,
 }
 
-/// A victim whose units are on their way.
+/// A victim whose units are being moved.
 #[derive(Clone, Debug)]
 struct Victim {
     block: BlockId,
-    /// Virtual addresses of its units, found by looking through the map once, so that no table has to say them.
+    /// Virtual addresses of its units, found by one scan of the map, so that no table has to hold them.
     owners: BTreeMap<u32, Lpn>,
     /// Units taken off the media before they were written again, by place; whether they are still wanted, and their virtual address.
     taken: BTreeMap<u32, (bool, Option<Lpn>)>,
-    /// Its erase has ended, well or not. It is used again only when it is done, so that no name is given anew before its move is told.
+    /// The victim's erase has ended, well or not. The block is reused only when the victim is done, so that no name is reused before its
+    /// move is reported.
     erased: Option<bool>,
 }
 
-/// What was counted.
+/// Event counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamelessCounters {
     /// Victims chosen.
     pub victims: u64,
     /// Units copied.
     pub copied: u64,
-    /// Moves told to the host.
+    /// Moves reported to the host.
     pub moves: u64,
     /// Blocks erased.
     pub erases: u64,
-    /// Units that a start did not find where the checkpoint says.
+    /// Units that a start did not find at the places in the checkpoint.
     pub lost: u64,
 }
 
-/// The state.
+/// State of nameless translation.
 #[derive(Clone, Debug)]
 pub struct Nameless {
     config: NamelessConfig,
@@ -137,18 +138,18 @@ pub struct Nameless {
     units: Units,
     virtuals: Virtuals,
     virtual_units: u32,
-    /// Nameless units that may live.
+    /// Most nameless units that may live.
     capacity: u32,
     /// Nameless units that live, and those on their way.
     named: u32,
     promised: u32,
     /// Moves that are not acknowledged: old place, new place.
     moved: BTreeMap<u32, u32>,
-    /// Of these, by block: old copies, and new ones.
+    /// Units of unacknowledged moves, by block: old copies here, new ones in `fresh`.
     held: BTreeMap<u32, u32>,
     fresh: BTreeMap<u32, u32>,
     victim: Option<Victim>,
-    /// Blocks that may be erased with a checkpoint: first those that the one under way covers.
+    /// Blocks that may be erased with a checkpoint: first those that the checkpoint under way covers.
     emptied: VecDeque<BlockId>,
     covering: usize,
     covered: VecDeque<BlockId>,
@@ -163,7 +164,7 @@ pub struct Nameless {
 }
 
 impl Nameless {
-    /// For media without data. The error is a sentence.
+    /// Creates the state for media without data. The error is a sentence.
     pub fn new(config: &NamelessConfig, layout: &Layout) -> Result<Nameless, String> {
         // Open blocks, the two reserves, one victim whose move is not acknowledged, and one block beside them.
         let used = layout.blocks.saturating_sub(layout.dies + 4);
@@ -203,7 +204,7 @@ impl Nameless {
         })
     }
 
-    /// Takes blocks out of use that were found so, before anything is written.
+    /// Retires blocks that were found out of use, before anything is written.
     pub fn retire(&mut self, found: &[FoundChunk]) {
         for (block, _) in (0..).map(BlockId).zip(found).filter(|(_, chunk)| **chunk == FoundChunk::Offline) {
             self.blocks.retire(block);
@@ -231,7 +232,7 @@ impl Nameless {
         self.named
     }
 
-    /// What was counted.
+    /// Event counts so far.
     pub fn counters(&self) -> NamelessCounters {
         self.counters
     }
@@ -246,7 +247,7 @@ impl Nameless {
         self.moved.len()
     }
 
-    /// The same: old place and new one.
+    /// Unacknowledged moves: old place and new one.
     pub fn moves(&self) -> impl Iterator<Item = (Lba, Lba)> + '_ {
         self.moved.iter().map(|(&old, &new)| (Lba(old.into()), Lba(new.into())))
     }
@@ -264,7 +265,7 @@ impl Nameless {
 
 /// Programs.
 impl Nameless {
-    /// The next page, of a die that is not `busy`: its first unit. `None`: there is none now.
+    /// Takes the next page of a die that is not `busy`, and returns its first unit. `None`: there is none now.
     pub fn place(&mut self, taker: Taker, busy: impl Fn(DieId) -> bool) -> Option<Ppa> {
         if !self.has_page(taker) {
             return None;
@@ -282,7 +283,7 @@ impl Nameless {
         Some(self.blocks.take_superpage(die, 0, kind).0)
     }
 
-    /// Whether there are pages for `taker`: a block's worth is kept for the copies of a victim, another for virtual writes.
+    /// Returns whether there are pages for `taker`: a block's worth is kept for the copies of a victim, another for virtual writes.
     pub fn has_page(&self, taker: Taker) -> bool {
         let kept = match taker {
             Taker::Gc => 0,
@@ -292,7 +293,7 @@ impl Nameless {
         self.pages > kept * self.layout.superpages_per_block
     }
 
-    /// The program of the page at `page` has ended. Units that were to live do so if it ended well; else they have to be placed again.
+    /// Ends the program of the page at `page`. If it succeeded, its units now live; otherwise they have to be placed again.
     pub fn ended(&mut self, page: Ppa, contents: &[Content], ok: bool) {
         self.sequence += 1;
         let block = self.layout.block_of(page);
@@ -345,7 +346,7 @@ impl Nameless {
         self.kill_virtual(old);
     }
 
-    /// A copy is on the media; it counts if the unit is still wanted.
+    /// Records that a copy is on the media; it counts if the unit is still wanted.
     fn copied(&mut self, old: Ppa, new: Ppa) {
         self.counters.copied += 1;
         let taken = self.victim.as_mut().and_then(|victim| victim.taken.remove(&old.0));

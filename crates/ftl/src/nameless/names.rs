@@ -1,11 +1,11 @@
-//! Names and virtual addresses: where they lead, when they are freed, and the moves that the host acknowledges.
+//! Names and virtual addresses: their targets, their release, and the moves that the host acknowledges.
 
 use super::{Name, Nameless};
 use crate::block_manager::BlockState;
 use pellucid_flash::{BlockId, Lpn, Ppa};
 
 impl Nameless {
-    /// Space for `units` more nameless ones, which are then on their way; `false`: there is none.
+    /// Reserves space for `units` more nameless units, which are then on their way; `false`: there is none.
     pub fn promise(&mut self, units: u32) -> bool {
         let fits =
             u64::from(self.named) + u64::from(self.promised) + u64::from(units) <= self.capacity.into();
@@ -13,17 +13,17 @@ impl Nameless {
         fits
     }
 
-    /// Nameless units on their way will not be written.
+    /// Releases space of nameless units that will not be written.
     pub fn break_promise(&mut self, units: u32) {
         self.promised -= units;
     }
 
-    /// Where a virtual unit lies; it may be [taken](Nameless::is_taken).
+    /// Location of a virtual unit; it may be [taken](Nameless::is_taken).
     pub fn lookup(&self, lpn: Lpn) -> Ppa {
         self.virtuals.get(lpn)
     }
 
-    /// Whether the unit at `ppa` is off the media, and the caller has it in memory.
+    /// Returns whether the unit at `ppa` is off the media, and the caller has it in memory.
     pub fn is_taken(&self, ppa: Ppa) -> bool {
         self.victim.as_ref().is_some_and(|victim| victim.taken.contains_key(&ppa.0))
     }
@@ -33,7 +33,7 @@ impl Nameless {
         self.victim.iter().flat_map(|victim| victim.taken.keys().copied().map(Ppa))
     }
 
-    /// Where a name leads.
+    /// Target of a name.
     pub fn name(&self, name: Ppa) -> Name {
         let taken = self.victim.as_ref().and_then(|victim| victim.taken.get(&name.0));
         match taken {
@@ -54,7 +54,7 @@ impl Nameless {
         }
     }
 
-    /// A name is needed no more; with the old name of a move the new one is not, either. `false`: there is none.
+    /// Frees a name; freeing the old name of a move frees the new one too. `false`: there is no such name.
     pub fn free(&mut self, name: Ppa) -> bool {
         match self.name(name) {
             Name::Unknown | Name::Virtual => return false,
@@ -78,13 +78,13 @@ impl Nameless {
         true
     }
 
-    /// A virtual unit is needed no more.
+    /// Discards a virtual unit.
     pub fn trim(&mut self, lpn: Lpn) {
         let old = self.virtuals.set(lpn, Ppa::NONE);
         self.kill_virtual(old);
     }
 
-    /// The host knows the new name of what was at `old`. `false`: there is no such move.
+    /// Acknowledges a move: the host knows the new name of the data at `old`. `false`: there is no such move.
     pub fn acknowledge(&mut self, old: Ppa) -> bool {
         let known = self.moved.contains_key(&old.0);
         if known {
@@ -106,12 +106,12 @@ impl Nameless {
         self.note_if_empty(held);
     }
 
-    /// The next move to be told: old name and new one.
+    /// Takes the next move to be reported: old name and new one.
     pub fn next_move(&mut self) -> Option<(Ppa, Ppa)> {
         self.notices.pop_front()
     }
 
-    /// Whether moves wait to be told.
+    /// Returns whether there are moves that the host has not been told of.
     pub fn has_moves(&self) -> bool {
         !self.notices.is_empty()
     }
@@ -123,7 +123,7 @@ impl Nameless {
         self.note_if_empty(block);
     }
 
-    /// The copy of a virtual unit at `old` is not the newest any more.
+    /// Invalidates the copy of a virtual unit at `old`, which is not the newest any more.
     pub(super) fn kill_virtual(&mut self, old: Ppa) {
         if !old.is_some() {
             return;
@@ -135,7 +135,7 @@ impl Nameless {
         }
     }
 
-    /// A block that is not needed waits for a checkpoint.
+    /// Queues an empty block, which then waits for a checkpoint.
     pub(super) fn note_if_empty(&mut self, block: BlockId) {
         let state = self.blocks.state(block);
         let settled = matches!(state, BlockState::Closed | BlockState::Victim);

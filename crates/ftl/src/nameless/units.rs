@@ -1,21 +1,21 @@
-//! Which units of each block live, and which of these are virtual.
+//! Live units of each block, and which of these are virtual.
 //!
-//! A block that was filled in order and lost nothing is a number; any other has a mask. So memory follows what is irregular, and is a
-//! bit for each unit at most, two where data and virtual units share a block.
+//! A block that was filled in order and lost nothing needs only a number; any other has a mask. So memory follows irregularity: at most
+//! one bit for each unit, two where data and virtual units share a block.
 
 use pellucid_flash::{BlockId, Layout, Ppa};
 
 const NIL: u32 = u32::MAX;
-/// Of [`Units::live`]: it is the number of a mask, not of units from the first on.
+/// Flag of [`Units::live`]: the rest is the number of a mask, not a count of live units from the first on.
 const MASK: u32 = 1 << 31;
 
 /// The units of all blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Units {
     layout: Layout,
-    /// Of each block: units from the first on that live, or the mask of those that do.
+    /// Live units of each block: a count from the first on, or the number of a mask.
     live: Vec<u32>,
-    /// Of each block: the mask of virtual units, where there are some.
+    /// Number of the mask of virtual units of each block that has some.
     kind: Vec<u32>,
     masks: Vec<u64>,
     vacant: Vec<u32>,
@@ -60,7 +60,7 @@ impl Units {
         *word = *word & !(1 << (index % 64)) | u64::from(value) << (index % 64);
     }
 
-    /// The mask of the live units of `block`, made if need be.
+    /// Mask of the live units of `block`, created if needed.
     fn live_mask(&mut self, block: usize) -> u32 {
         let live = self.live[block];
         if live & MASK != 0 {
@@ -72,20 +72,20 @@ impl Units {
         mask
     }
 
-    /// Whether the unit at `ppa` lives.
+    /// Returns whether the unit at `ppa` lives.
     pub fn lives(&self, ppa: Ppa) -> bool {
         let (block, index) = self.split(ppa);
         let live = self.live[block];
         if live & MASK == 0 { index < live } else { self.bit(live & !MASK, index) }
     }
 
-    /// Whether the live unit at `ppa` is a virtual one.
+    /// Returns whether the live unit at `ppa` is a virtual one.
     pub fn is_virtual(&self, ppa: Ppa) -> bool {
         let (block, index) = self.split(ppa);
         self.kind[block] != NIL && self.bit(self.kind[block], index)
     }
 
-    /// Whether `block` holds virtual units.
+    /// Returns whether `block` holds virtual units.
     pub fn has_virtual(&self, block: BlockId) -> bool {
         self.kind[block.0 as usize] != NIL
     }
@@ -95,7 +95,7 @@ impl Units {
         (block.0 as usize, self.layout.index_in_block(ppa))
     }
 
-    /// The unit at `ppa` begins to live.
+    /// Marks the unit at `ppa` as live.
     pub fn set(&mut self, ppa: Ppa, is_virtual: bool) {
         let (block, index) = self.split(ppa);
         debug_assert!(!self.lives(ppa), "unit {} lives", ppa.0);
@@ -113,7 +113,7 @@ impl Units {
         }
     }
 
-    /// The unit at `ppa` lives no more.
+    /// Marks the unit at `ppa` as no longer live.
     pub fn clear(&mut self, ppa: Ppa) {
         let (block, index) = self.split(ppa);
         debug_assert!(self.lives(ppa), "unit {} does not live", ppa.0);

@@ -1,17 +1,17 @@
-//! The map of virtual units: a table in leaves, of which only those exist in which something was written.
+//! The map of virtual units: a table of leaves, which exist only where something was written.
 //!
-//! What was written together lies together, so a leaf is a list of runs: units that lie behind each other, or nowhere. When that takes more
-//! memory than a number for each unit, it is one.
+//! Units written together lie together, so a leaf is a list of runs: units at consecutive places, or units without a place. If the runs
+//! take more memory than one number for each unit, the leaf is an array of numbers instead.
 
 use pellucid_flash::{Lpn, Ppa};
 
 /// Units of a leaf.
 const LEAF: u32 = 1024;
 
-/// Runs of a leaf at most: more would be larger than a table.
+/// Most runs of a leaf: more would be larger than a table.
 const RUNS_MAX: usize = LEAF as usize * size_of::<Ppa>() / (size_of::<u16>() + size_of::<Ppa>());
 
-/// Memory for so many more runs is taken at a time.
+/// Runs by which the memory of a leaf grows.
 const RUNS_MORE: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -21,12 +21,12 @@ pub(super) struct Virtuals {
 
 #[derive(Clone, Debug)]
 enum Leaf {
-    /// The first unit of each run, the first of them 0, and where it lies.
+    /// The first unit of each run, the first of them 0, and its location.
     Runs(Vec<u16>, Vec<Ppa>),
     Table(Box<[Ppa]>),
 }
 
-/// Where the unit `behind` units after one at `ppa` lies, in the same run.
+/// Location of the unit `behind` units after one at `ppa`, in the same run.
 fn next(ppa: Ppa, behind: u32) -> Ppa {
     if ppa.is_some() { Ppa(ppa.0 + behind) } else { ppa }
 }
@@ -58,7 +58,7 @@ impl Leaf {
         }
     }
 
-    /// Runs; of a table each unit is one.
+    /// Number of runs; in a table each unit is a run.
     fn runs(&self) -> usize {
         match self {
             Leaf::Table(places) => places.len(),
@@ -66,7 +66,7 @@ impl Leaf {
         }
     }
 
-    /// First unit of a run, how many there are, and where the first lies.
+    /// First unit of a run, its length, and the location of the first unit.
     fn run(&self, at: usize) -> (u32, u32, Ppa) {
         match self {
             Leaf::Table(places) => (at as u32, 1, places[at]),
@@ -89,7 +89,7 @@ impl Leaf {
     }
 }
 
-/// Takes a unit out of its run and puts it where it lies now; runs that go on in each other are joined.
+/// Moves a unit from its run to its new location; joins runs that continue each other.
 fn set_in_runs(firsts: &mut Vec<u16>, places: &mut Vec<Ppa>, unit: u32, ppa: Ppa) {
     let run = firsts.partition_point(|&first| u32::from(first) <= unit) - 1;
     let (first, place) = (u32::from(firsts[run]), places[run]);
@@ -104,7 +104,7 @@ fn set_in_runs(firsts: &mut Vec<u16>, places: &mut Vec<Ppa>, unit: u32, ppa: Ppa
         before.is_some_and(|(start, before)| next(before, first - start) == place)
     };
     let before = run.checked_sub(1).map(|run| (u32::from(firsts[run]), places[run]));
-    // What stands before the unit, the unit, and what stands behind it.
+    // The unit before, the unit, and the unit after it.
     let mut newest = before;
     if first < unit {
         put(first, place);
@@ -137,13 +137,13 @@ impl Virtuals {
         Virtuals { leaves: vec![None; units.div_ceil(LEAF) as usize] }
     }
 
-    /// Where a virtual unit lies; [`Ppa::NONE`]: nowhere, [`Ppa::LOST`]: its data are lost.
+    /// Location of a virtual unit; [`Ppa::NONE`]: nowhere, [`Ppa::LOST`]: its data are lost.
     pub fn get(&self, lpn: Lpn) -> Ppa {
         let leaf = &self.leaves[(lpn.0 / LEAF) as usize];
         leaf.as_ref().map_or(Ppa::NONE, |leaf| leaf.get(lpn.0 % LEAF))
     }
 
-    /// Sets where it lies; where it lay.
+    /// Sets the location of a virtual unit; returns the former one.
     pub fn set(&mut self, lpn: Lpn, ppa: Ppa) -> Ppa {
         let leaf = &mut self.leaves[(lpn.0 / LEAF) as usize];
         if leaf.is_none() && ppa == Ppa::NONE {
@@ -191,7 +191,7 @@ mod tests {
             let place = match rng.below(10) {
                 0 => Ppa::NONE,
                 1 => Ppa::LOST,
-                // Often where a neighbour lies, so that runs are joined.
+                // Often the location next to a neighbour's, so that runs are joined.
                 2..6 => Ppa(first + 5_000),
                 _ => Ppa(rng.below(1_000_000) as u32),
             };

@@ -1,4 +1,4 @@
-//! When checkpoints are written: for a flush, for blocks that wait to be erased, and for a stop.
+//! Occasions for checkpoints: a flush, blocks that wait to be erased, and a stop.
 
 use super::saver::End;
 use super::{NamelessMachine, TAG_SAVE};
@@ -8,26 +8,26 @@ use pellucid_flash::{Completion, Migration, Status};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flushes {
     waiting: Vec<u32>,
-    /// Those that the one under way covers.
+    /// Requests that the checkpoint under way covers.
     covered: Vec<u32>,
-    /// Something is not in the newest one.
+    /// Some change is not in the newest checkpoint.
     dirty: bool,
 }
 
 impl Flushes {
-    /// A request waits for all that was done before it.
+    /// Queues a request that waits for all earlier changes.
     pub fn wait(&mut self, request: u32) {
         self.waiting.push(request);
     }
 
-    /// Something was done that a checkpoint has to say.
+    /// Records a change that a checkpoint has to include.
     pub fn changed(&mut self) {
         self.dirty = true;
     }
 }
 
 impl NamelessMachine {
-    /// Whether everything is in the newest checkpoint.
+    /// Returns whether everything is in the newest checkpoint.
     pub(super) fn is_saved(&self) -> bool {
         !self.flushes.dirty && !self.saver.is_running() && self.outstanding == 0
     }
@@ -75,7 +75,7 @@ impl NamelessMachine {
         self.moved = true;
     }
 
-    /// Nothing can be promised any more.
+    /// Refuses writes from now on and fails all waiting requests: nothing can be promised any more.
     fn checkpoint_failed(&mut self) {
         self.engine.checkpoint_failed();
         self.read_only = true;

@@ -4,13 +4,13 @@
 //!   acknowledged:   read ─► write ─► tell ─► (acknowledged, checkpoint) ─► erase
 //!   prototype:      read ─► erase ─► write ─► tell
 //! ```
-//! What cannot be read stays where it is, and so does its block.
+//! Sectors that cannot be read stay in place, and so does their block.
 
 use super::{NamelessMachine, TAG_RESET};
 use crate::Content;
 use pellucid_flash::{BlockId, Command, Completion, Migration, Opcode, Ppa, Status, Vector};
 
-/// Reads of a victim that are under way at once.
+/// Most reads of a victim under way at once.
 const READS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ enum Phase {
     Write,
 }
 
-/// A victim on its way.
+/// A victim that is being moved.
 #[derive(Clone, Debug)]
 pub(super) struct Gc {
     victim: BlockId,
@@ -77,7 +77,7 @@ impl NamelessMachine {
         }
     }
 
-    /// A unit of the victim was read; `None`: it could not be.
+    /// Records the read of a unit of the victim; `None`: it could not be read.
     pub(super) fn victim_read(&mut self, unit: u32, data: Option<&[u8]>) {
         let gc = self.gc.as_mut().expect("a victim is being read");
         match data {
@@ -90,7 +90,7 @@ impl NamelessMachine {
         self.gc.as_mut().expect("a victim is being read").under_way -= 1;
     }
 
-    /// Whether units of the victim wait to be written; those that are no longer wanted are passed by.
+    /// Returns whether units of the victim wait to be written; skips those that are no longer wanted.
     pub(super) fn has_copies(&mut self) -> bool {
         let Some(gc) = self.gc.as_mut().filter(|c| c.phase == Phase::Write) else {
             return false;
@@ -116,7 +116,7 @@ impl NamelessMachine {
         self.gc.as_mut().expect("it has copies").under_way += 1;
     }
 
-    /// A page of copies is on the media.
+    /// Records that a page of copies is on the media.
     pub(super) fn copies_ended(&mut self) {
         self.gc.as_mut().expect("copies have a victim").under_way -= 1;
     }
@@ -128,7 +128,7 @@ impl NamelessMachine {
         &gc.images[at * self.image_bytes..][..self.image_bytes]
     }
 
-    /// Erases what may be erased, unless it is being read.
+    /// Erases blocks that may be erased, unless they are being read.
     pub(super) fn erase(&mut self) {
         let mut later = Vec::new();
         while let Some((block, is_good)) = self.engine.next_erase() {
@@ -150,7 +150,7 @@ impl NamelessMachine {
         self.victim_erased(BlockId(block));
     }
 
-    /// A block is free or retired: if it is the victim, its units can be written now.
+    /// Records that a block is free or retired: if it is the victim, its units can be written now.
     fn victim_erased(&mut self, block: BlockId) {
         self.moved = true;
         if let Some(gc) = self.gc.as_mut().filter(|c| c.victim == block && c.phase == Phase::Erase) {

@@ -1,16 +1,16 @@
-//! The FTL of nameless writes at work: page read, page write and chunk reset are all that it needs below ("Getting Real", 3.4).
+//! The FTL of nameless writes at work: below it, it needs only page reads, page writes and chunk resets ("Getting Real", 3.4).
 //!
-//! The machine is asked commands of a nameless namespace and hands out commands of an open-channel one. A host runs it above a
-//! drive's line, as the split FTL of the paper; a drive runs it below, over chunks of its own.
+//! The machine accepts commands of a nameless namespace and issues commands of an open-channel one. A host runs it above a drive's line,
+//! as the split FTL of the paper; a drive runs it below, over chunks of its own.
 //!
 //! ```text
 //!   request of the block layer ─► flash pages of its own ─► one write at a time per parallel unit ─► drive
 //!   reads: names are places; virtual sectors by the map ─────────────────────────────────────────►
 //!   victims: live sectors ─► memory ─► new pages ─► Moved ─► acknowledged ─► checkpoint ─► reset
 //! ```
-//! What is decided is [`Nameless`] of the engine; this layer carries it out. What each command promises is in
-//! [`NamelessGeometry`]; what holds it together, in `docs/explanation/nameless-writes.md`: a block is erased only after a checkpoint that
-//! needs nothing in it. Each way has its file: `write`, `read`, `collect`, `checkpoint`, `start`.
+//! [`Nameless`], the engine, makes the decisions; this layer carries them out. [`NamelessGeometry`] states the guarantees of each
+//! command. `docs/explanation/nameless-writes.md` explains the central rule: a block is erased only after a checkpoint that needs nothing
+//! in it. Each path has its file: `write`, `read`, `collect`, `checkpoint`, `start`.
 
 mod checkpoint;
 mod collect;
@@ -35,13 +35,13 @@ use std::collections::VecDeque;
 struct Request {
     command: Option<Command>,
     submitted: SimTime,
-    /// Commands to the drive that it waits for.
+    /// Commands to the drive that the request waits for.
     left: u32,
     status: Option<Status>,
     stages: StageTimes,
     unmapped: u32,
     result: u64,
-    /// Names of what it has written: sector of the command, and place.
+    /// Names of the written sectors: sector of the command, and place.
     names: Vec<(u32, Ppa)>,
 }
 
@@ -63,7 +63,7 @@ const TAG_SAVE: u64 = 4 << TAG_SHIFT;
 const TAG_START: u64 = 5 << TAG_SHIFT;
 const TAG_NUMBER: u64 = (1 << TAG_SHIFT) - 1;
 
-/// What the layer has counted.
+/// Event counts of this layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamelessFtlCounters {
     /// Pages written for the application, and sectors of these that hold data.
@@ -76,13 +76,13 @@ pub struct NamelessFtlCounters {
     pub checkpoint_pages: u64,
     /// See `checkpoint_pages`.
     pub checkpoints: u64,
-    /// Writes that failed and were done again elsewhere.
+    /// Writes that failed and were repeated elsewhere.
     pub write_failures: u64,
-    /// What the engine counted.
+    /// Event counts of the engine.
     pub engine: NamelessCounters,
 }
 
-/// The machine. Clone it, with what is below, to fork its future.
+/// The machine. Clone it, together with the drive below it, to fork its future.
 #[derive(Clone, Debug)]
 pub struct NamelessMachine {
     config: NamelessConfig,
@@ -99,9 +99,9 @@ pub struct NamelessMachine {
     gc: Option<collect::Gc>,
     flushes: checkpoint::Flushes,
     starting: Option<Box<start::Start>>,
-    /// Commands that came before the layer was ready.
+    /// Commands that arrived before the layer was ready.
     early: VecDeque<u32>,
-    /// Moves to be told.
+    /// Moves to be reported.
     moves: VecDeque<(Ppa, Ppa)>,
     stopping: bool,
     failure: Option<String>,
@@ -110,7 +110,7 @@ pub struct NamelessMachine {
     up: VecDeque<Completion>,
     /// Commands with the drive, or on their way to or from it.
     outstanding: u32,
-    /// Something happened since the last look at what there is to do.
+    /// Something happened since the last call of `settle`.
     moved: bool,
     buffers: Vec<Vec<u8>>,
     #[expect(clippy::vec_box, reason = "the box is what commands carry")]
@@ -119,7 +119,7 @@ pub struct NamelessMachine {
 }
 
 impl NamelessMachine {
-    /// The machine for the open-channel namespace `namespace`, which `interface` describes. It reads what a former life has left there
+    /// Creates the machine for the open-channel namespace `namespace`, which `interface` describes. It reads the state of a former run
     /// when it [starts](NamelessMachine::start). The error is a sentence.
     pub fn new(
         config: &NamelessConfig,
@@ -163,7 +163,7 @@ impl NamelessMachine {
         })
     }
 
-    /// What it offers.
+    /// Geometry of the nameless namespace.
     pub fn geometry(&self) -> NamelessGeometry {
         NamelessGeometry {
             capacity_sectors: self.engine.capacity().into(),
@@ -174,7 +174,7 @@ impl NamelessMachine {
         }
     }
 
-    /// What it has counted.
+    /// Event counts so far.
     pub fn counters(&self) -> NamelessFtlCounters {
         NamelessFtlCounters {
             engine: self.engine.counters(),
@@ -184,7 +184,7 @@ impl NamelessMachine {
         }
     }
 
-    /// The decisions behind it.
+    /// The engine that makes its decisions.
     pub fn engine(&self) -> &Nameless {
         &self.engine
     }
@@ -208,7 +208,7 @@ impl NamelessMachine {
         }
     }
 
-    /// Why it cannot accept a command.
+    /// Reason for refusing a command, if any.
     pub fn refuse(&self, command: &Command) -> Option<Status> {
         let geometry = self.geometry();
         let (writes, limit) = match command.opcode {
@@ -299,7 +299,7 @@ impl NamelessMachine {
         }
     }
 
-    /// Tells what names are called now.
+    /// Answers a request for the current targets of names.
     fn report(&mut self, request: u32) {
         let mut command = self.requests[request].command.take().expect("a request has its command");
         command.data.clear();
@@ -316,7 +316,7 @@ impl NamelessMachine {
         self.finish(request);
     }
 
-    /// A command of the drive has ended.
+    /// Ends a command of the drive.
     fn ended(&mut self, completion: &mut Completion) {
         self.outstanding -= 1;
         self.moved = true;
@@ -348,7 +348,7 @@ impl NamelessMachine {
         self.down.push_back(command);
     }
 
-    /// One of the drive's commands of a request has ended, or one of its own steps has.
+    /// Ends one of a request's commands to the drive, or one of its own steps.
     fn part_ended(&mut self, request: u32, status: Status, stages: &StageTimes) {
         let record = &mut self.requests[request];
         if !matches!(status, Status::Success | Status::HighEcc) {
@@ -366,7 +366,8 @@ impl NamelessMachine {
         }
     }
 
-    /// Takes the engine's moves. What was moved before its write has ended has the new name alone: the host does not know the old one.
+    /// Takes the engine's moves. A unit that was moved before its write has ended gets the new name alone: the host does not know the old
+    /// one.
     fn take_moves(&mut self) {
         while let Some((old, new)) = self.engine.next_move() {
             let under_way = self.requests.iter_mut().filter(|request| request.command.is_some());
@@ -381,13 +382,13 @@ impl NamelessMachine {
         }
     }
 
-    /// The application's command is done.
+    /// Completes the application's command.
     fn finish(&mut self, request: u32) {
         let record = &mut self.requests[request];
         let mut command = record.command.take().expect("a request has its command");
         for &(sector, name) in &record.names {
             match (record.status, &mut command.vector) {
-                // What failed has written nothing.
+                // A failed command has written nothing.
                 (Some(_), _) => _ = self.engine.free(name),
                 (None, Some(vector)) => vector.addresses[sector as usize] = Lba(name.0.into()),
                 (None, None) => {}
@@ -403,7 +404,7 @@ impl NamelessMachine {
         self.requests.release(request);
     }
 
-    /// Does whatever there is to do now, until everything waits for the drive, the processor or the application.
+    /// Does all current work, until everything waits for the drive, the processor or the application.
     fn settle(&mut self) {
         self.take_moves();
         while std::mem::take(&mut self.moved) {
@@ -422,9 +423,9 @@ impl NamelessMachine {
     }
 }
 
-/// Asking and being answered, above and below.
+/// Commands and completions, above and below.
 impl NamelessMachine {
-    /// A command of the application, which it submitted at `submitted`. `refused`: what [`NamelessMachine::refuse`] says of it, or
+    /// Accepts a command of the application, which it submitted at `submitted`. `refused`: the result of [`NamelessMachine::refuse`], or
     /// another reason.
     pub fn submit(&mut self, submitted: SimTime, now: SimTime, command: Command, refused: Option<Status>) {
         self.start(now);
@@ -439,20 +440,20 @@ impl NamelessMachine {
         self.settle();
     }
 
-    /// A command of the drive has ended.
+    /// Accepts the completion of a command of the drive.
     pub fn complete(&mut self, now: SimTime, completion: &mut Completion) {
         self.now = now;
         self.ended(completion);
         self.settle();
     }
 
-    /// Ends writes that wait for an acknowledgement with [`Status::CapacityExceeded`]: the host that should acknowledge cannot be heard.
+    /// Ends writes that wait for an acknowledgement with [`Status::CapacityExceeded`]: the host that should acknowledge is out of reach.
     pub fn give_up_waiting(&mut self) {
         self.drop_waiting();
         self.settle();
     }
 
-    /// Reads what a former life has left, unless that is done or under way.
+    /// Starts: reads the state of a former run, unless that is done or under way.
     pub fn start(&mut self, now: SimTime) {
         self.now = now;
         if self.starting.as_ref().is_some_and(|start| start.is_new()) {
@@ -466,7 +467,7 @@ impl NamelessMachine {
         self.down.pop_front()
     }
 
-    /// What a command for the drive is for.
+    /// Cause of a command for the drive.
     pub fn cause(&self, command: &Command) -> Cause {
         let number = (command.tag & TAG_NUMBER) as u32;
         match command.tag & !TAG_NUMBER {
@@ -478,39 +479,39 @@ impl NamelessMachine {
         }
     }
 
-    /// The next answer.
+    /// Takes the next completion.
     pub fn pop(&mut self) -> Option<Completion> {
         self.up.pop_front()
     }
 
-    /// Answers that wait.
+    /// Completions that wait to be taken.
     pub fn answered(&self) -> usize {
         self.up.len()
     }
 
-    /// Why it cannot work at all.
+    /// Reason why the machine cannot work at all.
     pub fn failure(&self) -> Option<String> {
         self.failure.clone()
     }
 
-    /// Whether the start has ended.
+    /// Returns whether the start has ended.
     pub fn is_ready(&self) -> bool {
         self.starting.is_none()
     }
 
-    /// Nothing more is asked: writes a checkpoint of what is in none.
+    /// Stops: no more commands follow, so a checkpoint of all unsaved changes is written.
     pub fn stop(&mut self, now: SimTime) {
         self.now = now;
         (self.stopping, self.moved) = (true, true);
         self.settle();
     }
 
-    /// Whether that is done.
+    /// Returns whether a stop has completed.
     pub fn is_stopped(&self) -> bool {
         self.stopping && self.starting.is_none() && self.is_saved()
     }
 
-    /// The power was cut: everything that is only in memory is gone. Commands under way end with [`Status::PowerLoss`].
+    /// Restarts after a power cut: everything that was only in memory is lost. Commands under way end with [`Status::PowerLoss`].
     pub fn restart(&mut self, now: SimTime) -> Result<(), String> {
         let mut fresh = NamelessMachine::new(&self.config, self.namespace, self.interface, self.image_bytes)?;
         fresh.keep(self.take_kept());
@@ -526,32 +527,32 @@ impl NamelessMachine {
         Ok(())
     }
 
-    /// A command that had not arrived when the power was cut.
+    /// Ends a command that had not arrived when the power was cut.
     pub fn lose(&mut self, completion: Completion) {
         self.up.push_back(completion);
     }
 
-    /// The newest checkpoint, where the drive keeps stamps instead of data: the caller hands it to the next machine for the drive.
+    /// Takes the newest checkpoint, if the drive keeps stamps instead of data: the caller hands it to the next machine for the drive.
     pub fn take_kept(&mut self) -> Option<Vec<u8>> {
         self.saver.take_kept()
     }
 
-    /// Takes what [`NamelessMachine::take_kept`] gave, before the start.
+    /// Sets the result of [`NamelessMachine::take_kept`], before the start.
     pub fn keep(&mut self, kept: Option<Vec<u8>>) {
         self.saver.keep(kept);
     }
 
-    /// The next move to be told: old name and new one.
+    /// The next move to be reported: old name and new one.
     pub fn next_move(&mut self) -> Option<(Lba, Lba)> {
         self.moves.pop_front().map(|(old, new)| (Lba(old.0.into()), Lba(new.0.into())))
     }
 
-    /// Whether it takes no writes.
+    /// Returns whether writes are refused.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.failure.is_some()
     }
 
-    /// What it counts, with names for people.
+    /// Event counts, with readable names.
     pub fn figures(&self) -> Vec<Figure> {
         let counters = self.counters();
         let count = Figure::count;

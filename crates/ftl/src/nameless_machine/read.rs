@@ -9,7 +9,7 @@ use pellucid_flash::{BlockId, Command, Completion, Lpn, Opcode, Ppa, Status, Vec
 pub(super) struct Read {
     /// The request; `None`: garbage collection.
     request: Option<u32>,
-    /// Where each sector lies, and which sector of the command, or unit of the victim, it is.
+    /// Location of each sector, and the sector of the command, or unit of the victim, that it holds.
     sectors: Vec<(Ppa, u32)>,
     under_way: bool,
 }
@@ -64,7 +64,7 @@ impl NamelessMachine {
         }
     }
 
-    /// Where a virtual sector lies; `None`: nowhere.
+    /// Location of a virtual sector; `None`: nowhere.
     fn virtual_sector(&self, lpn: Lpn) -> Result<Option<Ppa>, Status> {
         match self.engine.lookup(lpn) {
             Ppa::NONE => Ok(None),
@@ -73,7 +73,7 @@ impl NamelessMachine {
         }
     }
 
-    /// Where a name leads: also the old one of a move, as its copy is kept.
+    /// Location of a named sector. The old name of a move works too, as its copy is kept.
     fn named_sector(&self, name: Ppa) -> Result<Option<Ppa>, Status> {
         match self.engine.name(name) {
             Name::Here | Name::Moved(_) | Name::Leaving => Ok(Some(name)),
@@ -89,7 +89,7 @@ impl NamelessMachine {
         at
     }
 
-    /// A sector of a victim joins a read.
+    /// Adds a sector of a victim to a read.
     pub(super) fn add_to_read(&mut self, read: u32, ppa: Ppa, index: u32) {
         self.reads[read].sectors.push((ppa, index));
     }
@@ -97,7 +97,7 @@ impl NamelessMachine {
     pub(super) fn send_read(&mut self, at: u32, wanted: bool) {
         let read = &self.reads[at];
         let (count, first) = (read.sectors.len(), read.sectors[0].0);
-        // The error bitmap, which says what a victim has lost, is one of addresses.
+        // The error bitmap, which shows the lost sectors of a victim, counts addresses.
         let in_row = read.sectors.iter().zip(first.0..).all(|(&(ppa, _), row)| ppa.0 == row);
         let one_block =
             self.shape.layout.block_of(first) == self.shape.layout.block_of(read.sectors[count - 1].0);
@@ -146,12 +146,12 @@ impl NamelessMachine {
         }
     }
 
-    /// Whether garbage collection reads.
+    /// Returns whether garbage collection issued the read.
     pub(super) fn reads_victim(&self, read: u32) -> bool {
         self.reads[read].request.is_none()
     }
 
-    /// Whether sectors of `block` are being read, so that it must not be erased now.
+    /// Returns whether sectors of `block` are being read, so that it must not be erased now.
     pub(super) fn is_read(&self, block: BlockId) -> bool {
         let here = |&(ppa, _): &(Ppa, u32)| self.shape.layout.block_of(ppa) == block;
         self.reads.iter().any(|read| read.under_way && read.sectors.iter().any(here))

@@ -1,15 +1,15 @@
 //! Checkpoints on the drive: two places of a few chunks each, written in turn.
 //!
-//! A checkpoint is cut to pages, each with a header; the pages go to the chunks of a place as these are idle, in any order, and when all
-//! are on the media, a last one without payload: the seal. The next checkpoint goes behind it while the place has room, else to the other
-//! place, which is erased first. So the newest complete checkpoint is never where something is erased.
+//! A checkpoint is cut into pages, each with a header. The pages go to the chunks of a place as these are idle, in any order; when all
+//! are on the media, a last page without payload follows: the seal. The next checkpoint goes behind it if the place has space left,
+//! otherwise to the other place, which is erased first. So the newest complete checkpoint is never where something is erased.
 //!
 //! ```text
 //!   page:  0 magic  8 number  16 page u32  20 pages u32 (with the seal)  24 payload bytes u32  28 checksum u32 (of all else)   payload
 //! ```
-//! The seal tells a checkpoint that a power cut left unfinished, which the host was not told of, from one that was finished and
-//! has a page that cannot be read. After the first the one before it is the state. After the second it is not: blocks that it
-//! needs may be erased, and names in them may be others'.
+//! The seal distinguishes a checkpoint that a power cut left unfinished, which was never reported to the host, from a finished one with a
+//! page that cannot be read. In the first case the checkpoint before it is the state. In the second case it is not: blocks that it needs
+//! may be erased, and names in it may have been reused.
 
 use pellucid_flash::{ChunkInfo, ChunkState, Command, Completion, Lba, Opcode, Status};
 use std::collections::{BTreeMap, VecDeque};
@@ -25,14 +25,14 @@ struct Chunk {
     /// Sectors written.
     written: u32,
     busy: bool,
-    /// It takes no more before it is erased.
+    /// The chunk takes no more before it is erased.
     closed: bool,
     dead: bool,
     /// The page that is being written.
     page: u32,
 }
 
-/// What the pages of a checkpoint that was found say.
+/// Pages of a checkpoint that was found.
 #[derive(Clone, Debug, Default)]
 struct Found {
     place: usize,
@@ -61,14 +61,14 @@ struct Running {
     left: u32,
 }
 
-/// How a checkpoint ended.
+/// Result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Saved,
     Failed,
 }
 
-/// The writer.
+/// Writer of checkpoints.
 #[derive(Clone, Debug)]
 pub(super) struct Saver {
     places: [Vec<Chunk>; 2],
@@ -77,11 +77,11 @@ pub(super) struct Saver {
     page_bytes: usize,
     image_bytes: usize,
     current: usize,
-    /// The place of the newest complete one.
+    /// The place of the newest complete checkpoint.
     newest: Option<usize>,
     number: u64,
     running: Option<Running>,
-    /// The newest complete one, where the drive keeps stamps instead of data and it could not come back.
+    /// The newest complete checkpoint, if the drive keeps stamps instead of data and could not return it.
     kept: Option<Vec<u8>>,
     found: BTreeMap<u64, Found>,
     /// Pages written since the beginning.
@@ -90,7 +90,7 @@ pub(super) struct Saver {
 }
 
 impl Saver {
-    /// `images`: bytes of a sector, and those that the drive keeps of it.
+    /// Creates a writer. `images`: bytes of a sector, and the bytes that the drive keeps of it.
     pub fn new(
         places: [Vec<Lba>; 2],
         page_sectors: u32,
@@ -115,12 +115,12 @@ impl Saver {
         }
     }
 
-    /// Whether the drive keeps data.
+    /// Returns whether the drive keeps data.
     pub fn keeps_data(&self) -> bool {
         self.page_sectors as usize * self.image_bytes == self.page_bytes
     }
 
-    /// What a restart has to hand on: the newest checkpoint, where the drive keeps stamps.
+    /// Takes the newest checkpoint, if the drive keeps stamps only, to hand it on to a restart.
     pub fn take_kept(&mut self) -> Option<Vec<u8>> {
         self.kept.take()
     }
@@ -133,7 +133,7 @@ impl Saver {
         self.running.is_some()
     }
 
-    /// Takes what a report says of each chunk.
+    /// Sets the state of each chunk from a report.
     pub fn found_chunks(&mut self, report: impl Fn(Lba) -> ChunkInfo) {
         for chunk in self.places.iter_mut().flatten() {
             let info = report(chunk.first);
@@ -158,7 +158,7 @@ impl Saver {
         chunks.flat_map(pages).collect()
     }
 
-    /// A start has read a page; what is none of ours is passed by.
+    /// Accepts a page that a start has read; foreign pages are skipped.
     pub fn found_page(&mut self, place: usize, data: &[u8]) {
         let word =
             |at: usize| data.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes")));
@@ -177,7 +177,7 @@ impl Saver {
     }
 
     /// The newest complete checkpoint that was found; the next one is written behind it, or to the other place. The error is a sentence:
-    /// a finished one that is newer cannot be read.
+    /// a newer finished checkpoint cannot be read.
     pub fn newest(&mut self) -> Result<Option<Vec<u8>>, String> {
         let found = std::mem::take(&mut self.found);
         self.number = found.keys().next_back().copied().unwrap_or(0);
@@ -199,7 +199,7 @@ impl Saver {
         Ok(Some(bytes))
     }
 
-    /// Begins to write a checkpoint. `false`: no place has room for it.
+    /// Begins to write a checkpoint. `false`: it fits in no place.
     #[must_use]
     pub fn begin(&mut self, bytes: Vec<u8>) -> bool {
         let other = 1 - self.current;
@@ -210,7 +210,7 @@ impl Saver {
         self.newest != Some(other) && self.begin_at(other, bytes)
     }
 
-    /// The same at a place that will be erased first.
+    /// Begins a checkpoint at `place`, which is erased first; `false`: it does not fit.
     fn begin_at(&mut self, place: usize, bytes: Vec<u8>) -> bool {
         let fits = self.room(place, true) >= self.pages_of(&bytes);
         if fits {
@@ -248,7 +248,7 @@ impl Saver {
         let fresh = self.newest != Some(place);
         let running = self.running.as_mut()?;
         let first = running.left == running.pages && running.waiting.len() as u32 == running.pages;
-        // A place that does not hold the newest one is erased before the first page.
+        // A place that does not hold the newest checkpoint is erased before the first page.
         if first && fresh {
             let used = |chunk: &Chunk| !chunk.dead && (chunk.written > 0 || chunk.closed);
             if let Some(at) = self.places[place].iter().position(|chunk| used(chunk) && !chunk.busy) {
@@ -298,7 +298,7 @@ impl Saver {
         data
     }
 
-    /// A command for chunk `at` has ended. How the checkpoint ended with it, if it did.
+    /// Ends a command for chunk `at`. Returns the result of the checkpoint, if it ended too.
     pub fn ended(&mut self, at: u32, completion: &Completion) -> Option<End> {
         let ok = completion.status == Status::Success;
         let (place, sectors) = (self.current, self.page_sectors);
@@ -328,14 +328,15 @@ impl Saver {
         Some(End::Saved)
     }
 
-    /// Whether the pages that wait have no room.
+    /// Returns whether the waiting pages do not fit in the current place.
     fn is_stuck(&self) -> bool {
         let busy = self.places[self.current].iter().any(|chunk| chunk.busy);
         let waiting = self.running.as_ref().map_or(0, |running| running.waiting.len() as u32);
         !busy && waiting > self.room(self.current, false)
     }
 
-    /// Where the pages that wait have no room, the checkpoint begins again at the other place, unless that holds the newest one.
+    /// Restarts the checkpoint at the other place, if the waiting pages have no space here and the other place does not hold the newest
+    /// one.
     fn end_if_stuck(&mut self) -> Option<End> {
         if !self.is_stuck() {
             return None;
@@ -372,7 +373,7 @@ mod tests {
         save_with(saver, bytes, |_| Status::Success)
     }
 
-    /// The same, where the write of page n ends with `status(n)`.
+    /// Saves a checkpoint where the write of page n ends with `status(n)`; returns its pages.
     fn save_with(saver: &mut Saver, bytes: &[u8], status: impl Fn(usize) -> Status) -> Vec<(usize, Vec<u8>)> {
         assert!(saver.begin(bytes.to_vec()));
         let mut pages = Vec::new();
@@ -396,7 +397,7 @@ mod tests {
         }
     }
 
-    /// All ways in which pages of the newer of two checkpoints are missing.
+    /// Pages of the newer of two checkpoints are missing, in all combinations.
     #[test]
     fn an_older_checkpoint_is_taken_only_where_the_newer_was_not_finished() {
         let mut writer = saver();
@@ -422,7 +423,7 @@ mod tests {
         }
     }
 
-    /// What was finished before a complete one does not matter: a place is erased chunk by chunk.
+    /// Remains of an older checkpoint do not hide a complete one: a place is erased chunk by chunk.
     #[test]
     fn what_is_left_of_an_erased_checkpoint_is_passed_by() {
         let mut writer = saver();
@@ -434,7 +435,7 @@ mod tests {
         assert_eq!(reader.newest(), Ok(Some(vec![2; 90])));
     }
 
-    /// A write fails in the last room of a place: the checkpoint goes to the other one.
+    /// A write fails in the last space of a place: the checkpoint goes to the other one.
     #[test]
     fn a_place_without_room_for_a_page_again_is_left() {
         let mut writer = saver();

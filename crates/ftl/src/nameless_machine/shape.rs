@@ -1,10 +1,10 @@
-//! Where on the drive what lies: data blocks, and the chunks of the two places for checkpoints.
+//! Layout of the drive: data blocks, and the chunks of the two places for checkpoints.
 //!
 //! ```text
 //!   chunk of each parallel unit:   0 .. n        n .. 2n       2n ..
 //!                                  place A       place B       data
 //! ```
-//! Parallel unit i of the rotation shares its channel with as few of its neighbours as can be.
+//! Parallel unit i of the rotation shares its channel with as few of its neighbours as possible.
 
 use super::saver::HEADER_BYTES;
 use crate::{FoundChunk, Nameless, NamelessConfig};
@@ -12,7 +12,7 @@ use pellucid_flash::{
     ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, Interface, Layout, Lba, Ppa, Split,
 };
 
-/// How the namespace is divided.
+/// Division of the namespace.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub geometry: ChunkGeometry,
@@ -22,7 +22,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The error is a sentence.
+    /// Divides a namespace. The error is a sentence.
     pub fn new(config: &NamelessConfig, number: u16, interface: Option<Interface>) -> Result<Shape, String> {
         let geometry = match interface {
             Some(Interface::OpenChannel(geometry)) => geometry,
@@ -40,7 +40,7 @@ impl Shape {
                 geometry.cached_sectors
             ));
         }
-        // A block of every parallel unit takes data, and a chunk of each checkpoints.
+        // One block of every parallel unit takes data, and one chunk takes checkpoints.
         let (open, of_unit) = (geometry.open_chunks_max, geometry.open_chunks_per_unit_max);
         let units = geometry.parallel_units();
         if (open > 0 && open < 2 * units) || of_unit == 1 {
@@ -55,7 +55,7 @@ impl Shape {
         let bytes = Nameless::new(config, &all)?.checkpoint_bytes();
         let page = u64::from(geometry.write_min_sectors) * u64::from(geometry.sector_bytes);
         let pages = bytes.div_ceil(page.saturating_sub(HEADER_BYTES as u64).max(1)) + 1;
-        // Two more, for chunks in which a write fails.
+        // Two more chunks replace those in which a write fails.
         let chunks = pages.div_ceil(all.superpages_per_block.into()) + 2;
         let place_chunks = chunks.div_ceil(units.into()).min(geometry.chunks.into()) as u32;
         let data = geometry.chunks.saturating_sub(2 * place_chunks);
@@ -91,14 +91,14 @@ impl Shape {
             .collect()
     }
 
-    /// What a report says of each data block.
+    /// State of each data block according to a report.
     pub fn found(&self, report: &[ChunkInfo]) -> Vec<FoundChunk> {
         let blocks = (0..self.layout.blocks)
             .map(|block| self.sector(self.layout.ppa(pellucid_flash::BlockId(block), 0)));
         blocks.map(|lba| found(&self.of_chunk(report, lba))).collect()
     }
 
-    /// What a report says of the chunk that begins at `lba`.
+    /// Descriptor, in a report, of the chunk that begins at `lba`.
     pub fn of_chunk(&self, report: &[ChunkInfo], lba: Lba) -> ChunkInfo {
         let address = self.geometry.address(lba).expect("a chunk of the namespace");
         report[self.geometry.chunk_number(address) as usize]
@@ -114,7 +114,7 @@ fn found(info: &ChunkInfo) -> FoundChunk {
     }
 }
 
-/// The layout of so many chunks of each parallel unit; `None`: it has none.
+/// Layout of `chunks` chunks of each parallel unit; `None`: there is none.
 fn layout(geometry: &ChunkGeometry, chunks: u32) -> Option<Layout> {
     let (page, block, dies) = (geometry.write_min_sectors, geometry.chunk_sectors, geometry.parallel_units());
     let units = u64::from(dies) * u64::from(chunks) * u64::from(block);

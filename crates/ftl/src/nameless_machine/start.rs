@@ -1,12 +1,12 @@
-//! A start: the drive's chunks are listed, pages of checkpoints are read, and the newest complete one is the state.
+//! Start: lists the drive's chunks, reads pages of checkpoints, and takes the newest complete one as the state.
 //!
-//! Media without a checkpoint are taken only if no data chunk was written: then they are given a first one, before anything else.
+//! Media without a checkpoint are accepted only if no data chunk was written: a first checkpoint is then written before anything else.
 
 use super::{NamelessMachine, TAG_NUMBER, TAG_START};
 use crate::{FoundChunk, Nameless};
 use pellucid_flash::{ChunkInfo, Command, Completion, Lba, Opcode, Status};
 
-/// Reads that are under way at once.
+/// Most reads under way at once.
 const READS: u32 = 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ enum Phase {
 pub(super) struct Start {
     phase: Phase,
     report: Vec<ChunkInfo>,
-    /// Pages of checkpoints, and how many of them were asked for.
+    /// Pages of checkpoints, and the number of them that were requested.
     pages: Vec<(usize, Lba)>,
     next: usize,
     under_way: u32,
@@ -103,7 +103,7 @@ impl NamelessMachine {
         }
     }
 
-    /// Takes the newest checkpoint that was found, or begins the first one. `true`: that is all.
+    /// Takes the newest checkpoint that was found, or begins the first one. `true`: the start is complete.
     fn take_newest(&mut self, start: &mut Start) -> bool {
         let found = self.shape.found(&start.report);
         let layout = &self.shape.layout;

@@ -74,7 +74,7 @@ impl Writes {
 }
 
 impl NamelessMachine {
-    /// A write has arrived: it is cut to pages, which wait.
+    /// Starts a write: cuts it into pages, which wait.
     pub(super) fn start_write(&mut self, request: u32) {
         let mut command = self.requests[request].command.take().expect("a request has its command");
         let sectors = command.sectors;
@@ -118,8 +118,8 @@ impl NamelessMachine {
         }
     }
 
-    /// Gives pages to what waits for them: copies first, then writes in their order; virtual ones may pass nameless ones for which
-    /// there is no space.
+    /// Assigns pages to waiting programs: copies first, then writes in their order; virtual ones may pass nameless ones for which there
+    /// is no space.
     pub(super) fn fill(&mut self) {
         while let Some(page) = self.wants_copies().then(|| self.page(Taker::Gc)).flatten() {
             let program = self.next_copies();
@@ -148,7 +148,7 @@ impl NamelessMachine {
         self.engine.place(taker, |die| under_way[die.0 as usize] != NIL)
     }
 
-    /// Whether the write under way in `die` is one of copies.
+    /// Returns whether the write under way in `die` is one of copies.
     pub(super) fn writes_copies(&self, die: u32) -> bool {
         self.writes.programs[self.writes.under_way[die as usize]].owner == Owner::Gc
     }
@@ -157,7 +157,7 @@ impl NamelessMachine {
         !self.writes.again.is_empty() || self.has_copies()
     }
 
-    /// A program of copies: one that failed, or the next ones of the victim.
+    /// Creates a program of copies: a failed one, or the next ones of the victim.
     fn next_copies(&mut self) -> u32 {
         if let Some(program) = self.writes.again.pop_front() {
             return program;
@@ -187,7 +187,7 @@ impl NamelessMachine {
         self.send(command);
     }
 
-    /// A write of the drive has ended.
+    /// Ends a write of the drive.
     pub(super) fn written(&mut self, die: u32, completion: &mut Completion) {
         let at = std::mem::replace(&mut self.writes.under_way[die as usize], NIL);
         let mut program = std::mem::take(&mut self.writes.programs[at]);
@@ -218,7 +218,7 @@ impl NamelessMachine {
         }
     }
 
-    /// Notes for a request the names of what was written.
+    /// Records for a request the names of the written sectors.
     fn name(&mut self, owner: Owner, page: Ppa, contents: &[Content]) {
         let Owner::Request(request, first) = owner else { return };
         let names = (page.0..).map(Ppa).zip(first..).zip(contents);
@@ -226,8 +226,8 @@ impl NamelessMachine {
         self.requests[request].names.extend(nameless.map(|((name, sector), _)| (sector, name)));
     }
 
-    /// Nothing is under way and writes wait: there is no space, and none comes unless the host acknowledges moves or frees names.
-    /// Nameless writes wait for that; a write that a host may need before it can do so does not.
+    /// Gives up writes that wait while nothing is under way: there is no space, and none comes unless the host acknowledges moves or
+    /// frees names. Nameless writes keep waiting for that; a write that a host may need before it can do so is ended.
     pub(super) fn give_up(&mut self) {
         let waits = self.engine.unacknowledged() > 0;
         let hopeless =
@@ -239,7 +239,7 @@ impl NamelessMachine {
         }
     }
 
-    /// Drops all writes that wait.
+    /// Drops all waiting writes.
     pub(super) fn drop_waiting(&mut self) {
         while let Some(program) = self.writes.waiting.pop_front() {
             self.drop_write(program);
@@ -257,7 +257,7 @@ impl NamelessMachine {
     }
 }
 
-/// What sector `i` of a write is.
+/// Content of sector `i` of a write.
 fn content(command: &Command, i: u32) -> Content {
     if command.opcode == Opcode::Write {
         return Content::Virtual(Lpn((command.lba.0 + u64::from(i)) as u32));

@@ -1,17 +1,17 @@
-//! The SLC cache (pSLC): blocks of which each cell holds one bit. What hosts write goes there first, as quickly as one bit is
-//! programmed, and is folded later: moved to blocks whose cells hold all their bits.
+//! The SLC cache (pSLC): blocks with one bit per cell. Host writes go there first, as fast as one bit is programmed, and are folded
+//! later: moved to blocks whose cells hold all their bits.
 //!
 //! ```text
 //!  host write ─► a block of the cache takes it? ─ yes ─► SLC block ─ full ─► Cached ─┬─ nothing valid left ────────────► erased
 //!                        │ no                                                        └─ the drive is idle: folded ─► then erased
 //!                        └──► block of all bits, as without a cache                        (a GC copy like any other)
 //! ```
-//! A block of the cache has the superpages of others divided by the bits of a cell: a superpage has as many units there, but each of its
-//! pages is programmed after the other (`media`). So addresses, spare areas, map and mount need not know of it.
+//! A block of the cache has as many superpages as others, divided by the bits of a cell: a superpage has as many units there, but its
+//! pages are programmed one after the other (`media`). So addresses, spare areas, map and mount need not know of it.
 //!
-//! The cache is a fixed part of each die and no part of what the host can fill, so a full cache takes nothing away: what it
-//! does not take goes past it. Folded data share the blocks of GC. A die folds only while it has more free blocks than
-//! start its GC, so folding, which needs a block and gives none back, never takes the last one.
+//! The cache is a fixed part of each die and no part of the user capacity, so a full cache takes no capacity away: further data bypass
+//! it. Folded data share the blocks of GC. A die folds only while it has more free blocks than start its GC, so folding, which needs a
+//! block and gives none back, never takes the last one.
 //!
 //! Invariants: a block of the cache is open only for [`Stream::Cached`], and no other is; translation pages never go there.
 
@@ -57,7 +57,7 @@ impl PageMap {
         None
     }
 
-    /// Whether data go past the SLC cache from now on.
+    /// Sets whether data bypass the SLC cache from now on.
     pub fn pass_cache(&mut self, past: bool) {
         self.placement.past_cache = past;
     }
@@ -87,7 +87,7 @@ impl PageMap {
 }
 
 impl Gc {
-    /// Whether `die` should empty a block of its SLC cache: one that holds nothing always, another one while the drive folds.
+    /// Returns whether `die` should empty a block of its SLC cache: an empty one always, another one while the drive folds.
     #[inline]
     pub(crate) fn wants_folding(&self, blocks: &BlockManager, die: DieId, load: Load) -> bool {
         self.config.slc_cache.is_some() && {
@@ -99,7 +99,7 @@ impl Gc {
         }
     }
 
-    /// A full block of the SLC cache of `die` that holds nothing.
+    /// A full block of the SLC cache of `die` that holds nothing valid.
     #[inline]
     pub(crate) fn empty_cached(&self, blocks: &BlockManager, die: DieId) -> Option<BlockId> {
         (blocks.cached(die).1 > 0).then(|| blocks.next_cached(die))?

@@ -1,4 +1,4 @@
-//! GC seen from the map: what [`Gc`] decides is carried on into the table, the translation pages and the cached table.
+//! GC as the map sees it: applies the decisions of [`Gc`] to the table, the translation pages and the cached table.
 
 use super::PageMap;
 use crate::gc::{Gc, Parts};
@@ -6,7 +6,7 @@ use crate::translation::{Arrival, Arrived, GcJob, Load, Move, Reclaim, Stream};
 use pellucid_flash::{BlockId, DieId, Lpn, Ppa};
 
 impl PageMap {
-    /// GC, and what it works on.
+    /// GC, and the parts of the map that it works on.
     fn gc_parts(&mut self) -> (&mut Gc, Parts<'_>) {
         let parts = Parts {
             table: &self.table,
@@ -20,19 +20,19 @@ impl PageMap {
         (&mut self.gc, parts)
     }
 
-    /// Whether [`PageMap::next_gc`] has something to do in `die`.
+    /// Returns whether [`PageMap::next_gc`] has work in `die`.
     #[inline]
     pub fn wants_gc(&self, die: DieId, load: Load) -> bool {
         self.gc.wants(&self.blocks, die, load)
     }
 
-    /// A die without a free block gives back first what needs no copy: its closed blocks without valid units.
+    /// Frees, in a die without a free block, blocks that need no copy: its closed blocks without valid units.
     #[inline]
     pub fn reap(&mut self, die: DieId) {
         if self.blocks.is_dead(die) {
             self.empty_dead(die);
         } else if self.table.sparse().is_some() {
-            // What holds nothing dirty holds clean data: one block at a time is enough.
+            // Blocks that hold nothing dirty hold clean data: one block at a time is enough.
         } else if self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0 {
             let (gc, mut parts) = self.gc_parts();
             gc.reap(&mut parts, die);
@@ -42,7 +42,7 @@ impl PageMap {
     /// The next copies that GC wants in `die`, choosing a victim first if need be. `None`: nothing to do now.
     #[inline]
     pub fn next_gc(&mut self, die: DieId, load: Load) -> Option<GcJob<'_>> {
-        // Asked often, and mostly there is nothing to do.
+        // Called often, mostly without work.
         if self.wants_gc(die, load) { self.next_moves(die, load) } else { None }
     }
 
@@ -57,12 +57,12 @@ impl PageMap {
         Some(GcJob::Move(moves))
     }
 
-    /// Whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
+    /// Returns whether the victim of `die` has been read to its end, so that a partial superpage of GC copies should not wait.
     pub fn gc_rests(&self, die: DieId) -> bool {
         self.gc.rests(&self.table, die)
     }
 
-    /// Whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
+    /// Returns whether the copy at `from`, whose spare area names this page, is still needed; if not, there is nothing to move. Without a
     /// spare area it is unreadable, or overwritten and already being erased.
     #[inline]
     pub fn is_current(&self, from: Ppa, named: Option<Lpn>) -> bool {
@@ -72,7 +72,7 @@ impl PageMap {
         }
     }
 
-    /// The read of a unit of a victim has ended: what becomes of it. `named`: what its spare area says.
+    /// Ends the read of a unit of a victim and returns the fate of the unit. `named`: logical page in its spare area.
     #[inline]
     pub fn arrived(&mut self, moved: &Move, named: Option<Lpn>, arrival: Arrival) -> Arrived {
         let of_map = moved.to == Stream::Meta;
@@ -98,7 +98,7 @@ impl PageMap {
         if of_map && outcome == Arrived::Drop { Arrived::Metadata } else { outcome }
     }
 
-    /// A unit of a victim could not be read: its block stays, see the head of [`crate::gc`].
+    /// Records that a unit of a victim could not be read: its block stays, see the head of [`crate::gc`].
     fn copy_lost(&mut self, from: Ppa) {
         let block = self.layout.block_of(from);
         match self.blocks.failed(block) {
@@ -107,12 +107,12 @@ impl PageMap {
         }
     }
 
-    /// GC copies were placed; for callers that do not say so to [`PageMap::place`].
+    /// Counts placed GC copies, for callers that do not report them to [`PageMap::place`].
     pub fn count_copied(&mut self, units: u32) {
         self.counters.copied_units += u64::from(units);
     }
 
-    /// The next block that holds nothing valid any more, and no copy that only an unsaved trim made invalid.
+    /// The next block without valid units, and without copies that only an unsaved trim made invalid.
     #[inline]
     pub fn next_erase(&mut self) -> Option<Reclaim> {
         if self.gc.has_emptied() { Some(self.reclaim()) } else { None }
@@ -144,7 +144,7 @@ impl PageMap {
         reclaim
     }
 
-    /// The erase of a block ended. Failed: the block is retired.
+    /// Records that the erase of a block ended. If it failed, the block is retired.
     pub fn erase_ended(&mut self, block: BlockId, ok: bool) {
         if ok {
             self.blocks.erased(block);
@@ -156,7 +156,7 @@ impl PageMap {
         self.gc.erased(&mut self.blocks, block);
     }
 
-    /// Whether since the last call a die that had turned host data away may have space for them, though no block has come free.
+    /// Returns whether a die that had turned host data away may have gained space since the last call, though no block has come free.
     #[inline]
     pub fn take_released(&mut self) -> bool {
         std::mem::take(&mut self.gc.released)

@@ -1,31 +1,31 @@
-//! Dies that were found to have no space for host data, so that they are passed by until that can have changed.
+//! Dies that were found to have no space for host data: they are skipped until that may have changed.
 //!
-//! A drive under GC has space in few dies at a time: each has its open block full until an erase gives it another one, and
-//! the next write would ask all of them again. Space comes back only with a block that is taken, erased or retired somewhere, with
-//! a die that is given up, or where GC that paces host data has gone on; then everything is forgotten.
+//! A drive under GC has space in few dies at a time: the open block of each is full until an erase frees another one, and every write
+//! would ask all of them again. Space comes back only when a block is taken, erased or retired somewhere, when a die is given up, or when
+//! GC that paces host data has progressed; then the whole record is cleared.
 
-/// Places in the order of placement without space.
+/// Full dies, by their position in the order of placement.
 #[derive(Clone, Debug)]
 pub(super) struct FullDies {
     words: Vec<u64>,
     count: usize,
-    /// The state of blocks and dies that it was found in.
+    /// The state of blocks and dies to which the record belongs.
     as_of: (u64, u32),
 }
 
 impl FullDies {
-    /// Nothing is known of `dies` dies.
+    /// Creates an empty record for `dies` dies.
     pub fn new(dies: usize) -> FullDies {
         FullDies { words: vec![0; dies.div_ceil(64)], count: dies, as_of: (0, 0) }
     }
 
-    /// Whether what is known was found in this state.
+    /// Returns whether the recorded knowledge belongs to this state.
     #[inline]
     pub fn is_of(&self, state: (u64, u32)) -> bool {
         self.as_of == state
     }
 
-    /// Forgets what is known, unless it was found in this state.
+    /// Clears the record, unless it belongs to this state.
     #[inline]
     pub fn bring_to(&mut self, state: (u64, u32)) {
         if !self.is_of(state) {
@@ -34,18 +34,18 @@ impl FullDies {
         }
     }
 
-    /// The die at `place` of the order has no space.
+    /// Records that the die at `place` of the order has no space.
     #[inline]
     pub fn note(&mut self, place: usize) {
         self.words[place / 64] |= 1 << (place % 64);
     }
 
-    /// Whether it is known to have none.
+    /// Returns whether the die at `place` is known to have no space.
     pub fn knows(&self, place: usize) -> bool {
         self.words[place / 64] >> (place % 64) & 1 == 1
     }
 
-    /// The first place that may have space, from `from` on and round the end; `None`: none has.
+    /// The first place that may have space, from `from` on, wrapping around; `None`: none has.
     #[inline]
     pub fn next_unknown(&self, from: usize) -> Option<usize> {
         self.unknown_in(from, self.count).or_else(|| self.unknown_in(0, from))

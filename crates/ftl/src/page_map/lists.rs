@@ -1,13 +1,13 @@
-//! What a cache writes of its table beside the rolling checkpoint: the list of a full block, in its last superpage, and at certain times every
-//! region that has changed.
+//! Metadata that a cache writes beside the rolling checkpoint: the list of a full block, in its last superpage, and at certain times
+//! every region that has changed.
 //!
 //! ```text
 //!  last superpage of data planned ─► due ─ next_list ─► MapJob::Program ─► ended ─► the block is closed
 //!  changed region ─┬─ flush: begin_checkpoint ─► wanted, and awaited as trims are
 //!                  └─ idle: save_changed ──────► wanted, so many at a time
 //! ```
-//! Which page a unit holds stands with the unit on the simulated media. So the content of a list is not kept twice: its program, its space and
-//! its read at a mount are what it costs.
+//! The simulated media store the logical page of each unit with the unit. So the content of a list is not kept twice: its program, its
+//! space and its read at a mount are its only costs.
 
 use super::PageMap;
 use super::programs::ProgramUnit;
@@ -22,11 +22,11 @@ use std::collections::VecDeque;
 pub(super) struct Lists {
     /// Full blocks without their list.
     due: VecDeque<BlockId>,
-    /// Regions whose newest translation page lacks something; none where the caller does not ask.
+    /// Regions whose newest translation page is out of date; none where the caller does not ask.
     changed: Vec<bool>,
     /// The next region that an idle drive looks at.
     saving: Option<u32>,
-    /// What stands in a unit of a list.
+    /// Content of one unit of a list.
     image: Vec<u8>,
 }
 
@@ -45,14 +45,14 @@ impl Lists {
 
 /// Lists.
 impl PageMap {
-    /// A superpage of `block` was planned: its last one makes the list due.
+    /// Records that a superpage of `block` was planned: its last one makes the list due.
     pub(super) fn note_full(&mut self, block: BlockId) {
         if self.blocks.state(block) == BlockState::Full {
             self.lists.due.push_back(block);
         }
     }
 
-    /// Whether a list waits for its program.
+    /// Returns whether a list waits for its program.
     pub(crate) fn has_list(&self) -> bool {
         !self.lists.due.is_empty()
     }
@@ -65,7 +65,7 @@ impl PageMap {
             if !self.blocks.failed(block) && !self.blocks.is_dead(die) {
                 break block;
             }
-            // It takes nothing more: its spare areas are read.
+            // The block takes nothing more: its spare areas are read.
             self.blocks.settled(block, false, self.sequence);
             self.gc.went_on(&mut self.blocks, block);
         };
@@ -85,7 +85,7 @@ impl PageMap {
         &self.lists.image
     }
 
-    /// Spare areas that a mount reads of a block that holds so many superpages: where it has a list, that alone.
+    /// Spare areas that a mount reads of a block with this many superpages: only the list, if there is one.
     pub(crate) fn replay_reads(&self, superpages: u32, list_is_readable: bool) -> u64 {
         let has_list = self.config.cache.is_some_and(|cache| cache.log == MapLog::LastPage)
             && superpages == self.layout.superpages_per_block;
@@ -98,13 +98,13 @@ impl PageMap {
 
 /// Checkpoints.
 impl PageMap {
-    /// Whether the caller asks which regions have changed.
+    /// Returns whether the caller asks which regions have changed.
     #[inline]
     pub(super) fn has_regions(&self) -> bool {
         !self.lists.changed.is_empty()
     }
 
-    /// The translation page of `region` on the media lacks something from now on.
+    /// Marks the translation page of `region` on the media as out of date.
     #[inline]
     pub(super) fn region_changed(&mut self, region: u32) {
         if let Some(changed) = self.lists.changed.get_mut(region as usize) {
@@ -112,15 +112,15 @@ impl PageMap {
         }
     }
 
-    /// The content of the translation page of `region` was taken.
+    /// Records that the content of the translation page of `region` was taken.
     pub(crate) fn region_imaged(&mut self, region: u32) {
         if let Some(changed) = self.lists.changed.get_mut(region as usize) {
             *changed = false;
         }
     }
 
-    /// The data that a flush waits for are on the media. If the table goes there with it, what of it has changed is awaited as trims are:
-    /// then the flush needs another [`PageMap::flush_point`].
+    /// Begins a checkpoint after the data that a flush waits for are on the media. If the table is written with each flush, its changed
+    /// regions are awaited as trims are: then the flush needs another [`PageMap::flush_point`].
     pub fn begin_checkpoint(&mut self) -> bool {
         for region in 0..self.lists.changed.len() as u32 {
             if self.lists.changed[region as usize] {
@@ -130,19 +130,19 @@ impl PageMap {
         !self.lists.changed.is_empty()
     }
 
-    /// The drive has been idle for a while: what has changed is written. Go on with [`PageMap::next_map_job`].
+    /// Writes the changes after the drive has been idle for a while. Go on with [`PageMap::next_map_job`].
     pub fn save_changed(&mut self) {
         if !self.lists.changed.is_empty() {
             self.lists.saving = Some(0);
         }
     }
 
-    /// Whether something has changed that an idle drive would write.
+    /// Returns whether there are changes that an idle drive would write.
     pub fn has_changed(&self) -> bool {
         self.lists.changed.contains(&true)
     }
 
-    /// Wants the next regions written for an idle drive, as many as may be on their way.
+    /// Wants the next regions written for an idle drive, as many as may be under way.
     pub(crate) fn go_on_saving(&mut self) {
         let Some(first) = self.lists.saving else { return };
         let regions = self.lists.changed.len() as u32;

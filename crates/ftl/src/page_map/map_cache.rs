@@ -1,17 +1,18 @@
-//! A map in flash behind a cached table (DFTL): what the page map asks of [`CachedTable`], and which translation pages are read.
+//! A map in flash behind a cached table (DFTL): use of [`CachedTable`] by the page map, and reads of translation pages.
 //!
-//! The simulator looks addresses up in memory as always. The cached table says what a drive with little memory would have to read first, and
-//! would have to write.
+//! The simulator looks addresses up in memory as always. The cached table tells which pages a drive with little memory would have to read
+//! first and to write.
 //!
 //! ```text
 //!  lookup ─┬─ cached, or its update is known, or its page is in the controller, or was never written ─► Located
 //!          └─ else ─► NeedsMap(page), MapJob::Read ─► map_page_read ─► lookup again
 //!  program ended, trim ─► dirty or pending ─► due: eviction, end of a victim ─► MapJob::Read, merge, MapJob::Program
 //! ```
-//! The controller holds a page from the end of its read until look-ups have been repeated, and those on their way to the media. Where the latter fill two superpages, no page is
-//! read for a look-up until some of them are programmed.
+//! The controller holds a page from the end of its read until look-ups have been repeated, and pages on their way to the media. When the
+//! latter fill two superpages, no page is read for a look-up until some of them are programmed.
 //!
-//! Invariant ([`PageMap::check_media`]): an entry that is neither updated (dirty, pending) nor on its way is on the media what it is here.
+//! Invariant ([`PageMap::check_media`]): an entry that is neither updated (dirty, pending) nor under way is the same on the media and
+//! here.
 
 use super::PageMap;
 use crate::demand::{CachedTable, MAP_ENTRY_BYTES};
@@ -23,7 +24,7 @@ use crate::{FtlConfig, Map};
 use pellucid_flash::{Cause, DieId, Layout, Lpn, MapReason, Ppa};
 use std::collections::VecDeque;
 
-/// What the cached mapping table did.
+/// Event counts of the cached mapping table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapCounters {
     /// Entries that were looked up for hosts, and those that were cached.
@@ -42,18 +43,18 @@ pub(crate) struct MapCache {
     table: CachedTable,
     /// Translation pages that have to be written.
     due: VecDeque<(MapPage, MapReason)>,
-    /// Those that look-ups need.
+    /// Translation pages that look-ups need.
     needed: VecDeque<MapPage>,
-    /// Those that are being read.
+    /// Translation pages that are being read.
     reading: Vec<MapPage>,
-    /// The one that was just read; look-ups are being repeated.
+    /// The translation page that was just read; look-ups are being repeated.
     held: Option<MapPage>,
-    /// Translation pages found no space at the last try.
+    /// The last program of translation pages found no space.
     stuck: bool,
 }
 
 impl MapCache {
-    /// That of a map of `entries` in so many pages; its table is empty. `None`: all of the map is in memory.
+    /// Creates the cache for a map of `entries` in `pages` translation pages, with an empty table. `None`: all of the map is in memory.
     pub fn of(config: &FtlConfig, entries: u32, pages: u32, layout: &Layout) -> Option<MapCache> {
         let Map::Demand { cache_bytes } = config.map else { return None };
         let capacity = (cache_bytes / MAP_ENTRY_BYTES).min(u64::from(u32::MAX / 4)) as u32;
@@ -77,7 +78,7 @@ impl MapCache {
 }
 
 impl PageMap {
-    /// Whether the map lies in flash behind a cached table.
+    /// Returns whether the map lies in flash behind a cached table.
     #[inline]
     pub fn is_demand_mapped(&self) -> bool {
         self.map_cache.is_some()
@@ -112,7 +113,7 @@ impl PageMap {
         Some(page)
     }
 
-    /// Whether look-ups or ended programs have left something to do for [`PageMap::next_map_job`].
+    /// Returns whether look-ups or ended programs have left work for [`PageMap::next_map_job`].
     #[inline]
     pub fn has_map_work(&self) -> bool {
         let work = |cache: &MapCache| {
@@ -125,7 +126,7 @@ impl PageMap {
         !cache.stuck && self.pages.writes.count() >= 2 * self.layout.units_per_superpage as usize
     }
 
-    /// The next translation page to be read. Those that are due are wanted from now on.
+    /// The next translation page to be read. Pages that are due are wanted from now on.
     pub(crate) fn next_map_read(&mut self) -> Option<MapJob> {
         if let Some(cache) = &mut self.map_cache {
             cache.held = None;
@@ -151,7 +152,7 @@ impl PageMap {
         }
     }
 
-    /// `None`: it is being read.
+    /// Reads a translation page; `None`: it is being read already.
     fn read_map_page(&mut self, page: MapPage, reason: MapReason) -> Option<MapJob> {
         let from = self.copy_of(self.map_page_lpn(page.0));
         let cache = self.map_cache.as_mut()?;
@@ -167,20 +168,20 @@ impl PageMap {
         let cache = self.map_cache.as_mut()?;
         loop {
             let due = cache.due.pop_front()?;
-            // It may have been written meanwhile.
+            // The page may have been written meanwhile.
             if cache.table.has_updates(due.0) {
                 return Some(due);
             }
         }
     }
 
-    /// The read of a translation page has ended. Look-ups of its entries find them until [`PageMap::next_map_job`] is called.
+    /// Ends the read of a translation page. Look-ups of its entries find them until [`PageMap::next_map_job`] is called.
     pub fn map_page_read(&mut self, page: MapPage, ok: bool) {
         let Some(cache) = &mut self.map_cache else { return };
         cache.reading.retain(|&other| other != page);
         cache.held = Some(page);
         if !ok {
-            // What it says is found in the spare areas.
+            // Its content is found in the spare areas.
             for lpn in cache.table.lpns_of(page) {
                 cache.table.changed(Lpn(lpn));
             }
@@ -189,7 +190,7 @@ impl PageMap {
         self.pages.writes.was_read(page.0);
     }
 
-    /// Whether a translation page that is wanted has to be read before: it is on the media, and not all of its entries are here.
+    /// Returns whether a wanted translation page has to be read first: it is on the media, and not all of its entries are in memory.
     pub(crate) fn content_of(&self, page: u32) -> Content {
         let missing = |cache: &MapCache| {
             self.copy_of(self.map_page_lpn(page)) != Ppa::NONE
@@ -199,14 +200,14 @@ impl PageMap {
         if self.map_cache.as_ref().is_some_and(missing) { Content::Missing } else { Content::Here }
     }
 
-    /// Whether the last program of translation pages found space.
+    /// Records whether the last program of translation pages found space.
     pub(crate) fn note_map_space(&mut self, found: bool) {
         if let Some(cache) = &mut self.map_cache {
             cache.stuck = !found;
         }
     }
 
-    /// A program of `lpn` has ended well. `left`: it is a GC copy of the one here.
+    /// Records that a program of `lpn` has ended well. `left`: it is a GC copy of this one.
     #[inline]
     pub(super) fn entry_changed(&mut self, lpn: Lpn, left: Option<Ppa>) {
         if self.map_cache.is_some() && lpn.0 < self.user_units {
@@ -226,7 +227,7 @@ impl PageMap {
         }
     }
 
-    /// `lpn` was trimmed.
+    /// Records that `lpn` was trimmed.
     #[inline]
     pub(super) fn entry_trimmed(&mut self, lpn: Lpn) {
         if let Some(cache) = &mut self.map_cache {
@@ -234,7 +235,7 @@ impl PageMap {
         }
     }
 
-    /// A victim of `die` is empty: the entries that left it go to their translation pages.
+    /// Records that a victim of `die` is empty: updates of entries that left it go to their translation pages.
     #[inline]
     pub(crate) fn victim_left(&mut self, die: DieId) {
         if let Some(cache) = &mut self.map_cache {
@@ -244,21 +245,21 @@ impl PageMap {
         }
     }
 
-    /// The content of a translation page has been taken, and its program is planned.
+    /// Records that the content of a translation page has been taken, and its program is planned.
     pub(crate) fn map_page_imaged(&mut self, page: u32) {
         if let Some(cache) = &mut self.map_cache {
             cache.table.imaged(MapPage(page));
         }
     }
 
-    /// The table of a drive that was just made: it knows that no page is mapped.
+    /// Fills the table of a drive that was just made, in which no page is mapped.
     pub(super) fn fill_map_cache(&mut self) {
         if let Some(cache) = &mut self.map_cache {
             cache.table.fill();
         }
     }
 
-    /// Mount only: what the translation pages do not say yet is pending; then the table is filled.
+    /// Prepares the table at a mount: updates that the translation pages lack are pending; then the table is filled.
     pub(crate) fn mount_map_cache(&mut self, source: &impl MountSource) {
         let Some(mut cache) = self.map_cache.take() else { return };
         for page in (0..self.map_pages()).map(MapPage) {
@@ -280,13 +281,13 @@ impl PageMap {
         parse(&bytes, page.0).map(|(_, entries)| entries)
     }
 
-    /// Panics where the media say otherwise of an entry than the map, and no update of it is known. Cost: all translation pages.
+    /// Panics where media and map disagree on an entry without a known update. Cost: all translation pages.
     pub fn check_media(&self, source: &impl MountSource) {
         let Some(cache) = &self.map_cache else { return };
         cache.table.check();
         let settled = self.settled();
         for page in (0..self.map_pages()).map(MapPage).filter(|page| !self.pages.writes.holds(page.0)) {
-            // One that cannot be read says nothing.
+            // An unreadable page proves nothing.
             let Some(stored) = self.stored_entries(page, source) else { continue };
             for (at, lpn) in cache.table.lpns_of(page).enumerate() {
                 let here = self.settled_copy(&settled, Lpn(lpn)).0.wrapping_add(1);

@@ -1,9 +1,9 @@
-//! Which die and block take the next superpage of a stream.
+//! Choice of the die and block that take the next superpage of a stream.
 //!
 //! ```text
 //!  stream ─► shared with others? ─► die: the next in the order of placement that can take it ─► its open block, or a free one
 //! ```
-//! Invariant: the last free blocks of a die are kept for what GC and translation pages need, so that space can always be made.
+//! Invariant: the last free blocks of a die are kept for GC and translation pages, so that space can always be made.
 
 use super::PageMap;
 use super::full::FullDies;
@@ -12,13 +12,13 @@ use crate::translation::Stream;
 use crate::{Durability, FtlConfig, Isolation, Placement, Separation};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
 
-/// In which order dies take superpages, and whose turn it is.
+/// Order in which dies take superpages, and the die whose turn it is.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     dies: Vec<DieId>,
     cursor: usize,
     full: FullDies,
-    /// Host data go past the SLC cache.
+    /// Host data bypass the SLC cache.
     pub(super) past_cache: bool,
 }
 
@@ -36,7 +36,7 @@ impl Order {
         die
     }
 
-    /// It is the turn of the die of this page's address.
+    /// Gives the turn to the die of this page's address.
     #[inline]
     pub fn turn_to(&mut self, lpn: Lpn) {
         self.cursor = lpn.0 as usize % self.dies.len();
@@ -96,13 +96,13 @@ impl PageMap {
         others.into_iter().find(is_open).unwrap_or(shared)
     }
 
-    /// Whether `die` can take a superpage of `stream` now, and if so, whose open block it goes to. The last free block of a die is
-    /// kept for GC copies; while it is in use by a shared open block, only GC may write there.
+    /// Returns the stream whose open block can take a superpage of `stream` in `die` now; `None`: no space. The last free block of a die
+    /// is kept for GC copies; while it is in use by a shared open block, only GC may write there.
     #[inline]
     pub(crate) fn space(&self, die: DieId, stream: Stream) -> Option<Stream> {
         let free = self.blocks.free_count(die);
         let off = self.config.separation == Separation::Off;
-        // The most frequent answer of a full drive: what host data share with GC copies has no free block behind it.
+        // The most frequent answer of a full drive: the open block that host data share with GC copies has no free block behind it.
         if free == 0 && off && matches!(stream, Stream::Host | Stream::HostCold | Stream::Placed(_)) {
             return None;
         }
@@ -110,7 +110,7 @@ impl PageMap {
         self.takes(die, stream, shared, free).then_some(shared)
     }
 
-    /// Whether `die`, with `free` free blocks, can take a superpage of `stream` into the open block of `shared`.
+    /// Returns whether `die`, with `free` free blocks, can take a superpage of `stream` into the open block of `shared`.
     #[inline]
     fn takes(&self, die: DieId, stream: Stream, shared: Stream, free: u32) -> bool {
         let gc_copy = stream.is_gc_copy();
@@ -128,17 +128,17 @@ impl PageMap {
         }
     }
 
-    /// Whether host data may take one of the free blocks of the drive: of these as many stay as there are dies. A die that copies out of a
-    /// victim may be using its own, which the victim gives back; else dies with free blocks would wait until all others have one
-    /// too. Only where erases may wait for translation pages have the blocks to be there.
+    /// Returns whether host data may take one of the free blocks of the drive: one block per die is kept. A die that copies out of a
+    /// victim may be using its own block, which the victim gives back; without this reserve, dies with free blocks would wait until all
+    /// others have one too. The blocks are needed only where erases may wait for translation pages.
     fn has_blocks_to_spare(&self) -> bool {
         let waits = self.config.durability != Durability::Volatile;
         let coming = if waits { 0 } else { self.gc.all_coming_back() };
         self.blocks.free_total() + coming > self.blocks.live_dies() + self.config.common_blocks()
     }
 
-    /// Whether a translation page finds space beyond the GC reserve of the dies. Erases may wait for one, so host data must not use up the
-    /// open block of GC before.
+    /// Returns whether a translation page finds space beyond the GC reserve of the dies. Erases may wait for one, so host data must not
+    /// use up the open block of GC first.
     fn map_has_space(&self) -> bool {
         self.config.durability == Durability::Volatile
             || self.blocks.free_total() > self.blocks.live_dies()
@@ -162,7 +162,7 @@ impl PageMap {
         (self.blocks.free_count(die) >= self.gc.reserve(die) + u32::from(!open)).then_some(shared)
     }
 
-    /// Where copies out of the full blocks of another die go.
+    /// Die and stream for copies from the full blocks of another die.
     pub(super) fn choose_die_for_foreign(&mut self, stream: Stream) -> Option<(DieId, Stream)> {
         let last = |map: &PageMap, die: DieId| {
             let shared = map.slot(die, stream);
@@ -172,7 +172,7 @@ impl PageMap {
         self.choose_die(|map, die| map.space_beyond_reserve(die, stream)).or_else(|| self.choose_die(last))
     }
 
-    /// Where translation pages go that garbage GC waits for: they leave each die its reserve, if they can.
+    /// Die and stream for translation pages that GC waits for: they leave each die its reserve, if they can.
     pub(super) fn choose_die_for_map(&mut self) -> Option<(DieId, Stream)> {
         let unclaimed = |map: &PageMap, die: DieId| {
             let claimed = map.gc.outgoing(die).len() as u32;
@@ -183,7 +183,7 @@ impl PageMap {
             .or_else(|| self.choose_die(|map, die| map.space(die, Stream::MetaMoved)))
     }
 
-    /// The next die in the order of placement that has space, and what `space` says of it.
+    /// The next die in the order of placement that has space, and the result of `space` for it.
     #[inline]
     pub(super) fn choose_die(
         &mut self,
@@ -200,7 +200,7 @@ impl PageMap {
         None
     }
 
-    /// As [`PageMap::choose_die`], for [`Stream::Host`]: dies without space are not asked again before they may have some.
+    /// Chooses a die, as [`PageMap::choose_die`], for [`Stream::Host`]: dies without space are not asked again before they may have some.
     #[inline]
     pub(super) fn choose_die_for_host(&mut self) -> Option<(DieId, Stream)> {
         self.placement.full.bring_to((self.blocks.changes(), self.blocks.live_dies()));
@@ -224,7 +224,7 @@ impl PageMap {
         }
     }
 
-    /// Panics where a die has space that is said to have none.
+    /// Panics where a die that is recorded as full has space.
     pub(super) fn check_full(&self) {
         let Order { dies, full, .. } = &self.placement;
         if full.is_of((self.blocks.changes(), self.blocks.live_dies())) {

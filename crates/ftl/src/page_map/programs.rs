@@ -20,7 +20,7 @@ struct Program {
     sequence: u64,
     units: u32,
     active: bool,
-    /// What it replaces is being moved out of victims.
+    /// GC is moving the copies that this program replaces.
     gc: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Active<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     programs: Vec<Program>,
-    /// A superpage of units for each.
+    /// Units of each program, one superpage of them.
     units: Vec<ProgramUnit>,
     idle: Vec<u32>,
     superpage: usize,
@@ -60,7 +60,7 @@ impl Programs {
         }
     }
 
-    /// Enters a program; gives its id and its units, to be filled in.
+    /// Enters a program; returns its id and its units, to be filled in.
     #[inline]
     fn enter(&mut self, program: Program) -> (ProgramId, &mut [ProgramUnit]) {
         let id = self.idle.pop().unwrap_or_else(|| {
@@ -74,7 +74,7 @@ impl Programs {
         (ProgramId(id), &mut self.units[base..base + program.units as usize])
     }
 
-    /// Enters a program of these units; gives its id.
+    /// Enters a program of these units; returns its id.
     pub fn plan(&mut self, first: Ppa, sequence: u64, units: &[ProgramUnit]) -> ProgramId {
         let program = Program { first, sequence, units: units.len() as u32, active: true, gc: false };
         let (id, into) = self.enter(program);
@@ -97,7 +97,7 @@ impl Programs {
     }
 }
 
-/// A moment's view of the programs that have not ended.
+/// A snapshot of the programs that have not ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     /// First unit and number of each, in order of address.
@@ -172,9 +172,9 @@ impl PageMap {
         }
     }
 
-    /// A program ended. `Ok`: the copies it replaced are invalid now. Failed (`ok == false`): the map points back to
-    /// the old copies, the block takes no more data and is retired when empty. The caller still has the data and must
-    /// plan them again, GC copies as well as host writes; translation pages are planned again by [`PageMap::next_map_job`].
+    /// Ends a program. If it succeeded, the copies it replaced are invalid now. If it failed (`ok == false`), the map points back to the
+    /// old copies, and the block takes no more data and is retired when empty. The caller still has the data and must plan them again, GC
+    /// copies as well as host writes; translation pages are planned again by [`PageMap::next_map_job`].
     pub fn program_ended(&mut self, id: ProgramId, ok: bool) {
         let Program { first, units, gc, .. } = self.programs.programs[id.0 as usize];
         self.programs.programs[id.0 as usize].active = false;
@@ -217,19 +217,19 @@ impl PageMap {
         self.programs.units(id)[position as usize].lpn
     }
 
-    /// What failed in `block` was one of several parts that can be replaced: it is emptied and erased like any other victim
-    /// instead of being retired. Call right after [`PageMap::program_ended`] has reported the failure.
+    /// Tells translation that a failure in `block` affected one of several replaceable parts: the block is emptied and erased like any
+    /// other victim instead of being retired. Call right after [`PageMap::program_ended`] has reported the failure.
     pub fn forgive(&mut self, block: BlockId) {
         debug_assert!(self.blocks.state(block) == BlockState::Full || self.blocks.is_settled(block));
         self.blocks.forgive(block);
     }
 
-    /// The copy at `failed` does not exist: its successor replaces `old` instead.
+    /// Undoes the copy at `failed`, which does not exist: its successor replaces `old` instead.
     fn undo(&mut self, lpn: Lpn, failed: Ppa, old: Ppa) {
         if self.copy_of(lpn) == failed {
             self.table.set(lpn, old);
             self.cleaned_meanwhile(lpn, old);
-            // GC has perhaps passed it by, as it had a successor.
+            // GC may have skipped it, as it had a successor.
             if old.is_some() && self.blocks.state(self.layout.block_of(old)) == BlockState::Victim {
                 self.gc.revisit(self.layout.block_of(old));
             }
@@ -240,8 +240,8 @@ impl PageMap {
             drop(active);
             match successor {
                 Some((id, at)) => self.programs.units[id * self.programs.superpage + at].old = old,
-                // Trimmed, or overwritten by a program that has ended: then the old copy is not needed either. (Until the
-                // trim is on the media the old copy is what a power cut brings back.)
+                // Trimmed, or overwritten by a program that has ended: then the old copy is not needed either. (Until the trim is on the
+                // media, a power cut brings the old copy back.)
                 None => {
                     let trimmed = self.copy_of(lpn) == Ppa::NONE;
                     self.keep_until_saved(old);
@@ -259,13 +259,15 @@ impl PageMap {
         self.gc.went_on(&mut self.blocks, block);
     }
 
-    /// Whether a copy in `block` is being replaced by a program that has not ended: it is what a power cut brings back, clean or not.
+    /// Returns whether a copy in `block` is being replaced by a program that has not ended: a power cut brings this copy back, clean or
+    /// not.
     pub(super) fn is_being_replaced(&self, block: BlockId) -> bool {
         let lies_there = |unit: &ProgramUnit| unit.old.is_some() && self.layout.block_of(unit.old) == block;
         self.programs.active().any(|program| program.units.iter().any(lies_there))
     }
 
-    /// Where the page at `ppa` can be read now: there, or while its program has not ended the copy that this one replaces.
+    /// Place where the data of the page at `ppa` can be read now: there, or, until its program has ended, in the copy that this one
+    /// replaces.
     /// [`Ppa::NONE`]: it has none on the media yet.
     #[inline]
     pub fn readable(&self, ppa: Ppa) -> Ppa {
@@ -286,7 +288,7 @@ impl PageMap {
         ppa
     }
 
-    /// Which copies are surely on the media at this moment; for writing translation pages.
+    /// Snapshot of the copies that are surely on the media now; for writing translation pages.
     pub(crate) fn settled(&self) -> Settled {
         let mut superpages: Vec<(u32, u32)> = self.programs.active().map(|p| (p.first.0, p.id)).collect();
         superpages.sort_unstable();

@@ -1,4 +1,4 @@
-//! The page map of a cache: which pages are admitted, and which leave.
+//! The page map of a cache: admission and eviction of pages.
 //!
 //! To blocks and GC only dirty units are valid: GC copies those, and a block that holds none is emptied. Before it is erased its clean
 //! units leave the table (silent eviction).
@@ -7,9 +7,9 @@
 //!  admit ─► (evicts a clean page of a full region) ─► pinned ─► stored: clean or dirty ─► place ─► program_ended ─► unpin
 //!  emptied block ─► Reclaim::Evict ─► evicted: its clean pages are absent ─► translation pages that do not know? ─► Reclaim::Erase
 //! ```
-//! What keeps an old version from coming back: a translation page reflects every program below its watermark. A mount takes nothing older
-//! than that from spare areas, and what the page says of a block that was erased since does not count. So a copy may be dropped with
-//! its block as soon as the watermark of its page has passed it; else the page is written first, as for a trim.
+//! Old versions cannot come back: a translation page reflects every program below its watermark. A mount takes nothing older than that
+//! from spare areas, and ignores the page's entries for a block that was erased since. So a copy may be dropped with its block as soon as
+//! the watermark of its page has passed it; otherwise the page is written first, as for a trim.
 
 use super::PageMap;
 use crate::Durability;
@@ -34,7 +34,7 @@ pub(crate) struct Found {
 /// Pages of a cache, as reports show them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cached {
-    /// Pages that the cache has at most, all of them dirty.
+    /// Most pages that the cache holds, all of them dirty.
     pub pages: u32,
     /// Pages that are clean.
     pub clean: u32,
@@ -45,7 +45,7 @@ pub struct Cached {
 }
 
 impl PageMap {
-    /// What a cache holds; `None`: it is no cache.
+    /// Content of the cache; `None`: this map is no cache.
     pub fn cached(&self) -> Option<Cached> {
         self.table.sparse().map(|sparse| Cached {
             pages: self.held,
@@ -65,8 +65,8 @@ impl PageMap {
         self.table.sparse()?.next_dirty(from)
     }
 
-    /// Admits a write of `lpn`: it has a slot until [`PageMap::unpin`]. `false`: there is no space that evictions could make, or not before
-    /// a translation page is written, which is wanted then.
+    /// Admits a write of `lpn`: it has a slot until [`PageMap::unpin`]. `false`: evictions could make no space, or only after a
+    /// translation page is written, which is then wanted.
     pub fn admit(&mut self, lpn: Lpn, dirty: bool) -> bool {
         let Some(sparse) = self.table.sparse() else { return false };
         let promised = sparse.dirty() + self.promised;
@@ -90,8 +90,8 @@ impl PageMap {
         true
     }
 
-    /// A mount could find as many dirty pages in the region of `lpn` as it has slots. Some that are clean leave it, and its translation page
-    /// is wanted, which says so of them and of those that have left before.
+    /// Makes space for marks in the region of `lpn`, in which a mount could find as many dirty pages as it has slots. Some clean pages
+    /// are evicted, and the region's translation page is wanted, which records them and earlier departures.
     fn make_room_for_marks(&mut self, lpn: Lpn) {
         let region = self.page_of(lpn);
         for _ in 0..(self.pages.entries / 16).max(1) {
@@ -105,7 +105,7 @@ impl PageMap {
         }
     }
 
-    /// The next program has this number.
+    /// Sets the number of the next program.
     #[inline]
     pub(crate) fn set_sequence(&mut self, sequence: u64) {
         self.sequence = sequence;
@@ -114,14 +114,14 @@ impl PageMap {
         }
     }
 
-    /// The program of the translation page of a region has ended.
+    /// Records that the program of the translation page of a region has ended.
     pub(super) fn region_written(&mut self, region: u32, ok: bool) {
         if ok && let Some(marks) = self.table.sparse_mut().and_then(SparseTable::marks_mut) {
             marks.saved(region);
         }
     }
 
-    /// What `block` held is on the media no more.
+    /// Records that the content of `block` is no longer on the media.
     pub(super) fn pages_left_with(&mut self, block: BlockId) {
         if let Some(marks) = self.table.sparse_mut().and_then(SparseTable::marks_mut) {
             let left = self.leaving.extract_if(.., |&mut (of, _)| of == block);
@@ -129,7 +129,7 @@ impl PageMap {
         }
     }
 
-    /// An admitted write has brought its data (`true`), or will not.
+    /// Records that an admitted write has brought its data (`true`), or will not.
     pub fn stored(&mut self, lpn: Lpn, dirty: bool, ok: bool) {
         self.promised -= u32::from(dirty);
         if ok && let Some(sparse) = self.table.sparse_mut() {
@@ -137,14 +137,14 @@ impl PageMap {
         }
     }
 
-    /// An admitted write is on the media, or was given up.
+    /// Unpins a page: its admitted write is on the media, or was given up.
     pub fn unpin(&mut self, lpn: Lpn) {
         if let Some(sparse) = self.table.sparse_mut() {
             sparse.unpin(lpn);
         }
     }
 
-    /// A dirty page becomes clean. `buffered`: its newest data have no place yet; then the copy on the media is needed as before.
+    /// Makes a dirty page clean. `buffered`: its newest data have no place yet; then the copy on the media is needed as before.
     pub fn clean(&mut self, lpn: Lpn, buffered: bool) -> bool {
         let was_dirty = self.state_of(lpn) == CacheState::Dirty;
         if was_dirty {
@@ -160,7 +160,7 @@ impl PageMap {
         was_dirty
     }
 
-    /// The copy at `ppa` stays where it is, and may go at any time.
+    /// Marks the copy at `ppa` as not needed: it stays where it is, and may go at any time.
     fn not_needed(&mut self, ppa: Ppa) {
         self.table.set_invalid(ppa);
         let block = self.layout.block_of(ppa);
@@ -173,7 +173,8 @@ impl PageMap {
         }
     }
 
-    /// A program failed, and `lpn` lies at `old` again. A clean one whose newest data are not in the buffer needs no copy.
+    /// Handles a failed program after which `lpn` lies at `old` again. A clean page whose newest data are not in the buffer needs no
+    /// copy.
     pub(super) fn cleaned_meanwhile(&mut self, lpn: Lpn, old: Ppa) {
         let clean = |sparse: &SparseTable| sparse.state(lpn) == CacheState::Clean && !sparse.is_pinned(lpn);
         if self.table.sparse().is_some_and(clean) && old.is_some() && self.is_valid(old) {
@@ -181,8 +182,8 @@ impl PageMap {
         }
     }
 
-    /// A page becomes absent because the host says so. What was dropped silently could come back with the power, so that is written
-    /// down too. Whether it was there.
+    /// Evicts a page at the host's request. A silently dropped page could come back after a power cut, so this eviction is recorded on
+    /// the media. Returns whether the page was cached.
     pub fn evict(&mut self, lpn: Lpn) -> bool {
         let was = self.state_of(lpn) != CacheState::Absent;
         let old = self.copy_of(lpn);
@@ -196,7 +197,7 @@ impl PageMap {
         was
     }
 
-    /// A clean page leaves the table.
+    /// Drops a clean page from the table.
     fn drop_clean(&mut self, lpn: Lpn) {
         let old = self.copy_of(lpn);
         self.counters.evicted_units += 1;
@@ -208,7 +209,7 @@ impl PageMap {
         }
     }
 
-    /// A clean page that cannot be read leaves the table, unless a write of it is under way. Whether it has.
+    /// Drops a clean page that cannot be read, unless a write of it is under way. Returns whether it did.
     pub fn drop_if_unpinned(&mut self, lpn: Lpn) -> bool {
         let leaves = self.table.sparse().is_some_and(|sparse| !sparse.is_pinned(lpn));
         if leaves {
@@ -217,19 +218,20 @@ impl PageMap {
         leaves
     }
 
-    /// Whether a power cut could bring back a version of the page that is older than a write that begins now.
+    /// Returns whether a power cut could bring back a version of the page that is older than a write that begins now.
     pub fn may_come_back(&self, lpn: Lpn) -> bool {
         self.state_of(lpn) != CacheState::Absent
             || !self.gc.emptied().is_empty()
             || self.pages.is_dirty(self.page_of(lpn))
     }
 
-    /// Whether the media do not know yet that a page has no copy that was programmed before `sequence`, and would bring an older one back.
+    /// Returns whether the media still lack the fact that a page has no copy programmed before `sequence`: a mount would bring an older
+    /// one back.
     fn must_say(&self, lpn: Lpn, sequence: u64) -> bool {
         self.config.durability != Durability::Volatile && self.pages.watermark(self.page_of(lpn)) < sequence
     }
 
-    /// Emptied blocks give up their clean units first. What to do before the next erase, if anything.
+    /// Evicts the clean units of emptied blocks. Returns the work to do before the next erase, if any.
     pub(super) fn evict_emptied(&mut self) -> Option<Reclaim> {
         let sparse = self.table.sparse()?;
         let holds_clean = |block: &&BlockId| sparse.present(block.0) > 0;
@@ -244,7 +246,7 @@ impl PageMap {
         all_wait.then_some(Reclaim::AwaitsTrims)
     }
 
-    /// The units of an emptied block are of these pages, in their order: those that lie there still are dropped.
+    /// Drops those of `pages`, the pages of an emptied block's units in order, that still lie there.
     pub fn evicted(&mut self, block: BlockId, pages: impl Iterator<Item = Option<Lpn>>) {
         let first = self.layout.ppa(block, 0).0;
         let closed = self.blocks.closed_at(block);
@@ -255,7 +257,7 @@ impl PageMap {
                 self.drop_of_block(lpn, block, closed);
             }
         }
-        // What cannot be read is found by looking for it.
+        // Pages of unreadable units are found by a search.
         while let Some(sparse) = self.table.sparse()
             && sparse.present(block.0) > 0
         {
@@ -302,9 +304,9 @@ impl PageMap {
     }
 }
 
-/// What the media say of a cache.
+/// Encoding of a cache on the media.
 impl PageMap {
-    /// The page that is meant where a spare area, or a translation page, says this of a cache.
+    /// Page that an entry of a spare area or translation page names, without its dirty flag.
     #[inline]
     pub(crate) fn without_state(&self, mark: Lpn) -> Lpn {
         match self.table.sparse() {
@@ -313,7 +315,7 @@ impl PageMap {
         }
     }
 
-    /// What the spare area of a copy of `lpn` says. `dirty`: what its data were when they came, whatever has become of the page since.
+    /// Entry for the spare area of a copy of `lpn`. `dirty`: state of the data when they arrived, whatever has become of the page since.
     #[inline]
     pub fn mark(&self, lpn: Lpn, dirty: bool) -> Lpn {
         let dirty = dirty && self.table.sparse().is_some() && lpn.0 < self.user_units;
@@ -337,7 +339,7 @@ impl PageMap {
         }
     }
 
-    /// Mount only: what a translation page says, as far as it counts.
+    /// Adds, at a mount, the valid content of a translation page.
     pub(crate) fn found_in_region(
         &self,
         entries: &[u32],
@@ -352,8 +354,9 @@ impl PageMap {
         })
     }
 
-    /// Mount only: the newest copy of each page counts. A cache that was cut off may find more pages of a region than it has slots: dirty
-    /// ones go first, then the newest. Gives how many dirty ones found no slot, which happens only where a translation page was lost.
+    /// Keeps, at a mount, the newest copy of each page. After a power cut a mount may find more pages of a region than it has slots:
+    /// dirty ones have priority, then the newest. Returns the number of dirty ones without a slot, which is zero unless a translation
+    /// page was lost.
     pub(crate) fn restore_copies(&mut self, mut found: Vec<Found>) -> u64 {
         found.sort_unstable_by_key(|copy| (copy.lpn, std::cmp::Reverse((copy.sequence, copy.ppa))));
         found.dedup_by_key(|copy| copy.lpn);
@@ -377,13 +380,13 @@ impl PageMap {
         lost
     }
 
-    /// Mount only: whether `lpn` was trimmed or not is not known. A clean page is absent then; of others the data are lost.
+    /// Handles, at a mount, a page for which a trim is uncertain. A clean page is then absent; the data of others are lost.
     pub(crate) fn doubt(&mut self, lpn: Lpn) {
         let clean = self.table.sparse().is_some_and(|sparse| sparse.state(lpn) == CacheState::Clean);
         self.table.set(lpn, if clean { Ppa::NONE } else { Ppa::LOST });
     }
 
-    /// Mount only: whether the copy at `ppa` has to be kept.
+    /// Returns, at a mount, whether the copy at `ppa` has to be kept.
     pub(crate) fn is_needed(&self, lpn: Lpn, ppa: Ppa) -> bool {
         ppa.is_some()
             && (self.table.sparse().is_none()

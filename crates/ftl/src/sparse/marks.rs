@@ -1,30 +1,30 @@
-//! How many pages of each region a mount may find dirty.
+//! Number of pages of each region that a mount may find dirty.
 //!
-//! A spare area says for good that its copy was written dirty. So a page that was cleaned and dropped, or evicted, comes back dirty with the
-//! power, until its region's translation page has been written without it, or its block has been erased. A region must not have more such
-//! pages than slots, or a mount could not tell which of them have to be kept.
+//! A spare area records permanently that its copy was written dirty. So a page that was cleaned and dropped, or evicted, comes back dirty
+//! after a power cut, until its region's translation page has been written without it, or its block has been erased. A region must not
+//! have more such pages than slots, or a mount could not tell which of them have to be kept.
 //!
 //! ```text
 //!  marked (has a slot) ─┬─► departed ─► the translation page, with a watermark behind the departure, is on the media ─► gone
 //!                       └─► departed with a block whose pages the translation page outdates ─► the block is erased ───► gone
 //! ```
 
-/// One region.
+/// Counts of one region.
 #[derive(Clone, Copy, Debug, Default)]
 struct Region {
     /// Marked pages with a slot.
     marked: u32,
-    /// Those without, until the translation page is written.
+    /// Marked pages without a slot, until the translation page is written.
     departed: u32,
-    /// Those without, until their blocks are erased.
+    /// Marked pages without a slot, until their blocks are erased.
     erasing: u32,
-    /// Departed pages that the image of the translation page that was made last leaves out.
+    /// Departed pages that the latest image of the translation page leaves out.
     imaged: u32,
-    /// The next sequence number when a page departed last.
+    /// Next sequence number at the time of the last departure.
     departed_at: u64,
 }
 
-/// What a mount may find dirty.
+/// Pages that a mount may find dirty, counted by region.
 #[derive(Clone, Debug)]
 pub(crate) struct Marks {
     regions: Vec<Region>,
@@ -37,19 +37,19 @@ impl Marks {
         Marks { regions: vec![Region::default(); regions as usize], slots, sequence: 0 }
     }
 
-    /// The next sequence number of a program.
+    /// Sets the next sequence number of a program.
     #[inline]
     pub fn set_sequence(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
 
-    /// Whether one more page of `region` may become dirty.
+    /// Returns whether one more page of `region` may become dirty.
     pub(super) fn has_space(&self, region: u32) -> bool {
         let Region { marked, departed, erasing, .. } = self.regions[region as usize];
         marked + departed + erasing < self.slots
     }
 
-    /// Whether writing the translation page of `region` frees entries.
+    /// Returns whether writing the translation page of `region` frees entries.
     pub fn any_departed(&self, region: u32) -> bool {
         self.regions[region as usize].departed > 0
     }
@@ -58,7 +58,7 @@ impl Marks {
         self.regions[region as usize].marked += 1;
     }
 
-    /// A marked page has lost its slot.
+    /// Records that a marked page has lost its slot.
     pub(super) fn departed(&mut self, region: u32) {
         let region = &mut self.regions[region as usize];
         region.marked -= 1;
@@ -66,25 +66,25 @@ impl Marks {
         region.departed_at = self.sequence;
     }
 
-    /// The page that departed last is gone when its block is erased.
+    /// Moves the last departure to those that end when their block is erased.
     pub fn leaves_with_block(&mut self, region: u32) {
         let region = &mut self.regions[region as usize];
         region.departed -= 1;
         region.erasing += 1;
     }
 
-    /// A block was erased with such a page.
+    /// Records the erase of a block with such a page.
     pub fn erased(&mut self, region: u32) {
         self.regions[region as usize].erasing -= 1;
     }
 
-    /// The content of the translation page of `region` was taken: it reflects every program below `watermark`.
+    /// Records that the content of the translation page of `region` was taken: it reflects every program below `watermark`.
     pub fn imaged(&mut self, region: u32, watermark: u64) {
         let region = &mut self.regions[region as usize];
         region.imaged = if watermark >= region.departed_at { region.departed } else { 0 };
     }
 
-    /// That content is on the media.
+    /// The last imaged translation page of `region` is on the media.
     pub fn saved(&mut self, region: u32) {
         let region = &mut self.regions[region as usize];
         region.departed -= std::mem::take(&mut region.imaged);
@@ -94,7 +94,7 @@ impl Marks {
         (self.regions.len() * size_of::<Region>()) as u64
     }
 
-    /// Panics unless each region has so many marked pages with a slot.
+    /// Panics unless the counts of marked pages with a slot are these, by region.
     pub(super) fn check(&self, marked: &[u32]) {
         let counted: Vec<u32> = self.regions.iter().map(|region| region.marked).collect();
         assert_eq!(counted, marked, "marked pages by region");

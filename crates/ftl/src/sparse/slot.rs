@@ -22,12 +22,12 @@ const PINS: u8 = !7;
 pub(super) const NO_SLOT: Slot = Slot { lpn: Lpn(VACANT), ppa: Ppa::NONE, flags: 0 };
 
 impl Slot {
-    /// That of a page without a copy.
+    /// Creates the slot of a page without a copy.
     pub(super) fn of(lpn: Lpn) -> Slot {
         Slot { lpn, ..NO_SLOT }
     }
 
-    /// Its page.
+    /// The page.
     #[inline]
     pub fn lpn(self) -> Lpn {
         self.lpn
@@ -44,13 +44,13 @@ impl Slot {
         CacheState::from_raw(self.flags & STATE).expect("a state was put there")
     }
 
-    /// Whether writes of it are under way.
+    /// Returns whether writes of the page are under way.
     #[inline]
     pub fn is_pinned(self) -> bool {
         self.flags & PINS != 0
     }
 
-    /// Whether a mount may find it dirty.
+    /// Returns whether a mount may find the page dirty.
     #[inline]
     pub fn is_marked(self) -> bool {
         self.flags & MARKED != 0
@@ -62,13 +62,13 @@ impl Slot {
         lpn.0 == VACANT
     }
 
-    /// Whether it has a copy, or will.
+    /// Returns whether the page has a copy, or will.
     #[inline]
     pub(super) fn is_needed(self) -> bool {
         self.ppa() != Ppa::NONE || self.is_pinned()
     }
 
-    /// One pin more; `false`: it has as many as can be counted here.
+    /// Adds a pin; `false`: the counter is full.
     pub(super) fn pin(&mut self) -> bool {
         let can = self.flags & PINS != PINS;
         self.flags += if can { PIN } else { 0 };
@@ -79,21 +79,21 @@ impl Slot {
         self.flags -= PIN;
     }
 
-    /// Whether it was marked before.
+    /// Marks the page; returns whether it was marked before.
     pub(super) fn mark(&mut self) -> bool {
         let was = self.is_marked();
         self.flags |= MARKED;
         was
     }
 
-    /// Sets the state; gives the one before.
+    /// Sets the state; returns the former one.
     pub(super) fn set_state(&mut self, state: CacheState) -> CacheState {
         let before = self.state();
         self.flags = self.flags & !STATE | state as u8;
         before
     }
 
-    /// Points to another copy; gives the one before.
+    /// Points to another copy; returns the former one.
     pub(super) fn replace(&mut self, ppa: Ppa) -> Ppa {
         let before = self.ppa;
         self.ppa = ppa;

@@ -1,6 +1,6 @@
-//! A small drive with log-block translation over a toy flash memory, beside a plain model of what it has to say.
+//! A small drive with log-block translation over a toy flash memory, beside a plain model of the expected content.
 //!
-//! Programs, erases and reads for copies wait in line and are carried out one at a time, the next one of a random die, so that much is
+//! Programs, erases and reads for copies queue per die and are carried out one at a time, each time for a random die, so that many are
 //! under way at once. After every step all invariants are checked.
 
 use super::nand::{Data, Nand};
@@ -26,12 +26,12 @@ struct Source {
     data: Data,
 }
 
-/// What a page may hold after a power cut: versions from the flushed one on; version 0 is nothing.
+/// Versions that a page may hold after a power cut: the flushed one and later ones; version 0 is nothing.
 #[derive(Clone, Debug, Default)]
 struct Page {
     newest: u64,
     since_flush: Vec<u64>,
-    /// It was lost when a copy could not be read.
+    /// The page may have been lost because a copy could not be read.
     may_be_lost: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Drive {
     read: Vec<(CopyId, Vec<Option<Source>>)>,
     pages: Vec<Page>,
     version: u64,
-    /// One program, or erase, in so many fails; 0: none.
+    /// One in this many programs, and erases, fails; 0: none.
     pub program_fails: u64,
     pub erase_fails: u64,
     /// Invariants are checked after every step.
@@ -95,7 +95,7 @@ impl Drive {
     fn queue(&mut self, lpn: Lpn, version: u64) {
         let Stream::Log(stream) = self.map.stream(lpn, 0) else { panic!("not a log block's stream") };
         assert!(stream < self.map.streams());
-        // As a write buffer does: a page waits once.
+        // A page waits only once, as in a write buffer.
         for queue in self.queues.values_mut() {
             queue.retain(|waiting| waiting.0 != lpn);
         }
@@ -114,7 +114,7 @@ impl Drive {
         self.pump();
     }
 
-    /// Plans what can be planned; `pad`: host data that are less than a superpage too.
+    /// Plans whatever can be planned; `pad`: also host data that fill less than a superpage.
     fn plan(&mut self, pad: bool) {
         let per_superpage = self.layout.units_per_superpage as usize;
         let streams: Vec<u32> = self.queues.keys().copied().collect();
@@ -187,7 +187,7 @@ impl Drive {
                     self.lines[die.0 as usize].push_back(Op::Erase(block));
                 }
                 Some(Reclaim::Retire(block)) => self.nand.retire(block),
-                // Perhaps a map job can be had now.
+                // There may be a map job now.
                 Some(Reclaim::Evict(_)) => panic!("it is no cache"),
                 Some(Reclaim::AwaitsTrims) => match self.map.next_map_job() {
                     Some(MapJob::Program { plan, units, .. }) => {
@@ -205,7 +205,7 @@ impl Drive {
         }
     }
 
-    /// Carries out one thing that is under way; `false`: nothing is.
+    /// Carries out one operation that is under way; `false`: there is none.
     pub fn step(&mut self) -> bool {
         let busy: Vec<usize> = (0..self.lines.len()).filter(|&die| !self.lines[die].is_empty()).collect();
         let choices = busy.len() + self.read.len();
@@ -269,7 +269,7 @@ impl Drive {
         self.map.program_ended(id, ok);
     }
 
-    /// Everything that waits goes to the media; whether there was room for it.
+    /// Writes all waiting data to the media; returns whether there was space for them.
     pub fn drain(&mut self) -> bool {
         for _ in 0..1_000_000 {
             self.pump_padding(true);
@@ -280,7 +280,7 @@ impl Drive {
         panic!("it does not come to rest");
     }
 
-    /// What was written and trimmed so far survives a power cut.
+    /// Flushes: all writes and trims so far survive a power cut.
     pub fn flush(&mut self) {
         assert!(self.drain(), "there is no room");
         let point = self.map.flush_point();
@@ -293,7 +293,7 @@ impl Drive {
         }
     }
 
-    /// What was trimmed so far survives a power cut, whatever else is under way.
+    /// Saves the trims so far: they survive a power cut, whatever else is under way.
     pub fn save_trims(&mut self) {
         let trimmed = |page: &&mut Page| page.since_flush.last() == Some(&0);
         let trimmed: Vec<&mut Page> = self.pages.iter_mut().filter(trimmed).collect();
@@ -340,7 +340,7 @@ impl Drive {
         }
     }
 
-    /// Cuts the power: what is first in line is torn, as often as not; the rest never happened. Then mounts again.
+    /// Cuts the power: the first operation in each line is torn in half of the cases; the rest never happened. Then mounts again.
     pub fn cut(&mut self) {
         for line in &mut self.lines {
             if let Some(op) = line.pop_front()

@@ -9,7 +9,7 @@ use pellucid_ftl::{
     Separation, Victim, WearLevelling,
 };
 
-/// Channels of one die with so many blocks of `pages` pages of so many units of one sector.
+/// Channels of one die with `blocks` blocks of `pages` pages of `units` units of one sector.
 pub fn layout(channels: u32, blocks: u32, pages: u32, units: u32) -> Layout {
     let geometry = Geometry {
         channels,
@@ -28,7 +28,7 @@ pub fn layout(channels: u32, blocks: u32, pages: u32, units: u32) -> Layout {
     geometry.layout().expect("a small layout")
 }
 
-/// Greedy GC from two free blocks on, relocated data apart, a third of the drive to spare, nothing durable.
+/// Greedy GC from two free blocks on, GC copies apart, a third of the drive to spare, nothing durable.
 pub fn config() -> FtlConfig {
     FtlConfig {
         map: Map::Page,
@@ -52,7 +52,7 @@ pub fn config() -> FtlConfig {
     }
 }
 
-/// Where a page lies; [`Ppa::NONE`] or [`Ppa::LOST`] if nowhere.
+/// Location of a page; [`Ppa::NONE`] or [`Ppa::LOST`] if it has none.
 pub fn place_of(map: &PageMap, lpn: Lpn) -> Ppa {
     match map.peek(lpn) {
         Located::At(ppa) => ppa,
@@ -70,7 +70,7 @@ pub fn next_move(map: &mut PageMap, die: DieId) -> Option<Move> {
     })
 }
 
-/// The next program of translation pages, and how many they are.
+/// The next program of translation pages, and their number.
 pub fn next_map_program(map: &mut PageMap) -> Option<(pellucid_ftl::Plan, u32)> {
     map.next_map_job().map(|job| match job {
         MapJob::Program { plan, units, .. } => (plan, units),

@@ -1,13 +1,13 @@
-//! A toy flash memory that refuses what NAND refuses.
+//! A toy flash memory that refuses the operations that NAND refuses.
 
 use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
 use pellucid_ftl::MountSource;
 
-/// What a unit holds.
+/// Content of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     Padding,
-    /// Of the host: the number of the write.
+    /// Host data: the number of the write.
     Version(u64),
     Metadata(Vec<u8>),
 }
@@ -20,7 +20,7 @@ struct Superpage {
 
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// Of each superpage that was begun; `None`: torn, or failed.
+    /// Superpages begun so far; `None`: torn, or failed.
     superpages: Vec<Option<Superpage>>,
     first: u64,
     erases: u32,

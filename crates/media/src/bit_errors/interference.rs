@@ -20,10 +20,9 @@
 //! assumed: the difference that remains between the two cells draws charge while they hold data (retention
 //! interference, Luo et al. 2018), whatever its size.
 //!
-//! That cells of the highest level (3) and of the third-highest (1) next to each other suffer most, as Kwak
-//! et al. say in section 7.3, and levels 0 and 2, the pattern 11-00, least of all, follows from the last
-//! moves alone. That 11-00 is also level with random data needs the step for unlike levels: it was taken as
-//! one whole step in knowledge of that section's text, and not fitted.
+//! Kwak et al. report in section 7.3 that cells of the highest level (3) and of the third-highest (1) next to each other suffer most, and
+//! levels 0 and 2, the pattern 11-00, least. Both follow from the last moves alone. For 11-00 to be level with random data as well, the
+//! model needs the step for unlike levels: one whole step was chosen with knowledge of that section's text, and not fitted.
 
 /// The two bits of an MLC cell, written as in "11-00": LSB page, MSB page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +61,7 @@ impl MlcSymbol {
     }
 }
 
-/// What a page and its neighbours on the media store.
+/// Data stored on a page and its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
     /// Random or scrambled data: every level is equally likely next to every other.
@@ -101,8 +100,8 @@ pub(super) fn of_pattern(pattern: Pattern) -> f64 {
     }
 }
 
-/// Mean interference in a word line, measured on what its two pages store (a multiple of 8 bytes each; the rest is not
-/// looked at). The neighbours along the word line stand for all: those on other word lines are not looked at either.
+/// Mean interference in a word line, measured on the data of its two pages (a multiple of 8 bytes each; the rest is ignored). The
+/// neighbours along the word line stand for all: those on other word lines are ignored too.
 pub(crate) fn of_word_line(lsb: &[u8], msb: &[u8]) -> Pattern {
     let (mut steps, mut pairs) = (0.0, 0u32);
     for (lsb, msb) in lsb.as_chunks().0.iter().zip(msb.as_chunks().0) {

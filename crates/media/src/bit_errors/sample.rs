@@ -1,5 +1,4 @@
-//! Wrong bits for tests and measurements of the codec alone. What is wrong on a drive's media is the business of
-//! [`crate::error_source`].
+//! Wrong bits for tests and measurements of the codec alone. [`crate::error_source`] draws the wrong bits of a drive's media.
 
 use pellucid_flash::Rng;
 
@@ -32,7 +31,7 @@ pub fn inject_bit_errors(rng: &mut Rng, page: &mut [u8], expected: f64) -> u32 {
     }
 }
 
-/// Whether an expectation or a probability allows no error at all; so does one that is no number.
+/// Returns whether an expectation or a probability allows no error at all; NaN allows none either.
 fn is_none(expected: f64) -> bool {
     expected.is_nan() || expected <= 0.0
 }

@@ -24,7 +24,7 @@ pub struct StudyPoint {
     pub pe_cycles: u32,
     /// Expected wrong bits per page with the scrambler, average over LSB and MSB pages.
     pub scrambled: f64,
-    /// The same without.
+    /// Expected wrong bits per page without the scrambler, average over LSB and MSB pages.
     pub plain: f64,
 }
 

@@ -88,8 +88,8 @@ impl RootFinder {
         RootFinder { positions, planes, digits, multiples }
     }
 
-    /// Writes the error positions to `found` and returns true, if the locator of this `degree` has as many
-    /// distinct roots inside the code as its degree. Otherwise `found` holds rubbish.
+    /// Writes the error positions to `found` and returns true if the locator of this `degree` has as many distinct roots inside the code
+    /// as its degree. Otherwise the content of `found` is undefined.
     pub(super) fn find(&self, field: &Field, locator: &Locator, degree: usize, found: &mut [u32]) -> bool {
         match degree {
             0 => true,

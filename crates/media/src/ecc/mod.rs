@@ -1,11 +1,10 @@
-//! Error correction: what a controller adds to a page so that wrong bits can be found and repaired.
+//! Error correction: redundancy that a controller adds to a page so that wrong bits can be found and corrected.
 //!
 //! [`Bch`] protects one chunk; [`PageEcc`] lays chunks and parity out over the data and spare area of a page.
 //! COSMOS+ OpenSSD corrects 13 bits in every 256 bytes (Kwak et al., ACM TOS 16(3), 2020, section 5): 20
 //! bytes of parity per chunk.
 //!
-//! Invariant: what decodes without error is what was encoded, as long as no chunk has more wrong bits than
-//! the code's strength.
+//! Invariant: successful decoding returns the encoded data, as long as no chunk has more wrong bits than the code's strength.
 
 mod bch;
 mod division;
@@ -21,21 +20,21 @@ pub use page::{PageCorrection, PageEcc, PageUncorrectable};
 #[error("more wrong bits than the code can correct")]
 pub struct Uncorrectable;
 
-/// Why an error-correcting code is refused.
+/// Reason for refusing an error-correcting code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EccError {
     /// The number of correctable bits is out of range.
     #[error("ECC strength = {strength} bits: allowed 1 to {max}")]
     Strength {
-        /// What was asked for, in bits.
+        /// Requested strength, in bits.
         strength: usize,
-        /// The largest allowed, in bits.
+        /// Largest strength allowed, in bits.
         max: usize,
     },
     /// The chunk is empty or too long for any supported field.
     #[error("ECC chunk = {chunk_bytes} bytes: allowed 1 to {max} with {strength} correctable bits")]
     ChunkBytes {
-        /// What was asked for.
+        /// Requested chunk size, in bytes.
         chunk_bytes: usize,
         /// Bits to be corrected.
         strength: usize,
@@ -71,7 +70,7 @@ pub enum EccError {
 }
 
 impl EccError {
-    /// What is allowed instead.
+    /// Describes the allowed values.
     pub fn allowed(&self) -> String {
         match *self {
             EccError::Strength { max, .. } => format!("1 to {max}"),

@@ -11,7 +11,7 @@ pub struct PageEcc {
     spare_bytes: usize,
 }
 
-/// What a successful decode found.
+/// Result of a successful decode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCorrection {
     /// Bits corrected in the whole page.
@@ -47,7 +47,7 @@ impl PageEcc {
         let chunks = page_bytes / chunk_bytes;
         let parity_bytes = code.parity_bytes();
         if chunks * parity_bytes > spare_bytes {
-            // Rare and not hot: the answer is worth building the smaller codes.
+            // Rare and not hot: a precise message is worth building the smaller codes.
             let fits =
                 |t: &usize| Bch::new(chunk_bytes, *t).is_ok_and(|b| b.parity_bytes() <= spare_bytes / chunks);
             let max_strength = (1..strength).rev().find(fits).unwrap_or(0);

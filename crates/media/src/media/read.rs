@@ -1,4 +1,4 @@
-//! Reading: what a unit holds, which of its bits are wrong this time, and whether the code corrects them.
+//! Reading: the content of a unit, its wrong bits in this read, and whether the code corrects them.
 //!
 //! ```text
 //!  read ─► content: never programmed, torn, lost? ─► no good data
@@ -12,10 +12,10 @@ use crate::data_path::{DataPath, Found as DrawnBits, Segment, UnitPlace, UnitSha
 use crate::store::Found;
 use pellucid_flash::Ppa;
 
-/// Less than this (stamps in place of data) is not worth a prefetch.
+/// Shorter data (stamps in place of data) are not worth a prefetch.
 const PREFETCH_BYTES_MIN: usize = 512;
-/// The rest of more than this is fetched while the first part is being copied: the processor notices the sequence by
-/// itself, and asking for more lines at once than it can wait for makes it stop (measured: 1 KiB is cheaper than 4 KiB).
+/// Longest prefetch. The rest is fetched while the first part is being copied: the processor detects the sequence by itself, and stalls
+/// on more outstanding lines than it can track (measured: 1 KiB is cheaper than 4 KiB).
 const PREFETCH_BYTES_MAX: usize = 1024;
 
 impl Media {
@@ -59,7 +59,7 @@ impl Media {
         }
     }
 
-    /// Reports whether the thresholds of the `attempt`-th retry do not fit the cells yet. Counts the read, unless the bit errors do
+    /// Reports whether the thresholds of the `attempt`-th retry do not fit the cells yet. Counts the read, unless the bit-error path does
     /// so later.
     #[inline]
     fn needs_more(&mut self, at: Place, attempt: u32) -> bool {
@@ -79,7 +79,7 @@ impl Media {
         more
     }
 
-    /// The store has lost what it was given.
+    /// The store has lost the data.
     #[cold]
     fn damaged(&mut self, out: &mut [u8]) -> ReadResult {
         self.damaged_reads += 1;
@@ -88,7 +88,7 @@ impl Media {
         ReadResult::Uncorrectable
     }
 
-    /// Tells the processor that [`Media::read`] of a unit will follow: much of its time is waiting for memory.
+    /// Prefetches the memory of a unit that [`Media::read`] will read: much of its time is waiting for memory.
     #[inline]
     pub fn prefetch(&self, ppa: Ppa) {
         let bytes = self.shape.unit_stored_bytes;
@@ -98,7 +98,7 @@ impl Media {
         }
     }
 
-    /// As [`Media::prefetch`], of `sectors` sectors of a unit, from `first` on.
+    /// Prefetches, as [`Media::prefetch`], `sectors` sectors of a unit, from `first` on.
     #[inline]
     pub fn prefetch_sectors(&self, ppa: Ppa, first: u32, sectors: u32) {
         if self.shape.unit_stored_bytes >= PREFETCH_BYTES_MIN {
@@ -110,9 +110,8 @@ impl Media {
         }
     }
 
-    /// The first part of what [`Media::prefetch`] does: of many units that will be read, one after the other, this is done first. Most
-    /// of what a processor waits for is where the pages of its memory lie, and it looks several up at once only if nothing else
-    /// is between.
+    /// First step of [`Media::prefetch`]: call it for all units of a batch before their reads. TLB misses dominate the waiting time, and
+    /// the processor resolves several at once only if nothing else is between.
     #[inline]
     pub fn touch(&self, ppa: Ppa) {
         let bytes = self.shape.unit_stored_bytes;
@@ -122,8 +121,8 @@ impl Media {
         }
     }
 
-    /// More sectors of a unit that [`Media::read`] has just found good: the same read of the flash. `false`: the store has lost them
-    /// since; `out` is all zeros.
+    /// Reads more sectors of a unit that [`Media::read`] has just found good; it counts as the same flash read. `false`: the store has
+    /// lost them since; `out` is all zeros.
     ///
     /// # Panics
     /// When the sectors reach beyond the unit, or the unit is not programmed.
@@ -149,7 +148,7 @@ impl Media {
         true
     }
 
-    /// The part of [`Media::read`] that knows code, scrambler and bit errors.
+    /// Reads a unit through code, scrambler and bit errors, for [`Media::read`].
     fn read_guarded(&mut self, at: Place, start: usize, out: &mut [u8], attempt: u32) -> ReadResult {
         let mut path = self.data_path.take().expect("asked before");
         let place = unit_place(&self.layout.split, at);
@@ -188,8 +187,8 @@ impl Media {
         ReadResult::Ok { corrected_bits: found.bits, worst_chunk_bits: found.worst }
     }
 
-    /// Decodes what is stored of a unit, and corrects `out`, which holds its bytes from `start` on. `good`: these are what was stored; else
-    /// the code may correct them, and the result must be just that.
+    /// Decodes a stored unit and corrects `out`, which holds its bytes from `start` on. `good`: these bytes are as they were stored;
+    /// otherwise the code may correct them, and the result must equal the stored data.
     fn decode_unit(
         &self,
         path: &mut DataPath,
@@ -214,8 +213,8 @@ impl Media {
         DrawnBits { lost: !corrected, ..found }
     }
 
-    /// What the error rate of a block's pages depends on, but for the page itself. Counts the read, and has a file keep the
-    /// time: data that are only read would be younger each time that it is opened.
+    /// State that determines the error rate of a block's pages, except for the page itself. Counts the read, and has a file record the
+    /// time: otherwise data that are only read would be younger each time the file is opened.
     fn page_state(&mut self, block: u32) -> PageState {
         let (age_s, pe_cycles) = (self.age(), self.store.state(block).erase_count());
         self.store.set_age(age_s);
@@ -226,8 +225,8 @@ impl Media {
         PageState { cell, page_type: 0, pe_cycles, retention_s, reads, pattern }
     }
 
-    /// What is stored on a segment of an MLC page and its word line. Scrambled data, data that are not kept, and word lines
-    /// that are not full count as random.
+    /// Data stored on a segment of an MLC page and its word line. Scrambled data, data that are not kept, and word lines that are not
+    /// full count as random.
     fn pattern(&self, at: Place, shape: UnitShape, segment: Segment) -> Pattern {
         if !self.sees_patterns {
             return Pattern::Random;
@@ -246,7 +245,7 @@ impl Media {
         if segment.page.is_multiple_of(2) { of_word_line(own, other) } else { of_word_line(other, own) }
     }
 
-    /// The data of a unit, as they were given, of what is stored of it.
+    /// Recovers the data of a unit, as they were given, from its stored bytes.
     pub(super) fn reveal(&self, at: Place, start: usize, stored: &[u8], out: &mut [u8]) {
         if stored.is_empty() {
             return out.fill(0);

@@ -17,8 +17,8 @@
 //!  u32        number of translation pages; each: u32 address, unit_bytes bytes
 //!  save area, if there is one
 //! ```
-//! All little-endian. What an erase has made meaningless is not written, so a snapshot is as long as what the media hold.
-//! One block is in memory beside the media at any time.
+//! All little-endian. Content that an erase made meaningless is not written, so the length of a snapshot follows the data that the media
+//! hold. One block is in memory beside the media at any time.
 //!
 //! As with an image file, the random streams of faults and of operation times are not part of it: they start anew from the
 //! description's seed, and operations under way are torn when the snapshot is read.
@@ -32,7 +32,7 @@ use crate::store::StoreShape;
 use crate::times::Times;
 use std::io::{self, Read, Write};
 
-/// Why a snapshot cannot be written or read.
+/// Reason why a snapshot cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// Media in a file are their own image.
@@ -54,17 +54,17 @@ pub enum SnapshotError {
         /// Its value in the snapshot.
         found: u64,
     },
-    /// What was read cannot be the state of such media.
+    /// The data that were read cannot be the state of such media.
     #[error("the snapshot is damaged: {what} {number}")]
     Damaged {
-        /// What it is.
+        /// Kind of the damaged item.
         what: &'static str,
-        /// Which one.
+        /// Number of the item.
         number: u32,
     },
 }
 
-/// A stream that is too short is named so.
+/// Describes an I/O error; a stream that ends too early is named as such.
 fn told(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "the snapshot ends too early".into(),
@@ -72,7 +72,7 @@ fn told(error: &io::Error) -> String {
     }
 }
 
-/// What must agree between snapshot and description.
+/// Parameters that must agree between snapshot and description.
 fn shape(config: &MediaConfig, kept: &StoreShape) -> [(&'static str, u32); 16] {
     let stamps = if kept.unit_stored_bytes == 0 { 0 } else { kept.image_bytes };
     let geometry = &config.geometry;
@@ -148,8 +148,8 @@ impl Media {
         Ok(())
     }
 
-    /// Makes media from `config` in the state that [`Media::export`] wrote: they hold the same and wear the same, and each
-    /// die keeps its speed. Shape and kind of store must agree; times, faults and endurance may differ.
+    /// Makes media from `config` in the state that [`Media::export`] wrote, with the same content and wear, and the same speed of each
+    /// die. Shape and kind of store must agree; times, faults and endurance may differ.
     pub fn import(config: &MediaConfig, input: &mut impl Read) -> Result<Media, SnapshotError> {
         if matches!(config.store, StoreKind::File(_)) {
             return Err(SnapshotError::FileStore);
@@ -214,7 +214,7 @@ impl Media {
     }
 }
 
-/// Superpages of which something may still be read.
+/// Superpages that may still be readable in part.
 fn kept_superpages(state: BlockState) -> usize {
     if state.all_unreadable() { 0 } else { state.next_superpage() as usize }
 }

@@ -1,6 +1,4 @@
-//! What the store adds to flash: an image of one drive, a save area, limits of memory and disk, and their notices.
-//!
-//! Flash as such knows none of these: they are of the process, the file and the machine below it.
+//! Features that the store adds to flash: an image of one drive, a save area, limits of memory and disk, and their notices.
 
 use super::{Content, Media};
 use crate::error::StoreError;
@@ -8,22 +6,22 @@ use crate::store::{Extent, Remains, StoreNotice};
 use pellucid_flash::Ppa;
 
 impl Media {
-    /// Says for which drive the media are: numbers of it, with their names, that must not change while the media are kept, because
-    /// what is stored means something else to a drive with other ones. 0 says nothing.
+    /// Binds the media to a drive: numbers, with their names, that must not change while the media are kept, because the stored data mean
+    /// something else to a drive with other numbers. 0: not given.
     ///
     /// # Errors
-    /// With a file store whose image is of a drive with other numbers, or when they cannot be written. The image is as it was.
+    /// When the image in a file store belongs to a drive with other numbers, or when they cannot be written. The image is unchanged.
     pub fn claim(&mut self, words: [(&'static str, u64); 3]) -> Result<(), StoreError> {
         self.store.claim(words)
     }
 
-    /// Takes away a file that was made just now, of media that cannot be used; one that was there before stays.
+    /// Removes a file that was just made for media that cannot be used; a file that existed before stays.
     pub fn discard(&mut self) {
         self.store.discard();
     }
 
-    /// Length of the save area: bytes that a drive keeps beside its flash, as one with capacitors keeps its buffer. They hold zeros
-    /// at first. With a file store they survive the process however it ends; copies of media have their own.
+    /// Length of the save area: bytes that a drive keeps beside its flash, as a drive with capacitors keeps its buffer. They are
+    /// initially zero. With a file store they survive the end of the process, however it ends; copies of media have their own.
     pub fn save_bytes(&self) -> usize {
         self.shape.save_bytes
     }
@@ -36,10 +34,10 @@ impl Media {
         self.store.save_read(at, out);
     }
 
-    /// Puts bytes into the save area. Once this has returned, they are there when the process is killed.
+    /// Writes bytes to the save area. After this returns, they survive a kill of the process.
     ///
     /// # Errors
-    /// When the file cannot take them, as with a full disk; what lay there is then undefined.
+    /// When the file cannot take them, as with a full disk; the bytes at this place are then undefined.
     ///
     /// # Panics
     /// When they reach beyond the area.
@@ -47,60 +45,60 @@ impl Media {
         self.store.save_write(at, bytes)
     }
 
-    /// Whether the store takes more data: its file takes what is written, or its memory has not reached its bound. Hosts should be
-    /// refused writes meanwhile; those under way are taken in any case.
+    /// Returns whether the store takes more data: its file accepts writes, or its memory has not reached its bound. Otherwise hosts
+    /// should be refused writes; those under way are still completed.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.store.has_room()
     }
 
-    /// Whether the file does not take what is written. It is then as a power cut at that moment would have left it, and nothing
-    /// that was done since may be promised to a host.
+    /// Returns whether the file fails to take written data. Its content is then as a power cut at that moment would have left it, and no
+    /// later change may be promised to a host.
     #[inline]
     pub fn holds_back(&self) -> bool {
         self.store.holds_back()
     }
 
-    /// Has the file take what it did not take before, if it does now.
+    /// Retries writes that the file refused.
     pub fn try_again(&mut self) {
         self.store.try_again();
     }
 
-    /// What a flush promises is to hold: with [`crate::SyncTo::Machine`] waits for the disk.
+    /// Fulfils a flush; with [`crate::SyncTo::Machine`] waits for the disk.
     ///
     /// # Errors
-    /// When the file does not take what was written.
+    /// When the file does not take the written data.
     pub fn promise(&mut self) -> Result<(), StoreError> {
         self.store.flushed()
     }
 
-    /// The next thing to be told about the store.
+    /// Takes the next notice of the store.
     pub fn store_notice(&mut self) -> Option<StoreNotice> {
         self.store.notice()
     }
 
-    /// What the store can come to take.
+    /// Memory and disk space that the store may come to use.
     pub fn extent(&self) -> Extent {
         self.store.extent()
     }
 
-    /// Reads that found what is stored damaged.
+    /// Reads that found damaged data in the store.
     pub fn damaged_reads(&self) -> u64 {
         self.damaged_reads
     }
 
-    /// Whether the last read failed because the store has lost what was in it: the flash is as good as before.
+    /// Returns whether the last read failed because the store lost the data: the flash itself is as good as before.
     pub fn was_damaged(&self) -> bool {
         self.damaged
     }
 
-    /// Whether [`Media::forget`] saves memory.
+    /// Returns whether [`Media::forget`] saves memory.
     pub fn forgets(&self) -> bool {
         self.store.forgets() && !self.sees_patterns
     }
 
-    /// The data of this unit are no longer needed, although its block is not erased yet: `remains` says why, and what is found there
-    /// since. The spare area stays.
+    /// Discards the data of a unit that are no longer needed, although its block is not erased yet: `remains` says why, and what a read
+    /// finds from then on. The spare area stays.
     #[inline]
     pub fn forget(&mut self, ppa: Ppa, remains: Remains) {
         let at = self.place(ppa);

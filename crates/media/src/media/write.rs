@@ -1,4 +1,4 @@
-//! Programs and erases: the rules that they obey, and what each leaves behind.
+//! Programs and erases: the rules that they obey, and the state that each leaves behind.
 //!
 //! ```text
 //!  erased ─► program_begin ─► put_unit, copy_unit .. ─► program_end ─┬─► programmed
@@ -49,10 +49,10 @@ impl Media {
         self.put(ppa, lpn, images, None);
     }
 
-    /// As [`Media::put_unit`] with [`Media::put_metadata`] behind it.
+    /// Calls [`Media::put_unit`] and [`Media::put_metadata`].
     ///
     /// # Panics
-    /// As these.
+    /// As in these two functions.
     #[inline]
     pub fn put_unit_with(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8], metadata: &[u8]) {
         self.put(ppa, lpn, images, Some(metadata));
@@ -87,8 +87,8 @@ impl Media {
         copy_metadata(self.store.unit_mut(at.block, at.index, at.unit).2, metadata);
     }
 
-    /// As [`Media::put_unit`], for a unit that holds all its bytes (`unit_bytes`) whatever the store keeps of host data:
-    /// a piece of the map, which must be read back to mount.
+    /// Puts a unit that holds all its bytes (`unit_bytes`), whatever the store keeps of host data: a translation page, which a mount must
+    /// read back.
     pub fn put_translation_page(&mut self, ppa: Ppa, lpn: Lpn, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.layout.unit_bytes as usize, "bytes of one unit");
         if self.shape.image_bytes == self.layout.sector_bytes as usize {
@@ -100,8 +100,8 @@ impl Media {
         self.segments.insert(ppa.0, bytes.into());
     }
 
-    /// Copies content and logical page of a unit into a unit of a begun superpage, inside the die. Nothing checks the data on
-    /// this way: if `from` is unreadable, the program of the superpage fails at its end. An erased unit copies as padding.
+    /// Copies content and logical page of a unit into a unit of a begun superpage, inside the die. The data are not checked: if `from` is
+    /// unreadable, the program of the superpage fails at its end. An erased unit copies as padding.
     ///
     /// # Panics
     /// When the superpage of `to` has not begun.
@@ -146,7 +146,7 @@ impl Media {
     pub fn erase_begin(&mut self, block: BlockId) -> Result<(), RuleError> {
         let state = self.store.state(block.0);
         self.check_usable(block.0, state)?;
-        // Full of nothing readable: no superpage may be programmed before the erase is complete.
+        // Full, but unreadable: no superpage may be programmed before the erase is complete.
         let full = state.with(Flag::Erasing).with_next_superpage(self.layout.superpages_per_block);
         self.store.set_state(block.0, full);
         self.store.forget_block(block.0);
@@ -181,7 +181,7 @@ impl Media {
         Outcome::Ok
     }
 
-    /// Gives up what a retired block holds: it reads as unreadable from now on, as after an erase that failed.
+    /// Gives up the content of a retired block: it reads as unreadable from now on, as after a failed erase.
     ///
     /// # Panics
     /// When the block is good; a good one can be erased.
@@ -192,7 +192,7 @@ impl Media {
         self.store.set_state(block.0, full.with_next_superpage(self.layout.superpages_per_block));
     }
 
-    /// The drive loses power: begun superpages are torn, blocks in erase are half erased.
+    /// Cuts the power: begun superpages become torn, and blocks in erase half erased.
     pub fn power_cut(&mut self) {
         for block in 0..self.layout.blocks {
             let state = self.store.state(block);
@@ -204,7 +204,7 @@ impl Media {
         }
     }
 
-    /// Whether what was done to the drive makes a program in `block` fail.
+    /// Returns whether an injected fault makes a program in `block` fail.
     #[cold]
     fn program_fails(&mut self, block: u32) -> bool {
         let die = self.die_of(block);

@@ -1,12 +1,12 @@
-//! Memory in pieces of one size, taken and given back.
+//! Memory in pieces of one size, allocated and freed.
 //!
 //! ```text
 //!  chunk 0                    chunk 1
 //!  | 0 | 1 | 2 | 3 | ...      | 2^s | 2^s + 1 | ...
 //! ```
-//! Reads at random over gigabytes spend most of their time on looking up where pages of 4 KiB lie, so chunks are mapped by
-//! themselves and the system is asked for large pages. What was given back is taken again first, the last one at once, as it is
-//! still in the processor's cache; when much more is free than in use, the memory of what is free goes back to the system.
+//! Random reads over gigabytes spend most of their time on TLB misses with 4 KiB pages, so chunks have mappings of their own and the
+//! system is asked for large pages. Freed pieces are reused first, the latest at once, as it is still in the processor's cache. When much
+//! more is free than in use, the memory of free pieces goes back to the system.
 //!
 //! Invariants: piece p lies in chunk `p >> shift`; every chunk but the last has `1 << shift` pieces; a piece is taken, free with
 //! memory (`free`), free without (`returned`), or has never been taken.
@@ -14,19 +14,19 @@
 use memmap2::{Advice, MmapMut};
 use std::ops::Range;
 
-/// What one mapping holds at most, unless a single piece is longer.
+/// Largest size of one mapping, unless a single piece is longer.
 const CHUNK_BYTES: usize = 32 << 20;
-/// Less than this is mapped without large pages: small drives are made and copied often.
+/// Smaller chunks are mapped without large pages: small drives are made and copied often.
 const HUGE_BYTES_MIN: usize = 4 << 20;
-/// So much may be free without going back to the system, and a part of what is taken besides.
+/// Free memory that is kept rather than returned to the system; a share of the used memory is added.
 const FREE_BYTES_MIN: usize = 16 << 20;
 const FREE_SHARE: usize = 8;
 const PAGE_BYTES: usize = 4096;
 const CACHE_LINE_BYTES: usize = 64;
-/// Of the piece that will be taken next, so much is fetched; the processor goes on by itself.
+/// Bytes prefetched of the piece that will be taken next; the processor's own prefetcher fetches the rest.
 const NEXT_BYTES: usize = 1024;
 
-/// Zeroed memory in large pages, where the system has them; small ones do as well, they are slower.
+/// Maps zeroed memory, in large pages if the system has them; small ones work too, but slower.
 fn map(bytes: usize) -> MmapMut {
     let map = MmapMut::map_anon(bytes).unwrap_or_else(|e| panic!("{bytes} bytes of memory: {e}"));
     if bytes >= HUGE_BYTES_MIN {
@@ -63,7 +63,7 @@ impl Arena {
         }
     }
 
-    /// Hands out a piece, with whatever it held before.
+    /// Allocates a piece, with its former content.
     ///
     /// # Panics
     /// When all have been handed out, or the system has no memory.
@@ -93,7 +93,7 @@ impl Arena {
         self.pieces - 1
     }
 
-    /// Takes a piece back.
+    /// Frees a piece.
     #[inline]
     pub(crate) fn give(&mut self, piece: u32) {
         self.free.push(piece);
@@ -103,7 +103,7 @@ impl Arena {
         }
     }
 
-    /// The memory of all free pieces but a few goes back to the system, in runs.
+    /// Returns the memory of all but a few free pieces to the system, in runs.
     #[cold]
     fn give_to_system(&mut self) {
         let keep = FREE_BYTES_MIN / 2 / self.piece_bytes;
@@ -148,7 +148,7 @@ impl Arena {
     }
 }
 
-/// Whole pages in `bytes` of a chunk are the system's again; they read as zeros.
+/// Returns the whole pages within `bytes` of a chunk to the system; they read as zeros.
 #[allow(unsafe_code, reason = "memory changes below a reference")]
 fn give_pages(chunk: &mut MmapMut, bytes: Range<usize>) {
     let (start, end) = (bytes.start.next_multiple_of(PAGE_BYTES), bytes.end & !(PAGE_BYTES - 1));
@@ -161,7 +161,7 @@ fn give_pages(chunk: &mut MmapMut, bytes: Range<usize>) {
 }
 
 impl Clone for Arena {
-    /// Copies what is taken, and touches nothing else.
+    /// Copies only the pieces in use.
     fn clone(&self) -> Arena {
         let mut idle = vec![false; self.pieces as usize];
         self.free.iter().chain(&self.returned).for_each(|&piece| idle[piece as usize] = true);
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// What is given back is taken again, before the system sees it and after; what is taken keeps its bytes throughout.
+    /// Freed pieces are taken again, before and after the system gets their memory back; taken pieces keep their bytes throughout.
     #[test]
     fn what_is_given_back_is_taken_again() {
         let (pieces, bytes) = (20_000, 4096);

@@ -1,13 +1,12 @@
-//! The file below the file store: reads, and writes in order, also when the disk does not take them.
+//! The file below the file store: reads and ordered writes, even while the disk refuses writes.
 //!
 //! ```text
 //!  write ─► taken by the file system ─────────────────────────────► in the file
 //!     └──── refused (disk full, I/O error) ─► held back, as all that follow, in order ─► try_again ─► in the file
 //! ```
-//! Invariant: the file is at any moment what it was after some write, all those before it being in it and none of those behind it.
-//! So from the first refused write on the file stays as a power cut at that moment would leave it, while reads find the newest
-//! bytes. What is held back is in memory; the drive takes no more writes meanwhile, so it is no more than what was
-//! under way.
+//! Invariant: the file always equals its state after some write: it contains all writes up to that one, and none after it. So from the
+//! first refused write on, the file stays as a power cut at that moment would leave it, while reads find the newest bytes. Held-back
+//! writes are in memory; the drive takes no more writes meanwhile, so they are limited to those that were under way.
 
 #![allow(
     clippy::disallowed_types,
@@ -22,7 +21,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Notices that wait to be taken; more are not kept.
+/// Most notices that wait to be taken; further ones are dropped.
 const NOTICES_MAX: usize = 64;
 
 /// An open, locked image file.
@@ -34,7 +33,7 @@ pub(super) struct Backing {
     new: bool,
     /// Writes that were refused, and those after them.
     held: VecDeque<(u64, Box<[u8]>)>,
-    /// Why the first one was refused, or the disk could not be made to keep what it has.
+    /// Reason why the first one was refused, or why the disk could not be synced.
     fault: Option<(Option<i32>, String)>,
     /// Something was written since the last sync.
     dirty: bool,
@@ -42,7 +41,7 @@ pub(super) struct Backing {
 }
 
 impl Backing {
-    /// Opens or creates the file, and locks it. Also gives its length. What is no regular file is left alone.
+    /// Opens or creates the file, locks it, and returns its length. Refuses anything but a regular file, and leaves it unchanged.
     pub fn open(path: &Path) -> Result<(Backing, u64), StoreError> {
         let io = |action| move |source| StoreError::Io { path: path.into(), action, source };
         let mut options = OpenOptions::new();
@@ -74,14 +73,14 @@ impl Backing {
         &self.path
     }
 
-    /// Whether there was no file.
+    /// Returns whether the file did not exist before.
     pub fn is_new(&self) -> bool {
         self.new
     }
 
     /// Removes a file whose image was not completed.
     pub fn discard(&self) {
-        // One that cannot be removed says itself that it is no image.
+        // A file that cannot be removed has no magic number, so it is no image.
         let _ = std::fs::remove_file(&self.path);
     }
 
@@ -90,8 +89,8 @@ impl Backing {
         self.file.set_len(bytes).map_err(io)
     }
 
-    /// Has the disk keep space for the first `bytes` bytes. Asked first whether there is so much: an attempt that fails keeps what it got,
-    /// which would fill the disk.
+    /// Reserves disk space for the first `bytes` bytes. Checks first that there is enough: a failed attempt keeps the space it got, which
+    /// would fill the disk.
     pub fn reserve(&self, bytes: u64) -> Result<(), StoreError> {
         use rustix::fs::{FallocateFlags, fallocate, fstat, fstatvfs};
         use rustix::io::Errno;
@@ -127,7 +126,7 @@ impl Backing {
         Ok(())
     }
 
-    /// Over what was read lies what the file does not have yet.
+    /// Bytes that the file has not taken yet replace those that were read.
     #[cold]
     fn patch(&self, at: u64, out: &mut [u8]) {
         let end = at + out.len() as u64;
@@ -140,7 +139,7 @@ impl Backing {
         }
     }
 
-    /// Writes, now or when the disk takes it.
+    /// Writes at once, or later if the disk refuses now.
     #[inline]
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         self.dirty = true;
@@ -153,21 +152,21 @@ impl Backing {
         self.held.push_back((at, bytes.into()));
     }
 
-    /// Has the disk keep what was written; `false`: it does not.
+    /// Syncs written data to the disk; `false`: that failed.
     pub fn sync(&mut self) -> bool {
         self.try_again();
         if self.dirty && self.fault.is_none() {
             match self.file.sync_data() {
                 Ok(()) => self.dirty = false,
-                // The kernel may have dropped what it could not write, and says so once: there is no trying again.
+                // The kernel may have dropped the data that it could not write, and reports that once: a retry is impossible.
                 Err(error) => self.refused(&error),
             }
         }
         self.fault.is_none()
     }
 
-    /// Looks whether somebody has cut the file off, which has to have `bytes` bytes. What is gone cannot come back, so nothing more can be
-    /// promised then.
+    /// Checks that nobody has truncated the file, which must have `bytes` bytes. Lost data cannot come back, so nothing more can be
+    /// promised after that.
     pub fn check_length(&mut self, bytes: u64) {
         if self.fault.is_some() {
             return;
@@ -183,7 +182,7 @@ impl Backing {
         }
     }
 
-    /// Writes what was held back, as far as the disk takes it.
+    /// Writes held-back data, as far as the disk takes them.
     pub fn try_again(&mut self) {
         if self.held.is_empty() {
             return;
@@ -206,13 +205,13 @@ impl Backing {
         self.fault = Some((error.raw_os_error(), error.to_string()));
     }
 
-    /// Whether the file is not what it should be.
+    /// Returns whether the file does not hold everything that was written to it.
     #[inline]
     pub fn holds_back(&self) -> bool {
         self.fault.is_some()
     }
 
-    /// Why.
+    /// Returns the reason why writes are held back.
     pub fn fault(&self) -> Option<io::Error> {
         let (code, text) = self.fault.as_ref()?;
         Some(code.map_or_else(|| io::Error::other(text.clone()), io::Error::from_raw_os_error))

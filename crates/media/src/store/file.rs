@@ -1,12 +1,12 @@
-//! Everything in one image file, which survives the process. `docs/reference/media-image.md` draws it:
+//! Store in one image file, which survives the process. `docs/reference/media-image.md` shows its layout:
 //!
 //! ```text
 //! 0            4096             record_at                    data_at                     save_at
 //! | header     | block states   | a record for each superpage   | data of each block        | save area |
 //! |            | 16 bytes each  | (spare area, checksums)    | unit after unit           |           |
 //! ```
-//! All is written and read by system calls, never through a map: what the disk refuses, or has lost, is then an answer here and no
-//! signal. States and spare areas are held in memory; the data of a superpage are gathered there until its program ends:
+//! All access is by system calls, never through a memory map: when the disk refuses or has lost data, the call returns an error here and
+//! raises no signal. States and spare areas are held in memory; the data of a superpage are gathered there until its program ends:
 //!
 //! ```text
 //!  begin ─► stage ─► unit, unit, .. ─► end: data, then the record with their checksums ─► set_state: the block has one superpage more
@@ -32,9 +32,9 @@ use std::sync::{Mutex, PoisonError};
 /// A stored state: the word, reads since the erase, checksum.
 const STATE_BYTES: usize = 16;
 const NO_UNIT: u32 = u32::MAX;
-/// Reads of a block are written to the file when so many have come, beside every change of its state.
+/// Reads of a block after which their count is written to the file, in addition to every change of its state.
 const READS_KEPT: u64 = 64;
-/// Of so many reads that found damage is told; more are only counted.
+/// Reads with damage that are reported one by one; further ones are only counted.
 const DAMAGED_TOLD: u64 = 100;
 
 /// A superpage between the begin and the end of its program.
@@ -68,13 +68,14 @@ pub(crate) struct FileStore {
     /// One record, being written or read.
     buffer: Mutex<Vec<u8>>,
     sync: SyncTo,
-    /// States that the file is to have as soon as what they count is on the disk; only with [`SyncTo::Machine`].
+    /// States to be written once the data that they count are on the disk; only with [`SyncTo::Machine`].
     behind: BTreeMap<u32, BlockState>,
     /// Reads that found damage.
     damaged: u64,
-    /// It did not exist before.
+    /// The file did not exist before.
     created: bool,
-    /// A drive has taken it, or it was closed in order before: one that was not, and is refused, does not count as closed because of that.
+    /// A drive has taken the image, or it was closed in order before. An image that was not closed and is refused must not be marked as
+    /// closed.
     closes: bool,
     reserved: u64,
 }
@@ -96,7 +97,7 @@ impl FileStore {
         self.states[block as usize]
     }
 
-    /// A program or an erase leaves the file as it was until it ends.
+    /// Sets the state of a block. A program or an erase leaves the file unchanged until it ends.
     pub(crate) fn set_state(&mut self, block: u32, state: BlockState) {
         let before = std::mem::replace(&mut self.states[block as usize], state);
         let unchanged = before.without(Flag::Programming) == state.without(Flag::Programming);
@@ -109,9 +110,9 @@ impl FileStore {
         self.keep_state(block);
     }
 
-    /// Has the file keep the state of a block: at once, or behind what it counts.
+    /// Writes the state of a block to the file: at once, or after the data that it counts.
     fn keep_state(&mut self, block: u32) {
-        // What is under way has not happened.
+        // An operation under way does not count.
         let state = self.states[block as usize].without(Flag::Programming);
         match self.sync {
             SyncTo::Process => self.write_state(block, state),
@@ -133,7 +134,7 @@ impl FileStore {
         &mut meta[..self.shape.meta.bytes]
     }
 
-    /// As `set_history` of the metadata, which lasts longer if it is told here.
+    /// Counts a read, as `set_history` of the metadata, and keeps the count in the file.
     pub(crate) fn count_read(&mut self, block: u32, history: (u64, u64)) {
         let shape = self.shape.meta;
         shape.set_history(self.meta_mut(block), history);
@@ -142,10 +143,10 @@ impl FileStore {
         }
     }
 
-    /// A superpage begins.
+    /// Begins a superpage.
     pub(crate) fn begin(&mut self, block: u32, superpage: u32) {
         if superpage == 0 && self.behind.contains_key(&block) {
-            // The disk still knows what the block held before its erase, and that is about to go.
+            // The disk still has the block's content from before its erase, which is about to be overwritten.
             self.commit();
         }
         let units = self.shape.units_per_superpage as usize;
@@ -156,7 +157,7 @@ impl FileStore {
             copied: Vec::new(),
         });
         stage.block = block;
-        // A host that gives none gives zeros.
+        // Metadata that a host does not give are zeros.
         stage.metadata.fill(0);
         self.stages.push(stage);
     }
@@ -194,7 +195,7 @@ impl FileStore {
         self.stages[at].copied.push((to.1, sum));
     }
 
-    /// A superpage ends: its data and its spare area go to the file. The state follows.
+    /// Ends a superpage: writes its data and its spare area to the file. The state follows.
     pub(crate) fn end(&mut self, block: u32, superpage: u32, readable: bool) {
         let at = self.stage(block);
         let mut stage = self.stages.swap_remove(at);
@@ -219,7 +220,7 @@ impl FileStore {
         self.idle_stages.push(stage);
     }
 
-    /// Reads bytes of a unit's stored data, if all of it is as it was stored.
+    /// Reads bytes of a unit's stored data, if all of them are as they were stored.
     #[inline]
     pub(crate) fn read(&mut self, block: u32, index: u32, start: usize, out: &mut [u8]) -> Found {
         if out.len() < self.shape.unit_stored_bytes {
@@ -233,23 +234,23 @@ impl FileStore {
         self.judge(block, index, read.map(|()| crc32c::crc32c(out)))
     }
 
-    /// The stored data of a unit, whether they are good or not.
+    /// The stored data of a unit, correct or not.
     pub(crate) fn raw(&self, block: u32, index: u32) -> Cow<'_, [u8]> {
         if self.unit_is == self.unit_name(block, index) {
             return Cow::Borrowed(&self.unit);
         }
         let mut data = vec![0; self.shape.unit_stored_bytes];
-        // What cannot be read is as wrong as zeros are.
+        // Unreadable data are as wrong as zeros.
         let _ = self.backing.read(self.data_at(block, index), &mut data);
         Cow::Owned(data)
     }
 
-    /// Whether `stored` is what was stored of a unit.
+    /// Returns whether `stored` matches the checksum of the unit.
     pub(crate) fn is_what_was_stored(&self, block: u32, index: u32, stored: &[u8]) -> bool {
         crc32c::crc32c(stored) == self.checksum(block, index)
     }
 
-    /// Makes a unit that is good the one that was read last.
+    /// Loads a unit as the one that was read last, if it is good.
     pub(crate) fn bring(&mut self, block: u32, index: u32) -> Found {
         let name = self.unit_name(block, index);
         if self.unit_is == name {
@@ -266,7 +267,7 @@ impl FileStore {
         found
     }
 
-    /// No process may read the data of this unit again. Its checksum says so: it is the complement of that of the data.
+    /// Gives up the data of a unit: no later process may read them. Its checksum becomes the complement of the data's checksum.
     pub(crate) fn give_up(&mut self, block: u32, index: u32) {
         let sum = !crc32c::crc32c(&self.raw(block, index));
         self.unit_is = NO_UNIT;
@@ -286,7 +287,7 @@ impl FileStore {
     fn judge(&mut self, block: u32, index: u32, sum: std::io::Result<u32>) -> Found {
         let why = match sum {
             Ok(sum) if sum == self.checksum(block, index) => return Found::Good,
-            // The file is as it should be.
+            // The file is intact: the unit was given up.
             Ok(sum) if sum == !self.checksum(block, index) => return Found::Damaged,
             Ok(_) => "its checksum is wrong".to_owned(),
             Err(error) => error.to_string(),
@@ -330,7 +331,7 @@ impl FileStore {
         self.settled("write the save area")
     }
 
-    /// Whole seconds, so it is written rarely.
+    /// Sets the age of the media. In whole seconds, so it is written rarely.
     pub(crate) fn set_age(&mut self, age_s: u64) {
         if age_s != self.header.age_s {
             self.header.age_s = age_s;
@@ -338,7 +339,7 @@ impl FileStore {
         }
     }
 
-    /// Compares with what the image says, and writes what it does not say.
+    /// Compares the properties with those in the image, and writes those that the image lacks.
     pub(crate) fn claim(&mut self, words: Claim) -> Result<(), StoreError> {
         for ((key, description), image) in words.into_iter().zip(self.header.claim) {
             if image != 0 && image != description {
@@ -351,7 +352,7 @@ impl FileStore {
         self.settled("write the header")
     }
 
-    /// Takes the file away if it was created for this store. What cannot be taken away is a good image all the same.
+    /// Removes the file if it was created for this store. A file that cannot be removed is a good image all the same.
     pub(crate) fn discard(&mut self) {
         if self.created {
             self.backing.discard();
@@ -368,7 +369,7 @@ impl FileStore {
         self.settled("write the image to disk")
     }
 
-    /// What a flush promises: where only the process may end, that the file is still whole.
+    /// Fulfils a flush. If data need only survive the end of the process, checks that the file is still whole.
     pub(crate) fn flushed(&mut self) -> Result<(), StoreError> {
         if self.sync == SyncTo::Machine {
             self.commit();
@@ -377,7 +378,7 @@ impl FileStore {
         self.settled("write the image to disk")
     }
 
-    /// Data and spare areas to the disk, then the states that count them.
+    /// Syncs data and spare areas to the disk, then the states that count them.
     fn commit(&mut self) {
         if self.sync == SyncTo::Process {
             return;
@@ -391,13 +392,13 @@ impl FileStore {
         self.backing.sync();
     }
 
-    /// Whether writes wait for the disk to take them.
+    /// Returns whether writes wait for the disk to take them.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
         self.backing.holds_back()
     }
 
-    /// Tries again what was held back.
+    /// Retries held-back writes.
     pub(crate) fn try_again(&mut self) {
         self.backing.try_again();
     }
@@ -413,7 +414,7 @@ impl FileStore {
             + self.backing.held_bytes()
     }
 
-    /// Whether everything written so far is in the file.
+    /// Returns an error unless everything written so far is in the file.
     fn settled(&self, action: &'static str) -> Result<(), StoreError> {
         match self.backing.fault() {
             None => Ok(()),

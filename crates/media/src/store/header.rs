@@ -1,4 +1,4 @@
-//! The header of an image file: what it was made for, and where things lie. `docs/reference/media-image.md` lists its fields.
+//! Header of an image file: parameters of the drive and offsets of the regions. `docs/reference/media-image.md` lists its fields.
 
 use super::StoreShape;
 use super::backing::Backing;
@@ -10,7 +10,7 @@ const MAGIC: &[u8; 8] = b"PELLUCID";
 /// The format version that this code reads and writes.
 const VERSION: u32 = 3;
 const REGION_ALIGN: u64 = 4096;
-/// Bytes that the header takes of the file, and how many of them mean something.
+/// Bytes that the header takes in the file, and how many of them are used.
 const HEADER_BYTES: u64 = 4096;
 const USED_BYTES: usize = 256;
 
@@ -22,7 +22,7 @@ const PLACES_AT: usize = 72;
 /// Chunk bytes, correctable bits, 1 with a scrambler, bytes per sector of the host's metadata; u32 each.
 const CODE_AT: usize = 112;
 const SAVE_BYTES_AT: usize = 128;
-/// What stays the same of the drive, u64 each; 0: not said.
+/// Offset of the drive's fixed properties, u64 each; 0: not given.
 const CLAIM_AT: usize = 136;
 const AGE_AT: usize = 160;
 /// 0 while a drive uses the image, 1 once it was closed in order.
@@ -30,7 +30,7 @@ const CLEAN_AT: usize = 168;
 /// CRC-32C of everything before it.
 const SUM_AT: usize = USED_BYTES - 4;
 
-/// Where the regions of an image lie.
+/// Offsets of the regions of an image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Regions {
     pub state_at: u64,
@@ -58,7 +58,7 @@ impl Regions {
     }
 }
 
-/// What the header says beside the places of the regions.
+/// Content of the header besides the offsets of the regions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     geometry: [u32; 12],
@@ -70,7 +70,7 @@ pub(super) struct Header {
     /// Seconds that the media have existed.
     pub age_s: u64,
     pub clean: bool,
-    /// It is in the file.
+    /// The seed is in the file.
     pub made: bool,
 }
 
@@ -118,10 +118,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Header {
-    /// What stands in the place of the magic number until an image is complete.
+    /// Placeholder for the magic number until an image is complete.
     pub const UNFINISHED: &[u8; 8] = b"PELLUnew";
 
-    /// Whether the file, of this length, is an image whose creation was cut off: it never held anything.
+    /// Returns whether the file, of this length, is an image whose creation was cut off: it never held anything.
     pub fn is_unfinished(backing: &Backing, length: u64) -> bool {
         let mut begin = [0; 8];
         length >= 8 && backing.read(0, &mut begin).is_ok() && begin == *Header::UNFINISHED
@@ -141,7 +141,7 @@ impl Header {
         }
     }
 
-    /// As it stands in the file.
+    /// Encodes the header as it stands in the file.
     pub fn encode(&mut self, regions: &Regions) -> [u8; USED_BYTES] {
         self.made = true;
         let mut h = [0; USED_BYTES];

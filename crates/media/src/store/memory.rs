@@ -1,8 +1,9 @@
 //! Everything in memory, as blocks are first programmed. It serves two kinds of store: with an image of `sector_bytes` per sector it
 //! keeps the data, with one of 4 bytes a stamp; of an image that is not stored it keeps nothing.
 //!
-//! What is held of a block (spare areas; stamps, where data are not kept) is allocated zeroed, kept across erases, and never cleared:
-//! validity is the block state's business. Data are kept unit by unit, each in a slot of its own, so that memory follows what is alive:
+//! Memory for a block (spare areas; stamps, where data are not kept) is allocated zeroed, kept across erases, and never cleared: the
+//! block state tells which entries are valid. Data are kept unit by unit, each in a slot of its own, so that memory use follows the live
+//! data:
 //!
 //! ```text
 //!  slots[unit] = 0: none, n: slot n - 1 of the arena      put ─► take a slot      erased, or forgotten ─► give it back
@@ -15,7 +16,7 @@ use crate::state::BlockState;
 use std::ops::Range;
 
 const CACHE_LINE_BYTES: usize = 64;
-/// Slots of units that were forgotten before their block is erased: what they hold since, see [`Remains`].
+/// Slots of units that were discarded before their block is erased, by the result of later reads, see [`Remains`].
 const LOST: u32 = u32::MAX;
 const ZEROS: u32 = u32::MAX - 1;
 
@@ -24,7 +25,7 @@ const ZEROS: u32 = u32::MAX - 1;
 pub(crate) struct MemoryStore {
     shape: StoreShape,
     states: Vec<BlockState>,
-    /// Of each block that has ever been programmed: metadata, the host's metadata, stamps.
+    /// Data of each block that has ever been programmed: metadata, the host's metadata, stamps.
     blocks: Vec<Option<Box<[u8]>>>,
     allocated_blocks: u64,
     data: Option<Data>,
@@ -39,13 +40,13 @@ struct Data {
     bytes_max: u64,
 }
 
-/// Whether a slot has memory.
+/// Returns whether a slot has memory.
 #[inline]
 fn is_held(slot: u32) -> bool {
     slot.wrapping_sub(1) < ZEROS - 1
 }
 
-/// The memory of a block that had none.
+/// Allocates memory for a block that had none.
 #[cold]
 fn first_bytes(slot: &mut Option<Box<[u8]>>, bytes: usize) -> &mut [u8] {
     slot.insert(vec![0; bytes].into_boxed_slice())
@@ -85,15 +86,15 @@ impl MemoryStore {
         &self.bytes(block)[..self.shape.meta.bytes]
     }
 
-    /// Allocates what is held of the block on its first program.
+    /// Allocates the memory of the block on its first program.
     #[inline(always)]
     pub(crate) fn meta_mut(&mut self, block: u32) -> &mut [u8] {
         let bytes = self.shape.meta.bytes;
         &mut self.bytes_mut(block)[..bytes]
     }
 
-    /// Metadata of the block; data and the host's metadata of one unit. Several times a program: as a call it would cost more
-    /// than what it does.
+    /// Metadata of the block; data and the host's metadata of one unit. Inlined: it runs several times per program, and a call would cost
+    /// more than its work.
     #[inline(always)]
     pub(crate) fn unit_mut(&mut self, block: u32, index: u32) -> (&mut [u8], &mut [u8], &mut [u8]) {
         let StoreShape { unit_metadata_bytes, unit_stored_bytes, .. } = self.shape;
@@ -124,7 +125,7 @@ impl MemoryStore {
         meta.set_history(self.meta_mut(block), history);
     }
 
-    /// A unit holds zeros, which take no memory of their own where data are kept.
+    /// Fills a unit with zeros, which take no memory of their own where data are kept.
     pub(crate) fn clear_unit(&mut self, block: u32, index: u32) {
         let (_, data, metadata) = self.unit_mut(block, index);
         data.fill(0);
@@ -132,12 +133,12 @@ impl MemoryStore {
         self.give_back(block, index, 0);
     }
 
-    /// Length of what is stored of a unit.
+    /// Stored length of a unit.
     pub(crate) fn unit_bytes(&self) -> usize {
         self.shape.unit_stored_bytes
     }
 
-    /// What is stored of a unit; none where that was forgotten, or nothing is.
+    /// Data stored for a unit; `None` if they were discarded or never stored.
     #[inline(always)]
     pub(crate) fn unit(&self, block: u32, index: u32) -> Option<&[u8]> {
         match &self.data {
@@ -156,7 +157,7 @@ impl MemoryStore {
         }
     }
 
-    /// What is found of a unit that holds no data: it was never put, or was forgotten.
+    /// Result of reading a unit that holds no data: it was never put, or was discarded.
     pub(crate) fn without_data(&self, block: u32, index: u32) -> Found {
         match self.data.as_ref().map(|data| data.slots[self.name(block, index)]) {
             Some(LOST) => Found::Damaged,
@@ -171,14 +172,14 @@ impl MemoryStore {
         &self.bytes(block)[self.shape.meta.bytes + index as usize * bytes..][..bytes]
     }
 
-    /// The same, for writing.
+    /// The host's metadata of a unit, for writing.
     pub(crate) fn metadata_mut(&mut self, block: u32, index: u32) -> &mut [u8] {
         let bytes = self.shape.unit_metadata_bytes;
         let at = self.shape.meta.bytes + index as usize * bytes;
         &mut self.bytes_mut(block)[at..at + bytes]
     }
 
-    /// Copies a unit into one of a begun superpage; of one that was forgotten, what is left of it.
+    /// Copies a unit into one of a begun superpage; copies the remainder of a discarded unit.
     pub(crate) fn copy_unit(&mut self, from: (u32, u32), to: (u32, u32)) {
         let found = self.without_data(from.0, from.1);
         let data = self.unit(from.0, from.1).map(<[u8]>::to_vec);
@@ -196,13 +197,13 @@ impl MemoryStore {
         }
     }
 
-    /// Whether data are kept, in slots.
+    /// Returns whether data are kept, in slots.
     #[inline]
     pub(crate) fn keeps_data(&self) -> bool {
         self.data.is_some()
     }
 
-    /// The data of this unit are no longer needed.
+    /// Discards the data of this unit.
     #[inline]
     pub(crate) fn forget(&mut self, block: u32, index: u32, remains: Remains) {
         let slot = match remains {
@@ -212,7 +213,7 @@ impl MemoryStore {
         self.give_back(block, index, slot);
     }
 
-    /// Gives the memory of a unit back; `slot` is what is left of it.
+    /// Frees the memory of a unit; `slot` is its remainder.
     #[inline]
     fn give_back(&mut self, block: u32, index: u32, slot: u32) {
         let name = self.name(block, index);
@@ -224,7 +225,7 @@ impl MemoryStore {
         }
     }
 
-    /// The block holds nothing any more.
+    /// Discards the data of a block.
     pub(crate) fn forget_block(&mut self, block: u32) {
         if self.data.is_some() {
             for index in 0..self.shape.units_per_block() as u32 {
@@ -233,13 +234,13 @@ impl MemoryStore {
         }
     }
 
-    /// Whether data may take more memory.
+    /// Returns whether data may take more memory.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.data.as_ref().is_none_or(|data| data.arena.taken_bytes() < data.bytes_max)
     }
 
-    /// Has the processor fetch these bytes of a unit, which will be read soon.
+    /// Prefetches these bytes of a unit, which will be read soon.
     #[inline]
     pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: Range<usize>) {
         match &self.data {
@@ -277,7 +278,7 @@ impl MemoryStore {
         (fixed + slots + self.save.len()) as u64 + self.allocated_blocks * self.block_bytes() as u64 + data
     }
 
-    /// The most that they can come to.
+    /// Largest number of bytes that the store may come to hold.
     pub(crate) fn memory_bytes_max(&self) -> u64 {
         let fixed = self.states.len() * (size_of::<BlockState>() + size_of::<Option<Box<[u8]>>>());
         let data = self.data.as_ref().map_or(0, |data| {
@@ -307,7 +308,7 @@ impl MemoryStore {
         self.blocks[block as usize].as_deref().expect("a block with programmed superpages has memory")
     }
 
-    /// What is held of a block.
+    /// Bytes held for a block.
     fn block_bytes(&self) -> usize {
         let stamps = if self.data.is_some() { 0 } else { self.shape.unit_stored_bytes };
         self.shape.meta.bytes + self.metadata_bytes() + stamps * self.shape.units_per_block()

@@ -9,8 +9,8 @@
 //! 64      per superpage: its sequence minus the first one's; 2^32 - 1 = unreadable u32 each
 //! 64+4S   per unit: logical page                                                u32 each
 //! ```
-//! All little-endian; the whole is padded to a multiple of 64 bytes. Only what lies below the block's `next_superpage`
-//! means anything, so an erase clears nothing here.
+//! All little-endian; the whole is padded to a multiple of 64 bytes. Only entries below the block's `next_superpage` are valid, so an
+//! erase clears nothing here.
 
 use pellucid_flash::{Layout, Lpn};
 
@@ -23,7 +23,7 @@ const HEAD_BYTES: usize = 64;
 /// The sequence offset that marks a torn or failed superpage.
 pub(crate) const UNREADABLE: u32 = u32::MAX;
 
-/// Where things lie in a block's metadata.
+/// Offsets in a block's metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetaShape {
     lpn_at: usize,
@@ -125,7 +125,7 @@ impl MetaShape {
         put_u32(meta, HEAD_BYTES + 4 * superpage as usize, offset);
     }
 
-    /// Where the logical page of unit `index` of the block stands.
+    /// Offset of the logical page of unit `index` of the block.
     #[inline]
     pub(crate) fn lpn_place(&self, index: u32) -> usize {
         self.lpn_at + 4 * index as usize
@@ -169,7 +169,7 @@ impl MetaShape {
         put_u64(meta, POISON_AT, 1);
     }
 
-    /// Whether it did.
+    /// Returns whether the begun superpage received a copy of an unreadable unit.
     #[inline]
     pub(crate) fn poisoned(&self, meta: &[u8]) -> bool {
         u64_at(meta, POISON_AT) != 0

@@ -1,4 +1,4 @@
-//! Where block states, spare areas and data are kept. The store knows bytes; what they mean is the media's business.
+//! Storage of block states, spare areas and data. The store handles bytes; the media interpret them.
 //!
 //! | kind | states, spare | image of a sector      | survives the process |
 //! |------|---------------|------------------------|----------------------|
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 /// Bytes kept per sector when the data are not kept.
 const STAMP_BYTES: usize = 4;
 
-/// Sizes of what is kept.
+/// Sizes of the stored items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreShape {
     pub(crate) blocks: u32,
@@ -38,14 +38,14 @@ pub(crate) struct StoreShape {
     pub(crate) units_per_superpage: u32,
     pub(crate) meta: MetaShape,
     pub(crate) image_bytes: usize,
-    /// Bytes that a caller gives of a unit's data.
+    /// Bytes of a unit's data that a caller gives.
     pub(crate) unit_image_bytes: usize,
-    /// Bytes that are kept of it, data and parity; 0 without stamps.
+    /// Bytes of them that are kept, data and parity; 0 without stamps.
     pub(crate) unit_stored_bytes: usize,
     /// The host's part of the spare area, per sector and per unit.
     pub(crate) metadata_bytes: usize,
     pub(crate) unit_metadata_bytes: usize,
-    /// Of the save area.
+    /// Bytes of the save area.
     pub(crate) save_bytes: usize,
 }
 
@@ -83,33 +83,33 @@ impl StoreShape {
     }
 }
 
-/// What is to stay the same of the drive that the media are in: words, and what they are called. 0: not said.
+/// Properties of the drive that must not change while it uses these media: values with their names. 0: not given.
 pub(crate) type Claim = [(&'static str, u64); 3];
 
-/// Whether what is stored of a unit is what was stored.
+/// Result of comparing the data of a unit with the data that were stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Good,
-    /// It is not, or cannot be read.
+    /// The data differ, or cannot be read.
     Damaged,
     /// Its data were given up, and read as zeros: see [`Remains::Zeros`].
     Zeros,
 }
 
-/// What is left of a unit whose data are no longer needed, until its block is erased. A mount may come back to it: where a successor cannot
-/// be read, or a trim was undone by a power cut.
+/// Remainder of a unit whose data are no longer needed, until its block is erased. A mount may come back to the unit if its successor
+/// cannot be read, or if a power cut undid a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// It has a successor on the media. Reads end uncorrectable.
+    /// The unit has a successor on the media. Reads end uncorrectable.
     Nothing,
-    /// Its page was trimmed. Reads find zeros, as they do behind a trim.
+    /// The unit's page was trimmed. Reads find zeros, as after a trim.
     Zeros,
 }
 
-/// Something that happened to a file store, for a log.
+/// An event of a file store, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreNotice {
-    /// What a unit holds cannot be read from the file as it was written.
+    /// The content of a unit cannot be read from the file as it was written.
     Damaged {
         /// The image file.
         path: PathBuf,
@@ -119,23 +119,23 @@ pub enum StoreNotice {
         unit: u32,
         /// Its place in the file.
         at: u64,
-        /// What is wrong.
+        /// Description of the damage.
         why: String,
     },
-    /// The file does not take what is written. What follows is kept in memory, and hosts are refused.
+    /// The file refuses written data. Later writes are kept in memory, and hosts are refused.
     Refused {
         /// The image file.
         path: PathBuf,
         /// The system's answer.
         why: String,
     },
-    /// Somebody has cut the file off. Hosts are refused.
+    /// The file was truncated by somebody else. Hosts are refused.
     CutOff {
         /// The image file.
         path: PathBuf,
-        /// What it has.
+        /// Actual length of the file, in bytes.
         found: u64,
-        /// What it should have.
+        /// Expected length of the file, in bytes.
         bytes: u64,
     },
     /// The file was begun and never completed: a new drive was made in it.
@@ -143,14 +143,14 @@ pub enum StoreNotice {
         /// The image file.
         path: PathBuf,
     },
-    /// Others than the owner of the file may read or write it.
+    /// Users other than the owner of the file may read or write it.
     Exposed {
         /// The image file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// It has taken everything.
+    /// The file has taken all held-back writes.
     Recovered {
         /// The image file.
         path: PathBuf,
@@ -194,7 +194,7 @@ impl fmt::Display for StoreNotice {
     }
 }
 
-/// What a store can come to take.
+/// Memory and disk space that a store may come to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes of memory, for states, spare areas and data, at most.
@@ -213,14 +213,14 @@ pub(crate) enum Store {
     File(FileStore),
 }
 
-/// A store and what is to be known about how it was opened.
+/// A store, and how it was opened.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// It did not exist before.
+    /// The store did not exist before.
     pub(crate) created: bool,
     /// The seed that the media were made with.
     pub(crate) made: u64,
-    /// Its last user did not close it.
+    /// The last user of the store did not close it.
     pub(crate) recovered: bool,
     /// Seconds that the media had existed when they were used last.
     pub(crate) age_s: u64,
@@ -262,7 +262,7 @@ impl Store {
         }
     }
 
-    /// The same, for writing; of a block that never had a superpage, zeros.
+    /// Metadata of a block, for writing; zeros if the block never had a superpage.
     #[inline(always)]
     pub(crate) fn meta_mut(&mut self, block: u32) -> &mut [u8] {
         match self {
@@ -271,7 +271,7 @@ impl Store {
         }
     }
 
-    /// Sets age and reads of a block, which a file need not keep up to the last read.
+    /// Sets age and reads of a block; a file need not record the very last read.
     pub(crate) fn count_read(&mut self, block: u32, history: (u64, u64)) {
         match self {
             Store::Memory(s) => s.count_read(block, history),
@@ -329,7 +329,7 @@ impl Store {
         }
     }
 
-    /// Reads bytes of what is stored of a unit, from `start` on, into `out`, which may be empty: the verdict is of the whole unit.
+    /// Reads stored bytes of a unit, from `start` on, into `out`, which may be empty: the result is for the whole unit.
     #[inline(always)]
     pub(crate) fn read(&mut self, block: u32, index: u32, start: usize, out: &mut [u8]) -> Found {
         match self {
@@ -338,7 +338,7 @@ impl Store {
                     copy_images(out, &unit[start..start + out.len()]);
                     return Found::Good;
                 }
-                // Nothing, filled by a vector store whose mask is empty, would cost an assist of the processor.
+                // An empty vector store with an empty mask would cost a microcode assist.
                 if !out.is_empty() {
                     out.fill(0);
                 }
@@ -348,7 +348,7 @@ impl Store {
         }
     }
 
-    /// What is stored of a unit, whether it is good or not.
+    /// Stored bytes of a unit, correct or not.
     pub(crate) fn raw(&self, block: u32, index: u32) -> Cow<'_, [u8]> {
         match self {
             Store::Memory(s) => match s.unit(block, index) {
@@ -359,7 +359,7 @@ impl Store {
         }
     }
 
-    /// Whether `stored` is what was stored of a unit, as far as the store knows.
+    /// Returns whether `stored` are the bytes that were stored for the unit, as far as the store knows.
     pub(crate) fn is_what_was_stored(&self, block: u32, index: u32, stored: &[u8]) -> bool {
         match self {
             Store::Memory(s) => s.without_data(block, index) == Found::Good,
@@ -384,7 +384,7 @@ impl Store {
         }
     }
 
-    /// The same, for writing.
+    /// The host's metadata of a unit, for writing.
     pub(crate) fn held_metadata_mut(&mut self, block: u32, index: u32) -> &mut [u8] {
         match self {
             Store::Memory(s) => s.metadata_mut(block, index),
@@ -392,7 +392,7 @@ impl Store {
         }
     }
 
-    /// Has these bytes of a unit fetched, which will be read soon; a file's come from the disk in any case.
+    /// Prefetches these bytes of a unit, which will be read soon; a file's come from the disk in any case.
     #[inline]
     pub(crate) fn prefetch(&self, block: u32, index: u32, bytes: Range<usize>) {
         if let Store::Memory(s) = self {
@@ -400,13 +400,13 @@ impl Store {
         }
     }
 
-    /// Whether that saves memory.
+    /// Returns whether [`Store::forget`] saves memory.
     #[inline]
     pub(crate) fn forgets(&self) -> bool {
         matches!(self, Store::Memory(s) if s.keeps_data())
     }
 
-    /// The data of a unit will not be read again: their memory may serve others.
+    /// Discards the data of a unit: they will not be read again, and their memory may serve others.
     #[inline]
     pub(crate) fn forget(&mut self, block: u32, index: u32, remains: Remains) {
         if let Store::Memory(s) = self {
@@ -414,21 +414,21 @@ impl Store {
         }
     }
 
-    /// The same of a whole block.
+    /// Discards the data of a whole block: they will not be read again.
     pub(crate) fn forget_block(&mut self, block: u32) {
         if let Store::Memory(s) = self {
             s.forget_block(block);
         }
     }
 
-    /// The data of a unit may not be read again. A store that ends with the process need not remember it.
+    /// Gives up the data of a unit: they may not be read again. A store that ends with the process need not remember it.
     pub(crate) fn give_up(&mut self, block: u32, index: u32) {
         if let Store::File(s) = self {
             s.give_up(block, index);
         }
     }
 
-    /// Whether more data can be taken.
+    /// Returns whether the store can take more data.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         match self {
@@ -437,7 +437,7 @@ impl Store {
         }
     }
 
-    /// Whether what was written did not reach the file, so that nothing more can be promised.
+    /// Returns whether written data did not reach the file, so that nothing more can be promised.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
         match self {
@@ -446,14 +446,14 @@ impl Store {
         }
     }
 
-    /// Has the file take what it did not take before.
+    /// Retries writes that the file refused.
     pub(crate) fn try_again(&mut self) {
         if let Store::File(s) = self {
             s.try_again();
         }
     }
 
-    /// The next thing to be told.
+    /// Takes the next notice.
     pub(crate) fn notice(&mut self) -> Option<StoreNotice> {
         match self {
             Store::Memory(_) => None,
@@ -469,7 +469,7 @@ impl Store {
         }
     }
 
-    /// What is taken of memory or disk: now, and at most.
+    /// Memory and disk space that the store may come to use.
     pub(crate) fn extent(&self) -> Extent {
         match self {
             Store::Memory(s) => Extent { memory_max: s.memory_bytes_max(), reserved: 0, file_max: 0 },
@@ -502,7 +502,7 @@ impl Store {
         }
     }
 
-    /// Keeps how long the media have existed, where the store survives the process.
+    /// Records how long the media have existed, if the store survives the process.
     pub(crate) fn set_age(&mut self, age_s: u64) {
         match self {
             Store::Memory(_) => {}
@@ -510,7 +510,7 @@ impl Store {
         }
     }
 
-    /// Says for which drive the media are, where the store survives the process.
+    /// Binds the media to a drive, if the store survives the process.
     pub(crate) fn claim(&mut self, words: Claim) -> Result<(), StoreError> {
         match self {
             Store::Memory(_) => Ok(()),
@@ -518,7 +518,7 @@ impl Store {
         }
     }
 
-    /// Takes away what was created, if it survives the process.
+    /// Removes a newly created store, if it survives the process.
     pub(crate) fn discard(&mut self) {
         match self {
             Store::Memory(_) => {}

@@ -1,4 +1,4 @@
-//! What the file keeps of a superpage beside its data: the spare areas of its units, and their checksums.
+//! Record of a superpage, which the file keeps beside its data: the spare areas of its units, and their checksums.
 //!
 //! ```text
 //!   0  sequence number of the superpage                                u64
@@ -24,7 +24,7 @@ const LPNS_AT: usize = 32;
 /// Block, superpage, erases of the block.
 pub(crate) type Name = (u32, u32, u32);
 
-/// Where things lie in a record.
+/// Offsets in a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordShape {
     units: usize,
@@ -83,21 +83,21 @@ impl RecordShape {
         record[SUM_AT..][..4].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Gives a unit another checksum, in a record whose own is gone.
+    /// Changes the checksum of a unit, in a record whose own checksum is zeroed.
     pub(crate) fn seal_again(self, name: Name, unit: u32, unit_sum: u32, record: &mut [u8]) {
         record[self.sums_at + 4 * unit as usize..][..4].copy_from_slice(&unit_sum.to_le_bytes());
         let sum = sum(name, record);
         record[SUM_AT..][..4].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Whether a record is what was written of this superpage. Its checksum is gone then.
+    /// Returns whether a record is the one that was written for this superpage. Zeroes its checksum.
     pub(crate) fn is_good(self, name: Name, record: &mut [u8]) -> bool {
         let found = u32_at(record, SUM_AT);
         record[SUM_AT..][..4].fill(0);
         found == sum(name, record)
     }
 
-    /// Puts what a record says into the metadata of its block; `false`: the record is damaged.
+    /// Copies a record into the metadata of its block; `false`: the record is damaged.
     pub(crate) fn decode(self, shape: &StoreShape, name: Name, record: &mut [u8], meta: &mut [u8]) -> bool {
         if !self.is_good(name, record) {
             return false;

@@ -68,12 +68,12 @@ pub fn first(media: &Media, block: u32, superpage: u32) -> Ppa {
     layout.ppa(BlockId(block), superpage * layout.units_per_superpage)
 }
 
-/// Sector images that all say `stamp`.
+/// Sector images that all contain `stamp`.
 pub fn images(media: &Media, sectors: usize, stamp: u32) -> Vec<u8> {
     stamp.to_le_bytes().repeat(sectors * media.image_bytes() / 4)
 }
 
-/// Programs a whole superpage; unit `u` gets `lpn + u` and sectors that say so.
+/// Programs a whole superpage; unit `u` gets `lpn + u` and sectors stamped with it.
 pub fn program(media: &mut Media, block: u32, superpage: u32, lpn: u32, sequence: u64) -> Outcome {
     let at = first(media, block, superpage);
     media.program_begin(at, sequence).unwrap_or_else(|e| panic!("{e}"));
@@ -89,7 +89,7 @@ pub fn erase(media: &mut Media, block: u32) -> Outcome {
     media.erase_end(BlockId(block))
 }
 
-/// Reads a whole unit: the result, and the stamp that all of it says.
+/// Reads a whole unit: the result, and the stamp that all of it contains.
 pub fn read(media: &mut Media, ppa: Ppa, attempt: u32) -> (ReadResult, u32) {
     let mut out = images(media, media.layout().sectors_per_unit as usize, 0xdead_beef);
     let result = media.read(ppa, 0, &mut out, attempt);
@@ -100,7 +100,7 @@ pub fn read(media: &mut Media, ppa: Ppa, attempt: u32) -> (ReadResult, u32) {
 
 pub const GOOD: ReadResult = ReadResult::Ok { corrected_bits: 0, worst_chunk_bits: 0 };
 
-/// A path that is removed, with what is there, at the end of the test.
+/// A path that is removed, with its file, at the end of the test.
 pub struct TempPath(PathBuf);
 
 impl TempPath {

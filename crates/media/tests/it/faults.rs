@@ -119,7 +119,7 @@ fn seeded_faults_strike_at_their_rate_and_repeat() {
         assert!(count.abs_diff(expected) < expected / 5, "{count}, expected about {expected}");
     }
     assert_eq!(run(&config).1, order);
-    // One kind of fault does not move the others.
+    // One kind of fault does not affect the others.
     config.faults.read_fail = 0.0;
     assert_eq!(run(&config).1, order);
     config.seed = 2;

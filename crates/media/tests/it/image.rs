@@ -1,10 +1,10 @@
-//! The image file: what is refused, and how it is said.
+//! The image file: refusals and their messages.
 
 use crate::common::*;
 use pellucid_flash::{BlockId, Geometry, Ppa};
 use pellucid_media::{Health, ListedFault, Media, MediaConfig, MediaError, Space, StoreError};
 
-/// An image with something in it; returns its bytes.
+/// Makes an image with some content; returns its bytes.
 fn made(file: &TempPath) -> Vec<u8> {
     let mut media = open(&file.config());
     program(&mut media, 0, 0, 10, 1);
@@ -13,7 +13,7 @@ fn made(file: &TempPath) -> Vec<u8> {
     std::fs::read(file.path()).unwrap()
 }
 
-/// Opens altered bytes, which must be refused and left as they are.
+/// Opens altered bytes, which must be refused and left unchanged.
 fn refused(file: &TempPath, bytes: &[u8]) -> StoreError {
     refused_with(file, bytes, &file.config())
 }
@@ -42,7 +42,7 @@ fn an_image_keeps_what_was_made_and_what_was_done() {
     let slow = media.erase_ns(BlockId(0));
     media.sync().unwrap();
     drop(media);
-    // Another seed and list change the faults to come, not the dies and blocks there are.
+    // Another seed and list change the faults to come, but not the existing dies and blocks.
     config.faults.list.clear();
     config.seed = 99;
     let mut media = open(&config);
@@ -53,7 +53,7 @@ fn an_image_keeps_what_was_made_and_what_was_done() {
     assert_eq!(read(&mut media, Ppa(2), 0), (GOOD, 12));
 }
 
-/// What a drive gave up as unreadable may be older than what its host was told; so no later process may read it either.
+/// A unit that a drive gave up as unreadable may be older than the version its host was told of, so no later process may read it either.
 #[test]
 fn a_unit_that_was_given_up_stays_so_and_so_do_its_copies() {
     let file = TempPath::new("given-up");
@@ -67,7 +67,7 @@ fn a_unit_that_was_given_up_stays_so_and_so_do_its_copies() {
         assert_eq!(read(&mut media, Ppa(1), 0).0, pellucid_media::ReadResult::Uncorrectable);
         assert_eq!(media.spare(Ppa(1)).map(|spare| spare.lpn.0), Some(11), "whose data it was is known");
         assert!(media.store_notice().is_none(), "the file is as it should be");
-        // Found out again, in this process.
+        // Given up again, in this process.
         media.mark_lost(Ppa(1));
     }
     let mut media = open(&file.config());
@@ -89,7 +89,7 @@ fn other_files_are_refused_and_left_alone() {
     }
 }
 
-/// An image that was cut to nothing is not taken for a new one; without a file there is a new one.
+/// An image that was truncated to nothing is not taken for a new one; without a file a new one is made.
 #[test]
 fn an_empty_file_is_refused_and_no_file_is_a_new_drive() {
     let file = TempPath::new("empty");
@@ -141,7 +141,7 @@ fn another_geometry_is_refused_with_the_key_that_differs() {
     }
 }
 
-/// Where the number comes from is said: no description has such a key.
+/// The message names the source of the number: no description has such a key.
 #[test]
 fn another_length_of_metadata_is_explained() {
     let file = TempPath::new("metadata");

@@ -1,4 +1,4 @@
-//! Code, scrambler and bit errors on the way of the data.
+//! Code, scrambler and bit errors on the path of the data.
 
 use crate::common::*;
 use pellucid_flash::{BlockId, Lpn, Ppa, Rng, SimTime};
@@ -43,7 +43,7 @@ fn filled(config: &MediaConfig) -> Media {
     media
 }
 
-/// Reads the block again and again; what is returned as good must be what was stored.
+/// Reads the block again and again; data returned as good must be the stored data.
 fn read_all(media: &mut Media, rounds: u32) -> Vec<ReadResult> {
     let mut results = Vec::new();
     for round in 0..rounds {
@@ -66,7 +66,7 @@ fn lost(results: &[ReadResult]) -> usize {
 
 #[test]
 fn drawn_real_and_checked_give_the_same_verdicts() {
-    // From hardly an error to a loss in nearly every unit.
+    // From hardly any error to a loss in nearly every unit.
     for factor in [1.0, 10.0, 30.0, 60.0] {
         let run = |data| {
             let mut media = filled(&guarded(data, factor));
@@ -133,7 +133,7 @@ fn miscorrection_is_found_out_and_counted() {
     assert!(media.miscorrected_chunks() > 100, "{}", media.miscorrected_chunks());
 }
 
-/// As many blocks as one die has: units enough that chance evens out, as every unit has weak cells of its own.
+/// As many blocks as one die has: enough units to average out chance, as every unit has weak cells of its own.
 const BLOCKS: u32 = 8;
 
 fn die_filled(config: &MediaConfig) -> Media {
@@ -171,12 +171,12 @@ fn errors_grow_with_wear_time_and_reads_and_shrink_with_retries() {
     assert!((6 * worn..12 * worn).contains(&aged), "{worn} {aged}: nine times in a year");
     let retried = bits(&mut old, 1);
     assert!((aged * 2 / 5..aged * 3 / 5).contains(&retried), "{aged} {retried}: half");
-    // As time passes while the drive works.
+    // Time passes while the drive works.
     let mut waited = media.clone();
     waited.set_now(SimTime(365 * 86_400 * 1_000_000_000));
     let waited = bits(&mut waited, 0);
     assert!((aged * 4 / 5..aged * 6 / 5).contains(&waited), "{aged} {waited}");
-    // Written anew: young again, in a block erased once more.
+    // Rewritten: young again, in a block with one more erase.
     for block in 0..BLOCKS {
         assert_eq!(erase(&mut old, block), Outcome::Ok);
         fill(&mut old, block, 4);
@@ -270,7 +270,7 @@ fn an_image_is_bound_to_its_code() {
         "{}",
         refusal(&coded)
     );
-    // Nor does a plain image care for the code that counts its errors.
+    // A plain image does not depend on the code that counts its errors either.
     let mut other = plain.clone();
     other.integrity = Integrity::default();
     drop(open(&other));

@@ -1,4 +1,4 @@
-//! Random operations on every kind of store at once, against a model that says what each must show.
+//! Random operations on every kind of store at once, against a model of the expected results.
 
 use crate::common::*;
 use pellucid_flash::{BlockId, Lpn, Ppa, Rng};
@@ -46,7 +46,7 @@ impl Block {
         }
     }
 
-    /// The process has ended, with a file store: what was under way has not happened.
+    /// Models the end of the process, with a file store: operations under way have not happened.
     fn end_of_process(&mut self) {
         self.doing = Doing::Nothing;
     }
@@ -69,7 +69,7 @@ impl Block {
     }
 }
 
-/// The three stores and the model, moved together.
+/// The three stores and the model, in step.
 struct World {
     media: Vec<Media>,
     blocks: Vec<Block>,
@@ -83,7 +83,7 @@ impl World {
         World { media, blocks, sequence: 1 << 40 }
     }
 
-    /// Does the same to all media and returns what they all answer.
+    /// Does the same to all media and returns their common answer.
     fn all<T: PartialEq + std::fmt::Debug>(&mut self, mut f: impl FnMut(&mut Media) -> T) -> T {
         let mut answers: Vec<T> = self.media.iter_mut().map(&mut f).collect();
         assert!(answers.windows(2).all(|w| w[0] == w[1]), "stores differ: {answers:?}");
@@ -259,7 +259,7 @@ fn an_image_reopened_at_any_moment_holds_what_had_ended() {
     }
 }
 
-/// What a copy of the file shows while the drive is in use is what a killed process leaves behind.
+/// A copy of the file, taken while the drive is in use, shows the state that a killed process leaves behind.
 #[test]
 fn a_killed_process_leaves_what_had_ended() {
     let (file, copy) = (TempPath::new("alive"), TempPath::new("killed"));

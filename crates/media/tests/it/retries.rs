@@ -1,4 +1,4 @@
-//! Reads whose thresholds do not fit the cells: what fails, how often, and what changes it.
+//! Reads whose thresholds do not fit the cells: which fail, how often, and how that changes.
 
 use crate::common::{erase, open, program, small};
 use pellucid_flash::{Nanos, Ppa};
@@ -26,7 +26,7 @@ fn filled(config: &MediaConfig) -> Media {
     media
 }
 
-/// Retries until a unit is read.
+/// Counts the retries until a unit is read.
 fn retries(media: &mut Media, unit: u32) -> u32 {
     let mut failed = |attempt: &u32| media.read(Ppa(unit), 0, &mut [], *attempt) == ReadResult::Uncorrectable;
     (0..1_000).find(|attempt| !failed(attempt)).expect("it ends")
@@ -88,7 +88,7 @@ fn blocks_in_slc_mode_need_none() {
     assert!(found(12..24) > 0);
 }
 
-/// Whatever the thresholds, a page with too many wrong bits stays uncorrectable; each counts a read once.
+/// A page with too many wrong bits stays uncorrectable, whatever the thresholds; code and retries count a read only once.
 #[test]
 fn bit_errors_judge_behind_the_last_step() {
     let mut config = config(3_000);

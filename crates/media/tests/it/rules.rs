@@ -1,10 +1,10 @@
-//! The rules of flash, and what operations leave behind.
+//! The rules of flash, and the effects of operations.
 
 use crate::common::*;
 use pellucid_flash::{BlockId, Lpn, Ppa};
 use pellucid_media::{Health, Media, Outcome, ReadResult, RuleError, Spare, StoreKind};
 
-/// Everything an observer can see of the small drive.
+/// Everything that an observer can see of the small drive.
 fn look(media: &mut Media) -> Vec<String> {
     let mut seen = Vec::new();
     for block in 0..media.layout().blocks {
@@ -172,7 +172,7 @@ fn a_power_cut_tears_the_begun_superpage_only() {
     assert_eq!(again, Err(RuleError::NotErased { die: 0, block: 0, superpage: 1 }));
     assert_eq!(program(&mut media, 0, 2, 20, 3), Outcome::Ok);
     assert_eq!(read(&mut media, Ppa(6), 0), (GOOD, 20));
-    // After an erase nothing of the tear is left.
+    // After an erase no trace of the torn superpage is left.
     erase(&mut media, 0);
     for superpage in 0..4 {
         program(&mut media, 0, superpage, 40, 4);

@@ -1,10 +1,10 @@
-//! Export and import: the media that come back behave as those that were saved.
+//! Export and import: imported media behave as the exported ones.
 
 use crate::common::{TempPath, erase, first, open, program, read, small};
 use pellucid_flash::{BlockId, Nanos, Ppa};
 use pellucid_media::{Faults, ListedFault, Media, MediaConfig, Outcome, SnapshotError, StoreKind};
 
-/// Both kinds of store in memory, with everything that media can go through.
+/// Media with each store in memory, after everything that media can go through.
 fn lived_in(store: StoreKind) -> (MediaConfig, Media) {
     let list = vec![
         ListedFault::FactoryBad { die: 1, block: 7 },
@@ -66,7 +66,7 @@ fn imported_media_are_the_exported_ones() {
     for store in [StoreKind::None, StoreKind::Ram] {
         let (config, mut media) = lived_in(store);
         let bytes = saved(&media, &config);
-        // Another seed: the speed of the dies and the factory-bad blocks are those the media were made with.
+        // With another seed, the speed of the dies and the factory-bad blocks are still those the media were made with.
         let mut again =
             Media::import(&MediaConfig { seed: 99, ..config.clone() }, &mut bytes.as_slice()).unwrap();
         same(&mut media, &mut again);

@@ -42,8 +42,8 @@ fn correct_random_patterns(code: &Bch, patterns: u64, seed: u64) {
     }
 }
 
-/// How many of `patterns` errors of `count` bits decode to another word than the one sent. Every failure must
-/// leave the word untouched, every success must give a word of the code.
+/// Counts how many of `patterns` errors of `count` bits decode to another word than the one sent. A failure must leave the word
+/// untouched; a success must give a word of the code.
 fn count_miscorrections(code: &Bch, count: usize, patterns: u64, seed: u64) -> u64 {
     let mut rng = Rng::new(seed);
     let data = random_bytes(&mut rng, code.chunk_bytes());
@@ -78,7 +78,7 @@ fn up_to_t_random_errors_are_corrected() {
     correct_random_patterns(&code, 200_000, 1);
 }
 
-/// The same with 10 million patterns, about a minute in a release build.
+/// Repeats the test above with 10 million patterns, about a minute in a release build.
 #[test]
 #[ignore = "ten million patterns; run in release"]
 fn up_to_t_random_errors_are_corrected_ten_million_times() {

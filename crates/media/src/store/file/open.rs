@@ -62,19 +62,19 @@ impl FileStore {
     }
 
     fn create(&mut self, config: &MediaConfig) -> Result<(), StoreError> {
-        // Begun anew where the last attempt was cut off.
+        // Starts anew where the last attempt was cut off.
         self.backing.set_len(0)?;
         self.backing.write(0, Header::UNFINISHED);
         self.backing.set_len(self.regions.file_bytes)?;
         self.reserve(config)?;
-        // A state of zeros is no good state: a piece of the file that got lost never passes for blocks that were never used.
+        // A state of zeros is invalid: a lost part of the file never passes for blocks that were never used.
         let states: Vec<u8> =
             (0..self.shape.blocks).flat_map(|b| encode_state(b, BlockState::default(), 0)).collect();
         self.backing.write(self.regions.state_at, &states);
         self.settled("write the new image")
     }
 
-    /// The space that the image takes at most, all of it now.
+    /// Reserves the largest size of the image, if the description asks for that.
     fn reserve(&mut self, config: &MediaConfig) -> Result<(), StoreError> {
         if config.keep.space == Space::Reserve {
             self.backing.reserve(self.regions.file_bytes)?;
@@ -83,8 +83,8 @@ impl FileStore {
         Ok(())
     }
 
-    /// States and spare areas, each with its checksum. What is wrong is refused: whose data a block holds must be known, or an older
-    /// copy would pass for the newest.
+    /// Loads states and spare areas, each with its checksum. Damage is refused: without the owner of a block's data, an older copy would
+    /// pass for the newest.
     fn load(&mut self) -> Result<(), StoreError> {
         let damaged = |path: &Path, what| Err(StoreError::Damaged { path: path.into(), what });
         let mut states = vec![0; self.shape.blocks as usize * STATE_BYTES];
