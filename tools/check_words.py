@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # Crates whose comments are still to be rewritten.
-EXEMPT = {"cli", "device", "ftl", "media"}
+EXEMPT = {"cli", "ftl", "media"}
 
 GENERATED = re.compile(r"Generated from the code by `pellucid|This page is made from the sources")
 OPENING = re.compile(r"(Those|The same|What|That|Whether|Who|Whoever|Of)\b")

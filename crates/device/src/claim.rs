@@ -1,7 +1,7 @@
-//! What must stay as it is while the media do: from it follows which sector a stored unit is.
+//! Parts of a description that must not change while the media keep their data: they determine which sector a stored unit is.
 //!
-//! A store that outlives the process keeps these words, and a drive that is described otherwise is refused. With another capacity
-//! translation pages would be taken for data of the host, and not be found: trimmed data would come back.
+//! A store that outlives the process keeps these words, and a drive with another description is refused. With another capacity translation
+//! pages would be taken for host data, and not be found: trimmed data would come back.
 
 use crate::config::{DeviceConfig, Namespace};
 use pellucid_flash::{FNV_BASIS, Layout, fnv1a};

@@ -56,13 +56,13 @@ struct Turn {
 }
 
 impl Behind {
-    /// Whether no write waits.
+    /// Returns whether no write waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// Whether a write of the page waits, so that later ones do not go ahead of it.
+    /// Returns whether a write of the page waits, so that later ones do not go ahead of it.
     #[inline]
     pub fn holds(&self, lpn: Lpn) -> bool {
         // Those after the one that is being placed do not hold it up.

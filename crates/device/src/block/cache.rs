@@ -21,7 +21,7 @@ impl BlockNamespace {
         self.config.guarantee.is_some()
     }
 
-    /// What a host knows of it, if it is a cache.
+    /// Returns the cache geometry that a host sees; `None`: the namespace is no cache.
     pub fn cache_geometry(&self, layout: &Layout) -> Option<CacheGeometry> {
         let cached = self.translation.cached()?;
         Some(CacheGeometry {

@@ -27,7 +27,7 @@ pub(crate) struct Flushes {
     trims: FlushPoint,
     /// Marked entries that are not programmed yet.
     entries_left: u32,
-    /// They have been, and the table of a cache may have joined what the flush waits for.
+    /// All marked entries are programmed; the flush may also wait for the table of a cache.
     checkpointed: bool,
     failed: bool,
     pub(super) losses: Losses,
@@ -38,12 +38,13 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    /// Whether a flush is in progress.
+    /// Returns whether a flush is in progress.
     pub fn waiting(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Whether the flush in progress must be looked after, because a trim or a failed read settled what it waited for.
+    /// Returns whether the flush in progress must be checked because a trim or a failed read settled an entry that it waited for; clears
+    /// the mark.
     #[inline]
     pub fn take_settled(&mut self) -> bool {
         std::mem::take(&mut self.settled) && self.running.is_some()

@@ -14,7 +14,7 @@ use pellucid_flash::{Cause, Lpn, Ppa, Stage};
 use pellucid_ftl::{Located, MapPage, Operation};
 use pellucid_media::ReadResult;
 
-/// What becomes of an entry when its address is known.
+/// Next step of an entry when its address is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     /// It is filled, for this cause and this command.
@@ -35,7 +35,7 @@ struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapReads {
     waiting: Vec<Waiting>,
-    /// Those whose page has come.
+    /// Entries whose translation page has come.
     known: Vec<Waiting>,
 }
 

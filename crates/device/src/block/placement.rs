@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 /// Events kept for a host to read; older ones are dropped.
 const EVENTS_MAX: usize = 1024;
 
-/// What happened to handles.
+/// Event log of the placement handles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placement {
     pub events: VecDeque<PlacementEvent>,
@@ -25,7 +25,7 @@ pub(crate) struct Placement {
     pub enabled: u8,
 }
 
-/// What placement is judged by; the write amplification is `media_bytes / host_bytes`.
+/// Counters from which placement is judged; the write amplification is `media_bytes / host_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlacementStatistics {
     /// Written by hosts.
@@ -43,7 +43,7 @@ pub struct PlacementStatistics {
 }
 
 impl BlockNamespace {
-    /// What a host knows of placement; `None` where the namespace has one handle, which is no placement.
+    /// Returns the placement geometry that a host sees; `None`: the namespace has one handle, which is no placement.
     pub fn geometry(&self, layout: &Layout) -> Option<PlacementGeometry> {
         (self.translation.handles().count() > 1).then(|| PlacementGeometry {
             handles: self.translation.handles().count(),
@@ -61,7 +61,7 @@ impl BlockNamespace {
         })
     }
 
-    /// What was written, erased and read since the counters were last reset.
+    /// Returns the bytes written, erased and read since the counters were last reset.
     pub fn placement_statistics(&self, shared: &Shared) -> PlacementStatistics {
         let (counters, layout) = (shared.counters_of(self.number), &shared.layout);
         let sector = u64::from(layout.sector_bytes);

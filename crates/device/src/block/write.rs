@@ -24,14 +24,14 @@ use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, 
 use pellucid_ftl::{Full, Located, Move, Operation, Plan, ProgramId, Soon, Stream};
 use pellucid_media::Outcome;
 
-/// What stands where in the superpage of a planned program.
+/// Content of one unit in the superpage of a planned program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SuperpageUnit {
     Entry(u32),
     Moved(u32),
     /// Nothing, because the superpage has a fixed place.
     Hole,
-    /// What [`pellucid_ftl::Translation::metadata`] says.
+    /// Metadata from [`pellucid_ftl::Translation::metadata`].
     Metadata,
     Copyback {
         from: Ppa,
@@ -40,7 +40,7 @@ pub(crate) enum SuperpageUnit {
     },
 }
 
-/// What the write path keeps between steps.
+/// State that the write path keeps between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
     /// Entries that wait for a superpage.
@@ -53,7 +53,7 @@ pub(crate) struct Writes {
     pub awaited: u32,
     /// Entries packed or in a program.
     pub(super) leaving: u32,
-    /// Those whose data have arrived, ever.
+    /// Total write slices whose data have arrived.
     pub arrived: u64,
     /// Writes that wait until what they overwrite is on its way to the media.
     pub behind: Behind,

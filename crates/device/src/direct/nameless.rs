@@ -25,7 +25,7 @@ use pellucid_ftl::{
 use pellucid_media::{Media, Outcome, ReadResult};
 use std::ops::Range;
 
-/// What the chunks tell goes to the machine alone.
+/// Feedback settings of the inner chunks, which report to the machine alone.
 const QUIET: Feedback = Feedback {
     unwritten_is_error: false,
     copyback: false,

@@ -270,7 +270,7 @@ impl ZoneNamespace {
         awaited
     }
 
-    /// What a slot holds cannot be made safe: the flush that waits for it fails. Gives whether one does; it is told so
+    /// Fails the flush that waits for a slot whose data cannot be made safe. Returns whether one waits; it learns of it
     /// ([`Device::flush_part`]) when the slot is out of its way.
     pub(crate) fn fail_flush(&mut self, shared: &mut Shared, slot: u32) -> bool {
         let awaited = std::mem::take(&mut self.slots[slot].flushing) != 0;

@@ -241,8 +241,8 @@ impl ZoneNamespace {
         self.zone_quiet(shared, zone);
     }
 
-    /// What waited for another slot waits for this one, in front of it, from now on: for the log program that is under way, if that takes
-    /// all there is.
+    /// Hands the slices of `list`, which waited for a later slot, on to the slot `to`: to its log program under way, if that covers all of
+    /// its sectors.
     pub(crate) fn hand_on(&mut self, shared: &mut Shared, mut list: List, to: u32) {
         let record = &self.slots[to];
         let logged = record.stranded && record.logging.is_some_and(|n| n == 0 || n == record.arrived);
@@ -266,7 +266,7 @@ impl ZoneNamespace {
         self.acknowledge_list(shared, list, stages, status);
     }
 
-    /// What waited ends with `status`, or with a fault where a superpage in front of its own is lost.
+    /// Ends waiting slices with `status`, or with a fault if a superpage before their own is lost.
     pub(crate) fn acknowledge_list(
         &mut self,
         shared: &mut Shared,
@@ -364,7 +364,7 @@ impl ZoneNamespace {
         self.lose_waiting(shared, zone);
     }
 
-    /// A superpage of a zone is lost: what waited behind it to be logged would come back without what stands in front of it.
+    /// Fails the log writes that wait behind a lost superpage of a zone: they would come back without the data before them.
     fn lose_waiting(&mut self, shared: &mut Shared, zone: u32) {
         let tail = self.runs[zone as usize].tail;
         if tail != NIL && std::mem::take(&mut self.slots[tail].wants_log) {
@@ -372,7 +372,7 @@ impl ZoneNamespace {
         }
     }
 
-    /// Whether a slot holds sectors whose writes have been acknowledged.
+    /// Returns whether a slot holds sectors whose writes have been acknowledged.
     fn acknowledged_in(&mut self, shared: &mut Shared, slot: u32) -> bool {
         let (arrived, waiting) = (self.slots[slot].arrived, self.slots[slot].acknowledge);
         let mut told = 0;

@@ -1,4 +1,4 @@
-//! What the arm does: its next operation, and what follows when one has ended.
+//! The arm at work: its next operation, and what follows when one has ended.
 
 use super::Disk;
 use super::arm::{Operation, Task};

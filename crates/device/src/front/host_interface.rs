@@ -90,7 +90,7 @@ impl HostInterface {
         }
     }
 
-    /// Whether there is a queue of this number.
+    /// Returns whether there is a queue of this number.
     pub fn has_queue(&self, queue: u16) -> bool {
         queue < self.config.queues
     }
@@ -114,7 +114,7 @@ impl HostInterface {
         self.left -= 1;
     }
 
-    /// Whether a command waits.
+    /// Returns whether a command waits.
     #[inline]
     pub fn waiting(&self) -> bool {
         self.waiting > 0
@@ -139,7 +139,7 @@ impl HostInterface {
         Some(command)
     }
 
-    /// Whether a transfer takes no time, so that callers need not ask.
+    /// Returns whether transfers take no time, so that callers need not ask.
     #[inline]
     pub fn link_is_free(&self) -> bool {
         self.link_is_free

@@ -149,7 +149,7 @@ impl CommandKind {
     }
 }
 
-/// What was noted about one way.
+/// Statistics of one way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WayProbes {
     /// Operations that have ended, by [`OperationKind`].
@@ -162,7 +162,7 @@ pub struct WayProbes {
     pub longest_ns: u64,
 }
 
-/// What was noted since [`Device::watch`].
+/// Statistics since [`Device::watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
     /// Since when.

@@ -11,7 +11,7 @@ use pellucid_ftl::{
 };
 use pellucid_media::{Cell, Faults, Keep, MediaConfig, StoreKind, Timing, Variation};
 
-/// What differs from one cache to the next.
+/// Parameters in which caches differ.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub channels: u32,
@@ -32,7 +32,7 @@ pub struct Shape {
     pub checkpoint: Checkpoint,
     /// Blocks of the backing store that are used.
     pub span: u32,
-    /// Of 100 writes, how many are dirty.
+    /// Percentage of writes that are dirty.
     pub dirty_share: u64,
     pub seed: u64,
 }

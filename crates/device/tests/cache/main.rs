@@ -31,7 +31,7 @@ fn seeds(usual: u64) -> Range<u64> {
     }
 }
 
-/// What the commands of one seed met.
+/// Results that the commands of one seed met.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
     evicted: u64,

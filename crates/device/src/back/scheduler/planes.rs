@@ -66,7 +66,7 @@ impl Scheduler {
         record.plane
     }
 
-    /// Whether a read that goes ahead waits for the die whose first plane is `first`.
+    /// Returns whether a read that goes ahead waits for the die whose first plane is `first`.
     #[inline(always)]
     pub(super) fn reads_wait(&self, first: u32) -> bool {
         let first = first as usize;

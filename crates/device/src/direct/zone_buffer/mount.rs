@@ -19,8 +19,8 @@ use pellucid_media::{Media, ReadResult};
 use std::collections::VecDeque;
 
 impl ZoneNamespace {
-    /// What the media hold. What the log has is taken over and logged anew, in no simulated time; what no block is left for stays where
-    /// it is. What was `saved` is taken over too, and stays saved until it is on the media.
+    /// Mounts the zones that the media hold. Data in the log are taken over and logged anew, in no simulated time; data for which no block
+    /// is left stay where they are. The `saved` superpages are taken over too, and stay saved until they are on the media.
     pub fn mount(
         number: u16,
         config: &ZoneConfig,
@@ -187,7 +187,8 @@ impl ZoneNamespace {
         self.zones.erased(block, ok, media.erase_count(block));
     }
 
-    /// What the log, or the save area, has of a superpage cannot be read: nothing may follow it, and no read is given anything else for it.
+    /// Marks a superpage as lost that cannot be read from the log or the save area: nothing may follow it, and no read is given anything
+    /// else for it.
     fn lose_staged(&mut self, slot: u32, logged_in: Option<BlockId>) {
         self.slots[slot].lost = true;
         self.zones.fail(self.slots[slot].zone);
