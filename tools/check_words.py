@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Crates whose comments are still to be rewritten.
+# Crates whose comments are still to be rewritten; in cli these are help texts, which the generated reference repeats.
 EXEMPT = {"cli", "ftl", "media"}
 
 GENERATED = re.compile(r"Generated from the code by `pellucid|This page is made from the sources")

@@ -36,7 +36,7 @@ pub fn folders(names: &[String]) -> Vec<String> {
     folders
 }
 
-/// What a drive has otherwise than those `alike` in name: `victim=fifo`, or as many keys as it takes.
+/// Returns the keys in which a drive differs from those `alike` in name: `victim=fifo`, or as many keys as it takes.
 fn difference(spec: &Spec, alike: &[&Spec]) -> String {
     let value = |spec: &Spec, key: &str| spec.provenance.get(key).map(|entry| entry.value.clone());
     let mut keys: BTreeSet<&str> = BTreeSet::new();

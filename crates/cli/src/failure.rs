@@ -26,7 +26,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What was asked for cannot be.
+    /// Makes the failure of an impossible request.
     pub fn asked(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: ASKED, error: error.into(), told: false }
     }
@@ -58,7 +58,7 @@ impl Failure {
         Failure { error: anyhow::anyhow!("{what}: {}", self.error), ..self }
     }
 
-    /// Whether what was asked for cannot be.
+    /// Returns whether the failure is that of an impossible request.
     pub fn was_asked(&self) -> bool {
         self.status == ASKED
     }

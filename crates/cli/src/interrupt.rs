@@ -52,7 +52,7 @@ pub fn now() -> ! {
     std::process::exit(INTERRUPTED.into());
 }
 
-/// What an interrupt of most runs does.
+/// Effect of an interrupt on most runs, as messages state it.
 pub const REPORT: &str = "the report of what has completed follows";
 
 /// A run has begun, which asks [`asked`] now and then. `what`: what an interrupt does then.
@@ -66,7 +66,7 @@ pub fn ask() {
     ASKED.store(true, Ordering::Release);
 }
 
-/// Whether the run should end.
+/// Returns whether the run should end.
 pub fn asked() -> bool {
     ASKED.load(Ordering::Acquire)
 }

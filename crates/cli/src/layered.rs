@@ -1,5 +1,5 @@
-//! What `serve` puts into service: drives as they are, drives under the layers of their descriptions, remote drives under a
-//! host FTL.
+//! Drives as `serve` puts them into service: drives as they are, drives under the layers of their descriptions, remote drives under a host
+//! FTL.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -54,7 +54,7 @@ impl FromStr for RemoteDrive {
     }
 }
 
-/// What is served of a description or an image.
+/// A description or an image, opened for serving.
 pub struct Opened {
     /// The drive's name.
     pub name: String,
@@ -64,7 +64,7 @@ pub struct Opened {
     pub registry: Option<Registry>,
     /// Its description asks for preconditioning, and its media are empty.
     pub unprepared: bool,
-    /// What was named: a preset, a file, the address of a remote drive.
+    /// Name from which it was opened: a preset, a file, the address of a remote drive.
     pub from: String,
 }
 
@@ -139,7 +139,7 @@ fn on_subject(called: &str, subject: Subject) -> Result<Opened, Failure> {
     Ok(Opened { name, drive, registry, unprepared, from })
 }
 
-/// What the name of a remote drive begins with where it stands in the place of a description.
+/// Prefix that marks the name of a remote drive where a description may stand.
 const NVME: &str = "nvme+tcp://";
 
 /// Refuses keys for a drive that no description says anything of, but those that are `allowed`.
@@ -158,7 +158,7 @@ pub fn refuse_sets(
     }
 }
 
-/// What makes chunks of a drive where an engine needs some.
+/// Returns the layers that make chunks of a drive, if the engine needs chunks.
 fn layers_for(engine: EngineKind, drive: &impl Drive) -> Result<Vec<LayerConfig>, String> {
     match engine {
         EngineKind::Original => Ok(Vec::new()),
@@ -226,7 +226,7 @@ pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), F
     Ok((on_subject(called, subject)?, config))
 }
 
-/// What this host is to a remote drive.
+/// Identity and wishes of this host towards a remote drive.
 pub struct RemoteHost<'a> {
     /// Its qualified name.
     pub nqn: &'a str,

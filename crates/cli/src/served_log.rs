@@ -1,4 +1,4 @@
-//! What the log says at the start of a server: each namespace with what it is, and how it is reached, ready to be pasted.
+//! Log lines at the start of a server: each namespace with its kind, and the address under which it is reached, ready to be pasted.
 
 use pellucid_device::Device;
 use pellucid_flash::Interface;
@@ -9,7 +9,7 @@ use pellucid_serve::{Address, Core, FileConfig, Time};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What is served under a name.
+/// A namespace that clients can reach, with the names that they use.
 pub struct Offered {
     name: String,
     is_block: bool,
@@ -32,7 +32,7 @@ pub fn offered(core: &Core, drives: &[String]) -> Vec<Offered> {
         .collect()
 }
 
-/// What each namespace is; `from`: the preset, file or remote address of each drive.
+/// Describes each namespace; `from`: the preset, file or remote address of each drive.
 pub fn drives(core: &Core, from: &[String]) -> Vec<Event> {
     let numbered = core.namespaces().iter().enumerate().filter(|(_, n)| !n.gone);
     numbered.map(|(at, n)| drive(core.device(at), n, &from[n.drive], core.time())).collect()

@@ -86,7 +86,7 @@ impl clap::FromArgMatches for WorkloadOptions {
 }
 
 impl WorkloadOptions {
-    /// Whether nothing was given.
+    /// Returns whether no option was given.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.jobs.is_empty()
     }

@@ -189,12 +189,12 @@ impl Age {
 /// Lines of the table of passes: it fits a screen.
 const LINES: usize = 12;
 
-/// What has been made.
+/// Result of the ageing.
 struct Summary<'a> {
     spec: &'a Spec,
     device: &'a Device,
     ageing: Vec<Ageing>,
-    /// Of the drive, or of the layers on it.
+    /// Capacity of the drive, or of the layers on it.
     capacity_bytes: u64,
     path: PathBuf,
     /// Length of an image; media files are sparse.
@@ -230,7 +230,7 @@ impl Summary<'_> {
         )
     }
 
-    /// Of each namespace that was filled.
+    /// Describes the ageing of each namespace that was filled.
     fn evidence(&self) -> String {
         let label = |ageing: &Ageing| match self.ageing.len() {
             1 => "ageing".to_string(),

@@ -235,7 +235,7 @@ fn log_of(log: &Path, folder: &str) -> PathBuf {
     name.into()
 }
 
-/// What became of a drive.
+/// A compared drive, with its outcome.
 struct Compared {
     name: String,
     overrides: BTreeMap<String, String>,

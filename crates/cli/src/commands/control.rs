@@ -132,7 +132,7 @@ impl FromStr for SlowDie {
 }
 
 impl Damage {
-    /// What is to be done; `None`: nothing.
+    /// Returns the action that the options ask for; `None`: they ask for nothing.
     fn action(&self, factor: Option<f64>) -> Option<Action> {
         // The options that need a factor require it.
         let factor = factor.or(self.slow_die.and_then(|slow| slow.factor)).unwrap_or(1.0);
@@ -250,7 +250,7 @@ impl Control {
         answer.ok_or_else(|| Failure::work(anyhow!("{}", self.stopped())))
     }
 
-    /// What is said of a server that is no more.
+    /// Says that the server has stopped.
     pub fn stopped(&self) -> String {
         format!("{}: the server has stopped", self.path.display())
     }

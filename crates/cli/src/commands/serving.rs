@@ -26,8 +26,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the loopback and a client that polls cost, measured on one machine (docs/explanation/serving.md): with it `bench/paced_latency.py` finds
-/// the mean that SPDK's client sees 2.4 % above the model's, without it 5.9 %.
+/// Cost of the loopback and of a client that polls, measured on one machine (docs/explanation/serving.md): with this lead
+/// `bench/paced_latency.py` finds the mean that SPDK's client sees 2.4 % above the model's, without it 5.9 %.
 const LEAD: Duration = Duration::from_micros(6);
 
 /// How drives are served.
@@ -115,7 +115,7 @@ pub struct Oversight {
 }
 
 impl Oversight {
-    /// Whether anything was asked for.
+    /// Returns whether any of these options was given.
     pub fn is_wanted(&self) -> bool {
         self.monitor.is_wanted() || self.control.is_some() || !self.fault.is_empty()
     }
@@ -125,7 +125,7 @@ impl Oversight {
         self.monitor.check()
     }
 
-    /// The same, where nothing but the monitor listens on a network.
+    /// Makes the check of [`Oversight::check`] for a command in which nothing but the monitor listens on a network.
     pub fn check_alone(&self) -> Result<(), Failure> {
         self.monitor.check_alone()
     }

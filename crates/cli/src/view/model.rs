@@ -1,7 +1,7 @@
-//! What the view shows: the newest figures, and those before them to make rates of.
+//! State of the view: the newest figures, and earlier ones from which rates are computed.
 //!
-//! Rates of the drive are per simulated second, which is what the drive does; for a drive served in real time that is the same. The window is
-//! the last two seconds of real time, or everything since the start.
+//! Rates of the drive are per simulated second: they are the drive's own speed, and equal the real rates if it is served in real time. The
+//! window is the last two seconds of real time, or everything since the start.
 
 use pellucid_monitor::{Bins, CommandFigures, DriveFigures, Figures, WatchedFigures};
 use std::collections::{BTreeMap, VecDeque};
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Whether there are no figures yet.
+    /// Returns whether there are no figures yet.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -94,7 +94,7 @@ impl Model {
         self.frames.back()
     }
 
-    /// What is shown of the chosen drive.
+    /// Returns the picture of the chosen drive.
     pub fn scene(&self) -> Option<Scene<'_>> {
         let figures = self.frames.back()?;
         let at = self.drive % figures.drives.len().max(1);
@@ -121,7 +121,7 @@ fn point(before: &DriveFigures, drive: &DriveFigures) -> Point {
 pub struct Scene<'a> {
     /// The newest figures.
     pub figures: &'a Figures,
-    /// Those at the beginning of the window; `None`: the start.
+    /// Figures at the beginning of the window; `None`: the start.
     pub earlier: Option<&'a Figures>,
     /// The drive.
     pub drive: &'a DriveFigures,

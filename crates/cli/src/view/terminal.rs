@@ -49,13 +49,13 @@ pub trait Source {
     /// When there will be no more, for a reason to be told.
     fn next(&mut self) -> Result<Next, Self::Error>;
 
-    /// Whether [`Source::next`] would give [`Next::Over`].
+    /// Returns whether [`Source::next`] would give [`Next::Over`].
     fn is_over(&self) -> bool {
         false
     }
 }
 
-/// What a source of figures has.
+/// Answer of a source of figures.
 pub enum Next {
     /// Newer figures.
     Figures(Box<Figures>),
@@ -157,7 +157,7 @@ impl LiveView {
         Ok(LiveView { board, thread: Some(thread), ending })
     }
 
-    /// Whether the user has left the view, so that the run should end.
+    /// Returns whether the user has left the view, so that the run should end.
     pub fn wants_end(&self) -> bool {
         self.ending.load(Ordering::Acquire) == Ending::Quit as u8
     }
