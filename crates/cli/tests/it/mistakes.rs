@@ -206,7 +206,7 @@ fn workload_mistakes_are_named() {
     );
 }
 
-/// Of a key that does not suit the drive, before the drive is preconditioned: that would fail here.
+/// A key that does not suit the drive is refused before the drive is preconditioned, which would fail here.
 #[test]
 fn a_job_that_does_not_suit_the_drive_is_named_with_its_line_at_once() {
     let folder = Folder::with_drive();
@@ -278,7 +278,7 @@ fn a_missing_file_and_a_malformed_line_are_named() {
     assert_eq!(folder.run(&["replay", "tiny.toml", "far.csv", "--address", "fold"]).status, 0);
 }
 
-/// What is typed or pointed at without care: one line that names it, status 2, and nothing is lost.
+/// Careless arguments and files get one line that names them and status 2, and nothing is lost.
 #[test]
 fn careless_command_lines_get_one_sentence_each() {
     let folder = Folder::with_drive();
@@ -402,7 +402,7 @@ fn surroundings_that_are_not_as_usual_do_no_harm() {
     assert_eq!((status, stderr.as_str()), (1, "error: No space left on device (os error 28)\n"));
 }
 
-/// What hosts see of a namespace does not depend on what is done to its data.
+/// The host's view of a namespace does not depend on how its data are stored.
 #[test]
 fn a_drive_with_namespaces_is_shown_whatever_its_store() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! What a drive holds when work begins, and what is said of reads that find no data.
+//! Content of a drive when work begins, and the warning about reads that find no data.
 
 use crate::common::{Done, Folder, TINY, repeatable};
 use serde_json::Value;

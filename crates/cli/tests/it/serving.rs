@@ -50,8 +50,8 @@ fn a_served_drive_that_promises_nothing_says_so() {
     }
 }
 
-/// Addresses that others reach are refused for every protocol alike, before anything is opened, unless peers prove who they are or
-/// `--open` admits everybody.
+/// Addresses that others reach are refused for every protocol alike, before anything is opened, unless peers prove who they are or `--open`
+/// admits all of them.
 #[test]
 fn addresses_that_others_reach_want_proof_or_open() {
     let folder = Folder::with_drive();
@@ -117,7 +117,7 @@ fn events(log: &str, event: &str) -> Vec<Value> {
     all.filter(|fields| fields["event"] == event).collect()
 }
 
-/// What a server is, how it is reached, and what is done to it stands in its log, each line with its time.
+/// The log of a server says what it serves, how it is reached and what is done to it, each line with its time.
 #[test]
 fn the_log_tells_what_is_served_and_what_happens_to_it() {
     let folder = Folder::with_drive();
@@ -211,7 +211,7 @@ fn keys_that_a_served_drive_does_not_use_are_refused_by_name() {
     }
 }
 
-/// What breaks a drive takes none of several by itself.
+/// Requests that break a drive must name one of several drives.
 #[test]
 fn a_power_cut_of_one_of_several_drives_names_it() {
     let folder = Folder::with_drive();

@@ -551,7 +551,7 @@ fn a_trace_with_names_replays_and_ages_a_drive() {
     assert_eq!(folder.run_with_input(&piped, &text).json()["requests"], 1000);
 }
 
-/// What a replay proposes works as it is printed.
+/// Commands that a replay proposes work as they are printed.
 #[test]
 fn the_hints_work_as_they_are_printed() {
     let folder = Folder::with_drive();
