@@ -14,8 +14,8 @@ pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u
     let mapped = config.block_namespaces().next().is_some();
     let units =
         config.block_namespaces().map(|blocks| config.ftl_of(blocks, layout).user_units(layout)).sum();
-    // What a journal has kept would be forgotten, and written over, by a drive that keeps none; and what that leaves would come back
-    // mixed with what was there before.
+    // A drive that keeps no journal would ignore and overwrite the data that a journal has kept; the rest would come back mixed with older
+    // data.
     let kept = match (mapped, config.ftl.durability) {
         (false, _) => 0,
         (true, Durability::Volatile) => 1,

@@ -228,7 +228,7 @@ impl Device {
             if self.each_block(BlockNamespace::let_in) {
                 continue;
             }
-            // What is given up may let others go on, and makes room for commands that wait in their queues.
+            // Commands given up may let others go on, and free space for commands that wait in their queues.
             let before = self.shared.active;
             self.each_block(BlockNamespace::give_up_if_stuck);
             self.loop_on();

@@ -65,7 +65,7 @@ impl Behind {
     /// Returns whether a write of the page waits, so that later ones do not go ahead of it.
     #[inline]
     pub fn holds(&self, lpn: Lpn) -> bool {
-        // Those after the one that is being placed do not hold it up.
+        // Writes after the one that is being placed do not hold it up.
         !self.is_empty() && self.turn.is_none_or(|turn| turn.lpn != lpn) && self.pages.contains_key(&lpn)
     }
 

@@ -29,7 +29,7 @@ impl BlockNamespace {
     pub(crate) fn unreadable(&mut self, shared: &mut Shared, ppa: Ppa) {
         shared.media.mark_lost(ppa);
         let block = shared.layout.block_of(ppa);
-        // What the store has lost says nothing about the flash.
+        // Data lost by the store say nothing about the flash.
         let emptied = match shared.media.was_damaged() {
             true => self.translation.damage(Damage::Weak(block)),
             false => self.translation.damage(Damage::Unreadable(block)),

@@ -214,7 +214,7 @@ impl BlockNamespace {
             return;
         }
         let lpn = Lpn((lba / u64::from(shared.layout.sectors_per_unit)) as u32);
-        // What was never written is zero already.
+        // Never-written data are zero already.
         if self.translation.peek(lpn) != Located::Zero || self.buffer.find(lpn).is_some() {
             self.cut(shared, work, lba, sectors as u32, true);
         }

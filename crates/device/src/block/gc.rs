@@ -131,7 +131,7 @@ impl BlockNamespace {
         if self.gc.packer(die).waiting() > 0 {
             let before = self.gc.moving[die.0 as usize];
             self.pack_copies(shared, die);
-            // What was overwritten has left, and nothing under way will ask again.
+            // Overwritten copies have left, and nothing under way will ask again.
             let fewer = self.gc.moving[die.0 as usize] < before;
             if fewer && self.gc.reading[die.0 as usize] == 0 {
                 self.start_copies(shared, die);

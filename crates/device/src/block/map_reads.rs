@@ -96,7 +96,7 @@ impl BlockNamespace {
             self.writes.filling -= u32::from(then == Then::Leave);
             match then {
                 Then::Fill(cause, work) => {
-                    // What went on before may have moved or trimmed it.
+                    // Entries that went on before may have moved or trimmed it.
                     let located = self.translation.peek(self.buffer[entry].lpn);
                     self.fill_from(shared, entry, located, cause, work);
                 }

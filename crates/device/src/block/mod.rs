@@ -288,7 +288,7 @@ impl BlockNamespace {
             self.collect_while_idle(shared);
             self.work_when_idle(shared);
         }
-        // What went on just now may have to be looked up, and nothing else under way.
+        // The steps above may need mapping reads while nothing else is under way.
         self.translation.has_map_work()
     }
 

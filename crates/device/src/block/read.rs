@@ -82,7 +82,7 @@ impl BlockNamespace {
                 }
                 let entry = self.buffer.take(lpn).expect("a vacancy was made");
                 match old {
-                    // What it lacks is read behind the program.
+                    // Missing sectors are read behind the program.
                     Some(old) if apart => self.buffer[entry].follows = old,
                     Some(old) => {
                         self.buffer.copy(old, entry);

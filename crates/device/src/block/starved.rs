@@ -214,7 +214,7 @@ impl BlockNamespace {
                 self.buffer.vacate(oldest);
                 true
             }
-            // What is dirty will not leave any more: the clean ones must do.
+            // Dirty entries can no longer leave: clean ones must do.
             Some(_) if self.read_only => match self.buffer.oldest_clean() {
                 Some(clean) => {
                     self.buffer.vacate(clean);
@@ -254,7 +254,7 @@ impl BlockNamespace {
             self.place(shared, slice, true);
         }
         if self.starved.is_line_empty() {
-            // What is left of the programs' time is no slice's wait.
+            // The remaining time of the programs is no slice's wait.
             self.writes.cleaning = Default::default();
         } else {
             self.dispatch_for_space(shared);

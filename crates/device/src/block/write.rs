@@ -226,7 +226,7 @@ impl BlockNamespace {
     }
 
     pub(super) fn pack(&mut self, shared: &mut Shared, entry: u32) {
-        // What it overwrites becomes invalid, so that has to be known.
+        // The overwritten unit becomes invalid, so its address must be known.
         match self.translation.lookup(self.buffer[entry].lpn) {
             Located::NeedsMap(page) => self.await_map(shared, entry, page, Then::Leave),
             _ => self.pack_known(shared, entry),
@@ -299,7 +299,7 @@ impl BlockNamespace {
         shared.counts(self.number).programmed_sectors[new as usize] += u64::from(fresh);
         let rest = if record.dropped { Cause::Padding } else { Cause::ReadModifyWrite };
         shared.counts(self.number).programmed_sectors[rest as usize] += u64::from(sectors - fresh);
-        // What waits for the acknowledgement has waited for the superpage until now.
+        // Slices that wait for the acknowledgement have waited for the superpage until now.
         let (list, now) = (record.acknowledge, shared.now);
         list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
     }
@@ -379,7 +379,7 @@ impl BlockNamespace {
                 }
                 SuperpageUnit::Moved(r) => {
                     let (lpn, images) = self.gc.content(r);
-                    // Of a cache only dirty units are copied.
+                    // GC of a cache copies dirty units only.
                     shared.media.put_unit(ppa, self.translation.mark(lpn, true), images);
                 }
                 SuperpageUnit::Metadata => {
@@ -423,7 +423,7 @@ impl BlockNamespace {
         shared.counts(self.number).copybacks += u64::from(copyback && ok);
         shared.let_go(op);
         let die = shared.layout.die_of(first);
-        // What follows may plan the next program under the same number.
+        // The calls below may plan the next program under the same number.
         let mut ended = std::mem::take(&mut self.writes.ended);
         ended.clear();
         ended.extend_from_slice(self.units(shared, id));

@@ -18,7 +18,7 @@ impl BlockNamespace {
         if self.writes.packer.waiting() == 0 || self.more_comes() {
             return;
         }
-        // What was dispatched for space has gone to different queues, none of which holds a superpage: more follow.
+        // Entries dispatched for space went to different queues, none of which holds a superpage: dispatch more.
         if !self.starved.is_line_empty() && self.writes.programming() == 0 {
             self.dispatch_for_space(shared);
         }

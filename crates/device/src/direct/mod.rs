@@ -144,7 +144,7 @@ impl Shared {
     ) -> u32 {
         let record = &mut self.works[work];
         record.slices_left += 1;
-        // What a nameless namespace gives its chunks does not cross the host link.
+        // Commands of a nameless namespace to its chunks do not cross the host link.
         let (stages, zero) = (record.stages, record.inner.is_some());
         self.slices.insert(Slice {
             work,
@@ -172,7 +172,7 @@ impl Shared {
         let record = &self.slices[slice];
         let ppa = record.place.units();
         let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
-        // What a host has moved is its GC.
+        // A copy that a host asks for is its GC.
         let cause = if copies { Cause::Gc } else { Cause::Host };
         let cause = self.works[record.work].inner.unwrap_or(cause);
         let units = self.layout.units_of(record.first + record.sectors);

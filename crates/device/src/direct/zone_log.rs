@@ -103,7 +103,7 @@ impl ZoneNamespace {
             let record = &mut self.slots[slot];
             let (list, superpage, data) = (record.with_log.take(), record.superpage, record.is_data());
             match self.programmed_before(zone, superpage).filter(|_| data) {
-                // Of superpages that only the log has, a later one may be there first; it counts when those in front of it do.
+                // Superpages that only the log has may arrive out of order; a later one counts when the earlier ones do.
                 Some(earlier) => self.hand_on(shared, list, earlier),
                 None => self.acknowledge_list(shared, list, Some(&stages), Status::Success),
             }
@@ -139,7 +139,7 @@ impl ZoneNamespace {
         if self.slots[slot].verdict.is_some() {
             return self.lose_verdict(shared, slot);
         }
-        // What the log has of a stranded one it keeps.
+        // A stranded slot keeps its data in the log.
         if self.slots[slot].stranded && self.slots[slot].logged == 0 {
             return self.drop_stage(shared, slot);
         }

@@ -316,14 +316,14 @@ impl ZoneNamespace {
         self.runs[zone as usize].programs -= 1;
         let record = &mut self.slots[slot];
         (record.programming, record.finish) = (false, false);
-        // What a flush waited for as a program, it waits for as a log entry now; for one that holds nothing it waits no longer.
+        // A flush that waited for the program now waits for the log entry; it no longer waits for an empty slot.
         let awaited = record.flushing != 0;
         record.flushing = record.flushing.min(arrived);
         let run = &mut self.runs[zone as usize];
         run.tail = if run.tail == slot { NIL } else { run.tail };
         let action = run.action;
         self.fail_zone(shared, zone);
-        // What the log has of it may have been promised.
+        // Data in the log may have been promised.
         let keeps = arrived > 0 && (self.slots[slot].logged > 0 || self.log_may_keep_more());
         if action != NIL {
             self.end_action(shared, zone, Status::WriteFault);

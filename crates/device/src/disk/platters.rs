@@ -57,7 +57,7 @@ impl Disk {
     fn read_ended(&mut self, slot: u32, transfers: SimTime) {
         self.book_arm(slot, transfers);
         let (lba, sectors, _) = self.range_of(slot);
-        // What is cached newer than a spoilt sector is good all the same.
+        // Cached data newer than a spoilt sector are still good.
         if self.is_unreadable(lba, sectors) && !self.cache.covers(lba, sectors) {
             self.counters.unreadable += 1;
             return self.finish(slot, Status::UnrecoveredRead);

@@ -48,7 +48,7 @@ impl ReadBuffer {
             Some(segment) => segment.start,
             None => range.start,
         };
-        // What is asked next is ahead; as much again is kept behind.
+        // The next request is likely to be ahead; as much again is kept behind.
         let start = start.max(range.end.saturating_sub(2 * self.sectors));
         self.segments.push_front(start..range.end);
         self.segments.truncate(self.count);

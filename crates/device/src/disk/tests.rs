@@ -135,7 +135,7 @@ fn judge(completion: &Completion, asked: Asked, known: &mut BTreeMap<u64, Known>
         Asked::Write { lba, sectors, version, fua } => {
             for at in lba..lba + sectors {
                 let sector = known.entry(at).or_default();
-                // Of several writes under way the disk may take any last; these are serialised by version below.
+                // The disk may finish writes under way in any order; these are serialised by version below.
                 sector.acknowledged = sector.acknowledged.max(version.min(sector.newest));
                 if fua {
                     sector.durable = sector.durable.max(version);

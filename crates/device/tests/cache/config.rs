@@ -102,7 +102,7 @@ impl Shape {
             shape.span = 500;
             (shape.dirty_share, shape.checkpoint_every) = (80, 100_000);
         }
-        // What is kept free of 16 blocks is more than a third then.
+        // The free reserve is then more than a third of 16 blocks.
         if shape.blocks == 16 && shape.gc_high > 0 && shape.over_provisioning < 0.8 {
             shape.over_provisioning = 0.8;
         }

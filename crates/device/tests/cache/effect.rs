@@ -156,7 +156,7 @@ fn copies_in_blocks_of_their_own_are_copied_less() {
     let [util, merge] = [Eviction::SeUtil, Eviction::SeMerge].map(mixed);
     assert!(util.cost.copied * 10 < merge.cost.copied * 9, "{util:?}, {merge:?}");
     assert!(util.cost.erases < merge.cost.erases, "{util:?}, {merge:?}");
-    // What is not copied leaves more for clean blocks: of as many reads more are hits.
+    // Fewer copies leave more space for clean blocks: among equally many reads more are hits.
     assert_eq!(util.reads, merge.reads);
     assert!(util.hits > merge.hits, "{util:?}, {merge:?}");
 }

@@ -213,7 +213,7 @@ impl Scheduler {
         c.issued = 0;
         let ways = &mut c.seen;
         ways.fresh = 0;
-        // Of a way that is not ready the word is not read.
+        // The word of a way that is not ready is not read.
         let reported = ways.reported & !ways.busy;
         let early = reported & ways.early;
         let sensed = if unchecked { ways.checking & ways.ended } else { 0 } | (reported & !early);

@@ -65,7 +65,7 @@ impl ZoneNamespace {
         for &block in &found.erase {
             namespace.erase_now(block, media);
         }
-        // What belongs to nothing that is here would come to belong to what is written next.
+        // Saved data without a superpage here would come to belong to data written next.
         for SavedSuperpage { place, .. } in saved {
             if !found.staged.iter().any(|staged| staged.from == StagedIn::Save(place)) {
                 namespace.forget_saved(place, media);
@@ -125,7 +125,7 @@ impl ZoneNamespace {
         let failed: Vec<_> = failed.map(|zone| (zone, self.zones.state(zone), None)).collect();
         let verdicts = known.into_iter().map(|v| (v.zone, v.state, Some(v.block)));
         for (zone, state, logged_in) in verdicts.chain(failed) {
-            // What the log says already it goes on saying.
+            // A verdict that the log already holds stays there.
             let slot = match logged_in {
                 Some(_) => self.verdict(zone, state),
                 None => {
