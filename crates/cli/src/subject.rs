@@ -87,7 +87,7 @@ impl Subject {
                 description_expected(name)?;
                 let image = Image::open(media)?;
                 let mut spec = load(name, &sets)?;
-                // What the media have been through is in the image.
+                // The image holds the past of its media.
                 spec.precondition = image.spec(&[])?.precondition;
                 (spec, Some(image))
             }
@@ -217,7 +217,7 @@ impl Subject {
                 }
                 let options = read_options(&self.spec)?;
                 if is_stream(path) {
-                    // What was read of it to look would be missing.
+                    // Lines read for this check would be missing later.
                     return Ok(());
                 }
                 let reader = TraceReader::open_with(path, &options).map_err(Failure::asked)?;

@@ -141,7 +141,7 @@ impl Age {
         let refuse = |message: &str| Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
         let namespaces = &spec.drive.namespaces;
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
-        // A cluster buffer keeps nothing on the drive: what stands below it is aged.
+        // A cluster buffer keeps nothing on the drive: the layer below it is aged.
         let keeps = |layer: &&LayerConfig| !matches!(layer, LayerConfig::ClusterBuffer(_));
         let durability = match spec.host.iter().rfind(keeps) {
             None if namespaces.is_empty() || namespaces.iter().any(is_block) => return Ok(()),

@@ -234,7 +234,7 @@ impl MadeFile {
 impl Drop for MadeFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // What cannot be removed stays what it is: an empty drive.
+            // A file that cannot be removed stays an empty drive.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -387,7 +387,7 @@ fn takes_no_writes(tower: &mut Tower<Device>) -> bool {
 /// Writes the state of a modelled drive and of the layers on it to its file.
 fn put_away(drive: &Modelled) -> Result<(), Failure> {
     let stop = |tower: &mut Tower<Device>| {
-        // What takes no writes has nothing to put away.
+        // A read-only drive has nothing to write back.
         if takes_no_writes(tower) { Ok(()) } else { tower.stop() }
     };
     let stopped = drive.act(|tower| stop(tower).map(|()| tower.bottom_mut().sync()));

@@ -284,7 +284,7 @@ impl Format {
             (Some("binary"), _) => Format::Bytes(Some(EdgeFormat::Binary)),
             (Some("matrix-market"), _) => Format::Bytes(Some(EdgeFormat::MatrixMarket)),
             (Some(_), _) => Format::Bytes(Some(EdgeFormat::Text)),
-            // What is called a matrix is read as one, or refused.
+            // A file with the name of a matrix is read as one, or refused.
             (None, "mtx") => Format::Bytes(Some(EdgeFormat::MatrixMarket)),
             (None, "gz" | "zst")
                 if ending(Path::new(common.edges.file_stem().unwrap_or_default())) == "mtx" =>

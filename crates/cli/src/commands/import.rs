@@ -71,7 +71,7 @@ impl Mqsim {
             .map_err(|(file, why)| Failure::asked(anyhow!("{}:{why}", files[file].display())))?;
         let from = format!("{} and {}", self.drive.display(), self.work.display());
         let described = described(&imported, &from);
-        // What comes out must be a description; if it is none, the values of the file contradict each other here.
+        // The result must be a description; if it is none, the values of the file contradict each other here.
         let spec = pellucid_spec::from_str(&described, "the import", &[])
             .map_err(|error| Failure::asked(anyhow!("{from}: no drive here: {error}")))?;
         match &self.output {

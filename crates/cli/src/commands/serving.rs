@@ -179,7 +179,7 @@ impl Observer for Recording {
         match written {
             Ok(()) => file.commit().map_err(std::io::Error::other),
             Err(error) => {
-                // What there is of it is worth keeping, beside the recording that is there.
+                // The partial recording is worth keeping, beside the one that is there.
                 file.leave();
                 Err(error)
             }

@@ -222,7 +222,7 @@ fn write_amplification(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     let width = area.width.saturating_sub(2);
     let fits = |terms: &[(u64, String)]| sum(terms).chars().count() <= width.into();
     if !fits(&terms) {
-        // Those that matter most, as far as they fit.
+        // Keeps the largest terms, as many as fit.
         terms.sort_by_key(|(grown, _)| std::cmp::Reverse(*grown));
         terms.push((0, "...".into()));
         while terms.len() > 2 && !fits(&terms) {

@@ -45,7 +45,7 @@ impl Model {
     /// Takes newer figures.
     pub fn push(&mut self, figures: Figures) {
         if let Some(last) = self.frames.back() {
-            // The same figures again, or those of a server that was started anew.
+            // Repeated figures are dropped; older ones come from a server that was started anew.
             if last.wall_seconds == figures.wall_seconds {
                 return;
             }

@@ -245,7 +245,7 @@ fn a_runtime_that_would_never_be_over_is_refused() {
         "{}",
         done.stderr
     );
-    // What ends otherwise too is done, and so is what has a rate.
+    // Jobs with another end are done, and so are jobs with a rate.
     for (end, requests) in [(["--number-ios", "3000"], 3_000), (["--rate_iops", "1000"], 1_000)] {
         let report = folder.run(&[&words[..], &end, &["--json"]].concat()).json();
         assert_eq!(report["requests"], requests, "{end:?}");
@@ -687,7 +687,7 @@ fn keys_of_another_translation_are_refused_or_warned_of() {
             .contains("drive.ftl.log_blocks = 4: has no effect here")
     );
     assert_eq!(warned(&["tiny.toml"]), "");
-    // What `show` prints has every key, and no warning comes of it.
+    // The output of `show` has every key, and causes no warning.
     folder.write("shown.toml", &folder.run(&["show", "tiny.toml"]).answer());
     assert_eq!(warned(&["shown.toml"]), "");
 }

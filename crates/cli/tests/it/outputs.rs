@@ -243,7 +243,7 @@ fn somebodys_files_are_replaced_by_force_only() {
     assert_eq!(std::fs::read_to_string(folder.path("site/index.html")).unwrap(), "<title>My page</title>");
     for (option, name) in [("--log", "mine.csv"), ("--report", "site")] {
         folder.run(&[&SHORT[..], &[option, name, "--force"]].concat()).answer();
-        // What we wrote ourselves is replaced as before.
+        // Files of our own are replaced as before.
         folder.run(&[&SHORT[..], &[option, name]].concat()).answer();
     }
     let done = folder.run(&[&SHORT[..], &["--log", "drive.toml"]].concat());

@@ -43,7 +43,7 @@ fn a_served_drive_that_promises_nothing_says_so() {
         let _server = Serving::new(&folder, &script);
         listens(&folder, "control");
         let count = |event: &str| std::fs::read_to_string(folder.path("log")).unwrap().matches(event).count();
-        // What was found at the start is told with the first thing that happens.
+        // Findings at the start are logged with the first event.
         let _client = UnixStream::connect(folder.path("nbd")).unwrap();
         eventually("the client is logged", || count("event=connected") > 0);
         assert_eq!(count("event=promises-nothing"), expected, "{more}");
