@@ -9,7 +9,7 @@ use pellucid_ftl::{Durability, Management, Map};
 
 const DURABILITY: &str = "ftl.durability (1: volatile, 2: journal)";
 
-/// The words of a complete description, with what to call them. 0 stands for what there is not.
+/// Returns the words of a complete description, with their names. 0 stands for an absent part.
 pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u64); 3] {
     let mapped = config.block_namespaces().next().is_some();
     let units =

@@ -35,8 +35,8 @@ pub struct HostInterface {
     pub arbitration: Arbitration,
     /// Commands that the controller works on at once; more wait in their queues.
     pub commands_max: u32,
-    /// No command is taken while data of an earlier one wait for room in the buffer, so that reads do not pass writes of which
-    /// the drive has more than it can hold. Else only what needs that room waits.
+    /// Takes no command while data of an earlier one wait for space in the buffer, so that reads do not pass writes that exceed the buffer.
+    /// Otherwise only commands that need the space wait.
     pub in_order: bool,
     /// Host DMA unit (NVMe PRP: 4 KiB).
     pub dma_unit_bytes: u32,
@@ -273,11 +273,11 @@ pub enum Guarantee {
 pub struct CacheConfig {
     /// Sectors of the address space: those of the largest backing store.
     pub address_sectors: u64,
-    /// Which clean data leave.
+    /// Policy that chooses the clean data to evict.
     pub eviction: Eviction,
     /// Durability guarantee.
     pub guarantee: Guarantee,
-    /// Where full blocks say what they hold.
+    /// Place where full blocks record their content.
     pub log: MapLog,
     /// When the table is written.
     pub checkpoint: Checkpoint,
@@ -314,7 +314,7 @@ impl Namespace {
 /// Feedback of an open-channel namespace to its host beside the data. The three switches are features that a host may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
-    /// Reading what was not written is an error (DULBE); else it gives zeros.
+    /// Makes a read of unwritten data an error (DULBE); else it returns zeros.
     pub unwritten_is_error: bool,
     /// A copy inside a die need not leave it.
     pub copyback: bool,
@@ -326,7 +326,7 @@ pub struct Feedback {
     pub high_ecc_bits: u32,
     /// Corrected bits in a mapping unit from which on the effort is very high; a second retry always is.
     pub very_high_ecc_bits: u32,
-    /// The most and the least worn chunk of a parallel unit differ by so many erases: a notice. 0: never.
+    /// Difference in erases between the most and the least worn chunk of a parallel unit that causes a notice; 0: never.
     pub wear_gap: u32,
 }
 

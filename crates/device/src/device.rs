@@ -118,8 +118,8 @@ impl Device {
         }
     }
 
-    /// As [`Device::advance`], and then on from one moment to the next as long as it lies before `limit` and nothing has
-    /// completed. Gives the moment that it has come to.
+    /// Advances as [`Device::advance`] does, and then from one moment to the next as long as it lies before `limit` and nothing has
+    /// completed. Returns the moment reached.
     pub fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
         debug_assert!(now >= self.shared.now, "time runs forward");
         let mut now = now;
@@ -244,7 +244,7 @@ impl Device {
         shared.host.waiting() && namespaces.iter_mut().any(|namespace| namespace.give_up_waiting(shared))
     }
 
-    /// As far as it goes without giving anything up.
+    /// Carries out everything that needs no command to be given up.
     fn carry_out(&mut self) {
         loop {
             while let Some(step) = self.shared.scheduler.pop_step() {

@@ -105,7 +105,7 @@ impl Shared {
         &mut self.counters[usize::from(namespace)]
     }
 
-    /// As [`Shared::counts`], to read.
+    /// Returns a copy of the counters of a namespace.
     pub fn counters_of(&self, namespace: u16) -> Counters {
         self.counters.get(usize::from(namespace)).copied().unwrap_or_default()
     }

@@ -153,7 +153,7 @@ impl Device {
         self.namespaces.get(usize::from(namespace)).is_some_and(Namespace::takes_no_writes)
     }
 
-    /// Where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
+    /// Returns where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
     /// beyond the end.
     pub fn locate(&self, namespace: u16, lpn: Lpn) -> Option<Ppa> {
         self.block(namespace)?.locate(lpn)
@@ -314,7 +314,7 @@ impl Device {
         block.fill_end(shared, filler)
     }
 
-    /// The namespace that is filled; one that is not there has no room.
+    /// Returns the namespace that is filled; a missing one has no space.
     #[inline]
     fn fills(&mut self, filler: &Filler) -> Result<(&mut BlockNamespace, &mut Shared), NoRoom> {
         let Device { shared, namespaces } = self;
@@ -459,7 +459,7 @@ impl Device {
         self.shared.erase_counts()
     }
 
-    /// Lets time pass at once, as on a shelf: what is stored is older by so many seconds.
+    /// Ages stored data by so many seconds at once, as on a shelf.
     pub fn elapse(&mut self, seconds: u64) {
         self.shared.media.elapse(seconds);
     }

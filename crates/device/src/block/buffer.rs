@@ -34,7 +34,7 @@ pub(crate) enum Phase {
 /// Content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Data of its page, as far as they are valid.
+    /// Data of its page; `valid` says which sectors.
     Data,
     /// The last fill left none, because no read could see them.
     Hollow,
@@ -54,7 +54,7 @@ pub(crate) struct Entry {
     pub blank: u64,
     /// When the newest write of it was submitted.
     pub written_at: SimTime,
-    /// Host DMAs in progress or announced.
+    /// Host DMAs in progress or scheduled.
     pub users: u32,
     /// Users that only read the entry; the content does not change for them while it is programmed.
     pub readers: u32,
@@ -78,7 +78,7 @@ pub(crate) struct Entry {
     pub pinned: bool,
     /// Its newest data are dirty (cache). An eviction while it is programmed does not change this: a power cut brings the old state back.
     pub is_state_dirty: bool,
-    /// First in, first out: the entry of its page whose program it came behind, of which it has nothing.
+    /// First in, first out: the earlier entry of the page whose program this entry follows without copying any of its data.
     pub follows: u32,
     /// Placement handle of the newest write.
     pub handle: u16,
@@ -98,7 +98,7 @@ pub(crate) struct Entry {
     next: u32,
 }
 
-/// Idle entries by use, the clean ones and the dirty ones apart, so that the oldest of either is at hand.
+/// Idle entries in order of use. Clean and dirty entries have separate lists, so the oldest of either is found at once.
 #[derive(Clone, Copy, Debug)]
 struct Lru {
     newest: u32,

@@ -99,7 +99,7 @@ impl BlockNamespace {
         self.flushed(entry);
     }
 
-    /// Goes on with the flush in progress as far as possible, and with metadata. Asked often, and mostly there is neither.
+    /// Advances the flush in progress and the writing of metadata as far as possible. Called often, mostly with neither pending.
     #[inline]
     pub(crate) fn continue_flush(&mut self, shared: &mut Shared) {
         self.write_map(shared);
@@ -135,7 +135,7 @@ impl BlockNamespace {
         }
     }
 
-    /// Carries out what translation wants done about its metadata, as far as possible now.
+    /// Carries out pending metadata work of translation, as far as possible now.
     #[inline]
     pub(crate) fn write_map(&mut self, shared: &mut Shared) {
         while let Some(job) = self.translation.next_map_job() {
@@ -226,7 +226,7 @@ impl BlockNamespace {
         if let Some(entry) = found {
             self.buffer.busy(entry);
             if self.buffer[entry].phase == Phase::Programming {
-                // Programmed all the same: commands that wait for it are promised that it, or the trim, survives a power cut.
+                // Programmed nevertheless: commands that wait for it were promised that it, or the trim, survives a power cut.
                 self.buffer.unlist(entry);
             } else if !self.buffer[entry].acknowledge.is_empty() {
                 // A command waits until its data are on the media. They are followed there by zeros.

@@ -350,7 +350,7 @@ impl BlockNamespace {
                 || self.translation.gc_rests(die))
     }
 
-    /// Programs up to a superpage of GC copies; `false`: there is no room.
+    /// Programs up to a superpage of GC copies; `false`: there is no space.
     fn program_copies(&mut self, shared: &mut Shared, die: DieId, queue: usize) -> bool {
         let mut lpns = std::mem::take(&mut self.gc.lpns);
         lpns.clear();

@@ -24,7 +24,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// As a namespace of all blocks sees them.
+    /// Makes the source of a namespace that has all blocks.
     pub fn of(layout: &Layout, media: &'a Media) -> Source<'a> {
         Source { media, blocks: 0..layout.blocks_per_die, blocks_per_die: layout.blocks_per_die }
     }

@@ -25,8 +25,9 @@ pub(crate) struct SuperpagePacker {
     queues: Vec<Queue>,
     superpage: usize,
     waiting: usize,
-    /// The queue of each stream of log blocks, as far as they have come, or none; and queues that no stream has.
+    /// Queue of each stream of log blocks seen so far, if it has one.
     logs: Vec<Option<u32>>,
+    /// Queues without a stream.
     idle: Vec<u32>,
     /// Queues of log blocks that found no space.
     stalled: u32,
@@ -53,7 +54,8 @@ fn queue_of(stream: Stream) -> usize {
 }
 
 impl SuperpagePacker {
-    /// For host data of so many placement handles. Without placement there are host data, and those that are seldom written.
+    /// Makes the packer for host data of so many placement handles. Without placement the streams are host data, and host data that are
+    /// seldom written.
     pub fn of_host(handles: u16, units_per_superpage: u32) -> SuperpagePacker {
         let placed = (1..handles).map(Stream::Placed);
         SuperpagePacker::new([Stream::Host, Stream::HostCold].into_iter().chain(placed), units_per_superpage)

@@ -1,10 +1,9 @@
 //! Data placement: commands about handles, and what a host may learn of their reclaim units.
 //!
-//! Where written data go is translation's; a write's handle travels with its buffer entry (`Entry::handle`) and picks the packer
-//! that fills a superpage. Here stand the rest: handle status ([`Opcode::Report`]), a new unit ([`Opcode::NextUnit`]), events and
-//! statistics. With one handle there is no placement, and both commands are refused. A write that names a handle that there is not
-//! goes to handle 0, as a host's data are not refused for a hint. Events are kept of the kinds that a host has enabled before they
-//! happen; at first of none.
+//! Translation decides where written data go; a write's handle travels with its buffer entry (`Entry::handle`) and picks the packer that
+//! fills a superpage. This module does the rest: handle status ([`Opcode::Report`]), RUH update ([`Opcode::NextUnit`]), events and
+//! statistics. With one handle there is no placement, and both commands are refused. A write with an unknown handle goes to handle 0, as a
+//! host's data are not refused for a hint. Only events of kinds that a host has enabled before are kept; at first none is enabled.
 
 use super::BlockNamespace;
 use crate::shared::Shared;
@@ -126,7 +125,7 @@ impl BlockNamespace {
         shared.ask_complete(work);
     }
 
-    /// Gives the time to what happened in translation.
+    /// Records the handle events of translation with their time.
     #[cold]
     pub(crate) fn note_handle_events(&mut self, shared: &mut Shared) {
         let events: Vec<HandleEvent> = self.translation.handles_mut().take_events().collect();

@@ -73,7 +73,7 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// For a drive with so many placement handles and superpages of so many units.
+    /// Makes the state for a drive with so many placement handles and superpages of so many units.
     pub fn new(handles: u16, units_per_superpage: u32) -> Writes {
         Writes { packer: SuperpagePacker::of_host(handles, units_per_superpage), ..Writes::default() }
     }
@@ -178,7 +178,7 @@ impl BlockNamespace {
         self.pad_overdue(shared);
     }
 
-    /// Nothing is being done with an entry (or one thing less): decide what becomes of it.
+    /// Decides the next step of an entry after work on it has ended.
     pub(crate) fn settle(&mut self, shared: &mut Shared, entry: u32) {
         let record = &self.buffer[entry];
         let leaves = record.dirty != 0 && record.wanted;
@@ -304,7 +304,7 @@ impl BlockNamespace {
         list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
     }
 
-    /// Makes room for the units of a planned program.
+    /// Makes space in the tables for the units of a planned program.
     #[inline]
     pub(crate) fn reserve(&mut self, shared: &mut Shared, plan: &Plan, count: u32) {
         let id = plan.id.0 as usize;

@@ -1,4 +1,4 @@
-//! Writes that fail: a program that has to be repeated, old content that cannot be read, a drive without room.
+//! Writes that fail: a program that must be repeated, old content that cannot be read, a drive without space.
 
 use super::BlockNamespace;
 use super::buffer::Phase;
@@ -107,8 +107,8 @@ impl BlockNamespace {
         false
     }
 
-    /// Nothing will happen any more and commands wait: there is no room left, and none can be made. What is in the buffer
-    /// stays there and can be read.
+    /// Makes the namespace read-only when commands wait and nothing can happen any more: no space is left, and none can be reclaimed. Data
+    /// in the buffer stay there and can be read.
     pub(crate) fn give_up_writing(&mut self, shared: &mut Shared) {
         self.read_only = true;
         self.writes.stalled = false;

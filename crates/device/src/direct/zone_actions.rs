@@ -69,7 +69,7 @@ impl ZoneNamespace {
         self.log(shared, slot);
     }
 
-    /// The log has no room for what a slot says of its zone. A zone that was to be offline remains read-only.
+    /// Handles a verdict for which the log has no space. A zone that was to be offline remains read-only.
     pub(crate) fn lose_verdict(&mut self, shared: &mut Shared, slot: u32) {
         let zone = self.slots[slot].zone;
         if self.slots[slot].verdict == Some(ZoneState::Offline)

@@ -57,20 +57,20 @@ pub(crate) struct Slot {
     pub stranded: bool,
     /// The log cannot be read where it has it.
     pub lost: bool,
-    /// Its zone is being reset; it is kept until what is in front of it is erased.
+    /// True while its zone is being reset; the slot is kept until the superpages in front of it are erased.
     pub doomed: bool,
-    /// A log program of it is under way, with so many sectors.
+    /// Sectors in the log program of the slot that is under way.
     pub logging: Option<u32>,
     /// It must be logged (again) when it can be.
     pub wants_log: bool,
     /// Sectors that the log has, and where.
     pub logged: u32,
     pub logged_in: BlockId,
-    /// Where the save area has it, if it is there.
+    /// Place in the save area, if it is there.
     pub saved_in: Option<u32>,
     /// Sectors that the save area has.
     pub saved: u32,
-    /// The flush in progress waits until so many sectors are safe; 0: it does not.
+    /// Sectors that must be safe before the flush in progress goes on; 0: it does not wait.
     pub flushing: u32,
     /// Slices that are acknowledged when the superpage is on the media.
     pub acknowledge: List,
@@ -132,7 +132,7 @@ pub(crate) struct ZoneNamespace {
     pub number: u16,
     pub zones: Zones,
     pub protected: bool,
-    /// Where a protected buffer is kept as it is filled, with a store that outlives the process.
+    /// Save area that follows a protected buffer as it is filled, in a store that outlives the process.
     save: Option<SaveArea>,
     pub slots: Slab<Slot>,
     images: Vec<u8>,
@@ -148,7 +148,7 @@ pub(crate) struct ZoneNamespace {
     /// The erase of the log's oldest block is under way; until it has ended what the block held can come back.
     pub log_erasing: bool,
     pub flush: ZoneFlush,
-    /// Zeroes, and room for the mark.
+    /// Zeros, with space for the mark.
     spare: Vec<u8>,
 }
 
@@ -224,7 +224,7 @@ impl ZoneNamespace {
         slot
     }
 
-    /// How a write to a superpage that is on the media ends: it will be found again unless one in front of it is lost.
+    /// Returns the final status of a write to a superpage on the media: it will be found again unless a superpage in front of it is lost.
     pub fn kept(&self, zone: u32, superpage: u32) -> Status {
         if superpage > self.runs[zone as usize].hole { Status::WriteFault } else { Status::Success }
     }
@@ -236,7 +236,7 @@ impl ZoneNamespace {
         }
     }
 
-    /// The slot that says that `zone` is `state` for good, to be logged. `None`: so many slots stay in the log already that a log
+    /// Takes the slot, to be logged, that records `zone` as `state` for good. `None`: the log already keeps so many slots that one log
     /// block could not take them all over; the media will fail the zone again after a power cut.
     pub fn pronounce(&mut self, zone: u32, state: ZoneState) -> Option<u32> {
         let known = self.known_verdict(zone).is_some();
@@ -252,7 +252,7 @@ impl ZoneNamespace {
         self.live().find(|&s| self.slots[s].zone == zone && self.slots[s].verdict.is_some())
     }
 
-    /// As [`ZoneNamespace::pronounce`], whatever stays in the log.
+    /// Does as [`ZoneNamespace::pronounce`], however many slots the log keeps.
     fn verdict(&mut self, zone: u32, state: ZoneState) -> u32 {
         let slot = self.known_verdict(zone).unwrap_or_else(|| {
             // Not a slot that data wait for.
@@ -312,7 +312,7 @@ impl ZoneNamespace {
             .map(|(_, at)| at)
     }
 
-    /// The last slot in front of a superpage that is on its way to the media.
+    /// Returns the last slot in front of a superpage that is on its way to the media.
     pub fn programmed_before(&self, zone: u32, superpage: u32) -> Option<u32> {
         let run = &self.runs[zone as usize];
         if run.programs == 0 && run.stranded == 0 {

@@ -221,7 +221,7 @@ impl ZoneNamespace {
         self.slots[slot].programming = false;
         let finish = self.slots[slot].finish;
         match self.programmed_before(zone, superpage) {
-            // Written for good is what would come back: not before all that is in front of it.
+            // Once programmed it would come back after a power cut: not before everything in front of it.
             Some(earlier) => {
                 let list = self.slots[slot].acknowledge.take();
                 self.hand_on(shared, list, earlier);
@@ -343,7 +343,7 @@ impl ZoneNamespace {
         self.zone_quiet(shared, zone);
     }
 
-    /// Neither its zone nor the log has room for what a slot holds.
+    /// Drops a slot for which neither its zone nor the log has space.
     pub(crate) fn drop_stage(&mut self, shared: &mut Shared, slot: u32) {
         let silent = self.acknowledged_in(shared, slot);
         self.acknowledge_stage(shared, slot, None, Status::WriteFault);

@@ -106,7 +106,7 @@ pub struct Disk {
     inside: u32,
     controller_free: SimTime,
     link_free: SimTime,
-    /// Writes that wait for room in the cache, and sectors promised to those whose data are on their way.
+    /// Writes that wait for space in the cache, and sectors promised to writes whose data are on their way.
     room: VecDeque<u32>,
     promised: u64,
     /// Commands that wait for the arm.
@@ -288,7 +288,7 @@ impl Disk {
     /// Walks the invariants.
     ///
     /// # Panics
-    /// Where one is broken.
+    /// If one is broken.
     pub fn check(&self) {
         self.cache.check();
         assert!(self.inside <= self.config.queue, "{} commands in a queue", self.inside);

@@ -167,7 +167,7 @@ impl WriteCache {
     /// Walks the invariants.
     ///
     /// # Panics
-    /// Where one is broken.
+    /// If one is broken.
     pub fn check(&self) {
         let mut end = 0;
         for (&at, extent) in &self.extents {

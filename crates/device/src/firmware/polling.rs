@@ -228,7 +228,8 @@ impl Shared {
         }
     }
 
-    /// Cost of a task. A host DMA is handed over unit by unit: the room in the engine's queue is read, two words are written.
+    /// Returns the cost of a task. A host DMA is handed over unit by unit: the free space of the engine's queue is read, two words are
+    /// written.
     fn task_cost(&mut self, task: Task) -> Nanos {
         let units = match task {
             Task::Dma(slice) => self.dma_units(slice),

@@ -87,7 +87,7 @@ impl Linked for Work {
     }
 }
 
-/// Which way a slice goes.
+/// Path of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Route {
@@ -112,7 +112,7 @@ pub(crate) enum Route {
 /// Where the data of a slice are, or go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Not known yet, or nowhere.
+    /// Unknown yet, or nowhere.
     None,
     /// This entry of the data buffer.
     Entry(u32),

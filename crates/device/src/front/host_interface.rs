@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// As many as NVMe has. With a look at every queue for each command this takes a hundred times as long.
+    /// Uses as many queues as NVMe has. Scanning every queue for each command would take a hundred times as long.
     #[test]
     fn empty_queues_cost_next_to_nothing() {
         let (mut interface, mut slab) = (interface(u16::MAX, &[]), Slab::default());

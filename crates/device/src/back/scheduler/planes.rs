@@ -22,7 +22,7 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{Layout, Ppa, SimTime};
 use pellucid_media::MediaConfig;
 
-/// Which plane holds a unit, and how many of a die read by themselves.
+/// Mapping from units to planes, and the number of planes of a die that read by themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlaneUnits {
     planes: u32,
@@ -52,7 +52,7 @@ impl PlaneUnits {
 }
 
 impl Scheduler {
-    /// Notes and gives where `op` belongs.
+    /// Records and returns the queue of `op`.
     #[inline(always)]
     pub(super) fn assign(&mut self, op: u32) -> u32 {
         let record = &mut self.ops[op];
