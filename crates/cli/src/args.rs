@@ -76,7 +76,7 @@ pub struct Global {
     pub quiet: bool,
 }
 
-/// Which commands have which of the options of [`Global`], by the names of its fields.
+/// Commands with the options of [`Global`] that each of them has, by the names of its fields.
 const COMMON: [(&str, &[&str]); 19] = [
     ("run", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
     ("replay", &["sets", "json", "report", "log", "verify", "force", "quiet"]),

@@ -1,4 +1,4 @@
-//! Why a command failed, in one sentence, and with which exit status.
+//! Failure of a command: its reason in one sentence, and its exit status.
 
 use crate::interrupt::INTERRUPTED;
 use crate::stderr;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 /// The work failed.
 const WORK: u8 = 1;
-/// Something was asked for that cannot be: an unknown key, a bad file, a bad option.
+/// Exit status of an impossible request: an unknown key, a bad file, a bad option.
 const ASKED: u8 = 2;
 
 /// A failed command.
@@ -53,7 +53,7 @@ impl Failure {
         Failure { told: true, ..Failure::work(anyhow::anyhow!("they differ")) }
     }
 
-    /// With its exit status, after a few words on what it is about.
+    /// Keeps the exit status and puts the subject of the failure before its sentence.
     pub fn about(self, what: &str) -> Failure {
         Failure { error: anyhow::anyhow!("{what}: {}", self.error), ..self }
     }
@@ -63,7 +63,7 @@ impl Failure {
         self.status == ASKED
     }
 
-    /// Why, in one sentence.
+    /// Returns the reason in one sentence.
     pub fn sentence(&self) -> String {
         self.error.to_string()
     }

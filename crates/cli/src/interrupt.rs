@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 pub const INTERRUPTED: u8 = 130;
 
 static INSTEAD: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
-/// There is a run that looks whether it is asked to end.
+/// True once a run checks whether it is asked to end.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 static WHAT: Mutex<&str> = Mutex::new("");
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -71,7 +71,7 @@ pub fn asked() -> bool {
     ASKED.load(Ordering::Acquire)
 }
 
-/// From now on an interrupt does this and nothing else.
+/// Replaces the effect of an interrupt from now on.
 pub fn instead(work: impl Fn() + Send + 'static) {
     *INSTEAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(work));
 }

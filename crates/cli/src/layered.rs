@@ -60,9 +60,9 @@ pub struct Opened {
     pub name: String,
     /// The drive, under its layers if it has any.
     pub drive: Served,
-    /// Where its targets are kept and how they are made, if it has parallel units that nobody else has.
+    /// Registry of its targets, if it has parallel units that are used by nothing else.
     pub registry: Option<Registry>,
-    /// Its description asks for preconditioning, and its media are empty.
+    /// True if its description asks for preconditioning and its media are empty.
     pub unprepared: bool,
     /// Name from which it was opened: a preset, a file, the address of a remote drive.
     pub from: String,
@@ -71,7 +71,7 @@ pub struct Opened {
 /// Targets of a drive that is served.
 pub struct Registry {
     path: PathBuf,
-    /// Where another program has it, targets are served all the same, and changes are not kept.
+    /// Hold on the file; if another program has it, targets are still served, but changes are not kept.
     held: Result<Hold, RegistryError>,
     targets: Targets,
     settings: HostFtlConfig,
@@ -230,11 +230,11 @@ pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), F
 pub struct RemoteHost<'a> {
     /// Its qualified name.
     pub nqn: &'a str,
-    /// It wants digests.
+    /// True to ask for digests.
     pub digests: bool,
-    /// It wants so many I/O queues.
+    /// Number of I/O queues to ask for.
     pub queues: u16,
-    /// It can authenticate.
+    /// Secrets to authenticate with.
     pub secrets: Option<HostSecrets>,
 }
 

@@ -312,7 +312,7 @@ struct Copied {
 }
 
 impl Copied {
-    /// Where it can be opened anew.
+    /// Returns a path under which the file can be opened anew.
     fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }

@@ -131,7 +131,7 @@ impl Watcher {
         self.bar.say(what);
     }
 
-    /// Has the run write this log, too.
+    /// Makes the run write this log, too.
     pub fn keep_log(&mut self, log: Box<dyn RequestSink>) {
         self.log = Some(log);
     }

@@ -136,7 +136,7 @@ impl Age {
         Ok(text.spec(&sets)?)
     }
 
-    /// Something must be there to fill, and stay known.
+    /// Refuses a drive that has nothing to fill or does not keep its mapping.
     fn check_layers(&self, spec: &Spec) -> Result<(), Failure> {
         let refuse = |message: &str| Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
         let namespaces = &spec.drive.namespaces;

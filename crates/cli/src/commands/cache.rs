@@ -257,7 +257,7 @@ fn backing_config(backing: &str) -> Result<FileConfig, Failure> {
     }
 }
 
-/// Where a file is, whatever it is called.
+/// Returns the device and inode of a file, which identify it under any name.
 fn place_of(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

@@ -223,7 +223,7 @@ impl Control {
         Control::connect_until(path, Some(ANSWER_MAX))
     }
 
-    /// As [`Control::connect`], to ask for something that takes as long as it takes.
+    /// Connects as [`Control::connect`] does, without a limit on the time of an answer.
     pub fn connect_for_long(path: &Path) -> Result<Control, Failure> {
         Control::connect_until(path, None)
     }
@@ -255,7 +255,7 @@ impl Control {
         format!("{}: the server has stopped", self.path.display())
     }
 
-    /// As [`Control::ask`]; `None`: the server has stopped.
+    /// Sends one request and reads its answer, as [`Control::ask`] does; `None`: the server has stopped.
     pub fn ask_while_it_runs(&mut self, request: &Request) -> Result<Option<Value>, Failure> {
         let path = self.path.display();
         // In one piece: a line that comes in parts is answered late.

@@ -85,7 +85,7 @@ impl InService {
         &self.drive
     }
 
-    /// Has `end` called, by a thread of its own, when the server is told to stop.
+    /// Calls `end` from a separate thread when the server is told to stop.
     pub fn on_stop(&self, end: impl Fn() + Send + Sync + 'static) {
         let end = Arc::new(end);
         self.drive.act(|local| {

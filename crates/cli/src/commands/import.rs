@@ -9,7 +9,7 @@ use pellucid_output::{OutputFile, begins_with, refuse_foreign};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// How every description that we make begins.
+/// First words of every imported description.
 const HEAD: &str = "# Imported by pellucid from ";
 /// Bytes of a parameter file, at most.
 const BYTES_MAX: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! How drives are served: protocols, time, monitor, control socket. What `serve` and the products have in common.
+//! Service of drives: protocols, time, monitor, control socket. Shared by `serve` and the products.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -396,7 +396,7 @@ impl Serving {
         }
     }
 
-    /// How time goes.
+    /// Returns the mode of time.
     pub fn time(&self) -> Time {
         self.time
     }

@@ -151,7 +151,7 @@ impl Action {
         }
     }
 
-    /// Has a server do it, and shows what its drive has then.
+    /// Sends the request to a server, and shows the targets that its drive then has.
     fn ask(self, control: &Path, global: &Global) -> Result<(), Failure> {
         let mut server = Control::connect(control)?;
         let drive = match self {

@@ -1,4 +1,4 @@
-//! As much of XML as parameter files have: elements with text or elements in them, comments, a declaration. Attributes are refused, as
+//! Reader of the XML that parameter files use: elements with text or elements in them, comments, a declaration. Attributes are refused, as
 //! nothing here would know their meaning.
 
 /// An element.

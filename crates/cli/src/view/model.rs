@@ -116,7 +116,7 @@ fn point(before: &DriveFigures, drive: &DriveFigures) -> Point {
     }
 }
 
-/// One drive, and how it was at the beginning of the window.
+/// One drive, with its state at the beginning of the window.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
     /// The newest figures.
@@ -143,7 +143,7 @@ impl<'a> Scene<'a> {
         self.drive.simulated_ns.saturating_sub(start).max(1)
     }
 
-    /// How much a counter has grown in the window.
+    /// Returns the growth of a counter in the window.
     pub fn grown(&self, of: impl Fn(&DriveFigures) -> u64) -> u64 {
         of(self.drive).saturating_sub(self.before.map_or(0, of))
     }
@@ -163,7 +163,7 @@ impl<'a> Scene<'a> {
         names.map(|name| (name.as_str(), grown((name, now.get(name).copied().unwrap_or(0))))).collect()
     }
 
-    /// How each element of a list of busy times has grown, as a share of the window's time.
+    /// Returns the growth of each element of a list of busy times, as a share of the window's time.
     pub fn shares(&self, of: impl Fn(&DriveFigures) -> &[u64]) -> Vec<f64> {
         let elapsed = self.elapsed_ns() as f64;
         let before = self.before.map(&of);

@@ -26,21 +26,21 @@ pub fn leave() {
     }
 }
 
-/// How a view ended.
+/// End of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ending {
-    /// There is nothing more to show.
+    /// No more figures come.
     Over,
-    /// The user wants to go.
+    /// The user leaves.
     Quit,
     /// Ctrl-C.
     Interrupt,
 }
 
-/// Where figures come from.
+/// Source of figures.
 pub trait Source {
-    /// Why there are none.
+    /// Reason why there are none.
     type Error: From<io::Error>;
 
     /// The next figures.
