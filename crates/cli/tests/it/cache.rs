@@ -252,7 +252,7 @@ fn a_backing_store_that_runs_full_is_told_and_nothing_is_lost() {
     assert_eq!(serving.end("TERM"), Some(0));
 }
 
-/// With write-through the client of a full backing store learns of it at once.
+/// A write-through client of a full backing store learns of it at once.
 #[test]
 fn a_full_backing_store_refuses_writes_that_go_through() {
     let folder = folder();

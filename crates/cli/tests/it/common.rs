@@ -157,7 +157,7 @@ pub const COMMANDS: [&str; 24] = [
 pub struct Serving(Child);
 
 impl Serving {
-    /// Has a shell do `script` in a folder; `$0` is the command. What it logs goes to the file `log`.
+    /// Runs `script` with a shell in a folder; `$0` is the command. Its standard error goes to the file `log`.
     pub fn new(folder: &Folder, script: &str) -> Serving {
         Serving::logging_to(folder, script, std::fs::File::create(folder.path("log")).unwrap())
     }

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Without file descriptors nobody can be accepted, and the system does not say when somebody can: that is asked for again and again,
-/// and logged once.
+/// A server without free file descriptors cannot accept a client, and the system does not say when it can again: the server tries again and
+/// again, and logs it once.
 #[test]
 fn a_server_without_descriptors_says_so_once() {
     let folder = Folder::with_drive();

@@ -95,7 +95,7 @@ fn a_fio_file_runs_and_its_notices_name_lines() {
     assert_eq!(folder.run(&["run", "tiny.toml", "job.fio", "--json", "--quiet"]).stderr, "");
 }
 
-/// From a pipe a trace or a description comes once.
+/// A pipe delivers a trace or a description only once.
 #[test]
 fn traces_and_descriptions_may_come_through_a_pipe() {
     let folder = Folder::with_drive();
