@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What git answers about the repository that `folder` is the top of; `None` without git or such a repository.
+/// Returns the answer of git about the repository whose top is `folder`; `None` without git or such a repository.
 fn git(folder: &Path, words: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(folder).args(words).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

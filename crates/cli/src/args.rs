@@ -24,7 +24,7 @@ It may carry overrides of its own: cosmos-plus,ftl.victim=fifo,media.ways=4
 Exit status: 0; 1 when the work failed; 2 when something was asked for that cannot be; 130 after Ctrl-C or SIGTERM.
 Ctrl-C ends run, replay and compare with a report of what has completed, marked as partial; a second one ends at once.";
 
-/// What the command says without a word.
+/// Text that the program prints when it is called without arguments.
 const FIRST: &str = "\
 Pellucid, an open SSD in software. Three things to try:
 
@@ -76,7 +76,7 @@ pub struct Global {
     pub quiet: bool,
 }
 
-/// Which commands have which of the options of [`Global`], by the names of its fields.
+/// Commands with the options of [`Global`] that each of them has, by the names of its fields.
 const COMMON: [(&str, &[&str]); 19] = [
     ("run", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
     ("replay", &["sets", "json", "report", "log", "verify", "force", "quiet"]),
@@ -139,7 +139,7 @@ pub fn command() -> clap::Command {
     })
 }
 
-/// What was asked for; or the exit status, after help or one sentence on what is wrong.
+/// Parses the command line: the command and the shared options, or the exit status after help or one sentence on the mistake.
 pub fn parse() -> Result<(Command, Global), ExitCode> {
     if std::env::args_os().count() == 1 {
         let _ = output::print(FIRST);
@@ -205,14 +205,14 @@ fn normalised(words: Vec<OsString>) -> Vec<OsString> {
     out
 }
 
-/// Whether a word is `KEY=VALUE`, and nothing that could be a drive with overrides of its own.
+/// Returns whether a word is `KEY=VALUE`, and cannot be a drive with overrides of its own.
 fn is_override(word: &OsStr) -> bool {
     let key = word.to_str().and_then(|word| word.split_once('=')).map(|(key, _)| key);
     let in_keys = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
     key.is_some_and(|key| key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(in_keys))
 }
 
-/// What is wrong with the command line, in one sentence.
+/// Says in one sentence what is wrong with the command line.
 fn sentence(error: &clap::Error) -> String {
     let asked = std::env::args().nth(1).unwrap_or_default();
     let command = command();
@@ -260,7 +260,7 @@ fn sentence(error: &clap::Error) -> String {
     }
 }
 
-/// Whether a command has an option, given as `--name` or `-n`.
+/// Returns whether a command has an option, given as `--name` or `-n`.
 fn has(command: &clap::Command, option: &str) -> bool {
     let named = |arg: &clap::Arg| match option.strip_prefix("--") {
         Some(long) => {

@@ -36,7 +36,7 @@ pub fn folders(names: &[String]) -> Vec<String> {
     folders
 }
 
-/// What a drive has otherwise than those `alike` in name: `victim=fifo`, or as many keys as it takes.
+/// Returns the keys in which a drive differs from those `alike` in name: `victim=fifo`, or as many keys as it takes.
 fn difference(spec: &Spec, alike: &[&Spec]) -> String {
     let value = |spec: &Spec, key: &str| spec.provenance.get(key).map(|entry| entry.value.clone());
     let mut keys: BTreeSet<&str> = BTreeSet::new();
@@ -45,7 +45,7 @@ fn difference(spec: &Spec, alike: &[&Spec]) -> String {
         let of_work = entry.key.starts_with("run.");
         if !of_work && alike.iter().any(|other| value(other, entry.key).as_ref() != Some(&entry.value)) {
             keys.insert(entry.key);
-            // What the user wrote, before what follows from it.
+            // Keys that the user set come before keys that follow from them.
             if matches!(entry.origin.place, Place::Set { .. }) {
                 asked.insert(entry.key);
             }

@@ -1,4 +1,4 @@
-//! Why a command failed, in one sentence, and with which exit status.
+//! Failure of a command: its reason in one sentence, and its exit status.
 
 use crate::interrupt::INTERRUPTED;
 use crate::stderr;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 /// The work failed.
 const WORK: u8 = 1;
-/// Something was asked for that cannot be: an unknown key, a bad file, a bad option.
+/// Exit status of an impossible request: an unknown key, a bad file, a bad option.
 const ASKED: u8 = 2;
 
 /// A failed command.
@@ -26,7 +26,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What was asked for cannot be.
+    /// Makes the failure of an impossible request.
     pub fn asked(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: ASKED, error: error.into(), told: false }
     }
@@ -53,17 +53,17 @@ impl Failure {
         Failure { told: true, ..Failure::work(anyhow::anyhow!("they differ")) }
     }
 
-    /// With its exit status, after a few words on what it is about.
+    /// Keeps the exit status and puts the subject of the failure before its sentence.
     pub fn about(self, what: &str) -> Failure {
         Failure { error: anyhow::anyhow!("{what}: {}", self.error), ..self }
     }
 
-    /// Whether what was asked for cannot be.
+    /// Returns whether the failure is that of an impossible request.
     pub fn was_asked(&self) -> bool {
         self.status == ASKED
     }
 
-    /// Why, in one sentence.
+    /// Returns the reason in one sentence.
     pub fn sentence(&self) -> String {
         self.error.to_string()
     }

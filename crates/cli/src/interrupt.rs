@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 pub const INTERRUPTED: u8 = 130;
 
 static INSTEAD: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
-/// There is a run that looks whether it is asked to end.
+/// True once a run checks whether it is asked to end.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 static WHAT: Mutex<&str> = Mutex::new("");
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -52,7 +52,7 @@ pub fn now() -> ! {
     std::process::exit(INTERRUPTED.into());
 }
 
-/// What an interrupt of most runs does.
+/// Effect of an interrupt on most runs, as messages state it.
 pub const REPORT: &str = "the report of what has completed follows";
 
 /// A run has begun, which asks [`asked`] now and then. `what`: what an interrupt does then.
@@ -66,12 +66,12 @@ pub fn ask() {
     ASKED.store(true, Ordering::Release);
 }
 
-/// Whether the run should end.
+/// Returns whether the run should end.
 pub fn asked() -> bool {
     ASKED.load(Ordering::Acquire)
 }
 
-/// From now on an interrupt does this and nothing else.
+/// Replaces the effect of an interrupt from now on.
 pub fn instead(work: impl Fn() + Send + 'static) {
     *INSTEAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(work));
 }

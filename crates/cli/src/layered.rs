@@ -1,5 +1,5 @@
-//! What `serve` puts into service: drives as they are, drives under the layers of their descriptions, remote drives under a
-//! host FTL.
+//! Drives as `serve` puts them into service: drives as they are, drives under the layers of their descriptions, remote drives under a host
+//! FTL.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -54,24 +54,24 @@ impl FromStr for RemoteDrive {
     }
 }
 
-/// What is served of a description or an image.
+/// A description or an image, opened for serving.
 pub struct Opened {
     /// The drive's name.
     pub name: String,
     /// The drive, under its layers if it has any.
     pub drive: Served,
-    /// Where its targets are kept and how they are made, if it has parallel units that nobody else has.
+    /// Registry of its targets, if it has parallel units that are used by nothing else.
     pub registry: Option<Registry>,
-    /// Its description asks for preconditioning, and its media are empty.
+    /// True if its description asks for preconditioning and its media are empty.
     pub unprepared: bool,
-    /// What was named: a preset, a file, the address of a remote drive.
+    /// Name from which it was opened: a preset, a file, the address of a remote drive.
     pub from: String,
 }
 
 /// Targets of a drive that is served.
 pub struct Registry {
     path: PathBuf,
-    /// Where another program has it, targets are served all the same, and changes are not kept.
+    /// Hold on the file; if another program has it, targets are still served, but changes are not kept.
     held: Result<Hold, RegistryError>,
     targets: Targets,
     settings: HostFtlConfig,
@@ -139,7 +139,7 @@ fn on_subject(called: &str, subject: Subject) -> Result<Opened, Failure> {
     Ok(Opened { name, drive, registry, unprepared, from })
 }
 
-/// What the name of a remote drive begins with where it stands in the place of a description.
+/// Prefix that marks the name of a remote drive where a description may stand.
 const NVME: &str = "nvme+tcp://";
 
 /// Refuses keys for a drive that no description says anything of, but those that are `allowed`.
@@ -158,7 +158,7 @@ pub fn refuse_sets(
     }
 }
 
-/// What makes chunks of a drive where an engine needs some.
+/// Returns the layers that make chunks of a drive, if the engine needs chunks.
 fn layers_for(engine: EngineKind, drive: &impl Drive) -> Result<Vec<LayerConfig>, String> {
     match engine {
         EngineKind::Original => Ok(Vec::new()),
@@ -226,15 +226,15 @@ pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), F
     Ok((on_subject(called, subject)?, config))
 }
 
-/// What this host is to a remote drive.
+/// Identity and wishes of this host towards a remote drive.
 pub struct RemoteHost<'a> {
     /// Its qualified name.
     pub nqn: &'a str,
-    /// It wants digests.
+    /// True to ask for digests.
     pub digests: bool,
-    /// It wants so many I/O queues.
+    /// Number of I/O queues to ask for.
     pub queues: u16,
-    /// It can authenticate.
+    /// Secrets to authenticate with.
     pub secrets: Option<HostSecrets>,
 }
 

@@ -20,7 +20,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// From now on the command is a server, which no reader of its standard error keeps waiting.
+    /// Makes the command a server from now on: no reader of its standard error keeps it waiting.
     pub fn never_wait(self) -> Result<(), Failure> {
         let line = move |lines| self.line(SystemTime::now(), &Event::LinesDropped { lines });
         stderr::never_wait(line).map_err(Failure::work)

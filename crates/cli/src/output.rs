@@ -170,7 +170,7 @@ pub fn claim(directory: Option<&Path>, global: &Global) -> Result<Option<OutputD
     Ok(Some(OutputDirectory::claim(directory)?))
 }
 
-/// Whether a log of requests is asked for as Parquet, by its name.
+/// Returns whether a log of requests is to be Parquet, judged by its name.
 pub fn is_parquet(log: &Path) -> bool {
     log.extension().is_some_and(|ending| ending == "parquet")
 }

@@ -9,7 +9,7 @@ use pellucid_lab::experiment::{ExperimentError, available_memory_bytes, fill_for
 use pellucid_spec::{Fill, Overwrite, Place, Spec};
 use pellucid_text::format::bytes;
 
-/// From this much memory on, a run says what it will take.
+/// Memory from which on a run announces how much it will take.
 const TOLD_BYTES: u64 = 1 << 30;
 
 /// What the drive holds when the work begins.

@@ -26,7 +26,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Gives `print` a line after every `every`.
+    /// Calls `print` with the newest line at each interval of `every`.
     fn start(every: Duration, mut print: impl FnMut(&str) + Send + 'static) -> Lines {
         let (going, over) = channel::<()>();
         let what = Arc::new(Mutex::new(String::new()));
@@ -55,10 +55,10 @@ impl Drop for Lines {
     }
 }
 
-/// One bar for one run, or for another piece of work that takes its time.
+/// A bar for one run, or for another piece of work that takes time.
 pub struct Bar {
     bar: ProgressBar,
-    /// In place of the bar where there is no terminal.
+    /// Lines in place of the bar if there is no terminal.
     lines: Option<Lines>,
     began: Instant,
 }
@@ -178,7 +178,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("our own template is correct").progress_chars("██░")
 }
 
-/// How many requests the jobs will make, if all of them say so.
+/// Returns the total number of requests of the jobs, if every job states its own.
 pub fn total(jobs: &[Job]) -> Option<u64> {
     let of = |job: &Job| Some(job.number_ios?.saturating_mul(job.loops.into()));
     jobs.iter().try_fold(0u64, |all, job| Some(all.saturating_add(of(job)?)))

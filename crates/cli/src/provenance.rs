@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 1 << 18;
 /// A file that a run reads, by its part in the run.
 pub type Reads = (&'static str, PathBuf);
 
-/// Everything that a run of this description follows from.
+/// Returns everything that determines a run of this description.
 pub fn of(spec: &Spec, reads: &[Reads], seeds: &BTreeMap<String, u64>) -> Result<Provenance, Failure> {
     Ok(Provenance {
         version: env!("CARGO_PKG_VERSION").into(),

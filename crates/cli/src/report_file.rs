@@ -40,7 +40,7 @@ impl ReportFile {
         &self.reports
     }
 
-    /// Why it cannot be used as was asked.
+    /// Makes the failure that names this file and the reason why it cannot be used.
     pub fn refuse(&self, why: &str) -> Failure {
         Failure::asked(anyhow!("{}: {why}", self.name()))
     }

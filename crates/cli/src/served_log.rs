@@ -1,4 +1,4 @@
-//! What the log says at the start of a server: each namespace with what it is, and how it is reached, ready to be pasted.
+//! Log lines at the start of a server: each namespace with its kind, and the address under which it is reached, ready to be pasted.
 
 use pellucid_device::Device;
 use pellucid_flash::Interface;
@@ -9,7 +9,7 @@ use pellucid_serve::{Address, Core, FileConfig, Time};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What is served under a name.
+/// A namespace that clients can reach, with the names that they use.
 pub struct Offered {
     name: String,
     is_block: bool,
@@ -32,7 +32,7 @@ pub fn offered(core: &Core, drives: &[String]) -> Vec<Offered> {
         .collect()
 }
 
-/// What each namespace is; `from`: the preset, file or remote address of each drive.
+/// Describes each namespace; `from`: the preset, file or remote address of each drive.
 pub fn drives(core: &Core, from: &[String]) -> Vec<Event> {
     let numbered = core.namespaces().iter().enumerate().filter(|(_, n)| !n.gone);
     numbered.map(|(at, n)| drive(core.device(at), n, &from[n.drive], core.time())).collect()
@@ -53,7 +53,7 @@ fn drive(device: Option<&Device>, namespace: &Namespace, from: &str, time: Time)
     Event::Drive(DriveFacts { name, from, kind, capacity_bytes, sector_bytes, store, keeps, time })
 }
 
-/// How each block namespace is reached at an address for NBD.
+/// Says how each block namespace is reached at an address for NBD.
 pub fn nbd(offered: &[Offered], address: &Address, tls: bool) -> Vec<Event> {
     let scheme = if tls { "nbds" } else { "nbd" };
     let uri = |name: &str| match address {
@@ -74,7 +74,7 @@ pub fn nbd(offered: &[Offered], address: &Address, tls: bool) -> Vec<Event> {
         .collect()
 }
 
-/// How each subsystem is reached at an address for NVMe/TCP.
+/// Says how each subsystem is reached at an address for NVMe/TCP.
 pub fn nvme(offered: &[Offered], address: &Address) -> Vec<Event> {
     let Address::Tcp(tcp) = address else { return Vec::new() };
     let reach = to_reach(*tcp);
@@ -91,7 +91,7 @@ pub fn nvme(offered: &[Offered], address: &Address) -> Vec<Event> {
     events
 }
 
-/// How a cache is reached at an address.
+/// Says how a cache is reached at an address.
 pub fn memcached(name: &str, address: &Address) -> Event {
     let uri = match address {
         Address::Tcp(tcp) => format!("memcached://{}", to_reach(*tcp)),
@@ -103,7 +103,7 @@ pub fn memcached(name: &str, address: &Address) -> Event {
     Event::Reachable { drive: name.to_owned(), protocol: "memcached", how: Reach::Uri(uri) }
 }
 
-/// Where a client of this machine finds a listener: one on all addresses is on the loopback, too.
+/// Returns the address at which a client of this machine finds a listener: a listener on all addresses is on the loopback, too.
 fn to_reach(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -32,7 +32,7 @@ pub fn say(line: &str) {
     }
 }
 
-/// From now on no line waits for standard error. `dropped` is the line that tells how many lines were dropped.
+/// Stops lines from waiting for standard error from now on. `dropped` makes the line that tells how many lines were dropped.
 ///
 /// # Errors
 /// When the system gives no thread.

@@ -1,4 +1,4 @@
-//! What work is done on: a drive by its description, or one in use, from an image.
+//! Drives to work on: a new one from its description, or one in use from an image.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -56,7 +56,8 @@ impl Subject {
         Ok(subject)
     }
 
-    /// The same, to be served ([`pellucid_spec::load_to_serve`]), as a drive or under a cache. An image says for itself what it keeps.
+    /// Opens a preset, a description or an image by name to be served ([`pellucid_spec::load_to_serve`]), as a drive or under a cache. An
+    /// image says for itself what it keeps.
     pub fn open_to_serve(name: &str, used: Use, global: &Global) -> Result<Subject, Failure> {
         let subject = Subject::open_with(pellucid_spec::load_to_serve, name, None, global)?;
         subject.check_effect(used, global)?;
@@ -86,7 +87,7 @@ impl Subject {
                 description_expected(name)?;
                 let image = Image::open(media)?;
                 let mut spec = load(name, &sets)?;
-                // What the media have been through is in the image.
+                // The image holds the past of its media.
                 spec.precondition = image.spec(&[])?.precondition;
                 (spec, Some(image))
             }
@@ -185,7 +186,7 @@ impl Subject {
         Ok(())
     }
 
-    /// What is done before the work. Comes after the work is known.
+    /// Applies the options that precondition the drive. Comes after the work is known.
     pub fn precondition(&mut self, options: &PreconditionOptions, global: &Global) -> Result<(), Failure> {
         options.apply(&mut self.spec, self.image.is_some())?;
         self.check_effect(Use::Work, global)?;
@@ -216,7 +217,7 @@ impl Subject {
                 }
                 let options = read_options(&self.spec)?;
                 if is_stream(path) {
-                    // What was read of it to look would be missing.
+                    // Lines read for this check would be missing later.
                     return Ok(());
                 }
                 let reader = TraceReader::open_with(path, &options).map_err(Failure::asked)?;
@@ -294,13 +295,13 @@ fn parquet_log(spec: &mut Spec, watcher: &mut Watcher) -> Result<Option<OutputFi
     Ok(Some(file))
 }
 
-/// What the blocks of a drive have behind them.
+/// Describes the wear of a drive's blocks.
 fn wear(device: &Device) -> String {
     let erases = EraseCounts::of(&device.erase_counts().collect::<Vec<_>>());
     format!("; erases per block {} to {}, mean {}", erases.min, erases.max, significant(erases.mean))
 }
 
-/// Whether it is a pipe, or whatever else can be read only once.
+/// Returns whether a path is a pipe or another file that can be read only once.
 pub fn is_stream(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
@@ -311,7 +312,7 @@ struct Copied {
 }
 
 impl Copied {
-    /// Where it can be opened anew.
+    /// Returns a path under which the file can be opened anew.
     fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
@@ -376,7 +377,7 @@ pub fn description_expected(name: &str) -> Result<(), Failure> {
     }
 }
 
-/// What a drive went through before its image was made is done: an override of it would change nothing.
+/// Refuses overrides of the past: a drive went through it before its image was made, so they would change nothing.
 fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
     let past = |key: &str| key.starts_with("precondition.") || key == "drive.media.cycles";
     let entries = &spec.provenance.entries;

@@ -32,7 +32,7 @@ pub struct MonitorOptions {
 }
 
 impl MonitorOptions {
-    /// Whether figures are to be shown.
+    /// Returns whether figures are to be shown.
     pub fn is_wanted(&self) -> bool {
         self.monitor.is_some()
     }
@@ -42,7 +42,7 @@ impl MonitorOptions {
         self.monitor.map_or(Ok(()), |listen| listen.check(self.open)).map_err(Failure::asked)
     }
 
-    /// The same, where nothing but the monitor listens on a network.
+    /// Makes the check of [`MonitorOptions::check`] for a command in which nothing but the monitor listens on a network.
     pub fn check_alone(&self) -> Result<(), Failure> {
         if self.open && self.monitor.is_none() {
             return Err(Failure::asked(anyhow!(
@@ -131,7 +131,7 @@ impl Watcher {
         self.bar.say(what);
     }
 
-    /// Has the run write this log, too.
+    /// Makes the run write this log, too.
     pub fn keep_log(&mut self, log: Box<dyn RequestSink>) {
         self.log = Some(log);
     }
@@ -150,7 +150,7 @@ impl Watcher {
     }
 }
 
-/// What the run's own thread does for observers.
+/// Work of the run's own thread for observers.
 impl Onlooker for &mut Watcher {
     fn watches(&self) -> bool {
         self.board.is_some()

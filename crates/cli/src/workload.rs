@@ -22,7 +22,7 @@ pub struct WorkloadOptions {
     jobs: Vec<String>,
 }
 
-/// One of the keys that are on or off: the empty value means on.
+/// Returns whether a key is a switch: the empty value means on.
 fn is_switch(doc: &KeyDoc) -> bool {
     JobBuilder::new(Dialect::Native).set(doc.name, "").is_ok()
 }
@@ -86,7 +86,7 @@ impl clap::FromArgMatches for WorkloadOptions {
 }
 
 impl WorkloadOptions {
-    /// Whether nothing was given.
+    /// Returns whether no option was given.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.jobs.is_empty()
     }
@@ -233,7 +233,7 @@ impl TraceOptions {
         .concat()
     }
 
-    /// How a run that has a trace replays it.
+    /// Applies the replay options to a run that has a trace.
     pub fn shape(&self, run: &mut RunSpec) {
         run.format = self.format.clone().or(run.format.take());
         run.repeat = self.repeat.unwrap_or(run.repeat);

@@ -23,7 +23,7 @@ pub enum DeviceError {
     Setting {
         /// The key as in the TOML description.
         key: &'static str,
-        /// What is allowed.
+        /// Values that are allowed.
         allowed: &'static str,
     },
 }

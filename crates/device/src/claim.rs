@@ -1,7 +1,7 @@
-//! What must stay as it is while the media do: from it follows which sector a stored unit is.
+//! Parts of a description that must not change while the media keep their data: they determine which sector a stored unit is.
 //!
-//! A store that outlives the process keeps these words, and a drive that is described otherwise is refused. With another capacity
-//! translation pages would be taken for data of the host, and not be found: trimmed data would come back.
+//! A store that outlives the process keeps these words, and a drive with another description is refused. With another capacity translation
+//! pages would be taken for host data, and not be found: trimmed data would come back.
 
 use crate::config::{DeviceConfig, Namespace};
 use pellucid_flash::{FNV_BASIS, Layout, fnv1a};
@@ -9,13 +9,13 @@ use pellucid_ftl::{Durability, Management, Map};
 
 const DURABILITY: &str = "ftl.durability (1: volatile, 2: journal)";
 
-/// The words of a complete description, with what to call them. 0 stands for what there is not.
+/// Returns the words of a complete description, with their names. 0 stands for an absent part.
 pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u64); 3] {
     let mapped = config.block_namespaces().next().is_some();
     let units =
         config.block_namespaces().map(|blocks| config.ftl_of(blocks, layout).user_units(layout)).sum();
-    // What a journal has kept would be forgotten, and written over, by a drive that keeps none; and what that leaves would come back
-    // mixed with what was there before.
+    // A drive that keeps no journal would ignore and overwrite the data that a journal has kept; the rest would come back mixed with older
+    // data.
     let kept = match (mapped, config.ftl.durability) {
         (false, _) => 0,
         (true, Durability::Volatile) => 1,

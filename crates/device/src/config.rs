@@ -1,4 +1,4 @@
-//! What the controller does between host and media, and what each step costs.
+//! Configuration of the controller between host and media, with the cost of each step.
 
 use pellucid_flash::{Layout, Nanos};
 use pellucid_ftl::{
@@ -16,7 +16,7 @@ pub enum Arbitration {
     Weighted(Vec<u32>),
 }
 
-/// What posts the completion of a read, or of a write that need not be programmed first.
+/// Unit that posts the completion of a read, or of a write that need not be programmed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Completes {
@@ -35,8 +35,8 @@ pub struct HostInterface {
     pub arbitration: Arbitration,
     /// Commands that the controller works on at once; more wait in their queues.
     pub commands_max: u32,
-    /// No command is taken while data of an earlier one wait for room in the buffer, so that reads do not pass writes of which
-    /// the drive has more than it can hold. Else only what needs that room waits.
+    /// Takes no command while data of an earlier one wait for space in the buffer, so that reads do not pass writes that exceed the buffer.
+    /// Otherwise only commands that need the space wait.
     pub in_order: bool,
     /// Host DMA unit (NVMe PRP: 4 KiB).
     pub dma_unit_bytes: u32,
@@ -54,7 +54,7 @@ pub struct HostInterface {
     pub dma_request_ns: Nanos,
     /// Time to post a completion to the host.
     pub complete_ns: Nanos,
-    /// What posts it.
+    /// Unit that posts it.
     pub completes: Completes,
 }
 
@@ -135,7 +135,7 @@ pub struct DataBuffer {
     pub read_entries: u32,
     /// Write policy.
     pub write: WritePolicy,
-    /// Whether data stay in the buffer after their operation, to serve later hits.
+    /// Keeps data in the buffer after their operation, to serve later hits.
     pub retain: bool,
     /// First in, first out, as Jasmine's SATA write buffer: each write is programmed by itself, behind the one before it to its page, and what
     /// its page lacks is read from the media; only those sectors cross the channel. Else writes join what waits of their page. Needs
@@ -180,14 +180,14 @@ pub struct Scheduler {
     pub priorities: Priorities,
     /// Die queue order.
     pub order: DieOrder,
-    /// Whether a running program or erase is suspended for a host read (needs `timing.suspend_ns` and `ReadFirst`).
+    /// Suspends a running program or erase for a host read (needs `timing.suspend_ns` and `ReadFirst`).
     pub suspend: bool,
     /// An operation that was resumed works for so long before it is suspended again. Reads that come meanwhile wait.
     pub suspend_gap_ns: Nanos,
     /// How often an operation is suspended at most; reads that come then wait for its end. `None`: without limit.
     pub suspensions_max: Option<u32>,
-    /// Whether data cross a channel page by page, so that between two pages of a program or of a GC read an
-    /// operation of a better class goes first; else in one go. Not under a firmware loop.
+    /// Moves data over a channel page by page, so that between two pages of a program or of a GC read an operation of a better class goes
+    /// first; else in one go. Not under a firmware loop.
     pub page_transfers: bool,
     /// How often a failed read is tried again.
     pub read_retries: u32,
@@ -222,7 +222,7 @@ pub struct Solver {
     pub chunk_ns: Nanos,
 }
 
-/// What a drive offers a host: some blocks of every die, through one command set.
+/// Namespace of a drive: some blocks of every die, offered to a host through one command set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Namespace {
     /// Sectors in any order.
@@ -241,7 +241,7 @@ pub enum Namespace {
     OpenChannel {
         /// Shape and rules.
         chunks: ChunkConfig,
-        /// What the drive says beside the data.
+        /// Feedback beside the data.
         feedback: Feedback,
     },
     /// Sectors that are named by where they lie.
@@ -258,11 +258,11 @@ pub enum Namespace {
     },
 }
 
-/// What a cache promises to have after a power cut.
+/// Durability guarantee of a cache at a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Guarantee {
-    /// What an acknowledged flush came after (the OpenSSD prototype).
+    /// Everything before an acknowledged flush (the OpenSSD prototype).
     Flush,
     /// Every acknowledged write of dirty data, eviction, and write of clean data over others (FlashTier).
     WriteDirty,
@@ -273,11 +273,11 @@ pub enum Guarantee {
 pub struct CacheConfig {
     /// Sectors of the address space: those of the largest backing store.
     pub address_sectors: u64,
-    /// Which clean data leave.
+    /// Policy that chooses the clean data to evict.
     pub eviction: Eviction,
-    /// What is durable when.
+    /// Durability guarantee.
     pub guarantee: Guarantee,
-    /// Where full blocks say what they hold.
+    /// Place where full blocks record their content.
     pub log: MapLog,
     /// When the table is written.
     pub checkpoint: Checkpoint,
@@ -287,7 +287,7 @@ impl CacheConfig {
     /// The most mapping units of an address space: the spare area has a bit for the state, and translation pages have numbers, too.
     pub const ADDRESS_UNITS_MAX: u64 = (1 << 31) - (1 << 26);
 
-    /// What translation is told of it.
+    /// Returns the cache settings of translation.
     pub fn map(&self, layout: &Layout) -> CacheMap {
         CacheMap {
             address_units: self.address_sectors.div_ceil(layout.sectors_per_unit.into()) as u32,
@@ -311,10 +311,10 @@ impl Namespace {
     }
 }
 
-/// What an open-channel namespace tells its host beside the data. The three switches are features that a host may set.
+/// Feedback of an open-channel namespace to its host beside the data. The three switches are features that a host may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
-    /// Reading what was not written is an error (DULBE); else it gives zeros.
+    /// Makes a read of unwritten data an error (DULBE); else it returns zeros.
     pub unwritten_is_error: bool,
     /// A copy inside a die need not leave it.
     pub copyback: bool,
@@ -326,7 +326,7 @@ pub struct Feedback {
     pub high_ecc_bits: u32,
     /// Corrected bits in a mapping unit from which on the effort is very high; a second retry always is.
     pub very_high_ecc_bits: u32,
-    /// The most and the least worn chunk of a parallel unit differ by so many erases: a notice. 0: never.
+    /// Difference in erases between the most and the least worn chunk of a parallel unit that causes a notice; 0: never.
     pub wear_gap: u32,
 }
 
@@ -358,7 +358,8 @@ impl DeviceConfig {
         })
     }
 
-    /// Of so much of a drive, what belongs to the block namespace of these blocks: in proportion to the blocks of all of them.
+    /// Returns the share of `whole` that belongs to the block namespace of these blocks, in proportion to the blocks of all block
+    /// namespaces.
     fn part_of(&self, whole: u64, blocks: &Range<u32>) -> u64 {
         let all: u64 = self.block_namespaces().map(|blocks| blocks.len() as u64).sum();
         (u128::from(whole) * blocks.len() as u128 / u128::from(all.max(1))) as u64

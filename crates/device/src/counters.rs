@@ -1,4 +1,4 @@
-//! What a drive counts about itself. Counters only: reading them costs nothing while the drive works.
+//! Counters of a drive. Reading them costs nothing while the drive works.
 
 use pellucid_flash::Cause;
 
@@ -58,7 +58,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What was counted since `before`.
+    /// Returns the counts since `before`.
     pub fn since(mut self, before: &Counters) -> Counters {
         self.each(before, |own, before| own - before);
         self

@@ -91,8 +91,8 @@ impl Device {
         }
     }
 
-    /// Whether the media's store refuses a command: nothing changes while its file does not take what is written, and data need
-    /// room. Asking makes the file try again.
+    /// Returns the status with which the media's store refuses a command, if it does: nothing changes while its file refuses writes, and
+    /// new data need space. Asking makes the file try again.
     fn refuse_for_store(&mut self, command: &Command) -> Option<Status> {
         let Device { shared, namespaces } = self;
         let effect = command.opcode.effect();
@@ -118,8 +118,8 @@ impl Device {
         }
     }
 
-    /// As [`Device::advance`], and then on from one moment to the next as long as it lies before `limit` and nothing has
-    /// completed. Gives the moment that it has come to.
+    /// Advances as [`Device::advance`] does, and then from one moment to the next as long as it lies before `limit` and nothing has
+    /// completed. Returns the moment reached.
     pub fn advance_to_completion(&mut self, now: SimTime, limit: SimTime) -> SimTime {
         debug_assert!(now >= self.shared.now, "time runs forward");
         let mut now = now;
@@ -228,7 +228,7 @@ impl Device {
             if self.each_block(BlockNamespace::let_in) {
                 continue;
             }
-            // What is given up may let others go on, and makes room for commands that wait in their queues.
+            // Commands given up may let others go on, and free space for commands that wait in their queues.
             let before = self.shared.active;
             self.each_block(BlockNamespace::give_up_if_stuck);
             self.loop_on();
@@ -244,7 +244,7 @@ impl Device {
         shared.host.waiting() && namespaces.iter_mut().any(|namespace| namespace.give_up_waiting(shared))
     }
 
-    /// As far as it goes without giving anything up.
+    /// Carries out everything that needs no command to be given up.
     fn carry_out(&mut self) {
         loop {
             while let Some(step) = self.shared.scheduler.pop_step() {
@@ -283,7 +283,7 @@ impl Device {
         namespaces.iter_mut().filter_map(Namespace::block_mut).any(|block| ask(block, shared))
     }
 
-    /// What the scheduler asks for.
+    /// Carries out a step that the scheduler asks for.
     #[inline(always)]
     fn step(&mut self, step: Step) {
         match step {
@@ -320,22 +320,22 @@ impl Device {
         self.ask(Task::Fetch(work));
     }
 
-    /// Whether the firmware could take a command that waits.
+    /// Returns whether a command waits and the firmware could take it.
     #[inline]
     fn command_waits(&self) -> bool {
         self.shared.host.waiting() && self.may_take()
     }
 
-    /// Whether the firmware could take a command if one waited.
+    /// Returns whether the firmware could take a command if one waited.
     #[inline]
     fn may_take(&self) -> bool {
         let host = &self.shared.config.host;
         self.shared.active < host.commands_max && !(host.in_order && self.may_await_room())
     }
 
-    /// Whether data of a fetched command wait for room, or may have to: it is not known before the firmware has taken the command. If the
-    /// next ones were fetched meanwhile, all that are waiting would be as soon as one has room, and results of flash operations
-    /// would wait behind them.
+    /// Returns whether data of a fetched command wait for space, or may have to, which is unknown before the firmware has taken the
+    /// command. Fetching the next commands meanwhile would release all waiting ones as soon as one gets space, and results of flash
+    /// operations would wait behind them.
     fn may_await_room(&self) -> bool {
         self.shared.untaken > 0 || self.namespaces.iter().any(Namespace::awaits_room)
     }

@@ -10,7 +10,7 @@ use pellucid_flash::SimTime;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens. Each names the one thing it concerns.
+/// Event of a drive. Each names the one object that it concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Event {
@@ -72,7 +72,7 @@ impl Events {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no event.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count() == 0

@@ -15,7 +15,7 @@
 
 use pellucid_flash::SimTime;
 
-/// What one flush promises.
+/// Promise of one flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Promise {
     pub submitted: SimTime,
@@ -23,7 +23,7 @@ pub(crate) struct Promise {
     pub settled: SimTime,
 }
 
-/// What the next flushes have to say.
+/// Losses that the next flushes must report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     /// Submission of the newest write that was lost, as long as the host does not know.
@@ -38,7 +38,7 @@ impl Losses {
         self.untold = self.untold.max(Some(written));
     }
 
-    /// Whether a flush that begins fails.
+    /// Returns whether a flush that begins fails.
     pub fn concern(&self, flush: Promise) -> bool {
         self.untold.is_some() || self.told_by.is_some_and(|teller| flush.settled <= teller)
     }

@@ -32,7 +32,7 @@ pub(crate) enum Namespace {
     Zones(Box<ZoneNamespace>),
 }
 
-/// What is asked of every namespace.
+/// Makes the same call to a namespace of any kind.
 macro_rules! each {
     ($self:ident, $namespace:ident => $call:expr) => {
         match $self {
@@ -89,7 +89,7 @@ impl Namespace {
         each!(self, n => n.ended(shared, op))
     }
 
-    /// What hosts are told that it is.
+    /// Returns the interface that hosts see.
     pub fn interface(&self, shared: &Shared) -> Interface {
         match self {
             Namespace::Block(n) => match n.cache_geometry(&shared.layout) {
@@ -137,7 +137,7 @@ impl Namespace {
         }
     }
 
-    /// Whether data wait for room in its buffer.
+    /// Returns whether data wait for space in its buffer.
     pub fn awaits_room(&self) -> bool {
         match self {
             Namespace::Block(n) => n.awaits_room(),
@@ -146,7 +146,7 @@ impl Namespace {
         }
     }
 
-    /// Whether it takes no writes any more, for want of good blocks.
+    /// Returns whether it takes no writes any more, for want of good blocks.
     pub fn takes_no_writes(&self) -> bool {
         match self {
             Namespace::Block(n) => n.is_read_only(),
@@ -198,7 +198,7 @@ impl Namespace {
         self.nameless_mut().is_some_and(|nameless| nameless.give_up_waiting(shared))
     }
 
-    /// What a power cut leaves beside the media: the checkpoint of a nameless namespace whose media keep no data.
+    /// Takes the state that a power cut leaves beside the media: the checkpoint of a nameless namespace whose media keep no data.
     pub fn take_kept(&mut self) -> Option<Vec<u8>> {
         self.nameless_mut()?.machine.take_kept()
     }

@@ -1,4 +1,4 @@
-//! The drive as what stands above it sees it: the port of `flash`, on the drive's own calls.
+//! The drive as the layers above see it: the port of `flash`, on the drive's own calls.
 
 use crate::Device;
 use pellucid_flash::{Command, Completion, Drive, Interface, Notice, SimTime};

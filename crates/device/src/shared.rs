@@ -1,7 +1,7 @@
-//! What all namespaces of a drive share: the clock, the events to come, the host interface, the firmware processor, the
-//! scheduler, the media, and the commands on their way.
+//! State that all namespaces of a drive share: the clock, the events to come, the host interface, the firmware processor, the scheduler,
+//! the media, and the commands on their way.
 //!
-//! A namespace's methods take it as `&mut Shared`: a namespace changes itself and what is shared, and never another namespace.
+//! A namespace's methods take it as `&mut Shared`: a namespace changes itself and the shared state, and never another namespace.
 
 use crate::back::scheduler::Scheduler;
 use crate::config::DeviceConfig;
@@ -43,12 +43,12 @@ pub(crate) struct Shared {
     pub sense: Divisor,
     /// By namespace.
     counters: Vec<Counters>,
-    /// Of no namespace.
+    /// Counters that belong to no namespace.
     pub common: Counters,
     /// On while the drive is watched; nothing in the drive reads them.
     pub probes: Option<Box<Probes>>,
     pub completions: VecDeque<Completion>,
-    /// What hosts have not been told yet, with the namespace.
+    /// Notices that hosts have not received yet, with the namespace.
     pub notices: VecDeque<(u16, ChunkNotice)>,
     /// Commands of nameless namespaces to their own chunks that have ended.
     pub inner_ended: VecDeque<u32>,
@@ -105,7 +105,7 @@ impl Shared {
         &mut self.counters[usize::from(namespace)]
     }
 
-    /// As [`Shared::counts`], to read.
+    /// Returns a copy of the counters of a namespace.
     pub fn counters_of(&self, namespace: u16) -> Counters {
         self.counters.get(usize::from(namespace)).copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What can be seen of a drive from outside, and set: sizes, counters, wear, use. Reading changes nothing.
+//! Outside view of a drive, and its settings: sizes, counters, wear, use. Reading changes nothing.
 //!
 //! Calls that name a namespace are about that one; the others are about the whole drive, and sum over its namespaces.
 
@@ -20,7 +20,7 @@ use pellucid_flash::{
 use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, NamelessMachine, Soon};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
 
-/// What several mounts did that come one after the other; `None`: there was none.
+/// Adds up the reports of mounts that follow each other; `None`: there was none.
 pub(crate) fn add_up(reports: impl Iterator<Item = MountReport>) -> Option<MountReport> {
     reports.reduce(|a, b| MountReport {
         header_reads: a.header_reads + b.header_reads,
@@ -58,12 +58,12 @@ impl Device {
         (0..).zip(&self.namespaces).filter(move |(_, namespace)| is_block(namespace)).map(|(n, _)| n)
     }
 
-    /// What a cache namespace holds; `None`: it is no cache.
+    /// Returns the content of a cache namespace; `None`: it is no cache.
     pub fn cached(&self, namespace: u16) -> Option<Cached> {
         self.block(namespace)?.translation.cached()
     }
 
-    /// What a cache namespace counts and holds; empty where it is none.
+    /// Returns the counters and the content of a cache namespace; empty if it is none.
     pub fn cache_figures(&self, namespace: u16) -> Vec<Figure> {
         let Some((block, cached)) = self.block(namespace).zip(self.cached(namespace)) else {
             return Vec::new();
@@ -104,7 +104,7 @@ impl Device {
         ]
     }
 
-    /// Whether one of the namespaces is a block namespace.
+    /// Returns whether one of the namespaces is a block namespace.
     pub fn has_block_namespace(&self) -> bool {
         self.block_namespaces().next().is_some()
     }
@@ -142,8 +142,8 @@ impl Device {
         }
     }
 
-    /// Whether some namespace takes no writes any more: a block namespace that has run out of good blocks, or a zoned one of those
-    /// that its protected buffer needs.
+    /// Returns whether some namespace takes no writes any more: a block namespace that has run out of good blocks, or a zoned one that has
+    /// run out of the blocks that its protected buffer needs.
     pub fn is_read_only(&self) -> bool {
         self.namespaces.iter().any(Namespace::takes_no_writes)
     }
@@ -153,19 +153,19 @@ impl Device {
         self.namespaces.get(usize::from(namespace)).is_some_and(Namespace::takes_no_writes)
     }
 
-    /// Where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
+    /// Returns where the newest programmed copy of a logical page lies; `None` for a page that was never written, was trimmed, or lies
     /// beyond the end.
     pub fn locate(&self, namespace: u16, lpn: Lpn) -> Option<Ppa> {
         self.block(namespace)?.locate(lpn)
     }
 
-    /// Whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer. A page without data
+    /// Returns whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer. A page without data
     /// reads as zeros.
     pub fn is_mapped(&self, namespace: u16, lpn: Lpn) -> bool {
         self.block(namespace).is_some_and(|block| block.is_mapped(lpn))
     }
 
-    /// The same, with how far the answer is known to be the same.
+    /// Returns whether a logical page holds data, and up to which page the answer is known to be the same.
     pub fn held(&self, namespace: u16, lpn: Lpn) -> Held {
         let nothing = Held { holds: false, until: u64::MAX, looks: 1 };
         self.block(namespace).map_or(nothing, |block| block.held(lpn))
@@ -178,19 +178,19 @@ impl Device {
         uses.fold((0, 0), |sum, cache| (sum.0 + cache.blocks, sum.1 + cache.used))
     }
 
-    /// What the translations of all block namespaces decided, since the drive was made.
+    /// Returns the translation counters of all block namespaces, since the drive was made.
     pub fn ftl_counters(&self) -> FtlCounters {
         let mut sum = FtlCounters::default();
         self.blocks().for_each(|block| sum.add(&block.translation.view().counters));
         sum
     }
 
-    /// What the translation of a namespace decided, since the drive was made; nothing where it has none.
+    /// Returns the translation counters of a namespace, since the drive was made; zeros if it has none.
     pub fn ftl_counters_of(&self, namespace: u16) -> FtlCounters {
         self.block(namespace).map_or_else(FtlCounters::default, |block| block.translation.view().counters)
     }
 
-    /// What a namespace counted, since the drive was made.
+    /// Returns the counters of a namespace, since the drive was made.
     pub fn counters_of(&self, namespace: u16) -> Counters {
         self.shared.counters_of(namespace)
     }
@@ -200,8 +200,8 @@ impl Device {
         self.namespaces.get(usize::from(namespace)).map_or(0, Namespace::free_blocks)
     }
 
-    /// What the last mount did, and how long its reads keep the busiest die, each at the slowest page type. The clock does
-    /// not run meanwhile. `None`: the media were empty.
+    /// Returns the report of the last mount, and how long its reads keep the busiest die, each at the slowest page type. The clock does not
+    /// run meanwhile. `None`: the media were empty.
     pub fn last_mount(&self) -> Option<(MountReport, Nanos)> {
         self.timed(add_up(self.blocks().filter_map(|block| block.mounted))?)
     }
@@ -216,7 +216,7 @@ impl Device {
         Some((mount, Nanos(mount.busiest_die_reads.saturating_mul(read_ns.0))))
     }
 
-    /// Whether nothing is under way and the drive only waits until it may fold its SLC cache.
+    /// Returns whether nothing is under way and the drive only waits until it may fold its SLC cache.
     pub fn waits_to_fold(&self) -> bool {
         let idle = self.blocks().filter(|block| block.awaits_idleness()).count();
         idle > 0 && self.shared.events.count() == idle
@@ -240,7 +240,7 @@ impl Device {
         self.namespaces.get(usize::from(namespace))?.nameless().map(|n| &n.machine)
     }
 
-    /// What an open-channel namespace tells its host; `None` for any other namespace.
+    /// Returns the feedback settings of an open-channel namespace; `None` for any other namespace.
     pub fn feedback(&self, namespace: u16) -> Option<Feedback> {
         self.chunks(namespace).map(|n| n.feedback)
     }
@@ -265,7 +265,7 @@ impl Device {
         }
     }
 
-    /// What a host knows of the placement of a namespace; `None` where it has one handle, which is no placement.
+    /// Returns the placement geometry that a host sees; `None`: the namespace has one handle, which is no placement.
     pub fn placement(&self, namespace: u16) -> Option<PlacementGeometry> {
         self.block(namespace)?.geometry(&self.shared.layout)
     }
@@ -275,7 +275,7 @@ impl Device {
         self.block(namespace)?.handle_info(&self.shared.layout, handle)
     }
 
-    /// What happened to handles of a namespace, oldest first; the newest 1024.
+    /// Returns the events of the handles of a namespace, oldest first; the newest 1024.
     pub fn placement_events(
         &self,
         namespace: u16,
@@ -295,7 +295,7 @@ impl Device {
         }
     }
 
-    /// What was written, erased and read for a block namespace since the counters were last reset.
+    /// Returns the bytes written, erased and read for a block namespace since the counters were last reset.
     pub fn placement_statistics(&self, namespace: u16) -> PlacementStatistics {
         let block = self.block(namespace);
         block.map_or_else(PlacementStatistics::default, |n| n.placement_statistics(&self.shared))
@@ -314,7 +314,7 @@ impl Device {
         block.fill_end(shared, filler)
     }
 
-    /// The namespace that is filled; one that is not there has no room.
+    /// Returns the namespace that is filled; a missing one has no space.
     #[inline]
     fn fills(&mut self, filler: &Filler) -> Result<(&mut BlockNamespace, &mut Shared), NoRoom> {
         let Device { shared, namespaces } = self;
@@ -326,7 +326,7 @@ impl Device {
 // ---- the drive as a whole
 
 impl Device {
-    /// What the drive was made from.
+    /// Returns the description that the drive was made from.
     pub fn config(&self) -> &DeviceConfig {
         &self.shared.config
     }
@@ -400,7 +400,7 @@ impl Device {
         Nanos(self.firmware_busy_by_module().iter().map(|time| time.0).sum())
     }
 
-    /// The same by module. Turns of a loop that find nothing are in neither.
+    /// Returns the busy time of the firmware processor by module. Turns of a loop that find nothing do not count.
     pub fn firmware_busy_by_module(&self) -> [Nanos; FirmwareModule::COUNT] {
         self.shared.firmware.busy(self.shared.now)
     }
@@ -423,7 +423,7 @@ impl Device {
         self.shared.media.store_notice()
     }
 
-    /// What the media's store can come to take.
+    /// Returns the limits of the memory and disk space that the media's store can come to use.
     pub fn extent(&self) -> Extent {
         self.shared.media.extent()
     }
@@ -459,7 +459,7 @@ impl Device {
         self.shared.erase_counts()
     }
 
-    /// Lets time pass at once, as on a shelf: what is stored is older by so many seconds.
+    /// Ages stored data by so many seconds at once, as on a shelf.
     pub fn elapse(&mut self, seconds: u64) {
         self.shared.media.elapse(seconds);
     }
@@ -475,7 +475,7 @@ impl Device {
         self.shared.probes = None;
     }
 
-    /// Whether the drive's probes are on.
+    /// Returns whether the drive's probes are on.
     pub fn is_watched(&self) -> bool {
         self.shared.probes.is_some()
     }

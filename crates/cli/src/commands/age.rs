@@ -136,12 +136,12 @@ impl Age {
         Ok(text.spec(&sets)?)
     }
 
-    /// Something must be there to fill, and stay known.
+    /// Refuses a drive that has nothing to fill or does not keep its mapping.
     fn check_layers(&self, spec: &Spec) -> Result<(), Failure> {
         let refuse = |message: &str| Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
         let namespaces = &spec.drive.namespaces;
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
-        // A cluster buffer keeps nothing on the drive: what stands below it is aged.
+        // A cluster buffer keeps nothing on the drive: the layer below it is aged.
         let keeps = |layer: &&LayerConfig| !matches!(layer, LayerConfig::ClusterBuffer(_));
         let durability = match spec.host.iter().rfind(keeps) {
             None if namespaces.is_empty() || namespaces.iter().any(is_block) => return Ok(()),
@@ -189,12 +189,12 @@ impl Age {
 /// Lines of the table of passes: it fits a screen.
 const LINES: usize = 12;
 
-/// What has been made.
+/// Result of the ageing.
 struct Summary<'a> {
     spec: &'a Spec,
     device: &'a Device,
     ageing: Vec<Ageing>,
-    /// Of the drive, or of the layers on it.
+    /// Capacity of the drive, or of the layers on it.
     capacity_bytes: u64,
     path: PathBuf,
     /// Length of an image; media files are sparse.
@@ -230,7 +230,7 @@ impl Summary<'_> {
         )
     }
 
-    /// Of each namespace that was filled.
+    /// Describes the ageing of each namespace that was filled.
     fn evidence(&self) -> String {
         let label = |ageing: &Ageing| match self.ageing.len() {
             1 => "ageing".to_string(),

@@ -234,7 +234,7 @@ impl MadeFile {
 impl Drop for MadeFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // What cannot be removed stays what it is: an empty drive.
+            // A file that cannot be removed stays an empty drive.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -257,7 +257,7 @@ fn backing_config(backing: &str) -> Result<FileConfig, Failure> {
     }
 }
 
-/// Where a file is, whatever it is called.
+/// Returns the device and inode of a file, which identify it under any name.
 fn place_of(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

@@ -65,7 +65,7 @@ impl Compare {
             let partial = matches!(&outcome, Ok(report) if report.partial);
             done.push(Compared { name, overrides, folder, outcome });
             if partial {
-                // What comes after an interrupt is not done at all.
+                // An interrupt skips all later drives.
                 break;
             }
         }
@@ -143,11 +143,11 @@ impl Compare {
         let (first_jobs, run) = (first.jobs.clone(), first.run.clone());
         let placing = subjects.iter().any(|subject| subject.spec.drive.ftl.handles > 1);
         let mut prepared: Vec<Prepared> = Vec::new();
-        // What is said of the job file is said once.
+        // Messages about the job file come once.
         let silent = Global { quiet: true, ..global.clone() };
         for (mut subject, folder) in subjects.into_iter().zip(folders) {
             let overrides = subject.spec.provenance.overrides();
-            // The same work: what the first description asks for, with the same seed, unless options say otherwise.
+            // Every drive does the work of the first description, with the same seed, unless options say otherwise.
             subject.spec.jobs.clone_from(&first_jobs);
             subject.spec.run.clone_from(&run);
             let mut jobs = match &self.trace {
@@ -235,7 +235,7 @@ fn log_of(log: &Path, folder: &str) -> PathBuf {
     name.into()
 }
 
-/// What became of a drive.
+/// A compared drive, with its outcome.
 struct Compared {
     name: String,
     overrides: BTreeMap<String, String>,

@@ -132,7 +132,7 @@ impl FromStr for SlowDie {
 }
 
 impl Damage {
-    /// What is to be done; `None`: nothing.
+    /// Returns the action that the options ask for; `None`: they ask for nothing.
     fn action(&self, factor: Option<f64>) -> Option<Action> {
         // The options that need a factor require it.
         let factor = factor.or(self.slow_die.and_then(|slow| slow.factor)).unwrap_or(1.0);
@@ -223,7 +223,7 @@ impl Control {
         Control::connect_until(path, Some(ANSWER_MAX))
     }
 
-    /// As [`Control::connect`], to ask for something that takes as long as it takes.
+    /// Connects as [`Control::connect`] does, without a limit on the time of an answer.
     pub fn connect_for_long(path: &Path) -> Result<Control, Failure> {
         Control::connect_until(path, None)
     }
@@ -250,12 +250,12 @@ impl Control {
         answer.ok_or_else(|| Failure::work(anyhow!("{}", self.stopped())))
     }
 
-    /// What is said of a server that is no more.
+    /// Says that the server has stopped.
     pub fn stopped(&self) -> String {
         format!("{}: the server has stopped", self.path.display())
     }
 
-    /// As [`Control::ask`]; `None`: the server has stopped.
+    /// Sends one request and reads its answer, as [`Control::ask`] does; `None`: the server has stopped.
     pub fn ask_while_it_runs(&mut self, request: &Request) -> Result<Option<Value>, Failure> {
         let path = self.path.display();
         // In one piece: a line that comes in parts is answered late.

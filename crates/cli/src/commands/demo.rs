@@ -28,7 +28,7 @@ const REQUESTS: u32 = 3_000;
 const WORK: &str = "rw=randwrite,bs=16k,iodepth=16";
 /// Writes before and behind the flush; fewer than the drive's buffer holds.
 const WRITES: u64 = 200;
-/// Where the results go, unless somewhere else is wanted.
+/// Default directory of the results.
 const DIRECTORY: &str = "demo-report";
 
 const EXAMPLES: &str = "\

@@ -48,7 +48,7 @@ impl Diff {
     }
 }
 
-/// All that a run follows from. Of a report without provenance, what it has of it.
+/// Returns everything that determines a run; for a report without provenance, the keys of these that it has.
 fn description(report: &Value) -> Value {
     let Some(provenance) = report.get("provenance") else {
         let keys = ["pellucid_version", "drive", "overrides", "seeds"];

@@ -194,7 +194,7 @@ fn size_of(option: &str, size: &str) -> Result<u64, Failure> {
     parse_bytes(size, Grammar::Ours).map_err(|error| Failure::asked(anyhow!("{option} {size}: {error}")))
 }
 
-/// What is wrong with a target was asked wrongly; that it cannot be read or written is not.
+/// Classifies the error of a target: a mistake of the user unless reading or writing failed.
 fn failure(error: TargetError) -> Failure {
     match error {
         error @ TargetError::Failed(..) => Failure::work(error),
@@ -221,7 +221,7 @@ struct Open {
     below: Below,
 }
 
-/// What a file system lies on, as long as it is open.
+/// Storage below an open file system.
 enum Below {
     /// A plain file or device.
     Plain,
@@ -260,7 +260,7 @@ impl Ground {
         Ok(Some(Arc::new(drive)))
     }
 
-    /// What is said of a drive, and the layers on it.
+    /// Returns the described drive, and the layers on it.
     fn described(&self, called: &str, global: &Global) -> Result<(Subject, Vec<LayerConfig>), Failure> {
         let mut global = global.clone();
         global.sets.push(format!("media.store=file:{}", self.target.display()));
@@ -384,10 +384,10 @@ fn takes_no_writes(tower: &mut Tower<Device>) -> bool {
     tower.bottom().is_read_only() || tower.layers().any(Layer::is_read_only)
 }
 
-/// Brings what a modelled drive holds, and what stands on it, to its file.
+/// Writes the state of a modelled drive and of the layers on it to its file.
 fn put_away(drive: &Modelled) -> Result<(), Failure> {
     let stop = |tower: &mut Tower<Device>| {
-        // What takes no writes has nothing to put away.
+        // A read-only drive has nothing to write back.
         if takes_no_writes(tower) { Ok(()) } else { tower.stop() }
     };
     let stopped = drive.act(|tower| stop(tower).map(|()| tower.bottom_mut().sync()));
@@ -401,7 +401,7 @@ fn pace_of(time: Time) -> Pace {
     }
 }
 
-/// What is told of a file system.
+/// Summary of a file system.
 struct Told {
     path: String,
     of: StatFs,

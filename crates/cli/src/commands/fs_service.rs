@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 /// A drive that does not answer for so long, while a file system begins on it, does not answer at all.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 
-/// What is put in service.
+/// A drive to put in service.
 pub struct Wanted {
     /// Name of the drive.
     pub name: String,
     pub device: Device,
-    /// What stands on it.
+    /// Layers on the drive.
     pub layers: Vec<LayerConfig>,
     pub time: Time,
 }
@@ -85,7 +85,7 @@ impl InService {
         &self.drive
     }
 
-    /// Has `end` called, by a thread of its own, when the server is told to stop.
+    /// Calls `end` from a separate thread when the server is told to stop.
     pub fn on_stop(&self, end: impl Fn() + Send + Sync + 'static) {
         let end = Arc::new(end);
         self.drive.act(|local| {
@@ -144,7 +144,7 @@ fn begin(wanted: Wanted, oversight: &Oversight, global: &Global) -> Result<(Serv
     Ok((server, local))
 }
 
-/// Whether the drive took no writes when it was put in service.
+/// Returns whether the drive was read-only when it was put in service.
 pub fn is_read_only(drive: &ModelledDrive<LocalDrive>) -> bool {
     drive.act(|local| local.is_read_only())
 }

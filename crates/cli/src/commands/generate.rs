@@ -7,7 +7,7 @@ use clap_complete::aot::{Shell, generate_to};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where each shell looks for completions, below `share` of a prefix.
+/// Directories in which each shell looks for completions, below `share` of a prefix.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash-completion/completions"),
     (Shell::Zsh, "zsh/site-functions"),

@@ -284,7 +284,7 @@ impl Format {
             (Some("binary"), _) => Format::Bytes(Some(EdgeFormat::Binary)),
             (Some("matrix-market"), _) => Format::Bytes(Some(EdgeFormat::MatrixMarket)),
             (Some(_), _) => Format::Bytes(Some(EdgeFormat::Text)),
-            // What is called a matrix is read as one, or refused.
+            // A file with the name of a matrix is read as one, or refused.
             (None, "mtx") => Format::Bytes(Some(EdgeFormat::MatrixMarket)),
             (None, "gz" | "zst")
                 if ending(Path::new(common.edges.file_stem().unwrap_or_default())) == "mtx" =>
@@ -347,7 +347,7 @@ fn target(out: &Path, common: &Common) -> Result<Target, Failure> {
     Ok(Target { file, format, complete: Box::new(move || Ok(begun.commit()?)) })
 }
 
-/// What a file's name ends with, behind the last dot.
+/// Returns the file name extension in lower case; empty if there is none.
 fn ending(path: &Path) -> String {
     path.extension().and_then(|ending| ending.to_str()).unwrap_or("").to_lowercase()
 }
@@ -359,7 +359,7 @@ fn beside(edges: &Path, is_file: bool) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// What has to be the same for a prepared graph to be this one.
+/// Returns a fingerprint of everything that must be unchanged if a prepared graph is to be used again.
 fn origin(
     common: &Common,
     program: &Program,
@@ -432,7 +432,7 @@ fn failure(common: &Common, not_graph: u64, error: JobError) -> Failure {
     }
 }
 
-/// What is told at the end.
+/// Summary at the end of a run.
 struct Told<'a> {
     name: &'a str,
     common: &'a Common,
@@ -483,7 +483,8 @@ impl Told<'_> {
         text
     }
 
-    /// What is ranked, and by what: vertices by their values, or components by how many vertices they have.
+    /// Returns the names of the ranked objects and of the values that rank them: vertices by their values, or components by their numbers
+    /// of vertices.
     fn names(&self, column: &'static str) -> (&'static str, &'static str) {
         if *self.program == Program::Components { ("component", "vertices") } else { ("vertex", column) }
     }

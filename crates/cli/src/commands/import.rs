@@ -9,7 +9,7 @@ use pellucid_output::{OutputFile, begins_with, refuse_foreign};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// How every description that we make begins.
+/// First words of every imported description.
 const HEAD: &str = "# Imported by pellucid from ";
 /// Bytes of a parameter file, at most.
 const BYTES_MAX: u64 = 1 << 20;
@@ -71,7 +71,7 @@ impl Mqsim {
             .map_err(|(file, why)| Failure::asked(anyhow!("{}:{why}", files[file].display())))?;
         let from = format!("{} and {}", self.drive.display(), self.work.display());
         let described = described(&imported, &from);
-        // What comes out must be a description; if it is none, the values of the file contradict each other here.
+        // The result must be a description; if it is none, the values of the file contradict each other here.
         let spec = pellucid_spec::from_str(&described, "the import", &[])
             .map_err(|error| Failure::asked(anyhow!("{from}: no drive here: {error}")))?;
         match &self.output {

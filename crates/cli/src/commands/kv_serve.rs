@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// The protocol in the log and in figures.
 const PROTOCOL: &str = "memcached";
-/// As many as memcached has.
+/// Default port, that of memcached.
 const LISTEN: &str = "11211";
 
 /// The options.
@@ -148,7 +148,7 @@ impl KvServe {
         server.run().map(drop).map_err(Failure::work)
     }
 
-    /// Where it listens.
+    /// Returns the addresses on which the server listens.
     fn addresses(&self) -> Result<Vec<Address>, Failure> {
         let mut addresses = self.listen.clone();
         addresses.extend(self.unix.iter().cloned().map(Address::Unix));

@@ -172,7 +172,7 @@ fn one_command(out: &mut String, parent: &str, command: &clap::Command) {
     }
 }
 
-/// One argument or option: its spelling, the words that it takes, what it does.
+/// Describes one argument or option: its spelling, the words that it takes, its effect.
 fn argument(arg: &Arg) -> Vec<String> {
     let value = arg.get_value_names().map_or(String::new(), |names| names.join(" "));
     let mut spelled = match (arg.get_long(), arg.get_short()) {

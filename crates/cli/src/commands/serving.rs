@@ -1,4 +1,4 @@
-//! How drives are served: protocols, time, monitor, control socket. What `serve` and the products have in common.
+//! Service of drives: protocols, time, monitor, control socket. Shared by `serve` and the products.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -26,8 +26,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the loopback and a client that polls cost, measured on one machine (docs/explanation/serving.md): with it `bench/paced_latency.py` finds
-/// the mean that SPDK's client sees 2.4 % above the model's, without it 5.9 %.
+/// Cost of the loopback and of a client that polls, measured on one machine (docs/explanation/serving.md): with this lead
+/// `bench/paced_latency.py` finds the mean that SPDK's client sees 2.4 % above the model's, without it 5.9 %.
 const LEAD: Duration = Duration::from_micros(6);
 
 /// How drives are served.
@@ -115,7 +115,7 @@ pub struct Oversight {
 }
 
 impl Oversight {
-    /// Whether anything was asked for.
+    /// Returns whether any of these options was given.
     pub fn is_wanted(&self) -> bool {
         self.monitor.is_wanted() || self.control.is_some() || !self.fault.is_empty()
     }
@@ -125,7 +125,7 @@ impl Oversight {
         self.monitor.check()
     }
 
-    /// The same, where nothing but the monitor listens on a network.
+    /// Makes the check of [`Oversight::check`] for a command in which nothing but the monitor listens on a network.
     pub fn check_alone(&self) -> Result<(), Failure> {
         self.monitor.check_alone()
     }
@@ -179,7 +179,7 @@ impl Observer for Recording {
         match written {
             Ok(()) => file.commit().map_err(std::io::Error::other),
             Err(error) => {
-                // What there is of it is worth keeping, beside the recording that is there.
+                // The partial recording is worth keeping, beside the one that is there.
                 file.leave();
                 Err(error)
             }
@@ -396,7 +396,7 @@ impl Serving {
         }
     }
 
-    /// How time goes.
+    /// Returns the mode of time.
     pub fn time(&self) -> Time {
         self.time
     }

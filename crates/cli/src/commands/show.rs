@@ -46,8 +46,8 @@ impl Show {
     }
 }
 
-/// What hosts see of each namespace that the description names, as comment lines. Asked of a new drive with these
-/// settings: geometry depends on nothing that was written.
+/// Describes, as comment lines, the host's view of each namespace that the description names. The lines come from a new drive with these
+/// settings: geometry does not depend on written data.
 fn namespaces(config: &DeviceConfig, drive: &str) -> Result<String, Failure> {
     if config.namespaces.is_empty() {
         return Ok(String::new());

@@ -151,7 +151,7 @@ impl Action {
         }
     }
 
-    /// Has a server do it, and shows what its drive has then.
+    /// Sends the request to a server, and shows the targets that its drive then has.
     fn ask(self, control: &Path, global: &Global) -> Result<(), Failure> {
         let mut server = Control::connect(control)?;
         let drive = match self {
@@ -207,7 +207,7 @@ struct Row {
     units: Range<u32>,
     kind: String,
     name: String,
-    /// What a server says besides.
+    /// Additional state that a server reports.
     state: String,
 }
 
@@ -237,7 +237,7 @@ fn rows(targets: &Targets) -> Vec<Row> {
     targets.list().iter().map(row).collect()
 }
 
-/// What there is now, in the form asked for.
+/// Prints the present targets in the form asked for.
 fn show(shape: &Shape, targets: &[Row], global: &Global) -> Result<(), Failure> {
     let text = if global.json { format!("{:#}\n", as_json(shape, targets)) } else { table(shape, targets) };
     Ok(output::print(&text)?)

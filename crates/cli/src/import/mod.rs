@@ -26,12 +26,12 @@ pub struct Left {
     pub why: &'static str,
 }
 
-/// What has become of a file.
+/// Result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
     /// The description in TOML.
     pub toml: String,
-    /// What has no counterpart, or another meaning than there.
+    /// Parameters without a counterpart, or with another meaning than in their source.
     pub left: Vec<Left>,
 }
 

@@ -69,7 +69,7 @@ const WITHOUT: &[(&str, &str)] = &[
 struct Parameters(Vec<Parameter>);
 
 impl Parameters {
-    /// Those of an element, and of elements in it that are `groups`.
+    /// Collects the parameters of an element, and of elements in it that are `groups`.
     fn of(element: &Element, groups: &[&str]) -> Parameters {
         let mut found = Vec::new();
         for child in &element.children {
@@ -101,7 +101,7 @@ impl Parameters {
         number(&parameter)
     }
 
-    /// What was not taken, with its reason.
+    /// Returns the parameters that were not taken, each with its reason.
     fn left(self) -> Vec<Left> {
         let why = |name: &str| {
             let known = WITHOUT.iter().find(|(without, _)| *without == name);

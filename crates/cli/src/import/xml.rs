@@ -1,4 +1,4 @@
-//! As much of XML as parameter files have: elements with text or elements in them, comments, a declaration. Attributes are refused, as
+//! Reader of the XML that parameter files use: elements with text or elements in them, comments, a declaration. Attributes are refused, as
 //! nothing here would know their meaning.
 
 /// An element.
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         format!("{}: {why}", self.line())
     }
 
-    /// Goes behind the next `mark`, and gives what stands before it.
+    /// Moves past the next `mark`, and returns the text before it.
     fn until(&mut self, mark: &str) -> Result<&'a str, String> {
         let end =
             self.rest().find(mark).ok_or_else(|| self.fail(&format!("no {mark} to the end of the file")))?;

@@ -28,7 +28,7 @@ const WIDTH_MIN: u16 = 80;
 const HEIGHT_MIN: u16 = 24;
 /// Below, each rate has one line instead of two.
 const TALL: u16 = 28;
-/// From here on the left half has more than it needs.
+/// Width from which on the left half has more than it needs.
 const WIDE: u16 = 110;
 /// A line of the grid of ways without its cells, and its frame; and what rates need.
 const GRID_TEXT: u16 = 16;
@@ -222,7 +222,7 @@ fn write_amplification(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     let width = area.width.saturating_sub(2);
     let fits = |terms: &[(u64, String)]| sum(terms).chars().count() <= width.into();
     if !fits(&terms) {
-        // Those that matter most, as far as they fit.
+        // Keeps the largest terms, as many as fit.
         terms.sort_by_key(|(grown, _)| std::cmp::Reverse(*grown));
         terms.push((0, "...".into()));
         while terms.len() > 2 && !fits(&terms) {
@@ -312,7 +312,7 @@ fn way_grid(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-/// How near codewords are to being lost.
+/// Describes how near codewords are to being lost.
 fn wrong_bits(drive: &DriveFigures) -> String {
     let bins = drive.wrong_bits();
     let (mean, most) = (optional(bins.mean(), |mean| format!("{mean:.2}")), bins.quantile(1.0));

@@ -1,7 +1,7 @@
-//! What the view shows: the newest figures, and those before them to make rates of.
+//! State of the view: the newest figures, and earlier ones from which rates are computed.
 //!
-//! Rates of the drive are per simulated second, which is what the drive does; for a drive served in real time that is the same. The window is
-//! the last two seconds of real time, or everything since the start.
+//! Rates of the drive are per simulated second: they are the drive's own speed, and equal the real rates if it is served in real time. The
+//! window is the last two seconds of real time, or everything since the start.
 
 use pellucid_monitor::{Bins, CommandFigures, DriveFigures, Figures, WatchedFigures};
 use std::collections::{BTreeMap, VecDeque};
@@ -45,7 +45,7 @@ impl Model {
     /// Takes newer figures.
     pub fn push(&mut self, figures: Figures) {
         if let Some(last) = self.frames.back() {
-            // The same figures again, or those of a server that was started anew.
+            // Repeated figures are dropped; older ones come from a server that was started anew.
             if last.wall_seconds == figures.wall_seconds {
                 return;
             }
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Whether there are no figures yet.
+    /// Returns whether there are no figures yet.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -94,7 +94,7 @@ impl Model {
         self.frames.back()
     }
 
-    /// What is shown of the chosen drive.
+    /// Returns the picture of the chosen drive.
     pub fn scene(&self) -> Option<Scene<'_>> {
         let figures = self.frames.back()?;
         let at = self.drive % figures.drives.len().max(1);
@@ -116,12 +116,12 @@ fn point(before: &DriveFigures, drive: &DriveFigures) -> Point {
     }
 }
 
-/// One drive, and how it was at the beginning of the window.
+/// One drive, with its state at the beginning of the window.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
     /// The newest figures.
     pub figures: &'a Figures,
-    /// Those at the beginning of the window; `None`: the start.
+    /// Figures at the beginning of the window; `None`: the start.
     pub earlier: Option<&'a Figures>,
     /// The drive.
     pub drive: &'a DriveFigures,
@@ -143,7 +143,7 @@ impl<'a> Scene<'a> {
         self.drive.simulated_ns.saturating_sub(start).max(1)
     }
 
-    /// How much a counter has grown in the window.
+    /// Returns the growth of a counter in the window.
     pub fn grown(&self, of: impl Fn(&DriveFigures) -> u64) -> u64 {
         of(self.drive).saturating_sub(self.before.map_or(0, of))
     }
@@ -163,7 +163,7 @@ impl<'a> Scene<'a> {
         names.map(|name| (name.as_str(), grown((name, now.get(name).copied().unwrap_or(0))))).collect()
     }
 
-    /// How each element of a list of busy times has grown, as a share of the window's time.
+    /// Returns the growth of each element of a list of busy times, as a share of the window's time.
     pub fn shares(&self, of: impl Fn(&DriveFigures) -> &[u64]) -> Vec<f64> {
         let elapsed = self.elapsed_ns() as f64;
         let before = self.before.map(&of);

@@ -26,21 +26,21 @@ pub fn leave() {
     }
 }
 
-/// How a view ended.
+/// End of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ending {
-    /// There is nothing more to show.
+    /// No more figures come.
     Over,
-    /// The user wants to go.
+    /// The user leaves.
     Quit,
     /// Ctrl-C.
     Interrupt,
 }
 
-/// Where figures come from.
+/// Source of figures.
 pub trait Source {
-    /// Why there are none.
+    /// Reason why there are none.
     type Error: From<io::Error>;
 
     /// The next figures.
@@ -49,13 +49,13 @@ pub trait Source {
     /// When there will be no more, for a reason to be told.
     fn next(&mut self) -> Result<Next, Self::Error>;
 
-    /// Whether [`Source::next`] would give [`Next::Over`].
+    /// Returns whether [`Source::next`] would give [`Next::Over`].
     fn is_over(&self) -> bool {
         false
     }
 }
 
-/// What a source of figures has.
+/// Answer of a source of figures.
 pub enum Next {
     /// Newer figures.
     Figures(Box<Figures>),
@@ -157,7 +157,7 @@ impl LiveView {
         Ok(LiveView { board, thread: Some(thread), ending })
     }
 
-    /// Whether the user has left the view, so that the run should end.
+    /// Returns whether the user has left the view, so that the run should end.
     pub fn wants_end(&self) -> bool {
         self.ending.load(Ordering::Acquire) == Ending::Quit as u8
     }

@@ -42,7 +42,7 @@ impl Client {
         assert_eq!(reply[..8], *b"\x67\x44\x66\x98\0\0\0\0", "no error");
     }
 
-    /// Whether a write of a block is taken.
+    /// Returns whether a write of a block succeeds.
     fn takes(&mut self, offset: u64) -> bool {
         self.send(1, offset, BLOCK, &[9; BLOCK]);
         let mut reply = [0; 16];
@@ -84,7 +84,7 @@ fn folder() -> Folder {
     folder
 }
 
-/// The same with a modelled drive in `kept.toml` that keeps what it promises.
+/// Makes a folder with a backing store of zeros, and with a modelled drive in `kept.toml` that keeps its promises.
 fn folder_with_model() -> Folder {
     let folder = folder();
     let kept = TINY.replace("store = \"none\"", "store = \"file\"\npath = \"media.img\"");
@@ -160,7 +160,7 @@ fn a_modelled_cache_drive_keeps_it_too_and_through_a_power_cut() {
     });
 }
 
-/// What the cut interrupts is not taken for an answer by the manager that starts again.
+/// A manager that starts again takes no interrupted command for an answered one.
 #[test]
 fn a_power_cut_under_load_loses_nothing_that_was_flushed() {
     let folder = folder_with_model();
@@ -252,7 +252,7 @@ fn a_backing_store_that_runs_full_is_told_and_nothing_is_lost() {
     assert_eq!(serving.end("TERM"), Some(0));
 }
 
-/// With write-through the client of a full backing store learns of it at once.
+/// A write-through client of a full backing store learns of it at once.
 #[test]
 fn a_full_backing_store_refuses_writes_that_go_through() {
     let folder = folder();

@@ -37,7 +37,7 @@ entries = 32
 fill = 0.9
 "#;
 
-/// What a command left behind.
+/// Result of a command.
 pub struct Done {
     pub status: i32,
     pub stdout: String,
@@ -157,12 +157,12 @@ pub const COMMANDS: [&str; 24] = [
 pub struct Serving(Child);
 
 impl Serving {
-    /// Has a shell do `script` in a folder; `$0` is the command. What it logs goes to the file `log`.
+    /// Runs `script` with a shell in a folder; `$0` is the command. Its standard error goes to the file `log`.
     pub fn new(folder: &Folder, script: &str) -> Serving {
         Serving::logging_to(folder, script, std::fs::File::create(folder.path("log")).unwrap())
     }
 
-    /// The same; it logs to this.
+    /// Runs `script` as [`Serving::new`] does, and logs to `log`.
     pub fn logging_to(folder: &Folder, script: &str, log: impl Into<Stdio>) -> Serving {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, env!("CARGO_BIN_EXE_pellucid")]).current_dir(&folder.0).stderr(log);
@@ -175,7 +175,7 @@ impl Serving {
         assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
     }
 
-    /// What it writes to a file behind this byte is refused from now on, as on a full disk; `None`: nothing is.
+    /// Refuses its writes to files beyond this byte from now on, as on a full disk; `None`: refuses none.
     pub fn limit_files(&self, bytes: Option<u64>) {
         let limit = bytes.map_or("unlimited".into(), |bytes| bytes.to_string());
         let pid = self.0.id().to_string();

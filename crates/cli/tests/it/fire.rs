@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 
 const DEVICE_BYTES: u64 = 16 << 20;
-/// What is written at once.
+/// Size of a write.
 const BYTES: usize = 4096;
 /// Places on both sides of the boundaries of clusters of 1 MiB, and apart.
 const PLACES: [u64; 5] = [0, (1 << 20) - 2048, 3 << 20, (7 << 20) + 512, DEVICE_BYTES - 4096];
@@ -74,7 +74,7 @@ fn fire(folder: &Folder) -> (Serving, Client) {
     (server, client)
 }
 
-/// What the device holds must be this, in all of its bytes.
+/// Checks that the device holds `expected`, in all of its bytes.
 fn check_device(folder: &Folder, expected: &[u8]) {
     let found = std::fs::read(folder.path("stick.img")).unwrap();
     assert_eq!(found.len(), expected.len());
@@ -113,7 +113,7 @@ fn what_was_written_is_on_the_device_after_a_stop() {
     }
 }
 
-/// What was flushed survives a kill; what the buffer held is lost, and nothing else changes.
+/// Flushed data survive a kill; data in the buffer are lost, and nothing else changes.
 #[test]
 fn what_was_flushed_is_on_the_device_after_a_kill() {
     let folder = with_device();

@@ -88,7 +88,7 @@ fn media_in_a_file_are_refused_to_a_drive_that_reads_them_otherwise() {
     run(&["--set", "ftl.victim=fifo"]).answer();
 }
 
-/// What is said of a drive before its first use would change nothing any more.
+/// Keys that describe a drive's time before its first use are refused: they would change nothing.
 #[test]
 fn an_image_is_not_preconditioned_again() {
     let folder = Folder::with_drive();

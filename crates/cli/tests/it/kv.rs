@@ -225,7 +225,7 @@ fn meta_commands_say_what_memcached_says() {
     says(&mut client, "md k x x", "CLIENT_ERROR invalid or duplicate flag");
 }
 
-/// What a server with its data in a file has logged, and a client of it.
+/// Starts a server with its data in a file, and a client of it.
 fn start_in_a_file(folder: &Folder) -> (Serving, UnixStream) {
     let _ = std::fs::remove_file(folder.path("socket"));
     let script = "exec \"$0\" kv cache.toml --engine raw --memory 256KiB --unix socket --control control --monitor 127.0.0.1:0 \
@@ -266,7 +266,7 @@ fn mixed_load(client: &mut UnixStream, rng: &mut Rng, versions: &mut Versions, s
     hits
 }
 
-/// Whether a key is found; its value is the newest then.
+/// Returns whether a key is found; checks that its value is then the newest.
 fn is_newest(client: &mut UnixStream, versions: &Versions, key: u64) -> bool {
     let got = ask(client, &format!("get k{key}\r\n"), "END\r\n");
     if got == "END\r\n" {
@@ -305,7 +305,7 @@ fn kills_and_stops_under_load_bring_no_older_value_back() {
     }
 }
 
-/// What a monitor and the control socket show of a cache; faults and power cuts reach its drive, and cost no more than what was cached.
+/// A monitor and the control socket show a cache; faults and power cuts reach its drive, and cost no more than the cached values.
 #[test]
 fn a_cache_is_watched_and_broken_as_a_drive_is() {
     let folder = Folder::new();

@@ -206,7 +206,7 @@ fn workload_mistakes_are_named() {
     );
 }
 
-/// Of a key that does not suit the drive, before the drive is preconditioned: that would fail here.
+/// A key that does not suit the drive is refused before the drive is preconditioned, which would fail here.
 #[test]
 fn a_job_that_does_not_suit_the_drive_is_named_with_its_line_at_once() {
     let folder = Folder::with_drive();
@@ -245,7 +245,7 @@ fn a_runtime_that_would_never_be_over_is_refused() {
         "{}",
         done.stderr
     );
-    // What ends otherwise too is done, and so is what has a rate.
+    // Jobs with another end are done, and so are jobs with a rate.
     for (end, requests) in [(["--number-ios", "3000"], 3_000), (["--rate_iops", "1000"], 1_000)] {
         let report = folder.run(&[&words[..], &end, &["--json"]].concat()).json();
         assert_eq!(report["requests"], requests, "{end:?}");
@@ -278,7 +278,7 @@ fn a_missing_file_and_a_malformed_line_are_named() {
     assert_eq!(folder.run(&["replay", "tiny.toml", "far.csv", "--address", "fold"]).status, 0);
 }
 
-/// What is typed or pointed at without care: one line that names it, status 2, and nothing is lost.
+/// Careless arguments and files get one line that names them and status 2, and nothing is lost.
 #[test]
 fn careless_command_lines_get_one_sentence_each() {
     let folder = Folder::with_drive();
@@ -402,7 +402,7 @@ fn surroundings_that_are_not_as_usual_do_no_harm() {
     assert_eq!((status, stderr.as_str()), (1, "error: No space left on device (os error 28)\n"));
 }
 
-/// What hosts see of a namespace does not depend on what is done to its data.
+/// The host's view of a namespace does not depend on how its data are stored.
 #[test]
 fn a_drive_with_namespaces_is_shown_whatever_its_store() {
     let folder = Folder::new();
@@ -687,7 +687,7 @@ fn keys_of_another_translation_are_refused_or_warned_of() {
             .contains("drive.ftl.log_blocks = 4: has no effect here")
     );
     assert_eq!(warned(&["tiny.toml"]), "");
-    // What `show` prints has every key, and no warning comes of it.
+    // The output of `show` has every key, and causes no warning.
     folder.write("shown.toml", &folder.run(&["show", "tiny.toml"]).answer());
     assert_eq!(warned(&["shown.toml"]), "");
 }

@@ -36,7 +36,7 @@ fn each_namespace_is_preconditioned_worked_on_and_reported_by_itself() {
     assert_eq!((&first["interface"], &second["interface"]), (&"block".into(), &"block".into()));
     assert!(number(&first["capacity_bytes"]) < number(&second["capacity_bytes"]));
     assert_eq!(sum(&report, "/capacity_bytes"), number(&report["drive"]["capacity_bytes"]));
-    // What is counted for each namespace is all that the drive counted, and each had its own requests.
+    // The counts of the namespaces add up to those of the drive, and each namespace had its own requests.
     let written = |namespace: &Value| number(&namespace["write_amplification"]["host_written_bytes"]);
     assert_eq!((written(first), written(second)), (3000 * 4096, 1000 * 4096));
     for pointer in [
@@ -180,7 +180,7 @@ fn too_few_blocks_are_told_of_the_namespace_that_has_them() {
     let expected =
         "at least 11: a die has 8 log blocks (drive.ftl.log_blocks), and keeps 2 for merges and metadata";
     assert!(why.contains(expected) && why.contains("drive.namespace[0].blocks = 3"), "{why}");
-    // What is said to be enough is.
+    // The number named as sufficient is sufficient.
     folder.write("few.toml", &format!("{tiny}\n{}{}", row("blocks = 4"), row("")));
     let why = refused(&[]);
     let expected = "drive.ftl.over_provisioning = 0.35: not allowed; allowed: at least ";

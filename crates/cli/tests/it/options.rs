@@ -46,7 +46,7 @@ fn a_command_refuses_the_options_of_others_and_names_their_commands() {
     }
 }
 
-/// What a command said and left behind, without what real time has put into it.
+/// Returns the output of a command and its files, without the parts that depend on real time.
 fn outcome(folder: &Folder, words: &[&str]) -> (i32, String, String, Vec<String>) {
     let Done { status, stdout, stderr } = folder.run(words);
     let varies = |line: &str| {
@@ -202,7 +202,7 @@ fn each_option_of_a_command_that_works_on_drives_has_an_effect() {
     }
 }
 
-/// What the command does in a folder of its own.
+/// Runs the command in a folder of its own.
 fn fresh(words: &[&str]) -> (i32, String, String, Vec<String>) {
     let folder = Folder::with_drive();
     folder.write("trace.csv", &trace());

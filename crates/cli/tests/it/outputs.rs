@@ -141,7 +141,7 @@ fn an_interrupt_of_a_comparison_leaves_what_was_done() {
     assert!(folder.path("out/victim=greedy/report.json").exists());
 }
 
-/// What an ageing that is ended leaves: nothing.
+/// An ageing that is interrupted leaves nothing behind.
 #[test]
 fn an_image_takes_its_name_when_it_is_complete() {
     let folder = Folder::with_drive();
@@ -214,7 +214,7 @@ fn a_log_that_the_report_would_replace_is_refused() {
     assert_eq!(log.lines().count(), 11, "{log}");
 }
 
-/// What somebody else wrote is not replaced without a word.
+/// Files of other programs are not replaced without a word.
 #[test]
 fn somebodys_files_are_replaced_by_force_only() {
     let folder = Folder::with_drive();
@@ -243,7 +243,7 @@ fn somebodys_files_are_replaced_by_force_only() {
     assert_eq!(std::fs::read_to_string(folder.path("site/index.html")).unwrap(), "<title>My page</title>");
     for (option, name) in [("--log", "mine.csv"), ("--report", "site")] {
         folder.run(&[&SHORT[..], &[option, name, "--force"]].concat()).answer();
-        // What we wrote ourselves is replaced as before.
+        // Files of our own are replaced as before.
         folder.run(&[&SHORT[..], &[option, name]].concat()).answer();
     }
     let done = folder.run(&[&SHORT[..], &["--log", "drive.toml"]].concat());

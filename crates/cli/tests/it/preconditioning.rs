@@ -1,4 +1,4 @@
-//! What a drive holds when work begins, and what is said of reads that find no data.
+//! Content of a drive when work begins, and the warning about reads that find no data.
 
 use crate::common::{Done, Folder, TINY, repeatable};
 use serde_json::Value;
@@ -65,7 +65,7 @@ fn a_replay_finds_data_where_it_reads_unless_told_otherwise() {
         let overwritten = report["wear"]["erases"]["total"].as_u64().unwrap() > 0;
         assert_eq!(overwritten, state == "steady");
     }
-    // What the description says goes before the default.
+    // The description goes before the default.
     let report = folder.run(&["replay", "full.toml", "trace.csv", "--json"]).json();
     assert_eq!(report["workload"]["precondition"], "90 % filled");
     let report = replay(&["--set", "precondition.fill=0.0", "--precondition", "none"]);

@@ -1,4 +1,4 @@
-//! What a command says it did, it did: seeds, checks, logs, and jobs that cannot be.
+//! Commands keep their promises: seeds, checks, logs, and impossible jobs.
 
 use crate::common::{Done, Folder, TINY};
 

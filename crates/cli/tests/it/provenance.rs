@@ -129,7 +129,7 @@ fn what_cannot_be_repeated_is_refused() {
     refused(&|_| {}, "tiny.toml (description) is not the file that was read: its SHA-256 is ");
     let done = folder.run(&["rerun", "tiny.toml"]);
     assert!(done.status == 2 && done.stderr.contains("tiny.toml: no JSON: "), "{}", done.stderr);
-    // What a run starts from must be there again.
+    // A run can be repeated only if its initial state is there again.
     folder.run(&[&work[..], &["--set", "media.store=file:media"]].concat()).answer();
     let done = folder.run(&["rerun", "out", "-q"]);
     assert!(

@@ -93,7 +93,7 @@ fn options_that_the_conformance_suite_ignores_are_refused() {
     }
 }
 
-/// What makes an experiment what it is cannot be overridden without a word.
+/// Keys that define an experiment cannot be overridden without a word.
 #[test]
 fn keys_that_an_experiment_owns_are_refused_by_name() {
     let folder = Folder::new();

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Without file descriptors nobody can be accepted, and the system does not say when somebody can: that is asked for again and again,
-/// and logged once.
+/// A server without free file descriptors cannot accept a client, and the system does not say when it can again: the server tries again and
+/// again, and logs it once.
 #[test]
 fn a_server_without_descriptors_says_so_once() {
     let folder = Folder::with_drive();
@@ -43,15 +43,15 @@ fn a_served_drive_that_promises_nothing_says_so() {
         let _server = Serving::new(&folder, &script);
         listens(&folder, "control");
         let count = |event: &str| std::fs::read_to_string(folder.path("log")).unwrap().matches(event).count();
-        // What was found at the start is told with the first thing that happens.
+        // Findings at the start are logged with the first event.
         let _client = UnixStream::connect(folder.path("nbd")).unwrap();
         eventually("the client is logged", || count("event=connected") > 0);
         assert_eq!(count("event=promises-nothing"), expected, "{more}");
     }
 }
 
-/// Addresses that others reach are refused for every protocol alike, before anything is opened, unless peers prove who they are or
-/// `--open` admits everybody.
+/// Addresses that others reach are refused for every protocol alike, before anything is opened, unless peers prove who they are or `--open`
+/// admits all of them.
 #[test]
 fn addresses_that_others_reach_want_proof_or_open() {
     let folder = Folder::with_drive();
@@ -117,7 +117,7 @@ fn events(log: &str, event: &str) -> Vec<Value> {
     all.filter(|fields| fields["event"] == event).collect()
 }
 
-/// What a server is, how it is reached, and what is done to it stands in its log, each line with its time.
+/// The log of a server says what it serves, how it is reached and what is done to it, each line with its time.
 #[test]
 fn the_log_tells_what_is_served_and_what_happens_to_it() {
     let folder = Folder::with_drive();
@@ -211,7 +211,7 @@ fn keys_that_a_served_drive_does_not_use_are_refused_by_name() {
     }
 }
 
-/// What breaks a drive takes none of several by itself.
+/// Requests that break a drive must name one of several drives.
 #[test]
 fn a_power_cut_of_one_of_several_drives_names_it() {
     let folder = Folder::with_drive();

@@ -1,4 +1,4 @@
-//! What the command says about the storage of a drive: space, versions, recordings.
+//! Reports of the command about the storage of a drive: space, versions, recordings.
 
 use crate::common::{Folder, Serving, eventually};
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ fn a_server_says_what_its_drives_can_come_to_take() {
     assert_eq!(number("file_max_bytes="), std::fs::metadata(folder.path("drive")).unwrap().len());
 }
 
-/// What was there before is never taken away: a pipe, and a file that was empty.
+/// Files that were there before are never removed: a pipe, and an empty file.
 #[test]
 fn a_refused_drive_leaves_what_was_there() {
     let folder = Folder::with_drive();

@@ -95,7 +95,7 @@ fn what_needs_more_retries_than_the_drive_has_is_uncorrectable() {
     let worn = ["media.cycles=2900", "precondition.shelf_days=365", "scheduler.read_retries=1"];
     let lost = report("randread", "500", &worn);
     let errors = lost["directions"]["read"]["errors"].as_u64().unwrap();
-    // What is found lost has its block emptied, whose other data are lost as well.
+    // A block with lost data is emptied, and its other data are lost as well.
     assert!(lost["media"]["uncorrectable_reads"].as_u64().unwrap() >= errors);
     assert!(errors > 450, "{errors}");
     let enough = report("randread", "500", &worn[..2]);

@@ -95,7 +95,7 @@ fn a_fio_file_runs_and_its_notices_name_lines() {
     assert_eq!(folder.run(&["run", "tiny.toml", "job.fio", "--json", "--quiet"]).stderr, "");
 }
 
-/// From a pipe a trace or a description comes once.
+/// A pipe delivers a trace or a description only once.
 #[test]
 fn traces_and_descriptions_may_come_through_a_pipe() {
     let folder = Folder::with_drive();
@@ -551,7 +551,7 @@ fn a_trace_with_names_replays_and_ages_a_drive() {
     assert_eq!(folder.run_with_input(&piped, &text).json()["requests"], 1000);
 }
 
-/// What a replay proposes works as it is printed.
+/// Commands that a replay proposes work as they are printed.
 #[test]
 fn the_hints_work_as_they_are_printed() {
     let folder = Folder::with_drive();

@@ -1,4 +1,4 @@
-//! What all namespaces do about reads that error correction had to help, or could not.
+//! Handling of reads that needed error correction or failed despite it, common to all namespaces.
 
 use crate::shared::Shared;
 use pellucid_flash::Ppa;
@@ -12,7 +12,7 @@ impl Shared {
         counters.corrected_reads += u64::from(attempts > 0);
     }
 
-    /// Whether a read that failed `attempts` times is tried again.
+    /// Returns whether a read that failed `attempts` times is tried again.
     pub(crate) fn tries_again(&self, ppa: Ppa, attempts: u32) -> bool {
         attempts < self.config.scheduler.read_retries && !self.media.is_lost(ppa)
     }

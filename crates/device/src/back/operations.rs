@@ -7,14 +7,15 @@ use pellucid_flash::{BlockId, Cause, Nanos, Ppa, Stage};
 use pellucid_media::{Health, Outcome};
 
 impl Shared {
-    /// An operation joins the queue of its die.
+    /// Adds an operation to the queue of its die.
     pub(crate) fn issue(&mut self, op: u32) {
         self.scheduler.ops[op].book(Stage::Firmware, self.now);
         let ahead = self.may_go_ahead(op);
         self.scheduler.enqueue(self.now, op, ahead, &mut self.events);
     }
 
-    /// Whether a read may overtake other operations of its die: only host reads and what they look up, and only of what is already programmed.
+    /// Returns whether a read may overtake other operations of its die: only host reads and their mapping reads may, and only if the data
+    /// are already programmed.
     #[inline]
     fn may_go_ahead(&self, op: u32) -> bool {
         let op = &self.scheduler.ops[op];

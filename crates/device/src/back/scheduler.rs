@@ -43,7 +43,7 @@ use pellucid_flash::slab::{List, NIL, Slab};
 use pellucid_flash::{Layout, Nanos, Rng, SimTime, Stage};
 use pellucid_media::Timing;
 
-/// What the rest of the drive must do for an operation.
+/// Next step of an operation, for the rest of the drive to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Command and data are in the die: say how long the array takes ([`Scheduler::start_array`]).
@@ -109,40 +109,42 @@ struct Die {
     /// The first plane of its die; without independent plane reads itself.
     first: u32,
     reads: List,
-    /// Of a first plane: what waits for the die, in order.
+    /// Queue of the die, in order (first plane only).
     rest: List,
-    /// Independent planes: reads that nothing of `rest` is before any more, and that do not go ahead of others.
+    /// Reads of independent planes that do not go ahead of others and that nothing in `rest` precedes any more.
     later: List,
     current: u32,
-    /// Its current operation went ahead of others.
+    /// True if the current operation went ahead of others.
     hurries: bool,
     phase: Phase,
-    /// What the current operation wants the channel for, or does on it.
+    /// Channel phase that the current operation waits for or is in.
     wanted: Phase,
     array_ends: SimTime,
     suspended: u32,
     suspended_left: Nanos,
-    /// Its current operation was resumed, and is not suspended again before.
+    /// Time before which the current operation, once resumed, is not suspended again.
     works_until: SimTime,
-    /// It works on its current operation; else the channel has not brought that one's command yet.
+    /// True while the die works on its current operation, false while the channel has yet to bring that operation's command.
     works: bool,
-    /// Of a first plane: planes of its die that work, since when any does, and for how long any did before.
+    /// Number of planes of the die that work (first plane only).
     working: u32,
+    /// Start of the current busy period of the die (first plane only).
     since: SimTime,
+    /// Total length of the earlier busy periods of the die (first plane only).
     busy: Nanos,
-    /// Of a first plane, with independent ones: its current operation takes the whole die.
+    /// True if the current operation takes the whole die (first plane only, independent planes).
     whole: bool,
-    /// Of a first plane, with independent ones: no further read begins until what takes the whole die has.
+    /// True if no further read begins before the waiting whole-die operation has begun (first plane only, independent planes).
     draining: bool,
-    /// Of a first plane, with independent ones: no plane that is idle has a read that waits, so one that ends its operation, or is given
-    /// one, need not ask the others.
+    /// True if no idle plane has a waiting read, so that a plane that ends or receives an operation need not ask the others (first plane
+    /// only, independent planes).
     settled: bool,
-    /// Polled: when it came to the list it is in, counted in such moments.
+    /// Polled: order in which it was added to its present list.
     listed: u64,
 }
 
 impl Die {
-    /// Whether nothing is under way, suspended or waiting.
+    /// Returns whether nothing is under way, suspended or waiting.
     #[inline]
     fn is_at_rest(&self) -> bool {
         self.phase == Phase::Idle && self.suspended == NIL && self.reads.is_empty() && self.rest.is_empty()
@@ -201,7 +203,7 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Of a drive.
+    /// Builds the scheduler of a drive.
     pub fn of(config: &DeviceConfig, layout: &Layout) -> Scheduler {
         Scheduler::new(
             &config.scheduler,
@@ -307,7 +309,7 @@ impl Scheduler {
         self.steps.pop()
     }
 
-    /// Whether [`Scheduler::pop_step`] has something.
+    /// Returns whether [`Scheduler::pop_step`] has a step to give.
     #[inline]
     pub fn has_steps(&self) -> bool {
         !self.steps.is_empty()

@@ -56,16 +56,16 @@ struct Turn {
 }
 
 impl Behind {
-    /// Whether no write waits.
+    /// Returns whether no write waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// Whether a write of the page waits, so that later ones do not go ahead of it.
+    /// Returns whether a write of the page waits, so that later ones do not go ahead of it.
     #[inline]
     pub fn holds(&self, lpn: Lpn) -> bool {
-        // Those after the one that is being placed do not hold it up.
+        // Writes after the one that is being placed do not hold it up.
         !self.is_empty() && self.turn.is_none_or(|turn| turn.lpn != lpn) && self.pages.contains_key(&lpn)
     }
 
@@ -162,7 +162,7 @@ impl BlockNamespace {
         }
     }
 
-    /// Writes that waited behind others go on, as far as they can; `false`: none was woken.
+    /// Resumes writes that waited behind others, as far as possible; `false`: none was woken.
     #[inline]
     pub(crate) fn let_behind_go_on(&mut self, shared: &mut Shared) -> bool {
         if !self.writes.behind.begin_round() {
@@ -187,7 +187,7 @@ mod tests {
         behind
     }
 
-    /// A round in which the slices of `stay` fall behind again: who is placed.
+    /// Runs a round in which the slices of `stay` fall behind again; returns the slices that are placed.
     fn round(behind: &mut Behind, stay: &[(u32, u32)]) -> Vec<u32> {
         let mut placed = Vec::new();
         behind.begin_round();

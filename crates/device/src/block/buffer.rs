@@ -18,7 +18,7 @@ use crate::config::DataBuffer;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Lpn, Ppa, SimTime};
 
-/// What the flash side does with an entry.
+/// State of an entry on the flash side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing.
@@ -31,10 +31,10 @@ pub(crate) enum Phase {
     Programming,
 }
 
-/// What an entry holds.
+/// Content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Data of its page, as far as they are valid.
+    /// Data of its page; `valid` says which sectors.
     Data,
     /// The last fill left none, because no read could see them.
     Hollow,
@@ -54,9 +54,9 @@ pub(crate) struct Entry {
     pub blank: u64,
     /// When the newest write of it was submitted.
     pub written_at: SimTime,
-    /// Host DMAs in progress or announced.
+    /// Host DMAs in progress or scheduled.
     pub users: u32,
-    /// Those that only read it; they see the same while it is programmed.
+    /// Users that only read the entry; the content does not change for them while it is programmed.
     pub readers: u32,
     /// Writes of the drive that had arrived when it was packed.
     pub packed_at: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Entry {
     pub pinned: bool,
     /// Its newest data are dirty (cache). An eviction while it is programmed does not change this: a power cut brings the old state back.
     pub is_state_dirty: bool,
-    /// First in, first out: the entry of its page whose program it came behind, of which it has nothing.
+    /// First in, first out: the earlier entry of the page whose program this entry follows without copying any of its data.
     pub follows: u32,
     /// Placement handle of the newest write.
     pub handle: u16,
@@ -98,7 +98,7 @@ pub(crate) struct Entry {
     next: u32,
 }
 
-/// Idle entries by use, the clean ones and the dirty ones apart, so that the oldest of either is at hand.
+/// Idle entries in order of use. Clean and dirty entries have separate lists, so the oldest of either is found at once.
 #[derive(Clone, Copy, Debug)]
 struct Lru {
     newest: u32,
@@ -157,14 +157,14 @@ pub(crate) struct Buffer {
 }
 
 impl Entry {
-    /// Whether it cannot go to the media now: its data are changing, or it is on its way already.
+    /// Returns whether the entry cannot go to the media now: its data are changing, or it is on its way already.
     #[inline]
     pub fn is_occupied(&self) -> bool {
         self.users > self.readers || self.mapping || self.phase != Phase::Resting
     }
 
-    /// Whether a command waits until the sectors of `mask` are on the media, so that a write must not take them along any more: by
-    /// writes that never pause they would be kept from there.
+    /// Returns whether a command waits until the sectors of `mask` are on the media. A write must not join them then: writes that never
+    /// pause would keep them from the media.
     #[inline]
     pub fn is_awaited(&self, mask: u64) -> bool {
         self.dirty & mask != 0
@@ -268,19 +268,19 @@ impl Buffer {
         self.table[hole as usize] = NIL;
     }
 
-    /// Whether a write must wait before it takes another entry.
+    /// Returns whether a write must wait before it takes another entry.
     #[inline]
     pub fn writes_are_full(&self) -> bool {
         self.written >= self.write_limit
     }
 
-    /// Whether a write may take the entry `at`, which is listed.
+    /// Returns whether a write may take the entry `at`, which is listed.
     #[inline]
     pub fn takes_write(&self, at: u32) -> bool {
         self.entries[at as usize].written || !self.writes_are_full()
     }
 
-    /// Whether a write holds the entry.
+    /// Returns whether a write holds the entry.
     #[inline]
     pub fn is_of_write(&self, at: u32) -> bool {
         self.entries[at as usize].written
@@ -322,7 +322,7 @@ impl Buffer {
         debug_assert!(self.entries.len() < self.table.len());
     }
 
-    /// Whether an entry is vacant.
+    /// Returns whether an entry is vacant.
     pub fn has_vacant(&self) -> bool {
         !self.vacant.is_empty()
     }

@@ -21,7 +21,7 @@ impl BlockNamespace {
         self.config.guarantee.is_some()
     }
 
-    /// What a host knows of it, if it is a cache.
+    /// Returns the cache geometry that a host sees; `None`: the namespace is no cache.
     pub fn cache_geometry(&self, layout: &Layout) -> Option<CacheGeometry> {
         let cached = self.translation.cached()?;
         Some(CacheGeometry {
@@ -120,7 +120,7 @@ impl BlockNamespace {
         let mut forced = durable && dirty;
         let mut admitted = 0;
         for lpn in units.clone() {
-            // What may be on the media must not come back once this is acknowledged.
+            // Data that may be on the media must not come back once this is acknowledged.
             forced |= durable && self.translation.cache().may_come_back(lpn);
             if !self.translation.cache().admit(lpn, dirty) {
                 break;
@@ -174,7 +174,7 @@ impl BlockNamespace {
             record.phase != Phase::Programming && !record.acknowledge.is_empty()
         };
         if found.is_some_and(written) {
-            // That write has not ended: it comes after the eviction.
+            // The write has not ended: it comes after the eviction.
             return false;
         }
         let was_there = self.translation.cache().evict(lpn);

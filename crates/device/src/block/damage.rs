@@ -6,8 +6,8 @@
 //!  killed die ─► nothing is planned there any more; reads fail; programs under way fail and go elsewhere
 //!  too little room left for the host's capacity ─► read-only
 //! ```
-//! What is promised: a command to damaged flash ends with a status, never with wrong data, and the drive goes on as long
-//! as its good blocks hold the host's capacity and what is needed to work.
+//! The promise: a command to damaged flash ends with a status, never with wrong data, and the drive goes on as long as its good blocks hold
+//! the host's capacity and its own working space.
 
 use super::BlockNamespace;
 use crate::shared::Shared;
@@ -29,7 +29,7 @@ impl BlockNamespace {
     pub(crate) fn unreadable(&mut self, shared: &mut Shared, ppa: Ppa) {
         shared.media.mark_lost(ppa);
         let block = shared.layout.block_of(ppa);
-        // What the store has lost says nothing about the flash.
+        // Data lost by the store say nothing about the flash.
         let emptied = match shared.media.was_damaged() {
             true => self.translation.damage(Damage::Weak(block)),
             false => self.translation.damage(Damage::Unreadable(block)),

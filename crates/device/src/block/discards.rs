@@ -65,7 +65,7 @@ impl BlockNamespace {
         true
     }
 
-    /// As far as the reads under way allow; also asked when memory runs short.
+    /// Discards outdated data as far as the reads under way allow; also called when memory runs short.
     pub(crate) fn forget_some(&mut self, shared: &mut Shared) {
         self.note_outdated(shared);
         // With no reads at all both epochs end.

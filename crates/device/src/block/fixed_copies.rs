@@ -19,7 +19,7 @@ pub(crate) struct FixedCopies {
     /// Sources of the copy that is begun, with their positions; how many positions there are.
     sources: Vec<(Ppa, usize)>,
     positions: usize,
-    /// Those that one sense brings.
+    /// Sources that one sense brings.
     moves: Vec<Move>,
     /// Lists of copies that have been placed, used again.
     lists: Vec<Vec<Option<u32>>>,
@@ -130,7 +130,7 @@ impl BlockNamespace {
         self.start_copies(shared, die);
     }
 
-    /// Whether a unit that was read is still to be copied; else it is dropped.
+    /// Returns whether a unit that was read must still be copied; drops it otherwise.
     fn still_needed(&mut self, shared: &mut Shared, unit: u32) -> bool {
         let (moved, lpn) = (self.gc.copies[unit].moved, self.gc.copies[unit].lpn);
         let given_up = shared.media.is_lost(moved.from);

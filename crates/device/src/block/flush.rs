@@ -27,7 +27,7 @@ pub(crate) struct Flushes {
     trims: FlushPoint,
     /// Marked entries that are not programmed yet.
     entries_left: u32,
-    /// They have been, and the table of a cache may have joined what the flush waits for.
+    /// All marked entries are programmed; the flush may also wait for the table of a cache.
     checkpointed: bool,
     failed: bool,
     pub(super) losses: Losses,
@@ -38,12 +38,13 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    /// Whether a flush is in progress.
+    /// Returns whether a flush is in progress.
     pub fn waiting(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Whether the flush in progress must be looked after, because a trim or a failed read settled what it waited for.
+    /// Returns whether the flush in progress must be checked because a trim or a failed read settled an entry that it waited for; clears
+    /// the mark.
     #[inline]
     pub fn take_settled(&mut self) -> bool {
         std::mem::take(&mut self.settled) && self.running.is_some()
@@ -98,7 +99,7 @@ impl BlockNamespace {
         self.flushed(entry);
     }
 
-    /// Goes on with the flush in progress as far as possible, and with metadata. Asked often, and mostly there is neither.
+    /// Advances the flush in progress and the writing of metadata as far as possible. Called often, mostly with neither pending.
     #[inline]
     pub(crate) fn continue_flush(&mut self, shared: &mut Shared) {
         self.write_map(shared);
@@ -134,7 +135,7 @@ impl BlockNamespace {
         }
     }
 
-    /// Carries out what translation wants done about its metadata, as far as possible now.
+    /// Carries out pending metadata work of translation, as far as possible now.
     #[inline]
     pub(crate) fn write_map(&mut self, shared: &mut Shared) {
         while let Some(job) = self.translation.next_map_job() {
@@ -213,7 +214,7 @@ impl BlockNamespace {
             return;
         }
         let lpn = Lpn((lba / u64::from(shared.layout.sectors_per_unit)) as u32);
-        // What was never written is zero already.
+        // Never-written data are zero already.
         if self.translation.peek(lpn) != Located::Zero || self.buffer.find(lpn).is_some() {
             self.cut(shared, work, lba, sectors as u32, true);
         }
@@ -225,7 +226,7 @@ impl BlockNamespace {
         if let Some(entry) = found {
             self.buffer.busy(entry);
             if self.buffer[entry].phase == Phase::Programming {
-                // Programmed all the same: commands that wait for it are promised that it, or the trim, survives a power cut.
+                // Programmed nevertheless: commands that wait for it were promised that it, or the trim, survives a power cut.
                 self.buffer.unlist(entry);
             } else if !self.buffer[entry].acknowledge.is_empty() {
                 // A command waits until its data are on the media. They are followed there by zeros.

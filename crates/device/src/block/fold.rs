@@ -1,4 +1,4 @@
-//! What a drive does once it has been idle for a while, until a command comes: the SLC cache is folded, a cache writes its table.
+//! Work of an idle drive: after a while without commands the SLC cache is folded and a cache writes its table, until a command comes.
 //!
 //! ```text
 //!  last command ends ─► idle ─── fold_after ───► Event::Idle ─► every die folds, block after block ─► nothing is cached
@@ -16,18 +16,18 @@ use pellucid_ftl::{Checkpoint, Load};
 /// Idle time after which a cache writes its table: the shortest standby timer that ATA has.
 const CHECKPOINT_AFTER: Nanos = Nanos::from_secs(5);
 
-/// Whether the drive is idle, and since when.
+/// Idle state of the drive, with its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Idle {
     since: Option<SimTime>,
-    /// An event is to come.
+    /// True if an event is to come.
     awaited: bool,
-    /// It has been for so long that the SLC cache is folded.
+    /// True if the drive has been idle for so long that the SLC cache is folded.
     rested: bool,
 }
 
 impl BlockNamespace {
-    /// Whether an [`Event::Idle`] of the namespace is to come.
+    /// Returns whether an [`Event::Idle`] of the namespace is to come.
     pub fn awaits_idleness(&self) -> bool {
         self.idle.awaited
     }
@@ -38,7 +38,7 @@ impl BlockNamespace {
         (self.idle.since, self.idle.rested) = (None, false);
     }
 
-    /// What the drive has to do beside GC.
+    /// Returns the drive's load beside GC.
     #[inline]
     pub(super) fn load(&self, shared: &Shared) -> Load {
         match shared.active {

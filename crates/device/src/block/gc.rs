@@ -42,7 +42,7 @@ impl Linked for GcCopy {
     }
 }
 
-/// What GC keeps between steps.
+/// State that GC keeps between steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Gc {
     pub(super) copies: Slab<GcCopy>,
@@ -131,7 +131,7 @@ impl BlockNamespace {
         if self.gc.packer(die).waiting() > 0 {
             let before = self.gc.moving[die.0 as usize];
             self.pack_copies(shared, die);
-            // What was overwritten has left, and nothing under way will ask again.
+            // Overwritten copies have left, and nothing under way will ask again.
             let fewer = self.gc.moving[die.0 as usize] < before;
             if fewer && self.gc.reading[die.0 as usize] == 0 {
                 self.start_copies(shared, die);
@@ -329,8 +329,8 @@ impl BlockNamespace {
         }
     }
 
-    /// Whether a die that is paced has as many programs of GC copies before it as keep it busy: one at work and one that waits.
-    /// What the host may write then goes in between, and so do erases.
+    /// Returns whether a paced die has enough programs of GC copies queued to keep it busy: one at work and one waiting. Host writes and
+    /// erases then go in between.
     fn gc_has_its_turns(&self, shared: &Shared, die: DieId) -> bool {
         if !self.config.ftl.gc_pacing {
             return false;
@@ -341,7 +341,8 @@ impl BlockNamespace {
         programming > shared.layout.units_per_superpage
     }
 
-    /// Whether no unit will come to what waits for a superpage: none is being read, and none will be before a superpage leaves.
+    /// Returns whether no further unit will join those that wait for a superpage: none is being read, and none will be before a superpage
+    /// leaves.
     fn nothing_joins(&self, die: DieId) -> bool {
         let at = die.0 as usize;
         self.gc.reading[at] == 0
@@ -349,7 +350,7 @@ impl BlockNamespace {
                 || self.translation.gc_rests(die))
     }
 
-    /// Programs up to a superpage of GC copies; `false`: there is no room.
+    /// Programs up to a superpage of GC copies; `false`: there is no space.
     fn program_copies(&mut self, shared: &mut Shared, die: DieId, queue: usize) -> bool {
         let mut lpns = std::mem::take(&mut self.gc.lpns);
         lpns.clear();

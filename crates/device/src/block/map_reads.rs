@@ -14,7 +14,7 @@ use pellucid_flash::{Cause, Lpn, Ppa, Stage};
 use pellucid_ftl::{Located, MapPage, Operation};
 use pellucid_media::ReadResult;
 
-/// What becomes of an entry when its address is known.
+/// Next step of an entry when its address is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     /// It is filled, for this cause and this command.
@@ -35,7 +35,7 @@ struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapReads {
     waiting: Vec<Waiting>,
-    /// Those whose page has come.
+    /// Entries whose translation page has come.
     known: Vec<Waiting>,
 }
 
@@ -96,7 +96,7 @@ impl BlockNamespace {
             self.writes.filling -= u32::from(then == Then::Leave);
             match then {
                 Then::Fill(cause, work) => {
-                    // What went on before may have moved or trimmed it.
+                    // Entries that went on before may have moved or trimmed it.
                     let located = self.translation.peek(self.buffer[entry].lpn);
                     self.fill_from(shared, entry, located, cause, work);
                 }

@@ -43,13 +43,13 @@ use placement::Placement;
 use starved::Starved;
 use write::Writes;
 
-/// What is described of a block namespace.
+/// Description of a block namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockConfig {
     pub ftl: FtlConfig,
-    /// Its part of the drive's.
+    /// Its share of the drive's buffer.
     pub buffer: DataBuffer,
-    /// What it promises as a cache, if it is one.
+    /// Guarantee that it gives as a cache; `None`: it is no cache.
     pub guarantee: Option<Guarantee>,
 }
 
@@ -77,11 +77,11 @@ pub(crate) struct BlockNamespace {
     gathering: (u32, u32),
     /// GC copies that wait for a superpage while the drive is being filled.
     gathered: precondition::Gathered,
-    /// What the last mount did; none yet where the media were empty.
+    /// Report of the last mount; `None`: the media were empty.
     pub mounted: Option<MountReport>,
 }
 
-/// What a flash operation is for.
+/// Purpose of a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     /// This buffer entry is filled.
@@ -288,11 +288,11 @@ impl BlockNamespace {
             self.collect_while_idle(shared);
             self.work_when_idle(shared);
         }
-        // What went on just now may have to be looked up, and nothing else under way.
+        // The steps above may need mapping reads while nothing else is under way.
         self.translation.has_map_work()
     }
 
-    /// Whether data of a command wait for room in the buffer.
+    /// Returns whether data of a command wait for space in the buffer.
     pub fn awaits_room(&self) -> bool {
         !self.starved.is_line_empty()
     }
@@ -301,7 +301,7 @@ impl BlockNamespace {
         self.read_only
     }
 
-    /// Whether too few good blocks are left for the data of hosts.
+    /// Returns whether too few good blocks are left for host data.
     fn is_worn_out(&self) -> bool {
         self.translation.view().worn_out
     }
@@ -319,13 +319,13 @@ impl BlockNamespace {
         }
     }
 
-    /// Whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer.
+    /// Returns whether a logical page holds data: programmed (and perhaps lost), or written and still in the buffer.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
         let programmed = lpn.0 < self.user_units && self.translation.peek(lpn) != Located::Zero;
         programmed || self.buffer.find(lpn).is_some_and(|entry| self.buffer[entry].dirty != 0)
     }
 
-    /// Whether a logical page holds data, and how far the answer is known to be the same.
+    /// Returns whether a logical page holds data, and up to which page the answer is known to be the same.
     pub fn held(&self, lpn: Lpn) -> Held {
         let one = Held { holds: self.is_mapped(lpn), until: u64::from(lpn.0) + 1, looks: 1 };
         match self.translation.untouched_until(lpn) {

@@ -24,7 +24,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// As a namespace of all blocks sees them.
+    /// Makes the source of a namespace that has all blocks.
     pub fn of(layout: &Layout, media: &'a Media) -> Source<'a> {
         Source { media, blocks: 0..layout.blocks_per_die, blocks_per_die: layout.blocks_per_die }
     }
@@ -73,7 +73,7 @@ impl BlockNamespace {
     ) -> Result<BlockNamespace, DeviceError> {
         let (ftl, buffer) = (config.ftl_of(blocks, layout), config.buffer_of(blocks, layout));
         let source = Source { media, blocks: blocks.clone(), blocks_per_die: layout.blocks_per_die };
-        // What good blocks had behind them when the media were made.
+        // Erase cycles of good blocks when the media were made.
         let worn_in = config.media.integrity.cycles;
         let sense = units_of_a_sense(&config.media, layout);
         let caller = Caller { sense, takes_outdated: media.forgets() };

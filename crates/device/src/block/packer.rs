@@ -4,10 +4,10 @@
 //!  unit of a stream ─► queue of that stream ─► a superpage's worth, or what there is if a command waits ─► plan ─► one program
 //!       host data of a write, or GC copies of a die                        (one shot, all planes)
 //! ```
-//! What is programmed in one go is a superpage: the pages of a word line with one-shot programming, those of all planes with
-//! multi-plane operation, or a part of one page where units are smaller. Units of different streams do not share a superpage. The
-//! packer knows units by number only; whose numbers they are, and when less than a superpage has to leave, its owner knows. The
-//! write path has one, and GC one for each die.
+//! A superpage is the set of pages programmed in one operation: the pages of a word line with one-shot programming, the pages of all planes
+//! with multi-plane operation, or a part of one page where units are smaller. Units of different streams do not share a superpage. The
+//! packer knows units by number only; its owner knows which units these numbers name, and when a partial superpage must leave. The write
+//! path has one packer, and GC one for each die.
 //!
 //! Log blocks have a stream for each logical block, of which most have nothing to write: these share queues, and give theirs back when it
 //! is empty.
@@ -25,8 +25,9 @@ pub(crate) struct SuperpagePacker {
     queues: Vec<Queue>,
     superpage: usize,
     waiting: usize,
-    /// The queue of each stream of log blocks, as far as they have come, or none; and queues that no stream has.
+    /// Queue of each stream of log blocks seen so far, if it has one.
     logs: Vec<Option<u32>>,
+    /// Queues without a stream.
     idle: Vec<u32>,
     /// Queues of log blocks that found no space.
     stalled: u32,
@@ -53,7 +54,8 @@ fn queue_of(stream: Stream) -> usize {
 }
 
 impl SuperpagePacker {
-    /// For host data of so many placement handles. Without placement there are host data, and those that are seldom written.
+    /// Makes the packer for host data of so many placement handles. Without placement the streams are host data, and host data that are
+    /// seldom written.
     pub fn of_host(handles: u16, units_per_superpage: u32) -> SuperpagePacker {
         let placed = (1..handles).map(Stream::Placed);
         SuperpagePacker::new([Stream::Host, Stream::HostCold].into_iter().chain(placed), units_per_superpage)
@@ -116,25 +118,25 @@ impl SuperpagePacker {
         }
     }
 
-    /// Whether a queue of a log block waits for space.
+    /// Returns whether a queue of a log block waits for space.
     #[inline]
     pub fn is_stalled(&self, queue: usize) -> bool {
         self.queues[queue].stalled
     }
 
-    /// Whether any does.
+    /// Returns whether any queue of a log block waits for space.
     #[inline]
     pub fn has_stalled(&self) -> bool {
         self.stalled > 0
     }
 
-    /// Whether everything that waits is in queues of log blocks that found no space.
+    /// Returns whether all waiting units are in queues of log blocks that found no space.
     #[inline]
     pub fn is_all_stalled(&self) -> bool {
         self.stalled > 0 && self.stalled as usize + self.idle.len() + self.fixed == self.queues.len()
     }
 
-    /// Whether its streams are those of log blocks.
+    /// Returns whether the packer's streams are those of log blocks.
     #[inline]
     pub fn is_of_logs(&self) -> bool {
         !self.logs.is_empty()
@@ -185,13 +187,13 @@ impl SuperpagePacker {
         self.queues[queue].stream
     }
 
-    /// Whether a queue holds a whole superpage.
+    /// Returns whether a queue holds a whole superpage.
     #[inline]
     pub fn has_superpage(&self, queue: usize) -> bool {
         self.queues[queue].units.len() >= self.superpage
     }
 
-    /// Whether nothing waits in a queue.
+    /// Returns whether a queue is empty.
     #[inline]
     pub fn is_empty(&self, queue: usize) -> bool {
         self.queues[queue].units.is_empty()

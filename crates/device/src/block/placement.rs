@@ -1,10 +1,9 @@
 //! Data placement: commands about handles, and what a host may learn of their reclaim units.
 //!
-//! Where written data go is translation's; a write's handle travels with its buffer entry (`Entry::handle`) and picks the packer
-//! that fills a superpage. Here stand the rest: handle status ([`Opcode::Report`]), a new unit ([`Opcode::NextUnit`]), events and
-//! statistics. With one handle there is no placement, and both commands are refused. A write that names a handle that there is not
-//! goes to handle 0, as a host's data are not refused for a hint. Events are kept of the kinds that a host has enabled before they
-//! happen; at first of none.
+//! Translation decides where written data go; a write's handle travels with its buffer entry (`Entry::handle`) and picks the packer that
+//! fills a superpage. This module does the rest: handle status ([`Opcode::Report`]), RUH update ([`Opcode::NextUnit`]), events and
+//! statistics. With one handle there is no placement, and both commands are refused. A write with an unknown handle goes to handle 0, as a
+//! host's data are not refused for a hint. Only events of kinds that a host has enabled before are kept; at first none is enabled.
 
 use super::BlockNamespace;
 use crate::shared::Shared;
@@ -17,7 +16,7 @@ use std::collections::VecDeque;
 /// Events kept for a host to read; older ones are dropped.
 const EVENTS_MAX: usize = 1024;
 
-/// What happened to handles.
+/// Event log of the placement handles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placement {
     pub events: VecDeque<PlacementEvent>,
@@ -25,7 +24,7 @@ pub(crate) struct Placement {
     pub enabled: u8,
 }
 
-/// What placement is judged by; the write amplification is `media_bytes / host_bytes`.
+/// Counters from which placement is judged; the write amplification is `media_bytes / host_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlacementStatistics {
     /// Written by hosts.
@@ -43,7 +42,7 @@ pub struct PlacementStatistics {
 }
 
 impl BlockNamespace {
-    /// What a host knows of placement; `None` where the namespace has one handle, which is no placement.
+    /// Returns the placement geometry that a host sees; `None`: the namespace has one handle, which is no placement.
     pub fn geometry(&self, layout: &Layout) -> Option<PlacementGeometry> {
         (self.translation.handles().count() > 1).then(|| PlacementGeometry {
             handles: self.translation.handles().count(),
@@ -61,7 +60,7 @@ impl BlockNamespace {
         })
     }
 
-    /// What was written, erased and read since the counters were last reset.
+    /// Returns the bytes written, erased and read since the counters were last reset.
     pub fn placement_statistics(&self, shared: &Shared) -> PlacementStatistics {
         let (counters, layout) = (shared.counters_of(self.number), &shared.layout);
         let sector = u64::from(layout.sector_bytes);
@@ -126,7 +125,7 @@ impl BlockNamespace {
         shared.ask_complete(work);
     }
 
-    /// Gives the time to what happened in translation.
+    /// Records the handle events of translation with their time.
     #[cold]
     pub(crate) fn note_handle_events(&mut self, shared: &mut Shared) {
         let events: Vec<HandleEvent> = self.translation.handles_mut().take_events().collect();

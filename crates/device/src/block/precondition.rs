@@ -31,7 +31,7 @@ pub struct Filler {
     handle: u16,
     lpns: Vec<Lpn>,
     images: Vec<u8>,
-    /// Of log blocks: superpages that are not full, by stream, and the units in them.
+    /// Partial superpages of log blocks by stream, and the units in them.
     parts: BTreeMap<u32, (Vec<Lpn>, Vec<u8>)>,
     part_units: usize,
 }

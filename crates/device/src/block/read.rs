@@ -82,7 +82,7 @@ impl BlockNamespace {
                 }
                 let entry = self.buffer.take(lpn).expect("a vacancy was made");
                 match old {
-                    // What it lacks is read behind the program.
+                    // Missing sectors are read behind the program.
                     Some(old) if apart => self.buffer[entry].follows = old,
                     Some(old) => {
                         self.buffer.copy(old, entry);
@@ -173,7 +173,7 @@ impl BlockNamespace {
         shared.ask_issue(op);
     }
 
-    /// Whether the sense that the command waits for anyhow brings the unit at `ppa` too; then `entry` is filled by it.
+    /// Returns whether the sense that the command waits for anyhow also brings the unit at `ppa`; `entry` is then filled by it.
     fn joins(&mut self, shared: &mut Shared, entry: u32, work: u32, ppa: Ppa) -> bool {
         let (op, command) = self.gathering;
         if op == NIL || command != work {
@@ -277,8 +277,8 @@ impl BlockNamespace {
         }
     }
 
-    /// Whether the content of a fill stays nowhere in the buffer: the entry is given back after it, so the data go straight
-    /// to the hosts that wait.
+    /// Returns whether the content of a fill bypasses the buffer: the entry is given back after it, so the data go straight to the waiting
+    /// hosts.
     fn passes_through(&self, entry: u32) -> bool {
         let record = &self.buffer[entry];
         !self.config.buffer.retain && record.valid == 0 && !record.wanted
@@ -323,7 +323,7 @@ impl BlockNamespace {
         self.end_fill(shared, entry, Status::Success, op);
     }
 
-    /// Whether the unit at `ppa` is not known to be of the page of `entry`.
+    /// Returns whether the unit at `ppa` is not known to hold the page of `entry`.
     fn names_another(&self, shared: &Shared, ppa: Ppa, entry: u32) -> bool {
         let spare = shared.media.spare(ppa);
         spare.is_none_or(|spare| self.translation.named(spare.lpn) != self.buffer[entry].lpn)

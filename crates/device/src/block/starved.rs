@@ -70,19 +70,19 @@ impl Default for Waiter {
 }
 
 impl Starved {
-    /// Whether no slice waits, in the line or for an entry of its own.
+    /// Returns whether no slice waits, in the line or for an entry of its own.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.is_line_empty() && self.reads.is_empty()
     }
 
-    /// Whether no slice stands in the line.
+    /// Returns whether no slice stands in the line.
     #[inline]
     pub fn is_line_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Whether no read waits for an entry of its own.
+    /// Returns whether no read waits for an entry of its own.
     #[inline]
     pub fn has_no_reads(&self) -> bool {
         self.reads.is_empty()
@@ -190,12 +190,12 @@ impl Starved {
 }
 
 impl BlockNamespace {
-    /// Whether a slice waits for an entry of its own: reads, if entries are set aside for them.
+    /// Returns whether a slice waits for an entry of its own: reads do if entries are set aside for them.
     pub(super) fn waits_apart(&self, write: bool) -> bool {
         !write && self.config.buffer.read_entries > 0
     }
 
-    /// Whether slices wait for the entries that a slice would take.
+    /// Returns whether no slice waits for the entries that a slice would take.
     pub(super) fn is_line_empty(&self, write: bool) -> bool {
         if self.waits_apart(write) { self.starved.has_no_reads() } else { self.starved.is_line_empty() }
     }
@@ -214,7 +214,7 @@ impl BlockNamespace {
                 self.buffer.vacate(oldest);
                 true
             }
-            // What is dirty will not leave any more: the clean ones must do.
+            // Dirty entries can no longer leave: clean ones must do.
             Some(_) if self.read_only => match self.buffer.oldest_clean() {
                 Some(clean) => {
                     self.buffer.vacate(clean);
@@ -237,7 +237,7 @@ impl BlockNamespace {
         self.dispatch_for_space(shared);
     }
 
-    /// Whether the first of the line may take an entry if there is one. A drive that stores no more refuses writes in their turn.
+    /// Returns whether the first of the line may take a vacant entry. A drive that stores no more refuses writes in their turn.
     fn serves_starved(&self) -> bool {
         self.read_only || !self.waits_apart(false) || !self.buffer.writes_are_full()
     }
@@ -254,7 +254,7 @@ impl BlockNamespace {
             self.place(shared, slice, true);
         }
         if self.starved.is_line_empty() {
-            // What is left of the programs' time is no slice's wait.
+            // The remaining time of the programs is no slice's wait.
             self.writes.cleaning = Default::default();
         } else {
             self.dispatch_for_space(shared);
@@ -275,9 +275,9 @@ impl BlockNamespace {
         }
     }
 
-    /// Whether a slice that waits for an entry evicts one and takes that one: in the public Cosmos+ firmware a request takes the
-    /// least recently used entry at once and waits until it is written. Not where a program takes the entries of several slices,
-    /// nor where a clean entry goes to any of them.
+    /// Returns whether a slice that waits for an entry evicts one and takes that one: in the public Cosmos+ firmware a request takes the
+    /// least recently used entry at once and waits until it is written. False if one program takes the entries of several slices, or a
+    /// clean entry goes to any of them.
     fn evicts_for_one(&self, shared: &Shared) -> bool {
         self.config.buffer.retain && shared.layout.units_per_superpage == 1
     }

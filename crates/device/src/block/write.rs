@@ -24,14 +24,14 @@ use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, 
 use pellucid_ftl::{Full, Located, Move, Operation, Plan, ProgramId, Soon, Stream};
 use pellucid_media::Outcome;
 
-/// What stands where in the superpage of a planned program.
+/// Content of one unit in the superpage of a planned program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SuperpageUnit {
     Entry(u32),
     Moved(u32),
     /// Nothing, because the superpage has a fixed place.
     Hole,
-    /// What [`pellucid_ftl::Translation::metadata`] says.
+    /// Metadata from [`pellucid_ftl::Translation::metadata`].
     Metadata,
     Copyback {
         from: Ppa,
@@ -40,7 +40,7 @@ pub(crate) enum SuperpageUnit {
     },
 }
 
-/// What the write path keeps between steps.
+/// State that the write path keeps between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes {
     /// Entries that wait for a superpage.
@@ -53,7 +53,7 @@ pub(crate) struct Writes {
     pub awaited: u32,
     /// Entries packed or in a program.
     pub(super) leaving: u32,
-    /// Those whose data have arrived, ever.
+    /// Total write slices whose data have arrived.
     pub arrived: u64,
     /// Writes that wait until what they overwrite is on its way to the media.
     pub behind: Behind,
@@ -73,7 +73,7 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// For a drive with so many placement handles and superpages of so many units.
+    /// Makes the state for a drive with so many placement handles and superpages of so many units.
     pub fn new(handles: u16, units_per_superpage: u32) -> Writes {
         Writes { packer: SuperpagePacker::of_host(handles, units_per_superpage), ..Writes::default() }
     }
@@ -178,7 +178,7 @@ impl BlockNamespace {
         self.pad_overdue(shared);
     }
 
-    /// Nothing is being done with an entry (or one thing less): decide what becomes of it.
+    /// Decides the next step of an entry after work on it has ended.
     pub(crate) fn settle(&mut self, shared: &mut Shared, entry: u32) {
         let record = &self.buffer[entry];
         let leaves = record.dirty != 0 && record.wanted;
@@ -226,7 +226,7 @@ impl BlockNamespace {
     }
 
     pub(super) fn pack(&mut self, shared: &mut Shared, entry: u32) {
-        // What it overwrites becomes invalid, so that has to be known.
+        // The overwritten unit becomes invalid, so its address must be known.
         match self.translation.lookup(self.buffer[entry].lpn) {
             Located::NeedsMap(page) => self.await_map(shared, entry, page, Then::Leave),
             _ => self.pack_known(shared, entry),
@@ -299,12 +299,12 @@ impl BlockNamespace {
         shared.counts(self.number).programmed_sectors[new as usize] += u64::from(fresh);
         let rest = if record.dropped { Cause::Padding } else { Cause::ReadModifyWrite };
         shared.counts(self.number).programmed_sectors[rest as usize] += u64::from(sectors - fresh);
-        // What waits for the acknowledgement has waited for the superpage until now.
+        // Slices that wait for the acknowledgement have waited for the superpage until now.
         let (list, now) = (record.acknowledge, shared.now);
         list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
     }
 
-    /// Makes room for the units of a planned program.
+    /// Makes space in the tables for the units of a planned program.
     #[inline]
     pub(crate) fn reserve(&mut self, shared: &mut Shared, plan: &Plan, count: u32) {
         let id = plan.id.0 as usize;
@@ -379,7 +379,7 @@ impl BlockNamespace {
                 }
                 SuperpageUnit::Moved(r) => {
                     let (lpn, images) = self.gc.content(r);
-                    // Of a cache only dirty units are copied.
+                    // GC of a cache copies dirty units only.
                     shared.media.put_unit(ppa, self.translation.mark(lpn, true), images);
                 }
                 SuperpageUnit::Metadata => {
@@ -423,7 +423,7 @@ impl BlockNamespace {
         shared.counts(self.number).copybacks += u64::from(copyback && ok);
         shared.let_go(op);
         let die = shared.layout.die_of(first);
-        // What follows may plan the next program under the same number.
+        // The calls below may plan the next program under the same number.
         let mut ended = std::mem::take(&mut self.writes.ended);
         ended.clear();
         ended.extend_from_slice(self.units(shared, id));

@@ -1,4 +1,4 @@
-//! Writes that fail: a program that has to be repeated, old content that cannot be read, a drive without room.
+//! Writes that fail: a program that must be repeated, old content that cannot be read, a drive without space.
 
 use super::BlockNamespace;
 use super::buffer::Phase;
@@ -21,15 +21,15 @@ impl BlockNamespace {
         let dirty = std::mem::take(&mut self.buffer[entry].dirty);
         self.buffer[entry].users += 1;
         let (lpn, written_at) = (self.buffer[entry].lpn, self.buffer[entry].written_at);
-        // Of a cache the page may have been evicted, and the newer entry still wait for data of its own: it takes over nothing.
+        // The page of a cache may have been evicted while the newer entry still waits for data of its own: that entry takes over nothing.
         let takes_over = |newer: &u32| {
             let held = &self.buffer[*newer];
             !self.is_cache() || held.follows == entry || held.valid == shared.full
         };
         let newer = self.buffer.find(lpn).filter(takes_over);
         if newer.is_none() && self.buffer[entry].flushing {
-            // What made the page absent stands for the data that the flush in progress waited for. (It found a newer entry, that the flush
-            // did not wait for.)
+            // The flush in progress waited for these data; now it waits for the trim that made the page absent. (The trim found a newer
+            // entry, for which the flush did not wait.)
             self.flush_waits_for_trims();
         }
         match newer {
@@ -85,7 +85,7 @@ impl BlockNamespace {
         let mut told = 0;
         waiting.for_each(&mut shared.slices, |slice| told |= slice.mask());
         let record = &mut self.buffer[entry];
-        // What no write waits for was acknowledged.
+        // Sectors for which no write waits were acknowledged.
         let acknowledged = record.dirty & !told != 0 && !record.dropped;
         (record.dirty, record.wanted) = (0, false);
         if acknowledged {
@@ -107,8 +107,8 @@ impl BlockNamespace {
         false
     }
 
-    /// Nothing will happen any more and commands wait: there is no room left, and none can be made. What is in the buffer
-    /// stays there and can be read.
+    /// Makes the namespace read-only when commands wait and nothing can happen any more: no space is left, and none can be reclaimed. Data
+    /// in the buffer stay there and can be read.
     pub(crate) fn give_up_writing(&mut self, shared: &mut Shared) {
         self.read_only = true;
         self.writes.stalled = false;

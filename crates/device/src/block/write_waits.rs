@@ -1,4 +1,4 @@
-//! What waits on the write path, and for how long.
+//! Waits on the write path, and their bounds.
 //!
 //! ```text
 //!  entries in a partial superpage ── a command waits for them, and nothing comes that could fill it ─► padded
@@ -18,7 +18,7 @@ impl BlockNamespace {
         if self.writes.packer.waiting() == 0 || self.more_comes() {
             return;
         }
-        // What was dispatched for space has gone to different queues, none of which holds a superpage: more follow.
+        // Entries dispatched for space went to different queues, none of which holds a superpage: dispatch more.
         if !self.starved.is_line_empty() && self.writes.programming() == 0 {
             self.dispatch_for_space(shared);
         }
@@ -35,8 +35,8 @@ impl BlockNamespace {
         }
     }
 
-    /// What comes does not end, and does not fill the superpage, as it goes to other pages of the buffer or to other streams: those who
-    /// wait for the superpage wait no longer than for as many writes as the buffer has entries.
+    /// Pads partial superpages that a command has awaited for as many writes as the buffer has entries. Steady writes to other pages of the
+    /// buffer or to other streams never fill them, so the wait would not end.
     pub(crate) fn pad_overdue(&mut self, shared: &mut Shared) {
         let awaited = self.writes.awaited > 0 || self.flushes.waiting() || !self.writes.behind.is_empty();
         if self.writes.packer.waiting() == 0 || !awaited || self.waits_for_space() {
@@ -51,14 +51,14 @@ impl BlockNamespace {
         }
     }
 
-    /// Whether superpages may fill by themselves, or could not be planned.
+    /// Returns whether superpages may fill by themselves, or could not be planned.
     #[inline]
     fn more_comes(&self) -> bool {
         let writes = &self.writes;
         writes.inbound > 0 || writes.filling > 0 || self.waits_for_space() || writes.packer.is_all_stalled()
     }
 
-    /// Whether superpages could not be planned; not those of log blocks, each of which waits for itself.
+    /// Returns whether superpages could not be planned. Superpages of log blocks do not count: each of them waits for itself.
     #[inline]
     fn waits_for_space(&self) -> bool {
         self.writes.stalled && !self.writes.packer.is_of_logs()

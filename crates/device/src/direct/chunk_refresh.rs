@@ -65,7 +65,7 @@ impl ChunkNamespace {
         }
     }
 
-    /// What a chunk holds could not be read: its block serves until its reset.
+    /// Retires the block of a chunk whose data could not be read; it serves until the chunk's reset.
     fn distrust(&mut self, shared: &mut Shared, number: u32) {
         if let Some(block) = self.chunks.distrust(number) {
             shared.retire_block(block);
@@ -98,7 +98,7 @@ impl ChunkNamespace {
         }
     }
 
-    /// Whether every superpage of a chunk was programmed well; a copy could not say of one that it was not.
+    /// Returns whether every superpage of a chunk was programmed well. A copy would hide that one was not.
     fn is_whole(&mut self, shared: &mut Shared, number: u32) -> bool {
         let chunks = &self.chunks;
         let Some((first, _)) = chunks.locate(chunks.info(number).start) else { return false };

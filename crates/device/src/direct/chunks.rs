@@ -35,7 +35,7 @@ pub(crate) struct ChunkNamespace {
     plans: Vec<ChunkPlan>,
 }
 
-/// What a flash operation is for.
+/// Purpose of a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     /// This slice of a command.
@@ -201,7 +201,7 @@ impl ChunkNamespace {
         (place != before.units()).then_some(place)
     }
 
-    /// Whether the fields of a command are right; its addresses are looked at when it is fetched.
+    /// Returns why a command's fields are refused, if they are; its addresses are checked when it is fetched.
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
         if !shared.host.has_queue(command.queue) {
             return Some(Status::InvalidField);
@@ -521,7 +521,7 @@ impl ChunkNamespace {
         self.direct_slice(shared, work, Route::Tell, (Place::None, 0), (0, 0), 0);
     }
 
-    /// What a read tells about the health of its data: the status of its addresses, and a notice.
+    /// Reports the health of the data that a read returned: the status of its addresses, and a notice.
     pub(crate) fn judge_read(
         &mut self,
         shared: &mut Shared,

@@ -34,20 +34,20 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Command, Lba, Lpn, Opcode, Ppa, Stage, Status, Vector};
 use pellucid_media::ReadResult;
 
-/// What a read found.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
-    /// Bits that were corrected.
+    /// Corrected bits in all.
     corrected: u32,
-    /// Most of them in one mapping unit.
+    /// Most corrected bits in one mapping unit.
     most: u32,
-    /// Most of them in one codeword.
+    /// Most corrected bits in one codeword.
     worst: u32,
     /// Sectors that could not be read, as bits of the command's addresses; the last stands for all beyond.
     failed: u64,
-    /// Sectors where nothing is, likewise.
+    /// Erased sectors, as bits like those of `failed`.
     erased: u64,
-    /// Some of them were programmed well: it is not a program or a power cut that they failed for.
+    /// True if some failed sectors were programmed well, so that neither a failed program nor a power cut explains the failure.
     rotten: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn bits(first: u32, count: u32) -> u64 {
     below(first + count) & !below(first)
 }
 
-/// What a namespace on this path does with its slices.
+/// Slice handling of a namespace on this path.
 pub(crate) trait DirectPath {
     /// The firmware has looked at a slice.
     fn slice_known(&mut self, shared: &mut Shared, slice: u32);
@@ -144,7 +144,7 @@ impl Shared {
     ) -> u32 {
         let record = &mut self.works[work];
         record.slices_left += 1;
-        // What a nameless namespace gives its chunks does not cross the host link.
+        // Commands of a nameless namespace to its chunks do not cross the host link.
         let (stages, zero) = (record.stages, record.inner.is_some());
         self.slices.insert(Slice {
             work,
@@ -172,7 +172,7 @@ impl Shared {
         let record = &self.slices[slice];
         let ppa = record.place.units();
         let copies = matches!(record.route, Route::CopyRead | Route::CopyProgram);
-        // What a host has moved is its GC.
+        // A copy that a host asks for is its GC.
         let cause = if copies { Cause::Gc } else { Cause::Host };
         let cause = self.works[record.work].inner.unwrap_or(cause);
         let units = self.layout.units_of(record.first + record.sectors);

@@ -25,7 +25,7 @@ use pellucid_ftl::{
 use pellucid_media::{Media, Outcome, ReadResult};
 use std::ops::Range;
 
-/// What the chunks tell goes to the machine alone.
+/// Feedback settings of the inner chunks, which report to the machine alone.
 const QUIET: Feedback = Feedback {
     unwritten_is_error: false,
     copyback: false,
@@ -72,7 +72,7 @@ impl NamelessNamespace {
         machine.keep(kept);
         machine.start(SimTime::ZERO);
         let mut now = Mounting { chunks: &mut chunks, media, layout, read_retries };
-        // What it asks for from then on, garbage collection perhaps, takes its time as soon as the drive is used.
+        // Later commands of the machine, such as those of garbage collection, take their time as soon as the drive is used.
         while !machine.is_ready() {
             let command = machine.next_command().expect("a start waits for nothing but its commands");
             machine.complete(SimTime::ZERO, &mut now.carry_out(command));

@@ -31,7 +31,7 @@ impl ZoneNamespace {
         if action == ZoneAction::OpenAll && !self.zones.may_open_all() {
             return shared.merge_status(work, Status::TooManyOpenZones, 0);
         }
-        // What one zone's action does to another must not concern the others.
+        // Collected first: the effects of one zone's action on another must not change which zones are concerned.
         let zones = &self.zones;
         let concerned: Vec<_> =
             (0..count).filter_map(|zone| Some((zone, zones.concerned(zone, action)?))).collect();
@@ -69,7 +69,7 @@ impl ZoneNamespace {
         self.log(shared, slot);
     }
 
-    /// The log has no room for what a slot says of its zone. A zone that was to be offline remains read-only.
+    /// Handles a verdict for which the log has no space. A zone that was to be offline remains read-only.
     pub(crate) fn lose_verdict(&mut self, shared: &mut Shared, slot: u32) {
         let zone = self.slots[slot].zone;
         if self.slots[slot].verdict == Some(ZoneState::Offline)
@@ -150,7 +150,7 @@ impl ZoneNamespace {
             self.runs[zone as usize].erases += 1;
             let work = self.runs[zone as usize].action;
             let first = shared.layout.ppa(block, 0);
-            // What the zone was waited for.
+            // Time until the zone was ready.
             let record = &mut shared.works[work];
             record.stages.add(Stage::Media, shared.now - record.mark);
             record.mark = shared.now;

@@ -5,15 +5,16 @@
 //!            │  ▲                            │ program failed: again, elsewhere
 //!   log ─────▼──┘ (flush, FUA, power cut with protected buffers)         no block left ─► stranded: it stays in the log
 //! ```
-//! **What is promised.** Without protection, as with a block drive: a write is acknowledged when it is in the buffer (write-back) or
-//! on the media (write-through, FUA), and a flush makes everything acknowledged before it durable: full superpages are programmed,
-//! and what is there of a partly written one goes to the staging log. With protection everything acknowledged is durable, because the
-//! buffer is written to the log while the power fails: to blocks that are kept for this ([`Zones::reserve`]), without which writes
-//! are refused; and, for the end of the process, to the save area of the media as it is filled ([`crate::direct::zone_save`]). Either way a zone that comes back holds a prefix of what was written, and a reset has happened or has not.
+//! **The promise.** Without protection, as with a block drive: a write is acknowledged when it is in the buffer (write-back) or on the
+//! media (write-through, FUA), and a flush makes everything acknowledged before it durable: full superpages are programmed, and the sectors
+//! of a partly written one go to the staging log. With protection everything acknowledged is durable, because the buffer is written to the
+//! log while the power fails: to blocks that are kept for this ([`Zones::reserve`]), without which writes are refused; and, for the end of
+//! the process, to the save area of the media as it is filled ([`crate::direct::zone_save`]). Either way a zone that comes back holds a
+//! prefix of the written data, and a reset has happened or has not.
 //!
-//! A zone for which no block is left is read-only from then on, and what has no place in it stays in the buffer and in the log, as
-//! does the *verdict*: a slot that says so. Both outlive power cuts; a verdict that the log has no room for
-//! ([`ZoneNamespace::pronounce`]) does not, and its zone comes back with all that was promised, to fail again at its next program.
+//! A zone for which no block is left is read-only from then on, and data without a place in it stay in the buffer and in the log, as does
+//! the *verdict*: a slot that says so. Both outlive power cuts; a verdict that the log has no space for ([`ZoneNamespace::pronounce`]) does
+//! not, and its zone comes back with everything that was promised, to fail again at its next program.
 //!
 //! Invariants: a zone has at most one superpage that is being filled, its last; a slot is vacant only when neither its program
 //! nor a log program of it is under way; blocks of the log are erased in the order in which they were written.
@@ -56,35 +57,35 @@ pub(crate) struct Slot {
     pub stranded: bool,
     /// The log cannot be read where it has it.
     pub lost: bool,
-    /// Its zone is being reset; it is kept until what is in front of it is erased.
+    /// True while its zone is being reset; the slot is kept until the superpages in front of it are erased.
     pub doomed: bool,
-    /// A log program of it is under way, with so many sectors.
+    /// Sectors in the log program of the slot that is under way.
     pub logging: Option<u32>,
     /// It must be logged (again) when it can be.
     pub wants_log: bool,
     /// Sectors that the log has, and where.
     pub logged: u32,
     pub logged_in: BlockId,
-    /// Where the save area has it, if it is there.
+    /// Place in the save area, if it is there.
     pub saved_in: Option<u32>,
     /// Sectors that the save area has.
     pub saved: u32,
-    /// The flush in progress waits until so many sectors are safe; 0: it does not.
+    /// Sectors that must be safe before the flush in progress goes on; 0: it does not wait.
     pub flushing: u32,
     /// Slices that are acknowledged when the superpage is on the media.
     pub acknowledge: List,
-    /// Those that the log program under way will do for.
+    /// Slices that are acknowledged when the log program under way ends.
     pub with_log: List,
 }
 
 impl Slot {
-    /// Whether it holds a superpage, or what is here of one.
+    /// Returns whether the slot holds a superpage, whole or in part.
     pub fn is_data(&self) -> bool {
         !self.tombstone && self.verdict.is_none()
     }
 }
 
-/// What goes on with a zone.
+/// Activity of a zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     /// Slices between acceptance and arrival of their data.
@@ -105,7 +106,7 @@ pub(crate) struct Run {
     pub hole: u32,
     /// The command whose action waits or is under way.
     pub action: u32,
-    /// That action has begun.
+    /// True once that action has begun.
     pub acting: bool,
     /// Number of the log block with the newest copy of one of its superpages, from 1; 0: none.
     pub logged_last: u64,
@@ -131,7 +132,7 @@ pub(crate) struct ZoneNamespace {
     pub number: u16,
     pub zones: Zones,
     pub protected: bool,
-    /// Where a protected buffer is kept as it is filled, with a store that outlives the process.
+    /// Save area that follows a protected buffer as it is filled, in a store that outlives the process.
     save: Option<SaveArea>,
     pub slots: Slab<Slot>,
     images: Vec<u8>,
@@ -147,7 +148,7 @@ pub(crate) struct ZoneNamespace {
     /// The erase of the log's oldest block is under way; until it has ended what the block held can come back.
     pub log_erasing: bool,
     pub flush: ZoneFlush,
-    /// Zeroes, and room for the mark.
+    /// Zeros, with space for the mark.
     spare: Vec<u8>,
 }
 
@@ -223,7 +224,7 @@ impl ZoneNamespace {
         slot
     }
 
-    /// How a write to a superpage that is on the media ends: it will be found again unless one in front of it is lost.
+    /// Returns the final status of a write to a superpage on the media: it will be found again unless a superpage in front of it is lost.
     pub fn kept(&self, zone: u32, superpage: u32) -> Status {
         if superpage > self.runs[zone as usize].hole { Status::WriteFault } else { Status::Success }
     }
@@ -235,14 +236,14 @@ impl ZoneNamespace {
         }
     }
 
-    /// The slot that says that `zone` is `state` for good, to be logged. `None`: so many slots stay in the log already that a log
+    /// Takes the slot, to be logged, that records `zone` as `state` for good. `None`: the log already keeps so many slots that one log
     /// block could not take them all over; the media will fail the zone again after a power cut.
     pub fn pronounce(&mut self, zone: u32, state: ZoneState) -> Option<u32> {
         let known = self.known_verdict(zone).is_some();
         (known || self.log_may_keep_more()).then(|| self.verdict(zone, state))
     }
 
-    /// Whether the log has what is to be said of a zone.
+    /// Returns whether the log holds the verdict on a zone.
     pub fn is_recorded(&self, zone: u32) -> bool {
         self.known_verdict(zone).is_some_and(|slot| self.slots[slot].logged == self.slots[slot].arrived)
     }
@@ -251,7 +252,7 @@ impl ZoneNamespace {
         self.live().find(|&s| self.slots[s].zone == zone && self.slots[s].verdict.is_some())
     }
 
-    /// As [`ZoneNamespace::pronounce`], whatever stays in the log.
+    /// Does as [`ZoneNamespace::pronounce`], however many slots the log keeps.
     fn verdict(&mut self, zone: u32, state: ZoneState) -> u32 {
         let slot = self.known_verdict(zone).unwrap_or_else(|| {
             // Not a slot that data wait for.
@@ -265,14 +266,14 @@ impl ZoneNamespace {
         slot
     }
 
-    /// Whether another slot may stay in the log for good. Partly written superpages take up to half of a log block.
+    /// Returns whether another slot may stay in the log for good. Partly written superpages take up to half of a log block.
     pub fn log_may_keep_more(&self) -> bool {
         let kept = self.live().filter(|&s| self.slots[s].stranded || self.slots[s].verdict.is_some()).count();
         kept + 1 < self.zones.layout_superpages_per_block() as usize / 2
     }
 
-    /// Whether a slice must wait for a slot. One is made beyond the limit where none will become vacant by itself: after a power
-    /// cut more zones can be partly written than may be active.
+    /// Returns whether a slice must wait for a slot. A slot is added beyond the limit if none will become vacant by itself: after a power cut
+    /// more zones can be partly written than may be active.
     pub fn is_full(&self) -> bool {
         let superpage = self.zones.superpage_sectors();
         let leaves =
@@ -311,7 +312,7 @@ impl ZoneNamespace {
             .map(|(_, at)| at)
     }
 
-    /// The last slot in front of a superpage that is on its way to the media.
+    /// Returns the last slot in front of a superpage that is on its way to the media.
     pub fn programmed_before(&self, zone: u32, superpage: u32) -> Option<u32> {
         let run = &self.runs[zone as usize];
         if run.programs == 0 && run.stranded == 0 {
@@ -331,7 +332,7 @@ impl ZoneNamespace {
         self.slots.iter().zip(0..).filter(|(slot, _)| slot.live).map(|(_, at)| at)
     }
 
-    /// What the spare area says of a slot that is programmed with so many sectors.
+    /// Returns the spare-area mark of a slot that is programmed with so many sectors.
     pub fn mark(&self, slot: u32, sectors: u32) -> Mark {
         let Slot { zone, superpage, finish, verdict, epoch, .. } = self.slots[slot];
         let sectors = if verdict.is_some() { 0 } else { sectors };
@@ -393,7 +394,7 @@ impl ZoneNamespace {
         }
     }
 
-    /// Whether the log may bring back data of a zone that is reset now, and must say so.
+    /// Returns whether the log could bring back data of a zone that is reset now, so that it needs a tombstone.
     pub fn needs_tombstone(&self, zone: u32) -> bool {
         let logged = self.runs[zone as usize].logged_last;
         logged != 0 && logged >= self.log_first - u64::from(self.log_erasing)

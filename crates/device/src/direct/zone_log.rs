@@ -16,7 +16,8 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, Cause, Status};
 
 impl ZoneNamespace {
-    /// Logs what is here of a slot; not before the superpages in front of it are on the media, so that the log's order is theirs.
+    /// Logs the sectors of a slot that are here, but only once the superpages in front of it are on the media, so that the log keeps their
+    /// order.
     pub(crate) fn log(&mut self, shared: &mut Shared, slot: u32) {
         let units_per_block = shared.layout.units_per_block;
         let zone = self.slots[slot].zone;
@@ -53,7 +54,7 @@ impl ZoneNamespace {
         let mut slots: Vec<u32> = self.live().filter(|&s| moves(&self.slots[s])).collect();
         slots.sort_by_key(|&s| (self.slots[s].zone, self.slots[s].superpage));
         for slot in slots {
-            // One that finds no room may take others with it.
+            // A slot that finds no space may take others with it.
             if moves(&self.slots[slot]) {
                 self.log(shared, slot);
             }
@@ -103,7 +104,7 @@ impl ZoneNamespace {
             let record = &mut self.slots[slot];
             let (list, superpage, data) = (record.with_log.take(), record.superpage, record.is_data());
             match self.programmed_before(zone, superpage).filter(|_| data) {
-                // Of superpages that only the log has, a later one may be there first; it counts when those in front of it do.
+                // Superpages that only the log has may arrive out of order; a later one counts when the earlier ones do.
                 Some(earlier) => self.hand_on(shared, list, earlier),
                 None => self.acknowledge_list(shared, list, Some(&stages), Status::Success),
             }
@@ -133,13 +134,13 @@ impl ZoneNamespace {
         self.zone_quiet(shared, zone);
     }
 
-    /// The log has no room for a slot, or what it holds makes no sense there any more.
+    /// Handles a slot for which the log has no space, or whose content is useless there.
     pub(crate) fn lose_log(&mut self, shared: &mut Shared, slot: u32) {
         let zone = self.slots[slot].zone;
         if self.slots[slot].verdict.is_some() {
             return self.lose_verdict(shared, slot);
         }
-        // What the log has of a stranded one it keeps.
+        // A stranded slot keeps its data in the log.
         if self.slots[slot].stranded && self.slots[slot].logged == 0 {
             return self.drop_stage(shared, slot);
         }
@@ -229,7 +230,7 @@ impl ZoneNamespace {
         for slot in slots {
             let record = &mut self.slots[slot];
             if !record.live {
-                // One in front of it found no room in the log and took it with it.
+                // A slot in front of it found no space in the log and took it with it.
                 continue;
             }
             if record.programming {
@@ -270,7 +271,7 @@ impl ZoneNamespace {
         awaited
     }
 
-    /// What a slot holds cannot be made safe: the flush that waits for it fails. Gives whether one does; it is told so
+    /// Fails the flush that waits for a slot whose data cannot be made safe. Returns whether one waits; it learns of it
     /// ([`Device::flush_part`]) when the slot is out of its way.
     pub(crate) fn fail_flush(&mut self, shared: &mut Shared, slot: u32) -> bool {
         let awaited = std::mem::take(&mut self.slots[slot].flushing) != 0;

@@ -1,5 +1,5 @@
-//! What a protected buffer of a zoned namespace holds, kept as it is filled: so that the end of the process, however it comes, is a
-//! power cut of the drive and no more.
+//! Save area of a protected buffer of a zoned namespace, kept up to date as the buffer fills: the end of the process, however it comes, is
+//! then a power cut of the drive and no more.
 //!
 //! ```text
 //! | record 0                                               | record 1 ...      each record is of one superpage in the buffer
@@ -19,20 +19,20 @@ use pellucid_flash::Layout;
 use pellucid_ftl::{Mark, SavedSuperpage, ZoneConfig};
 use pellucid_media::Media;
 
-/// Number, mark, checksum of the data, and of what stands before it.
+/// Size of a header: number, mark, checksum of the data, and checksum of all these.
 const HEADER_BYTES: usize = 8 + Mark::BYTES + 4 + 4;
-/// Room for one, twice: no header reaches over a page of the file.
+/// Space for a header, twice: no header crosses a page of the file.
 const HEADER_ROOM: usize = 2 * HEADER_BYTES;
 const HEADERS_ROOM: usize = 2 * HEADER_ROOM;
 
-/// What is known of a record.
+/// State of a record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
-    /// Of its newest header.
+    /// Number of its newest header.
     number: u64,
     /// Sectors that it holds; 0: it is free.
     sectors: u32,
-    /// Of their data.
+    /// Checksum of the data.
     checksum: u32,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct SaveArea {
     stride: usize,
     image_bytes: usize,
     records: Vec<Record>,
-    /// Those that are free, the first on top.
+    /// Free records, the first on top.
     free: Vec<u32>,
 }
 
@@ -147,7 +147,7 @@ impl SaveArea {
         )
     }
 
-    /// What a record holds, into the images of a superpage; `false`: it is damaged.
+    /// Reads the content of a record into the images of a superpage; `false`: it is damaged.
     pub fn load(&self, place: u32, images: &mut [u8], media: &Media) -> bool {
         let record = self.records[place as usize];
         let held = &mut images[..record.sectors as usize * self.image_bytes];

@@ -221,7 +221,7 @@ impl ZoneNamespace {
         self.slots[slot].programming = false;
         let finish = self.slots[slot].finish;
         match self.programmed_before(zone, superpage) {
-            // Written for good is what would come back: not before all that is in front of it.
+            // Once programmed it would come back after a power cut: not before everything in front of it.
             Some(earlier) => {
                 let list = self.slots[slot].acknowledge.take();
                 self.hand_on(shared, list, earlier);
@@ -241,8 +241,8 @@ impl ZoneNamespace {
         self.zone_quiet(shared, zone);
     }
 
-    /// What waited for another slot waits for this one, in front of it, from now on: for the log program that is under way, if that takes
-    /// all there is.
+    /// Hands the slices of `list`, which waited for a later slot, on to the slot `to`: to its log program under way, if that covers all of
+    /// its sectors.
     pub(crate) fn hand_on(&mut self, shared: &mut Shared, mut list: List, to: u32) {
         let record = &self.slots[to];
         let logged = record.stranded && record.logging.is_some_and(|n| n == 0 || n == record.arrived);
@@ -266,7 +266,7 @@ impl ZoneNamespace {
         self.acknowledge_list(shared, list, stages, status);
     }
 
-    /// What waited ends with `status`, or with a fault where a superpage in front of its own is lost.
+    /// Ends waiting slices with `status`, or with a fault if a superpage before their own is lost.
     pub(crate) fn acknowledge_list(
         &mut self,
         shared: &mut Shared,
@@ -316,14 +316,14 @@ impl ZoneNamespace {
         self.runs[zone as usize].programs -= 1;
         let record = &mut self.slots[slot];
         (record.programming, record.finish) = (false, false);
-        // What a flush waited for as a program, it waits for as a log entry now; for one that holds nothing it waits no longer.
+        // A flush that waited for the program now waits for the log entry; it no longer waits for an empty slot.
         let awaited = record.flushing != 0;
         record.flushing = record.flushing.min(arrived);
         let run = &mut self.runs[zone as usize];
         run.tail = if run.tail == slot { NIL } else { run.tail };
         let action = run.action;
         self.fail_zone(shared, zone);
-        // What the log has of it may have been promised.
+        // Data in the log may have been promised.
         let keeps = arrived > 0 && (self.slots[slot].logged > 0 || self.log_may_keep_more());
         if action != NIL {
             self.end_action(shared, zone, Status::WriteFault);
@@ -343,7 +343,7 @@ impl ZoneNamespace {
         self.zone_quiet(shared, zone);
     }
 
-    /// Neither its zone nor the log has room for what a slot holds.
+    /// Drops a slot for which neither its zone nor the log has space.
     pub(crate) fn drop_stage(&mut self, shared: &mut Shared, slot: u32) {
         let silent = self.acknowledged_in(shared, slot);
         self.acknowledge_stage(shared, slot, None, Status::WriteFault);
@@ -364,7 +364,7 @@ impl ZoneNamespace {
         self.lose_waiting(shared, zone);
     }
 
-    /// A superpage of a zone is lost: what waited behind it to be logged would come back without what stands in front of it.
+    /// Fails the log writes that wait behind a lost superpage of a zone: they would come back without the data before them.
     fn lose_waiting(&mut self, shared: &mut Shared, zone: u32) {
         let tail = self.runs[zone as usize].tail;
         if tail != NIL && std::mem::take(&mut self.slots[tail].wants_log) {
@@ -372,7 +372,7 @@ impl ZoneNamespace {
         }
     }
 
-    /// Whether a slot holds sectors whose writes have been acknowledged.
+    /// Returns whether a slot holds sectors whose writes have been acknowledged.
     fn acknowledged_in(&mut self, shared: &mut Shared, slot: u32) -> bool {
         let (arrived, waiting) = (self.slots[slot].arrived, self.slots[slot].acknowledge);
         let mut told = 0;

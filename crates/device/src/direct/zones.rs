@@ -20,14 +20,14 @@ use crate::front::commands::{Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::{Command, Nanos, Opcode, Stage, Status};
 
-/// What a flash operation is for.
+/// Purpose of a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// This slice of a command: a read, or the erase of a block of a zone.
     Slice(u32),
     /// The superpage in this slot of the buffer, on its way to its zone.
     Stage(u32),
-    /// One on its way to the staging log.
+    /// The superpage in this slot of the buffer, on its way to the staging log.
     Log(u32),
     /// A block of the staging log that is erased.
     LogErase,
@@ -147,7 +147,7 @@ impl ZoneNamespace {
         }
     }
 
-    /// Whether the fields of a command are right; its zone is looked at when it is fetched.
+    /// Returns why a command's fields are refused, if they are; its zone is checked when it is fetched.
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
         if !shared.host.has_queue(command.queue) {
             return Some(Status::InvalidField);

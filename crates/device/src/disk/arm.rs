@@ -10,7 +10,7 @@ const PATIENCE: Nanos = Nanos::from_ms(500);
 /// Cached writes that follow each other without a gap go to the platters together, up to so many bytes.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// What the arm does.
+/// Task of the arm.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
     /// A read command.
@@ -74,9 +74,9 @@ type Choice = (Positioning, Chosen);
 
 #[derive(Clone, Copy, Debug)]
 enum Chosen {
-    /// Of the commands that wait for the arm, by position among them.
+    /// Position among the commands that wait for the arm.
     Command(usize),
-    /// The cached write at this address.
+    /// Address of a cached write.
     Cached(u64),
 }
 
@@ -212,7 +212,7 @@ impl Disk {
         best
     }
 
-    /// Of the cached writes with numbers up to `newest`, on both sides of the arm, the nearest in time.
+    /// Returns the nearest in time of the cached writes on both sides of the arm, among those with numbers up to `newest`.
     fn nearest_cached(&self, newest: u64) -> Option<Choice> {
         let mut best: Option<Choice> = None;
         let mut weigh = |(lba, since): (u64, u64)| {

@@ -41,7 +41,7 @@ impl Disk {
         self.start_operation();
     }
 
-    /// Lets writes cross the link for which there is room.
+    /// Starts the link transfers of writes for which the cache has space.
     pub(super) fn admit_writes(&mut self) {
         while let Some(&slot) = self.room.front() {
             let (_, sectors, _) = self.range_of(slot);

@@ -1,8 +1,8 @@
-//! A disk as it is described.
+//! Description of a disk.
 
 use pellucid_flash::Nanos;
 
-/// What a disk keeps of a sector.
+/// Content that a disk keeps of each sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiskStore {
     /// A stamp of 4 bytes.
@@ -21,7 +21,7 @@ pub struct DiskConfig {
     pub sectors: u64,
     /// Bytes of a sector.
     pub sector_bytes: u32,
-    /// What is kept of a sector.
+    /// Content that is kept of each sector.
     pub store: DiskStore,
     /// Revolutions per minute.
     pub rpm: u32,
@@ -105,7 +105,7 @@ impl DiskConfig {
         }
     }
 
-    /// What is wrong with it, in a sentence; `None`: it can be built.
+    /// Returns the fault of the description, in a sentence; `None`: the disk can be built.
     pub fn fault(&self) -> Option<String> {
         let size = self.sectors.saturating_mul(u64::from(self.sector_bytes));
         let track = self.outer_rate.saturating_mul(self.revolution().0) / 1_000_000_000;

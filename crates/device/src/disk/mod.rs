@@ -40,7 +40,7 @@ use std::ops::Range;
 use store::Images;
 use write_cache::WriteCache;
 
-/// What a disk has done.
+/// Counters of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
     /// Sectors read by the host.
@@ -106,7 +106,7 @@ pub struct Disk {
     inside: u32,
     controller_free: SimTime,
     link_free: SimTime,
-    /// Writes that wait for room in the cache, and sectors promised to those whose data are on their way.
+    /// Writes that wait for space in the cache, and sectors promised to writes whose data are on their way.
     room: VecDeque<u32>,
     promised: u64,
     /// Commands that wait for the arm.
@@ -180,7 +180,7 @@ impl Disk {
         self.config.sectors * u64::from(self.config.sector_bytes)
     }
 
-    /// What it has done.
+    /// Returns its counters.
     pub fn counters(&self) -> DiskCounters {
         self.counters
     }
@@ -205,7 +205,7 @@ impl Disk {
         )
     }
 
-    /// What it counts, by name.
+    /// Returns its counters by name.
     pub fn figures(&self) -> Vec<Figure> {
         let (c, sector) = (self.counters, u64::from(self.config.sector_bytes));
         vec![
@@ -234,7 +234,7 @@ impl Disk {
         self.dead.push(sectors);
     }
 
-    /// What the platters hold of these sectors: without the write cache. For tests.
+    /// Reads these sectors as the platters hold them, without the write cache. For tests.
     pub fn on_platters(&self, lba: u64, images: &mut [u8]) {
         self.images.read(lba, images);
     }
@@ -288,7 +288,7 @@ impl Disk {
     /// Walks the invariants.
     ///
     /// # Panics
-    /// Where one is broken.
+    /// If one is broken.
     pub fn check(&self) {
         self.cache.check();
         assert!(self.inside <= self.config.queue, "{} commands in a queue", self.inside);

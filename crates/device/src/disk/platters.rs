@@ -1,4 +1,4 @@
-//! What the arm does: its next operation, and what follows when one has ended.
+//! The arm at work: its next operation, and what follows when one has ended.
 
 use super::Disk;
 use super::arm::{Operation, Task};
@@ -57,7 +57,7 @@ impl Disk {
     fn read_ended(&mut self, slot: u32, transfers: SimTime) {
         self.book_arm(slot, transfers);
         let (lba, sectors, _) = self.range_of(slot);
-        // What is cached newer than a spoilt sector is good all the same.
+        // Cached data newer than a spoilt sector are still good.
         if self.is_unreadable(lba, sectors) && !self.cache.covers(lba, sectors) {
             self.counters.unreadable += 1;
             return self.finish(slot, Status::UnrecoveredRead);

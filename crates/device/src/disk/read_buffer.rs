@@ -23,7 +23,7 @@ impl ReadBuffer {
         if self.count == 0 { 0 } else { self.sectors }
     }
 
-    /// Whether all of these sectors are in it; then their segment is the one in use last.
+    /// Returns whether the buffer holds all of these sectors; their segment is then the most recently used one.
     pub fn hit(&mut self, range: &Range<u64>) -> bool {
         let found = self.segments.iter().position(|s| s.start <= range.start && range.end <= s.end);
         let Some(at) = found else { return false };
@@ -48,7 +48,7 @@ impl ReadBuffer {
             Some(segment) => segment.start,
             None => range.start,
         };
-        // What is asked next is ahead; as much again is kept behind.
+        // The next request is likely to be ahead; as much again is kept behind.
         let start = start.max(range.end.saturating_sub(2 * self.sectors));
         self.segments.push_front(start..range.end);
         self.segments.truncate(self.count);

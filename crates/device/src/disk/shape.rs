@@ -41,7 +41,7 @@ impl Shape {
         let revolution = config.revolution().0;
         let heads = u64::from(config.heads);
         let (head_skew, cylinder_skew) = (config.head_switch.0, config.seek_track.0);
-        // What a track loses to its skew, in the mean.
+        // Mean loss of a track to its skew.
         let lost = (head_skew * (heads - 1) + cylinder_skew) / heads;
         let count = u64::from(config.zones);
         // Tracks get shorter from zone to zone by equal steps; each zone has as many cylinders.

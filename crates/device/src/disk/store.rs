@@ -1,4 +1,4 @@
-//! What is on the platters: sector images, for sectors that have been written.
+//! Content of the platters: sector images, for sectors that have been written.
 
 use std::collections::BTreeMap;
 

@@ -49,7 +49,7 @@ fn one(disk: &mut Disk, opcode: Opcode, lba: u64, sectors: u32, data: Vec<u8>) -
     settle(disk).pop().expect("a command ends")
 }
 
-/// What a host knows of one sector.
+/// Versions of one sector that a host knows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     /// The newest version that is certainly there after a power cut.
@@ -135,7 +135,7 @@ fn judge(completion: &Completion, asked: Asked, known: &mut BTreeMap<u64, Known>
         Asked::Write { lba, sectors, version, fua } => {
             for at in lba..lba + sectors {
                 let sector = known.entry(at).or_default();
-                // Of several writes under way the disk may take any last; these are serialised by version below.
+                // The disk may finish writes under way in any order; these are serialised by version below.
                 sector.acknowledged = sector.acknowledged.max(version.min(sector.newest));
                 if fua {
                     sector.durable = sector.durable.max(version);
@@ -369,7 +369,7 @@ fn its_times_are_those_of_the_data_sheet() {
     }
 }
 
-/// What an order of its own is for: 32 outstanding reads end more than twice as quickly as one by one.
+/// A queue lets the arm choose an order: 32 outstanding reads end more than twice as quickly as one by one.
 #[test]
 fn a_queue_shortens_the_way_of_the_arm() {
     let config = DiskConfig::caviar_black();

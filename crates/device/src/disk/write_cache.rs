@@ -101,7 +101,7 @@ impl WriteCache {
         self.put(lba, Extent { sectors, since, images: kept });
     }
 
-    /// Whether all of these sectors are in it.
+    /// Returns whether the cache holds all of these sectors.
     pub fn covers(&self, lba: u64, sectors: u64) -> bool {
         let end = lba + sectors;
         let mut at = lba;
@@ -167,7 +167,7 @@ impl WriteCache {
     /// Walks the invariants.
     ///
     /// # Panics
-    /// Where one is broken.
+    /// If one is broken.
     pub fn check(&self) {
         let mut end = 0;
         for (&at, extent) in &self.extents {

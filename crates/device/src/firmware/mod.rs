@@ -158,7 +158,7 @@ impl Firmware {
         self.costs[task.kind()]
     }
 
-    /// Whether a task takes no time now: it costs nothing, and no other one is before it. The caller does it at once.
+    /// Returns whether a task takes no time now: it costs nothing, and no other one is before it. The caller does it at once.
     #[inline(always)]
     pub fn does_at_once(&self, task: Task) -> bool {
         self.is_instant(task) && !self.running

@@ -40,7 +40,7 @@ enum At {
     Recheck(u32),
 }
 
-/// What the processor does until its event.
+/// Activity of the processor until its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     /// The rest of a step of this module that had nothing new, when a parked loop goes on.
@@ -68,7 +68,7 @@ impl Doing {
     }
 }
 
-/// What the drive has to do when a step of the loop ends.
+/// Work for the drive at the end of a step of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
     Nothing,
@@ -137,7 +137,7 @@ impl Shared {
         self.polling().dma_ended.push_back(slice);
     }
 
-    /// What the processor did until now takes effect. Gives what the drive has to do for it.
+    /// Ends the processor's current step, which takes effect now. Returns the resulting work for the drive.
     pub(crate) fn loop_step(&mut self) -> Takes {
         let now = self.now;
         let doing = self.polling().doing.take().expect("a processor event of an idle loop");
@@ -228,7 +228,8 @@ impl Shared {
         }
     }
 
-    /// Cost of a task. A host DMA is handed over unit by unit: the room in the engine's queue is read, two words are written.
+    /// Returns the cost of a task. A host DMA is handed over unit by unit: the free space of the engine's queue is read, two words are
+    /// written.
     fn task_cost(&mut self, task: Task) -> Nanos {
         let units = match task {
             Task::Dma(slice) => self.dma_units(slice),
@@ -279,12 +280,12 @@ impl Shared {
         base + Nanos(self.polling().poll.0 * u64::from(polls))
     }
 
-    /// Whether the reservation station holds something, so that a turn looks at the channels too.
+    /// Returns whether the reservation station holds an operation, so that a turn looks at the channels too.
     fn has_outstanding(&mut self) -> bool {
         self.polling().dma_running > 0 || self.scheduler.occupied()
     }
 
-    /// Whether a whole turn would find nothing.
+    /// Returns whether a whole turn would find nothing.
     fn nothing_new(&mut self, command_waits: bool) -> bool {
         let polling = self.polling();
         polling.dma_ended.is_empty()
@@ -293,7 +294,7 @@ impl Shared {
             && self.scheduler.nothing_new()
     }
 
-    /// Where a loop is now that has turned in vain since `since`: the step it comes to next, and how long until then.
+    /// Returns the position of a loop whose turns since `since` found nothing: the step it comes to next, and how long until then.
     fn position(&mut self, since: SimTime) -> (At, Nanos) {
         let working = self.has_outstanding();
         let channels = if working { self.scheduler.channels() } else { 0 };

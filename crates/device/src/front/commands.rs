@@ -1,4 +1,4 @@
-//! What the drive knows of a command on its way: the command itself, and the slices that it is cut into.
+//! Commands on their way through the drive: the command itself, and the slices that it is cut into.
 //!
 //! ```text
 //!  command ─► Work ─┬─► Slice  one mapping unit, or what one flash operation serves
@@ -12,7 +12,7 @@ use crate::losses::Promise;
 use pellucid_flash::slab::{Linked, NIL};
 use pellucid_flash::{Cause, Command, Lba, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status};
 
-/// A command in the drive. In this order what the end of a slice touches lies together, at the beginning.
+/// A command in the drive. The fields that the end of a slice touches lie together, at the beginning.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Work {
@@ -21,10 +21,10 @@ pub(crate) struct Work {
     pub dmas_left: u32,
     pub mark: SimTime,
     pub submitted: SimTime,
-    /// Of the completion.
+    /// Result in the completion.
     pub result: u64,
     next: u32,
-    /// Of the completion.
+    /// Unmapped sectors in the completion.
     pub unmapped: u32,
     pub status: Status,
     /// Open-channel copy: the sources are in the controller.
@@ -75,7 +75,7 @@ impl Work {
         self.command = command;
     }
 
-    /// What a flush promises.
+    /// Returns the promise of a flush.
     pub fn promise(&self) -> Promise {
         Promise { submitted: self.submitted, settled: self.settled }
     }
@@ -87,7 +87,7 @@ impl Linked for Work {
     }
 }
 
-/// Which way a slice goes.
+/// Path of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Route {
@@ -112,7 +112,7 @@ pub(crate) enum Route {
 /// Where the data of a slice are, or go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Not known yet, or nowhere.
+    /// Unknown yet, or nowhere.
     None,
     /// This entry of the data buffer.
     Entry(u32),

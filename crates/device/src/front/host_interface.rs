@@ -90,7 +90,7 @@ impl HostInterface {
         }
     }
 
-    /// Whether there is a queue of this number.
+    /// Returns whether there is a queue of this number.
     pub fn has_queue(&self, queue: u16) -> bool {
         queue < self.config.queues
     }
@@ -114,7 +114,7 @@ impl HostInterface {
         self.left -= 1;
     }
 
-    /// Whether a command waits.
+    /// Returns whether a command waits.
     #[inline]
     pub fn waiting(&self) -> bool {
         self.waiting > 0
@@ -139,7 +139,7 @@ impl HostInterface {
         Some(command)
     }
 
-    /// Whether a transfer takes no time, so that callers need not ask.
+    /// Returns whether transfers take no time, so that callers need not ask.
     #[inline]
     pub fn link_is_free(&self) -> bool {
         self.link_is_free
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// As many as NVMe has. With a look at every queue for each command this takes a hundred times as long.
+    /// Uses as many queues as NVMe has. Scanning every queue for each command would take a hundred times as long.
     #[test]
     fn empty_queues_cost_next_to_nothing() {
         let (mut interface, mut slab) = (interface(u16::MAX, &[]), Slab::default());

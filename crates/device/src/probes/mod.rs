@@ -149,7 +149,7 @@ impl CommandKind {
     }
 }
 
-/// What was noted about one way.
+/// Statistics of one way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WayProbes {
     /// Operations that have ended, by [`OperationKind`].
@@ -162,7 +162,7 @@ pub struct WayProbes {
     pub longest_ns: u64,
 }
 
-/// What was noted since [`Device::watch`].
+/// Statistics since [`Device::watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
     /// Since when.
@@ -186,7 +186,7 @@ pub struct Probes {
     pub outstanding_ns: Histogram<4>,
     /// Blocks that are not bad from the factory, by erase count; of counts that some block has.
     pub blocks_by_erases: BTreeMap<u32, u32>,
-    /// Commands in the drive, and for how long there have been so many, ns: not in `outstanding_ns` yet.
+    /// Number of commands in the drive, and the time for which it has been the same, ns: not in `outstanding_ns` yet.
     outstanding: (u32, u64),
 }
 
@@ -216,7 +216,7 @@ impl Probes {
         erases.for_each(|erases| *self.blocks_by_erases.entry(erases).or_default() += 1);
     }
 
-    /// A block with so many erases has other ones now, or is not counted any more.
+    /// Removes a block from the count of blocks with so many erases.
     fn leaves(&mut self, erases: u32) {
         match self.blocks_by_erases.get_mut(&erases) {
             Some(blocks) if *blocks > 1 => *blocks -= 1,
@@ -264,7 +264,7 @@ impl Probes {
         *self.blocks_by_erases.entry(erases).or_default() += 1;
     }
 
-    /// Time has passed with so many active.
+    /// Books a span of time with these numbers of active ways, channels and commands.
     #[inline(never)]
     pub(crate) fn elapsed(&mut self, time: Nanos, ways: u32, channels: u32, commands: u32) {
         self.active_ways_ns[ways as usize] += time.0;

@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub at: SimTime,
     /// Counters since the drive was made.
     pub counters: Counters,
-    /// What translation decided.
+    /// Counters of translation.
     pub ftl: FtlCounters,
     /// Codewords by wrong bits when they were read; see [`crate::Device::chunks_by_wrong_bits`].
     pub chunks_by_wrong_bits: Vec<u64>,
@@ -56,6 +56,6 @@ pub struct Snapshot {
     pub sector_bytes: u32,
     /// Host bytes of all namespaces.
     pub capacity_bytes: u64,
-    /// What was noted, if the drive is watched.
+    /// Statistics of the probes, if the drive is watched.
     pub probes: Option<Box<Probes>>,
 }

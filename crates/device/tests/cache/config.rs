@@ -11,7 +11,7 @@ use pellucid_ftl::{
 };
 use pellucid_media::{Cell, Faults, Keep, MediaConfig, StoreKind, Timing, Variation};
 
-/// What differs from one cache to the next.
+/// Parameters in which caches differ.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub channels: u32,
@@ -32,7 +32,7 @@ pub struct Shape {
     pub checkpoint: Checkpoint,
     /// Blocks of the backing store that are used.
     pub span: u32,
-    /// Of 100 writes, how many are dirty.
+    /// Percentage of writes that are dirty.
     pub dirty_share: u64,
     pub seed: u64,
 }
@@ -102,7 +102,7 @@ impl Shape {
             shape.span = 500;
             (shape.dirty_share, shape.checkpoint_every) = (80, 100_000);
         }
-        // What is kept free of 16 blocks is more than a third then.
+        // The free reserve is then more than a third of 16 blocks.
         if shape.blocks == 16 && shape.gc_high > 0 && shape.over_provisioning < 0.8 {
             shape.over_provisioning = 0.8;
         }

@@ -1,11 +1,11 @@
-//! What silent eviction does to a whole run, against a block drive of the same media.
+//! Effect of silent eviction on a whole run, against a block drive of the same media.
 
 use crate::config::{Shape, config};
 use pellucid_device::{Device, DeviceConfig, Namespace};
 use pellucid_flash::{Cause, Command, Drive, Interface, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_ftl::Eviction;
 
-/// What a run cost: erases, and units that GC copied.
+/// Cost of a run: erases, and units that GC copied.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     erases: u64,
@@ -50,7 +50,7 @@ fn shape() -> Shape {
     Shape { blocks: 64, over_provisioning: 0.15, checkpoint_every: 0, ..Shape::small() }
 }
 
-/// The same media as a block drive.
+/// Makes a block drive of the same media.
 fn block_drive(cache: &DeviceConfig) -> DeviceConfig {
     let mut config = cache.clone();
     config.namespaces = vec![Namespace::Block { blocks: 0..config.media.geometry.blocks }];
@@ -89,7 +89,7 @@ fn dirty_data_cost_what_they_cost_a_page_map() {
     assert!(difference * 20 < block.copied, "{dirty:?}, block drive {block:?}");
 }
 
-/// What a read cache with a cold and a hot set of dirty blocks does under each choice of blocks for copies.
+/// Result of a read cache with a cold and a hot set of dirty blocks under one choice of blocks for copies.
 #[derive(Clone, Copy, Debug)]
 struct Mixed {
     cost: Cost,
@@ -156,7 +156,7 @@ fn copies_in_blocks_of_their_own_are_copied_less() {
     let [util, merge] = [Eviction::SeUtil, Eviction::SeMerge].map(mixed);
     assert!(util.cost.copied * 10 < merge.cost.copied * 9, "{util:?}, {merge:?}");
     assert!(util.cost.erases < merge.cost.erases, "{util:?}, {merge:?}");
-    // What is not copied leaves more for clean blocks: of as many reads more are hits.
+    // Fewer copies leave more space for clean blocks: among equally many reads more are hits.
     assert_eq!(util.reads, merge.reads);
     assert!(util.hits > merge.hits, "{util:?}, {merge:?}");
 }

@@ -1,4 +1,4 @@
-//! What a cache writes beside its data: lists of full blocks, checkpoints on flush and when it is idle.
+//! Writes of a cache beside its data: lists of full blocks, checkpoints on flush and when it is idle.
 
 use crate::config::{Shape, config};
 use pellucid_device::Device;

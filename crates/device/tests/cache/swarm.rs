@@ -20,7 +20,7 @@ type FirstMet = Vec<(u32, u64)>;
 /// All states that it may meet, by block.
 type AllMet = Vec<(u32, State)>;
 
-/// What a block may be.
+/// Possible state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     id: u64,
@@ -97,10 +97,10 @@ pub struct Swarm {
     tag: u64,
     /// Blocks of the backing store that are used.
     span: u32,
-    /// Of 100 writes, how many are dirty.
+    /// Percentage of writes that are dirty.
     dirty_share: u64,
     lossy: bool,
-    /// What writes translation pages is seldom asked for.
+    /// Issues few commands that write translation pages, such as flushes.
     pub seldom_flushed: bool,
     /// Reads that found their blocks, reads that did not, and writes refused for want of space.
     pub counts: [u64; 3],
@@ -276,7 +276,7 @@ impl Swarm {
         true
     }
 
-    /// Whether the power is to be cut after this event.
+    /// Returns whether to cut the power after this event.
     pub fn cut_now(&mut self) -> bool {
         self.cuts.chance(0.0005)
     }

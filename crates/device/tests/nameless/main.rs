@@ -69,7 +69,7 @@ fn the_power_may_be_cut_at_every_event() {
     }
 }
 
-/// What cannot be read stays where it is; all else moves, and is told.
+/// Units that cannot be read stay where they are; all others move, and the host is told.
 #[test]
 fn garbage_collection_goes_on_where_reads_fail() {
     let mut unread = 0;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const NAMELESS: Lba = NamelessGeometry::NAMELESS;
 
-/// What the program has in memory.
+/// State that the program has in memory.
 #[derive(Clone, Debug, Default)]
 struct Known {
     objects: BTreeMap<u32, (u64, u32)>,
@@ -48,7 +48,7 @@ pub struct Program {
     pub device: Device,
     pub moves: u32,
     pub refused: u32,
-    /// Whether it acknowledges moves.
+    /// True if the program acknowledges moves.
     pub acknowledges: bool,
     prototype: bool,
     faulty: bool,
@@ -331,7 +331,7 @@ impl Program {
         }
     }
 
-    /// What was known when the flush was sent is durable: what nothing durable refers to goes.
+    /// Makes durable the state that was known when the flush was sent, and drops everything that nothing durable refers to.
     fn flushed(&mut self, known: Known) {
         self.durable = known;
         for (lba, version) in &self.durable.sectors {

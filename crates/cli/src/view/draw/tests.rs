@@ -129,7 +129,7 @@ fn nothing_is_cut_off_where_there_is_little_room() {
         }
         for rows in text.lines().filter(|line| line.contains('│')) {
             let cells = rows.trim_matches('"').split('│').filter(|cell| !cell.trim().is_empty());
-            // What reaches the frame is cut off, or a number at the right of a table.
+            // A cell that reaches the frame is cut off, or a number at the right of a table.
             cells.for_each(|cell| {
                 let right = cell.ends_with(' ') || cell.ends_with('s') || cell.ends_with("p99.9");
                 assert!(right || cell.ends_with('█') || cell.ends_with("p99"), "{cell:?} {cut}");

@@ -51,7 +51,7 @@ impl Channel {
         Nanos(self.busy.0 - self.until.since(at).0.min(self.length.0))
     }
 
-    /// Whether no die waits for it.
+    /// Returns whether no die waits for the channel.
     #[inline]
     fn is_unwanted(&self) -> bool {
         self.wants.iter().fold(0, |all, wants| all | wants) == 0
@@ -172,7 +172,7 @@ impl Scheduler {
         events.at(now + time, Event::Channel(channel));
     }
 
-    /// Of the time of a mapping unit, that of some of its sectors.
+    /// Returns the transfer time of `sectors` sectors of a mapping unit, which takes `whole` as a whole; 0 sectors: all of them.
     #[inline]
     fn part_transfer(&self, sectors: u32, whole: Nanos) -> Nanos {
         match sectors {

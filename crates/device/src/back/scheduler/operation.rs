@@ -3,7 +3,7 @@
 use pellucid_flash::slab::{Linked, NIL};
 use pellucid_flash::{Cause, Ppa, SimTime, Stage, StageTimes};
 
-/// What a flash operation does.
+/// Kind of a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpKind {
     Read,
@@ -21,7 +21,7 @@ pub(crate) struct Owner {
     pub token: Token,
 }
 
-/// What a namespace knows one of its operations by: one of eight kinds, and an index.
+/// Tag of a flash operation in its namespace: one of eight kinds, and an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(u32);
 
@@ -114,7 +114,7 @@ impl FlashOp {
         }
     }
 
-    /// What goes on by itself of a read that has brought units for several owners.
+    /// Makes the operation that continues for one owner after a read has brought units for several.
     pub fn part_for(&self, owner: Owner, ppa: Ppa) -> FlashOp {
         FlashOp { owner, ppa, part: true, ..self.clone() }
     }

@@ -22,7 +22,7 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{Layout, Ppa, SimTime};
 use pellucid_media::MediaConfig;
 
-/// Which plane holds a unit, and how many of a die read by themselves.
+/// Mapping from units to planes, and the number of planes of a die that read by themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlaneUnits {
     planes: u32,
@@ -52,7 +52,7 @@ impl PlaneUnits {
 }
 
 impl Scheduler {
-    /// Notes and gives where `op` belongs.
+    /// Records and returns the queue of `op`.
     #[inline(always)]
     pub(super) fn assign(&mut self, op: u32) -> u32 {
         let record = &mut self.ops[op];
@@ -66,7 +66,7 @@ impl Scheduler {
         record.plane
     }
 
-    /// Whether a read that goes ahead waits for the die whose first plane is `first`.
+    /// Returns whether a read that goes ahead waits for the die whose first plane is `first`.
     #[inline(always)]
     pub(super) fn reads_wait(&self, first: u32) -> bool {
         let first = first as usize;

@@ -38,13 +38,13 @@ pub(super) struct Ways {
     fresh: u64,
     /// Data and command are with the controller or the array works: asked for its status once it is ready.
     checking: u64,
-    /// Of those the ones that the last look found ready: their status check waits to be issued.
+    /// Ways in `checking` that the last look found ready: their status check waits to be issued.
     asks: u64,
-    /// Whose status check the processor issues now.
+    /// Ways whose status check the processor issues now.
     asked: u64,
     /// A status check is with the controller.
     inquired: u64,
-    /// What it asks about was suspended meanwhile: nothing follows from it.
+    /// Ways whose operation was suspended after its status check was issued: the answer is ignored.
     stale: u64,
     /// A status check or a transfer was issued: its word or flag is read, while the way is ready, until it is set.
     reporting: u64,
@@ -60,7 +60,7 @@ pub(super) struct Ways {
     sensed: u64,
 }
 
-/// What a look at one channel reads.
+/// Reads of one look at a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookReads {
     pub registers: u32,
@@ -157,12 +157,12 @@ impl Scheduler {
         }
     }
 
-    /// Whether any operation is in the reservation station.
+    /// Returns whether any operation is in the reservation station.
     pub fn occupied(&self) -> bool {
         self.ops.in_use() > 0
     }
 
-    /// Whether a look at any channel would find nothing that it does not know, and nothing to issue.
+    /// Returns whether a look at any channel would find nothing new and nothing to issue.
     pub fn nothing_new(&self) -> bool {
         self.channels.iter().all(|c| {
             let ways = &c.seen;
@@ -180,11 +180,11 @@ impl Scheduler {
         self.channels.len() as u32
     }
 
-    /// What a look at `channel` goes through. Registers: ready/busy if a word or flag is awaited; the controller's own state
-    /// if any way is not idle and not awaiting one; and if the controller takes more, ready/busy again for the ways that may
-    /// be asked for their status. Words: those that are awaited, of ways that are ready. Ways: those of the lists that are gone
-    /// through from end to end, idle ones (for further operations in the reservation station), those that await a word, and those
-    /// that may be asked; so the scheduler's work grows with the ways (sections 3.3.3 and 6.4).
+    /// Returns the reads that a look at `channel` makes. Registers: ready/busy if a word or flag is awaited; the controller's own state if
+    /// any way is not idle and not awaiting one; and if the controller takes more, ready/busy again for the ways that may be asked for
+    /// their status. Words: the awaited ones of ready ways. Ways: the entries of the lists that are scanned from end to end, which are idle
+    /// ways (for further operations in the reservation station), ways that await a word, and ways that may be asked; so the scheduler's
+    /// work grows with the ways (sections 3.3.3 and 6.4).
     pub fn reads_of_look(&self, channel: u32) -> LookReads {
         let c = &self.channels[channel as usize];
         let wanted = c.wants.iter().fold(0, |all, &wants| all | wants);
@@ -213,7 +213,7 @@ impl Scheduler {
         c.issued = 0;
         let ways = &mut c.seen;
         ways.fresh = 0;
-        // Of a way that is not ready the word is not read.
+        // The word of a way that is not ready is not read.
         let reported = ways.reported & !ways.busy;
         let early = reported & ways.early;
         let sensed = if unchecked { ways.checking & ways.ended } else { 0 } | (reported & !early);
@@ -255,7 +255,7 @@ impl Scheduler {
         Some(first + bit)
     }
 
-    /// Whether what ended in `die` is a transfer of read data.
+    /// Returns whether the operation that ended in `die` is a transfer of read data.
     pub fn has_data(&self, die: u32) -> bool {
         self.dies[die as usize].wanted == Phase::Transfer
     }
@@ -301,18 +301,18 @@ impl Scheduler {
         Some(die)
     }
 
-    /// Whether the controller of a channel takes another control word.
+    /// Returns whether the controller of a channel takes another control word.
     fn accepts(&self, channel: &Channel) -> bool {
         channel.die.is_none() || channel.queue.len() < self.queue
     }
 
-    /// Whether what is issued for `die` is a status check.
+    /// Returns whether the operation being issued for `die` is a status check.
     fn is_checked(&self, die: u32) -> bool {
         let d = &self.dies[die as usize];
         self.channels[d.channel as usize].seen.asked >> d.bit & 1 != 0
     }
 
-    /// Of `ways` of a channel, the one that has been in its list for longest.
+    /// Returns the way among `ways` of a channel that has been in its list for longest.
     fn first_listed(&self, channel: u32, ways: u64) -> Option<u32> {
         let first = channel * (self.dies.len() / self.channels.len()) as u32;
         bits(ways).min_by_key(|bit| self.dies[(first + bit) as usize].listed)

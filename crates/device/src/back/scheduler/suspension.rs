@@ -18,7 +18,7 @@ use pellucid_flash::slab::NIL;
 use pellucid_flash::{Nanos, SimTime, Stage};
 use pellucid_media::Timing;
 
-/// What suspending and resuming takes, and how often it may be.
+/// Times of suspending and resuming, and how often an operation may be suspended.
 #[derive(Clone, Debug)]
 pub(super) struct Suspension {
     program: Nanos,

@@ -37,7 +37,7 @@ impl ChunkNamespace {
         }
     }
 
-    /// Whether every unit of a copy stays whole and in its die, so that the array can move it without a transfer.
+    /// Returns whether every unit of a copy stays whole and in its die, so that the array can move it without a transfer.
     fn moves_inside_dies(&mut self, shared: &mut Shared, work: u32) -> bool {
         let per_unit = shared.layout.sectors_per_unit;
         // A moved unit keeps its spare area, by which a shared drive finds its chunks again.

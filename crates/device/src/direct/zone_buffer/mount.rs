@@ -19,8 +19,8 @@ use pellucid_media::{Media, ReadResult};
 use std::collections::VecDeque;
 
 impl ZoneNamespace {
-    /// What the media hold. What the log has is taken over and logged anew, in no simulated time; what no block is left for stays where
-    /// it is. What was `saved` is taken over too, and stays saved until it is on the media.
+    /// Mounts the zones that the media hold. Data in the log are taken over and logged anew, in no simulated time; data for which no block
+    /// is left stay where they are. The `saved` superpages are taken over too, and stay saved until they are on the media.
     pub fn mount(
         number: u16,
         config: &ZoneConfig,
@@ -65,7 +65,7 @@ impl ZoneNamespace {
         for &block in &found.erase {
             namespace.erase_now(block, media);
         }
-        // What belongs to nothing that is here would come to belong to what is written next.
+        // Saved data without a superpage here would come to belong to data written next.
         for SavedSuperpage { place, .. } in saved {
             if !found.staged.iter().any(|staged| staged.from == StagedIn::Save(place)) {
                 namespace.forget_saved(place, media);
@@ -125,7 +125,7 @@ impl ZoneNamespace {
         let failed: Vec<_> = failed.map(|zone| (zone, self.zones.state(zone), None)).collect();
         let verdicts = known.into_iter().map(|v| (v.zone, v.state, Some(v.block)));
         for (zone, state, logged_in) in verdicts.chain(failed) {
-            // What the log says already it goes on saying.
+            // A verdict that the log already holds stays there.
             let slot = match logged_in {
                 Some(_) => self.verdict(zone, state),
                 None => {
@@ -187,7 +187,8 @@ impl ZoneNamespace {
         self.zones.erased(block, ok, media.erase_count(block));
     }
 
-    /// What the log, or the save area, has of a superpage cannot be read: nothing may follow it, and no read is given anything else for it.
+    /// Marks a superpage as lost that cannot be read from the log or the save area: nothing may follow it, and no read is given anything
+    /// else for it.
     fn lose_staged(&mut self, slot: u32, logged_in: Option<BlockId>) {
         self.slots[slot].lost = true;
         self.zones.fail(self.slots[slot].zone);
