@@ -304,7 +304,7 @@ fn careless_command_lines_get_one_sentence_each() {
         (vec!["runn", "tiny.toml"], "unrecognized subcommand 'runn'; a similar subcommand exists: 'run'"),
         (vec!["replay", "tiny.toml", "dir"], "dir: cannot read: Is a directory"),
         (vec!["replay", "tiny.toml", "empty"], "empty: no line from which to recognise the format"),
-        (vec!["replay", "tiny.toml", "junk"], "junk: no known format"),
+        (vec!["replay", "tiny.toml", "junk"], "junk: it is binary data of no known format"),
         (vec!["replay", "tiny.toml", "tiny.toml"], "tiny.toml: no known format"),
         (vec!["replay", "tiny.toml"], "the following required arguments were not provided: <TRACE>"),
         (
@@ -639,7 +639,7 @@ fn keys_for_tls_that_cannot_be_used_are_named_and_not_shown() {
 
 /// A drive that wears out refuses writes: the report is there, and the exit status and a sentence say that the work failed.
 #[test]
-fn writes_that_failed_fail_the_command() {
+fn requests_that_failed_fail_the_command() {
     let folder = Folder::with_drive();
     folder.write("fifo.toml", &TINY.replace("[drive.ftl]\n", "[drive.ftl]\nvictim = \"fifo\"\n"));
     let worn = ["--set", "media.endurance=20", "--rw", "randwrite", "--number-ios", "60000", "--json"];
@@ -657,10 +657,12 @@ fn writes_that_failed_fail_the_command() {
             assert!(failed > 0 && report["wear"]["read_only"] == true);
         }
     }
-    // Reads that fail are what such a run looks for.
     let unreadable =
         ["--set", "media.faults.read_fail=0.9", "--rw", "randread", "--number-ios", "500", "--json"];
-    let report = folder.run(&[&["run", "tiny.toml"], &unreadable[..]].concat()).json();
+    let done = folder.run(&[&["run", "tiny.toml"], &unreadable[..]].concat());
+    assert_eq!(done.status, 1, "{}", done.stderr);
+    assert!(done.stderr.ends_with(" of 500 read requests failed\n"), "{}", done.stderr);
+    let report: serde_json::Value = serde_json::from_str(&done.stdout).expect("the report is there");
     assert!(report["directions"]["read"]["errors"].as_u64().unwrap() > 0);
 }
 
