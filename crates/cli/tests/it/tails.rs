@@ -19,7 +19,11 @@ fn report(kind: &str, requests: &str, sets: &[&str]) -> Value {
     for set in SMALL.iter().chain(sets) {
         words.extend(["--set", set]);
     }
-    repeatable(Folder::new().run(&words).json())
+    let done = Folder::new().run(&words);
+    let report: Value = serde_json::from_str(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", done.stderr));
+    // Reads that fail fail the command, which reports them all the same.
+    assert_eq!(done.status, i32::from(report["directions"]["read"]["errors"] != 0), "{}", done.stderr);
+    repeatable(report)
 }
 
 fn latency(report: &Value, direction: &str, what: &str) -> f64 {
