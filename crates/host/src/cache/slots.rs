@@ -298,12 +298,12 @@ impl Slots {
         }
     }
 
-    /// Removes a block from the cache.
+    /// Removes a block from the cache. Its slot keeps the key until another block needs the slot: other requests may still be reading the slot,
+    /// and only the lock on the key's block keeps it from being written with data of another.
     pub fn forget(&mut self, block: u64) {
         if let Some(slot) = self.keyed(block) {
             self.set_state(slot, 0);
             self.outdate(slot);
-            self.vacate(slot);
         }
     }
 
@@ -311,13 +311,6 @@ impl Slots {
         self.flags[slot as usize] &= !(SAFE | FLUSHING);
         if self.flags[slot as usize] & RECORDED != 0 {
             self.stale.push(slot);
-        }
-    }
-
-    fn vacate(&mut self, slot: u32) {
-        if self.flags[slot as usize] & (STATE | RECORDED | CLEARING) == 0 {
-            self.keys[slot as usize] = VACANT;
-            self.flags[slot as usize] &= LISTED;
         }
     }
 
