@@ -35,6 +35,9 @@ find_missing() {
     need strace strace
     { python3 -c 'import pymemcache' || /usr/bin/python3 -c 'import pymemcache'; } 2>/dev/null || packages="$packages python3-pymemcache"
     { python3 -c 'import networkx' || /usr/bin/python3 -c 'import networkx'; } 2>/dev/null || packages="$packages python3-networkx"
+    # The Python package is tested in an environment of its own, and instructions are counted by valgrind.
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages="$packages python3-venv"
+    need valgrind valgrind
     # TLS under NVMe/TCP is built on OpenSSL; where it is there, the tests have it.
     need pkg-config pkg-config
     pkg-config --exists openssl 2>/dev/null || packages="$packages libssl-dev"
