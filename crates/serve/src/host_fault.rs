@@ -223,7 +223,8 @@ impl fmt::Display for HostFault {
 
 fn range(text: &str) -> Option<(u64, u64)> {
     let (from, to) = text.split_once('-')?;
-    let size = |text| Quantity::Size.read_text(text);
+    // Plain bytes have no bound but their 64 bits.
+    let size = |text: &str| text.parse().ok().or_else(|| Quantity::Size.read_text(text));
     let to = if to.is_empty() { u64::MAX } else { size(to)? };
     Some((size(from)?, to))
 }
