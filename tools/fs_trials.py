@@ -643,7 +643,7 @@ def wait_for(condition, complaint):
 
 SQLITE = """
 import os, sqlite3, sys
-database = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=HANG_SECONDS)
+database = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=900)
 database.execute(f"pragma journal_mode={sys.argv[3]}")
 # With "full" a commit is the removal of the journal, which no fsync follows: a power cut may undo the last one.
 database.execute("pragma synchronous=extra")
@@ -888,7 +888,7 @@ def protected(pellucid):
         image, mount.image = mount.image, device
         try:
             mount.start()
-            assert "mounted read-only" in mount.log(), mount.log()
+            wait_for(lambda: "mounted read-only" in mount.log(), "it does not say that it is read-only")
             assert (mount.path / "file").read_text() == "here" and becomes_read_only(mount) == 0
             mount.stop()
         finally:
