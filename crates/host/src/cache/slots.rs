@@ -319,7 +319,9 @@ impl Slots {
         std::mem::swap(&mut self.fresh, slots);
         slots.iter().for_each(|&slot| {
             let flags = &mut self.flags[slot as usize];
-            *flags = *flags & !LISTED | FLUSHING;
+            *flags &= !LISTED;
+            // A slot may have been listed for an earlier block; the write of its present one is under way, and this flush may miss it.
+            *flags |= if *flags & STATE == DIRTY { FLUSHING } else { 0 };
         });
     }
 
