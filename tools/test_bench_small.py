@@ -1,10 +1,11 @@
-"""The small benchmark can fail: each of its three checks, on invented reports."""
+"""The small benchmark can fail: each of its checks, on invented reports and costs."""
 import contextlib
 import io
 import itertools
 import unittest
 
 import bench_small
+import instructions
 import measure
 
 
@@ -19,10 +20,6 @@ def report(description: dict, wall_seconds: float) -> dict:
     return made | {"requests": description["job"][0]["number_ios"], "wall_seconds": wall_seconds}
 
 
-def blocks(description: dict) -> int:
-    return description["drive"]["media"]["blocks"]
-
-
 class Checks(unittest.TestCase):
     def complaints(self, run):
         with contextlib.redirect_stdout(io.StringIO()):
@@ -30,10 +27,6 @@ class Checks(unittest.TestCase):
 
     def test_a_good_run_passes(self):
         self.assertEqual(self.complaints(lambda d: report(d, 0.1)), [])
-
-    def test_cost_that_grows_with_capacity_is_caught(self):
-        (line,) = self.complaints(lambda d: report(d, 0.001 * blocks(d)))
-        self.assertIn("4.00 x, allowed", line)
 
     def test_a_missing_key_is_named(self):
         def run(description):
@@ -56,6 +49,26 @@ class Checks(unittest.TestCase):
     def test_lost_requests_are_caught(self):
         lines = self.complaints(lambda d: report(d, 0.1) | {"requests": 7})
         self.assertIn("7 requests completed", lines[0])
+
+
+class Costs(unittest.TestCase):
+    def complaints(self, judge, *costs):
+        with contextlib.redirect_stdout(io.StringIO()):
+            return judge(*costs)
+
+    def test_a_cost_above_its_bound_is_caught(self):
+        kept = {"random-read": 1000}
+        self.assertEqual(self.complaints(instructions.compared, {"random-read": 1030}, kept), [])
+        (line,) = self.complaints(instructions.compared, {"random-read": 1031}, kept)
+        self.assertIn("1,031 instructions; allowed: 1,030", line)
+
+    def test_cost_that_grows_with_capacity_is_caught(self):
+        counted = {name: 100 for name in instructions.ON_LARGER}
+        counted |= {larger: 140 for larger in instructions.ON_LARGER.values()}
+        self.assertEqual(self.complaints(instructions.growing, counted), [])
+        counted[instructions.ON_LARGER["random-write"]] = 200
+        (line,) = self.complaints(instructions.growing, counted)
+        self.assertIn("random-write, 2 x the blocks: a request costs 2.00 x as much; allowed: 1.4 x", line)
 
 
 class Descriptions(unittest.TestCase):
