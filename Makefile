@@ -17,7 +17,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install install-lib deb static sbom release release-check test test-python quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install install-lib deb static sbom release release-check test test-python quick check test-recipes test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
@@ -86,7 +86,7 @@ release: check advisories release-check sbom
 # Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
 # is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
 test:
-	@python3 tools/steps.py '!prerequisites' client-tools check test-tools build-tests bench-small test-python test-clients test-docs test-crates
+	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests bench-small test-python test-clients test-docs test-crates
 
 # The package in an environment of its own, compiled like the other tests. PYTHON_TOOLS come from PyPI, once.
 PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray
@@ -99,6 +99,10 @@ $(VENV)/tools: Makefile | prerequisites
 	python3 -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PYTHON_TOOLS)
 	touch $@
+
+# What docs/how-to/extend says, done to a copy of the tree, compiles.
+test-recipes: prerequisites
+	python3 tools/recipes.py
 
 test-docs: prerequisites
 	cargo test --workspace --locked --doc $(TLS)
