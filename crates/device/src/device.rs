@@ -205,18 +205,26 @@ impl Device {
     }
 
     /// The next completion.
+    #[inline]
     pub fn pop(&mut self) -> Option<Completion> {
         self.shared.completions.pop_front()
     }
 
     /// Carries out what the scheduler asks for, and what follows from it, until the drive only waits.
+    #[inline]
     fn drain(&mut self) {
-        loop {
-            self.carry_out();
-            if self.shared.active == 0 || !self.shared.events.is_empty() {
-                return;
-            }
+        self.carry_out();
+        if self.shared.active > 0 && self.shared.events.is_empty() {
+            self.give_up();
+        }
+    }
+
+    /// Commands wait, and nothing happens by itself any more: some are given up, so that the others go on.
+    #[cold]
+    fn give_up(&mut self) {
+        while self.shared.active > 0 && self.shared.events.is_empty() {
             if self.give_up_awaiting() {
+                self.carry_out();
                 continue;
             }
             debug_assert!(
@@ -226,6 +234,7 @@ impl Device {
             );
             // Some victim was given up, or its data were.
             if self.each_block(BlockNamespace::let_in) {
+                self.carry_out();
                 continue;
             }
             // Commands given up may let others go on, and free space for commands that wait in their queues.
@@ -235,6 +244,7 @@ impl Device {
             if self.shared.active == before && !self.shared.scheduler.has_steps() {
                 return;
             }
+            self.carry_out();
         }
     }
 
@@ -336,6 +346,7 @@ impl Device {
     /// Returns whether data of a fetched command wait for space, or may have to, which is unknown before the firmware has taken the
     /// command. Fetching the next commands meanwhile would release all waiting ones as soon as one gets space, and results of flash
     /// operations would wait behind them.
+    #[inline]
     fn may_await_room(&self) -> bool {
         self.shared.untaken > 0 || self.namespaces.iter().any(Namespace::awaits_room)
     }

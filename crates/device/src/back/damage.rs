@@ -13,6 +13,7 @@ impl Shared {
     }
 
     /// Returns whether a read that failed `attempts` times is tried again.
+    #[inline]
     pub(crate) fn tries_again(&self, ppa: Ppa, attempts: u32) -> bool {
         attempts < self.config.scheduler.read_retries && !self.media.is_lost(ppa)
     }

@@ -55,6 +55,7 @@ pub(crate) enum Step {
 }
 
 /// Steps to carry out, first come, first served. Few at a time, and soon none: so they are taken from the front by counting.
+/// Invariant: `taken` is 0 if there are none.
 #[derive(Clone, Debug, Default)]
 struct Steps {
     steps: Vec<Step>,
@@ -69,17 +70,17 @@ impl Steps {
 
     #[inline]
     fn pop(&mut self) -> Option<Step> {
-        let step = self.steps.get(self.taken).copied();
-        match step {
-            Some(_) => self.taken += 1,
-            None => self.clear(),
+        let step = *self.steps.get(self.taken)?;
+        self.taken += 1;
+        if self.taken == self.steps.len() {
+            self.clear();
         }
-        step
+        Some(step)
     }
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.taken == self.steps.len()
+        self.steps.is_empty()
     }
 
     #[inline]
@@ -368,6 +369,7 @@ impl Scheduler {
     }
 
     /// An idle die takes its next operation, if one waits.
+    #[inline]
     fn begin_next(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let d = &mut self.dies[die as usize];
         let hurried = d.reads.pop(&mut self.ops);
@@ -506,6 +508,7 @@ impl Scheduler {
     }
 
     /// An operation that has only waited for the channel so far gives way to a read that goes ahead, and is next again.
+    #[inline]
     fn step_aside(&mut self, now: SimTime, die: u32) {
         let d = &self.dies[die as usize];
         let die = if self.dies[d.first as usize].whole { d.first } else { die };

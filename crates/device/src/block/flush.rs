@@ -43,6 +43,12 @@ impl Flushes {
         self.running.is_some()
     }
 
+    /// Returns whether [`Flushes::take_settled`] has something to take.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.settled
+    }
+
     /// Returns whether the flush in progress must be checked because a trim or a failed read settled an entry that it waited for; clears
     /// the mark.
     #[inline]
@@ -85,6 +91,7 @@ impl BlockNamespace {
     }
 
     /// An entry's data are on the media (or dropped by a trim).
+    #[inline]
     pub(crate) fn flushed(&mut self, entry: u32) {
         if std::mem::take(&mut self.buffer[entry].flushing) {
             self.writes.behind.wake(self.buffer[entry].lpn);

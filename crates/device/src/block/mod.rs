@@ -98,6 +98,7 @@ enum Purpose {
 }
 
 impl Purpose {
+    #[inline]
     fn of(token: Token) -> Purpose {
         match token.parts() {
             (0, entry) => Purpose::Fill(entry),
@@ -109,6 +110,7 @@ impl Purpose {
         }
     }
 
+    #[inline]
     fn token(self) -> Token {
         match self {
             Purpose::Fill(entry) => Token::new(0, entry),
@@ -122,11 +124,13 @@ impl Purpose {
 }
 
 impl BlockNamespace {
+    #[inline]
     fn owner(&self, purpose: Purpose) -> Owner {
         Owner { namespace: self.number, token: purpose.token() }
     }
 
     /// Why a command cannot be accepted.
+    #[inline]
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
         if self.is_cache() {
             return self.refuse_cached(shared, command);
@@ -263,9 +267,24 @@ impl BlockNamespace {
     }
 
     /// The drive has done what was to be done at once: what waits in the namespace for that goes on. `true`: something did,
-    /// and all is to be asked again.
-    #[inline]
+    /// and all is to be asked again. Asked after every event, and mostly nothing waits.
+    #[inline(always)]
     pub fn go_on(&mut self, shared: &mut Shared) -> bool {
+        !self.is_calm(shared) && self.attend(shared)
+    }
+
+    /// Returns whether [`BlockNamespace::attend`] has nothing to do.
+    #[inline(always)]
+    fn is_calm(&self, shared: &Shared) -> bool {
+        !self.flushes.is_settled()
+            && !self.writes.packer.has_stalled()
+            && (self.writes.packer.waiting() == 0 || self.more_comes())
+            && !self.writes.behind.has_woken()
+            && shared.active > 0
+            && self.translation.is_calm()
+    }
+
+    fn attend(&mut self, shared: &mut Shared) -> bool {
         if self.flushes.take_settled() {
             self.continue_flush(shared);
             return true;

@@ -128,6 +128,7 @@ impl BlockNamespace {
     }
 
     /// Brings the sectors that `entry` lacks. `work`: the command that reads them, if it is one.
+    #[inline]
     pub(crate) fn start_fill(&mut self, shared: &mut Shared, entry: u32, cause: Cause, work: u32) {
         let held = &mut self.buffer[entry];
         held.phase = Phase::Filling { completing: cause == Cause::ReadModifyWrite };
@@ -137,6 +138,7 @@ impl BlockNamespace {
     }
 
     /// As [`BlockNamespace::start_fill`], for a page that lies there.
+    #[inline]
     pub(super) fn fill_from(
         &mut self,
         shared: &mut Shared,
@@ -279,6 +281,7 @@ impl BlockNamespace {
 
     /// Returns whether the content of a fill bypasses the buffer: the entry is given back after it, so the data go straight to the waiting
     /// hosts.
+    #[inline]
     fn passes_through(&self, entry: u32) -> bool {
         let record = &self.buffer[entry];
         !self.config.buffer.retain && record.valid == 0 && !record.wanted
@@ -324,12 +327,14 @@ impl BlockNamespace {
     }
 
     /// Returns whether the unit at `ppa` is not known to hold the page of `entry`.
+    #[inline]
     fn names_another(&self, shared: &Shared, ppa: Ppa, entry: u32) -> bool {
         let spare = shared.media.spare(ppa);
         spare.is_none_or(|spare| self.translation.named(spare.lpn) != self.buffer[entry].lpn)
     }
 
     /// The fill has ended: slices that wait for it go on, or fail.
+    #[inline]
     pub(super) fn end_fill(&mut self, shared: &mut Shared, entry: u32, status: Status, op: Option<u32>) {
         let held = &mut self.buffer[entry];
         if std::mem::replace(&mut held.phase, Phase::Resting) == (Phase::Filling { completing: true }) {
@@ -380,6 +385,7 @@ impl BlockNamespace {
 
     /// The data of a slice are where they belong, from now on, if they were not before: in the buffer or with the host. A controller that
     /// completes by itself does so behind this, so what a completion tells of its data is counted here.
+    #[inline]
     pub(crate) fn move_data(&mut self, shared: &mut Shared, slice: u32) {
         let record = &mut shared.slices[slice];
         if std::mem::replace(&mut record.moved, true) {
@@ -401,6 +407,7 @@ impl BlockNamespace {
     }
 
     /// The host has, or has given, the data of a slice.
+    #[inline]
     pub fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
         let record = &shared.slices[slice];
         let (work, entry) = (record.work, record.place.entry());

@@ -86,6 +86,7 @@ impl Writes {
 
 impl BlockNamespace {
     /// Cuts sectors of a command into slices, one for each mapping unit, and starts them.
+    #[inline]
     pub(crate) fn cut(&mut self, shared: &mut Shared, work: u32, lba: u64, sectors: u32, zero: bool) {
         let per_unit = shared.layout.sectors_per_unit;
         let record = &mut shared.works[work];
@@ -127,6 +128,7 @@ impl BlockNamespace {
     }
 
     /// Puts the data of a write slice into the buffer.
+    #[inline]
     pub(crate) fn store(&mut self, shared: &mut Shared, slice: u32) {
         let s = &shared.slices[slice];
         let (entry, mask) = (s.place.entry(), s.mask());
@@ -158,6 +160,7 @@ impl BlockNamespace {
     }
 
     /// The firmware knows that the data of a write slice are in the buffer.
+    #[inline]
     pub(crate) fn write_arrived(&mut self, shared: &mut Shared, slice: u32) {
         self.writes.inbound -= 1;
         self.writes.arrived += 1;
@@ -179,6 +182,7 @@ impl BlockNamespace {
     }
 
     /// Decides the next step of an entry after work on it has ended.
+    #[inline]
     pub(crate) fn settle(&mut self, shared: &mut Shared, entry: u32) {
         let record = &self.buffer[entry];
         let leaves = record.dirty != 0 && record.wanted;
@@ -225,6 +229,7 @@ impl BlockNamespace {
         }
     }
 
+    #[inline]
     pub(super) fn pack(&mut self, shared: &mut Shared, entry: u32) {
         // The overwritten unit becomes invalid, so its address must be known.
         match self.translation.lookup(self.buffer[entry].lpn) {
@@ -234,6 +239,7 @@ impl BlockNamespace {
     }
 
     /// As [`BlockNamespace::pack`], when what it overwrites is known.
+    #[inline]
     pub(super) fn pack_known(&mut self, shared: &mut Shared, entry: u32) {
         self.buffer[entry].phase = Phase::Packed;
         self.buffer[entry].packed_at = self.writes.arrived;
@@ -288,6 +294,7 @@ impl BlockNamespace {
         }
     }
 
+    #[inline]
     fn enter_program(&mut self, shared: &mut Shared, plan: &Plan, position: usize, entry: u32) {
         self.set_unit(shared, plan.id, position, SuperpageUnit::Entry(entry));
         self.writes.behind.wake(self.buffer[entry].lpn);
@@ -330,6 +337,7 @@ impl BlockNamespace {
     }
 
     /// Queues the flash operation of a planned program.
+    #[inline]
     pub(crate) fn issue_program(&mut self, shared: &mut Shared, plan: &Plan, count: u32, cause: Cause) {
         let padding = (shared.layout.units_per_superpage - count) * shared.layout.sectors_per_unit;
         shared.counts(self.number).programmed_sectors[Cause::Padding as usize] += u64::from(padding);
@@ -452,6 +460,7 @@ impl BlockNamespace {
         self.continue_flush(shared);
     }
 
+    #[inline]
     fn entry_programmed(&mut self, shared: &mut Shared, entry: u32, ok: bool, stages: &StageTimes) {
         self.buffer[entry].phase = Phase::Resting;
         self.writes.leaving -= 1;
@@ -473,6 +482,7 @@ impl BlockNamespace {
     }
 
     /// Completes the slices that waited for the entry's program.
+    #[inline]
     pub(crate) fn acknowledge(
         &mut self,
         shared: &mut Shared,

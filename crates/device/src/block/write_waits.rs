@@ -53,7 +53,7 @@ impl BlockNamespace {
 
     /// Returns whether superpages may fill by themselves, or could not be planned.
     #[inline]
-    fn more_comes(&self) -> bool {
+    pub(super) fn more_comes(&self) -> bool {
         let writes = &self.writes;
         writes.inbound > 0 || writes.filling > 0 || self.waits_for_space() || writes.packer.is_all_stalled()
     }

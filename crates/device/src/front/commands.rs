@@ -66,6 +66,7 @@ impl Default for Work {
 impl Work {
     /// Begins anew with another command. Field by field, where the record lies: copying all of it would cost more than what is done
     /// with it.
+    #[inline]
     pub fn begin(&mut self, command: Command, submitted: SimTime, status: Status) {
         (self.slices_left, self.dmas_left) = (0, 0);
         (self.mark, self.submitted) = (submitted, submitted);
@@ -245,6 +246,7 @@ impl Slice {
     }
 
     /// The flash operation that it waited for has ended.
+    #[inline]
     pub fn add_stages(&mut self, stages: &StageTimes, now: SimTime) {
         // One that joined the operation under way only waited for it.
         if stages.total() != now - self.mark {

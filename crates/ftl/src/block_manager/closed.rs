@@ -70,6 +70,7 @@ impl BlockManager {
     }
 
     /// Closed blocks of `die` that hold nothing valid.
+    #[inline]
     pub fn empty_closed(&self, die: DieId) -> u32 {
         self.empty[die.0 as usize]
     }

@@ -192,6 +192,7 @@ impl Scheduler {
     }
 
     /// The transfer on `channel` has ended.
+    #[inline]
     pub fn channel_done(&mut self, now: SimTime, channel: u32, events: &mut Events) {
         let die = self.channels[channel as usize].die.take().expect("a channel event without a transfer");
         self.active.1 -= 1;
