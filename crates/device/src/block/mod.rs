@@ -266,16 +266,9 @@ impl BlockNamespace {
         }
     }
 
-    /// The drive has done what was to be done at once: what waits in the namespace for that goes on. `true`: something did,
-    /// and all is to be asked again. Asked after every event, and mostly nothing waits.
+    /// Returns whether [`BlockNamespace::go_on`] has nothing to do, as after most events.
     #[inline(always)]
-    pub fn go_on(&mut self, shared: &mut Shared) -> bool {
-        !self.is_calm(shared) && self.attend(shared)
-    }
-
-    /// Returns whether [`BlockNamespace::attend`] has nothing to do.
-    #[inline(always)]
-    fn is_calm(&self, shared: &Shared) -> bool {
+    pub fn is_calm(&self, shared: &Shared) -> bool {
         !self.flushes.is_settled()
             && !self.writes.packer.has_stalled()
             && (self.writes.packer.waiting() == 0 || self.more_comes())
@@ -284,7 +277,9 @@ impl BlockNamespace {
             && self.translation.is_calm()
     }
 
-    fn attend(&mut self, shared: &mut Shared) -> bool {
+    /// The drive has done what was to be done at once: what waits in the namespace for that goes on. `true`: something did,
+    /// and all is to be asked again.
+    pub fn go_on(&mut self, shared: &mut Shared) -> bool {
         if self.flushes.take_settled() {
             self.continue_flush(shared);
             return true;
