@@ -90,8 +90,8 @@ impl BlockNamespace {
     pub(crate) fn cut(&mut self, shared: &mut Shared, work: u32, lba: u64, sectors: u32, zero: bool) {
         let per_unit = shared.layout.sectors_per_unit;
         let record = &mut shared.works[work];
-        let (_, offset) = shared.layout.unit_of(lba);
-        let count = shared.layout.units_of(offset + sectors);
+        let (mut unit, mut first) = shared.layout.unit_of(lba);
+        let count = if first + sectors <= per_unit { 1 } else { shared.layout.units_of(first + sectors) };
         record.slices_left += count;
         record.dmas_left += count;
         let write = record.command.opcode != Opcode::Read;
@@ -100,8 +100,6 @@ impl BlockNamespace {
         self.writes.inbound += if write { count } else { 0 };
         let mut done = 0;
         while done < sectors {
-            let at = lba + u64::from(done);
-            let (unit, first) = shared.layout.unit_of(at);
             let here = (per_unit - first).min(sectors - done);
             let slice = shared.slices.insert(Slice {
                 work,
@@ -109,7 +107,7 @@ impl BlockNamespace {
                 number: 0,
                 first,
                 sectors: here,
-                data_at: (at - start) as u32,
+                data_at: (lba - start) as u32 + done,
                 zero,
                 unbegun: false,
                 through,
@@ -123,8 +121,90 @@ impl BlockNamespace {
                 next: NIL,
             });
             done += here;
+            (unit, first) = (unit + 1, 0);
             self.ask_slice(shared, slice);
         }
+    }
+
+    /// As [`BlockNamespace::place`], for a write.
+    pub(super) fn place_write(&mut self, shared: &mut Shared, slice: u32, in_turn: bool) {
+        let record = &shared.slices[slice];
+        let (lpn, mask) = (record.lpn, record.mask());
+        if self.read_only {
+            return self.refuse_accepted(shared, slice);
+        }
+        let found = self.buffer.find(lpn);
+        let awaited = |entry: u32| self.buffer[entry].is_awaited(mask);
+        let apart = self.config.buffer.fifo;
+        let joins_not = |entry: u32| {
+            apart && self.buffer.is_of_write(entry) && self.buffer[entry].phase != Phase::Programming
+        };
+        if found.is_some_and(|entry| awaited(entry) || joins_not(entry)) || self.writes.behind.holds(lpn) {
+            self.fall_behind(shared, slice);
+            if let Some(entry) = found.filter(|_| apart) {
+                self.hurry(shared, entry);
+            }
+            return;
+        }
+        let entry = match found {
+            Some(entry) if self.buffer[entry].phase != Phase::Programming => {
+                if !self.buffer.takes_write(entry) {
+                    return self.starve(shared, slice, true);
+                }
+                entry
+            }
+            // A new entry: for a page that is not here, or beside one whose data are being programmed.
+            _ => {
+                let waits = !in_turn && !self.is_line_empty(true);
+                if waits || self.buffer.writes_are_full() || !self.make_vacancy() {
+                    return self.starve(shared, slice, true);
+                }
+                self.take_beside(lpn, found.is_some())
+            }
+        };
+        self.buffer.busy(entry);
+        self.book_placed(shared, slice, entry, in_turn);
+        if self.buffer[entry].phase == Phase::Packed {
+            self.unpack(entry);
+        }
+        self.buffer.hold_for_write(entry);
+        shared.counts(self.number).buffer_write_hits += u64::from(found.is_some());
+        self.buffer[entry].users += 1;
+        self.ask_dma(shared, slice);
+    }
+
+    /// Takes a vacant entry for a page. `was_found`: the page had one whose data are being programmed.
+    fn take_beside(&mut self, lpn: Lpn, was_found: bool) -> u32 {
+        // Making room may have moved the page's old entry out.
+        let old = if was_found { self.buffer.find(lpn) } else { None };
+        if let Some(old) = old {
+            self.buffer.unlist(old);
+        }
+        let entry = self.buffer.take(lpn).expect("a vacancy was made");
+        match old {
+            // Missing sectors are read behind the program.
+            Some(old) if self.config.buffer.fifo => self.buffer[entry].follows = old,
+            Some(old) => {
+                self.buffer.copy(old, entry);
+                self.buffer[entry].valid = self.buffer[old].valid;
+            }
+            None => {}
+        }
+        entry
+    }
+
+    /// A write that was accepted before the drive knew that it can store no more is refused.
+    #[cold]
+    fn refuse_accepted(&mut self, shared: &mut Shared, slice: u32) {
+        self.writes.inbound -= 1;
+        let record = &mut shared.slices[slice];
+        record.book(Stage::Buffer, shared.now);
+        if self.is_cache() {
+            let (lpn, dirty) =
+                (record.lpn, shared.works[record.work].command.opcode == Opcode::WriteDirty);
+            self.give_up_unit(lpn, dirty);
+        }
+        shared.slice_done(slice, Status::ReadOnly);
     }
 
     /// Puts the data of a write slice into the buffer.
