@@ -161,7 +161,7 @@ impl Device {
             Event::Processor if shared.firmware.polling.is_some() => self.loop_step(),
             Event::Processor => {
                 let task = shared.firmware.finished(at, &mut shared.events);
-                return self.run(task) || self.shared.firmware.is_next_instant();
+                return self.take_turn(task) || self.shared.firmware.is_next_instant();
             }
             Event::Visible(work) => self.visible(work),
             Event::Idle(namespace) => {
@@ -204,7 +204,7 @@ impl Device {
                 let took = self.fetch_one();
                 self.shared.turned(took);
             }
-            Takes::Task(task) => _ = self.run(task),
+            Takes::Task(task) => _ = self.take_turn(task),
         }
     }
 
@@ -288,7 +288,7 @@ impl Device {
             }
             // Tasks that cost nothing and waited behind one that has ended.
             if let Some(task) = self.shared.finished_at_once() {
-                self.run(task);
+                self.take_turn(task);
                 self.take_steps();
                 continue;
             }
@@ -343,12 +343,15 @@ impl Device {
                 self.start_array(op);
                 false
             }
-            // A loop has paid for it where it sensed it.
-            Step::ArrayDone(op) if self.shared.firmware.polling.is_some() => self.run(Task::Status(op)),
-            Step::DataOut(op) if self.shared.firmware.polling.is_some() => self.run(Task::DataStatus(op)),
-            Step::ArrayDone(op) => self.ask(Task::Status(op)),
-            Step::DataOut(op) => self.ask(Task::DataStatus(op)),
+            Step::ArrayDone(op) => self.sensed(Task::Status(op)),
+            Step::DataOut(op) => self.sensed(Task::DataStatus(op)),
         }
+    }
+
+    /// The end of a flash operation, or of its first half, has to be dealt with. A loop has paid for that where it sensed it.
+    #[inline(always)]
+    fn sensed(&mut self, task: Task) -> bool {
+        (self.shared.firmware.polling.is_some() || self.shared.grants(task)) && self.run(task)
     }
 
     /// A firmware loop goes on, if the firmware is one.
@@ -410,6 +413,11 @@ impl Device {
     #[inline(always)]
     fn ask(&mut self, task: Task) -> bool {
         self.shared.grants(task) && self.run(task)
+    }
+
+    /// Does a task that has waited for its turn; as [`Device::run`], which is compiled anew for each task that a caller knows.
+    fn take_turn(&mut self, task: Task) -> bool {
+        self.run(task)
     }
 
     /// Does a task. Returns whether a namespace, or the host interface, may have something to do now.
