@@ -200,8 +200,7 @@ impl BlockNamespace {
         let record = &mut shared.slices[slice];
         record.book(Stage::Buffer, shared.now);
         if self.is_cache() {
-            let (lpn, dirty) =
-                (record.lpn, shared.works[record.work].command.opcode == Opcode::WriteDirty);
+            let (lpn, dirty) = (record.lpn, shared.works[record.work].command.opcode == Opcode::WriteDirty);
             self.give_up_unit(lpn, dirty);
         }
         shared.slice_done(slice, Status::ReadOnly);

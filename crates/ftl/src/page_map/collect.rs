@@ -29,7 +29,9 @@ impl PageMap {
     /// Returns whether [`PageMap::reap`] may have something to do.
     #[inline]
     pub fn may_reap(&self, die: DieId) -> bool {
-        self.blocks.is_dead(die) || (self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0)
+        self.blocks.has_dead_or_empty()
+            && (self.blocks.is_dead(die)
+                || (self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0))
     }
 
     /// Returns whether [`PageMap::next_erase`] has a block.
