@@ -135,7 +135,10 @@ impl Shared {
     #[inline]
     fn promise(&mut self, work: u32) {
         let Work { command, status, .. } = &self.works[work];
-        if *status != Status::Success || command.opcode.effect().changes_nothing() {
+        if command.opcode == Opcode::Read
+            || *status != Status::Success
+            || command.opcode.effect().changes_nothing()
+        {
             return;
         }
         let through = self.config.buffer.write == crate::config::WritePolicy::WriteThrough;
