@@ -11,7 +11,7 @@
 
 use super::BlockNamespace;
 use super::buffer::{Content, Phase};
-use super::write::SuperpageUnit;
+use super::superpages::SuperpageUnit;
 use crate::losses::Losses;
 use crate::shared::Shared;
 use pellucid_flash::{Lpn, Stage, Status};
@@ -154,9 +154,9 @@ impl BlockNamespace {
                 }
                 MapJob::NeedsSpace => return self.make_space_for_map(shared),
             };
-            self.reserve(shared, &plan, units);
+            self.superpages.enter(&plan, units);
             for position in 0..units as usize {
-                self.set_unit(shared, plan.id, position, SuperpageUnit::Metadata);
+                self.superpages.set(plan.id, position, SuperpageUnit::Metadata);
             }
             let sectors = u64::from(shared.layout.sectors_per_unit);
             for (counter, &units) in shared.counts(self.number).programmed_sectors.iter_mut().zip(&by_cause) {

@@ -10,7 +10,7 @@
 
 use super::fixed_copies::FixedCopies;
 use super::packer::SuperpagePacker;
-use super::write::SuperpageUnit;
+use super::superpages::SuperpageUnit;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
@@ -254,9 +254,9 @@ impl BlockNamespace {
         if let Some(plan) = &plan {
             let count = moves.len() as u32;
             self.gc.die_mut(die).moving += count;
-            self.reserve(shared, plan, count);
+            self.superpages.enter(plan, count);
             for (at, (&Move { from, .. }, &lpn)) in moves.iter().zip(&lpns).enumerate() {
-                self.set_unit(shared, plan.id, at, SuperpageUnit::Copyback { from, lpn, to });
+                self.superpages.set(plan.id, at, SuperpageUnit::Copyback { from, lpn, to });
                 self.count_copy(shared, cause);
             }
             self.issue_program(shared, plan, count, cause);
@@ -410,13 +410,13 @@ impl BlockNamespace {
             self.gc.stalled = true;
             return false;
         };
-        self.reserve(shared, &plan, count as u32);
+        self.superpages.enter(&plan, count as u32);
         let mut cause = Cause::Gc;
         for i in 0..count {
             let copy = self.gc.packer(die).take(queue).expect("counted");
             cause = self.gc.copies[copy].moved.cause;
             self.count_copy(shared, cause);
-            self.set_unit(shared, plan.id, i, SuperpageUnit::Moved(copy));
+            self.superpages.set(plan.id, i, SuperpageUnit::Moved(copy));
         }
         self.issue_program(shared, &plan, count as u32, cause);
         true

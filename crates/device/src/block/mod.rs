@@ -24,6 +24,7 @@ pub(crate) mod placement;
 pub(crate) mod precondition;
 mod read;
 mod starved;
+mod superpages;
 mod write;
 mod write_failures;
 mod write_waits;
@@ -63,6 +64,8 @@ pub(crate) struct BlockNamespace {
     user_units: u32,
     pub buffer: Buffer,
     writes: Writes,
+    /// Units of the programs that were planned, by all who plan: writes, GC, metadata.
+    superpages: superpages::Superpages,
     flushes: Flushes,
     map_reads: map_reads::MapReads,
     gc: Gc,
@@ -271,7 +274,7 @@ impl BlockNamespace {
     pub fn is_calm(&self, shared: &Shared) -> bool {
         !self.flushes.is_settled()
             && !self.writes.packer.has_stalled()
-            && (self.writes.packer.waiting() == 0 || self.more_comes())
+            && (self.writes.packer.waiting() == 0 || self.writes.more_comes())
             && !self.writes.behind.has_woken()
             && shared.active > 0
             && self.translation.is_calm()

@@ -14,6 +14,7 @@ use super::behind::Behind;
 use super::buffer::{Content, Phase};
 use super::map_reads::Then;
 use super::packer::SuperpagePacker;
+use super::superpages::SuperpageUnit;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::WritePolicy;
@@ -21,24 +22,8 @@ use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, copy_images};
-use pellucid_ftl::{Full, Located, Move, Operation, Plan, ProgramId, Soon, Stream};
+use pellucid_ftl::{Full, Located, Move, Operation, Plan, ProgramId, Soon};
 use pellucid_media::Outcome;
-
-/// Content of one unit in the superpage of a planned program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SuperpageUnit {
-    Entry(u32),
-    Moved(u32),
-    /// Nothing, because the superpage has a fixed place.
-    Hole,
-    /// Metadata from [`pellucid_ftl::Translation::metadata`].
-    Metadata,
-    Copyback {
-        from: Ppa,
-        lpn: Lpn,
-        to: Stream,
-    },
-}
 
 /// State that the write path keeps between steps.
 #[derive(Clone, Debug, Default)]
@@ -63,10 +48,6 @@ pub(crate) struct Writes {
     /// entry goes to the slice that has waited longest, not to the one that it was written out for, their times do not match one
     /// by one.
     pub cleaning: StageTimes,
-    /// Units and sequence number of every planned program, by program.
-    units: Vec<SuperpageUnit>,
-    sequences: Vec<u64>,
-    counts: Vec<u32>,
     pub lpns: Vec<Lpn>,
     ended: Vec<SuperpageUnit>,
     pub scratch: Vec<u8>,
@@ -76,6 +57,18 @@ impl Writes {
     /// Makes the state for a drive with so many placement handles and superpages of so many units.
     pub fn new(handles: u16, units_per_superpage: u32) -> Writes {
         Writes { packer: SuperpagePacker::of_host(handles, units_per_superpage), ..Writes::default() }
+    }
+
+    /// Returns whether superpages may fill by themselves, or could not be planned.
+    #[inline]
+    pub fn more_comes(&self) -> bool {
+        self.inbound > 0 || self.filling > 0 || self.waits_for_space() || self.packer.is_all_stalled()
+    }
+
+    /// Returns whether superpages could not be planned. Superpages of log blocks do not count: each of them waits for itself.
+    #[inline]
+    pub fn waits_for_space(&self) -> bool {
+        self.stalled && !self.packer.is_of_logs()
     }
 
     /// Entries in programs.
@@ -344,8 +337,10 @@ impl BlockNamespace {
         while self.writes.packer.has_superpage(queue) || (pad && !self.writes.packer.is_empty(queue)) {
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
-            let page = |e: u32| if self.buffer[e].dropped { Lpn::NONE } else { self.buffer[e].lpn };
-            lpns.extend(self.writes.packer.next_superpage(queue).map(page));
+            for entry in self.writes.packer.next_superpage(queue) {
+                let record = &self.buffer[entry];
+                lpns.push(if record.dropped { Lpn::NONE } else { record.lpn });
+            }
             let count = lpns.len();
             let plan = self.translation.place(self.writes.packer.stream(queue), None, &lpns);
             self.writes.lpns = lpns;
@@ -361,7 +356,7 @@ impl BlockNamespace {
                     };
                 }
             };
-            self.reserve(shared, &plan, count as u32);
+            self.superpages.enter(&plan, count as u32);
             for i in 0..count {
                 let entry = self.writes.packer.take(queue).expect("counted");
                 self.enter_program(shared, &plan, i, entry);
@@ -375,7 +370,7 @@ impl BlockNamespace {
 
     #[inline]
     fn enter_program(&mut self, shared: &mut Shared, plan: &Plan, position: usize, entry: u32) {
-        self.set_unit(shared, plan.id, position, SuperpageUnit::Entry(entry));
+        self.superpages.set(plan.id, position, SuperpageUnit::Entry(entry));
         self.writes.behind.wake(self.buffer[entry].lpn);
         let record = &mut self.buffer[entry];
         record.phase = Phase::Programming;
@@ -390,38 +385,13 @@ impl BlockNamespace {
         list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
     }
 
-    /// Makes space in the tables for the units of a planned program.
-    #[inline]
-    pub(crate) fn reserve(&mut self, shared: &mut Shared, plan: &Plan, count: u32) {
-        let id = plan.id.0 as usize;
-        let superpage = shared.layout.units_per_superpage as usize;
-        if self.writes.sequences.len() <= id {
-            self.writes.sequences.resize(id + 1, 0);
-            self.writes.counts.resize(id + 1, 0);
-            self.writes.units.resize((id + 1) * superpage, SuperpageUnit::Metadata);
-        }
-        self.writes.sequences[id] = plan.sequence;
-        self.writes.counts[id] = count;
-    }
-
-    #[inline]
-    pub(crate) fn set_unit(
-        &mut self,
-        shared: &mut Shared,
-        id: ProgramId,
-        position: usize,
-        unit: SuperpageUnit,
-    ) {
-        self.writes.units[id.0 as usize * shared.layout.units_per_superpage as usize + position] = unit;
-    }
-
     /// Queues the flash operation of a planned program.
     #[inline]
     pub(crate) fn issue_program(&mut self, shared: &mut Shared, plan: &Plan, count: u32, cause: Cause) {
         let padding = (shared.layout.units_per_superpage - count) * shared.layout.sectors_per_unit;
         shared.counts(self.number).programmed_sectors[Cause::Padding as usize] += u64::from(padding);
         shared.counts(self.number).programs[cause as usize] += 1;
-        let first_unit = self.writes.units[plan.id.0 as usize * shared.layout.units_per_superpage as usize];
+        let first_unit = self.superpages.units(plan.id)[0];
         let kind = match first_unit {
             SuperpageUnit::Copyback { .. } => OpKind::Copyback,
             _ => OpKind::Program,
@@ -445,13 +415,13 @@ impl BlockNamespace {
     #[inline]
     pub(super) fn begin_program(&mut self, shared: &mut Shared, id: ProgramId, first: Ppa) -> Nanos {
         self.translation.prefetch(Soon::End(id));
-        let sequence = self.writes.sequences[id.0 as usize];
+        let sequence = self.superpages.sequence(id);
         shared
             .media
             .program_begin(first, sequence)
             .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
         let sectors = shared.layout.sectors_per_unit;
-        let units = self.units(shared, id);
+        let units = self.superpages.units(id);
         let mut time = shared.media.program_of_units_ns(first, units.len() as u32);
         for (i, &unit) in (0..).zip(units) {
             let ppa = Ppa(first.0 + i);
@@ -492,13 +462,6 @@ impl BlockNamespace {
         }
     }
 
-    /// The units of a planned program.
-    #[inline]
-    fn units(&self, shared: &Shared, id: ProgramId) -> &[SuperpageUnit] {
-        let base = id.0 as usize * shared.layout.units_per_superpage as usize;
-        &self.writes.units[base..base + self.writes.counts[id.0 as usize] as usize]
-    }
-
     pub(super) fn program_done(&mut self, shared: &mut Shared, op: u32, id: ProgramId) {
         let (first, stages, copyback) = {
             let record = &shared.scheduler.ops[op];
@@ -513,7 +476,7 @@ impl BlockNamespace {
         // The calls below may plan the next program under the same number.
         let mut ended = std::mem::take(&mut self.writes.ended);
         ended.clear();
-        ended.extend_from_slice(self.units(shared, id));
+        ended.extend_from_slice(self.superpages.units(id));
         self.translation.ended(Operation::Program(id), ok);
         self.forget_outdated(shared);
         for &unit in &ended {
