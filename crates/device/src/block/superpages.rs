@@ -1,4 +1,4 @@
-//! The superpages of planned programs: what lies at each position, from plan to end.
+//! The superpages of planned programs: the unit at each position, from plan to end.
 //!
 //! ```text
 //!  plan ─► enter ─► set, position by position ─► units: the program begins, and gives them to the media ─► end
