@@ -31,6 +31,8 @@ pub struct Device {
     pub(crate) shared: Shared,
     /// By number.
     pub(crate) namespaces: Vec<Namespace>,
+    /// When a namespace was last asked to go on, none had anything to do: none has before one of them is told something.
+    calm: bool,
 }
 
 impl Device {
@@ -52,7 +54,7 @@ impl Device {
         // A file with the bad blocks of a drive that cannot be would be in the way of the next description.
         let parts = crate::build::parts(config, &layout, &mut media, keep).inspect_err(|_| media.discard());
         let (config, namespaces) = parts?;
-        Ok(Device { shared: Shared::new(config, media), namespaces })
+        Ok(Device { shared: Shared::new(config, media), namespaces, calm: false })
     }
 
     /// Hands a command to the drive at `now`, which must not lie before the last `advance`. Its completion comes out of
@@ -62,7 +64,7 @@ impl Device {
         for block in self.namespaces.iter_mut().filter_map(Namespace::block_mut) {
             block.end_idleness();
         }
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         let status = match namespaces.get_mut(usize::from(command.namespace)) {
             None => Some(Status::InvalidField),
             Some(namespace) => {
@@ -85,7 +87,7 @@ impl Device {
             shared.finish(work);
         } else if shared.config.host.fetch_ns == Nanos::ZERO {
             self.visible(work);
-            self.drain();
+            self.drain(true);
         } else {
             shared.events.at(now + shared.config.host.fetch_ns, Event::Visible(work));
         }
@@ -94,7 +96,7 @@ impl Device {
     /// Returns the status with which the media's store refuses a command, if it does: nothing changes while its file refuses writes, and
     /// new data need space. Asking makes the file try again.
     fn refuse_for_store(&mut self, command: &Command) -> Option<Status> {
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         let effect = command.opcode.effect();
         if shared.media.has_room() || effect.changes_nothing() {
             return None;
@@ -126,8 +128,8 @@ impl Device {
         loop {
             while let Some((at, event)) = self.shared.events.pop_due(now) {
                 self.shared.pass_to(at);
-                self.happen(at, event);
-                self.drain();
+                let told = self.happen(at, event);
+                self.drain(told);
             }
             self.shared.pass_to(now);
             match self.shared.events.next_at() {
@@ -137,18 +139,29 @@ impl Device {
         }
     }
 
+    /// Lets an event happen. Returns whether a namespace, or the host interface, may have something to do now, beside what the scheduler
+    /// asks for.
     #[inline(always)]
-    fn happen(&mut self, at: SimTime, event: Event) {
+    fn happen(&mut self, at: SimTime, event: Event) -> bool {
         let shared = &mut self.shared;
         match event {
-            Event::Channel(channel) => shared.scheduler.channel_done(at, channel, &mut shared.events),
-            Event::Die(die) => shared.scheduler.array_done(at, die, &mut shared.events),
-            Event::Decoded(op) => shared.scheduler.decoded(at, op),
+            Event::Channel(channel) => {
+                shared.scheduler.channel_done(at, channel, &mut shared.events);
+                return false;
+            }
+            Event::Die(die) => {
+                shared.scheduler.array_done(at, die, &mut shared.events);
+                return false;
+            }
+            Event::Decoded(op) => {
+                shared.scheduler.decoded(at, op);
+                return false;
+            }
             Event::Dma(slice) => self.dma_ended(at, slice),
             Event::Processor if shared.firmware.polling.is_some() => self.loop_step(),
             Event::Processor => {
                 let task = shared.firmware.finished(at, &mut shared.events);
-                self.run(task);
+                return self.take_turn(task) || self.shared.firmware.is_next_instant();
             }
             Event::Visible(work) => self.visible(work),
             Event::Idle(namespace) => {
@@ -162,11 +175,12 @@ impl Device {
                 shared.finish(work);
             }
         }
+        true
     }
 
     /// The data of a slice have crossed the host link.
     fn dma_ended(&mut self, at: SimTime, slice: u32) {
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         shared.slices[slice].book(Stage::HostLink, at);
         let namespace = &mut namespaces[usize::from(shared.namespace_of(slice))];
         if shared.config.host.completes == Completes::Controller
@@ -190,7 +204,7 @@ impl Device {
                 let took = self.fetch_one();
                 self.shared.turned(took);
             }
-            Takes::Task(task) => self.run(task),
+            Takes::Task(task) => _ = self.take_turn(task),
         }
     }
 
@@ -205,18 +219,29 @@ impl Device {
     }
 
     /// The next completion.
+    #[inline]
     pub fn pop(&mut self) -> Option<Completion> {
         self.shared.completions.pop_front()
     }
 
-    /// Carries out what the scheduler asks for, and what follows from it, until the drive only waits.
-    fn drain(&mut self) {
-        loop {
+    /// Carries out what the scheduler asks for, and what follows from it, until the drive only waits. `told`: a namespace, or the host
+    /// interface, may have something to do.
+    #[inline]
+    fn drain(&mut self, told: bool) {
+        if self.take_steps() || told || !self.calm {
             self.carry_out();
-            if self.shared.active == 0 || !self.shared.events.is_empty() {
-                return;
-            }
+        }
+        if self.shared.active > 0 && self.shared.events.is_empty() {
+            self.give_up();
+        }
+    }
+
+    /// Commands wait, and nothing happens by itself any more: some are given up, so that the others go on.
+    #[cold]
+    fn give_up(&mut self) {
+        while self.shared.active > 0 && self.shared.events.is_empty() {
             if self.give_up_awaiting() {
+                self.carry_out();
                 continue;
             }
             debug_assert!(
@@ -226,6 +251,7 @@ impl Device {
             );
             // Some victim was given up, or its data were.
             if self.each_block(BlockNamespace::let_in) {
+                self.carry_out();
                 continue;
             }
             // Commands given up may let others go on, and free space for commands that wait in their queues.
@@ -235,65 +261,97 @@ impl Device {
             if self.shared.active == before && !self.shared.scheduler.has_steps() {
                 return;
             }
+            self.carry_out();
         }
     }
 
     /// Commands that wait for the host give way to those that wait for them; `true`: some did.
     fn give_up_awaiting(&mut self) -> bool {
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         shared.host.waiting() && namespaces.iter_mut().any(|namespace| namespace.give_up_waiting(shared))
+    }
+
+    /// Takes the steps that the scheduler asks for. Returns whether a namespace may have something to do now.
+    fn take_steps(&mut self) -> bool {
+        let mut told = false;
+        while let Some(step) = self.shared.scheduler.pop_step() {
+            told |= self.step(step);
+        }
+        told
     }
 
     /// Carries out everything that needs no command to be given up.
     fn carry_out(&mut self) {
         loop {
-            while let Some(step) = self.shared.scheduler.pop_step() {
-                self.step(step);
-            }
             while let Some(work) = self.shared.inner_ended.pop_front() {
                 self.inner_ended(work);
             }
             // Tasks that cost nothing and waited behind one that has ended.
             if let Some(task) = self.shared.finished_at_once() {
-                self.run(task);
+                self.take_turn(task);
+                self.take_steps();
                 continue;
             }
             // New commands start only here, never in the middle of a step of another.
             self.fetch();
             if self.shared.scheduler.has_steps() {
+                self.take_steps();
                 continue;
             }
-            if !self.each_block(BlockNamespace::go_on) && !self.shared.scheduler.has_steps() {
+            self.calm = self.shared.firmware.polling.is_none();
+            if !self.ask_blocks() && !self.shared.scheduler.has_steps() {
                 break;
             }
+            self.take_steps();
         }
         self.loop_on();
     }
 
+    /// Asks the block namespaces in turn to go on; the first that does ends the round.
+    #[inline(always)]
+    fn ask_blocks(&mut self) -> bool {
+        let Device { shared, namespaces, calm } = self;
+        for block in namespaces.iter_mut().filter_map(Namespace::block_mut) {
+            if !block.is_calm(shared) {
+                *calm = false;
+                if block.go_on(shared) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// A command that a namespace gave to itself has ended.
     fn inner_ended(&mut self, work: u32) {
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         namespaces[usize::from(shared.works[work].command.namespace)].inner_ended(shared, work);
     }
 
     /// Asks the block namespaces in turn; the first that says `true` ends the round.
     #[inline(always)]
     fn each_block(&mut self, mut ask: impl FnMut(&mut BlockNamespace, &mut Shared) -> bool) -> bool {
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         namespaces.iter_mut().filter_map(Namespace::block_mut).any(|block| ask(block, shared))
     }
 
-    /// Carries out a step that the scheduler asks for.
+    /// Carries out a step that the scheduler asks for. Returns whether a namespace may have something to do now.
     #[inline(always)]
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: Step) -> bool {
         match step {
-            Step::Array(op) => self.start_array(op),
-            // A loop has paid for it where it sensed it.
-            Step::ArrayDone(op) if self.shared.firmware.polling.is_some() => self.run(Task::Status(op)),
-            Step::DataOut(op) if self.shared.firmware.polling.is_some() => self.run(Task::DataStatus(op)),
-            Step::ArrayDone(op) => self.ask(Task::Status(op)),
-            Step::DataOut(op) => self.ask(Task::DataStatus(op)),
+            Step::Array(op) => {
+                self.start_array(op);
+                false
+            }
+            Step::ArrayDone(op) => self.sensed(Task::Status(op)),
+            Step::DataOut(op) => self.sensed(Task::DataStatus(op)),
         }
+    }
+
+    /// The end of a flash operation, or of its first half, has to be dealt with. A loop has paid for that where it sensed it.
+    #[inline(always)]
+    fn sensed(&mut self, task: Task) -> bool {
+        (self.shared.firmware.polling.is_some() || self.shared.grants(task)) && self.run(task)
     }
 
     /// A firmware loop goes on, if the firmware is one.
@@ -336,6 +394,7 @@ impl Device {
     /// Returns whether data of a fetched command wait for space, or may have to, which is unknown before the firmware has taken the
     /// command. Fetching the next commands meanwhile would release all waiting ones as soon as one gets space, and results of flash
     /// operations would wait behind them.
+    #[inline]
     fn may_await_room(&self) -> bool {
         self.shared.untaken > 0 || self.namespaces.iter().any(Namespace::awaits_room)
     }
@@ -352,15 +411,19 @@ impl Device {
 
     /// Asks the firmware for a task; does it at once if it costs nothing.
     #[inline(always)]
-    fn ask(&mut self, task: Task) {
-        if self.shared.grants(task) {
-            self.run(task);
-        }
+    fn ask(&mut self, task: Task) -> bool {
+        self.shared.grants(task) && self.run(task)
     }
 
+    /// Does a task that has waited for its turn; as [`Device::run`], which is compiled anew for each task that a caller knows.
+    fn take_turn(&mut self, task: Task) -> bool {
+        self.run(task)
+    }
+
+    /// Does a task. Returns whether a namespace, or the host interface, may have something to do now.
     #[inline(always)]
-    fn run(&mut self, task: Task) {
-        let Device { shared, namespaces } = self;
+    fn run(&mut self, task: Task) -> bool {
+        let Device { shared, namespaces, .. } = self;
         match task {
             Task::Fetch(work) => {
                 shared.untaken -= 1;
@@ -376,11 +439,15 @@ impl Device {
                 shared.slices[slice].book(Stage::Firmware, shared.now);
                 namespaces[usize::from(shared.namespace_of(slice))].dma_done(shared, slice);
             }
-            Task::Issue(op) => shared.issue(op),
+            Task::Issue(op) => {
+                shared.issue(op);
+                return false;
+            }
             Task::Status(op) => {
                 shared.scheduler.ops[op].book(Stage::Firmware, shared.now);
                 if shared.scheduler.ops[op].kind == OpKind::Read {
-                    return shared.scheduler.transfer(shared.now, op, &mut shared.events);
+                    shared.scheduler.transfer(shared.now, op, &mut shared.events);
+                    return false;
                 }
                 namespaces[usize::from(shared.scheduler.ops[op].owner.namespace)].ended(shared, op);
             }
@@ -390,12 +457,13 @@ impl Device {
             }
             Task::Complete(work) => shared.completed_by_firmware(work),
         }
+        true
     }
 
     /// Command and data of an operation are in the die: the array starts, and the media change.
     #[inline(always)]
     fn start_array(&mut self, op: u32) {
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         shared.media.set_now(shared.now);
         let time = namespaces[usize::from(shared.scheduler.ops[op].owner.namespace)].begins(shared, op);
         shared.scheduler.start_array(shared.now, op, time, &mut shared.events);
@@ -404,7 +472,7 @@ impl Device {
     /// Cuts the power now and switches the drive on again. Everything volatile is lost; superpages being programmed are torn,
     /// blocks being erased must be erased again. Outstanding commands end with [`Status::PowerLoss`].
     pub fn power_cut(&mut self) -> Result<MountReport, DeviceError> {
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         let lost = shared.lose_all();
         shared.media.power_cut();
         namespaces.iter_mut().for_each(|namespace| namespace.power_fails(&mut shared.media, &shared.layout));
@@ -418,6 +486,7 @@ impl Device {
             }
         }
         shared.power_off();
+        self.calm = false;
         shared.common.power_cuts += 1;
         shared.tap_mount();
         shared.completions.extend(lost);
@@ -431,7 +500,7 @@ impl Device {
     /// A die that is not there, or a factor out of range; nothing has happened then.
     pub fn inject(&mut self, now: SimTime, fault: Fault) -> Result<(), MediaError> {
         self.advance(now);
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         if fault == Fault::WearOut && !namespaces.iter_mut().any(|namespace| namespace.block_mut().is_some())
         {
             return Err(MediaError::Config {
@@ -452,7 +521,7 @@ impl Device {
             | Fault::FailPrograms { .. }
             | Fault::FailErases { .. } => {}
         }
-        self.drain();
+        self.drain(true);
         Ok(())
     }
 }

@@ -46,6 +46,7 @@ macro_rules! each {
 
 impl Namespace {
     /// Why a command cannot be accepted.
+    #[inline]
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
         each!(self, n => n.refuse(shared, command))
     }
@@ -57,16 +58,19 @@ impl Namespace {
     }
 
     /// The firmware has looked at a slice.
+    #[inline]
     pub fn slice_known(&mut self, shared: &mut Shared, slice: u32) {
         each!(self, n => n.slice_known(shared, slice))
     }
 
     /// The firmware has the data of a slice moved.
+    #[inline]
     pub fn start_dma(&mut self, shared: &mut Shared, slice: u32) {
         each!(self, n => n.start_dma(shared, slice))
     }
 
     /// The data of a slice have crossed the host link, and the firmware knows.
+    #[inline]
     pub fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
         each!(self, n => n.dma_done(shared, slice))
     }
@@ -138,6 +142,7 @@ impl Namespace {
     }
 
     /// Returns whether data wait for space in its buffer.
+    #[inline]
     pub fn awaits_room(&self) -> bool {
         match self {
             Namespace::Block(n) => n.awaits_room(),
@@ -165,6 +170,7 @@ impl Namespace {
         }
     }
 
+    #[inline]
     pub fn block(&self) -> Option<&BlockNamespace> {
         match self {
             Namespace::Block(n) => Some(n),
@@ -172,6 +178,7 @@ impl Namespace {
         }
     }
 
+    #[inline]
     pub fn block_mut(&mut self) -> Option<&mut BlockNamespace> {
         match self {
             Namespace::Block(n) => Some(n),

@@ -317,7 +317,7 @@ impl Device {
     /// Returns the namespace that is filled; a missing one has no space.
     #[inline]
     fn fills(&mut self, filler: &Filler) -> Result<(&mut BlockNamespace, &mut Shared), NoRoom> {
-        let Device { shared, namespaces } = self;
+        let Device { shared, namespaces, .. } = self;
         let found = namespaces.get_mut(usize::from(filler.namespace)).and_then(Namespace::block_mut);
         Ok((found.ok_or(NoRoom)?, shared))
     }

@@ -47,12 +47,14 @@ impl Nanos {
 
 impl Add for Nanos {
     type Output = Nanos;
+    #[inline]
     fn add(self, other: Nanos) -> Nanos {
         Nanos(self.0 + other.0)
     }
 }
 
 impl AddAssign for Nanos {
+    #[inline]
     fn add_assign(&mut self, other: Nanos) {
         self.0 += other.0;
     }
@@ -69,6 +71,7 @@ impl SimTime {
     pub const MAX: SimTime = SimTime(u64::MAX);
 
     /// Time passed since `earlier`; zero when `earlier` is later.
+    #[inline]
     pub fn since(self, earlier: SimTime) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -81,12 +84,14 @@ impl SimTime {
 
 impl Add<Nanos> for SimTime {
     type Output = SimTime;
+    #[inline]
     fn add(self, length: Nanos) -> SimTime {
         SimTime(self.0 + length.0)
     }
 }
 
 impl AddAssign<Nanos> for SimTime {
+    #[inline]
     fn add_assign(&mut self, length: Nanos) {
         self.0 += length.0;
     }
@@ -95,6 +100,7 @@ impl AddAssign<Nanos> for SimTime {
 impl Sub for SimTime {
     type Output = Nanos;
     /// Panics in debug builds when `earlier` is later: an event before its cause is a broken invariant.
+    #[inline]
     fn sub(self, earlier: SimTime) -> Nanos {
         Nanos(self.0 - earlier.0)
     }

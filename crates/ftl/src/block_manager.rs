@@ -120,8 +120,9 @@ pub(crate) struct BlockManager {
     /// Closed blocks of each die by valid count: heads of lists, for a policy that asks for the fewest.
     buckets: Vec<u32>,
     lowest: Vec<u32>,
-    /// Closed blocks without valid units, per die.
+    /// Closed blocks without valid units, per die and in all.
     empty: Vec<u32>,
+    empty_total: u32,
     /// Closed blocks, per die, that free more superpages than their valid units take elsewhere.
     giving: Vec<u32>,
     /// Most valid units with which a block still frees a superpage: of data, and of translation pages, each of which may take a superpage
@@ -164,6 +165,7 @@ impl BlockManager {
             buckets: vec![NIL; buckets],
             lowest: vec![layout.units_per_block + 1; dies],
             empty: vec![0; dies],
+            empty_total: 0,
             giving: vec![0; dies],
             giving_units: (
                 layout.units_per_block - (1 + lists) * layout.units_per_superpage,
@@ -347,6 +349,7 @@ impl BlockManager {
                 return;
             }
             self.empty[die] += empty;
+            self.empty_total += empty;
             self.giving[die] += u32::from(self.gives(block));
             self.link(block.0);
         }

@@ -28,6 +28,8 @@ pub(crate) struct Gc {
     pub(crate) config: FtlConfig,
     pub(crate) layout: Layout,
     dies: Vec<DieGc>,
+    /// Victims of all dies that will come back as free blocks.
+    coming: u32,
     /// Victims and cached blocks that hold nothing valid.
     emptied: Vec<BlockId>,
     /// Units per sense, and the units that move next.
@@ -58,6 +60,8 @@ struct DieGc {
     current: Option<Current>,
     /// Victims whose data are being moved, or that wait for their erase.
     outgoing: Vec<Outgoing>,
+    /// Number of these that will come back as free blocks.
+    coming: u32,
     /// The policy's choice, while it waits for space.
     candidate: Option<BlockId>,
     /// Host data were turned away until GC has gone on.
@@ -112,6 +116,7 @@ impl Gc {
             config: config.clone(),
             layout: layout.clone(),
             dies: vec![DieGc::default(); layout.dies as usize],
+            coming: 0,
             emptied: Vec::new(),
             sense: Divisor::new(1),
             moves: Vec::new(),
@@ -177,12 +182,26 @@ impl Gc {
     /// Victims of `die` that will come back as free blocks.
     #[inline]
     pub fn coming_back(&self, die: DieId) -> u32 {
-        self.outgoing(die).iter().filter(|victim| victim.back).count() as u32
+        self.die(die).coming
     }
 
     /// Victims of all dies that will come back as free blocks.
+    #[inline]
     pub fn all_coming_back(&self) -> u32 {
-        (0..self.dies.len() as u32).map(|die| self.coming_back(DieId(die))).sum()
+        self.coming
+    }
+
+    /// Panics where the counts of victims that will come back are wrong.
+    pub fn check(&self) {
+        for (die, gc) in self.dies.iter().enumerate() {
+            let coming = gc.outgoing.iter().filter(|victim| victim.back).count();
+            assert_eq!(gc.coming as usize, coming, "victims of die {die} that will come back");
+        }
+        assert_eq!(
+            self.coming,
+            self.dies.iter().map(|gc| gc.coming).sum::<u32>(),
+            "victims that will come back"
+        );
     }
 
     /// Records that the program of a copy that replaces the one at `old` in a victim was planned, or has ended.
@@ -443,7 +462,10 @@ impl Gc {
         // Empty blocks of the cache need no space.
         if !cached || valid > 0 {
             gc.outgoing.push(Outgoing::new(victim, valid, stream, back));
+            gc.coming += u32::from(back);
+            self.coming += u32::from(back);
         }
+        let gc = self.die_mut(die);
         gc.retiring.retain(|&b| b != victim);
         gc.refreshing.retain(|&b| b != victim);
         gc.current = Some(Current { victim, cursor: 0, cause });
@@ -468,9 +490,11 @@ impl Gc {
 
     /// Ends a victim: it is a free block again, is retired, or stays because not all of it can be read.
     pub fn end_outgoing(&mut self, blocks: &mut BlockManager, block: BlockId) {
-        let outgoing = &mut self.dies[self.layout.die_of_block(block).0 as usize].outgoing;
-        if let Some(at) = outgoing.iter().position(|victim| victim.block == block) {
-            outgoing.swap_remove(at);
+        let gc = &mut self.dies[self.layout.die_of_block(block).0 as usize];
+        if let Some(at) = gc.outgoing.iter().position(|victim| victim.block == block) {
+            let back = gc.outgoing.swap_remove(at).back;
+            gc.coming -= u32::from(back);
+            self.coming -= u32::from(back);
             // The reserve may be smaller now.
             blocks.space_came();
         }

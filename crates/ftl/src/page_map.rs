@@ -481,6 +481,7 @@ impl PageMap {
     /// Walks every invariant and panics, naming it, where one is broken. Cost: the whole drive.
     pub fn check(&self) {
         self.blocks.check();
+        self.gc.check();
         self.check_handles();
         self.check_full();
         self.check_cache();

@@ -434,6 +434,18 @@ impl Translation {
         each!(self, it => it.gc_rests(die))
     }
 
+    /// Returns whether [`Translation::reap`] may have something to do.
+    #[inline]
+    pub fn may_reap(&self, die: DieId) -> bool {
+        each!(self, it => it.may_reap(die))
+    }
+
+    /// Returns whether [`Translation::next_erase`] has a block.
+    #[inline]
+    pub fn has_emptied(&self) -> bool {
+        each!(self, it => it.has_emptied())
+    }
+
     /// Frees, in a die without a free block, blocks that need no copy. Call it before [`Translation::next_gc`].
     #[inline]
     pub fn reap(&mut self, die: DieId) {
@@ -459,6 +471,12 @@ impl Translation {
     #[inline]
     pub fn has_map_work(&self) -> bool {
         each!(self, it => it.has_map_work())
+    }
+
+    /// Returns whether translation has neither map work nor events of placement handles for its caller.
+    #[inline]
+    pub fn is_calm(&self) -> bool {
+        each!(self, it => !it.has_map_work() && !it.handles().has_events())
     }
 
     /// Logical page for the spare area, and content, of a unit of a planned metadata program.

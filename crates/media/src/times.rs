@@ -91,6 +91,7 @@ impl Times {
     }
 
     /// Returns whether block number `block` of its die is in SLC mode.
+    #[inline]
     pub(crate) fn is_slc(&self, block: u32) -> bool {
         self.slc.is_some_and(|slc| block < slc.blocks)
     }

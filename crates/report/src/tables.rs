@@ -81,8 +81,8 @@ impl ByStage<u64> {
     /// Adds the stage times of one request, in nanoseconds.
     #[inline]
     pub fn add(&mut self, stages: &StageTimes) {
-        for (total, time) in self.0.iter_mut().zip(stages.0) {
-            *total += time;
+        for (total, time) in self.0.iter_mut().zip(&stages.0) {
+            *total += *time;
         }
     }
 }

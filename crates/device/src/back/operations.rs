@@ -8,6 +8,7 @@ use pellucid_media::{Health, Outcome};
 
 impl Shared {
     /// Adds an operation to the queue of its die.
+    #[inline]
     pub(crate) fn issue(&mut self, op: u32) {
         self.scheduler.ops[op].book(Stage::Firmware, self.now);
         let ahead = self.may_go_ahead(op);

@@ -55,6 +55,7 @@ pub(crate) enum Step {
 }
 
 /// Steps to carry out, first come, first served. Few at a time, and soon none: so they are taken from the front by counting.
+/// Invariant: `taken` is 0 if there are none.
 #[derive(Clone, Debug, Default)]
 struct Steps {
     steps: Vec<Step>,
@@ -69,17 +70,17 @@ impl Steps {
 
     #[inline]
     fn pop(&mut self) -> Option<Step> {
-        let step = self.steps.get(self.taken).copied();
-        match step {
-            Some(_) => self.taken += 1,
-            None => self.clear(),
+        let step = *self.steps.get(self.taken)?;
+        self.taken += 1;
+        if self.taken == self.steps.len() {
+            self.clear();
         }
-        step
+        Some(step)
     }
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.taken == self.steps.len()
+        self.steps.is_empty()
     }
 
     #[inline]
@@ -189,6 +190,10 @@ pub(crate) struct Scheduler {
     superpage_pages: u32,
     page_units: u32,
     superpage_units: u32,
+    /// Data cross in more than one go.
+    in_pages: bool,
+    /// Something but the channel takes part in the transfer of read data: interconnect, solver, decoder, drain, or a firmware loop.
+    reads_are_slowed: bool,
     pub suspensions: u64,
     /// Dies that work, and channels that carry a transfer.
     active: (u32, u32),
@@ -262,6 +267,11 @@ impl Scheduler {
         let rate = timing.channel_bytes_per_second;
         let transfer =
             |bytes: u64| Nanos((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate)) as u64);
+        let reads_are_slowed = polled
+            || config.interconnect_bytes_per_second > 0
+            || config.solver.is_some()
+            || config.drain_ns > Nanos::ZERO
+            || config.decode_ns > Nanos::ZERO;
         Scheduler {
             ops: Slab::default(),
             dies: (0..layout.dies * planes).map(die).collect(),
@@ -294,6 +304,8 @@ impl Scheduler {
             },
             page_units: if config.page_transfers { page_units } else { u32::MAX },
             superpage_units: layout.units_per_superpage,
+            in_pages: config.page_transfers,
+            reads_are_slowed,
             suspensions: 0,
             active: (0, 0),
             polled,
@@ -368,6 +380,7 @@ impl Scheduler {
     }
 
     /// An idle die takes its next operation, if one waits.
+    #[inline]
     fn begin_next(&mut self, now: SimTime, die: u32, events: &mut Events) {
         let d = &mut self.dies[die as usize];
         let hurried = d.reads.pop(&mut self.ops);
@@ -395,8 +408,8 @@ impl Scheduler {
         record.book(Stage::WaitWay, now);
         if self.command == Nanos::ZERO && record.kind != OpKind::Program {
             d.phase = Phase::Array;
-            self.begin_work(now, die);
             self.steps.push(Step::Array(op));
+            self.begin_work(now, die);
         } else {
             self.want(now, die, Phase::Command, events);
         }
@@ -405,10 +418,12 @@ impl Scheduler {
     /// The channel has brought the first command of the current operation of `die`.
     #[inline(always)]
     fn begin_work(&mut self, now: SimTime, die: u32) {
-        let d = &mut self.dies[die as usize];
+        let mut d = &mut self.dies[die as usize];
         d.works = true;
-        let first = d.first;
-        let d = &mut self.dies[first as usize];
+        if self.planes > 1 {
+            let first = d.first;
+            d = &mut self.dies[first as usize];
+        }
         if d.working == 0 {
             d.since = now;
             self.active.0 += 1;
@@ -488,24 +503,26 @@ impl Scheduler {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn vacate(&mut self, now: SimTime, die: u32) {
-        let d = &mut self.dies[die as usize];
+        let mut d = &mut self.dies[die as usize];
         d.current = NIL;
         d.phase = Phase::Idle;
-        let (first, worked) = (d.first, std::mem::take(&mut d.works));
+        let worked = std::mem::take(&mut d.works);
         if self.planes > 1 {
+            let first = d.first;
             self.plane_is_idle(die);
+            d = &mut self.dies[first as usize];
         }
-        let d = &mut self.dies[first as usize];
         if worked && d.working == 1 {
-            d.busy += d.worked(now);
+            d.busy += now - d.since;
             self.active.0 -= 1;
         }
         d.working -= u32::from(worked);
     }
 
     /// An operation that has only waited for the channel so far gives way to a read that goes ahead, and is next again.
+    #[inline]
     fn step_aside(&mut self, now: SimTime, die: u32) {
         let d = &self.dies[die as usize];
         let die = if self.dies[d.first as usize].whole { d.first } else { die };

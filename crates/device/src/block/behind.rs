@@ -85,6 +85,12 @@ impl Behind {
         }
     }
 
+    /// Returns whether a page was woken since the last round.
+    #[inline]
+    pub fn has_woken(&self) -> bool {
+        !self.woken.is_empty()
+    }
+
     /// Writes of the page may be able to go on.
     #[inline]
     pub fn wake(&mut self, lpn: Lpn) {

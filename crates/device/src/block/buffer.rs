@@ -163,6 +163,18 @@ impl Entry {
         self.users > self.readers || self.mapping || self.phase != Phase::Resting
     }
 
+    /// Returns whether the sectors of `mask` are here.
+    #[inline]
+    pub fn has(&self, mask: u64) -> bool {
+        self.valid & mask == mask
+    }
+
+    /// Returns whether a flash read brings the missing sectors.
+    #[inline]
+    pub fn is_filling(&self) -> bool {
+        matches!(self.phase, Phase::Filling { .. })
+    }
+
     /// Returns whether a command waits until the sectors of `mask` are on the media. A write must not join them then: writes that never
     /// pause would keep them from the media.
     #[inline]

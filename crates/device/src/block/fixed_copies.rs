@@ -7,7 +7,7 @@
 //! a hole in the superpage.
 
 use super::BlockNamespace;
-use super::write::SuperpageUnit;
+use super::superpages::SuperpageUnit;
 use crate::shared::Shared;
 use pellucid_flash::{Cause, DieId, Lpn, Ppa};
 use pellucid_ftl::{Arrival, Arrived, CopyId, Move, Stream};
@@ -111,14 +111,14 @@ impl BlockNamespace {
             Ok(plan) => {
                 // Holes at the end are padding like any other.
                 let count = lpns.iter().rposition(|&lpn| lpn != Lpn::NONE).map_or(1, |last| last + 1);
-                self.reserve(shared, &plan, count as u32);
+                self.superpages.enter(&plan, count as u32);
                 for (position, held) in units[..count].iter().enumerate() {
                     let (cause, unit) = match held {
                         Some(unit) => (cause, SuperpageUnit::Moved(*unit)),
                         None => (Cause::Padding, SuperpageUnit::Hole),
                     };
                     self.count_copy(shared, cause);
-                    self.set_unit(shared, plan.id, position, unit);
+                    self.superpages.set(plan.id, position, unit);
                 }
                 self.issue_program(shared, &plan, count as u32, cause);
             }

@@ -11,7 +11,7 @@
 
 use super::BlockNamespace;
 use super::buffer::{Content, Phase};
-use super::write::SuperpageUnit;
+use super::superpages::SuperpageUnit;
 use crate::losses::Losses;
 use crate::shared::Shared;
 use pellucid_flash::{Lpn, Stage, Status};
@@ -41,6 +41,12 @@ impl Flushes {
     /// Returns whether a flush is in progress.
     pub fn waiting(&self) -> bool {
         self.running.is_some()
+    }
+
+    /// Returns whether [`Flushes::take_settled`] has something to take.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.settled
     }
 
     /// Returns whether the flush in progress must be checked because a trim or a failed read settled an entry that it waited for; clears
@@ -85,6 +91,7 @@ impl BlockNamespace {
     }
 
     /// An entry's data are on the media (or dropped by a trim).
+    #[inline]
     pub(crate) fn flushed(&mut self, entry: u32) {
         if std::mem::take(&mut self.buffer[entry].flushing) {
             self.writes.behind.wake(self.buffer[entry].lpn);
@@ -147,9 +154,9 @@ impl BlockNamespace {
                 }
                 MapJob::NeedsSpace => return self.make_space_for_map(shared),
             };
-            self.reserve(shared, &plan, units);
+            self.superpages.enter(&plan, units);
             for position in 0..units as usize {
-                self.set_unit(shared, plan.id, position, SuperpageUnit::Metadata);
+                self.superpages.set(plan.id, position, SuperpageUnit::Metadata);
             }
             let sectors = u64::from(shared.layout.sectors_per_unit);
             for (counter, &units) in shared.counts(self.number).programmed_sectors.iter_mut().zip(&by_cause) {

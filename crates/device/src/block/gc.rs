@@ -10,7 +10,7 @@
 
 use super::fixed_copies::FixedCopies;
 use super::packer::SuperpagePacker;
-use super::write::SuperpageUnit;
+use super::superpages::SuperpageUnit;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::shared::Shared;
@@ -42,6 +42,16 @@ impl Linked for GcCopy {
     }
 }
 
+/// Copies of a die that are under way.
+#[derive(Clone, Debug)]
+struct DieCopies {
+    moving: u32,
+    /// Number of these that are being read.
+    reading: u32,
+    /// Copies that have been read and wait for a superpage.
+    packer: SuperpagePacker,
+}
+
 /// State that GC keeps between steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Gc {
@@ -49,12 +59,7 @@ pub(crate) struct Gc {
     pub(super) fixed: FixedCopies,
     images: Vec<u8>,
     unit_images: usize,
-    /// Per die: read and waiting for a superpage.
-    packers: Vec<SuperpagePacker>,
-    /// Per die: copies under way.
-    pub(super) moving: Vec<u32>,
-    /// Per die: of these, those that are being read.
-    pub(super) reading: Vec<u32>,
+    dies: Vec<DieCopies>,
     /// Copies that a die keeps in flight.
     moving_max: u32,
     /// Copies found no space.
@@ -76,9 +81,7 @@ impl Gc {
             fixed: FixedCopies::default(),
             images: Vec::new(),
             unit_images: layout.sectors_per_unit as usize * image_bytes,
-            packers: vec![packer; layout.dies as usize],
-            moving: vec![0; layout.dies as usize],
-            reading: vec![0; layout.dies as usize],
+            dies: vec![DieCopies { moving: 0, reading: 0, packer }; layout.dies as usize],
             moving_max: ftl.gc_parallel.max(1) * layout.units_per_superpage,
             stalled: false,
             lpns: Vec::new(),
@@ -92,10 +95,26 @@ impl Gc {
         (self.copies[copy].lpn, &self.images[at..at + self.unit_images])
     }
 
+    #[inline]
+    fn die(&self, die: DieId) -> &DieCopies {
+        &self.dies[die.0 as usize]
+    }
+
+    #[inline]
+    fn die_mut(&mut self, die: DieId) -> &mut DieCopies {
+        &mut self.dies[die.0 as usize]
+    }
+
     /// Copies of a die that wait for a superpage.
     #[inline]
     fn packer(&mut self, die: DieId) -> &mut SuperpagePacker {
-        &mut self.packers[die.0 as usize]
+        &mut self.die_mut(die).packer
+    }
+
+    /// Returns whether a die may start more copies.
+    #[inline]
+    fn may_move(&self, die: DieId) -> bool {
+        self.die(die).moving < self.moving_max
     }
 
     /// Units of a die are read together; gives the first.
@@ -106,8 +125,9 @@ impl Gc {
             units.push_back(&mut self.copies, unit);
             head = if head == NIL { unit } else { head };
         }
-        self.moving[die.0 as usize] += moves.len() as u32;
-        self.reading[die.0 as usize] += moves.len() as u32;
+        let copies = self.die_mut(die);
+        copies.moving += moves.len() as u32;
+        copies.reading += moves.len() as u32;
         head
     }
 
@@ -124,25 +144,39 @@ impl BlockNamespace {
     /// Starts GC copies in `die`, as many as may be in flight. Asked often, and most often there is nothing to do.
     #[inline]
     pub(crate) fn pump(&mut self, shared: &mut Shared, die: DieId) {
-        self.translation.reap(die);
-        if self.gc.moving[die.0 as usize] < self.gc.moving_max {
-            self.start_copies(shared, die);
-        }
-        if self.gc.packer(die).waiting() > 0 {
-            let before = self.gc.moving[die.0 as usize];
-            self.pack_copies(shared, die);
-            // Overwritten copies have left, and nothing under way will ask again.
-            let fewer = self.gc.moving[die.0 as usize] < before;
-            if fewer && self.gc.reading[die.0 as usize] == 0 {
-                self.start_copies(shared, die);
-            }
+        if !self.has_all_in_flight(die) {
+            self.start_and_pack(shared, die);
         }
         self.erase_emptied(shared);
     }
 
+    /// Returns whether `die` can neither start a copy nor program one that was read.
+    #[inline]
+    fn has_all_in_flight(&self, die: DieId) -> bool {
+        !self.gc.may_move(die) && self.gc.die(die).packer.waiting() == 0 && !self.translation.may_reap(die)
+    }
+
+    fn start_and_pack(&mut self, shared: &mut Shared, die: DieId) {
+        if self.translation.may_reap(die) {
+            self.translation.reap(die);
+        }
+        if self.gc.may_move(die) {
+            self.start_copies(shared, die);
+        }
+        if self.gc.packer(die).waiting() > 0 {
+            let before = self.gc.die(die).moving;
+            self.pack_copies(shared, die);
+            // Overwritten copies have left, and nothing under way will ask again.
+            let copies = self.gc.die(die);
+            if copies.moving < before && copies.reading == 0 {
+                self.start_copies(shared, die);
+            }
+        }
+    }
+
     pub(super) fn start_copies(&mut self, shared: &mut Shared, die: DieId) {
         let load = self.load(shared);
-        while self.gc.moving[die.0 as usize] < self.gc.moving_max
+        while self.gc.may_move(die)
             && let Some(job) = self.translation.next_gc(die, load)
         {
             match job {
@@ -219,10 +253,10 @@ impl BlockNamespace {
         let plan = all.then(|| self.translation.place(to, Some(die), &lpns).ok()).flatten();
         if let Some(plan) = &plan {
             let count = moves.len() as u32;
-            self.gc.moving[die.0 as usize] += count;
-            self.reserve(shared, plan, count);
+            self.gc.die_mut(die).moving += count;
+            self.superpages.enter(plan, count);
             for (at, (&Move { from, .. }, &lpn)) in moves.iter().zip(&lpns).enumerate() {
-                self.set_unit(shared, plan.id, at, SuperpageUnit::Copyback { from, lpn, to });
+                self.superpages.set(plan.id, at, SuperpageUnit::Copyback { from, lpn, to });
                 self.count_copy(shared, cause);
             }
             self.issue_program(shared, plan, count, cause);
@@ -237,7 +271,7 @@ impl BlockNamespace {
     }
 
     pub(crate) fn copyback_done(&mut self, shared: &mut Shared, die: DieId, moved: Move, lpn: Lpn, ok: bool) {
-        self.gc.moving[die.0 as usize] -= 1;
+        self.gc.die_mut(die).moving -= 1;
         // After a failure the data go through the controller.
         if !ok && self.translation.is_current(moved.from, Some(lpn)) {
             self.read_copy(shared, die, moved);
@@ -286,7 +320,7 @@ impl BlockNamespace {
                 _ => Arrival::Unreadable,
             };
         }
-        self.gc.reading[die as usize] -= 1;
+        self.gc.die_mut(DieId(die)).reading -= 1;
         match self.translation.arrived(&moved, named, arrival) {
             Arrived::Keep(lpn) => {
                 self.gc.copies[copy].lpn = lpn;
@@ -311,7 +345,7 @@ impl BlockNamespace {
     pub(super) fn drop_copy(&mut self, copy: u32) {
         let die = self.gc.copies[copy].die;
         self.gc.copies.release(copy);
-        self.gc.moving[die as usize] -= 1;
+        self.gc.die_mut(DieId(die)).moving -= 1;
     }
 
     /// Programs GC copies of a die: whole superpages, and the rest when nothing can come to fill it.
@@ -335,19 +369,17 @@ impl BlockNamespace {
         if !self.config.ftl.gc_pacing {
             return false;
         }
-        let at = die.0 as usize;
-        let read = self.gc.moving[at] - self.gc.reading[at];
-        let programming = read - self.gc.packers[at].waiting() as u32;
+        let DieCopies { moving, reading, packer } = self.gc.die(die);
+        let programming = moving - reading - packer.waiting() as u32;
         programming > shared.layout.units_per_superpage
     }
 
     /// Returns whether no further unit will join those that wait for a superpage: none is being read, and none will be before a superpage
     /// leaves.
     fn nothing_joins(&self, die: DieId) -> bool {
-        let at = die.0 as usize;
-        self.gc.reading[at] == 0
-            && (self.gc.packers[at].waiting() >= self.gc.moving_max as usize
-                || self.translation.gc_rests(die))
+        let copies = self.gc.die(die);
+        copies.reading == 0
+            && (copies.packer.waiting() >= self.gc.moving_max as usize || self.translation.gc_rests(die))
     }
 
     /// Programs up to a superpage of GC copies; `false`: there is no space.
@@ -371,20 +403,20 @@ impl BlockNamespace {
             self.gc.lpns = lpns;
             return true;
         }
-        let plan = self.translation.place(self.gc.packers[die.0 as usize].stream(queue), Some(die), &lpns);
+        let plan = self.translation.place(self.gc.die(die).packer.stream(queue), Some(die), &lpns);
         let count = lpns.len();
         self.gc.lpns = lpns;
         let Ok(plan) = plan else {
             self.gc.stalled = true;
             return false;
         };
-        self.reserve(shared, &plan, count as u32);
+        self.superpages.enter(&plan, count as u32);
         let mut cause = Cause::Gc;
         for i in 0..count {
             let copy = self.gc.packer(die).take(queue).expect("counted");
             cause = self.gc.copies[copy].moved.cause;
             self.count_copy(shared, cause);
-            self.set_unit(shared, plan.id, i, SuperpageUnit::Moved(copy));
+            self.superpages.set(plan.id, i, SuperpageUnit::Moved(copy));
         }
         self.issue_program(shared, &plan, count as u32, cause);
         true
@@ -408,6 +440,12 @@ impl BlockNamespace {
     /// Erases, or retires, the blocks that hold nothing valid.
     #[inline]
     pub(crate) fn erase_emptied(&mut self, shared: &mut Shared) {
+        if self.translation.has_emptied() {
+            self.erase_all(shared);
+        }
+    }
+
+    fn erase_all(&mut self, shared: &mut Shared) {
         while let Some(job) = self.translation.next_erase() {
             match job {
                 Reclaim::Erase(block, cause) => self.issue_erase(shared, block, cause),

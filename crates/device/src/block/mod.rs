@@ -24,6 +24,7 @@ pub(crate) mod placement;
 pub(crate) mod precondition;
 mod read;
 mod starved;
+mod superpages;
 mod write;
 mod write_failures;
 mod write_waits;
@@ -63,6 +64,8 @@ pub(crate) struct BlockNamespace {
     user_units: u32,
     pub buffer: Buffer,
     writes: Writes,
+    /// Units of the programs that were planned, by all who plan: writes, GC, metadata.
+    superpages: superpages::Superpages,
     flushes: Flushes,
     map_reads: map_reads::MapReads,
     gc: Gc,
@@ -98,6 +101,7 @@ enum Purpose {
 }
 
 impl Purpose {
+    #[inline]
     fn of(token: Token) -> Purpose {
         match token.parts() {
             (0, entry) => Purpose::Fill(entry),
@@ -109,6 +113,7 @@ impl Purpose {
         }
     }
 
+    #[inline]
     fn token(self) -> Token {
         match self {
             Purpose::Fill(entry) => Token::new(0, entry),
@@ -122,11 +127,13 @@ impl Purpose {
 }
 
 impl BlockNamespace {
+    #[inline]
     fn owner(&self, purpose: Purpose) -> Owner {
         Owner { namespace: self.number, token: purpose.token() }
     }
 
     /// Why a command cannot be accepted.
+    #[inline]
     pub fn refuse(&self, shared: &Shared, command: &Command) -> Option<Status> {
         if self.is_cache() {
             return self.refuse_cached(shared, command);
@@ -262,9 +269,19 @@ impl BlockNamespace {
         }
     }
 
+    /// Returns whether [`BlockNamespace::go_on`] has nothing to do, as after most events.
+    #[inline(always)]
+    pub fn is_calm(&self, shared: &Shared) -> bool {
+        !self.flushes.is_settled()
+            && !self.writes.packer.has_stalled()
+            && (self.writes.packer.waiting() == 0 || self.writes.more_comes())
+            && !self.writes.behind.has_woken()
+            && shared.active > 0
+            && self.translation.is_calm()
+    }
+
     /// The drive has done what was to be done at once: what waits in the namespace for that goes on. `true`: something did,
     /// and all is to be asked again.
-    #[inline]
     pub fn go_on(&mut self, shared: &mut Shared) -> bool {
         if self.flushes.take_settled() {
             self.continue_flush(shared);

@@ -4,6 +4,7 @@ use super::discards::Discards;
 use super::flush::Flushes;
 use super::gc::Gc;
 use super::placement::Placement;
+use super::superpages::Superpages;
 use super::write::Writes;
 use super::{BlockConfig, BlockNamespace, Buffer};
 use crate::build::DeviceError;
@@ -84,6 +85,7 @@ impl BlockNamespace {
             number,
             buffer: Buffer::new(&buffer, layout.sectors_per_unit, image_bytes),
             writes: Writes::new(ftl.handles, layout.units_per_superpage),
+            superpages: Superpages::new(layout.units_per_superpage),
             flushes: Flushes::default(),
             map_reads: Default::default(),
             gc: Gc::new(&ftl, layout, image_bytes),

@@ -29,105 +29,64 @@ use pellucid_media::ReadResult;
 
 impl BlockNamespace {
     /// Finds or makes the entry for a slice and lets it go on; `in_turn`: it has waited for an entry and may take one.
+    #[inline]
     pub(crate) fn place(&mut self, shared: &mut Shared, slice: u32, in_turn: bool) {
         let record = &shared.slices[slice];
-        let (lpn, mask) = (record.lpn, record.mask());
-        let write = shared.works[record.work].command.opcode != Opcode::Read;
-        if write && self.read_only {
-            // Accepted before the drive knew that it can store no more.
-            self.writes.inbound -= 1;
-            shared.slices[slice].book(Stage::Buffer, shared.now);
-            if self.is_cache() {
-                let dirty = shared.works[shared.slices[slice].work].command.opcode == Opcode::WriteDirty;
-                self.give_up_unit(lpn, dirty);
-            }
-            return shared.slice_done(slice, Status::ReadOnly);
-        }
-        let found = self.buffer.find(lpn);
-        let awaited = |entry: u32| self.buffer[entry].is_awaited(mask);
-        let apart = self.config.buffer.fifo;
-        let joins_not = |entry: u32| {
-            apart && self.buffer.is_of_write(entry) && self.buffer[entry].phase != Phase::Programming
-        };
-        if write
-            && (found.is_some_and(|entry| awaited(entry) || joins_not(entry))
-                || self.writes.behind.holds(lpn))
-        {
-            self.fall_behind(shared, slice);
-            if let Some(entry) = found.filter(|_| apart) {
-                self.hurry(shared, entry);
-            }
-            return;
-        }
-        let entry = match found {
-            Some(entry) if !write => entry,
-            Some(entry)
-                if self.buffer[entry].phase != Phase::Programming && self.buffer.takes_write(entry) =>
-            {
-                entry
-            }
-            Some(entry) if self.buffer[entry].phase != Phase::Programming => {
-                return self.starve(shared, slice, write);
-            }
-            // A new entry: for a page that is not here, or beside one whose data are being programmed.
-            _ => {
-                let waits = !in_turn && !self.is_line_empty(write);
-                if waits || (write && self.buffer.writes_are_full()) || !self.make_vacancy() {
-                    return self.starve(shared, slice, write);
-                }
-                // Making room may have moved the page's old entry out.
-                let old = found.and_then(|_| self.buffer.find(lpn));
-                if let Some(old) = old {
-                    self.buffer.unlist(old);
-                }
-                let entry = self.buffer.take(lpn).expect("a vacancy was made");
-                match old {
-                    // Missing sectors are read behind the program.
-                    Some(old) if apart => self.buffer[entry].follows = old,
-                    Some(old) => {
-                        self.buffer.copy(old, entry);
-                        self.buffer[entry].valid = self.buffer[old].valid;
-                    }
-                    None => {}
-                }
-                entry
-            }
-        };
-        self.buffer.busy(entry);
-        let record = &mut shared.slices[slice];
-        record.place = Place::Entry(entry);
-        // One that waited for an entry waited for programs.
-        match in_turn && !self.waits_apart(write) {
-            true => record.book_from(&mut self.writes.cleaning, shared.now),
-            false => record.book(Stage::Buffer, shared.now),
-        }
-        if write {
-            if self.buffer[entry].phase == Phase::Packed {
-                self.unpack(entry);
-            }
-            self.buffer.hold_for_write(entry);
-            shared.counts(self.number).buffer_write_hits += u64::from(found.is_some());
-            self.buffer[entry].users += 1;
-            self.ask_dma(shared, slice);
-            return;
-        }
-        let held = &mut self.buffer[entry];
-        if held.valid & mask == mask {
-            shared.counts(self.number).buffer_read_hits += 1;
-            (held.users, held.readers) = (held.users + 1, held.readers + 1);
-            self.ask_dma(shared, slice);
-        } else {
-            let start = !matches!(held.phase, Phase::Filling { .. });
-            let work = record.work;
-            record.primary = start;
-            held.waiting.push_back(&mut shared.slices, slice);
-            if start {
-                self.start_fill(shared, entry, Cause::Host, work);
-            }
+        match shared.works[record.work].command.opcode {
+            Opcode::Read => self.place_read(shared, slice, in_turn),
+            _ => self.place_write(shared, slice, in_turn),
         }
     }
 
+    /// As [`BlockNamespace::place`], for a read.
+    fn place_read(&mut self, shared: &mut Shared, slice: u32, in_turn: bool) {
+        let lpn = shared.slices[slice].lpn;
+        let entry = match self.buffer.find(lpn) {
+            Some(entry) => {
+                self.buffer.busy(entry);
+                entry
+            }
+            None if (!in_turn && !self.is_line_empty(false)) || !self.make_vacancy() => {
+                return self.starve(shared, slice, false);
+            }
+            None => self.buffer.take(lpn).expect("a vacancy was made"),
+        };
+        self.book_placed(shared, slice, entry, in_turn && !self.waits_apart(false));
+        let record = &mut shared.slices[slice];
+        let held = &mut self.buffer[entry];
+        if held.has(record.mask()) {
+            shared.counts(self.number).buffer_read_hits += 1;
+            return self.serve(shared, slice, entry);
+        }
+        record.primary = !held.is_filling();
+        let (starts, work) = (record.primary, record.work);
+        held.waiting.push_back(&mut shared.slices, slice);
+        if starts {
+            self.start_fill(shared, entry, Cause::Host, work);
+        }
+    }
+
+    /// The slice has its entry; `waited`: it waited for programs until now.
+    #[inline]
+    pub(super) fn book_placed(&mut self, shared: &mut Shared, slice: u32, entry: u32, waited: bool) {
+        let record = &mut shared.slices[slice];
+        record.place = Place::Entry(entry);
+        match waited {
+            true => record.book_from(&mut self.writes.cleaning, shared.now),
+            false => record.book(Stage::Buffer, shared.now),
+        }
+    }
+
+    /// The data of a read slice are in its entry, or pass through it: they go to the host.
+    #[inline]
+    fn serve(&mut self, shared: &mut Shared, slice: u32, entry: u32) {
+        let held = &mut self.buffer[entry];
+        (held.users, held.readers) = (held.users + 1, held.readers + 1);
+        self.ask_dma(shared, slice);
+    }
+
     /// Brings the sectors that `entry` lacks. `work`: the command that reads them, if it is one.
+    #[inline]
     pub(crate) fn start_fill(&mut self, shared: &mut Shared, entry: u32, cause: Cause, work: u32) {
         let held = &mut self.buffer[entry];
         held.phase = Phase::Filling { completing: cause == Cause::ReadModifyWrite };
@@ -137,6 +96,7 @@ impl BlockNamespace {
     }
 
     /// As [`BlockNamespace::start_fill`], for a page that lies there.
+    #[inline]
     pub(super) fn fill_from(
         &mut self,
         shared: &mut Shared,
@@ -205,6 +165,7 @@ impl BlockNamespace {
         }
     }
 
+    #[inline]
     pub(super) fn fill_arrived(&mut self, shared: &mut Shared, op: u32, entry: u32) {
         let FlashOp { ppa, attempts, .. } = shared.scheduler.ops[op];
         let Located::At(now_at) = self.translation.peek(self.buffer[entry].lpn) else {
@@ -279,6 +240,7 @@ impl BlockNamespace {
 
     /// Returns whether the content of a fill bypasses the buffer: the entry is given back after it, so the data go straight to the waiting
     /// hosts.
+    #[inline]
     fn passes_through(&self, entry: u32) -> bool {
         let record = &self.buffer[entry];
         !self.config.buffer.retain && record.valid == 0 && !record.wanted
@@ -324,12 +286,14 @@ impl BlockNamespace {
     }
 
     /// Returns whether the unit at `ppa` is not known to hold the page of `entry`.
+    #[inline]
     fn names_another(&self, shared: &Shared, ppa: Ppa, entry: u32) -> bool {
         let spare = shared.media.spare(ppa);
         spare.is_none_or(|spare| self.translation.named(spare.lpn) != self.buffer[entry].lpn)
     }
 
     /// The fill has ended: slices that wait for it go on, or fail.
+    #[inline]
     pub(super) fn end_fill(&mut self, shared: &mut Shared, entry: u32, status: Status, op: Option<u32>) {
         let held = &mut self.buffer[entry];
         if std::mem::replace(&mut held.phase, Phase::Resting) == (Phase::Filling { completing: true }) {
@@ -338,24 +302,24 @@ impl BlockNamespace {
         // Held, so that nothing that follows from a slice gives the entry away before the end.
         held.users += 1;
         let mut waiting = held.waiting.take();
-        let stages = op.map(|op| {
+        if let Some(op) = op {
             shared.tap_operation(op);
             self.discards.read_ended(shared.scheduler.ops[op].epoch);
-            shared.scheduler.ops.release(op);
-            shared.scheduler.ops[op].stages
-        });
+        }
         while let Some(slice) = waiting.pop(&mut shared.slices) {
             let record = &mut shared.slices[slice];
-            match stages {
+            match op {
                 // One that joined a sense later than it was asked for has waited for less.
-                Some(stages) if record.primary => record.add_stages(&stages, shared.now),
+                Some(op) if record.primary => record.add_operation(&shared.scheduler.ops[op], shared.now),
                 _ => record.book(Stage::Buffer, shared.now),
             }
             let mask = record.mask();
-            let held = &mut self.buffer[entry];
-            if held.content == Content::Hollow || held.valid & mask == mask {
-                (held.users, held.readers) = (held.users + 1, held.readers + 1);
-                self.ask_dma(shared, slice);
+            let held = &self.buffer[entry];
+            if held.content == Content::Hollow || held.has(mask) {
+                match shared.moves_at_once(slice) {
+                    true => self.delivered(shared, slice),
+                    false => self.serve(shared, slice, entry),
+                }
             } else {
                 if status == Status::Absent {
                     shared.note_absent(slice);
@@ -363,10 +327,15 @@ impl BlockNamespace {
                 shared.slice_done(slice, status);
             }
         }
+        if let Some(op) = op {
+            shared.scheduler.ops.release(op);
+        }
         // A write that brought all of the page meanwhile needs nothing of what could not be read.
-        let lacks = self.buffer[entry].valid != shared.full;
-        if status != Status::Success && self.buffer[entry].wanted && lacks {
-            self.lose(shared, entry);
+        if status != Status::Success {
+            let held = &self.buffer[entry];
+            if held.wanted && !held.has(shared.full) {
+                self.lose(shared, entry);
+            }
         }
         self.release(shared, entry);
     }
@@ -380,6 +349,7 @@ impl BlockNamespace {
 
     /// The data of a slice are where they belong, from now on, if they were not before: in the buffer or with the host. A controller that
     /// completes by itself does so behind this, so what a completion tells of its data is counted here.
+    #[inline]
     pub(crate) fn move_data(&mut self, shared: &mut Shared, slice: u32) {
         let record = &mut shared.slices[slice];
         if std::mem::replace(&mut record.moved, true) {
@@ -401,6 +371,7 @@ impl BlockNamespace {
     }
 
     /// The host has, or has given, the data of a slice.
+    #[inline]
     pub fn dma_done(&mut self, shared: &mut Shared, slice: u32) {
         let record = &shared.slices[slice];
         let (work, entry) = (record.work, record.place.entry());
@@ -411,6 +382,13 @@ impl BlockNamespace {
         shared.slice_done(slice, Status::Success);
         self.buffer[entry].readers -= 1;
         self.release(shared, entry);
+    }
+
+    /// The host has the data of a read slice, which took no time.
+    #[inline]
+    fn delivered(&mut self, shared: &mut Shared, slice: u32) {
+        self.move_data(shared, slice);
+        shared.slice_done(slice, Status::Success);
     }
 
     /// The controller has moved the data of a slice; with the last one of its command it completes that by itself.

@@ -191,11 +191,13 @@ impl Starved {
 
 impl BlockNamespace {
     /// Returns whether a slice waits for an entry of its own: reads do if entries are set aside for them.
+    #[inline]
     pub(super) fn waits_apart(&self, write: bool) -> bool {
         !write && self.config.buffer.read_entries > 0
     }
 
     /// Returns whether no slice waits for the entries that a slice would take.
+    #[inline]
     pub(super) fn is_line_empty(&self, write: bool) -> bool {
         if self.waits_apart(write) { self.starved.has_no_reads() } else { self.starved.is_line_empty() }
     }

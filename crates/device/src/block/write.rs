@@ -14,6 +14,7 @@ use super::behind::Behind;
 use super::buffer::{Content, Phase};
 use super::map_reads::Then;
 use super::packer::SuperpagePacker;
+use super::superpages::SuperpageUnit;
 use super::{BlockNamespace, Purpose};
 use crate::back::scheduler::{FlashOp, OpKind};
 use crate::config::WritePolicy;
@@ -21,24 +22,8 @@ use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{Cause, Lpn, Nanos, Opcode, Ppa, Stage, StageTimes, Status, copy_images};
-use pellucid_ftl::{Full, Located, Move, Operation, Plan, ProgramId, Soon, Stream};
+use pellucid_ftl::{Full, Located, Move, Operation, Plan, ProgramId, Soon};
 use pellucid_media::Outcome;
-
-/// Content of one unit in the superpage of a planned program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SuperpageUnit {
-    Entry(u32),
-    Moved(u32),
-    /// Nothing, because the superpage has a fixed place.
-    Hole,
-    /// Metadata from [`pellucid_ftl::Translation::metadata`].
-    Metadata,
-    Copyback {
-        from: Ppa,
-        lpn: Lpn,
-        to: Stream,
-    },
-}
 
 /// State that the write path keeps between steps.
 #[derive(Clone, Debug, Default)]
@@ -63,10 +48,6 @@ pub(crate) struct Writes {
     /// entry goes to the slice that has waited longest, not to the one that it was written out for, their times do not match one
     /// by one.
     pub cleaning: StageTimes,
-    /// Units and sequence number of every planned program, by program.
-    units: Vec<SuperpageUnit>,
-    sequences: Vec<u64>,
-    counts: Vec<u32>,
     pub lpns: Vec<Lpn>,
     ended: Vec<SuperpageUnit>,
     pub scratch: Vec<u8>,
@@ -78,6 +59,18 @@ impl Writes {
         Writes { packer: SuperpagePacker::of_host(handles, units_per_superpage), ..Writes::default() }
     }
 
+    /// Returns whether superpages may fill by themselves, or could not be planned.
+    #[inline]
+    pub fn more_comes(&self) -> bool {
+        self.inbound > 0 || self.filling > 0 || self.waits_for_space() || self.packer.is_all_stalled()
+    }
+
+    /// Returns whether superpages could not be planned. Superpages of log blocks do not count: each of them waits for itself.
+    #[inline]
+    pub fn waits_for_space(&self) -> bool {
+        self.stalled && !self.packer.is_of_logs()
+    }
+
     /// Entries in programs.
     pub fn programming(&self) -> u32 {
         self.leaving - self.packer.waiting() as u32
@@ -86,11 +79,12 @@ impl Writes {
 
 impl BlockNamespace {
     /// Cuts sectors of a command into slices, one for each mapping unit, and starts them.
+    #[inline]
     pub(crate) fn cut(&mut self, shared: &mut Shared, work: u32, lba: u64, sectors: u32, zero: bool) {
         let per_unit = shared.layout.sectors_per_unit;
         let record = &mut shared.works[work];
-        let (_, offset) = shared.layout.unit_of(lba);
-        let count = shared.layout.units_of(offset + sectors);
+        let (mut unit, mut first) = shared.layout.unit_of(lba);
+        let count = if first + sectors <= per_unit { 1 } else { shared.layout.units_of(first + sectors) };
         record.slices_left += count;
         record.dmas_left += count;
         let write = record.command.opcode != Opcode::Read;
@@ -99,8 +93,6 @@ impl BlockNamespace {
         self.writes.inbound += if write { count } else { 0 };
         let mut done = 0;
         while done < sectors {
-            let at = lba + u64::from(done);
-            let (unit, first) = shared.layout.unit_of(at);
             let here = (per_unit - first).min(sectors - done);
             let slice = shared.slices.insert(Slice {
                 work,
@@ -108,7 +100,7 @@ impl BlockNamespace {
                 number: 0,
                 first,
                 sectors: here,
-                data_at: (at - start) as u32,
+                data_at: (lba - start) as u32 + done,
                 zero,
                 unbegun: false,
                 through,
@@ -122,11 +114,93 @@ impl BlockNamespace {
                 next: NIL,
             });
             done += here;
+            (unit, first) = (unit + 1, 0);
             self.ask_slice(shared, slice);
         }
     }
 
+    /// As [`BlockNamespace::place`], for a write.
+    pub(super) fn place_write(&mut self, shared: &mut Shared, slice: u32, in_turn: bool) {
+        let record = &shared.slices[slice];
+        let (lpn, mask) = (record.lpn, record.mask());
+        if self.read_only {
+            return self.refuse_accepted(shared, slice);
+        }
+        let found = self.buffer.find(lpn);
+        let awaited = |entry: u32| self.buffer[entry].is_awaited(mask);
+        let apart = self.config.buffer.fifo;
+        let joins_not = |entry: u32| {
+            apart && self.buffer.is_of_write(entry) && self.buffer[entry].phase != Phase::Programming
+        };
+        if found.is_some_and(|entry| awaited(entry) || joins_not(entry)) || self.writes.behind.holds(lpn) {
+            self.fall_behind(shared, slice);
+            if let Some(entry) = found.filter(|_| apart) {
+                self.hurry(shared, entry);
+            }
+            return;
+        }
+        let entry = match found {
+            Some(entry) if self.buffer[entry].phase != Phase::Programming => {
+                if !self.buffer.takes_write(entry) {
+                    return self.starve(shared, slice, true);
+                }
+                entry
+            }
+            // A new entry: for a page that is not here, or beside one whose data are being programmed.
+            _ => {
+                let waits = !in_turn && !self.is_line_empty(true);
+                if waits || self.buffer.writes_are_full() || !self.make_vacancy() {
+                    return self.starve(shared, slice, true);
+                }
+                self.take_beside(lpn, found.is_some())
+            }
+        };
+        self.buffer.busy(entry);
+        self.book_placed(shared, slice, entry, in_turn);
+        if self.buffer[entry].phase == Phase::Packed {
+            self.unpack(entry);
+        }
+        self.buffer.hold_for_write(entry);
+        shared.counts(self.number).buffer_write_hits += u64::from(found.is_some());
+        self.buffer[entry].users += 1;
+        self.ask_dma(shared, slice);
+    }
+
+    /// Takes a vacant entry for a page. `was_found`: the page had one whose data are being programmed.
+    fn take_beside(&mut self, lpn: Lpn, was_found: bool) -> u32 {
+        // Making room may have moved the page's old entry out.
+        let old = if was_found { self.buffer.find(lpn) } else { None };
+        if let Some(old) = old {
+            self.buffer.unlist(old);
+        }
+        let entry = self.buffer.take(lpn).expect("a vacancy was made");
+        match old {
+            // Missing sectors are read behind the program.
+            Some(old) if self.config.buffer.fifo => self.buffer[entry].follows = old,
+            Some(old) => {
+                self.buffer.copy(old, entry);
+                self.buffer[entry].valid = self.buffer[old].valid;
+            }
+            None => {}
+        }
+        entry
+    }
+
+    /// A write that was accepted before the drive knew that it can store no more is refused.
+    #[cold]
+    fn refuse_accepted(&mut self, shared: &mut Shared, slice: u32) {
+        self.writes.inbound -= 1;
+        let record = &mut shared.slices[slice];
+        record.book(Stage::Buffer, shared.now);
+        if self.is_cache() {
+            let (lpn, dirty) = (record.lpn, shared.works[record.work].command.opcode == Opcode::WriteDirty);
+            self.give_up_unit(lpn, dirty);
+        }
+        shared.slice_done(slice, Status::ReadOnly);
+    }
+
     /// Puts the data of a write slice into the buffer.
+    #[inline]
     pub(crate) fn store(&mut self, shared: &mut Shared, slice: u32) {
         let s = &shared.slices[slice];
         let (entry, mask) = (s.place.entry(), s.mask());
@@ -158,6 +232,7 @@ impl BlockNamespace {
     }
 
     /// The firmware knows that the data of a write slice are in the buffer.
+    #[inline]
     pub(crate) fn write_arrived(&mut self, shared: &mut Shared, slice: u32) {
         self.writes.inbound -= 1;
         self.writes.arrived += 1;
@@ -179,6 +254,7 @@ impl BlockNamespace {
     }
 
     /// Decides the next step of an entry after work on it has ended.
+    #[inline]
     pub(crate) fn settle(&mut self, shared: &mut Shared, entry: u32) {
         let record = &self.buffer[entry];
         let leaves = record.dirty != 0 && record.wanted;
@@ -225,6 +301,7 @@ impl BlockNamespace {
         }
     }
 
+    #[inline]
     pub(super) fn pack(&mut self, shared: &mut Shared, entry: u32) {
         // The overwritten unit becomes invalid, so its address must be known.
         match self.translation.lookup(self.buffer[entry].lpn) {
@@ -234,6 +311,7 @@ impl BlockNamespace {
     }
 
     /// As [`BlockNamespace::pack`], when what it overwrites is known.
+    #[inline]
     pub(super) fn pack_known(&mut self, shared: &mut Shared, entry: u32) {
         self.buffer[entry].phase = Phase::Packed;
         self.buffer[entry].packed_at = self.writes.arrived;
@@ -259,8 +337,10 @@ impl BlockNamespace {
         while self.writes.packer.has_superpage(queue) || (pad && !self.writes.packer.is_empty(queue)) {
             let mut lpns = std::mem::take(&mut self.writes.lpns);
             lpns.clear();
-            let page = |e: u32| if self.buffer[e].dropped { Lpn::NONE } else { self.buffer[e].lpn };
-            lpns.extend(self.writes.packer.next_superpage(queue).map(page));
+            for entry in self.writes.packer.next_superpage(queue) {
+                let record = &self.buffer[entry];
+                lpns.push(if record.dropped { Lpn::NONE } else { record.lpn });
+            }
             let count = lpns.len();
             let plan = self.translation.place(self.writes.packer.stream(queue), None, &lpns);
             self.writes.lpns = lpns;
@@ -276,7 +356,7 @@ impl BlockNamespace {
                     };
                 }
             };
-            self.reserve(shared, &plan, count as u32);
+            self.superpages.enter(&plan, count as u32);
             for i in 0..count {
                 let entry = self.writes.packer.take(queue).expect("counted");
                 self.enter_program(shared, &plan, i, entry);
@@ -288,8 +368,9 @@ impl BlockNamespace {
         }
     }
 
+    #[inline]
     fn enter_program(&mut self, shared: &mut Shared, plan: &Plan, position: usize, entry: u32) {
-        self.set_unit(shared, plan.id, position, SuperpageUnit::Entry(entry));
+        self.superpages.set(plan.id, position, SuperpageUnit::Entry(entry));
         self.writes.behind.wake(self.buffer[entry].lpn);
         let record = &mut self.buffer[entry];
         record.phase = Phase::Programming;
@@ -304,37 +385,13 @@ impl BlockNamespace {
         list.for_each(&mut shared.slices, |slice| slice.book(Stage::Buffer, now));
     }
 
-    /// Makes space in the tables for the units of a planned program.
-    #[inline]
-    pub(crate) fn reserve(&mut self, shared: &mut Shared, plan: &Plan, count: u32) {
-        let id = plan.id.0 as usize;
-        let superpage = shared.layout.units_per_superpage as usize;
-        if self.writes.sequences.len() <= id {
-            self.writes.sequences.resize(id + 1, 0);
-            self.writes.counts.resize(id + 1, 0);
-            self.writes.units.resize((id + 1) * superpage, SuperpageUnit::Metadata);
-        }
-        self.writes.sequences[id] = plan.sequence;
-        self.writes.counts[id] = count;
-    }
-
-    #[inline]
-    pub(crate) fn set_unit(
-        &mut self,
-        shared: &mut Shared,
-        id: ProgramId,
-        position: usize,
-        unit: SuperpageUnit,
-    ) {
-        self.writes.units[id.0 as usize * shared.layout.units_per_superpage as usize + position] = unit;
-    }
-
     /// Queues the flash operation of a planned program.
+    #[inline]
     pub(crate) fn issue_program(&mut self, shared: &mut Shared, plan: &Plan, count: u32, cause: Cause) {
         let padding = (shared.layout.units_per_superpage - count) * shared.layout.sectors_per_unit;
         shared.counts(self.number).programmed_sectors[Cause::Padding as usize] += u64::from(padding);
         shared.counts(self.number).programs[cause as usize] += 1;
-        let first_unit = self.writes.units[plan.id.0 as usize * shared.layout.units_per_superpage as usize];
+        let first_unit = self.superpages.units(plan.id)[0];
         let kind = match first_unit {
             SuperpageUnit::Copyback { .. } => OpKind::Copyback,
             _ => OpKind::Program,
@@ -358,13 +415,13 @@ impl BlockNamespace {
     #[inline]
     pub(super) fn begin_program(&mut self, shared: &mut Shared, id: ProgramId, first: Ppa) -> Nanos {
         self.translation.prefetch(Soon::End(id));
-        let sequence = self.writes.sequences[id.0 as usize];
+        let sequence = self.superpages.sequence(id);
         shared
             .media
             .program_begin(first, sequence)
             .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
         let sectors = shared.layout.sectors_per_unit;
-        let units = self.units(shared, id);
+        let units = self.superpages.units(id);
         let mut time = shared.media.program_of_units_ns(first, units.len() as u32);
         for (i, &unit) in (0..).zip(units) {
             let ppa = Ppa(first.0 + i);
@@ -405,13 +462,6 @@ impl BlockNamespace {
         }
     }
 
-    /// The units of a planned program.
-    #[inline]
-    fn units(&self, shared: &Shared, id: ProgramId) -> &[SuperpageUnit] {
-        let base = id.0 as usize * shared.layout.units_per_superpage as usize;
-        &self.writes.units[base..base + self.writes.counts[id.0 as usize] as usize]
-    }
-
     pub(super) fn program_done(&mut self, shared: &mut Shared, op: u32, id: ProgramId) {
         let (first, stages, copyback) = {
             let record = &shared.scheduler.ops[op];
@@ -426,7 +476,7 @@ impl BlockNamespace {
         // The calls below may plan the next program under the same number.
         let mut ended = std::mem::take(&mut self.writes.ended);
         ended.clear();
-        ended.extend_from_slice(self.units(shared, id));
+        ended.extend_from_slice(self.superpages.units(id));
         self.translation.ended(Operation::Program(id), ok);
         self.forget_outdated(shared);
         for &unit in &ended {
@@ -452,6 +502,7 @@ impl BlockNamespace {
         self.continue_flush(shared);
     }
 
+    #[inline]
     fn entry_programmed(&mut self, shared: &mut Shared, entry: u32, ok: bool, stages: &StageTimes) {
         self.buffer[entry].phase = Phase::Resting;
         self.writes.leaving -= 1;
@@ -473,6 +524,7 @@ impl BlockNamespace {
     }
 
     /// Completes the slices that waited for the entry's program.
+    #[inline]
     pub(crate) fn acknowledge(
         &mut self,
         shared: &mut Shared,

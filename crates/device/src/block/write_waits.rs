@@ -15,7 +15,7 @@ impl BlockNamespace {
     /// Pads partial superpages if a command waits and nothing is on its way to fill them.
     #[inline]
     pub(crate) fn pad_if_awaited(&mut self, shared: &mut Shared) {
-        if self.writes.packer.waiting() == 0 || self.more_comes() {
+        if self.writes.packer.waiting() == 0 || self.writes.more_comes() {
             return;
         }
         // Entries dispatched for space went to different queues, none of which holds a superpage: dispatch more.
@@ -27,7 +27,7 @@ impl BlockNamespace {
             !self.starved.is_line_empty() && self.buffer.dirty_idle() == 0 && self.writes.programming() == 0;
         let awaited =
             self.writes.awaited > 0 || starved || self.flushes.waiting() || !self.writes.behind.is_empty();
-        if !awaited || self.more_comes() {
+        if !awaited || self.writes.more_comes() {
             return;
         }
         for queue in self.writes.packer.queues() {
@@ -39,7 +39,7 @@ impl BlockNamespace {
     /// buffer or to other streams never fill them, so the wait would not end.
     pub(crate) fn pad_overdue(&mut self, shared: &mut Shared) {
         let awaited = self.writes.awaited > 0 || self.flushes.waiting() || !self.writes.behind.is_empty();
-        if self.writes.packer.waiting() == 0 || !awaited || self.waits_for_space() {
+        if self.writes.packer.waiting() == 0 || !awaited || self.writes.waits_for_space() {
             return;
         }
         let patience = u64::from(self.buffer.write_limit());
@@ -49,19 +49,6 @@ impl BlockNamespace {
                 self.program_packed(shared, queue, true);
             }
         }
-    }
-
-    /// Returns whether superpages may fill by themselves, or could not be planned.
-    #[inline]
-    fn more_comes(&self) -> bool {
-        let writes = &self.writes;
-        writes.inbound > 0 || writes.filling > 0 || self.waits_for_space() || writes.packer.is_all_stalled()
-    }
-
-    /// Returns whether superpages could not be planned. Superpages of log blocks do not count: each of them waits for itself.
-    #[inline]
-    fn waits_for_space(&self) -> bool {
-        self.writes.stalled && !self.writes.packer.is_of_logs()
     }
 
     /// Resumes writes that waited for GC, if GC has released space since the last call. Returns whether it has.

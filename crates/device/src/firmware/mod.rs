@@ -197,11 +197,16 @@ impl Firmware {
         task
     }
 
+    /// Returns whether the task whose turn it is costs nothing.
+    #[inline]
+    pub fn is_next_instant(&self) -> bool {
+        self.running && self.waiting.front().is_some_and(|first| self.is_instant(*first))
+    }
+
     /// The task whose turn it is, if it costs nothing: as [`Firmware::finished`].
     #[inline]
     pub fn finished_at_once(&mut self, now: SimTime, events: &mut Events) -> Option<Task> {
-        let instant = self.running && self.waiting.front().is_some_and(|first| self.is_instant(*first));
-        instant.then(|| self.finished(now, events))
+        self.is_next_instant().then(|| self.finished(now, events))
     }
 
     /// The processor works for a module, from `now` on.

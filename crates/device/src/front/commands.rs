@@ -8,6 +8,7 @@
 //! Invariants: a slice is in one stage at any time, and the time since `mark` is booked when it leaves it; a command counts
 //! its slices that have not ended.
 
+use crate::back::scheduler::FlashOp;
 use crate::losses::Promise;
 use pellucid_flash::slab::{Linked, NIL};
 use pellucid_flash::{Cause, Command, Lba, Lpn, Nanos, Opcode, Ppa, SimTime, Stage, StageTimes, Status};
@@ -66,6 +67,7 @@ impl Default for Work {
 impl Work {
     /// Begins anew with another command. Field by field, where the record lies: copying all of it would cost more than what is done
     /// with it.
+    #[inline]
     pub fn begin(&mut self, command: Command, submitted: SimTime, status: Status) {
         (self.slices_left, self.dmas_left) = (0, 0);
         (self.mark, self.submitted) = (submitted, submitted);
@@ -245,6 +247,18 @@ impl Slice {
     }
 
     /// The flash operation that it waited for has ended.
+    #[inline]
+    pub fn add_operation(&mut self, op: &FlashOp, now: SimTime) {
+        // One that joined the operation under way only waited for it.
+        if op.since != self.mark || op.mark != now {
+            return self.book(Stage::Buffer, now);
+        }
+        self.stages.add_all(&op.stages);
+        self.mark = now;
+    }
+
+    /// The flash operation that it waited for has ended; its times were these.
+    #[inline]
     pub fn add_stages(&mut self, stages: &StageTimes, now: SimTime) {
         // One that joined the operation under way only waited for it.
         if stages.total() != now - self.mark {

@@ -1,6 +1,7 @@
 //! The host DMA of slices.
 
 use crate::events::Event;
+use crate::firmware::Task;
 use crate::front::commands::Route;
 use crate::front::host_interface::Direction;
 use crate::shared::Shared;
@@ -15,6 +16,13 @@ impl Shared {
         } else {
             (record.sectors * self.layout.sector_bytes).div_ceil(self.config.host.dma_unit_bytes)
         }
+    }
+
+    /// Returns whether the data of a slice cross the host link in no time, of the link or of the firmware. (A loop has no task that takes
+    /// none.)
+    #[inline]
+    pub(crate) fn moves_at_once(&self, slice: u32) -> bool {
+        self.host.link_is_free() && self.firmware.does_at_once(Task::Dma(slice))
     }
 
     /// Starts the host DMA of a slice. `true`: it has ended already.

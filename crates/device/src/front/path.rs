@@ -26,6 +26,7 @@ impl Shared {
     }
 
     /// The firmware is done with a command, which has perhaps been completed before.
+    #[inline]
     pub(crate) fn completed_by_firmware(&mut self, work: u32) {
         let record = &mut self.works[work];
         record.stages.add(Stage::Firmware, self.now - record.mark);
@@ -72,6 +73,7 @@ impl Shared {
     }
 
     /// The firmware has taken a command.
+    #[inline]
     pub(crate) fn command_taken(&mut self, work: u32) {
         let record = &mut self.works[work];
         // A loop reads the command out of the controller word by word, and has it only then.
@@ -81,6 +83,7 @@ impl Shared {
     }
 
     /// A slice has done its part. The last one completes the command.
+    #[inline]
     pub(crate) fn slice_done(&mut self, slice: u32, status: Status) {
         let ended = &self.slices[slice];
         debug_assert_eq!(ended.mark, self.now);
@@ -112,12 +115,14 @@ impl Shared {
         record.result = if is_first { block } else { record.result };
     }
 
+    #[inline]
     pub(crate) fn finish(&mut self, work: u32) {
         self.complete(work);
         self.retire(work);
     }
 
     /// The firmware is done with a completed command.
+    #[inline]
     fn retire(&mut self, work: u32) {
         let fetched = std::mem::take(&mut self.works[work].fetched);
         self.works.release(work);
@@ -127,9 +132,13 @@ impl Shared {
     }
 
     /// A command that promises that what was written lasts ends well only if it does.
+    #[inline]
     fn promise(&mut self, work: u32) {
         let Work { command, status, .. } = &self.works[work];
-        if *status != Status::Success || command.opcode.effect().changes_nothing() {
+        if command.opcode == Opcode::Read
+            || *status != Status::Success
+            || command.opcode.effect().changes_nothing()
+        {
             return;
         }
         let through = self.config.buffer.write == crate::config::WritePolicy::WriteThrough;
@@ -143,6 +152,7 @@ impl Shared {
     }
 
     /// The host learns of the command's end.
+    #[inline]
     pub(crate) fn complete(&mut self, work: u32) {
         self.promise(work);
         let record = &mut self.works[work];

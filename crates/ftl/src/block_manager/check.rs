@@ -41,6 +41,7 @@ impl BlockManager {
             let giving = self.of_die(DieId(die as u32)).filter(|&b| self.gives(b)).count();
             assert_eq!(self.giving[die] as usize, giving, "closed blocks of die {die} that give space");
         }
+        assert_eq!(self.empty_total, self.empty.iter().sum::<u32>(), "empty closed blocks");
         if self.keep_buckets {
             let mut listed = 0;
             for (bucket, &head) in self.buckets.iter().enumerate() {

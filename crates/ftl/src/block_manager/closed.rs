@@ -64,12 +64,20 @@ impl BlockManager {
     fn passed_mark(&mut self, block: BlockId, valid: u32) {
         let die = self.die(block.0);
         self.empty[die] += u32::from(valid == 0);
+        self.empty_total += u32::from(valid == 0);
         let (data, pages) = self.giving_units;
         let mark = if self.is_meta(block) { pages } else { data };
         self.giving[die] += u32::from(valid == mark && !self.failed(block));
     }
 
+    /// Returns whether any die is dead, or has a closed block that holds nothing valid.
+    #[inline]
+    pub fn has_dead_or_empty(&self) -> bool {
+        self.empty_total > 0 || self.live_dies < self.layout.dies
+    }
+
     /// Closed blocks of `die` that hold nothing valid.
+    #[inline]
     pub fn empty_closed(&self, die: DieId) -> u32 {
         self.empty[die.0 as usize]
     }
@@ -124,6 +132,7 @@ impl BlockManager {
         } else {
             self.unlink(block);
             self.empty[die] -= empty;
+            self.empty_total -= empty;
         }
     }
 

@@ -321,9 +321,14 @@ impl LogBlock {
 
     /// Continues merges that need no copy.
     pub fn reap(&mut self, die: DieId) {
-        if !self.dies[die.0 as usize].evacuations.is_empty() {
+        if self.may_reap(die) {
             self.step(die);
         }
+    }
+
+    /// Returns whether [`LogBlock::reap`] has something to do.
+    pub fn may_reap(&self, die: DieId) -> bool {
+        !self.dies[die.0 as usize].evacuations.is_empty()
     }
 
     /// The next superpage to copy in `die`.

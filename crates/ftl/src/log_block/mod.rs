@@ -457,6 +457,11 @@ impl LogBlock {
         }
     }
 
+    /// Returns whether [`LogBlock::next_erase`] may have a block.
+    pub fn has_emptied(&self) -> bool {
+        !self.blocks.leaving().is_empty()
+    }
+
     /// The next block to be erased, or retired.
     pub fn next_erase(&mut self) -> Option<Reclaim> {
         let mut awaits_trims = false;

@@ -26,8 +26,21 @@ impl PageMap {
         self.gc.wants(&self.blocks, die, load)
     }
 
-    /// Frees, in a die without a free block, blocks that need no copy: its closed blocks without valid units.
+    /// Returns whether [`PageMap::reap`] may have something to do.
     #[inline]
+    pub fn may_reap(&self, die: DieId) -> bool {
+        self.blocks.has_dead_or_empty()
+            && (self.blocks.is_dead(die)
+                || (self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0))
+    }
+
+    /// Returns whether [`PageMap::next_erase`] has a block.
+    #[inline]
+    pub fn has_emptied(&self) -> bool {
+        self.gc.has_emptied()
+    }
+
+    /// Frees, in a die without a free block, blocks that need no copy: its closed blocks without valid units.
     pub fn reap(&mut self, die: DieId) {
         if self.blocks.is_dead(die) {
             self.empty_dead(die);
@@ -115,7 +128,7 @@ impl PageMap {
     /// The next block without valid units, and without copies that only an unsaved trim made invalid.
     #[inline]
     pub fn next_erase(&mut self) -> Option<Reclaim> {
-        if self.gc.has_emptied() { Some(self.reclaim()) } else { None }
+        if self.has_emptied() { Some(self.reclaim()) } else { None }
     }
 
     fn reclaim(&mut self) -> Reclaim {

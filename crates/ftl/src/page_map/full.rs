@@ -48,7 +48,16 @@ impl FullDies {
     /// The first place that may have space, from `from` on, wrapping around; `None`: none has.
     #[inline]
     pub fn next_unknown(&self, from: usize) -> Option<usize> {
-        self.unknown_in(from, self.count).or_else(|| self.unknown_in(0, from))
+        match self.words[..] {
+            // Most drives have so few dies.
+            [word] => {
+                let unknown = !word & (u64::MAX >> (64 - self.count));
+                let behind = unknown >> from << from;
+                let found = if behind != 0 { behind } else { unknown };
+                (found != 0).then_some(found.trailing_zeros() as usize)
+            }
+            _ => self.unknown_in(from, self.count).or_else(|| self.unknown_in(0, from)),
+        }
     }
 
     #[inline]

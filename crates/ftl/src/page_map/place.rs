@@ -54,12 +54,14 @@ impl Order {
 
 impl FtlConfig {
     /// The stream whose open blocks `stream` uses.
+    #[inline]
     pub(crate) fn shared(&self, stream: Stream) -> Stream {
-        match (self.separation, stream) {
-            (Separation::Off, Stream::Gc | Stream::HostCold) => Stream::Host,
-            (Separation::Off, Stream::PlacedGc(handle)) => Stream::Placed(handle),
-            (Separation::GcCopies, Stream::HostCold) => Stream::Host,
-            (_, Stream::MetaMoved) => Stream::Meta,
+        let together = self.separation == Separation::Off;
+        match stream {
+            Stream::Gc if together => Stream::Host,
+            Stream::PlacedGc(handle) if together => Stream::Placed(handle),
+            Stream::HostCold if self.separation != Separation::Frequency => Stream::Host,
+            Stream::MetaMoved => Stream::Meta,
             _ => stream,
         }
     }

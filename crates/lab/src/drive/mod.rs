@@ -135,6 +135,9 @@ pub struct Run<'a, T: Target = Device> {
     in_flight: Vec<InFlight>,
     idle_tags: Vec<u32>,
     pool: Vec<Vec<u8>>,
+    /// Bytes of a sector image, and of a sector.
+    image_bytes: usize,
+    sector_bytes: u64,
     version: u32,
     last_completion: SimTime,
     submitted: u64,
@@ -241,6 +244,8 @@ impl<'a, T: Target> Run<'a, T> {
             Source::Files(_) => (1, true),
         };
         Run {
+            image_bytes: device.image_bytes(),
+            sector_bytes: device.sector_bytes().into(),
             device,
             source,
             start,
@@ -417,7 +422,7 @@ impl<'a, T: Target> Run<'a, T> {
         let slot = &mut self.in_flight[tag as usize];
         (slot.owner, slot.namespace, slot.lba) = (owner, namespace, lba);
         (slot.sectors, slot.fua) = (sectors, fua);
-        let image_bytes = self.device.image_bytes();
+        let image_bytes = self.image_bytes;
         let mut data = self.pool.pop().unwrap_or_default();
         match opcode {
             Opcode::Write => {
@@ -486,7 +491,7 @@ impl<'a, T: Target> Run<'a, T> {
             let slot = &self.in_flight[tag];
             (slot.owner, slot.lba, slot.sectors)
         };
-        let bytes = u64::from(sectors) * u64::from(self.device.sector_bytes());
+        let bytes = u64::from(sectors) * self.sector_bytes;
         self.last_completion = completion.completed;
         let (counted, result) = match &mut self.source {
             Source::Jobs(jobs) => {
@@ -529,7 +534,7 @@ impl<'a, T: Target> Run<'a, T> {
         let stamped = slot.namespace.stamped(slot.lba);
         match completion.opcode {
             Opcode::Read if ok => oracle
-                .check_read(stamped, self.device.image_bytes(), &completion.data, &slot.promise)
+                .check_read(stamped, self.image_bytes, &completion.data, &slot.promise)
                 .map_err(RunError::Mismatch)?,
             Opcode::Read => {}
             Opcode::Flush if ok => {

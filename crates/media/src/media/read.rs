@@ -126,6 +126,7 @@ impl Media {
     ///
     /// # Panics
     /// When the sectors reach beyond the unit, or the unit is not programmed.
+    #[inline]
     pub fn read_more(&mut self, ppa: Ppa, first_sector: u32, out: &mut [u8]) -> bool {
         let at = self.place(ppa);
         let start = first_sector as usize * self.shape.image_bytes;

@@ -105,7 +105,7 @@ impl Scheduler {
     #[inline]
     pub(super) fn choose(&mut self, now: SimTime, channel: u32) -> Option<u32> {
         let c = &mut self.channels[channel as usize];
-        if c.die.is_some() || c.is_unwanted() {
+        if c.die.is_some() {
             return None;
         }
         let class = c.wants.iter().position(|&w| w != 0)?;
@@ -135,20 +135,7 @@ impl Scheduler {
             (Phase::Transfer, _) => {
                 let units = (op.units - op.pages * self.page_units.min(op.units)).min(self.page_units);
                 let data = self.part_transfer(op.sectors, Nanos(self.unit_transfer.0 * u64::from(units)));
-                // To a polled controller the transfer is a control word of its own.
-                let setup = if self.polled { self.command } else { Nanos::ZERO };
-                let data = match &mut self.interconnect {
-                    Some(interconnect) => interconnect.carry(now + setup, Towards::Memory, units, data),
-                    None => data,
-                };
-                if let Some(solvers) = &mut self.solvers {
-                    solvers.begin(now + setup, channel, self.unit_bytes * u64::from(units), data);
-                }
-                let drain = match self.drain {
-                    Nanos::ZERO => Nanos::ZERO,
-                    drain => drain.scaled(self.drain_rng.factor(self.drain_spread)),
-                };
-                setup + data + drain
+                if self.reads_are_slowed { self.slowed_read(now, channel, units, data) } else { data }
             }
             (_, OpKind::Program) => {
                 let setup = if op.pages == 0 { self.command } else { Nanos::ZERO };
@@ -169,6 +156,24 @@ impl Scheduler {
             self.begin_work(now, die);
         }
         events.at(now + time, Event::Channel(channel));
+    }
+
+    /// Returns how long a transfer of `units` units takes that would take `data` by the channel alone.
+    fn slowed_read(&mut self, now: SimTime, channel: u32, units: u32, data: Nanos) -> Nanos {
+        // To a polled controller the transfer is a control word of its own.
+        let setup = if self.polled { self.command } else { Nanos::ZERO };
+        let data = match &mut self.interconnect {
+            Some(interconnect) => interconnect.carry(now + setup, Towards::Memory, units, data),
+            None => data,
+        };
+        if let Some(solvers) = &mut self.solvers {
+            solvers.begin(now + setup, channel, self.unit_bytes * u64::from(units), data);
+        }
+        let drain = match self.drain {
+            Nanos::ZERO => Nanos::ZERO,
+            drain => drain.scaled(self.drain_rng.factor(self.drain_spread)),
+        };
+        setup + data + drain
     }
 
     /// Returns the transfer time of `sectors` sectors of a mapping unit, which takes `whole` as a whole; 0 sectors: all of them.
@@ -192,52 +197,60 @@ impl Scheduler {
     }
 
     /// The transfer on `channel` has ended.
+    #[inline]
     pub fn channel_done(&mut self, now: SimTime, channel: u32, events: &mut Events) {
-        let die = self.channels[channel as usize].die.take().expect("a channel event without a transfer");
+        let c = &mut self.channels[channel as usize];
+        let die = c.die.take().expect("a channel event without a transfer");
         self.active.1 -= 1;
-        if std::mem::take(&mut self.channels[channel as usize].asks) {
+        if std::mem::take(&mut c.asks) {
             self.asked(now, die);
             return self.next_word(now, channel, events);
         }
-        let d = &mut self.dies[die as usize];
-        let op = d.current;
+        let d = &self.dies[die as usize];
+        let (op, phase) = (d.current, d.phase);
         self.ops[op].book(Stage::Transfer, now);
-        if self.next_page(now, die, events) {
+        if self.in_pages && self.next_page(now, die, events) {
             return;
         }
-        let d = &mut self.dies[die as usize];
-        match d.phase {
+        match phase {
             Phase::Command => {
-                d.phase = Phase::Array;
+                self.dies[die as usize].phase = Phase::Array;
                 self.steps.push(Step::Array(op));
                 if self.polled {
                     self.array_works(die);
                 }
             }
             Phase::Status => {
-                d.phase = Phase::Held;
+                self.dies[die as usize].phase = Phase::Held;
                 self.steps.push(Step::ArrayDone(op));
             }
-            _ if self.polled => {
-                d.phase = Phase::Held;
-                let decode = self.solved(now, channel) + self.decode;
-                events.at(now + decode, Event::Decoded(op));
-            }
-            _ => {
-                let decode = self.solved(now, channel) + self.decode;
-                self.vacate(now, die);
-                if decode == Nanos::ZERO {
-                    self.steps.push(Step::DataOut(op));
-                } else {
-                    events.at(now + decode, Event::Decoded(op));
-                }
-                self.kick_die(now, die, events);
-            }
+            _ => self.data_out(now, channel, die, events),
         }
         match self.polled {
             true => self.next_word(now, channel, events),
             false => self.kick_channel(now, channel, events),
         }
+    }
+
+    /// The data of the read of `die` have crossed `channel`.
+    #[inline]
+    fn data_out(&mut self, now: SimTime, channel: u32, die: u32, events: &mut Events) {
+        let op = self.dies[die as usize].current;
+        let decode = match self.reads_are_slowed {
+            true => self.solved(now, channel) + self.decode,
+            false => Nanos::ZERO,
+        };
+        if self.polled {
+            self.dies[die as usize].phase = Phase::Held;
+            return events.at(now + decode, Event::Decoded(op));
+        }
+        self.vacate(now, die);
+        if decode == Nanos::ZERO {
+            self.steps.push(Step::DataOut(op));
+        } else {
+            events.at(now + decode, Event::Decoded(op));
+        }
+        self.kick_die(now, die, events);
     }
 
     /// A page of the data of `die` has crossed. If another one follows: lets it cross, at once or after others; `true`.

@@ -64,6 +64,8 @@ pub(crate) struct FlashOp {
     pub attempts: u32,
     /// How often it was suspended (programs and erases).
     pub suspensions: u32,
+    /// When the operation was made; the times of its stages sum to the time from then to `mark`.
+    pub since: SimTime,
     /// Since when the operation is in its present stage.
     pub mark: SimTime,
     pub stages: StageTimes,
@@ -108,6 +110,7 @@ impl FlashOp {
             epoch: 0,
             attempts: 0,
             suspensions: 0,
+            since: now,
             mark: now,
             stages: StageTimes::ZERO,
             next: NIL,
