@@ -94,7 +94,8 @@ def title(text: str) -> str:
     found = re.search(r"^# (.*)$", text, re.MULTILINE)
     if not found:
         raise SiteError(f"a page without a heading: {text[:60]!r}")
-    return found[1].replace("`", "").removeprefix("Tutorial: ").strip()
+    name = found[1].replace("`", "").removeprefix("Tutorial: ").strip()
+    return name[:1].upper() + name[1:]
 
 
 @dataclass
