@@ -8,6 +8,8 @@ NEXTEST_VERSION := 0.9.148
 DENY_VERSION := 0.20.2
 NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
+MDBOOK_VERSION := 0.5.4
+MDBOOK := .tools/mdbook-$(MDBOOK_VERSION)
 RUN_NEXTEST := PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
 # TLS under NVMe/TCP needs the system's OpenSSL, so the default build leaves it out; tests include it where OpenSSL is installed.
 # Evaluated at each use, because client-tools may have installed it.
@@ -17,7 +19,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install install-lib deb static sbom release release-check test test-python quick check test-recipes test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install install-lib deb static sbom release release-check site test test-site test-python quick check test-recipes test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
@@ -29,6 +31,8 @@ help:
 	@echo 'make static       the command as one static file, in target/packages'
 	@echo 'make release      both, a bill of materials (SBOM) and checksums, after all checks and the search for known vulnerabilities'
 	@echo 'make release-check  the packages, tried where nothing of ours is (root; part of make release)'
+	@echo 'make site         the documents as a site in target/site/html, with all figures: half an hour the first time'
+	@echo 'make test-site    the site without figures of long runs; its links, anchors and search, and the tutorials (part of make test)'
 	@echo 'make quick        formatting, dependency rules, and all tests of the crates but the slowest: for the inner loop'
 	@echo 'make test-python  the Python package: built in an environment of its own in target/python, and tested (part of make test)'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
@@ -86,7 +90,7 @@ release: check advisories release-check sbom
 # Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
 # is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
 test:
-	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests bench-small test-python test-clients test-docs test-crates
+	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests test-site bench-small test-python test-clients test-docs test-crates
 
 # The package in an environment of its own, compiled like the other tests. PYTHON_TOOLS come from PyPI, once.
 PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray
@@ -103,6 +107,16 @@ $(VENV)/tools: Makefile | prerequisites
 # What docs/how-to/extend says, done to a copy of the tree, compiles.
 test-recipes: prerequisites
 	python3 tools/recipes.py
+
+# Figures of long runs are kept, so that later builds are short.
+site: build $(MDBOOK)
+	nice python3 tools/build_site.py --pellucid target/release/pellucid
+	python3 tools/check_site.py
+
+test-site: build-tests $(MDBOOK)
+	python3 tools/run_tutorials.py
+	python3 tools/build_site.py --quick
+	python3 tools/check_site.py
 
 test-docs: prerequisites
 	cargo test --workspace --locked --doc $(TLS)
@@ -181,6 +195,10 @@ prerequisites:
 $(NEXTEST): | prerequisites
 	CARGO_PROFILE_DEV_DEBUG=0 sh tools/rust_tool.sh cargo-nextest $(NEXTEST_VERSION) --debug \
 	    --no-default-features --features default-no-update
+	touch $@
+
+$(MDBOOK): | prerequisites
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 sh tools/rust_tool.sh mdbook $(MDBOOK_VERSION)
 	touch $@
 
 $(DENY): | prerequisites

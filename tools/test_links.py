@@ -22,8 +22,8 @@ def sources() -> list[Path]:
 
 
 def links(document: Path) -> list[str]:
-    """Links to files of ours; what stands in code is no link."""
-    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    """Links to files of ours; what stands in code, or in a comment for the site, is no link."""
+    text = re.sub(r"^```.*?^```|<!--.*?-->", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     return [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"[a-z]+:", link)]
 
 

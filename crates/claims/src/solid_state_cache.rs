@@ -149,7 +149,7 @@ fn one(bench: &Bench, set: usize, system: System, assumed: &Assumptions) -> Resu
     let FileSet { name, files, size, warm_up, measured } = FILE_SETS[set];
     let shorter = bench.shorter();
     let job = format!(
-        "rw={name},nfiles={},meanfilesize={size},page_cache={}m,ramp_time={},runtime={}",
+        "rw={name},nfiles={},meanfilesize={size},page_cache={}m,ramp_time={}s,runtime={}s",
         (f64::from(files) * assumed.files) as u32 / shorter,
         assumed.page_cache / shorter,
         ((f64::from(warm_up) * assumed.warm_up) as u32 / shorter).max(1),

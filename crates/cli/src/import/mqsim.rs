@@ -3,7 +3,7 @@
 //! Names and units are those of MQSim's README. What a parameter of MQSim makes there and nothing makes here is listed with its reason.
 
 use super::xml::{Element, parse};
-use super::{Imported, Left, Parameter, Toml};
+use super::{Imported, Left, Parameter, Parameters, Toml, is_true, number, whole};
 
 /// Bytes of MQSim's sectors.
 const SECTOR_BYTES: u64 = 512;
@@ -12,7 +12,15 @@ const SECTOR_BYTES: u64 = 512;
 const WITHOUT: &[(&str, &str)] = &[
     ("Enable_ResponseTime_Logging", "--log writes one line per request"),
     ("ResponseTime_Logging_Period_Length", "reports have series over time of their own"),
-    ("Enabled_Preconditioning", "the work says how much of the drive is filled"),
+    ("Enabled_Preconditioning", "decides with Initial_Occupancy_Percentage whether precondition.fill is set"),
+    (
+        "Initial_Occupancy_Percentage",
+        "Enabled_Preconditioning is false and nothing reads: writes begin on an empty drive",
+    ),
+    ("SATA_Processing_Delay", "drive.host.fetch is the nearest: time before the firmware sees a command"),
+    ("Caching_Mechanism", "drive.buffer is the cache there is"),
+    ("Generated_Aligned_Addresses", "counts with true only"),
+    ("Address_Alignment_Unit", "counts with Generated_Aligned_Addresses only"),
     ("Memory_Type", "FLASH is all that is modelled"),
     ("Queue_Fetch_Size", "fetching has no such limit; drive.host.commands limits commands at work"),
     ("Data_Cache_Sharing_Mode", "the buffer is shared by all commands"),
@@ -65,72 +73,17 @@ const WITHOUT: &[(&str, &str)] = &[
     ("Plane_IDs", "work goes to all planes"),
 ];
 
-/// Parameters by name; each is taken once, and what is left over has no counterpart.
-struct Parameters(Vec<Parameter>);
-
-impl Parameters {
-    /// Collects the parameters of an element, and of elements in it that are `groups`.
-    fn of(element: &Element, groups: &[&str]) -> Parameters {
-        let mut found = Vec::new();
-        for child in &element.children {
-            if groups.contains(&child.name.as_str()) {
-                found.extend(Parameters::of(child, groups).0);
-            } else {
-                found.push(Parameter {
-                    name: child.name.clone(),
-                    value: child.text.clone(),
-                    line: child.line,
-                });
-            }
+/// Collects the parameters of an element, and of elements in it that are `groups`.
+fn parameters(element: &Element, groups: &[&str]) -> Parameters {
+    let mut found = Parameters::default();
+    for child in &element.children {
+        if groups.contains(&child.name.as_str()) {
+            found.append(parameters(child, groups));
+        } else {
+            found.add(&child.name, &child.text, child.line);
         }
-        Parameters(found)
     }
-
-    fn get(&self, name: &str) -> Option<&Parameter> {
-        self.0.iter().find(|parameter| parameter.name == name)
-    }
-
-    fn take(&mut self, name: &str) -> Option<Parameter> {
-        let at = self.0.iter().position(|parameter| parameter.name == name)?;
-        Some(self.0.remove(at))
-    }
-
-    /// A number, which must be there.
-    fn number(&mut self, name: &str) -> Result<f64, String> {
-        let parameter = self.take(name).ok_or_else(|| format!("{name} is missing"))?;
-        number(&parameter)
-    }
-
-    /// Returns the parameters that were not taken, each with its reason.
-    fn left(self) -> Vec<Left> {
-        let why = |name: &str| {
-            let known = WITHOUT.iter().find(|(without, _)| *without == name);
-            known.map_or("not known to the import", |(_, why)| why)
-        };
-        self.0.into_iter().map(|parameter| Left { why: why(&parameter.name), parameter }).collect()
-    }
-}
-
-fn number(parameter: &Parameter) -> Result<f64, String> {
-    let value = parameter.value.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
-    value.ok_or_else(|| {
-        format!("{}: {} = {}: allowed: a number from 0", parameter.line, parameter.name, parameter.value)
-    })
-}
-
-/// A whole number, as it is.
-fn whole(parameter: &Parameter) -> Result<String, String> {
-    let value = parameter.value.parse::<u64>().map(|value| value.to_string());
-    value.map_err(|_| {
-        format!(
-            "{}: {} = {}: allowed: a whole number from 0",
-            parameter.line, parameter.name, parameter.value
-        )
-    })
-}
-
-fn is_true(parameter: &Parameter) -> bool {
-    parameter.value.eq_ignore_ascii_case("true")
+    found
 }
 
 /// A drive and its work. `drive` and `work` are the texts of the files, `name` what the drive is called.
@@ -140,26 +93,28 @@ fn is_true(parameter: &Parameter) -> bool {
 pub fn import(drive: &str, work: &str, name: &str) -> Result<Imported, (usize, String)> {
     let mut imported = Imported::default();
     let mut toml = Toml::default();
-    one_drive(drive, name, &mut toml, &mut imported.left).map_err(|why| (0, why))?;
-    one_work(work, &mut toml, &mut imported.left).map_err(|why| (1, why))?;
+    let fills = one_drive(drive, name, &mut toml, &mut imported.left).map_err(|why| (0, why))?;
+    one_work(work, fills, &mut toml, &mut imported.left).map_err(|why| (1, why))?;
     imported.toml = toml.0;
     Ok(imported)
 }
 
-fn one_drive(text: &str, name: &str, toml: &mut Toml, left: &mut Vec<Left>) -> Result<(), String> {
+/// Returns whether the drive is filled before the work.
+fn one_drive(text: &str, name: &str, toml: &mut Toml, left: &mut Vec<Left>) -> Result<bool, String> {
     let root = parse(text)?;
     if root.name != "Execution_Parameter_Set" {
         return Err(format!("{}: <{}>: allowed: Execution_Parameter_Set of MQSim", root.line, root.name));
     }
     let groups = ["Host_Parameter_Set", "Device_Parameter_Set", "Flash_Parameter_Set"];
-    let mut all = Parameters::of(&root, &groups);
+    let mut all = parameters(&root, &groups);
     toml.table("[drive]");
     toml.key("name", &format!("{name:?}"), "the file's name");
     media(&mut all, toml)?;
     translation(&mut all, toml)?;
     controller(&mut all, toml)?;
-    left.extend(all.left());
-    Ok(())
+    let fills = all.get("Enabled_Preconditioning").is_none_or(is_true);
+    left.extend(all.left(WITHOUT));
+    Ok(fills)
 }
 
 fn media(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
@@ -242,6 +197,7 @@ fn translation(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     }
     let ideal = all.take("Ideal_Mapping_Table").is_some_and(|ideal| is_true(&ideal));
     let capacity = if ideal { None } else { all.take("CMT_Capacity") };
+    let flash_map = capacity.is_some();
     match capacity {
         Some(capacity) => {
             toml.key("map", "\"demand\"", "Ideal_Mapping_Table = false");
@@ -296,7 +252,11 @@ fn translation(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
         let gap = if is_true(&enabled) { whole(&gap)? } else { "\"never\"".into() };
         toml.key("wear.static_gap", &gap, "Static_Wearleveling_Threshold");
     }
-    toml.key("durability", "\"volatile\"", "MQSim writes no journal");
+    if flash_map {
+        toml.key("durability", "\"journal\"", "as a map in flash needs; MQSim writes no journal");
+    } else {
+        toml.key("durability", "\"volatile\"", "MQSim writes no journal");
+    }
     Ok(())
 }
 
@@ -316,25 +276,30 @@ fn controller(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
         let commands = number(&depth)?.clamp(1.0, 1_048_575.0);
         toml.key("commands", &format!("{commands}"), "IO_Queue_Depth");
     }
-    if let (Some(capacity), Some(page)) = (all.take("Data_Cache_Capacity"), page_bytes(toml)) {
+    if let (Some(capacity), Some(page)) = (all.take("Data_Cache_Capacity"), written(toml, "page_size")) {
         let entries = (number(&capacity)? / page).floor().clamp(1.0, 16_777_215.0);
+        let planes: f64 =
+            ["channels", "ways", "dies", "planes"].iter().filter_map(|key| written(toml, key)).product();
         toml.table("[drive.buffer]");
         toml.key(
             "entries",
             &format!("{entries}"),
             &format!("Data_Cache_Capacity {} in pages", capacity.value),
         );
+        // MQSim gives a slot to the next write as soon as its data are on their way, for as many pages as it has planes.
+        let dirty = (1.0 - planes / entries).max(0.0);
+        toml.key("dirty_high", &format!("{dirty:.6}"), "MQSim: a page of each plane is on its way to flash");
     }
     Ok(())
 }
 
-/// The size of a page, as it was written.
-fn page_bytes(toml: &Toml) -> Option<f64> {
-    let line = toml.0.lines().find_map(|line| line.strip_prefix("page_size = "))?;
+/// The number of a key of the drive, as it was written.
+fn written(toml: &Toml, key: &str) -> Option<f64> {
+    let line = toml.0.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn one_work(text: &str, toml: &mut Toml, left: &mut Vec<Left>) -> Result<(), String> {
+fn one_work(text: &str, fills: bool, toml: &mut Toml, left: &mut Vec<Left>) -> Result<(), String> {
     let root = parse(text)?;
     if root.name != "MQSim_IO_Scenarios" {
         return Err(format!("{}: <{}>: allowed: MQSim_IO_Scenarios of MQSim", root.line, root.name));
@@ -354,24 +319,40 @@ fn one_work(text: &str, toml: &mut Toml, left: &mut Vec<Left>) -> Result<(), Str
             scenario.line
         ));
     }
-    let filled = scenario
-        .children
-        .iter()
-        .filter_map(|flow| Parameters::of(flow, &[]).take("Initial_Occupancy_Percentage"));
-    let filled = filled.map(|parameter| number(&parameter)).collect::<Result<Vec<f64>, _>>()?;
-    if let Some(most) = filled.into_iter().reduce(f64::max).filter(|most| *most > 0.0) {
-        toml.table("[precondition]");
-        toml.key("fill", &format!("{}", most / 100.0), "Initial_Occupancy_Percentage, the most of all flows");
+    // MQSim reads pages that nothing has written, as if they were full; here they cost nothing.
+    let fills = fills || scenario.children.iter().any(reads);
+    if fills {
+        fill(scenario, toml)?;
     }
     for (at, flow) in scenario.children.iter().enumerate() {
-        let mut all = Parameters::of(flow, &[]);
-        all.take("Initial_Occupancy_Percentage");
+        let mut all = parameters(flow, &[]);
+        if fills {
+            all.take("Initial_Occupancy_Percentage");
+        }
         match flow.name.as_str() {
             "IO_Flow_Parameter_Set_Trace_Based" => trace(&mut all, toml)?,
             "IO_Flow_Parameter_Set_Synthetic" => job(&mut all, at, toml)?,
             other => return Err(format!("{}: <{other}>: not a flow of MQSim", flow.line)),
         }
-        left.extend(all.left());
+        left.extend(all.left(WITHOUT));
+    }
+    Ok(())
+}
+
+/// Tells whether a flow reads, or may.
+fn reads(flow: &Element) -> bool {
+    parameters(flow, &[]).get("Read_Percentage").is_none_or(|reads| number(reads) != Ok(0.0))
+}
+
+fn fill(scenario: &Element, toml: &mut Toml) -> Result<(), String> {
+    let filled = scenario
+        .children
+        .iter()
+        .filter_map(|flow| parameters(flow, &[]).take("Initial_Occupancy_Percentage"));
+    let filled = filled.map(|parameter| number(&parameter)).collect::<Result<Vec<f64>, _>>()?;
+    if let Some(most) = filled.into_iter().reduce(f64::max).filter(|most| *most > 0.0) {
+        toml.table("[precondition]");
+        toml.key("fill", &format!("{}", most / 100.0), "Initial_Occupancy_Percentage, the most of all flows");
     }
     Ok(())
 }
@@ -442,6 +423,13 @@ fn size(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     let sectors = all.number("Average_Request_Size")?;
     let from = "Average_Request_Size in sectors of 512 bytes";
     toml.key("bs", &format!("{}", sectors * SECTOR_BYTES as f64), from);
+    if all.get("Generated_Aligned_Addresses").is_some_and(is_true)
+        && let Some(unit) = all.take("Address_Alignment_Unit")
+    {
+        all.take("Generated_Aligned_Addresses");
+        let unit = number(&unit)? * SECTOR_BYTES as f64;
+        toml.key("blockalign", &format!("{unit}"), "Address_Alignment_Unit in sectors of 512 bytes");
+    }
     if all.get("Request_Size_Distribution").is_some_and(|kind| kind.value == "FIXED") {
         all.take("Request_Size_Distribution");
     }

@@ -99,6 +99,9 @@ fn a_drive_and_work_of_mqsim_become_a_description_that_runs() {
         "read = [\"75000ns\", \"90000ns\"]",
         "over_provisioning = 0.250000",
         "victim = \"d-choices:8\"",
+        "entries = 1024",
+        // 8 planes.
+        "dirty_high = 0.992188",
         "rw = \"randrw\"",
         "bs = 8192",
         "number_ios = 500",
@@ -117,6 +120,40 @@ fn a_drive_and_work_of_mqsim_become_a_description_that_runs() {
         folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml", "-o", "mine.toml"]).status,
         2
     );
+}
+
+/// MQSim's own example has a cached table, which is a map in flash here.
+#[test]
+fn a_drive_of_mqsim_with_a_cached_table_runs() {
+    let folder = Folder::new();
+    folder.write("ssdconfig.xml", &DRIVE.replace("<Ideal_Mapping_Table>true", "<Ideal_Mapping_Table>false"));
+    folder.write("workload.xml", FLOW);
+    folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml", "-o", "mine.toml", "-q"]).answer();
+    let text = std::fs::read_to_string(folder.path("mine.toml")).unwrap();
+    assert!(text.contains("\nmap_cache = 2097152") && text.contains("\ndurability = \"journal\""), "{text}");
+    assert_eq!(folder.run(&["run", "mine.toml", "--json"]).json()["requests"], 500);
+}
+
+/// Without preconditioning, MQSim writes on an empty drive; what is read is there in any case.
+#[test]
+fn a_drive_of_mqsim_is_filled_where_mqsim_has_data() {
+    let folder = Folder::new();
+    let off = DRIVE.replace("<Seed>321", "<Enabled_Preconditioning>false</Enabled_Preconditioning><Seed>321");
+    let writes = FLOW.replace(
+        "<Read_Percentage>30<",
+        "<Generated_Aligned_Addresses>true</Generated_Aligned_Addresses>\
+         <Address_Alignment_Unit>32</Address_Alignment_Unit><Read_Percentage>0<",
+    );
+    for (drive, work, fills) in
+        [(DRIVE, FLOW, true), (DRIVE, &writes, true), (&off, FLOW, true), (&off, &writes, false)]
+    {
+        folder.write("ssdconfig.xml", drive);
+        folder.write("workload.xml", work);
+        let text = folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml", "-q"]).answer();
+        assert_eq!(text.contains("\nfill = 0.75"), fills, "{text}");
+        assert_eq!(text.contains(": Initial_Occupancy_Percentage = 75: "), !fills, "{text}");
+        assert_eq!(text.contains("\nblockalign = 16384"), work == writes, "{text}");
+    }
 }
 
 #[test]
@@ -166,4 +203,314 @@ fn files_that_are_none_of_mqsim_are_refused_with_their_line() {
         "{}",
         done.stderr
     );
+}
+
+const FEMU: &str = "#!/bin/bash
+# A comment with pg_rd_lat=1
+IMGDIR=$HOME/images
+secs_per_pg=8 # sectors of a page
+nchs=2
+blks=64
+read_ns=45000
+
+FEMU_OPTIONS=\"-device femu\"
+FEMU_OPTIONS=${FEMU_OPTIONS}\",devsz_mb=192,femu_mode=1\"
+FEMU_OPTIONS=${FEMU_OPTIONS}\",secsz=512,secs_per_pg=${secs_per_pg}\"
+FEMU_OPTIONS=${FEMU_OPTIONS}\",pgs_per_blk=64,blks_per_pl=$blks,pls_per_lun=1,luns_per_ch=8,nchs=${nchs}\"
+FEMU_OPTIONS=${FEMU_OPTIONS}\",pg_rd_lat=${read_ns},pg_wr_lat=200000,blk_er_lat=2000000,ch_xfer_lat=0\"
+FEMU_OPTIONS=${FEMU_OPTIONS}\",gc_thres_pcent=75,gc_thres_pcent_high=95,gc_policy=d-choice,mapping=dftl\"
+
+./qemu-system-x86_64 \\
+    -m 4G \\
+    ${FEMU_OPTIONS},fw_cpu_ns=1500,made_up=7 \\
+    -nographic
+";
+
+#[test]
+fn a_script_of_femu_becomes_a_drive_that_runs() {
+    let folder = Folder::new();
+    folder.write("black-box.sh", FEMU);
+    let done = folder.run(&["import", "femu", "black-box.sh", "-o", "mine.toml"]);
+    let left: Vec<&str> = done.stderr.lines().collect();
+    assert_eq!((done.status, left.len()), (0, 3), "{}", done.stderr);
+    assert_eq!(left[2], "no counterpart: line 16: made_up = 7: not known to the import");
+    assert!(left[1].starts_with("no counterpart: line 13: ch_xfer_lat = 0: "), "{left:?}");
+    let text = std::fs::read_to_string(folder.path("mine.toml")).unwrap();
+    for line in [
+        "channels = 2",
+        "ways = 8",
+        "blocks = 64",
+        "page_size = 4096",
+        "read = [\"45000ns\"]",
+        // 256 MiB of flash for 192 MiB.
+        "over_provisioning = 0.333333",
+        "victim = \"d-choices:2\"",
+        "map_cache = \"4MiB\"",
+        "gc_low = 3",
+        "gc_high = 16",
+        "fetch.fixed = \"1500ns\"",
+        "#   line 16: made_up = 7: not known to the import",
+    ] {
+        assert!(text.contains(&format!("\n{line}")), "{line}: {text}");
+    }
+    let report = folder
+        .run(&["run", "mine.toml", "--rw", "randwrite", "--bs", "4k", "--number-ios", "500", "--json"])
+        .json();
+    assert_eq!(
+        (report["requests"].clone(), report["drive"]["name"].clone()),
+        (500.into(), "black-box".into())
+    );
+}
+
+#[test]
+fn a_script_that_is_none_of_femu_s_black_box_is_refused() {
+    let folder = Folder::new();
+    for (script, said) in [
+        ("echo\n", "black-box.sh:1: no option of \"-device femu\""),
+        (&FEMU.replace("femu_mode=1", "femu_mode=3"), "black-box.sh:10: femu_mode = 3: allowed: 1"),
+        (
+            &FEMU.replace("read_ns=45000", ""),
+            "black-box.sh:13: pg_rd_lat = ${read_ns}: allowed: a number from 0",
+        ),
+        (&FEMU.replace("devsz_mb=192", "devsz_mb=300"), "black-box.sh:devsz_mb: "),
+        (&FEMU.replace("d-choice", "best"), "black-box.sh:14: gc_policy = best: allowed: greedy"),
+    ] {
+        folder.write("black-box.sh", script);
+        let done = folder.run(&["import", "femu", "black-box.sh"]);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{}", done.stderr);
+        assert!(done.stderr.contains(said), "{said}: {}", done.stderr);
+    }
+}
+
+const NVMEVIRT: &str = "#ifndef _CONFIG_H
+#define _CONFIG_H
+#define SMALL 1
+#define ZONED 2 /* not
+                   this one */
+#define SSD_TYPE_CONV 1
+#define SSD_TYPE_ZNS 2
+#define CELL_MODE_SLC 1
+#define CELL_MODE_MLC 2
+#if (BASE_SSD == ZONED)
+#define NS_SSD_TYPE_0 SSD_TYPE_ZNS
+#define NAND_CHANNELS (4)
+#elif (BASE_SSD == SMALL)
+#define NS_SSD_TYPE_0 SSD_TYPE_CONV
+#define MDTS (5)
+#define CELL_MODE (CELL_MODE_MLC)
+#define NAND_CHANNELS (2)
+#define LUNS_PER_NAND_CH (2)
+#define PLNS_PER_LUN (1)
+#define FLASH_PAGE_SIZE KB(16)
+#if 0
+#define ONESHOT_PAGE_SIZE (FLASH_PAGE_SIZE * 3)
+#else
+#define ONESHOT_PAGE_SIZE (FLASH_PAGE_SIZE * 2)
+#endif
+#define BLKS_PER_PLN (64)
+#define NAND_CHANNEL_BANDWIDTH (800ull) //MB/s
+#define PCIE_BANDWIDTH (3360ull)
+#define NAND_READ_LATENCY_LSB (36013 - 6000)
+#define NAND_READ_LATENCY_MSB (36013 + 6000)
+#define NAND_READ_LATENCY_CSB (0)
+#define NAND_PROG_LATENCY (370000)
+#define NAND_ERASE_LATENCY (0)
+#define FW_READ_LATENCY (30490)
+#define OP_AREA_PERCENT (0.25)
+#define GLOBAL_WB_SIZE (NAND_CHANNELS * LUNS_PER_NAND_CH * ONESHOT_PAGE_SIZE * 2)
+#define WRITE_EARLY_COMPLETION 1
+#define LBA_BITS (9)
+#define LBA_SIZE (1 << LBA_BITS)
+#define MADE_UP (LBA_SIZE % 7)
+#endif
+#define SUPPORTED(type) (NS_SSD_TYPE_0 == type)
+#endif
+";
+
+#[test]
+fn a_model_of_nvmevirt_becomes_a_drive_that_runs() {
+    let folder = Folder::new();
+    folder.write("ssd_config.h", NVMEVIRT);
+    let import =
+        ["import", "nvmevirt", "ssd_config.h", "--model", "SMALL", "--memory", "256MiB", "-o", "mine.toml"];
+    let done = folder.run(&import);
+    let left: Vec<&str> =
+        done.stderr.lines().map(|line| line.trim_start_matches("no counterpart: line ")).collect();
+    let names: Vec<&str> = left.iter().filter_map(|line| line.split(' ').nth(1)).collect();
+    let expected =
+        ["NS_SSD_TYPE_0", "MDTS", "NAND_READ_LATENCY_CSB", "FW_READ_LATENCY", "LBA_SIZE", "MADE_UP"];
+    assert_eq!((done.status, names), (0, expected.to_vec()), "{}", done.stderr);
+    assert!(left[5].starts_with("40: MADE_UP = (LBA_SIZE % 7): not known"), "{left:?}");
+    let text = std::fs::read_to_string(folder.path("mine.toml")).unwrap();
+    for line in [
+        "channels = 2",
+        // 256 MiB over 2 x 2 dies, 64 blocks and 16 KiB.
+        "pages = 64",
+        "page_size = 16384",
+        "unit_size = 4096",
+        "cell = \"mlc\"",
+        "read = [\"30013ns\", \"42013ns\"]",
+        // One program is for two pages.
+        "program = [\"185000ns\", \"185000ns\"]",
+        "channel_rate = \"800MiB/s\"",
+        "over_provisioning = 0.250000",
+        "entries = 64",
+        "dirty_high = 0.0",
+        "write = \"write-back\"",
+    ] {
+        assert!(text.contains(&format!("\n{line}")), "{line}: {text}");
+    }
+    let report = folder
+        .run(&["run", "mine.toml", "--rw", "randwrite", "--bs", "4k", "--number-ios", "500", "--json"])
+        .json();
+    assert_eq!((report["requests"].clone(), report["drive"]["name"].clone()), (500.into(), "small".into()));
+}
+
+#[test]
+fn headers_that_are_none_of_a_conventional_drive_are_refused() {
+    let folder = Folder::new();
+    for (header, model, said) in [
+        (NVMEVIRT, "OTHER", "ssd_config.h:1: no model OTHER"),
+        (NVMEVIRT, "ZONED", "ZONED: NS_SSD_TYPE_0 = SSD_TYPE_ZNS: allowed: SSD_TYPE_CONV"),
+        (
+            &NVMEVIRT.replace("(36013 - 6000)", "(GONE - 1)"),
+            "SMALL",
+            "ssd_config.h:29: NAND_READ_LATENCY_LSB = (GONE - 1): GONE is not defined",
+        ),
+        (&NVMEVIRT.replace("(370000)", "(370000 ? 1)"), "SMALL", "allowed: numbers, names"),
+        (&NVMEVIRT.replace("(370000)", "(1 / 0)"), "SMALL", "division by 0"),
+        (&NVMEVIRT.replace("(370000)", "NAND_PROG_LATENCY"), "SMALL", "defined by itself"),
+        ("#endif\n", "SMALL", "ssd_config.h:1: #endif without #if"),
+    ] {
+        folder.write("ssd_config.h", header);
+        let done =
+            folder.run(&["import", "nvmevirt", "ssd_config.h", "--model", model, "--memory", "256MiB"]);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{}", done.stderr);
+        assert!(done.stderr.contains(said), "{said}: {}", done.stderr);
+    }
+    let done = folder.run(&["import", "nvmevirt", "ssd_config.h", "--model", "SMALL", "--memory", "much"]);
+    assert!(done.status == 2 && done.stderr.contains("--memory much: "), "{}", done.stderr);
+}
+
+const SIMPLESSD: &str = "# A small drive
+[cpu]
+ClockSpeed = 400000000
+FTLCoreCount = 1
+[nvme]
+PCIEGeneration = 2
+PCIELane = 4  # lanes
+MaxIOSQueue = 16
+LBASize = 512
+[sata]
+LBASize = 512
+[pal]
+Channel = 2
+Package = 2
+Die = 1
+Plane = 2
+Block = 64
+Page = 64
+PageSize = 8192
+NANDType = 1
+LSBRead = 40000000
+LSBWrite = 500000000
+CSBRead = 0
+CSBWrite = 7
+MSBRead = 65000000
+MSBWrite = 1300000000
+Erase = 3500000000
+DMASpeed = 400
+DMAWidth = 8
+SuperblockSize =
+PageAllocation = WCDP
+[ftl]
+MappingMode = 0
+OverProvisioningRatio = 0.2
+EraseThreshold = 100000
+FillRatio = 0.5
+InvalidPageRatio = 0.25
+EvictPolicy = 3
+DChoiceParam = 5
+GCThreshold = 0.05
+[icl]
+CacheSize = 1048576
+EnableReadCache = 0
+EnableWriteCache = 1
+EvictPolicy = 2
+EvictMode = 1
+[dram]
+Model = 0
+[other]
+MadeUp = 1
+";
+
+#[test]
+fn a_configuration_of_simplessd_becomes_a_drive_that_runs() {
+    let folder = Folder::new();
+    folder.write("sample.cfg", SIMPLESSD);
+    let done = folder.run(&["import", "simplessd", "sample.cfg", "-o", "mine.toml"]);
+    let names: Vec<&str> = done.stderr.lines().filter_map(|line| line.split(' ').nth(4)).collect();
+    let expected = [
+        "cpu.FTLCoreCount",
+        "sata.LBASize",
+        "pal.CSBWrite",
+        "pal.SuperblockSize",
+        "icl.EvictPolicy",
+        "dram.Model",
+        "other.MadeUp",
+    ];
+    assert_eq!((done.status, names), (0, expected.to_vec()), "{}", done.stderr);
+    let text = std::fs::read_to_string(folder.path("mine.toml")).unwrap();
+    for line in [
+        "dies = 1",
+        "sector_size = 512",
+        "read = [\"40000ns\", \"65000ns\"]",
+        "channel_rate = \"400MB/s\"",
+        "over_provisioning = 0.250000",
+        "victim = \"d-choices:5\"",
+        "gc_low = 4",
+        "placement = \"way-first\"",
+        "link_rate = \"3938400000B/s\"",
+        "clock_mhz = 400",
+        "entries = 128",
+        // 8 planes.
+        "dirty_high = 0.937500",
+        "retain = false",
+        "fill = 0.5",
+        "overwrite = 0.25",
+        "#   line 11: sata.LBASize = 512: the NVMe interface is taken",
+    ] {
+        assert!(text.contains(&format!("\n{line}")), "{line}: {text}");
+    }
+    let report = folder
+        .run(&["run", "mine.toml", "--rw", "randread", "--bs", "8k", "--number-ios", "500", "--json"])
+        .json();
+    assert_eq!((report["requests"].clone(), report["drive"]["name"].clone()), (500.into(), "sample".into()));
+}
+
+#[test]
+fn configurations_that_are_none_of_simplessd_are_refused_with_their_line() {
+    let folder = Folder::new();
+    for (text, said) in [
+        ("[pal]\nnonsense\n", "sample.cfg:2: nonsense: allowed: [SECTION], KEY = VALUE"),
+        ("", "sample.cfg:pal.Channel is missing"),
+        (
+            &SIMPLESSD.replace("NANDType = 1", "NANDType = 4"),
+            "sample.cfg:20: pal.NANDType = 4: allowed: 0 (SLC)",
+        ),
+        (
+            &SIMPLESSD.replace("Erase = 35", "Erase = x35"),
+            "sample.cfg:27: pal.Erase = x3500000000: allowed: a number",
+        ),
+        (
+            &SIMPLESSD.replace("Ratio = 0.2\n", "Ratio = 1.0\n"),
+            "sample.cfg:34: ftl.OverProvisioningRatio = 1.0: allowed: below 1",
+        ),
+        (&SIMPLESSD.replace("Page = 64", "Page = 0"), "no drive here: the import:"),
+    ] {
+        folder.write("sample.cfg", text);
+        let done = folder.run(&["import", "simplessd", "sample.cfg"]);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{}", done.stderr);
+        assert!(done.stderr.contains(said), "{said}: {}", done.stderr);
+    }
 }
