@@ -6,7 +6,7 @@ use super::{Direction, JobResult, Latency, Report};
 use pellucid_text::format::{bytes, count, duration, quantity, signed_percent, significant, span};
 use std::fmt::Write;
 
-/// What a number counts.
+/// Unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Count,

@@ -1,4 +1,4 @@
-//! The same work over several seeds: means with confidence intervals, and whether drives differ by more than chance.
+//! Numbers over several seeds: means with confidence intervals, and whether drives differ by more than chance.
 //!
 //! A seed gives every drive the same requests, so drives are compared seed by seed (a paired t-test): what a seed adds to all of
 //! them cancels out. Each number is judged by itself: of twenty that do not differ, one is expected to seem so.

@@ -114,8 +114,11 @@ class Drawn:
                 axes.errorbar(first["mean"], second["mean"], xerr=_half(first), yerr=_half(second), fmt="o", markersize=2.5, color="0.6", linewidth=0.6)
             best = [points[at] for at in self._best(pair, points)]
             axes.plot([first["mean"] for _, first, _ in best], [second["mean"] for _, _, second in best], "C3o-", markersize=3, drawstyle="steps-post")
+            names: dict[tuple[float, float], list[str]] = {}
             for name, first, second in best:
-                axes.annotate(name, (first["mean"], second["mean"]), fontsize=5, textcoords="offset points", xytext=(3, 3))
+                names.setdefault((first["mean"], second["mean"]), []).append(name)
+            for place, equal in names.items():
+                axes.annotate("\n".join(equal), place, fontsize=5, textcoords="offset points", xytext=(3, 3))
             axes.set(xlabel=f"{_short(pair[0])} ({objective(pair[0])} is better)", ylabel=f"{_short(pair[1])} ({objective(pair[1])} is better)")
         return figure
 
