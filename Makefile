@@ -93,7 +93,7 @@ test:
 	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests test-site bench-small test-python test-clients test-docs test-crates
 
 # The package in an environment of its own, compiled like the other tests. PYTHON_TOOLS come from PyPI, once.
-PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray
+PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray duckdb nbclient ipykernel
 VENV := target/python/venv
 test-python: build-tests $(VENV)/tools
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) CARGO_TARGET_DIR=$(CURDIR)/target $(VENV)/bin/maturin develop --quiet --locked

@@ -77,11 +77,12 @@ pub struct Global {
 }
 
 /// Commands with the options of [`Global`] that each of them has, by the names of its fields.
-const COMMON: [(&str, &[&str]); 19] = [
+const COMMON: [(&str, &[&str]); 20] = [
     ("run", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
     ("replay", &["sets", "json", "report", "log", "verify", "force", "quiet"]),
     ("compare", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
     ("age", &["sets", "json", "seed", "force", "quiet"]),
+    ("sweep", &["quiet"]),
     ("rerun", &["json", "quiet"]),
     ("diff", &["json"]),
     ("reproduce", &["sets", "json", "report", "seed", "force", "quiet"]),

@@ -18,6 +18,7 @@ mod precondition;
 mod progress;
 mod provenance;
 mod report_file;
+mod seeds;
 mod served_log;
 mod stderr;
 mod subject;

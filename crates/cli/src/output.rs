@@ -82,6 +82,16 @@ impl FormatOptions {
         Global { json: global.json || self.output_format != Format::Normal, ..global.clone() }
     }
 
+    /// Refuses fio's shape beside an option for which it has no place.
+    pub fn check_absent(self, option: &str) -> Result<(), Failure> {
+        match self.output_format {
+            Format::Normal => Ok(()),
+            Format::Json | Format::JsonPlus => Err(Failure::asked(anyhow::anyhow!(
+                "--output-format and {option} do not go together; allowed: --json with {option}"
+            ))),
+        }
+    }
+
     /// The report in fio's shape, if that is asked for; `options`: of each job.
     fn render(self, report: &Report, jobs: &[Job]) -> Option<String> {
         let bins = match self.output_format {

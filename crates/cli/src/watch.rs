@@ -88,6 +88,18 @@ impl WatchOptions {
         Ok(())
     }
 
+    /// Refuses the options beside one that they do not go together with.
+    pub fn check_absent(&self, option: &str) -> Result<(), Failure> {
+        let given =
+            [("--live", self.live), ("--monitor", self.monitor.is_wanted()), ("--open", self.monitor.open)];
+        match given.iter().find(|option| option.1) {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(Failure::asked(anyhow!("{name} and {option} do not go together; allowed: one of them")))
+            }
+        }
+    }
+
     /// Begins to watch the run of `drive`.
     pub fn begin(
         &self,

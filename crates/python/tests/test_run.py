@@ -1,4 +1,5 @@
 """Drives, runs and results."""
+import json
 import os
 import re
 import shlex
@@ -181,6 +182,40 @@ def test_a_comparison_over_seeds_tells_differences_from_chance(small):
     assert "3 seeds" in str(compared) and "differs" in str(compared) and "within chance" in compared._repr_html_()
     with pytest.raises(pl.Error, match="at least two"):
         pl.compare(drives, job, seeds=1)
+    # The command finds the same.
+    line = "netbook-ssd,media.blocks=128 netbook-ssd,media.blocks=128,ftl.victim=fifo"
+    words = f"pellucid compare {line} --job rw=randwrite,bs=4k,number_ios=6000 --precondition fill --seeds 3 --json"
+    measures = json.loads(of_command(words))["measures"]
+    (theirs,) = [measure["drives"][1] for measure in measures if measure["measure"] == "write amplification"]
+    assert theirs["values"] == values and theirs["mean"] == pytest.approx(mean, abs=1e-12)
+    assert theirs["half_width"] == pytest.approx(half, rel=1e-9)
+    difference = compared.difference("fifo", total)
+    assert theirs["difference"]["mean"] == pytest.approx(difference.mean, abs=1e-12)
+    assert theirs["difference"]["half_width"] == pytest.approx(difference.half, rel=1e-9)
+    assert theirs["difference"]["is_larger_than_chance"] == difference.is_larger_than_chance
+
+
+def test_runs_over_seeds_have_intervals(small, tmp_path):
+    job = pl.Job(rw="randwrite", bs="4k", iodepth=4, number_ios=4000)
+    runs = pl.run(small, job, seeds=(4, 9, 2), precondition="fill", requests=False)
+    path = "directions.write.latency.mean_ns"
+    assert list(runs) == [4, 9, 2] and len(set(runs.values(path))) == 3
+    assert runs.values(path)[1] == small.run(job, seed=9, precondition="fill").report.at(path)
+    mean, half = runs.interval(path)
+    assert mean == pytest.approx(sum(runs.values(path)) / 3) and half > 0
+    assert runs.interval("directions.read.latency.mean_ns") is None
+    assert "3 seeds" in str(runs) and "±" in str(runs) and "write mean, ns" in runs._repr_html_()
+    # A drive with a past begins anew with every seed.
+    aged = small.age(overwrite=0)
+    again = pl.run(aged, job, seeds=2)
+    assert again.values(path) == pl.run(aged, job, seeds=2).values(path)
+    with pytest.raises(pl.Error, match="one of seed and seeds"):
+        pl.run(small, job, seeds=2, seed=3)
+    trace = tmp_path / "t.csv"
+    trace.write_text("0,host,0,Write,0,4096,10\n")
+    for refused in (lambda: pl.run(small, pl.Trace(trace), seeds=2), lambda: pl.compare([small, "netbook-ssd"], pl.Trace(trace), seeds=2)):
+        with pytest.raises(pl.Error, match="a trace draws nothing at random"):
+            refused()
 
 
 def test_figures_have_the_sizes_of_a_paper(small, job, tmp_path):
@@ -242,3 +277,40 @@ def test_ctrl_c_ends_a_run_and_ageing(work, method):
 def test_warnings_are_pythons():
     with pytest.warns(RuntimeWarning, match="has no effect"):
         pl.Drive("netbook-ssd").run(pl.Job(rw="read", rwmixread=30, number_ios=10))
+
+
+def test_claims_are_reproduced_as_the_command_does():
+    found = pl.reproduce("L2")
+    assert list(found) == ["L2"] and found.all_misses_known
+    frame = found.frame()
+    assert len(frame) == len(found["L2"].checks) > 0 and set(frame.claim) == {"L2"}
+    theirs = json.loads(of_command("pellucid reproduce L2 --json"))
+    assert frame.measured.tolist() == [check["measured"] for check in theirs["claims"][0]["checks"]]
+    assert "L2" in str(found) and "<table>" in found._repr_html_()
+    with pytest.raises(pl.Error, match="Z99"):
+        pl.reproduce("Z99")
+
+
+def test_a_call_costs_little_beside_the_work(small):
+    # Counted, not timed: calls of Python functions for a run, whatever it does.
+    def calls(requests):
+        count = 0
+
+        def note(_frame, event, _argument):
+            nonlocal count
+            count += event == "call"
+
+        job = pl.Job(rw="randread", bs="4k", number_ios=requests)
+        sys.setprofile(note)
+        try:
+            result = small.run(job)
+        finally:
+            sys.setprofile(None)
+        return count, result
+
+    few, _ = calls(10)
+    many, result = calls(20_000)
+    assert few == many < 100
+    # The table is handed on as it is: as many batches for many requests as for few.
+    assert len(pyarrow.table(result.requests).to_batches()) == 1
+    assert len(result.requests.to_pandas()) == 20_000

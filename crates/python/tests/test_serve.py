@@ -92,6 +92,65 @@ def test_sqlite_believes_corrupt_data(pellucid, tmp_path):
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+# The second recipe: DuckDB, which has a checksum for each block, notices the same bit.
+@pytest.mark.pellucid("jasmine")
+def test_duckdb_refuses_corrupt_data(pellucid, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    good, bad = tmp_path / "good.db", tmp_path / "bad.db"
+    with duckdb.connect(good) as database:
+        # Text that no compression makes much shorter: the middle of the file is data.
+        database.execute("CREATE TABLE t AS SELECT range AS id, md5(range::VARCHAR) AS body FROM range(50000)")
+        database.execute("CHECKPOINT")
+    content = good.read_bytes()
+    content += bytes(-len(content) % SECTOR)
+    at = len(content) // 2 // SECTOR * SECTOR
+
+    def query(file):
+        with duckdb.connect(file, read_only=True) as database:
+            return database.execute("SELECT count(*), min(length(body)), max(body) > '' FROM t").fetchone()
+
+    with pellucid.open() as disk:
+        disk.write(0, content)
+        disk.flush()
+        bad.write_bytes(disk.read(0, len(content)))
+        assert query(bad) == (50_000, 32, True)
+        pellucid.fault(f"corrupt:range={at}-{at + SECTOR}")
+        bad.write_bytes(disk.read(0, len(content)))
+    with pytest.raises(duckdb.Error, match="checksum"):
+        query(bad)
+
+
+# The third: what a power cut takes of a file that was written again and not flushed.
+@pytest.mark.pellucid("cosmos-plus")
+def test_sqlite_notices_what_a_power_cut_has_torn(pellucid, tmp_path):
+    def content(rows):
+        file = tmp_path / f"{rows}.db"
+        with sqlite3.connect(file) as database:
+            database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, body TEXT)")
+            database.executemany("INSERT INTO t VALUES (?, ?)", ((number, "a" * 3000) for number in range(rows)))
+        return file.read_bytes()
+
+    old, new = content(20), content(200)
+    assert len(new) % SECTOR == 0
+    with pellucid.open() as disk:
+        disk.write(0, old)
+        disk.flush()
+        # The header of the new file is flushed, and says that there are more pages than are kept.
+        disk.write(0, new[:4096])
+        disk.flush()
+        disk.write(4096, new[4096:])
+        pellucid.power_cut()
+        found = disk.read(0, len(new))
+    assert found[:4096] == new[:4096] and found != new
+    (tmp_path / "torn.db").write_bytes(found)
+    with sqlite3.connect(tmp_path / "torn.db") as database:
+        try:
+            answer = database.execute("PRAGMA integrity_check").fetchall()
+        except sqlite3.DatabaseError as error:
+            answer = [(str(error),)]
+    assert answer != [("ok",)]
+
+
 def test_the_fixture_takes_its_drive_from_the_mark(pytester):
     pytester.makepyfile("""
         import pytest

@@ -1,5 +1,6 @@
 """Sweeps: plans, engines, results."""
 import csv
+import itertools
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import pytest
 
 import pellucid as pl
 from pellucid import sweep
-from pellucid.sweep import engines
+from pellucid.sweep import engines, report
 from pellucid.statistics import interval, student_t
 
 PLAN = """
@@ -96,6 +97,12 @@ def test_a_sweep_leaves_files_tables_and_a_report(plan):
 
     assert pandas.read_parquet(directory / "results.parquet").equals(frame)
     assert (directory / "curves.svg").read_text().count("<svg") == 1
+    page = (directory / "report.html").read_text()
+    # Of two axes, curves; of one objective, no fronts. The page needs nothing else.
+    assert page.count("<svg") == 1 and "ftl.victim" in page and "12 points, all done" in page and "src=" not in page
+    before = {name: (directory / name).read_bytes() for name in ("curves.svg", "report.html")}
+    assert command(plan, "--report").returncode == 0
+    assert {name: (directory / name).read_bytes() for name in before} == before
     # The mean and its bounds are those of the rows.
     with open(directory / "summary.csv") as file:
         first = next(csv.DictReader(file))
@@ -233,6 +240,76 @@ def test_ray_runs_the_same_plan_and_survives_a_killed_worker(plan, tmp_path):
         ray.shutdown()
     assert killed and not done.failed and not done.left()
     assert done.file(read.points[-1]).read_bytes() == sweep.run_point(read.points[-1])
+
+
+def summary(axes, numbers):
+    """A summary with a row for each combination, whose means are given by `numbers`."""
+    return [
+        {**dict(zip(axes, chosen)), "number": number, "mean": mean(*chosen), "low": mean(*chosen) - 1, "high": mean(*chosen) + 1, "seeds": 3}
+        for chosen in itertools.product(*axes.values()) for number, mean in numbers.items()
+    ]
+
+
+def drawn(text, numbers):
+    plan = sweep.Plan(text)
+    return report.Drawn(plan, summary(plan.axes, numbers))
+
+
+NUMBERS = ["write_amplification.total", "directions.write.iops", "simulated_seconds"]
+
+
+def test_a_front_has_what_no_other_one_beats():
+    points = [(1, 9), (2, 5), (3, 5), (2, 7), (4, 1), (4, 1)]
+    assert [points[at] for at in report.front(points, ("less", "less"))] == [(1, 9), (2, 5), (4, 1), (4, 1)]
+    assert [points[at] for at in report.front(points, ("less", "more"))] == [(1, 9)]
+    assert [points[at] for at in report.front(points, ("more", "more"))] == [(1, 9), (2, 7), (3, 5), (4, 1), (4, 1)]
+
+
+def test_fronts_are_of_pairs_of_objectives():
+    text = f'drive = "jasmine"\nkeep = {json.dumps(NUMBERS)}\n[axes]\n"ftl.over_provisioning" = [0.1, 0.2, 0.3, 0.4]\n'
+    wa, iops = {0.1: 5.0, 0.2: 4.0, 0.3: 4.5, 0.4: 2.0}, {0.1: 100.0, 0.2: 90.0, 0.3: 80.0, 0.4: 70.0}
+    found = drawn(text, {NUMBERS[0]: wa.get, NUMBERS[1]: iops.get, NUMBERS[2]: lambda _: 1.0})
+    assert found.pairs() == [(NUMBERS[0], NUMBERS[1])]
+    # 0.3 writes more than 0.2 and does less.
+    assert found.best(found.pairs()[0]) == [("0.4", 2.0, 70.0), ("0.2", 4.0, 90.0), ("0.1", 5.0, 100.0)]
+    assert len(found.fronts().axes) == 1 and found.multiples() is None
+    assert [len(axes.containers) for axes in found.curves().axes] == [1, 1, 1]
+
+
+def test_small_multiples_have_a_panel_for_each_value():
+    text = f"""
+drive = "jasmine"
+job = {{ rw = "randwrite" }}
+keep = {json.dumps(NUMBERS[:2])}
+[axes]
+"ftl.victim" = ["greedy", "fifo"]
+"job.iodepth" = {{ from = 1, to = 64, steps = 4, scale = "log" }}
+"ftl.over_provisioning" = [0.1, 0.2, 0.3]
+"""
+    found = drawn(text, {NUMBERS[0]: lambda victim, depth, share: depth * share, NUMBERS[1]: lambda victim, depth, share: 1.0})
+    figure = found.multiples()
+    assert len(figure.axes) == 2 * 3
+    assert [axes.get_title() for axes in figure.axes[:3]] == [f"ftl.over_provisioning = {share}" for share in (0.1, 0.2, 0.3)]
+    first = figure.axes[1].containers[0][0]
+    assert first.get_xdata().tolist() == [1, 4, 16, 64] and first.get_ydata().tolist() == pytest.approx([0.2, 0.8, 3.2, 12.8])
+    assert figure.axes[0].get_xscale() == "log" and len(figure.axes[0].containers) == 2
+    svg = report.svg(figure)
+    assert svg == report.svg(found.multiples()) and "<svg" in svg
+
+
+def test_axes_without_numbers_are_drawn_as_they_are():
+    text = 'drive = "jasmine"\nkeep = ["write_amplification.total"]\n[axes]\n"ftl.victim" = ["greedy", "fifo"]\n'
+    found = drawn(text, {NUMBERS[0]: lambda victim: 5.0 if victim == "greedy" else 6.0})
+    assert [label.get_text() for label in found.curves().axes[0].get_xticklabels()] == ["greedy", "fifo"]
+
+
+def test_the_command_sweeps_with_the_package(plan):
+    plan.write_text(PLAN.replace("seeds = 3", "seeds = 1"))
+    words = [os.environ["PELLUCID"], "sweep", str(plan), "--python", sys.executable, "--on", "local:2"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    read = sweep.Plan.read(plan)
+    assert not sweep.Sweep(read, plan.with_suffix(".sweep")).left() and "write_amplification.total: mean" in done.stdout
 
 
 def test_intervals_are_students():

@@ -6,12 +6,52 @@ use super::{Direction, JobResult, Latency, Report};
 use pellucid_text::format::{bytes, count, duration, quantity, signed_percent, significant, span};
 use std::fmt::Write;
 
-/// How a number is shown.
-type Show = fn(f64) -> String;
+/// Unit of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Count,
+    PerSecond,
+    BytesPerSecond,
+    Nanoseconds,
+    Seconds,
+    Bytes,
+    /// A part of 1.
+    Share,
+    /// A quotient, or a deviation.
+    Ratio,
+}
+
+impl Unit {
+    /// Writes a number for a reader.
+    pub(super) fn show(self, value: f64) -> String {
+        match self {
+            Unit::Count => count(value.round() as u64),
+            Unit::PerSecond => quantity(value),
+            Unit::BytesPerSecond => format!("{}/s", bytes(value)),
+            Unit::Nanoseconds => duration(value),
+            Unit::Seconds => span(value),
+            Unit::Bytes => bytes(value),
+            Unit::Share => format!("{} %", significant(value * 100.0)),
+            Unit::Ratio => significant(value),
+        }
+    }
+
+    /// Returns the unit's name in JSON; empty: the number has none.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Unit::PerSecond => "1/s",
+            Unit::BytesPerSecond => "bytes/s",
+            Unit::Nanoseconds => "ns",
+            Unit::Seconds => "s",
+            Unit::Bytes => "bytes",
+            Unit::Count | Unit::Share | Unit::Ratio => "",
+        }
+    }
+}
 
 /// Which of two numbers is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Better {
+pub(super) enum Better {
     More,
     Less,
     /// Neither: the number only says how the others came about.
@@ -19,13 +59,26 @@ enum Better {
 }
 use Better::{Less, More, Neither};
 
+impl Better {
+    /// Judges a number against the first drive's: ` better`, ` worse`, or nothing.
+    pub(super) fn verdict(self, value: f64, first: f64) -> &'static str {
+        match self {
+            Neither => "",
+            _ if value == first => "",
+            More if value > first => " better",
+            Less if value < first => " better",
+            More | Less => " worse",
+        }
+    }
+}
+
 /// A row of the table.
-struct Row {
-    label: String,
-    show: Show,
-    better: Better,
-    /// Each drive's number, if it has one.
-    values: Vec<Option<f64>>,
+pub(super) struct Row {
+    pub(super) label: String,
+    pub(super) unit: Unit,
+    pub(super) better: Better,
+    /// The number of each report, if it has one.
+    pub(super) values: Vec<Option<f64>>,
 }
 
 const LABEL: usize = 22;
@@ -103,7 +156,7 @@ pub(super) fn cells(reports: &[Report]) -> (Vec<String>, Vec<Vec<String>>) {
     let row = |row: Row| {
         let mut cells = vec![row.label.clone()];
         for (at, value) in row.values.iter().enumerate() {
-            cells.push(value.map_or("-".into(), row.show));
+            cells.push(value.map_or("-".into(), |value| row.unit.show(value)));
             if at > 0 {
                 cells.push(change(row.better, *value, row.values[0]));
             }
@@ -118,14 +171,7 @@ fn change(better: Better, value: Option<f64>, first: Option<f64>) -> String {
     let (Some(value), Some(first)) = (value, first.filter(|first| *first != 0.0)) else {
         return String::new();
     };
-    let verdict = match better {
-        Neither => "",
-        _ if value == first => "",
-        More if value > first => " better",
-        Less if value < first => " better",
-        More | Less => " worse",
-    };
-    format!("{}{verdict}", signed_percent(value / first - 1.0))
+    format!("{}{}", signed_percent(value / first - 1.0), better.verdict(value, first))
 }
 
 fn clip(text: &str, columns: usize) -> String {
@@ -135,57 +181,55 @@ fn clip(text: &str, columns: usize) -> String {
     text.chars().take(columns - 1).chain(['~']).collect()
 }
 
-fn rows(reports: &[Report]) -> Vec<Row> {
-    let row = |label: &str, show: Show, better: Better, of: &dyn Fn(&Report) -> Option<f64>| Row {
+/// Returns every number that some of the reports may have, with a value for each report.
+pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
+    let row = |label: &str, unit: Unit, better: Better, of: &dyn Fn(&Report) -> Option<f64>| Row {
         label: label.into(),
-        show,
+        unit,
         better,
         values: reports.iter().map(of).collect(),
     };
-    let whole: Show = |value| count(value.round() as u64);
-    let share: Show = |value| format!("{} %", significant(value * 100.0));
-    let rate: Show = |value| format!("{}/s", bytes(value));
     let mut rows = vec![
-        row("requests", whole, Neither, &|r| Some(r.requests as f64)),
-        row("simulated", span, Neither, &|r| Some(r.simulated_seconds)),
+        row("requests", Unit::Count, Neither, &|r| Some(r.requests as f64)),
+        row("simulated", Unit::Seconds, Neither, &|r| Some(r.simulated_seconds)),
     ];
     for (i, name) in ["read", "write", "trim", "flush"].into_iter().enumerate() {
-        let mut add = |label: &str, show: Show, better: Better, of: fn(&Direction) -> Option<f64>| {
-            rows.push(row(&format!("{name} {label}"), show, better, &|report| {
+        let mut add = |label: &str, unit: Unit, better: Better, of: fn(&Direction) -> Option<f64>| {
+            rows.push(row(&format!("{name} {label}"), unit, better, &|report| {
                 let direction = report.directions.named()[i].1;
                 (direction.requests > 0).then(|| of(direction)).flatten()
             }));
         };
-        add("IOPS", quantity, More, |d| Some(d.iops));
-        add("rate", rate, More, |d| (d.bytes > 0).then_some(d.throughput_bytes_per_second));
-        add("mean", duration, Less, |d| d.latency.mean_ns);
-        add("p50", duration, Less, |d| d.latency.p50_ns.map(|ns| ns as f64));
-        add("p99", duration, Less, |d| d.latency.p99_ns.map(|ns| ns as f64));
-        add("p99.9", duration, Less, |d| d.latency.p99_9_ns.map(|ns| ns as f64));
-        add("max", duration, Less, |d| d.latency.max_ns.map(|ns| ns as f64));
-        add("errors", whole, Less, |d| (d.errors > 0).then_some(d.errors as f64));
+        add("IOPS", Unit::PerSecond, More, |d| Some(d.iops));
+        add("rate", Unit::BytesPerSecond, More, |d| (d.bytes > 0).then_some(d.throughput_bytes_per_second));
+        add("mean", Unit::Nanoseconds, Less, |d| d.latency.mean_ns);
+        add("p50", Unit::Nanoseconds, Less, |d| d.latency.p50_ns.map(|ns| ns as f64));
+        add("p99", Unit::Nanoseconds, Less, |d| d.latency.p99_ns.map(|ns| ns as f64));
+        add("p99.9", Unit::Nanoseconds, Less, |d| d.latency.p99_9_ns.map(|ns| ns as f64));
+        add("max", Unit::Nanoseconds, Less, |d| d.latency.max_ns.map(|ns| ns as f64));
+        add("errors", Unit::Count, Less, |d| (d.errors > 0).then_some(d.errors as f64));
     }
     rows.extend(reads_by_mapping(reports));
     rows.extend(jobs(reports));
     rows.extend([
-        row("cache read misses", share, Less, &|r| {
+        row("cache read misses", Unit::Share, Less, &|r| {
             let (hits, misses) = (r.cache("read_hits")?, r.cache("read_misses")?);
             (hits + misses > 0.0).then(|| misses / (hits + misses))
         }),
-        row("write amplification", significant, Less, &|r| r.write_amplification.total),
-        row("blocks erased", whole, Less, &|r| Some(r.gc.erased_blocks.total() as f64)),
-        row("valid in victims", share, Less, &|r| r.gc.victim_valid_share),
-        row("most erases", whole, Less, &|r| Some(f64::from(r.wear.erases.max))),
-        row("erase deviation", significant, Less, &|r| Some(r.wear.erases.stddev)),
-        row("channels busy", share, Neither, &|r| r.utilisation.mean_channel()),
-        row("dies busy", share, Neither, &|r| r.utilisation.mean_die()),
-        row("firmware busy", share, Neither, &|r| r.utilisation.firmware),
-        row("drive memory", bytes, Less, &|r| Some(r.drive.memory_bytes as f64)),
-        row("host memory", bytes, Less, &|r| {
+        row("write amplification", Unit::Ratio, Less, &|r| r.write_amplification.total),
+        row("blocks erased", Unit::Count, Less, &|r| Some(r.gc.erased_blocks.total() as f64)),
+        row("valid in victims", Unit::Share, Less, &|r| r.gc.victim_valid_share),
+        row("most erases", Unit::Count, Less, &|r| Some(f64::from(r.wear.erases.max))),
+        row("erase deviation", Unit::Ratio, Less, &|r| Some(r.wear.erases.stddev)),
+        row("channels busy", Unit::Share, Neither, &|r| r.utilisation.mean_channel()),
+        row("dies busy", Unit::Share, Neither, &|r| r.utilisation.mean_die()),
+        row("firmware busy", Unit::Share, Neither, &|r| r.utilisation.firmware),
+        row("drive memory", Unit::Bytes, Less, &|r| Some(r.drive.memory_bytes as f64)),
+        row("host memory", Unit::Bytes, Less, &|r| {
             let layer = r.host_layer.as_ref().map(|h| h.memory_bytes as f64);
             layer.or_else(|| r.cache("memory_bytes"))
         }),
-        row("host processor", share, Less, &|r| r.host_layer.as_ref().map(|h| h.cpu_share)),
+        row("host processor", Unit::Share, Less, &|r| r.host_layer.as_ref().map(|h| h.cpu_share)),
     ]);
     rows
 }
@@ -195,14 +239,13 @@ fn reads_by_mapping(reports: &[Report]) -> Vec<Row> {
     if reports.iter().all(|report| report.reads.unmapped.requests == 0) {
         return Vec::new();
     }
-    let share: Show = |value| format!("{} %", significant(value * 100.0));
     let mapped = |label: &str, of: fn(&Latency) -> Option<f64>| -> Row {
         let values = reports.iter().map(|report| of(&report.reads.mapped.latency)).collect();
-        Row { label: format!("mapped read {label}"), show: duration, better: Less, values }
+        Row { label: format!("mapped read {label}"), unit: Unit::Nanoseconds, better: Less, values }
     };
     let unmapped = reports.iter().map(|report| report.reads.unmapped_share).collect();
     vec![
-        Row { label: "unmapped reads".into(), show: share, better: Neither, values: unmapped },
+        Row { label: "unmapped reads".into(), unit: Unit::Share, better: Neither, values: unmapped },
         mapped("mean", |latency| latency.mean_ns),
         mapped("p50", |latency| latency.p50_ns.map(|ns| ns as f64)),
         mapped("p99", |latency| latency.p99_ns.map(|ns| ns as f64)),
@@ -216,21 +259,21 @@ fn jobs(reports: &[Report]) -> Vec<Row> {
     for at in (0..most).filter(|_| most > 1) {
         let job = |report: &'_ Report| report.jobs.get(at).cloned();
         let name = reports.iter().find_map(job).map_or(String::new(), |job| job.title());
-        let mut add = |label: &str, show: Show, better: Better, of: &dyn Fn(&JobResult) -> Option<f64>| {
+        let mut add = |label: &str, unit: Unit, better: Better, of: &dyn Fn(&JobResult) -> Option<f64>| {
             let values = reports.iter().map(|report| report.jobs.get(at).and_then(of)).collect();
-            rows.push(Row { label: format!("{name}: {label}"), show, better, values });
+            rows.push(Row { label: format!("{name}: {label}"), unit, better, values });
         };
-        add("runtime", span, Neither, &|job| Some(job.time.runtime_seconds));
+        add("runtime", Unit::Seconds, Neither, &|job| Some(job.time.runtime_seconds));
         for (i, direction) in ["read", "write", "trim", "flush"].into_iter().enumerate() {
-            let mut add = |label: &str, show: Show, better: Better, of: fn(&Direction) -> Option<f64>| {
-                add(&format!("{direction} {label}"), show, better, &|job| {
+            let mut add = |label: &str, unit: Unit, better: Better, of: fn(&Direction) -> Option<f64>| {
+                add(&format!("{direction} {label}"), unit, better, &|job| {
                     let direction = job.requests.directions.named()[i].1;
                     (direction.requests > 0).then(|| of(direction)).flatten()
                 });
             };
-            add("IOPS", quantity, More, |d| Some(d.iops));
-            add("mean", duration, Less, |d| d.latency.mean_ns);
-            add("p99", duration, Less, |d| d.latency.p99_ns.map(|ns| ns as f64));
+            add("IOPS", Unit::PerSecond, More, |d| Some(d.iops));
+            add("mean", Unit::Nanoseconds, Less, |d| d.latency.mean_ns);
+            add("p99", Unit::Nanoseconds, Less, |d| d.latency.p99_ns.map(|ns| ns as f64));
         }
     }
     rows

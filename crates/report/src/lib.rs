@@ -26,7 +26,9 @@ mod replay;
 mod request_columns;
 #[cfg(test)]
 mod sample;
+mod seeds;
 mod series;
+mod statistics;
 mod tables;
 mod text;
 mod translation;
@@ -44,6 +46,7 @@ pub use provenance::{Input, Provenance};
 pub use recorder::{Direction, Directions, ReadsByMapping, RequestRecorder, Requests};
 pub use replay::Replay;
 pub use request_columns::{RequestColumns, WordColumn};
+pub use seeds::OverSeeds;
 pub use series::{FlowSeries, Sample, Series, TimeSeries};
 pub use tables::{ByCause, ByStage, key};
 pub use text::render_text;

@@ -3,11 +3,13 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
+use crate::seeds::{self, SeedOptions};
 use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions, stdin_or};
 use crate::{columns, output};
 use anyhow::anyhow;
+use pellucid_lab::experiment::jobs_summary;
 use pellucid_media::StoreKind;
 use pellucid_output::Part;
 use pellucid_report::{Report, render_compare, render_compare_html, render_compare_svg};
@@ -19,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   pellucid compare cosmos-plus jasmine --trace examples/cloudphysics.csv.zst
   pellucid compare jasmine jasmine,ftl.victim=fifo --rw randwrite --bs 4k --number-ios 100000
+  pellucid compare jasmine jasmine,ftl.victim=fifo --rw randwrite --bs 4k --number-ios 100000 --seeds 5
   pellucid compare aged.pellucid aged.pellucid,ftl.victim=cost-benefit --rw randwrite --number-ios 100000";
 
 /// Do the same work on several drives and put the results side by side
@@ -43,6 +46,8 @@ pub struct Compare {
     options: TraceOptions,
     #[command(flatten)]
     workload: WorkloadOptions,
+    #[command(flatten)]
+    seeds: SeedOptions,
 }
 
 /// A drive and its work.
@@ -55,6 +60,9 @@ struct Prepared {
 
 impl Compare {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if self.seeds.is_given() {
+            return self.over_seeds(global);
+        }
         let prepared = self.prepared(global)?;
         let run = &prepared[0].subject.spec.run;
         let mut directory = output::claim(run.report.as_deref(), global)?;
@@ -118,6 +126,26 @@ impl Compare {
             )));
         }
         reports.iter().rev().try_for_each(output::ended)
+    }
+
+    /// The runs once for each seed.
+    fn over_seeds(&self, global: &Global) -> Result<(), Failure> {
+        let fio = self.fio.as_deref().and_then(Path::to_str);
+        self.seeds.check_names(self.drives.iter().map(String::as_str).chain(fio))?;
+        let prepared = self.prepared(global)?;
+        let seeds = self.seeds.of(&prepared.iter().map(|one| &one.subject).collect::<Vec<_>>())?;
+        output::header(global, "compare", &self.drives.join("  "), &jobs_summary(&prepared[0].jobs))?;
+        let mut reports = vec![Vec::new(); prepared.len()];
+        drop(prepared);
+        for seed in &seeds {
+            let prepared = self.prepared(&seeds::prepared_with(global, *seed))?;
+            for (Prepared { subject, jobs, .. }, reports) in prepared.into_iter().zip(&mut reports) {
+                let name = format!("{}, seed {seed}", subject.spec.drive_name);
+                let report = subject.run(&jobs, global, &WatchOptions::default());
+                reports.push(seeds::whole(report.map_err(|failure| failure.about(&name))?)?);
+            }
+        }
+        seeds::tell(global, seeds, reports)
     }
 
     /// The runs again, for their reports alone.

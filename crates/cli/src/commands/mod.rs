@@ -25,6 +25,7 @@ mod run;
 mod serve;
 mod serving;
 mod show;
+mod sweep;
 mod target;
 mod top;
 
@@ -38,6 +39,7 @@ pub enum Command {
     Replay(replay::Replay),
     Compare(compare::Compare),
     Age(age::Age),
+    Sweep(sweep::Sweep),
     Rerun(rerun::Rerun),
     Diff(diff::Diff),
     Reproduce(reproduce::Reproduce),
@@ -71,6 +73,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Replay(command) => command.run(global),
         Command::Compare(command) => command.run(global),
         Command::Age(command) => command.run(global),
+        Command::Sweep(command) => command.run(global),
         Command::Rerun(command) => command.run(global),
         Command::Diff(command) => command.run(global),
         Command::Reproduce(command) => command.run(global),

@@ -5,6 +5,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
+use crate::seeds::{self, SeedOptions};
 use crate::subject::Subject;
 use crate::watch::WatchOptions;
 use crate::workload::{WorkloadOptions, stdin_or};
@@ -12,7 +13,7 @@ use pellucid_lab::experiment::jobs_summary;
 use pellucid_report::Report;
 use pellucid_spec::targets::registry_path;
 use pellucid_workload::Job;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +22,7 @@ Examples:
   pellucid run jasmine --bs 4k --job rw=randread,iodepth=8 --job rw=write --runtime 2s
   pellucid run datacenter-tlc job.fio --set ftl.victim=cost-benefit
   pellucid run jasmine --rw randread --number-ios 10000 --output-format json+ > fio.json
+  pellucid run jasmine --rw randwrite --number-ios 100000 --precondition fill --seeds 5
   pellucid run bench/random-write.toml --live
   pellucid run cosmos-plus --rw randwrite --runtime 60s --monitor 9300
   pellucid run --image aged.pellucid --rw randwrite --number-ios 100000 --report report";
@@ -46,6 +48,8 @@ pub struct Run {
     #[command(flatten)]
     precondition: PreconditionOptions,
     #[command(flatten)]
+    seeds: SeedOptions,
+    #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
     format: FormatOptions,
@@ -53,6 +57,9 @@ pub struct Run {
 
 impl Run {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
+        if self.seeds.is_given() {
+            return self.over_seeds(global);
+        }
         let global = &self.format.apply(global);
         let (subject, jobs) = self.prepared(global)?;
         let work = match &subject.spec.run.trace {
@@ -64,6 +71,23 @@ impl Run {
         output::header(global, "run", &subject.spec.drive_name, &work)?;
         let report = subject.run(&jobs, global, &self.watch)?;
         output::report(global, &report, directory, &[], (self.format, &jobs))
+    }
+
+    /// The run once for each seed.
+    fn over_seeds(&self, global: &Global) -> Result<(), Failure> {
+        self.watch.check_absent("--seeds")?;
+        self.format.check_absent("--seeds")?;
+        let names = [self.drive.as_deref(), self.fio.as_deref().and_then(Path::to_str)];
+        self.seeds.check_names(names.into_iter().flatten())?;
+        let (subject, jobs) = self.prepared(global)?;
+        let seeds = self.seeds.of(&[&subject])?;
+        output::header(global, "run", &subject.spec.drive_name, &jobs_summary(&jobs))?;
+        let mut reports = Vec::new();
+        for seed in &seeds {
+            let (subject, jobs) = self.prepared(&seeds::prepared_with(global, *seed))?;
+            reports.push(seeds::whole(subject.run(&jobs, global, &self.watch)?)?);
+        }
+        seeds::tell(global, seeds, vec![reports])
     }
 
     /// The run again, for its report alone.

@@ -126,11 +126,12 @@ impl Drop for Folder {
 }
 
 /// Every command of the program.
-pub const COMMANDS: [&str; 24] = [
+pub const COMMANDS: [&str; 25] = [
     "run",
     "replay",
     "compare",
     "age",
+    "sweep",
     "rerun",
     "diff",
     "reproduce",

@@ -20,6 +20,7 @@ mod promises;
 mod provenance;
 mod reference;
 mod reproduce;
+mod seeds;
 mod serving;
 mod storage;
 mod tails;

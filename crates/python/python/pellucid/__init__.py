@@ -9,14 +9,17 @@
 
 A report is that of the command: `result.json()` is what `pellucid run --json` prints. Equal inputs give equal bits.
 """
+from . import snia, sweep
 from ._pellucid import Error, Table, __version__, keys, presets
+from .claims import Reproduced, reproduce
 from .drive import Drive, age, compare, fork, replay, run
-from .repeated import Repeated
+from .repeated import Repeated, Runs
 from .result import Comparison, Report, Result
 from .serving import Served, serve
+from .sweep import Plan
 from .work import Job, Trace
 
 __all__ = [
-    "Comparison", "Drive", "Error", "Job", "Repeated", "Report", "Result", "Served", "Table", "Trace", "__version__",
-    "age", "compare", "fork", "keys", "presets", "replay", "run", "serve",
+    "Comparison", "Drive", "Error", "Job", "Plan", "Repeated", "Report", "Reproduced", "Result", "Runs", "Served", "Table", "Trace",
+    "__version__", "age", "compare", "fork", "keys", "presets", "replay", "reproduce", "run", "serve", "snia", "sweep",
 ]

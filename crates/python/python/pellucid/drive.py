@@ -8,7 +8,7 @@ from typing import Any
 
 from . import words
 from ._pellucid import State
-from .repeated import Repeated
+from .repeated import Repeated, Runs, seed_numbers
 from .result import Comparison, Result
 from .work import Job, Trace
 
@@ -143,9 +143,26 @@ def _drive(drive: Drive | str | os.PathLike[str]) -> Drive:
     return drive if isinstance(drive, Drive) else Drive(drive)
 
 
-def run(drive: Drive | str | os.PathLike[str], *work: Job | Trace, **options: Any) -> Result:
-    """Does work on a drive: `run("jasmine", Job(rw="randread"))`. Options as of `Drive.run`."""
-    return _drive(drive).run(*work, **options)
+def run(
+    drive: Drive | str | os.PathLike[str], *work: Job | Trace, seeds: int | Iterable[int] | None = None, **options: Any
+) -> Result | Runs:
+    """Does work on a drive: `run("jasmine", Job(rw="randread"))`. Options as of `Drive.run`.
+
+    With `seeds` (5 is 1 to 5) it is done once for each, and the answer has means with intervals. A drive with a past is forked first.
+    """
+    if seeds is None:
+        return _drive(drive).run(*work, **options)
+    numbers = _seeded(work, seeds, options)
+    return Runs({seed: _drive(drive).fork().run(*work, seed=seed, **options) for seed in numbers})
+
+
+def _seeded(work: Iterable[Job | Trace], seeds: int | Iterable[int], options: Mapping[str, Any]) -> list[int]:
+    """The seeds of work that is done once for each."""
+    if "seed" in options:
+        raise words.refuse("seed", options["seed"], "one of seed and seeds")
+    if any(isinstance(item, Trace) for item in work):
+        raise words.refuse("seeds", seeds, "with jobs; a trace draws nothing at random")
+    return seed_numbers(seeds)
 
 
 def replay(drive: Drive | str | os.PathLike[str], trace: Trace | str | os.PathLike[str], **options: Any) -> Result:
@@ -178,9 +195,7 @@ def compare(
 
     if seeds is None:
         return once()
-    numbers = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
-    if len(numbers) < 2:
-        raise words.refuse("seeds", seeds, "at least two, which intervals need")
+    numbers = _seeded(work, seeds, options)
     return Repeated({seed: once(seed=seed) for seed in numbers})
 
 

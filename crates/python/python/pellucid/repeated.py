@@ -1,13 +1,17 @@
-"""Comparisons over several seeds: means with intervals, and whether a difference is larger than chance."""
+"""Runs and comparisons over several seeds: means with intervals, and whether a difference is larger than chance.
+
+A seed gives every drive the same requests, so drives are compared seed by seed (a paired t-test): what a seed adds to all of them
+cancels out. Each number is judged by itself: of twenty that do not differ, one is expected to seem so.
+"""
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .result import FIGURES, Comparison, Result
 from .statistics import interval
-from .words import number
+from .words import number, refuse
 
 #: Share of means that lie in their interval.
 CONFIDENCE = 0.95
@@ -26,12 +30,54 @@ class Difference:
         return abs(self.mean) > self.half
 
 
-class Repeated(Mapping):
-    """Comparisons of the same drives under the same work, by seed.
+def seed_numbers(seeds: int | Iterable[int]) -> list[int]:
+    """The seeds that are asked for: 5 is 1 to 5."""
+    numbers = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
+    if len(numbers) < 2:
+        raise refuse("seeds", seeds, "at least two, which intervals need")
+    return numbers
 
-    A seed gives every drive the same requests, so drives are compared seed by seed: the differences are averaged, and their interval is
-    Student's t.
-    """
+
+class Runs(Mapping):
+    """Runs of a drive under the same work, by seed."""
+
+    def __init__(self, results: Mapping[int, Result]) -> None:
+        self._results = dict(results)
+
+    def __getitem__(self, seed: int) -> Result:
+        return self._results[seed]
+
+    def __iter__(self):
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def values(self, path: str) -> list[float | None]:  # type: ignore[override]
+        """A number of the report, such as `write_amplification.total`, for each seed."""
+        return [result.report.at(path) for result in self._results.values()]
+
+    def interval(self, path: str) -> tuple[float, float | None] | None:
+        """The mean of a number, and half the width of its 95 % interval; None where a report does not have it."""
+        values = _numbers(self.values(path))
+        return None if values is None else interval(values, CONFIDENCE)
+
+    def _rows(self) -> list[list[str]]:
+        found = ((label, self.interval(path)) for label, path in FIGURES.items())
+        return [[label, _plus_minus(*interval)] for label, interval in found if interval]
+
+    def _head(self) -> list[str]:
+        return [f"{len(self)} seeds", next(iter(self._results.values())).report.drive.name]
+
+    def __str__(self) -> str:
+        return _text([self._head(), *self._rows()])
+
+    def _repr_html_(self) -> str:
+        return _html(self._head(), self._rows())
+
+
+class Repeated(Mapping):
+    """Comparisons of the same drives under the same work, by seed. Differences are taken seed by seed."""
 
     def __init__(self, comparisons: Mapping[int, Comparison]) -> None:
         self._comparisons = dict(comparisons)
@@ -79,22 +125,35 @@ class Repeated(Mapping):
         found = self.interval(drive, path)
         if found is None:
             return ""
-        mean, half = found
-        text = f"{number(mean)} ± {half:.2g}"
+        text = _plus_minus(*found)
         difference = None if drive == self.drives[0] else self.difference(drive, path)
         if difference is None:
             return text
         return f"{text}  {'differs' if difference.is_larger_than_chance else 'within chance'}"
 
+    def _head(self) -> list[str]:
+        return [f"{len(self)} seeds", *self.drives]
+
     def __str__(self) -> str:
-        rows = [[f"{len(self)} seeds", *self.drives], *self._rows()]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows) + "\n"
+        return _text([self._head(), *self._rows()])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in (f"{len(self)} seeds", *self.drives))
-        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(f'<tr>{row}</tr>' for row in cells)}</tbody></table>"
+        return _html(self._head(), self._rows())
+
+
+def _plus_minus(mean: float, half: float | None) -> str:
+    return f"{number(mean)} ± {half or 0.0:.2g}"
+
+
+def _text(rows: list[list[str]]) -> str:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows) + "\n"
+
+
+def _html(names: list[str], rows: list[list[str]]) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(f'<tr>{row}</tr>' for row in cells)}</tbody></table>"
 
 
 def _numbers(values: Sequence[float | None]) -> list[float] | None:

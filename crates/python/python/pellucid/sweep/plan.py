@@ -66,6 +66,8 @@ class Plan:
                 raise refuse(key, plan[key], "a key of " + ", ".join(KEYS))
         self._plan = plan
         self.axes = {key: _values(key, axis) for key, axis in self._table("axes").items()}
+        #: Axes whose values are evenly spaced on a logarithmic scale.
+        self.logarithmic = {key for key, axis in self._table("axes").items() if isinstance(axis, dict) and axis.get("scale") == "log"}
         self.seeds = self._seeds()
         self.keep = self._list("keep", KEEP)
         self.whole_report = plan.get("whole_report", False)

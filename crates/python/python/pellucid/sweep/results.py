@@ -5,7 +5,10 @@
     DIR/points/ID.error.txt    a point that failed; it is tried again by the next run
     DIR/results.csv            tidy: a column for each axis, the seed, and each number that is kept (results.parquet with pyarrow)
     DIR/summary.csv            mean and confidence interval over the seeds, for each combination of the axes
-    DIR/curves.svg             with matplotlib: the numbers over the first axis of numbers
+    DIR/report.html            with matplotlib: a page with figures, means and plan
+    DIR/curves.svg             the numbers over the first axis of numbers, with intervals
+    DIR/fronts.svg             Pareto fronts of pairs of objectives
+    DIR/multiples.svg          a matrix of small multiples, from three axes on
 """
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .._pellucid import Error
-from . import engines
+from . import engines, report
 from .plan import Plan
 from .points import Point, write_whole
 from ..statistics import interval
@@ -108,7 +111,7 @@ class Sweep:
         write_whole(self.directory / "results.csv", _csv(columns, rows))
         write_whole(self.directory / "summary.csv", _csv([*self.plan.axes, "number", "mean", "low", "high", "seeds"], self.summary()))
         self._write_parquet(columns, rows)
-        self._write_curves()
+        self._write_figures()
 
     def _write_parquet(self, columns: list[str], rows: list[dict[str, Any]]) -> None:
         try:
@@ -121,42 +124,36 @@ class Sweep:
         pyarrow.parquet.write_table(table, out)
         write_whole(self.directory / "results.parquet", out.getvalue())
 
-    def _write_curves(self) -> None:
+    def _write_figures(self) -> None:
         try:
             import matplotlib  # noqa: F401
         except ImportError:
             return
-        figure = self.curves()
-        if figure:
-            out = io.BytesIO()
-            figure.savefig(out, format="svg", metadata={"Date": None})
-            write_whole(self.directory / "curves.svg", out.getvalue())
+        summary = self.summary()
+        drawn = report.Drawn(self.plan, summary)
+        drawings = {name: report.svg(figure) for name, figure in drawn.figures().items()}
+        for name in report.TITLES:
+            file = self.directory / f"{name}.svg"
+            if name in drawings:
+                write_whole(file, drawings[name].encode())
+            else:
+                # One of an earlier plan would be taken for one of this.
+                file.unlink(missing_ok=True)
+        missing = len(self.left())
+        state = f"{len(self.plan.points)} points" + (f", of which {missing} are not done." if missing else ", all done.")
+        write_whole(self.directory / "report.html", report.page(self.plan, drawn, summary, drawings, state, CONFIDENCE).encode())
 
     def curves(self) -> Any:
-        """Each number over the first axis of numbers, a line with its intervals for each combination of the others; None without one."""
-        from matplotlib.figure import Figure
+        """Each number along the first axis of numbers, with intervals, as a figure of matplotlib; None without axes."""
+        return report.Drawn(self.plan, self.summary()).curves()
 
-        numeric = [axis for axis, values in self.plan.axes.items() if all(isinstance(value, (int, float)) for value in values)]
-        if not numeric:
-            return None
-        x, others = numeric[0], [axis for axis in self.plan.axes if axis != numeric[0]]
-        summary = self.summary()
-        numbers = [number for number in self.plan.keep if any(row["number"] == number for row in summary)]
-        figure = Figure(figsize=(3.33, 2.2 * len(numbers)), layout="constrained")
-        for axes, number in zip(figure.subplots(len(numbers), squeeze=False)[:, 0], numbers):
-            lines: dict[str, list[dict[str, Any]]] = {}
-            for row in summary:
-                if row["number"] == number:
-                    lines.setdefault(", ".join(str(row[axis]) for axis in others), []).append(row)
-            for label, rows in lines.items():
-                rows.sort(key=lambda row: row[x])
-                halves = [0.0 if row["high"] is None else row["high"] - row["mean"] for row in rows]
-                axes.errorbar([row[x] for row in rows], [row["mean"] for row in rows], yerr=halves, label=label, capsize=2, linewidth=1)
-            axes.set(xlabel=x, ylabel=number.removeprefix("directions."))
-            axes.grid(linewidth=0.3)
-            if len(lines) > 1:
-                axes.legend(fontsize=6, frameon=False)
-        return figure
+    def fronts(self) -> Any:
+        """Pairs of objectives with their Pareto fronts, as a figure of matplotlib; None without two objectives."""
+        return report.Drawn(self.plan, self.summary()).fronts()
+
+    def multiples(self) -> Any:
+        """A matrix of small multiples, as a figure of matplotlib; None with fewer than three axes."""
+        return report.Drawn(self.plan, self.summary()).multiples()
 
     def __str__(self) -> str:
         """The report: mean and interval for each combination."""
@@ -204,7 +201,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("plan", help="the plan, in TOML")
     parser.add_argument("--on", default="local", metavar="ENGINE", help="local, local:N, dask:ADDRESS, ray:ADDRESS [default: local]")
     parser.add_argument("--out", metavar="DIR", help="where the points are written [default: the plan's name with .sweep]")
-    parser.add_argument("--report", action="store_true", help="write tables and report of what is done, and run nothing")
+    parser.add_argument("--report", action="store_true", help="write tables, figures and report.html of what is done, and run nothing")
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
     try:

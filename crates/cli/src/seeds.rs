@@ -1,0 +1,94 @@
+//! `--seeds`: the same work once for each of several seeds, with confidence intervals.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::output;
+use crate::subject::{Subject, is_stream};
+use anyhow::anyhow;
+use pellucid_media::StoreKind;
+use pellucid_report::{OverSeeds, Report};
+use std::path::Path;
+
+/// How often work is done.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct SeedOptions {
+    /// Do the work once for each of N seeds, from --seed or run.seed on, and print each number's mean with its 95 % confidence
+    /// interval. Preconditioning keeps its own seed, precondition.seed
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(2..),
+        conflicts_with_all = ["report", "log"]
+    )]
+    seeds: Option<u32>,
+}
+
+impl SeedOptions {
+    /// Returns whether several seeds are asked for.
+    pub fn is_given(self) -> bool {
+        self.seeds.is_some()
+    }
+
+    /// Refuses names of drives and job files that can be read only once.
+    pub fn check_names<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Result<(), Failure> {
+        match names.into_iter().find(|name| *name == "-" || is_stream(Path::new(name))) {
+            None => Ok(()),
+            Some(name) => Err(refuse(&format!("{name} can be read only once; allowed: a file"))),
+        }
+    }
+
+    /// Returns the seeds of the work on these drives. Work that would not be repeated from the same start is refused.
+    pub fn of(self, subjects: &[&Subject]) -> Result<Vec<u64>, Failure> {
+        let run = &subjects[0].spec.run;
+        if run.trace.is_some() {
+            return Err(refuse("a trace draws nothing at random; allowed: with jobs"));
+        }
+        if let Some(key) =
+            [("run.report", &run.report), ("run.log", &run.log)].iter().find(|key| key.1.is_some())
+        {
+            return Err(refuse(&format!("{} is of one run; allowed: without it", key.0)));
+        }
+        for subject in subjects {
+            if let StoreKind::File(path) = &subject.spec.drive.media.store {
+                let path = path.display();
+                let message =
+                    "would start from what the seed before it has written; allowed: media.store none or ram";
+                return Err(refuse(&format!("the drive is in {path}, so that every seed {message}")));
+            }
+        }
+        let seeds = (0..u64::from(self.seeds.unwrap_or(1))).map(|number| run.seed.checked_add(number));
+        let most = || refuse("the last seed is above 2^64 - 1; allowed: a smaller run.seed");
+        seeds.collect::<Option<Vec<u64>>>().ok_or_else(most)
+    }
+}
+
+fn refuse(message: &str) -> Failure {
+    Failure::asked(anyhow!("--seeds: {message}"))
+}
+
+/// The options with which the work of a seed is prepared: notices have come with the first preparation.
+pub fn prepared_with(global: &Global, seed: u64) -> Global {
+    Global { seed: Some(seed), quiet: true, ..global.clone() }
+}
+
+/// Takes the report of a seed. An interrupt ends the work: intervals are over whole runs.
+pub fn whole(report: Report) -> Result<Report, Failure> {
+    if report.partial {
+        return Err(Failure::stopped(
+            "interrupted; means over the seeds need all of them, so nothing is printed",
+        ));
+    }
+    Ok(report)
+}
+
+/// Prints the numbers of the drives, each with a report for each seed.
+pub fn tell(global: &Global, seeds: Vec<u64>, reports: Vec<Vec<Report>>) -> Result<(), Failure> {
+    let mut warnings: Vec<String> = reports.iter().flatten().flat_map(Report::warnings_by_name).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
+    output::warn(global, warnings);
+    let ends: Vec<_> = reports.iter().flatten().map(output::ended).collect();
+    let over = OverSeeds::new(seeds, reports);
+    output::print(&if global.json { over.to_json() } else { over.render_text() })?;
+    ends.into_iter().collect()
+}

@@ -1,0 +1,261 @@
+//! Numbers over several seeds: means with confidence intervals, and whether drives differ by more than chance.
+//!
+//! A seed gives every drive the same requests, so drives are compared seed by seed (a paired t-test): what a seed adds to all of
+//! them cancels out. Each number is judged by itself: of twenty that do not differ, one is expected to seem so.
+
+use super::Report;
+use super::compare::{Better, Row, Unit, rows};
+use super::json::to_text;
+use super::statistics::{CONFIDENCE, Mean};
+use pellucid_text::format::{count, signed_percent, significant};
+use serde::Serialize;
+
+/// Counts below this have digits behind the point: their means do.
+const EXACT_MIN: f64 = 1000.0;
+/// Blanks between two columns.
+const GAP: usize = 2;
+
+/// The numbers of one or more drives over several seeds.
+#[derive(Debug)]
+pub struct OverSeeds {
+    seeds: Vec<u64>,
+    drives: Vec<String>,
+    measures: Vec<Measure>,
+}
+
+/// A number of the report, of each drive.
+#[derive(Debug)]
+struct Measure {
+    label: String,
+    unit: Unit,
+    better: Better,
+    drives: Vec<Values>,
+}
+
+/// A number of one drive over the seeds.
+#[derive(Debug)]
+struct Values {
+    each: Vec<Option<f64>>,
+    /// `None`: for some seed there is no such number.
+    mean: Option<Mean>,
+    /// Difference from the first drive, seed by seed; `None` for the first, and where one of the two has no mean.
+    difference: Option<Mean>,
+}
+
+impl OverSeeds {
+    /// Takes the reports of each drive, one for each seed in the order of `seeds`. At least two seeds are needed.
+    pub fn new(seeds: Vec<u64>, reports: Vec<Vec<Report>>) -> OverSeeds {
+        assert!(seeds.len() > 1, "intervals need two seeds");
+        assert!(reports.iter().all(|drive| drive.len() == seeds.len()), "a report for each seed");
+        let drives = reports.iter().map(|drive| drive[0].drive.name.clone()).collect();
+        let all: Vec<Report> = reports.into_iter().flatten().collect();
+        let said = rows(&all).into_iter().filter(|row| row.values.iter().any(Option::is_some));
+        let measures = said.map(|row| Measure::new(row, seeds.len())).collect();
+        OverSeeds { seeds, drives, measures }
+    }
+
+    /// The numbers as text: a column for each drive, and behind those of all but the first one with the difference.
+    pub fn render_text(&self) -> String {
+        let mut table = vec![vec![format!("{} seeds", self.seeds.len())]];
+        for (at, drive) in self.drives.iter().enumerate() {
+            table[0].push(drive.clone());
+            table[0].extend((at > 0).then(|| "difference".to_string()));
+        }
+        table.extend(self.measures.iter().map(Measure::cells));
+        let width = |at: usize| table.iter().map(|row| row[at].chars().count()).max().unwrap_or(0) + GAP;
+        let widths: Vec<usize> = (0..table[0].len()).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let text: String =
+                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            format!("{}\n", text.trim_end())
+        };
+        let mut out: String = table.iter().map(line).collect();
+        let percent = (CONFIDENCE * 100.0).round();
+        out.push_str(&format!(
+            "\nnote: mean and {percent} % confidence interval over the seeds (Student's t)\n"
+        ));
+        if self.drives.len() > 1 {
+            out.push_str(&format!(
+                "note: differences are taken seed by seed; those within chance have an interval with 0 in it, at {percent} % for each \
+                 number by itself\n"
+            ));
+        }
+        out
+    }
+
+    /// The numbers as JSON, with the value of every seed.
+    pub fn to_json(&self) -> String {
+        let drive = |name: &String, values: &Values| DriveJson {
+            drive: name.clone(),
+            values: values.each.clone(),
+            mean: values.mean.map(|mean| mean.mean),
+            half_width: values.mean.map(|mean| mean.half_width),
+            difference: values.difference.map(|difference| DifferenceJson {
+                mean: difference.mean,
+                half_width: difference.half_width,
+                is_larger_than_chance: difference.is_larger_than_chance(),
+            }),
+        };
+        let measure = |measure: &Measure| MeasureJson {
+            measure: measure.label.clone(),
+            unit: measure.unit.name(),
+            drives: self
+                .drives
+                .iter()
+                .zip(&measure.drives)
+                .map(|(name, values)| drive(name, values))
+                .collect(),
+        };
+        to_text(&Json {
+            seeds: &self.seeds,
+            confidence: CONFIDENCE,
+            measures: self.measures.iter().map(measure).collect(),
+        })
+    }
+}
+
+impl Measure {
+    /// `row`: the number of each report, all seeds of the first drive first.
+    fn new(row: Row, seeds: usize) -> Measure {
+        let each: Vec<&[Option<f64>]> = row.values.chunks(seeds).collect();
+        let mean = |values: Vec<Option<f64>>| {
+            values.into_iter().collect::<Option<Vec<f64>>>().map(|values| Mean::of(&values))
+        };
+        let differences = |values: &[Option<f64>]| {
+            values.iter().zip(each[0]).map(|(value, first)| Some((*value)? - (*first)?)).collect()
+        };
+        let drives = each.iter().enumerate().map(|(at, values)| Values {
+            each: values.to_vec(),
+            mean: mean(values.to_vec()),
+            difference: if at == 0 { None } else { mean(differences(values)) },
+        });
+        Measure { label: row.label, unit: row.unit, better: row.better, drives: drives.collect() }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let mut cells = vec![self.label.clone()];
+        for (at, values) in self.drives.iter().enumerate() {
+            let mean = |mean: Mean| format!("{} ± {}", self.show(mean.mean), self.show(mean.half_width));
+            cells.push(values.mean.map_or("-".into(), mean));
+            cells.extend((at > 0).then(|| self.difference(values)));
+        }
+        cells
+    }
+
+    fn show(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Count if value < EXACT_MIN => significant(value),
+            Unit::Count => count(value.round() as u64),
+            unit => unit.show(value),
+        }
+    }
+
+    /// The change from the first drive's mean, or that it is within chance.
+    fn difference(&self, values: &Values) -> String {
+        let (Some(difference), Some(mean), Some(first)) =
+            (values.difference, values.mean, self.drives[0].mean)
+        else {
+            return String::new();
+        };
+        if difference.mean == 0.0 && difference.half_width == 0.0 {
+            return "equal".into();
+        }
+        if !difference.is_larger_than_chance() {
+            return "within chance".into();
+        }
+        if first.mean == 0.0 {
+            return format!("differs{}", self.better.verdict(mean.mean, first.mean));
+        }
+        let change = signed_percent(difference.mean / first.mean);
+        format!("{change}{}", self.better.verdict(mean.mean, first.mean))
+    }
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    seeds: &'a [u64],
+    confidence: f64,
+    measures: Vec<MeasureJson>,
+}
+
+#[derive(Serialize)]
+struct MeasureJson {
+    measure: String,
+    unit: &'static str,
+    drives: Vec<DriveJson>,
+}
+
+#[derive(Serialize)]
+struct DriveJson {
+    drive: String,
+    values: Vec<Option<f64>>,
+    mean: Option<f64>,
+    half_width: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<DifferenceJson>,
+}
+
+#[derive(Serialize)]
+struct DifferenceJson {
+    mean: f64,
+    half_width: f64,
+    is_larger_than_chance: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(name: &str, amplification: Option<f64>, erased: u64) -> Report {
+        let mut report = Report::default();
+        report.drive.name = name.into();
+        report.write_amplification.total = amplification;
+        report.wear.erases.max = erased as u32;
+        report
+    }
+
+    fn three(values: [[Option<f64>; 3]; 3]) -> OverSeeds {
+        let drive = |(name, values): (&str, [Option<f64>; 3])| {
+            values.into_iter().map(|value| report(name, value, 3)).collect::<Vec<Report>>()
+        };
+        OverSeeds::new(vec![1, 2, 3], ["a", "b", "c"].into_iter().zip(values).map(drive).collect())
+    }
+
+    #[test]
+    fn drives_are_compared_seed_by_seed() {
+        // The second is above the first by 0.1 for every seed, which the spread of the seeds hides from a test that is not paired.
+        let found = three([
+            [Some(1.0), Some(2.0), Some(3.0)],
+            [Some(1.1), Some(2.1), Some(3.1)],
+            [Some(3.0), Some(1.0), Some(2.0)],
+        ]);
+        let text = found.render_text();
+        let line = text.lines().find(|line| line.starts_with("write amplification")).unwrap();
+        assert!(line.contains("2.00 ± 2.48") && line.contains("+5.00 % worse"), "{line}");
+        assert!(line.ends_with("within chance"), "{line}");
+        let line = text.lines().find(|line| line.starts_with("most erases")).unwrap();
+        assert_eq!(
+            line.split_whitespace().collect::<Vec<_>>().join(" "),
+            "most erases 3.00 ± 0 3.00 ± 0 equal 3.00 ± 0 equal"
+        );
+        let json: serde_json::Value = serde_json::from_str(&found.to_json()).unwrap();
+        let measures = json["measures"].as_array().unwrap();
+        let of = measures.iter().find(|measure| measure["measure"] == "write amplification").unwrap();
+        assert_eq!(of["drives"][1]["values"], serde_json::json!([1.1, 2.1, 3.1]));
+        assert_eq!(of["drives"][1]["difference"]["is_larger_than_chance"], true);
+        assert_eq!(of["drives"][2]["difference"]["is_larger_than_chance"], false);
+        assert!(of["drives"][0].get("difference").is_none());
+        assert_eq!(json["seeds"], serde_json::json!([1, 2, 3]));
+    }
+
+    #[test]
+    fn a_number_that_a_seed_lacks_has_no_mean() {
+        let found = three([[Some(1.0), None, Some(3.0)], [Some(1.0); 3], [None; 3]]);
+        let text = found.render_text();
+        let line = text.lines().find(|line| line.starts_with("write amplification")).unwrap();
+        assert_eq!(
+            line.split_whitespace().collect::<Vec<_>>(),
+            ["write", "amplification", "-", "1.00", "±", "0", "-"]
+        );
+    }
+}
