@@ -97,7 +97,8 @@ impl From<ImageError> for Failure {
 impl From<ExperimentError> for Failure {
     fn from(error: ExperimentError) -> Failure {
         let status = match &error {
-            ExperimentError::NoWork
+            ExperimentError::Verify { .. }
+            | ExperimentError::NoWork
             | ExperimentError::NoTrace
             | ExperimentError::Job { .. }
             | ExperimentError::Format(_) => ASKED,

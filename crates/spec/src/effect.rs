@@ -8,10 +8,10 @@ use super::document::Origin;
 use super::error::{Place, SpecError};
 use super::resolve_backing::{BackingKind, Medium};
 use super::resolve_run::Overwrite;
-use super::{Entry, Spec};
+use super::{DescribedTarget, Entry, Spec};
 use pellucid_device::Namespace;
 use pellucid_ftl::{Durability, Map};
-use pellucid_host::LayerConfig;
+use pellucid_host::{LayerConfig, TargetKind};
 use pellucid_media::StoreKind;
 
 /// Kind of command that uses a description.
@@ -212,7 +212,10 @@ const RULES: &[Rule] = &[
         "a cache on a block drive",
         |spec| !spec.drive.namespaces.iter().any(|n| matches!(n, Namespace::Cache { .. })),
     ),
-    rule(&["host.cpu."], "host.layers", |spec| !spec.host.is_empty()),
+    rule(&["host.cpu."], "host.layers, or a block target", |spec| {
+        let is_block = |described: &DescribedTarget| described.target.kind == TargetKind::Block;
+        !spec.host.is_empty() || spec.targets.iter().any(is_block)
+    }),
     of_work(
         &[
             "run.format",
@@ -240,6 +243,14 @@ const RULES: &[Rule] = &[
     Rule {
         uses: &[Use::Work, Use::Age, Use::Serve],
         ..rule(&["kv."], "pellucid kv, which puts a cache on the drive", |_| false)
+    },
+    Rule {
+        uses: &[Use::Age, Use::Serve, Use::Kv, Use::ServeKv],
+        ..rule(
+            &["target"],
+            "pellucid run, replay and compare; targets of a drive that is served are made by pellucid target",
+            |_| false,
+        )
     },
     Rule {
         uses: &[Use::Age, Use::Serve, Use::ServeKv, Use::Claim],
