@@ -110,6 +110,7 @@ impl From<ExperimentError> for Failure {
                 | RunError::Trace(_)
                 | RunError::NoRequest { .. }
                 | RunError::Endless { .. }
+                | RunError::Idle(..)
                 | RunError::Waits(_),
             ) => ASKED,
             ExperimentError::Output(error) if error.is_mistake() => ASKED,

@@ -224,7 +224,7 @@ impl Subject {
         let namespaces = &self.spec.drive.namespaces;
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
         let is_raw = run.trace.is_none() && jobs.iter().any(|job| job.raw.is_some());
-        let is_bare = self.spec.host.is_empty() && self.spec.targets.is_empty() && !is_raw;
+        let is_bare = !self.spec.has_host() && !is_raw;
         if is_bare && !namespaces.is_empty() && !namespaces.iter().any(is_block) {
             let message = "no block namespace to run a workload on; allowed: a drive with one, or with \
                            [host] layers or [[target]] above an open-channel or zoned namespace, or jobs on chunks or zones \
@@ -288,7 +288,7 @@ impl Subject {
         let mut past = self.image.as_ref().map(Image::past);
         let mut report = match self.image {
             None => execute_described(&spec, jobs, &clock, &mut watcher)?.1,
-            Some(image) if !spec.host.is_empty() || !spec.targets.is_empty() => {
+            Some(image) if spec.has_host() => {
                 let device: Device = image.device(&spec)?;
                 past.iter_mut().for_each(|past| *past += &wear(&device));
                 let mut stack = stack(&spec, device).map_err(ExperimentError::Run)?;

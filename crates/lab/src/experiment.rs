@@ -15,7 +15,10 @@ use pellucid_host::{LayerConfig, Pair, Tower};
 use pellucid_media::StoreKind;
 use pellucid_output::{OutputError, OutputFile};
 use pellucid_report::{HostCost, Report, RequestLog, RequestSink, Workload};
-use pellucid_spec::{BackingKind, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec};
+use pellucid_spec::{
+    BackingKind, DescribedTarget, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec,
+};
+use pellucid_text::format::significant;
 use pellucid_workload::trace::{ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use pellucid_workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use std::collections::BTreeMap;
@@ -386,11 +389,7 @@ fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, Experi
 /// own on the media.)
 fn config(spec: &Spec) -> DeviceConfig {
     let mut config = spec.drive.clone();
-    if config.media.store == StoreKind::None
-        && !spec.run.verify
-        && spec.host.is_empty()
-        && spec.targets.is_empty()
-    {
+    if config.media.store == StoreKind::None && !spec.run.verify && !spec.has_host() {
         config.media.store = StoreKind::Unstamped;
     }
     config
@@ -429,10 +428,25 @@ fn measure(
     file.as_mut().map_or(Ok(()), OutputFile::commit)?;
     let cost = HostCost::new(measured.requests.requests, clock() - began, peak_memory_bytes());
     let seeds = seeds(spec, jobs);
-    let workload = Workload { summary, command_line: String::new(), precondition: spec.precondition.words() };
+    let workload = Workload { summary, command_line: String::new(), precondition: precondition_words(spec) };
     let mut report = drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost));
     report.warnings.extend(steadiness::warning(spec, jobs, &report));
     Ok(report)
+}
+
+/// What was written before the run, in a few words.
+fn precondition_words(spec: &Spec) -> String {
+    let own = |one: &DescribedTarget| {
+        let share = one.fill?;
+        Some(format!("{} {} % filled", one.target.name, significant(share * 100.0)))
+    };
+    let own: Vec<String> = spec.targets.iter().filter_map(own).collect();
+    let all = own.len() == spec.targets.len() || spec.precondition.fill == Fill::Share(0.0);
+    match (own.is_empty(), all) {
+        (true, _) => spec.precondition.words(),
+        (false, true) => own.join(", "),
+        (false, false) => format!("{}; {}", spec.precondition.words(), own.join(", ")),
+    }
 }
 
 /// The seeds that the run had. Jobs that differ are told apart.
@@ -606,7 +620,7 @@ pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
     let beside = device.memory_bytes().into_iter().filter(|(part, _)| *part != "media");
     let tables: u64 = beside.map(|(_, bytes)| bytes).sum();
     // Overwriting comes through all blocks; so may what a layer of the host fills.
-    let once = spec.precondition.overwrite == Overwrite::Capacities(0.0) && spec.host.is_empty();
+    let once = spec.precondition.overwrite == Overwrite::Capacities(0.0) && !spec.has_host();
     let filled = (device.capacity_bytes() as f64 * share) as u64;
     let blocks = match once {
         true => (filled / u64::from(layout.unit_bytes)).div_ceil(layout.units_per_block.into()),

@@ -245,12 +245,8 @@ const RULES: &[Rule] = &[
         ..rule(&["kv."], "pellucid kv, which puts a cache on the drive", |_| false)
     },
     Rule {
-        uses: &[Use::Age, Use::Serve, Use::Kv, Use::ServeKv],
-        ..rule(
-            &["target"],
-            "pellucid run, replay and compare; targets of a drive that is served are made by pellucid target",
-            |_| false,
-        )
+        uses: &[Use::Age, Use::Kv, Use::ServeKv],
+        ..rule(&["target"], "pellucid run, replay, compare and serve", |_| false)
     },
     Rule {
         uses: &[Use::Age, Use::Serve, Use::ServeKv, Use::Claim],
@@ -278,6 +274,11 @@ impl Rule {
 }
 
 impl Spec {
+    /// Reports whether anything of the host stands between jobs and drive: layers or targets.
+    pub fn has_host(&self) -> bool {
+        !self.host.is_empty() || !self.targets.is_empty()
+    }
+
     fn value(&self, key: &str) -> Option<&str> {
         self.provenance.get(key).map(|entry| entry.value.trim_matches('"'))
     }

@@ -118,7 +118,11 @@ pub trait Target: Drive {
     }
     /// Bytes that can be addressed.
     fn capacity_bytes(&self) -> u64 {
-        let sectors: u64 = self.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
+        let blocks: u64 = self.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
+        // Beside a block namespace of the drive, chunks and zones are the business of others.
+        let counts_raw = blocks == 0 || !self.targets().is_empty();
+        let raw = self.raw_namespaces().into_iter().filter(|_| counts_raw);
+        let sectors = blocks + raw.map(|(_, interface)| interface.capacity_sectors()).sum::<u64>();
         sectors * u64::from(self.sector_bytes())
     }
     /// A command for `lba` will come soon; changes nothing but the simulator's own speed.

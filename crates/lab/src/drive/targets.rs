@@ -86,9 +86,7 @@ pub(super) fn host<D: Bottom>(tower: &Tower<D>) -> Option<HostUse> {
         sum.cpu_busy += one.cpu_busy;
         sum.memory_bytes += one.memory_bytes;
     }
-    let programmed: u64 = sum.counters.programmed_sectors.iter().sum();
-    let written = tower.flash().map_or(0, |device| device.counters().host_written_sectors);
-    let raw = written.saturating_sub(programmed);
+    let raw = tower.shared().map_or(0, Shared::raw_written_sectors);
     sum.counters.written_sectors += raw;
     sum.counters.programmed_sectors[Cause::Host as usize] += raw;
     Some(sum)
