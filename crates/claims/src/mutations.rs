@@ -140,8 +140,8 @@ static MUTATIONS: &[Mutation] = &[
     mutation(
         "L1",
         "open-channel, p99 of reads, 80/20",
-        "units of both streams on one channel",
-        &["media.channels=1"],
+        "a link on which the streams meet",
+        &["host.link_rate=20MB/s"],
         SHORT,
     ),
     mutation(

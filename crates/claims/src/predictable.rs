@@ -2,185 +2,59 @@
 
 use super::bench::{Bench, ReproduceError};
 use super::{Check, Figure, Limit, Outcome};
-use pellucid_device::Device;
-use pellucid_flash::{
-    ChunkAddress, ChunkGeometry, Command, Drive, Interface, Lba, Nanos, Opcode, Rng, SimTime, Status,
-};
-use pellucid_lab::drive::{RunError, fill_images};
-use pellucid_lab::experiment::prepare;
+use pellucid_lab::experiment::{execute, jobs, parse_job};
+use pellucid_report::Latency;
 use pellucid_report::plot::{Axis, Plot, Unit};
-use pellucid_report::{Latency, LatencyRecorder};
 use pellucid_spec::Spec;
 
-/// Writes for so many reads: 100/0, 80/20, 66/33, 50/50.
-const MIXES: [(&str, f64); 4] = [("100/0", 0.0), ("80/20", 0.25), ("66/33", 0.5), ("50/50", 1.0)];
+/// The experiment, for anybody to run: both streams on an open-channel drive, each on a target of its own.
+const OPEN_CHANNEL: (&str, &str) =
+    (include_str!("../../../examples/papers/lightnvm-fig3.toml"), "lightnvm-fig3.toml");
+/// The same streams on a block drive.
+const BLOCK: (&str, &str) =
+    (include_str!("../../../examples/papers/lightnvm-fig3-block.toml"), "lightnvm-fig3-block.toml");
+
+/// Reads and writes among 100 requests, and the weights that make them so; the first mix has no writes.
+const MIXES: [(&str, u32, u32); 4] = [("100/0", 1, 0), ("80/20", 4, 1), ("66/33", 2, 1), ("50/50", 1, 1)];
 /// Section 4: five seconds.
-const LENGTH: Nanos = Nanos::from_secs(5);
-const WRITE_BYTES: u32 = 64 << 10;
+const LENGTH_MS: u32 = 5000;
 /// On shared units a read waits for programs, which take many times as long as a read; for the writes' transfers alone it would wait less.
 const SHARED: Limit = Limit::AtLeast(4.0);
-/// Share of the block drive that holds data; reads and writes stay there. Far from full, so that GC has no part in the result.
-const BLOCK_FILL: f64 = 1.0 / 16.0;
 
-/// Where a stream's commands go.
-enum Place {
-    /// Any sector below this number.
-    Block { sectors: u64 },
-    /// Chunk 0 of each of these parallel units is read; the chunks behind it are written in turn.
-    Units { geometry: ChunkGeometry, first: u32, count: u32, next: u64 },
+/// The description of an experiment with this mix of its two jobs.
+fn mixed(spec: &Spec, streams: Streams, mix: usize, bench: &Bench) -> Spec {
+    let (_, reads, writes) = MIXES[mix];
+    let mut spec = spec.clone();
+    let mut set = |job: usize, words: String| {
+        spec.jobs[job].pairs.extend(parse_job(&words, "the claim's job").pairs);
+    };
+    let runtime = format!("runtime={}ms", LENGTH_MS / bench.shorter());
+    set(0, format!("flow={reads},{runtime}"));
+    set(1, format!("flow={writes},{runtime}"));
+    if streams == Streams::Together {
+        set(1, "target=reads".into());
+    }
+    if writes == 0 {
+        spec.jobs.truncate(1);
+    }
+    spec
 }
 
-impl Place {
-    fn unit(geometry: &ChunkGeometry, unit: u32, chunk: u32, sector: u32) -> Lba {
-        geometry.lba(ChunkAddress {
-            group: unit / geometry.units,
-            unit: unit % geometry.units,
-            chunk,
-            sector,
-        })
-    }
-
-    fn read(&self, rng: &mut Rng) -> Lba {
-        match self {
-            Place::Block { sectors } => Lba(rng.below(*sectors)),
-            Place::Units { geometry, first, count, .. } => {
-                let unit = first + rng.below((*count).into()) as u32;
-                Place::unit(geometry, unit, 0, rng.below(geometry.chunk_sectors.into()) as u32)
-            }
-        }
-    }
-
-    /// The next write, striped over the parallel units.
-    fn write(&mut self, rng: &mut Rng, length: u32) -> Lba {
-        match self {
-            Place::Block { sectors } => Lba(rng.below(*sectors / u64::from(length)) * u64::from(length)),
-            Place::Units { geometry, first, count, next } => {
-                let (unit, round) = (*next % u64::from(*count), *next / u64::from(*count));
-                *next += 1;
-                let writes = u64::from(geometry.chunk_sectors / length);
-                let (chunk, sector) = (1 + round / writes, round % writes);
-                Place::unit(geometry, *first + unit as u32, chunk as u32, sector as u32 * length)
-            }
-        }
-    }
-}
-
-/// The latencies of the reads of one mix.
-fn run(
-    device: &mut Device,
-    reads: Place,
-    mut writes: Place,
-    mix: f64,
-    bench: &Bench,
-) -> Result<Latency, RunError> {
-    let (seed, time) = (bench.seed(), Nanos(LENGTH.0 / u64::from(bench.shorter())));
-    let sector_bytes = device.layout().sector_bytes;
-    let length = WRITE_BYTES / sector_bytes;
-    let (image, mut rng) = (device.image_bytes(), Rng::stream(seed, "predictable"));
-    let start = device.now();
-    let (mut now, mut owed, mut version) = (start, 0.0, 0);
-    let (mut reading, mut writing) = (false, false);
-    let mut recorder = LatencyRecorder::new();
-    loop {
-        if !reading {
-            if now.since(start) >= time {
-                return Ok(recorder.summary());
-            }
-            device.submit(now, Command::new(0, Opcode::Read, reads.read(&mut rng), 1, Vec::new()));
-            (reading, owed) = (true, owed + mix);
-        }
-        if !writing && owed >= 1.0 {
-            let lba = writes.write(&mut rng, length);
-            version += 1;
-            let mut data = vec![0; length as usize * image];
-            fill_images(&mut data, image, lba, version);
-            device.submit(now, Command::new(1, Opcode::Write, lba, length, data));
-            (writing, owed) = (true, owed - 1.0);
-        }
-        let Some(next) = device.next_event() else {
-            return Err(RunError::Host("the drive does not answer".into()));
-        };
-        now = next;
-        device.advance(now);
-        while let Some(completion) = device.pop() {
-            if completion.status != Status::Success {
-                return Err(RunError::Host(format!(
-                    "{:?} ended with {:?}",
-                    completion.opcode, completion.status
-                )));
-            }
-            if completion.tag == 0 {
-                reading = false;
-                recorder.record(completion.completed - completion.submitted);
-            } else {
-                writing = false;
-            }
-        }
-    }
-}
-
-/// The drive's media and controller with a page map of its own in place of chunks, and with the write buffer that Fig. 1 puts
-/// into a block drive: a write is acknowledged there, and leaves as soon as a superpage is full.
-fn block_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
-    let fill = format!("precondition.fill={BLOCK_FILL:?}");
-    let own =
-        ["drive.namespace=[]", "host.layers=[]", "buffer.write=write-back", "buffer.dirty_high=0.0", &fill];
-    let own: Vec<String> = own.map(String::from).into();
-    bench.preset("open-channel", &own)
-}
-
-/// The drive below any layer: the measurement is its host.
-fn open_channel_drive(bench: &Bench) -> Result<Spec, ReproduceError> {
-    let own = ["host.layers=[]".to_string(), "precondition.fill=0.0".to_string()];
-    bench.preset("open-channel", &own)
-}
-
-/// The first half of the parallel units gets a chunk each that is read.
-fn write_chunks(device: &mut Device, geometry: &ChunkGeometry, units: u32) -> Result<(), RunError> {
-    let (length, image) = (geometry.write_optimal_sectors, device.image_bytes());
-    for sector in (0..geometry.chunk_sectors).step_by(length as usize) {
-        for unit in 0..units {
-            let lba = Place::unit(geometry, unit, 0, sector);
-            let mut data = vec![0; length as usize * image];
-            fill_images(&mut data, image, lba, 1);
-            let now: SimTime = device.now();
-            device.submit(now, Command::new(0, Opcode::Write, lba, length, data));
-        }
-        while let Some(next) = device.next_event() {
-            device.advance(next);
-        }
-        while let Some(completion) = device.pop() {
-            if completion.status != Status::Success {
-                return Err(RunError::Host(format!("a first write ended with {:?}", completion.status)));
-            }
-        }
-    }
-    Ok(())
+/// The latencies of the reads of one run.
+fn reads(spec: &Spec) -> Result<Latency, ReproduceError> {
+    let (_, report) = execute(spec, &jobs(spec)?, &|| 0.0, |_| {})?;
+    Ok(report.jobs[0].requests.directions.read.latency)
 }
 
 /// L1: Fig. 3.
 pub(super) fn isolation(bench: &Bench) -> Result<Outcome, ReproduceError> {
-    let spec = open_channel_drive(bench)?;
-    let mut open_channel = prepare(&spec, None)?;
-    let Some(Interface::OpenChannel(geometry)) = Drive::interface(&open_channel, 0) else {
-        return Err(RunError::Host("namespace 0 has no chunks".into()).into());
-    };
-    // Two ranges, as two targets would have: groups are not shared.
-    let half = geometry.parallel_units() / 2;
-    write_chunks(&mut open_channel, &geometry, half)?;
-    let block = prepare(&block_drive(bench)?, None)?;
+    let open_channel = bench.drive(OPEN_CHANNEL.0, OPEN_CHANNEL.1, &[])?;
+    let block = bench.drive(BLOCK.0, BLOCK.1, &[])?;
     let points: Vec<(usize, Streams)> =
         (0..MIXES.len()).flat_map(|mix| Streams::ALL.map(|streams| (mix, streams))).collect();
     let latencies = bench.map(&points, |&(mix, streams)| {
-        let share = MIXES[mix].1;
-        let units = |first| Place::Units { geometry, first, count: half, next: 0 };
-        let place = || Place::Block { sectors: (block.capacity_sectors(0) as f64 * BLOCK_FILL) as u64 };
-        let (mut device, reads, writes) = match streams {
-            Streams::Apart => (open_channel.clone(), units(0), units(half)),
-            Streams::Together => (open_channel.clone(), units(0), units(0)),
-            Streams::Block => (block.clone(), place(), place()),
-        };
-        Ok(run(&mut device, reads, writes, share, bench)?)
+        let spec = if streams == Streams::Block { &block } else { &open_channel };
+        reads(&mixed(spec, streams, mix, bench))
     })?;
     let of = |streams: Streams| -> Vec<&Latency> {
         let all = points.iter().zip(&latencies);
@@ -215,7 +89,7 @@ fn ratio(of: fn(&Latency) -> Option<u64>, latency: &Latency, base: &Latency) -> 
 
 fn checks(separate: &[&Latency], together: &[&Latency], block: &[&Latency]) -> Vec<Check> {
     let mut checks = Vec::new();
-    for (mix, (name, _)) in MIXES.iter().enumerate().skip(1) {
+    for (mix, (name, ..)) in MIXES.iter().enumerate().skip(1) {
         for (percentile, of) in PERCENTILES {
             let what = format!("open-channel, {percentile} of reads, {name} / 100/0");
             let measured = ratio(of, separate[mix], separate[0]);

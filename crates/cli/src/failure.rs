@@ -97,7 +97,8 @@ impl From<ImageError> for Failure {
 impl From<ExperimentError> for Failure {
     fn from(error: ExperimentError) -> Failure {
         let status = match &error {
-            ExperimentError::NoWork
+            ExperimentError::Verify { .. }
+            | ExperimentError::NoWork
             | ExperimentError::NoTrace
             | ExperimentError::Job { .. }
             | ExperimentError::Format(_) => ASKED,
@@ -109,6 +110,7 @@ impl From<ExperimentError> for Failure {
                 | RunError::Trace(_)
                 | RunError::NoRequest { .. }
                 | RunError::Endless { .. }
+                | RunError::Idle(..)
                 | RunError::Waits(_),
             ) => ASKED,
             ExperimentError::Output(error) if error.is_mistake() => ASKED,

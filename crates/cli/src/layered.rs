@@ -13,8 +13,8 @@ use pellucid_kv::{EngineKind, KvConfig, KvCosts};
 use pellucid_media::StoreKind;
 use pellucid_serve::nvme::HostSecrets;
 use pellucid_serve::{Core, FileConfig, FileDrive, Refusal, Remote, RemoteConfig, Served};
-use pellucid_spec::Use;
 use pellucid_spec::targets::{Hold, RegistryError, load, registry_path, save};
+use pellucid_spec::{DescribedTarget, Spec, Use};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -78,8 +78,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The registry beside a drive that is called so; `None`: it has no parallel units.
-    fn open(drive: &str, device: &Device, settings: &HostFtlConfig) -> Result<Option<Registry>, Failure> {
+    /// The registry beside a drive that is called so, and the targets of its description; `None`: it has no parallel units.
+    fn open(drive: &str, device: &Device, spec: &Spec) -> Result<Option<Registry>, Failure> {
         let shape = |namespace| match Drive::interface(device, namespace) {
             Some(Interface::OpenChannel(geometry)) => Some(geometry),
             _ => None,
@@ -87,8 +87,14 @@ impl Registry {
         let Some(geometry) = (0..device.namespaces()).find_map(shape) else { return Ok(None) };
         let path = registry_path(drive);
         let held = Hold::take(&path);
-        let targets = load(&path, &geometry)?;
-        let settings = HostFtlConfig { cpu: CpuCosts::FREE, ..settings.clone() };
+        let mut targets = load(&path, &geometry)?;
+        for DescribedTarget { target, .. } in &spec.targets {
+            // Once served, it is in the file, too.
+            if !targets.list().contains(target) {
+                targets.create(&geometry, target.clone()).map_err(RegistryError::Target)?;
+            }
+        }
+        let settings = HostFtlConfig { cpu: CpuCosts::FREE, ..spec.host_ftl.clone() };
         Ok(Some(Registry { path, held, targets, settings }))
     }
 
@@ -123,17 +129,17 @@ pub fn open(called: &str, global: &Global) -> Result<Opened, Failure> {
 /// The drive of what was `called` so.
 fn on_subject(called: &str, subject: Subject) -> Result<Opened, Failure> {
     let name = subject.spec.drive_name.clone();
-    let (host, settings) = (subject.spec.host.clone(), subject.spec.host_ftl.clone());
+    let spec = subject.spec.clone();
     let fills = subject.spec.precondition.fill.share() > 0.0;
     let from = called.to_owned();
     let device = subject.device()?;
     let unprepared = fills && device.last_mount().is_none();
-    let registry = match host.is_empty() {
-        true => Registry::open(called, &device, &settings)?,
+    let registry = match spec.host.is_empty() {
+        true => Registry::open(called, &device, &spec)?,
         false => None,
     };
     // Where the host's processor is real, what it costs is not modelled.
-    let layers: Vec<LayerConfig> = host.iter().map(LayerConfig::in_real_time).collect();
+    let layers: Vec<LayerConfig> = spec.host.iter().map(LayerConfig::in_real_time).collect();
     let drive =
         Served::with_layers(device, &layers).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
     Ok(Opened { name, drive, registry, unprepared, from })

@@ -75,7 +75,7 @@ impl PreconditionOptions {
         if state == State::Trace && spec.run.trace.is_none() {
             return Err(ExperimentError::NoTrace.into());
         }
-        if image && state == State::Trace && !spec.host.is_empty() {
+        if image && state == State::Trace && spec.has_host() {
             let message = "what layers of the host have put on an image cannot be told; allowed: none";
             return Err(Failure::asked(anyhow!("--precondition: {message}")));
         }

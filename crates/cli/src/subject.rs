@@ -8,7 +8,7 @@ use crate::progress::total;
 use crate::provenance::{self, Reads};
 use crate::watch::{WatchOptions, Watcher};
 use pellucid_device::{Device, Namespace};
-use pellucid_host::{HostFtlConfig, LayerConfig, Target};
+use pellucid_host::{Target, TargetKind};
 use pellucid_lab::drive::Oracle;
 use pellucid_lab::experiment::{
     ExperimentError, execute_described, execute_on, jobs_summary, precondition_by_trace, read_options, stack,
@@ -18,7 +18,7 @@ use pellucid_media::StoreKind;
 use pellucid_output::{OutputFile, is_replaced};
 use pellucid_parquet_log::ParquetLog;
 use pellucid_report::{EraseCounts, Report};
-use pellucid_spec::{Fill, Medium, Place, RunSpec, Spec, SpecError, Use, presets};
+use pellucid_spec::{DescribedTarget, Fill, Medium, Place, RunSpec, Spec, SpecError, Use, presets};
 use pellucid_text::format::significant;
 use pellucid_workload::Job;
 use pellucid_workload::trace::TraceReader;
@@ -151,14 +151,36 @@ impl Subject {
         }
     }
 
-    /// Puts the host FTL of a target, on a namespace of this number, above the drive.
-    pub fn put_on_target(&mut self, (target, namespace): (Target, u16)) -> Result<(), Failure> {
-        let Some(config) = target.host_ftl(&self.spec.host_ftl) else {
-            let message = "a raw target has no sectors to run a workload on; allowed: a block target";
-            return Err(Failure::asked(anyhow::anyhow!("{}: {message}", target.name)));
-        };
-        self.spec.host = vec![LayerConfig::HostFtl(HostFtlConfig { namespace, ..config })];
-        Ok(())
+    /// Has the description's target of this name; `None`: it has no targets.
+    ///
+    /// # Errors
+    /// It has others.
+    pub fn has_target(&self, name: &str) -> Result<Option<()>, Failure> {
+        let names: Vec<&str> = self.spec.targets.iter().map(|one| one.target.name.as_str()).collect();
+        match names.is_empty() {
+            true => Ok(None),
+            false if names.contains(&name) => Ok(Some(())),
+            false => {
+                let allowed = names.join(", ");
+                Err(Failure::asked(anyhow::anyhow!(
+                    "--target {name}: no such target in {}; allowed: {allowed}",
+                    self.given
+                )))
+            }
+        }
+    }
+
+    /// A trace, if that is the work, goes to this target.
+    pub fn trace_only_on(&mut self, name: &str) {
+        if self.spec.run.trace.is_some() {
+            self.spec.targets.retain(|one| one.target.name == name);
+        }
+    }
+
+    /// Puts a target on the drive, instead of the layers of its description.
+    pub fn put_on_target(&mut self, target: Target) {
+        self.spec.host = Vec::new();
+        self.spec.targets = vec![DescribedTarget::new(target)];
     }
 
     /// Refuses a disk, where a drive of flash is needed.
@@ -201,9 +223,12 @@ impl Subject {
         let run = &self.spec.run;
         let namespaces = &self.spec.drive.namespaces;
         let is_block = |namespace: &Namespace| matches!(namespace, Namespace::Block { .. });
-        if self.spec.host.is_empty() && !namespaces.is_empty() && !namespaces.iter().any(is_block) {
+        let is_raw = run.trace.is_none() && jobs.iter().any(|job| job.raw.is_some());
+        let is_bare = !self.spec.has_host() && !is_raw;
+        if is_bare && !namespaces.is_empty() && !namespaces.iter().any(is_block) {
             let message = "no block namespace to run a workload on; allowed: a drive with one, or with \
-                           [host] layers above an open-channel or zoned namespace";
+                           [host] layers or [[target]] above an open-channel or zoned namespace, or jobs on chunks or zones \
+                           (rw = chunk-write, zone-append)";
             return Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)));
         }
         check_log(self)?;
@@ -211,6 +236,7 @@ impl Subject {
             None if jobs.is_empty() => Err(ExperimentError::NoWork.into()),
             None => Ok(()),
             Some(path) => {
+                self.check_trace_target()?;
                 if self.seeded {
                     let message = "a trace draws nothing at random; allowed: with jobs";
                     return Err(Failure::asked(anyhow::anyhow!("--seed: {message}")));
@@ -224,6 +250,18 @@ impl Subject {
                 reader.find_work(run.stream).map_err(Failure::asked)
             }
         }
+    }
+
+    /// Refuses a trace where it is not clear which target it is for.
+    fn check_trace_target(&self) -> Result<(), Failure> {
+        let targets = &self.spec.targets;
+        let blocks = targets.iter().filter(|one| one.target.kind == TargetKind::Block).count();
+        if targets.is_empty() || blocks == 1 {
+            return Ok(());
+        }
+        let message =
+            format!("{blocks} block targets, where a trace is replayed; allowed: one, or --target NAME");
+        Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)))
     }
 
     /// Does the work on it.
@@ -250,7 +288,7 @@ impl Subject {
         let mut past = self.image.as_ref().map(Image::past);
         let mut report = match self.image {
             None => execute_described(&spec, jobs, &clock, &mut watcher)?.1,
-            Some(image) if !spec.host.is_empty() => {
+            Some(image) if spec.has_host() => {
                 let device: Device = image.device(&spec)?;
                 past.iter_mut().for_each(|past| *past += &wear(&device));
                 let mut stack = stack(&spec, device).map_err(ExperimentError::Run)?;

@@ -27,6 +27,11 @@ fn is_switch(doc: &KeyDoc) -> bool {
     JobBuilder::new(Dialect::Native).set(doc.name, "").is_ok()
 }
 
+/// Keys of jobs that are options of their names. A target is chosen by an option of `run`, for a job file and a trace too.
+fn option_keys() -> impl Iterator<Item = &'static KeyDoc> {
+    JobBuilder::keys().iter().filter(|doc| doc.name != "target")
+}
+
 fn arg(doc: &'static KeyDoc) -> Arg {
     let hyphened = |name: &'static str| &*name.replace('_', "-").leak();
     let arg = Arg::new(doc.name)
@@ -53,7 +58,7 @@ impl clap::Args for WorkloadOptions {
             .help("a job of its own, which the other keys apply to first; may be given several times")
             .help_heading(HEADING)
             .action(ArgAction::Append);
-        command.args(JobBuilder::keys().iter().map(arg)).arg(job)
+        command.args(option_keys().map(arg)).arg(job)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -64,7 +69,7 @@ impl clap::Args for WorkloadOptions {
 impl clap::FromArgMatches for WorkloadOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<WorkloadOptions, clap::Error> {
         let mut keys = Vec::new();
-        for doc in JobBuilder::keys() {
+        for doc in option_keys() {
             let (Some(values), Some(places)) =
                 (matches.get_many::<String>(doc.name), matches.indices_of(doc.name))
             else {

@@ -21,7 +21,8 @@ use crate::ftl::open_chunks;
 use crate::{ChunkView, HostFtl, HostFtlConfig, Layer, Machine, Target, TargetError, TargetKind, Targets};
 use ownership::Ownership;
 use pellucid_flash::{
-    ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Notice, SimTime, Status,
+    ChunkGeometry, ChunkInfo, ChunkNotice, Command, Completion, Drive, Interface, Notice, Opcode, SimTime,
+    Status,
 };
 use place::{Place, Stage, Work};
 use std::collections::VecDeque;
@@ -82,6 +83,8 @@ pub struct Shared<D> {
     places: Vec<Option<Place>>,
     /// Number of commands to the drive's own namespaces under way.
     own: usize,
+    /// Sectors of the writes that raw targets sent to the drive.
+    raw_written: u64,
     now: SimTime,
     up: VecDeque<Completion>,
     events: VecDeque<TargetEvent>,
@@ -105,6 +108,7 @@ impl<D: Drive> Shared<D> {
             targets: Targets::default(),
             places: Vec::new(),
             own: outstanding,
+            raw_written: 0,
             now,
             up: VecDeque::new(),
             events: VecDeque::new(),
@@ -119,6 +123,11 @@ impl<D: Drive> Shared<D> {
     /// Returns the geometry of the shared namespace.
     pub fn geometry(&self) -> &ChunkGeometry {
         &self.geometry
+    }
+
+    /// Returns the sectors of all writes that raw targets sent to the drive.
+    pub fn raw_written_sectors(&self) -> u64 {
+        self.raw_written
     }
 
     /// Returns the simulated time.
@@ -360,6 +369,9 @@ impl<D: Drive> Shared<D> {
             Work::Raw(range) => match range.to_drive(&mut command) {
                 Ok(()) => {
                     (place.above, place.below) = (place.above + 1, place.below + 1);
+                    if command.opcode == Opcode::Write {
+                        self.raw_written += u64::from(command.sectors);
+                    }
                     self.drive
                         .submit(now, Command { tag: command.tag | owner, namespace: shared, ..command });
                 }

@@ -143,13 +143,17 @@ impl Targets {
 
     /// Adds a target on a drive with this geometry.
     pub fn create(&mut self, geometry: &ChunkGeometry, target: Target) -> Result<(), TargetError> {
+        self.create_within(geometry.parallel_units(), target)
+    }
+
+    /// Adds a target on a drive with this number of parallel units.
+    pub fn create_within(&mut self, all: u32, target: Target) -> Result<(), TargetError> {
         if !is_name(&target.name) {
             return Err(TargetError::Name(target.name));
         }
         if self.0.iter().any(|other| other.name == target.name) {
             return Err(TargetError::Exists(target.name));
         }
-        let all = geometry.parallel_units();
         if target.units.is_empty() || target.units.end > all {
             return Err(TargetError::Range { units: target.units, all });
         }

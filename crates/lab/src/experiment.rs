@@ -6,8 +6,8 @@
 //! ```
 
 use crate::drive::{
-    self, Ageing, BlockNamespace, FileWork, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle, Run, RunError,
-    Source, Target, Trace, Unwatched,
+    self, Ageing, BlockNamespace, FileWork, Jobs, ORACLE_BYTES_PER_SECTOR, Onlooker, Oracle,
+    Place as JobPlace, Places, RawSpaces, Run, RunError, Source, Target, Trace, Unwatched,
 };
 use crate::steadiness;
 use pellucid_device::{Device, DeviceConfig, Disk, DiskConfig, DiskStore};
@@ -15,7 +15,10 @@ use pellucid_host::{LayerConfig, Pair, Tower};
 use pellucid_media::StoreKind;
 use pellucid_output::{OutputError, OutputFile};
 use pellucid_report::{HostCost, Report, RequestLog, RequestSink, Workload};
-use pellucid_spec::{BackingKind, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec};
+use pellucid_spec::{
+    BackingKind, DescribedTarget, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec,
+};
+use pellucid_text::format::significant;
 use pellucid_workload::trace::{ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use pellucid_workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use std::collections::BTreeMap;
@@ -40,6 +43,12 @@ pub enum ExperimentError {
         "precondition trace: there is no trace, only jobs; allowed: none, fill or steady, or a trace to replay"
     )]
     NoTrace,
+    /// `run.verify` with jobs on chunks or zones.
+    #[error("run.verify: allowed: false with rw = {pattern}; only sectors of block namespaces are checked")]
+    Verify {
+        /// Pattern of such a job.
+        pattern: &'static str,
+    },
     /// `run.format` names no trace format.
     #[error("run.format: {0}")]
     Format(String),
@@ -142,8 +151,11 @@ pub fn age(spec: &Spec, onlooker: &mut dyn Onlooker) -> Result<Aged, RunError> {
     Ok(Aged { device: stack.into_bottom(), capacity_bytes, ageing: vec![ageing] })
 }
 
-/// Puts the layers of a description on a drive.
+/// Puts the layers of a description, or its targets, on a drive.
 pub fn stack(spec: &Spec, device: Device) -> Result<Tower<Device>, RunError> {
+    if !spec.targets.is_empty() {
+        return drive::put_targets_on(&spec.targets, &spec.host_ftl, device);
+    }
     drive::put_on(&spec.host, device).map_err(RunError::Layers)
 }
 
@@ -165,6 +177,10 @@ pub fn execute(
     let log = claim_log(spec)?;
     let in_use = matches!(&spec.drive.media.store, StoreKind::File(path) if path.exists());
     let mut device = Device::new(&config(spec)).map_err(RunError::Device)?;
+    check_verify(spec, jobs)?;
+    if !spec.targets.is_empty() {
+        return execute_on_targets(spec, device, in_use, jobs, log, clock, onlooker);
+    }
     if !spec.host.is_empty() {
         if spec.host.iter().all(LayerConfig::keeps_addresses) {
             return execute_below(spec, device, in_use, jobs, log, clock, onlooker);
@@ -186,7 +202,7 @@ pub fn execute(
     check_jobs(&device, spec, jobs)?;
     let mut oracle = oracle(spec, &device, in_use);
     precondition_by_trace(&mut device, spec, oracle.as_mut(), &mut onlooker)?;
-    drive::precondition(&mut device, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
+    precondition_plain(&mut device, spec, jobs, oracle.as_mut(), &mut onlooker)?;
     let report = measure(&mut device, spec, jobs, oracle, log, clock, onlooker)?;
     Ok((device, report))
 }
@@ -208,6 +224,57 @@ fn execute_below(
     let mut stack = stack(spec, device)?;
     let report = measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)?;
     Ok((stack.into_bottom(), report))
+}
+
+/// Carries out a description with targets on its drive.
+fn execute_on_targets(
+    spec: &Spec,
+    device: Device,
+    in_use: bool,
+    jobs: &[Job],
+    log: Option<OutputFile>,
+    clock: &dyn Fn() -> f64,
+    mut onlooker: impl Onlooker,
+) -> Result<(Device, Report), ExperimentError> {
+    let mut tower = stack(spec, device)?;
+    check_jobs(&tower, spec, jobs)?;
+    let mut oracle = oracle(spec, &tower, in_use);
+    if let Some(sectors) = wanted(&tower, spec)? {
+        drive::precondition_sectors_stack(&mut tower, &sectors, oracle.as_mut(), &mut onlooker)?;
+    }
+    let (targets, what) = (&spec.targets, &spec.precondition);
+    drive::precondition_targets(&mut tower, targets, what, oracle.as_mut(), &mut onlooker)?;
+    let report = measure(&mut tower, spec, jobs, oracle, log, clock, onlooker)?;
+    let _ = tower.stop();
+    Ok((tower.into_bottom(), report))
+}
+
+/// Refuses to verify what the oracle knows nothing of: chunks and zones that jobs address.
+fn check_verify(spec: &Spec, jobs: &[Job]) -> Result<(), ExperimentError> {
+    match jobs.iter().find(|job| job.raw.is_some()) {
+        Some(job) if spec.run.verify && spec.run.trace.is_none() => {
+            Err(ExperimentError::Verify { pattern: job.pattern_name() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Preconditions a drive without layers: its block namespaces, and those of chunks or zones that jobs address.
+fn precondition_plain(
+    device: &mut Device,
+    spec: &Spec,
+    jobs: &[Job],
+    oracle: Option<&mut Oracle>,
+    onlooker: &mut dyn Onlooker,
+) -> Result<(), ExperimentError> {
+    let raw = Places::of(device).used_raw(jobs).map_err(RunError::Job)?;
+    if device.has_block_namespace() || raw.is_empty() {
+        drive::precondition(device, &spec.precondition, oracle, onlooker)?;
+    }
+    for namespace in raw {
+        drive::fill_raw_alone(device, namespace, spec.precondition.fill.share(), onlooker)?;
+    }
+    Ok(())
 }
 
 /// Carries out a description from the beginning, whatever it describes: a drive of flash, a disk, or both. What is left of the drive of
@@ -322,7 +389,7 @@ fn wanted(target: &impl Target, spec: &Spec) -> Result<Option<SectorSet>, Experi
 /// own on the media.)
 fn config(spec: &Spec) -> DeviceConfig {
     let mut config = spec.drive.clone();
-    if config.media.store == StoreKind::None && !spec.run.verify && spec.host.is_empty() {
+    if config.media.store == StoreKind::None && !spec.run.verify && !spec.has_host() {
         config.media.store = StoreKind::Unstamped;
     }
     config
@@ -361,10 +428,25 @@ fn measure(
     file.as_mut().map_or(Ok(()), OutputFile::commit)?;
     let cost = HostCost::new(measured.requests.requests, clock() - began, peak_memory_bytes());
     let seeds = seeds(spec, jobs);
-    let workload = Workload { summary, command_line: String::new(), precondition: spec.precondition.words() };
+    let workload = Workload { summary, command_line: String::new(), precondition: precondition_words(spec) };
     let mut report = drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost));
     report.warnings.extend(steadiness::warning(spec, jobs, &report));
     Ok(report)
+}
+
+/// What was written before the run, in a few words.
+fn precondition_words(spec: &Spec) -> String {
+    let own = |one: &DescribedTarget| {
+        let share = one.fill?;
+        Some(format!("{} {} % filled", one.target.name, significant(share * 100.0)))
+    };
+    let own: Vec<String> = spec.targets.iter().filter_map(own).collect();
+    let all = own.len() == spec.targets.len() || spec.precondition.fill == Fill::Share(0.0);
+    match (own.is_empty(), all) {
+        (true, _) => spec.precondition.words(),
+        (false, true) => own.join(", "),
+        (false, false) => format!("{}; {}", spec.precondition.words(), own.join(", ")),
+    }
 }
 
 /// The seeds that the run had. Jobs that differ are told apart.
@@ -383,7 +465,7 @@ fn seeds(spec: &Spec, jobs: &[Job]) -> BTreeMap<String, u64> {
     seeds
 }
 
-fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, String), ExperimentError> {
+fn source(device: &mut impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, String), ExperimentError> {
     let sector_bytes = device.sector_bytes();
     let Some(path) = &spec.run.trace else {
         if jobs.is_empty() {
@@ -393,7 +475,10 @@ fn source(device: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(Source, St
         if let Some(work) = file_work(device, jobs)? {
             return Ok((Source::Files(Box::new(work)), jobs_summary(jobs)));
         }
-        let source = Jobs::new(jobs, &device.block_namespaces(), sector_bytes).map_err(RunError::Job)?;
+        let places = Places::of(device);
+        let raw = places.used_raw(jobs).map_err(RunError::Job)?;
+        let spaces = RawSpaces::survey(device, &raw)?;
+        let source = Jobs::new(jobs, &places, spaces, sector_bytes).map_err(RunError::Job)?;
         return Ok((Source::Jobs(source), jobs_summary(jobs)));
     };
     let (shaped, summary) = open_trace(device, spec, path)?;
@@ -440,10 +525,10 @@ fn check_jobs(target: &impl Target, spec: &Spec, jobs: &[Job]) -> Result<(), Exp
         return Ok(());
     }
     let queues = target.queues();
-    let namespaces = target.block_namespaces();
+    let places = Places::of(target);
     for job in jobs {
         let suits = match job.queue < queues {
-            true => Jobs::check(job, &namespaces, target.sector_bytes()),
+            true => Jobs::check(job, &places, target.sector_bytes()),
             false => {
                 let allowed = format!("0 to {}", queues - 1);
                 Err(JobError::Value { key: "queue", value: job.queue.to_string(), allowed })
@@ -471,12 +556,10 @@ fn file_work(target: &impl Target, jobs: &[Job]) -> Result<Option<FileWork>, Exp
     if jobs.len() > 1 {
         return refuse("rw", name, "a job alone, where threads work on files".into());
     }
-    let namespaces = target.block_namespaces();
-    let found = match job.namespace {
-        None => namespaces.first(),
-        Some(number) => namespaces.iter().find(|namespace| namespace.number == number),
+    let namespace = match Places::of(target).place(job).map_err(RunError::Job)? {
+        JobPlace::Block(namespace) => namespace,
+        JobPlace::Raw(_) => unreachable!("a job on files is no job on chunks"),
     };
-    let namespace = found.copied().unwrap_or_default();
     match FileWork::new(&config, namespace, target.sector_bytes(), job.queue) {
         Ok(work) => Ok(Some(work)),
         Err(sentence) => refuse("rw", name, sentence),
@@ -497,7 +580,10 @@ pub fn jobs_summary(jobs: &[Job]) -> String {
             set.page_cache_bytes >> 20
         );
     }
-    let one = |job: &Job| format!("{} bs={} iodepth={}", job.pattern.name(), job.block_words(), job.iodepth);
+    let one = |job: &Job| {
+        let target = job.target.as_ref().map_or(String::new(), |name| format!(" on {name}"));
+        format!("{} bs={} iodepth={}{target}", job.pattern_name(), job.block_words(), job.iodepth)
+    };
     match jobs {
         [job] => one(job),
         [first, ..] => format!("{} jobs, the first {}", jobs.len(), one(first)),
@@ -534,7 +620,7 @@ pub fn memory_bytes(spec: &Spec) -> Result<u64, RunError> {
     let beside = device.memory_bytes().into_iter().filter(|(part, _)| *part != "media");
     let tables: u64 = beside.map(|(_, bytes)| bytes).sum();
     // Overwriting comes through all blocks; so may what a layer of the host fills.
-    let once = spec.precondition.overwrite == Overwrite::Capacities(0.0) && spec.host.is_empty();
+    let once = spec.precondition.overwrite == Overwrite::Capacities(0.0) && !spec.has_host();
     let filled = (device.capacity_bytes() as f64 * share) as u64;
     let blocks = match once {
         true => (filled / u64::from(layout.unit_bytes)).div_ceil(layout.units_per_block.into()),

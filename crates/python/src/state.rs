@@ -121,8 +121,8 @@ impl State {
     fn age(&self, py: Python<'_>, sets: Vec<String>) -> PyResult<(State, Vec<(Passes, String)>)> {
         let sets = [self.sets.clone(), sets].concat();
         let spec = self.source.spec(&sets).map_err(Refusal::from)?;
-        if self.device.is_some() || spec.medium == Medium::Disk || !spec.host.is_empty() {
-            let message = "age: allowed: a drive of flash without a past, without layers of the host (pellucid age has those)";
+        if self.device.is_some() || spec.medium == Medium::Disk || spec.has_host() {
+            let message = "age: allowed: a drive of flash without a past, without layers of the host (pellucid age has those) or targets";
             return Err(Refusal::new(message).into());
         }
         warn(py, spec.check_effect(Use::Age).map_err(Refusal::from)?)?;
@@ -242,8 +242,8 @@ fn open_image(name: &str, sets: &[String]) -> Result<(Source, Option<String>, Op
     let image = Image::open(name)?;
     let source = Source::Image(name.into(), image.description().into());
     let spec = source.spec(sets)?;
-    if !spec.host.is_empty() {
-        let message = format!("{name}: layers of the host stand above the image; allowed: with pellucid run");
+    if spec.has_host() {
+        let message = format!("{name}: layers or targets stand above the image; allowed: with pellucid run");
         return Err(Refusal::new(message));
     }
     let past = image.past();

@@ -25,6 +25,7 @@ pub fn render_html(report: &Report) -> String {
     page.section("Requests", &[Part::Wide(requests(report))]);
     page.section("Latency", &latency(report));
     page.section("Over time", &over_time(report));
+    page.section("Targets", &targets(report));
     page.section("Where time goes", &stages(report));
     page.section("Where writes went", &amplification(report));
     page.section("How busy the parts were", &utilisation(report));
@@ -220,6 +221,35 @@ fn requests(report: &Report) -> String {
         tables.push_str(&table(&format!("{title}, {}", time.words()), &head, &rows(part)));
     }
     tables
+}
+
+/// The targets: what each is, and the latencies of its requests.
+fn targets(report: &Report) -> Vec<Part> {
+    let head = [
+        "target", "kind", "units", "bytes", "jobs", "", "requests", "rate", "mean", "p50", "p95", "p99",
+        "p99.9", "max",
+    ];
+    let mut rows = Vec::new();
+    for target in &report.targets {
+        let last = target.first_unit + target.units.saturating_sub(1);
+        for (name, d) in target.requests.rows() {
+            let l = &d.latency;
+            let mut row = vec![
+                target.name.clone(),
+                target.kind.clone(),
+                format!("{}-{last}", target.first_unit),
+                bytes(target.capacity_bytes as f64),
+                target.jobs.join(", "),
+                name.into(),
+                count(d.requests),
+                format!("{}/s", bytes(d.throughput_bytes_per_second)),
+                optional(l.mean_ns, duration),
+            ];
+            row.extend([l.p50_ns, l.p95_ns, l.p99_ns, l.p99_9_ns, l.max_ns].map(ns));
+            rows.push(row);
+        }
+    }
+    if rows.is_empty() { Vec::new() } else { vec![Part::Wide(table("", &head, &rows))] }
 }
 
 fn latency(report: &Report) -> Vec<Part> {

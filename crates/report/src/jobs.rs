@@ -48,6 +48,9 @@ pub struct JobResult {
     pub group: u32,
     /// Clones (`numjobs`).
     pub instances: u32,
+    /// The target that it works on; absent without targets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// From its start to its last completion.
     #[serde(flatten)]
     pub time: Span,
@@ -81,9 +84,10 @@ impl Span {
 impl JobResult {
     /// Its name, and how often it runs.
     pub(super) fn title(&self) -> String {
+        let target = self.target.as_ref().map_or(String::new(), |target| format!(" on {target}"));
         match self.instances {
-            1 => self.name.clone(),
-            instances => format!("{} x {instances}", self.name),
+            1 => format!("{}{target}", self.name),
+            instances => format!("{} x {instances}{target}", self.name),
         }
     }
 }

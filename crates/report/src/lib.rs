@@ -30,6 +30,7 @@ mod seeds;
 mod series;
 mod statistics;
 mod tables;
+mod targets;
 mod text;
 mod translation;
 mod wear;
@@ -49,6 +50,7 @@ pub use request_columns::{RequestColumns, WordColumn};
 pub use seeds::OverSeeds;
 pub use series::{FlowSeries, Sample, Series, TimeSeries};
 pub use tables::{ByCause, ByStage, key};
+pub use targets::TargetResult;
 pub use text::render_text;
 pub use translation::{MapCache, MapPages, Merges, MergesOfKind, SlcCache};
 pub use wear::{EraseCounts, Wear, WearHistogram};
@@ -123,6 +125,9 @@ pub struct Report {
     /// Result of each namespace; absent where the drive has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceResult>,
+    /// Result of each target; absent of a description without targets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetResult>,
     /// The layer of the host above the drive; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_layer: Option<HostLayer>,

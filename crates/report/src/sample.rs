@@ -204,6 +204,7 @@ pub(crate) fn report() -> Report {
         merges: None,
         slc_cache: None,
         namespaces: Vec::new(),
+        targets: Vec::new(),
         host_layer: None,
         replay: None,
         files: None,

@@ -92,7 +92,7 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
             "overrides" | "provenance.description" => "<key>",
             "provenance.seeds" => "<name>",
             "series" | "utilisation" => name,
-            "" | "namespaces[]" => name,
+            "" | "namespaces[]" | "targets[]" => name,
             // Reasons, of which one has the name of a cause.
             _ if path.starts_with("map_cache.") => name,
             _ if cause.is_some() => "<cause>",
@@ -102,10 +102,12 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
         let path = if path.is_empty() { shown.into() } else { format!("{path}.{shown}") };
         // Groups of keys that stand in several places are documented once.
         let same = match path.as_str() {
-            "jobs[].directions" | "groups[].directions" => Some("directions"),
-            "jobs[].reads" | "groups[].reads" => Some("reads"),
-            "namespaces[].write_amplification" => Some("write_amplification"),
-            "namespaces[].gc" => Some("gc"),
+            "jobs[].directions" | "groups[].directions" | "targets[].directions" => Some("directions"),
+            "jobs[].reads" | "groups[].reads" | "targets[].reads" => Some("reads"),
+            "namespaces[].write_amplification" | "targets[].write_amplification" => {
+                Some("write_amplification")
+            }
+            "namespaces[].gc" | "targets[].gc" => Some("gc"),
             "namespaces[].mount" => Some("mount"),
             "namespaces[].map_cache" => Some("map_cache"),
             "namespaces[].merges" => Some("merges"),
@@ -124,7 +126,13 @@ fn paths(json: &Value, path: &str, out: &mut BTreeSet<String>) {
 #[test]
 fn the_schema_document_names_exactly_the_keys_of_the_json() {
     let replay = Some(Replay::default());
-    let (jobs, groups) = (vec![JobResult::default()], vec![GroupResult::default()]);
+    let job = JobResult { target: Some("log".into()), ..JobResult::default() };
+    let (jobs, groups) = (vec![job], vec![GroupResult::default()]);
+    let targets = vec![TargetResult {
+        write_amplification: Some(WriteAmplification::default()),
+        gc: Some(GcSummary::default()),
+        ..TargetResult::default()
+    }];
     let (slc_cache, map_cache) = (Some(SlcCache::default()), Some(MapCache::default()));
     let host_layer = Some(HostLayer::default());
     let provenance = Some(Provenance {
@@ -156,6 +164,7 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
         jobs,
         groups,
         namespaces,
+        targets,
         ..report()
     };
     let json: Value = serde_json::from_str(&report.to_json(true)).unwrap();

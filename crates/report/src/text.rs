@@ -48,6 +48,9 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "map cache", &map_cache(report));
     labelled(&mut out, width, "merges", &merges(report));
     labelled(&mut out, width, "SLC cache", &slc_cache(report));
+    for target in &report.targets {
+        labelled(&mut out, width, &format!("target {}", target.name), &target.words());
+    }
     for namespace in &report.namespaces {
         labelled(&mut out, width, &format!("namespace {}", namespace.number), &one_namespace(namespace));
     }
@@ -163,6 +166,9 @@ fn requests(out: &mut String, report: &Report, width: usize) {
     }
     tables
         .extend(parts.iter().map(|(title, time, part)| (format!("{title}, {}", time.words()), part.rows())));
+    // A target with one job has the numbers of that job.
+    let shared = report.targets.iter().filter(|target| target.jobs.len() > 1);
+    tables.extend(shared.map(|target| (target.title(), target.requests.rows())));
     let names = tables.iter().flat_map(|(_, rows)| rows).map(|(name, _)| name.len());
     let label = names.max().unwrap_or(0).max(5) + 2;
     let directions: Vec<&Direction> =

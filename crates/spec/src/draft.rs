@@ -86,6 +86,7 @@ pub(crate) struct Draft {
     pub kv_spare: Option<f64>,
     pub kv_victim: VictimName,
     pub kv_keep: KeepName,
+    pub targets: Vec<Row>,
     pub jobs: Vec<Row>,
     pub precondition: Precondition,
     pub run: RunSpec,
@@ -372,6 +373,7 @@ impl Draft {
             kv_spare: None,
             kv_victim: VictimName::TwoModes,
             kv_keep: KeepName::Engine,
+            targets: Vec::new(),
             jobs: Vec::new(),
             precondition: Precondition {
                 fill: Fill::Share(0.0),

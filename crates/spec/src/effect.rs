@@ -8,10 +8,10 @@ use super::document::Origin;
 use super::error::{Place, SpecError};
 use super::resolve_backing::{BackingKind, Medium};
 use super::resolve_run::Overwrite;
-use super::{Entry, Spec};
+use super::{DescribedTarget, Entry, Spec};
 use pellucid_device::Namespace;
 use pellucid_ftl::{Durability, Map};
-use pellucid_host::LayerConfig;
+use pellucid_host::{LayerConfig, TargetKind};
 use pellucid_media::StoreKind;
 
 /// Kind of command that uses a description.
@@ -212,7 +212,10 @@ const RULES: &[Rule] = &[
         "a cache on a block drive",
         |spec| !spec.drive.namespaces.iter().any(|n| matches!(n, Namespace::Cache { .. })),
     ),
-    rule(&["host.cpu."], "host.layers", |spec| !spec.host.is_empty()),
+    rule(&["host.cpu."], "host.layers, or a block target", |spec| {
+        let is_block = |described: &DescribedTarget| described.target.kind == TargetKind::Block;
+        !spec.host.is_empty() || spec.targets.iter().any(is_block)
+    }),
     of_work(
         &[
             "run.format",
@@ -242,6 +245,10 @@ const RULES: &[Rule] = &[
         ..rule(&["kv."], "pellucid kv, which puts a cache on the drive", |_| false)
     },
     Rule {
+        uses: &[Use::Age, Use::Kv, Use::ServeKv],
+        ..rule(&["target"], "pellucid run, replay, compare and serve", |_| false)
+    },
+    Rule {
         uses: &[Use::Age, Use::Serve, Use::ServeKv, Use::Claim],
         ..rule(&["run.", "job"], "pellucid run, replay and compare", |_| false)
     },
@@ -267,6 +274,11 @@ impl Rule {
 }
 
 impl Spec {
+    /// Reports whether anything of the host stands between jobs and drive: layers or targets.
+    pub fn has_host(&self) -> bool {
+        !self.host.is_empty() || !self.targets.is_empty()
+    }
+
     fn value(&self, key: &str) -> Option<&str> {
         self.provenance.get(key).map(|entry| entry.value.trim_matches('"'))
     }

@@ -31,6 +31,7 @@ mod resolve_kv;
 mod resolve_media;
 mod resolve_namespaces;
 mod resolve_run;
+mod resolve_targets;
 mod resolved;
 mod schema;
 mod show;
@@ -47,6 +48,7 @@ pub use error::{Place, SpecError};
 pub use presets::{Preset, presets};
 pub use resolve_backing::{Backing, BackingKind, Medium};
 pub use resolve_run::{Fill, Overwrite, Precondition, RawJob, RawPair, RunSpec};
+pub use resolve_targets::DescribedTarget;
 pub use show::{show, show_explained};
 
 use document::{Document, Value};
@@ -78,6 +80,8 @@ pub struct Spec {
     pub host: Vec<LayerConfig>,
     /// `[host.ftl]`, whether or not such a layer stands above the drive.
     pub host_ftl: HostFtlConfig,
+    /// Targets on ranges of parallel units; only without layers.
+    pub targets: Vec<DescribedTarget>,
     /// `[kv]`, whether or not a cache stands on the drive.
     pub kv: KvConfig,
     /// Work, in order.
@@ -203,7 +207,7 @@ pub fn find_keys(typed: &str) -> Result<Vec<KeyInfo>, String> {
 pub type Fields = &'static [(&'static str, &'static str)];
 
 /// The tables that a list of tables can have: its name, what sets the table apart, and its fields.
-pub fn tables() -> [(&'static str, &'static str, Fields); 9] {
+pub fn tables() -> [(&'static str, &'static str, Fields); 10] {
     let (namespace, fault) = ("drive.namespace", "drive.media.faults.list");
     [
         (namespace, "interface = \"block\" or \"fdp\"", resolve_namespaces::BLOCK),
@@ -211,6 +215,7 @@ pub fn tables() -> [(&'static str, &'static str, Fields); 9] {
         (namespace, "interface = \"zoned\"", resolve_namespaces::ZONED),
         (namespace, "interface = \"cache\"", resolve_namespaces::CACHE),
         (namespace, "interface = \"nameless\"", resolve_namespaces::NAMELESS),
+        ("target", "", resolve_targets::TARGET),
         (fault, "kind = \"factory-bad\"", resolve_media::FACTORY_BAD),
         (fault, "kind = \"program-fail\"", resolve_media::PROGRAM_FAIL),
         (fault, "kind = \"erase-fail\"", resolve_media::ERASE_FAIL),
@@ -243,6 +248,7 @@ fn schema_keys() -> impl Iterator<Item = &'static Key> {
         resolve_host::KEYS,
         resolve_cache::KEYS,
         resolve_kv::KEYS,
+        resolve_targets::KEYS,
         resolve_run::KEYS,
     ]
     .into_iter()
@@ -435,6 +441,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     resolve_host::finish(&mut draft);
     resolve_kv::finish(&mut draft);
     let host = resolve_host::layers(&draft, values)?;
+    let targets = resolve_targets::resolve(&draft, values, &layout)?;
     let jobs = resolve_run::jobs(&draft.jobs)?;
     resolve_run::check(&draft.precondition, values)?;
     let entry = |resolved: &schema::Resolved| Entry {
@@ -448,5 +455,18 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     }
     let Draft { drive, host_ftl, kv, precondition, run, medium, backing_kind, disk, .. } = draft;
     let backing = Backing { kind: backing_kind, disk };
-    Ok(Spec { drive, drive_name, medium, backing, host, host_ftl, kv, jobs, precondition, run, provenance })
+    Ok(Spec {
+        drive,
+        drive_name,
+        medium,
+        backing,
+        host,
+        host_ftl,
+        targets,
+        kv,
+        jobs,
+        precondition,
+        run,
+        provenance,
+    })
 }

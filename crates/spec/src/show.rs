@@ -31,8 +31,8 @@ const TABLES: &[&str] = &[
     "run",
 ];
 
-/// Keys that are not written with the rest: presets are resolved away, jobs have their own form.
-const APART: &[&str] = &["drive.preset", "job"];
+/// Keys that are not written with the rest: presets are resolved away, targets and jobs have their own form.
+const APART: &[&str] = &["drive.preset", "target", "job"];
 
 /// Returns whether an entry need not be written: a default above no drive.
 fn is_silent(entry: &Entry) -> bool {
@@ -94,6 +94,12 @@ fn shown(spec: &Spec, explained: bool) -> String {
                 out.push_str(&format!("# {}\n", meanings.get(entry.key).copied().unwrap_or_default()));
             }
             push_line(&mut out, name, &entry.value, &entry.origin);
+        }
+    }
+    for target in &spec.targets {
+        start_table(&mut out, "[[target]]");
+        for field in &target.row.fields {
+            push_line(&mut out, &field.path, &field.value.to_toml(), &field.origin);
         }
     }
     for job in &spec.jobs {

@@ -29,6 +29,7 @@ mod prism_monitor;
 mod probe;
 mod probes;
 mod ramp;
+mod raw_jobs;
 mod senses;
 mod series;
 mod slc_cache;

@@ -499,7 +499,7 @@ const FOREIGN: &[Foreign] = &[
     ),
     refused("steadystate* ss ss_*", &[], "runtime and ramp_time"),
     refused("sync_file_range write_barrier", OFF, "fsync or sync"),
-    refused("flow flow_*", OFF, "rate or rate_iops"),
+    refused("flow_sleep flow_watermark", OFF, "leave it out; a job that is ahead waits for the others"),
     refused("exitall exit_what", OFF, "runtime or number_ios for each job"),
     refused("create_only", OFF, "leave it out"),
     refused("exec_prerun exec_postrun", &[], "leave it out; no programs are run"),

@@ -185,9 +185,7 @@ fn every_refused_key_is_named_with_what_is_allowed() {
          leave it \
          out; other engines do not do block I/O"
     );
-    for key in
-        ["read_iolog=t", "replay_time_scale=2", "zonemode=zbd", "nrfiles=4", "latency_target=5ms", "flow=1"]
-    {
+    for key in ["read_iolog=t", "replay_time_scale=2", "zonemode=zbd", "nrfiles=4", "latency_target=5ms"] {
         assert!(
             error(&format!("[a]\n{key}"))
                 .starts_with(&format!("test.fio: line 2: {key}: refused: allowed: "))

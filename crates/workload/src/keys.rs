@@ -4,17 +4,18 @@
 //! several keys say together. Every key of the table is honoured: what cannot be is in no table of ours, and
 //! fio's other keys are sorted out by `fio.rs`.
 
+use super::raw::{Action, RawKeys, USED_BY_RAW};
 use super::units::{Amount, Grammar, parse_amount, parse_bytes, parse_time};
 use super::values::{
     Allowed, Parsed, allowed, block_bytes, block_range, block_split, boolean, bytes_from, count, pattern,
     percent, rate, set_each, text,
 };
 use super::{
-    BlockSize, Dialect, Direction, Distribution, FileJob, HandleList, HandleSelect, IoLimit, Job, Pattern,
-    Rate, RateProcess, Think, Written, laws,
+    BlockSize, Dialect, Direction, Distribution, FileJob, Flow, HandleList, HandleSelect, IoLimit, Job,
+    Pattern, Rate, RateProcess, Think, Written, laws, raw,
 };
 use crate::files::Personality;
-use pellucid_flash::Nanos;
+use pellucid_flash::{Nanos, Vector};
 use pellucid_ftl::HANDLES_MAX;
 use pellucid_text::suggest;
 use std::fmt;
@@ -85,7 +86,8 @@ const KEYS: &[KeyDoc] = &[
         &["readwrite"],
         "randrw",
         "pattern: read, write, trim, rw, trimwrite, and each with rand in front; fileserver, webserver, varmail: threads that \
-         work on files, as filebench's",
+         work on files, as filebench's; chunk-read, chunk-randread, chunk-write, chunk-copy, chunk-reset, zone-read, zone-randread, \
+         zone-write, zone-append, zone-reset: chunks or zones by their addresses",
     ),
     key("nfiles", &[], "10000", "fileserver, webserver, varmail: files of the set (default: filebench's)"),
     key(
@@ -168,6 +170,17 @@ const KEYS: &[KeyDoc] = &[
     key("new_group", &[], "1", "begins another group in the report, as stonewall does"),
     key("wait_for", &[], "prepare", "starts when the jobs of this name have ended"),
     key("namespace", &[], "1", "block namespace that the job works on, counted from 0 (default: the first)"),
+    key("target", &[], "log", "target of the description ([[target]]) that the job works on"),
+    key("units", &[], "0-3", "chunk patterns: parallel units of the namespace or target (default: all)"),
+    key("vector", &[], "4", "chunk patterns: places that each I/O is spread over, as one vector command"),
+    key("open_zones", &[], "4", "zone-write, zone-append: zones written in turn (default 1)"),
+    key(
+        "flow",
+        &[],
+        "4",
+        "weight: jobs of one flow_id keep the ratio of their I/Os to that of their weights; 0: none",
+    ),
+    key("flow_id", &[], "1", "group of jobs that flow is about (default 0)"),
     key("queue", &[], "0", "submission queue of the drive that the job uses"),
     key("fdp", &[], "1", "1: writes carry placement handles, those of plids or all that the drive has"),
     key("dataplacement", &[], "fdp", "none, or fdp, which is fdp=1"),
@@ -193,6 +206,7 @@ const USED_BY_FILES: &[&str] = &[
     "ramp_time",
     "randseed",
     "namespace",
+    "target",
     "queue",
     "kb_base",
     "time_based",
@@ -214,6 +228,9 @@ pub struct JobBuilder {
     placement: Option<bool>,
     plids: Option<Vec<u16>>,
     file_keys: FileKeys,
+    raw_keys: RawKeys,
+    flow_weight: u32,
+    flow_group: u32,
 }
 
 /// Keys of a file set, whatever `rw` is.
@@ -262,15 +279,21 @@ impl JobBuilder {
             new_group: false,
             wait_for: None,
             namespace: None,
+            target: None,
+            flow: None,
             queue: 0,
             handles: HandleList::Off,
             handle_select: HandleSelect::RoundRobin,
             written: Written::default(),
             files: None,
+            raw: None,
         };
         JobBuilder {
             job,
             file_keys: FileKeys::default(),
+            raw_keys: RawKeys::default(),
+            flow_weight: 0,
+            flow_group: 0,
             dialect,
             grammar: match dialect {
                 Dialect::Native => Grammar::Ours,
@@ -330,7 +353,8 @@ impl JobBuilder {
             "name" => job.name = text(value)?,
             "rw" => {
                 self.file_keys.personality = Personality::ALL.into_iter().find(|p| p.name() == value);
-                if self.file_keys.personality.is_none() {
+                let is_raw = self.raw_keys.take(value);
+                if self.file_keys.personality.is_none() && !is_raw {
                     job.pattern = pattern(value)?;
                 }
             }
@@ -395,6 +419,14 @@ impl JobBuilder {
             "new_group" => job.new_group = boolean(value)?,
             "wait_for" => job.wait_for = Some(text(value)?),
             "namespace" => job.namespace = Some(count(value, base, 0, u16::MAX.into())? as u16),
+            "target" => job.target = Some(text(value)?),
+            "units" => self.raw_keys.units = Some(raw::units(value)?),
+            "vector" => {
+                self.raw_keys.vector = Some(count(value, base, 1, Vector::ADDRESSES_MAX as u64)? as u32);
+            }
+            "open_zones" => self.raw_keys.open_zones = Some(count(value, base, 1, u32::MAX.into())? as u32),
+            "flow" => self.flow_weight = count(value, base, 0, 1000)? as u32,
+            "flow_id" => self.flow_group = count(value, base, 0, u32::MAX.into())? as u32,
             "queue" => job.queue = count(value, base, 0, u16::MAX.into())? as u16,
             "fdp" => self.placement = Some(boolean(value)?),
             "dataplacement" => {
@@ -465,7 +497,13 @@ impl JobBuilder {
             None if self.dialect == Dialect::Native && other_end => IoLimit::None,
             None => IoLimit::Region,
         };
-        job.written.no_effect = self.no_effect(places);
+        job.flow =
+            (self.flow_weight > 0).then_some(Flow { weight: self.flow_weight, group: self.flow_group });
+        if job.target.is_some() && job.namespace.is_some() {
+            return refuse("namespace", "given", "not together with target");
+        }
+        self.build_raw(&mut job)?;
+        job.written.no_effect = self.no_effect(&job, places);
         let FileKeys { personality, files, file_bytes, threads, page_cache_bytes } = self.file_keys;
         job.files = personality.map(|personality| FileJob {
             personality,
@@ -494,15 +532,29 @@ impl JobBuilder {
         Ok(job)
     }
 
+    /// Adds the work on chunks or zones, if `rw` asks for some.
+    fn build_raw(&self, job: &mut Job) -> Result<(), JobError> {
+        let refused = |(key, value, allowed)| JobError::Value { key, value, allowed };
+        let Some(work) = self.raw_keys.build().map_err(refused)? else { return Ok(()) };
+        let unused = |name: &&str| !USED_BY_RAW.contains(name) && job.written.has(name);
+        if let Some(key) = KEYS.iter().map(|doc| doc.name).find(unused) {
+            let allowed = format!("not with rw = {}", work.name());
+            return Err(refused((key, "given".into(), allowed)));
+        }
+        job.pattern = work.pattern();
+        job.raw = Some(work);
+        Ok(())
+    }
+
     /// Keys that were given and change nothing, with the reason; `places`: writes carry handles.
-    fn no_effect(&self, places: bool) -> Vec<(&'static str, &'static str)> {
-        let job = &self.job;
+    fn no_effect(&self, job: &Job, places: bool) -> Vec<(&'static str, &'static str)> {
         let directions = job.pattern.directions();
         let (reads, writes) = (directions.contains(&Direction::Read), directions.contains(&Direction::Write));
         let (random, mixed) = (job.pattern.is_random(), reads && writes);
         let no_writes = "rw has no writes";
         let sequential = "rw is sequential";
-        let rules: [(&'static [&'static str], bool, &'static str); 9] = [
+        let sizeless = job.raw.as_ref().is_some_and(|raw| raw.action == Action::Reset);
+        let rules: [(&'static [&'static str], bool, &'static str); 11] = [
             (&["rwmixread", "rwmixwrite"], !mixed, "rw does not mix reads and writes"),
             (&["random_distribution", "percentage_random", "norandommap"], !random, sequential),
             (&["fsync", "fdatasync", "end_fsync", "sync"], !writes, no_writes),
@@ -514,6 +566,8 @@ impl JobBuilder {
             ),
             (&["bs", "bsrange"], self.split.iter().all(Option::is_some), "bssplit goes before it"),
             (&["io_size"], self.time_based, "time_based goes on until runtime is over"),
+            (&["flow_id"], self.flow_weight == 0, "there is no flow"),
+            (&["bs", "bsrange", "bssplit"], sizeless, "a chunk or zone is reset as a whole"),
             (&["offset_increment"], job.numjobs == 1, "numjobs is 1"),
             (&["plids", "plid_select"], !places || !writes, "writes carry no placement handles"),
         ];

@@ -76,7 +76,9 @@ fn wrong_values_say_what_is_allowed() {
             "randread:8",
             "rw = randread:8: allowed: read, write, trim, rw, readwrite, trimwrite, randread, randwrite, \
              randtrim, \
-             randrw, randtrimwrite, fileserver, webserver, varmail (without the :number that fio allows)",
+             randrw, randtrimwrite, fileserver, webserver, varmail, chunk-read, chunk-randread, chunk-write, \
+             chunk-copy, chunk-reset, zone-read, zone-randread, zone-write, zone-append, zone-reset (without the \
+             :number that fio allows)",
         ),
         (
             "random_distribution",
@@ -197,4 +199,40 @@ fn the_dialects_differ_in_map_and_end() {
         limit(Dialect::Fio, &[("runtime", "9"), ("time_based", ""), ("io_size", "8k")]),
         (true, IoLimit::None)
     );
+}
+
+#[test]
+fn jobs_on_chunks_and_zones_have_keys_of_their_own() {
+    let job = built(&[("rw", "chunk-write"), ("bs", "64k"), ("units", "2-5"), ("vector", "4")]).unwrap();
+    let raw = job.raw.as_ref().unwrap();
+    assert_eq!((raw.container, raw.action), (crate::Container::Chunk, crate::Action::Write));
+    assert_eq!((raw.units.clone(), raw.vector, job.pattern_name()), (Some(2..6), 4, "chunk-write"));
+    assert_eq!(built(&[("rw", "randread")]).unwrap().raw, None);
+    for (keys, told) in [
+        (&[("rw", "zone-append"), ("units", "1")][..], "units = 1-1: allowed: only with patterns of chunks"),
+        (
+            &[("rw", "chunk-write"), ("open_zones", "2")],
+            "open_zones = 2: allowed: only with zone-write or zone-append",
+        ),
+        (
+            &[("rw", "zone-read"), ("open_zones", "2")],
+            "open_zones = 2: allowed: only with zone-write or zone-append",
+        ),
+        (
+            &[("rw", "chunk-reset"), ("vector", "2")],
+            "vector = 2: allowed: only with patterns of chunks that transfer or copy data",
+        ),
+        (&[("rw", "read"), ("vector", "2")], "vector = 2: allowed: only with patterns of chunks or zones"),
+        (&[("target", "a"), ("namespace", "1")], "namespace = given: allowed: not together with target"),
+    ] {
+        let refused = built(keys).unwrap_err().to_string();
+        assert!(refused.starts_with(told), "{refused}");
+    }
+    let mut builder = JobBuilder::new(Dialect::Native);
+    builder.set_at("here", "rw", "chunk-write").unwrap();
+    builder.set_at("here", "size", "50%").unwrap();
+    assert_eq!(builder.build().unwrap_err().to_string(), "size = given: allowed: not with rw = chunk-write");
+    let flow = built(&[("flow", "4"), ("flow_id", "2")]).unwrap().flow;
+    assert_eq!(flow, Some(crate::Flow { weight: 4, group: 2 }));
+    assert_eq!(built(&[("flow", "0")]).unwrap().flow, None);
 }

@@ -82,6 +82,7 @@ mod laws;
 mod pace;
 mod permute;
 mod placement;
+mod raw;
 pub mod trace;
 mod units;
 mod values;
@@ -94,6 +95,7 @@ pub use generate::{Generator, Io};
 pub use keys::{JobBuilder, JobError, KeyDoc};
 pub use permute::Permutation;
 pub use placement::{HandleList, HandleSelect, Handles};
+pub use raw::{Action, Container, RawJob};
 pub use units::{Amount, Grammar, UnitError, parse_amount, parse_bytes, parse_time};
 pub use written::Written;
 
@@ -282,6 +284,15 @@ pub struct Think {
     pub blocks: u32,
 }
 
+/// `flow`, `flow_id`: the I/Os of jobs of one group keep to the ratio of their weights. A job that is ahead of the others waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// `flow`: its weight, at least 1.
+    pub weight: u32,
+    /// `flow_id`: the group.
+    pub group: u32,
+}
+
 /// The tool whose defaults a job has; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -360,6 +371,10 @@ pub struct Job {
     pub wait_for: Option<String>,
     /// `namespace` (ours): the block namespace that it works on; `None`: the first of the drive.
     pub namespace: Option<u16>,
+    /// `target` (ours): the target that it works on; `None`: a namespace of the drive, or the first block target.
+    pub target: Option<String>,
+    /// `flow`, `flow_id`.
+    pub flow: Option<Flow>,
     /// `queue` (ours): the submission queue that its commands arrive in.
     pub queue: u16,
     /// `fdp`, `plids`: placement handles of its writes.
@@ -370,6 +385,8 @@ pub struct Job {
     pub written: Written,
     /// `rw=fileserver`, `webserver`, `varmail`: threads that work on files, instead of a pattern.
     pub files: Option<FileJob>,
+    /// `rw=chunk-write`, `zone-append` and so on: chunks or zones by their addresses, instead of a pattern of sectors.
+    pub raw: Option<RawJob>,
 }
 
 /// Settings of a file set that a job gives; the rest is the personality's.
@@ -401,6 +418,11 @@ impl Job {
         let words =
             all.map(|direction| if used.contains(&direction) { &words[direction as usize][..] } else { "" });
         words.join(",").trim_end_matches(',').to_owned()
+    }
+
+    /// The name of its pattern of sectors, chunks or zones.
+    pub fn pattern_name(&self) -> &'static str {
+        self.raw.as_ref().map_or(self.pattern.name(), RawJob::name)
     }
 
     /// The file set of a job that works on one.

@@ -3,7 +3,7 @@
 //! [`keys`](super::keys) names the key beside what these functions refuse.
 
 use super::units::{Grammar, UnitError, parse_bytes};
-use super::{BlockSize, Pattern, Rate};
+use super::{BlockSize, Pattern, Rate, raw};
 use crate::files::Personality;
 
 /// Allowed values, for an error.
@@ -81,8 +81,9 @@ pub(super) fn pattern(value: &str) -> Parsed<Pattern> {
     }
     let files = Personality::ALL.into_iter().map(Personality::name);
     let names: Vec<&str> = Pattern::NAMES.iter().map(|(name, _)| *name).chain(files).collect();
+    let raw = raw::names();
     let hint = if value.contains(':') { " (without the :number that fio allows)" } else { "" };
-    allowed(format!("{}{hint}", names.join(", ")))
+    allowed(format!("{}, {raw}{hint}", names.join(", ")))
 }
 
 pub(super) fn block_bytes(value: &str, grammar: Grammar) -> Parsed<u64> {

@@ -40,7 +40,7 @@ pub struct Run {
     /// Start from this image's media (made by `pellucid age`); DRIVE then describes the drive around them
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// Work on this target of DRIVE (see `pellucid target`): a host FTL on its parallel units
+    /// Work on this target of DRIVE, where a job names none: of its description ([[target]]), or made by `pellucid target`
     #[arg(long, value_name = "NAME", requires = "drive")]
     target: Option<String>,
     #[command(flatten)]
@@ -105,13 +105,19 @@ impl Run {
             (None, None) => unreachable!("one of the two is required"),
         };
         if let (Some(drive), Some(name)) = (&self.drive, &self.target) {
-            subject.put_on_target(target::find(drive, name, global)?)?;
-            subject.reads("targets", &registry_path(drive));
+            if subject.has_target(name)?.is_none() {
+                subject.put_on_target(target::find(drive, name, global)?);
+                subject.reads("targets", &registry_path(drive));
+            }
+            subject.trace_only_on(name);
         }
         if let Some(fio) = &self.fio {
             subject.reads("jobs", stdin_or(fio));
         }
-        let jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
+        let mut jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
+        for job in jobs.iter_mut().filter(|job| job.target.is_none() && job.namespace.is_none()) {
+            job.target.clone_from(&self.target);
+        }
         subject.check_work(&jobs)?;
         subject.precondition(&self.precondition, global)?;
         Ok((subject, jobs))

@@ -99,12 +99,11 @@ fn shape(drive: &str, global: &Global) -> Result<(ChunkGeometry, u16), Failure> 
     })
 }
 
-/// A target by name, and the namespace it is on.
-pub fn find(drive: &str, name: &str, global: &Global) -> Result<(Target, u16), Failure> {
-    let (geometry, namespace) = shape(drive, global)?;
+/// A target by name.
+pub fn find(drive: &str, name: &str, global: &Global) -> Result<Target, Failure> {
+    let (geometry, _) = shape(drive, global)?;
     let targets = load(&registry_path(drive), &geometry)?;
-    let target = targets.get(name).map_err(RegistryError::Target)?.clone();
-    Ok((target, namespace))
+    Ok(targets.get(name).map_err(RegistryError::Target)?.clone())
 }
 
 /// Changes the registry of a drive that no server has, and shows what is there then.

@@ -1,6 +1,6 @@
 //! Targets on ranges of parallel units, kept beside the description of a drive, or asked of a server.
 
-use crate::common::{Folder, Serving, TINY, listens};
+use crate::common::{Folder, Serving, TINY, listens, project, run_in};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -150,5 +150,93 @@ fn a_server_is_asked_and_its_answer_shown() {
             list,
             gone,
         ]
+    );
+}
+
+/// Two targets in one description and one run, each job and each target with results of its own; the run can be repeated.
+#[test]
+fn a_description_has_targets_for_its_jobs() {
+    let folder = folder();
+    let open = std::fs::read_to_string(folder.path("open.toml")).unwrap();
+    let two = "[[target]]\nname = \"log\"\nkind = \"raw\"\nunits = \"1 channel x all ways\"\nfill = \"25%\"\n\
+               [[target]]\nname = \"main\"\nunits = \"rest\"\n[host.ftl]\nover_provisioning = 2.0\n\
+               [[job]]\nname = \"read\"\ntarget = \"log\"\nrw = \"chunk-randread\"\nbs = \"4k\"\nnumber_ios = 300\n\
+               [[job]]\nname = \"write\"\ntarget = \"main\"\nrw = \"randwrite\"\nbs = \"4k\"\nnumber_ios = 2000\n";
+    folder.write("two.toml", &format!("{open}{two}"));
+    let report = folder.run(&["run", "two.toml", "--json"]).json();
+    let target = |at: usize, key: &str| report["targets"][at][key].clone();
+    assert_eq!(
+        (target(0, "name"), target(0, "jobs"), target(0, "units")),
+        (json!("log"), json!(["read"]), json!(2))
+    );
+    assert_eq!((target(1, "kind"), target(1, "first_unit")), (json!("block"), json!(2)));
+    assert_eq!(target(1, "directions")["write"]["requests"], 2000);
+    assert_eq!(report["jobs"][0]["directions"]["read"]["requests"], 300);
+    assert_eq!(report["jobs"][0]["directions"]["read"]["errors"], 0);
+    assert!(target(1, "write_amplification")["total"].as_f64().unwrap() >= 1.0);
+    assert_eq!(report["provenance"]["description"]["job[0].target"], "\"log\"");
+    let text = folder.run(&["run", "two.toml", "--report", "report"]).answer();
+    for words in
+        ["read on log, ", "target log          raw, units 0-1", "target main         block, units 2-3"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let page = std::fs::read_to_string(folder.path("report/index.html")).unwrap();
+    assert!(page.contains(">Targets<"), "a section for targets");
+    let again = folder.run(&["rerun", "report"]);
+    assert_eq!(again.status, 0, "{}", again.stderr);
+    // One target for all jobs, raw ones too.
+    let work = ["--rw", "chunk-write", "--bs", "16k", "--vector", "2", "--units", "0-1", "--number-ios", "9"];
+    let options = ["run", "two.toml", "--json", "--job", "name=w", "--target", "log"];
+    let one = folder.run(&[&options[..], &work].concat()).json();
+    assert_eq!(one["targets"][0]["directions"]["write"]["requests"], 9);
+    let none = folder.run(&["run", "two.toml", "--target", "other"]);
+    assert!(none.stderr.contains("no such target in two.toml; allowed: log, main"), "{}", none.stderr);
+    let block = folder.run(&["run", "two.toml", "--job", "rw=read,target=log"]);
+    assert!(block.stderr.contains("rw = read: allowed: chunk patterns"), "{}", block.stderr);
+}
+
+/// The files of the papers run as they are, in a part of their time.
+#[test]
+fn the_files_of_the_papers_run() {
+    let folder = project().join("examples/papers");
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "toml"));
+    assert!(files.len() >= 2);
+    let index = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(index.contains(&format!("]({name})")), "{name} is in the index");
+        let report = run_in(&folder, &["run", name, "--runtime", "100ms", "--json"]).json();
+        for job in report["jobs"].as_array().unwrap() {
+            assert!(job["requests"].as_u64().unwrap() > 0, "{name}: {}", job["name"]);
+        }
+    }
+}
+
+/// Zones by their addresses, on a drive without layers; and jobs that keep to a ratio.
+#[test]
+fn zones_are_work_for_jobs() {
+    let folder = Folder::new();
+    let zoned = TINY.replace("fill = 0.9", "fill = 0.25").replace("[drive.buffer]\nentries = 32\n", "");
+    let zoned = format!("{zoned}\n[[drive.namespace]]\ninterface = \"zoned\"\nspare_blocks = 4\n");
+    folder.write("zoned.toml", &zoned);
+    let append =
+        ["--rw", "zone-append", "--bs", "4k", "--iodepth", "4", "--open-zones", "2", "--number-ios", "500"];
+    let report = folder.run(&[&["run", "zoned.toml", "--json"][..], &append].concat()).json();
+    assert_eq!(
+        (&report["directions"]["write"]["requests"], &report["directions"]["write"]["errors"]),
+        (&json!(500), &json!(0))
+    );
+    let ratio = ["--flow", "3", "--flow-id", "2", "--number-ios", "300"];
+    let jobs = ["--job", "rw=zone-randread", "--job", "rw=zone-append,flow=1,number_ios=100"];
+    let report = folder.run(&[&["run", "zoned.toml", "--json"][..], &ratio, &jobs].concat()).json();
+    let ended = |job: usize| report["jobs"][job]["end_seconds"].as_f64().unwrap();
+    assert!((ended(0) / ended(1) - 1.0).abs() < 0.1, "{} {}", ended(0), ended(1));
+    let wide = folder.run(&["run", "zoned.toml", "--rw", "zone-append", "--open-zones", "999"]);
+    assert!(
+        wide.status == 2 && wide.stderr.contains("open_zones = 999: allowed: at most"),
+        "{}",
+        wide.stderr
     );
 }

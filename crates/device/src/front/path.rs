@@ -179,7 +179,11 @@ impl Shared {
                     counters.host_read_sectors += sectors;
                     counters.host_reads += 1;
                 }
-                Opcode::Write | Opcode::WriteClean | Opcode::WriteDirty | Opcode::NamelessWrite => {
+                Opcode::Write
+                | Opcode::Append
+                | Opcode::WriteClean
+                | Opcode::WriteDirty
+                | Opcode::NamelessWrite => {
                     let counters = self.counts(namespace);
                     counters.host_written_sectors += sectors;
                     counters.host_writes += 1;

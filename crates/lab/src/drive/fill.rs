@@ -1,13 +1,15 @@
 //! Preconditioning through layers of the host: the writes are commands like any other, and simulated time passes.
 
 use super::ageing::{Ageing, Overwrites, overwrite};
+use super::namespaces::BlockNamespace;
 use super::oracle::{Oracle, fill_images};
+use super::raw::fill_raw;
 use super::target::Target;
 use super::{Onlooker, Prepared, RunError};
 use pellucid_device::Device;
 use pellucid_flash::{Command, Drive, Lba, Opcode, Rng, SimTime, Status};
 use pellucid_host::Tower;
-use pellucid_spec::Precondition;
+use pellucid_spec::{DescribedTarget, Precondition};
 use pellucid_workload::trace::SectorSet;
 
 /// Writes under way together.
@@ -22,15 +24,45 @@ pub fn precondition_stack(
     oracle: Option<&mut Oracle>,
     onlooker: &mut dyn Onlooker,
 ) -> Result<Ageing, RunError> {
-    let sectors: u64 = stack.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
-    let filled = (sectors as f64 * what.fill.share()) as u64;
+    let namespace = stack.block_namespaces().first().copied().unwrap_or_default();
+    let filled = (namespace.sectors as f64 * what.fill.share()) as u64;
     let mut ageing = Ageing::default();
     if filled > 0 {
         let bytes = what.written_bytes(filled * u64::from(stack.sector_bytes()));
-        ageing = write(stack, what, filled, oracle, Prepared::new(onlooker, bytes))?;
+        ageing = write(stack, namespace, what, filled, oracle, &mut Prepared::new(onlooker, bytes))?;
     }
     stack.bottom_mut().elapse(what.shelf_seconds());
     Ok(ageing)
+}
+
+/// Fills each target as described, one after the other: a block target as any drive, a raw one by whole chunks. With an oracle, its
+/// expectations follow.
+pub fn precondition_targets(
+    stack: &mut Tower<Device>,
+    described: &[DescribedTarget],
+    what: &Precondition,
+    mut oracle: Option<&mut Oracle>,
+    onlooker: &mut dyn Onlooker,
+) -> Result<(), RunError> {
+    let (blocks, raw) = (stack.block_namespaces(), stack.raw_namespaces());
+    let share = |name: &str| {
+        let fill = described.iter().find(|one| one.target.name == name).and_then(|one| one.fill);
+        fill.unwrap_or(what.fill.share())
+    };
+    let mut prepared = Prepared::new(onlooker, None);
+    for target in stack.targets() {
+        let share = share(&target.name);
+        let block = blocks.iter().find(|block| block.number == target.namespace);
+        let filled = block.map_or(0, |block| (block.sectors as f64 * share) as u64);
+        if let Some(block) = block.filter(|_| filled > 0) {
+            write(stack, *block, what, filled, oracle.as_deref_mut(), &mut prepared)?;
+        }
+        if let Some(&raw) = raw.iter().find(|(number, _)| *number == target.namespace) {
+            fill_raw(stack, raw, share, &mut prepared)?;
+        }
+    }
+    stack.bottom_mut().elapse(what.shelf_seconds());
+    Ok(())
 }
 
 /// Writes these sectors, in order. With an oracle, its expectations follow.
@@ -40,7 +72,9 @@ pub fn precondition_sectors_stack(
     oracle: Option<&mut Oracle>,
     onlooker: &mut dyn Onlooker,
 ) -> Result<(), RunError> {
-    let mut writer = Writer::new(stack, oracle, Prepared::new(onlooker, None));
+    let namespace = stack.block_namespaces().first().copied().unwrap_or_default();
+    let mut prepared = Prepared::new(onlooker, None);
+    let mut writer = Writer::new(stack, namespace, oracle, &mut prepared);
     for (first, count) in sectors.runs() {
         writer.run(first, count)?;
     }
@@ -48,42 +82,44 @@ pub fn precondition_sectors_stack(
 }
 
 /// Fills so many sectors, and overwrites them.
-fn write<'a>(
-    stack: &'a mut Tower<Device>,
+fn write(
+    stack: &mut Tower<Device>,
+    namespace: BlockNamespace,
     what: &Precondition,
     filled: u64,
-    oracle: Option<&'a mut Oracle>,
-    prepared: Prepared<'a>,
+    oracle: Option<&mut Oracle>,
+    prepared: &mut Prepared<'_>,
 ) -> Result<Ageing, RunError> {
-    let mut writer = Writer::new(stack, oracle, prepared);
+    let mut writer = Writer::new(stack, namespace, oracle, prepared);
     writer.run(0, filled)?;
     let ageing = overwrite(&mut writer, what, filled)?;
     writer.end()?;
     Ok(ageing)
 }
 
-struct Writer<'a> {
+struct Writer<'a, 'o> {
     stack: &'a mut Tower<Device>,
     oracle: Option<&'a mut Oracle>,
     now: SimTime,
-    namespace: u16,
+    namespace: BlockNamespace,
     /// By tag: what is being written.
     in_flight: Vec<Option<(Lba, u32)>>,
     idle: Vec<usize>,
     pool: Vec<Vec<u8>>,
     version: u32,
-    prepared: Prepared<'a>,
+    prepared: &'a mut Prepared<'o>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a, 'o> Writer<'a, 'o> {
     fn new(
         stack: &'a mut Tower<Device>,
+        namespace: BlockNamespace,
         oracle: Option<&'a mut Oracle>,
-        prepared: Prepared<'a>,
-    ) -> Writer<'a> {
+        prepared: &'a mut Prepared<'o>,
+    ) -> Writer<'a, 'o> {
         Writer {
             now: stack.now(),
-            namespace: stack.block_namespaces().first().map_or(0, |namespace| namespace.number),
+            namespace,
             stack,
             oracle,
             in_flight: vec![None; OUTSTANDING],
@@ -111,17 +147,18 @@ impl<'a> Writer<'a> {
         }
         let Some(tag) = self.idle.pop() else { return Ok(()) };
         self.prepared.add(u64::from(sectors) * u64::from(self.stack.sector_bytes()))?;
+        let stamped = self.namespace.stamped(lba);
         self.version = match &mut self.oracle {
-            Some(oracle) => oracle.submit_change(Opcode::Write, lba, sectors),
+            Some(oracle) => oracle.submit_change(Opcode::Write, stamped, sectors),
             None => (self.version + 1) & 0x7fff_ffff,
         };
         let image_bytes = self.stack.image_bytes();
         let mut data = self.pool.pop().unwrap_or_default();
         data.resize(sectors as usize * image_bytes, 0);
-        fill_images(&mut data, image_bytes, lba, self.version);
+        fill_images(&mut data, image_bytes, stamped, self.version);
         self.in_flight[tag] = Some((lba, sectors));
         let command = Command::new(tag as u64, Opcode::Write, lba, sectors, data);
-        self.stack.submit(self.now, Command { namespace: self.namespace, ..command });
+        self.stack.submit(self.now, Command { namespace: self.namespace.number, ..command });
         self.collect()
     }
 
@@ -146,7 +183,7 @@ impl<'a> Writer<'a> {
                 return Err(RunError::Host(sentence));
             }
             if let Some(oracle) = &mut self.oracle {
-                oracle.complete_change(lba, sectors, true, false);
+                oracle.complete_change(self.namespace.stamped(lba), sectors, true, false);
             }
             self.idle.push(tag);
             self.pool.push(completion.data);
@@ -163,7 +200,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Overwrites for Writer<'_> {
+impl Overwrites for Writer<'_, '_> {
     fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
         for _ in 0..count {
             self.write(Lba(rng.below(filled)), 1)?;
@@ -172,10 +209,11 @@ impl Overwrites for Writer<'_> {
     }
 
     fn moved(&self) -> u64 {
-        self.stack.host().map_or(0, |host| host.ftl.copied_units)
+        let of_target = self.stack.host_of(self.namespace.number);
+        of_target.or_else(|| self.stack.host()).map_or(0, |host| host.ftl.copied_units)
     }
 
     fn namespace(&self) -> u16 {
-        self.namespace
+        self.namespace.number
     }
 }

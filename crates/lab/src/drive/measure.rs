@@ -2,6 +2,7 @@
 
 use super::namespaces::NamespaceUse;
 use super::target::{HostUse, Target};
+use super::targets::TargetPlace;
 use super::{Jobs, Run, RunError, Source, busy};
 use pellucid_device::{Counters, Device, FirmwareModule};
 use pellucid_flash::{Cause, Drive as _, Figure, FigureKind, Interface, MapReason, Nanos, SimTime};
@@ -10,8 +11,8 @@ use pellucid_host::HostCounters;
 use pellucid_report::{
     ByCause, Drive, EraseCounts, FilesReport, FirmwareModules, GcSummary, GroupResult, HostCost, HostLayer,
     JobResult, MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult, PartFigure, PartFigures,
-    Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, Utilisation, Wear, WearHistogram,
-    Workload, WriteAmplification,
+    Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, TargetResult, Utilisation, Wear,
+    WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_text::format::{duration, percent};
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub struct Measured {
     pub jobs: Vec<JobResult>,
     /// Their groups.
     pub groups: Vec<GroupResult>,
+    /// Targets.
+    pub targets: Vec<TargetResult>,
     /// From the start, or the end of `ramp_time`, to the last completion.
     pub simulated: Nanos,
     /// Counters of the drive over the run.
@@ -58,8 +61,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    pub(super) fn take<T: Target>(run: Run<'_, T>, end: SimTime) -> Result<Measured, RunError> {
-        for log in run.logs {
+    pub(super) fn take<T: Target>(mut run: Run<'_, T>, end: SimTime) -> Result<Measured, RunError> {
+        for log in std::mem::take(&mut run.logs) {
             log.finish().map_err(RunError::Log)?;
         }
         let (channels, dies, link, firmware) = busy(run.device);
@@ -69,13 +72,15 @@ impl Measured {
         let (channel_count, die_count) =
             run.device.flash().map_or((0, 0), |device| (device.layout().channels, device.layout().dies));
         let (jobs, groups) = match &run.source {
-            Source::Jobs(jobs) => by_job(jobs, &run.recorders, run.measured_from),
+            Source::Jobs(jobs) => by_job(jobs, &run.device.targets(), &run.recorders, run.measured_from),
             Source::Trace(_) | Source::Files(_) => Default::default(),
         };
+        let targets = by_target(&run, simulated);
         let measured = Measured {
             requests: run.recorders.iter().fold(RequestRecorder::new(), merged).finish(simulated),
             jobs,
             groups,
+            targets,
             simulated,
             counters: super::counters(run.device).since(&run.before),
             chunks_by_wrong_bits: since(super::wrong_bits(run.device), &run.wrong_bits_before),
@@ -120,7 +125,12 @@ fn merged(mut sum: RequestRecorder, part: &RequestRecorder) -> RequestRecorder {
 
 /// The result of each job, over its own time: from when its statistics begin to its last completion. A group's time spans those of
 /// its jobs. Times are told from the beginning of the measurement.
-fn by_job(jobs: &Jobs, recorders: &[RequestRecorder], from: SimTime) -> (Vec<JobResult>, Vec<GroupResult>) {
+fn by_job(
+    jobs: &Jobs,
+    targets: &[TargetPlace],
+    recorders: &[RequestRecorder],
+    from: SimTime,
+) -> (Vec<JobResult>, Vec<GroupResult>) {
     // A job that completed nothing that counts has no time of its own.
     let span = |at: usize| {
         let began = jobs.began(at as u32).filter(|_| recorders[at].requests() > 0);
@@ -136,6 +146,7 @@ fn by_job(jobs: &Jobs, recorders: &[RequestRecorder], from: SimTime) -> (Vec<Job
             name: job.name.clone(),
             group: job.group,
             instances: job.instances,
+            target: targets.iter().find(|t| t.namespace == job.namespace).map(|t| t.name.clone()),
             requests: recorders[at].finish(time.runtime()),
             time,
         }
@@ -155,6 +166,43 @@ fn by_job(jobs: &Jobs, recorders: &[RequestRecorder], from: SimTime) -> (Vec<Job
         }
     });
     (results.collect(), groups.collect())
+}
+
+/// The result of each target: the requests of its jobs, and of a trace or threads those of the first block target.
+fn by_target<T: Target>(run: &Run<'_, T>, simulated: Nanos) -> Vec<TargetResult> {
+    let sector = u64::from(run.device.sector_bytes());
+    let block_namespaces = run.device.block_namespaces();
+    let first = block_namespaces.first().map(|block| block.number);
+    let one = |(target, before): (TargetPlace, &Option<HostUse>)| {
+        let names = match &run.source {
+            Source::Jobs(jobs) => jobs.results(),
+            Source::Trace(_) | Source::Files(_) => &[],
+        };
+        let own: Vec<usize> = match names.is_empty() {
+            true => (0..run.recorders.len()).filter(|_| first == Some(target.namespace)).collect(),
+            false => (0..names.len()).filter(|&at| names[at].namespace == target.namespace).collect(),
+        };
+        let requests = own.iter().map(|&at| &run.recorders[at]).fold(RequestRecorder::new(), merged);
+        let ftl = run.device.host_of(target.namespace).zip(*before);
+        let ftl = ftl.map(|(now, before)| host_difference(now, &before));
+        let sectors = run.device.interface(target.namespace).map_or(0, |shape| shape.capacity_sectors());
+        TargetResult {
+            name: target.name,
+            kind: target.kind.name().into(),
+            first_unit: target.units.start,
+            units: target.units.len() as u32,
+            capacity_bytes: sectors * sector,
+            jobs: own.iter().filter_map(|&at| names.get(at)).map(|job| job.name.clone()).collect(),
+            requests: requests.finish(simulated),
+            write_amplification: ftl.as_ref().map(|ftl| {
+                let HostCounters { written_sectors, programmed_sectors, .. } = ftl.counters;
+                let programmed = ByCause(programmed_sectors).map(|sectors| sectors * sector);
+                WriteAmplification::new(written_sectors * sector, programmed)
+            }),
+            gc: ftl.as_ref().map(|ftl| gc_summary(&ftl.ftl, &Counters::default(), ftl.units_per_block)),
+        }
+    };
+    run.device.targets().into_iter().zip(&run.targets_before).map(one).collect()
 }
 
 /// Returns the work of layers between two moments, with the state of the second.
@@ -218,6 +266,7 @@ pub fn report(
         reads: measured.requests.reads,
         jobs: measured.jobs,
         groups: measured.groups,
+        targets: measured.targets,
         wear: measured.wear,
         host_layer: measured.host.map(|host| host_layer(&host, measured.simulated)),
         replay: measured.replay,

@@ -9,21 +9,28 @@
 
 mod ageing;
 mod fill;
+mod flow;
 mod measure;
 mod namespaces;
 mod oracle;
+mod places;
 mod precondition;
+mod raw;
 mod source;
 mod target;
+mod targets;
 
 pub use ageing::{Ageing, Pass, STEADY_PASSES_MAX, STEADY_SHARE, Stopped};
-pub use fill::{precondition_sectors_stack, precondition_stack};
+pub use fill::{precondition_sectors_stack, precondition_stack, precondition_targets};
 pub use measure::{Measured, report};
 pub use namespaces::{BlockNamespace, NamespaceUse};
 pub use oracle::{Mismatch, ORACLE_BYTES_PER_SECTOR, Oracle, Promise, fill_images, stamp, version_of};
+pub use places::{Place, Places};
 pub use precondition::{precondition, precondition_sectors};
+pub use raw::{RawSpaces, fill_raw_alone};
 pub use source::{FileWork, JobName, Jobs, Next, Request, Source, Trace};
 pub use target::{Bottom, HostUse, Target, put_on};
+pub use targets::{TargetPlace, put_targets_on};
 
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
 use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status};
@@ -31,6 +38,7 @@ use pellucid_ftl::FtlCounters;
 use pellucid_report::{RequestRecorder, RequestSink, Sample, TimeSeries};
 use pellucid_workload::JobError;
 use pellucid_workload::trace::TraceError;
+use raw::RawRequest;
 use std::ops::ControlFlow;
 
 /// Rounds of the driver between two looks: a few milliseconds.
@@ -80,6 +88,9 @@ pub enum RunError {
     /// A sector came back wrong.
     #[error("verification failed: {0}")]
     Mismatch(Mismatch),
+    /// A job on chunks or zones found nothing to work on; its name, and why.
+    #[error("job {0}: {1}")]
+    Idle(String, String),
     /// No request was measured.
     #[error(
         "nothing was measured: {submitted} requests were done{}; allowed: work with at least one request, after any ramp_time",
@@ -122,6 +133,8 @@ pub struct Run<'a, T: Target = Device> {
     namespaces_before: Vec<NamespaceUse>,
     wrong_bits_before: Vec<u64>,
     host_before: Option<HostUse>,
+    /// By target; `None`: it is raw.
+    targets_before: Vec<Option<HostUse>>,
     figures_before: Vec<(&'static str, Vec<Figure>)>,
     busy_before: (Vec<u64>, Vec<u64>, [u64; 2], [u64; FirmwareModule::COUNT]),
     /// By job as it was written; one for a trace.
@@ -234,6 +247,7 @@ impl<'a, T: Target> Run<'a, T> {
         let ftl_before = ftl_counters(device);
         let namespaces_before = NamespaceUse::all(device);
         let host_before = device.host();
+        let targets_before = host_of_targets(device);
         let device_figures = device.figures();
         let series = TimeSeries::new(start, sample(device, start));
         let busy_before = busy(device);
@@ -255,6 +269,7 @@ impl<'a, T: Target> Run<'a, T> {
             wrong_bits_before,
             before,
             host_before,
+            targets_before,
             figures_before: device_figures,
             busy_before,
             recorders: vec![RequestRecorder::new(); results],
@@ -323,6 +338,11 @@ impl<'a, T: Target> Run<'a, T> {
                 }
             }
         }
+        if let Source::Jobs(jobs) = &self.source
+            && let Some((job, why)) = jobs.idle_raw()
+        {
+            return Err(RunError::Idle(job, why));
+        }
         if self.warming {
             // All of it was a warm-up.
             self.measure_from(self.device.now());
@@ -356,6 +376,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.namespaces_before = NamespaceUse::all(self.device);
         self.wrong_bits_before = wrong_bits(self.device);
         self.host_before = self.device.host();
+        self.targets_before = host_of_targets(self.device);
         self.busy_before = busy(self.device);
         self.series = TimeSeries::new(at, sample(self.device, at));
     }
@@ -402,6 +423,15 @@ impl<'a, T: Target> Run<'a, T> {
                         self.complete(&mut completion)?;
                     }
                 }
+                Next::Raw(request) => {
+                    if self.warmed_at().is_some_and(|at| now >= at) {
+                        self.measure_from(now);
+                    }
+                    self.submit_raw(now, *request);
+                    while let Some(mut completion) = self.device.pop() {
+                        self.complete(&mut completion)?;
+                    }
+                }
                 Next::At(time) => return Ok(Some(time)),
                 Next::Endless(job) => {
                     return Err(RunError::Endless { job, requests: source::STANDSTILL_REQUESTS });
@@ -411,14 +441,46 @@ impl<'a, T: Target> Run<'a, T> {
         }
     }
 
+    /// A tag that no command has.
+    #[inline]
+    fn idle_tag(&mut self) -> u32 {
+        self.idle_tags.pop().unwrap_or_else(|| {
+            self.in_flight.push(InFlight::default());
+            self.in_flight.len() as u32 - 1
+        })
+    }
+
+    /// Submits a command on chunks or zones.
+    #[cold]
+    fn submit_raw(&mut self, now: SimTime, mut request: RawRequest) {
+        let tag = self.idle_tag();
+        let lba = request.runs.first().map_or(Lba(0), |(lba, _)| *lba);
+        let slot = &mut self.in_flight[tag as usize];
+        (slot.owner, slot.lba, slot.sectors, slot.fua) = (request.owner, lba, request.sectors, false);
+        slot.namespace = BlockNamespace { number: request.namespace, ..BlockNamespace::default() };
+        if let Source::Jobs(jobs) = &mut self.source {
+            jobs.submitted_raw(tag as usize, &mut request);
+        }
+        let mut data = self.pool.pop().unwrap_or_default();
+        data.clear();
+        if matches!(request.opcode, Opcode::Write | Opcode::Append) {
+            self.version = (self.version + 1) & 0x7fff_ffff;
+            let image_bytes = self.device.image_bytes();
+            for &(lba, sectors) in &request.runs {
+                let from = data.len();
+                data.resize(from + sectors as usize * image_bytes, 0);
+                fill_images(&mut data[from..], image_bytes, lba, self.version);
+            }
+        }
+        self.submitted += 1;
+        self.device.submit(now, request.command(tag.into(), lba, data));
+    }
+
     #[inline]
     fn submit(&mut self, now: SimTime, request: Request) {
         let Request { opcode, namespace, lba, sectors, fua, queue, handle, owner } = request;
         let stamped = namespace.stamped(lba);
-        let tag = self.idle_tags.pop().unwrap_or_else(|| {
-            self.in_flight.push(InFlight::default());
-            self.in_flight.len() as u32 - 1
-        });
+        let tag = self.idle_tag();
         let slot = &mut self.in_flight[tag as usize];
         (slot.owner, slot.namespace, slot.lba) = (owner, namespace, lba);
         (slot.sectors, slot.fua) = (sectors, fua);
@@ -495,7 +557,12 @@ impl<'a, T: Target> Run<'a, T> {
         self.last_completion = completion.completed;
         let (counted, result) = match &mut self.source {
             Source::Jobs(jobs) => {
-                jobs.completed(owner, completion.completed);
+                if jobs.is_raw(owner) {
+                    let ok = completion.status == Status::Success;
+                    jobs.completed_raw(owner, tag, completion.completed, ok);
+                } else {
+                    jobs.completed(owner, completion.completed);
+                }
                 (completion.submitted >= jobs.counts_from(owner), jobs.result_of(owner))
             }
             Source::Trace(trace) => {
@@ -509,7 +576,7 @@ impl<'a, T: Target> Run<'a, T> {
         };
         if counted {
             self.recorders[result as usize].record(completion, bytes);
-            let write = completion.opcode == Opcode::Write;
+            let write = matches!(completion.opcode, Opcode::Write | Opcode::Append | Opcode::Copy);
             if completion.status == Status::Success && (write || completion.opcode == Opcode::Read) {
                 let latency = completion.completed - completion.submitted;
                 self.series.complete(completion.completed, write, bytes, latency);
@@ -556,6 +623,11 @@ fn counters(target: &impl Target) -> Counters {
 /// Returns the counters of its translation.
 fn ftl_counters(target: &impl Target) -> FtlCounters {
     target.flash().map_or_else(FtlCounters::default, Device::ftl_counters)
+}
+
+/// Returns the work of the host FTL of each target.
+fn host_of_targets(target: &impl Target) -> Vec<Option<HostUse>> {
+    target.targets().iter().map(|place| target.host_of(place.namespace)).collect()
 }
 
 fn wrong_bits(target: &impl Target) -> Vec<u64> {

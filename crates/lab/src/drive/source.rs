@@ -1,11 +1,14 @@
 //! Sources of requests: jobs, a trace, or threads that work on files.
 
+use super::flow::{Flows, Member};
 use super::namespaces::BlockNamespace;
-use pellucid_flash::{Lba, Nanos, Opcode, SimTime};
+use super::places::{Place, Places};
+use super::raw::{Draw, RawRequest, RawSpace, RawSpaces, RawWorker};
+use pellucid_flash::{Interface, Lba, Nanos, Opcode, SimTime};
 use pellucid_report::FilesReport;
 use pellucid_workload::files::{BLOCK_BYTES, BlockRequest, Files, FilesConfig, FilesNext, RequestKind};
 use pellucid_workload::trace::{Shaped, TraceError};
-use pellucid_workload::{Generator, Handles, Io, IoLimit, Job, JobError, Rate};
+use pellucid_workload::{BlockSize, Generator, Handles, Io, IoLimit, Job, JobError, Rate};
 
 /// A request that wants to be submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +32,12 @@ pub struct Request {
 }
 
 /// Answer of a source when it is asked for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Submit this now.
     Now(Request),
+    /// Submit this command for chunks or zones now.
+    Raw(Box<RawRequest>),
     /// No request before this moment.
     At(SimTime),
     /// No request before a completion.
@@ -68,6 +73,10 @@ struct Worker {
     result: u32,
     /// When it last submitted something, and how much at that moment.
     at_once: (SimTime, u64),
+    /// Of a job on chunks or zones: where it is.
+    raw: Option<Box<RawWorker>>,
+    /// Its place in a group of `flow`, while it runs.
+    flow: Option<Member>,
 }
 
 /// A job as it was written: its clones together are one result.
@@ -79,20 +88,25 @@ pub struct JobName {
     pub group: u32,
     /// Clones.
     pub instances: u32,
+    /// The namespace that they work on.
+    pub namespace: u16,
 }
 
-/// The namespace that a job works on: the one that it names, or the first.
-fn namespace_of(job: &Job, namespaces: &[BlockNamespace]) -> Result<BlockNamespace, JobError> {
-    let Some(number) = job.namespace else { return Ok(namespaces.first().copied().unwrap_or_default()) };
-    let found = namespaces.iter().find(|namespace| namespace.number == number);
-    found.copied().ok_or_else(|| {
-        let numbers: Vec<String> = namespaces.iter().map(|namespace| namespace.number.to_string()).collect();
-        let allowed = match numbers.is_empty() {
-            true => "none: the drive has no block namespace".into(),
-            false => format!("{}: block namespaces of the drive", numbers.join(", ")),
-        };
-        JobError::Value { key: "namespace", value: number.to_string(), allowed }
-    })
+/// The part of a raw job that its generator does: sizes, times and numbers of its I/Os. The job itself finds places, and its end where
+/// there are none.
+fn timed(job: &Job, interface: &Interface, sector_bytes: u32) -> Job {
+    let extent_sectors = match interface {
+        Interface::OpenChannel(chunks) => u64::from(chunks.chunk_sectors),
+        Interface::Zoned(zones) => zones.capacity_sectors,
+        other => unreachable!("a raw job on a namespace of {}", other.name()),
+    };
+    let mut job = job.clone();
+    if job.limit == IoLimit::Region {
+        job.limit = IoLimit::None;
+    }
+    // A chunk or zone is reset as a whole.
+    job.block[2] = BlockSize::Fixed(extent_sectors * u64::from(sector_bytes));
+    job
 }
 
 /// Several jobs side by side; a job with `stonewall` starts when all before it have ended, one with `wait_for` when the
@@ -106,18 +120,38 @@ pub struct Jobs {
     measures_from: SimTime,
     /// Every job has as much in flight as it may have: nothing before a completion.
     full: bool,
+    /// Chunks and zones that jobs address.
+    spaces: RawSpaces,
+    flows: Flows,
 }
 
 impl Jobs {
-    /// Checks that a job suits a drive with such namespaces.
-    pub fn check(job: &Job, namespaces: &[BlockNamespace], sector_bytes: u32) -> Result<(), JobError> {
-        let namespace = namespace_of(job, namespaces)?;
-        Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?;
-        Handles::new(job, namespace.handles).map(drop)
+    /// Checks that a job suits a drive with such places.
+    pub fn check(job: &Job, places: &Places, sector_bytes: u32) -> Result<(), JobError> {
+        match places.place(job)? {
+            Place::Block(namespace) => {
+                Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?;
+                Handles::new(job, namespace.handles).map(drop)
+            }
+            Place::Raw(number) => {
+                let interface = places.raw.iter().find(|(own, _)| *own == number).map(|(_, shape)| *shape);
+                let interface = interface.expect("a place of a job is one of the drive");
+                let raw = job.raw.as_ref().expect("only a raw job is on chunks or zones");
+                let space = RawSpace::new(number, interface, &[]);
+                RawWorker::new(job, raw, 0, &space)?;
+                let capacity = interface.capacity_sectors() * u64::from(sector_bytes);
+                Generator::new(&timed(job, &interface, sector_bytes), capacity, sector_bytes).map(drop)
+            }
+        }
     }
 
-    /// Puts jobs on a drive with such namespaces.
-    pub fn new(jobs: &[Job], namespaces: &[BlockNamespace], sector_bytes: u32) -> Result<Jobs, JobError> {
+    /// Puts jobs on a drive with such places; `spaces`: the state of the chunks and zones that they address.
+    pub fn new(
+        jobs: &[Job],
+        places: &Places,
+        mut spaces: RawSpaces,
+        sector_bytes: u32,
+    ) -> Result<Jobs, JobError> {
         let mut results: Vec<JobName> = Vec::new();
         let mut worker = |job: &Job| {
             match results.last_mut().filter(|_| job.clone_index > 0) {
@@ -133,12 +167,34 @@ impl Jobs {
                     } else {
                         format!("{} ({})", job.name, earlier + 1)
                     };
-                    results.push(JobName { name, group, instances: 1 });
+                    results.push(JobName { name, group, instances: 1, namespace: 0 });
                 }
             }
-            let namespace = namespace_of(job, namespaces)?;
+            let (namespace, raw) = match places.place(job)? {
+                Place::Block(namespace) => (namespace, None),
+                Place::Raw(number) => {
+                    let space = spaces.find(number).expect("the spaces of all raw jobs are known");
+                    let raw = job.raw.as_ref().expect("only a raw job is on chunks or zones");
+                    let worker = RawWorker::new(job, raw, space, spaces.get(space))?;
+                    if worker.writes() {
+                        spaces.get_mut(space).add_writer();
+                    }
+                    (BlockNamespace { number, handles: 1, ..BlockNamespace::default() }, Some(worker))
+                }
+            };
+            if let Some(result) = results.last_mut() {
+                result.namespace = namespace.number;
+            }
+            let generator = match &raw {
+                None => Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?,
+                Some(worker) => {
+                    let interface = spaces.get(worker.space).interface();
+                    let capacity = interface.capacity_sectors() * u64::from(sector_bytes);
+                    Generator::new(&timed(job, interface, sector_bytes), capacity, sector_bytes)?
+                }
+            };
             Ok(Worker {
-                generator: Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?,
+                generator,
                 handles: Handles::new(job, namespace.handles)?,
                 job: job.clone(),
                 namespace,
@@ -147,15 +203,22 @@ impl Jobs {
                 final_flush_sent: false,
                 in_flight: 0,
                 ahead: None,
-                draws_ahead: job.think.is_none() && job.rate.iter().all(|r| *r == Rate::Unlimited),
+                draws_ahead: raw.is_none()
+                    && job.flow.is_none()
+                    && job.think.is_none()
+                    && job.rate.iter().all(|r| *r == Rate::Unlimited),
                 only_timed: job.runtime.is_some() && job.number_ios.is_none() && job.limit == IoLimit::None,
                 counts_from: SimTime::MAX,
                 result: results.len() as u32 - 1,
                 at_once: (SimTime::ZERO, 0),
+                raw: raw.map(Box::new),
+                flow: None,
             })
         };
-        let workers = jobs.iter().map(&mut worker).collect::<Result<_, JobError>>()?;
-        Ok(Jobs { workers, turn: 0, results, measures_from: SimTime::MAX, full: false })
+        let workers = jobs.iter().map(&mut worker).collect::<Result<Vec<Worker>, JobError>>()?;
+        check_open(&workers, &spaces)?;
+        let (measures_from, flows) = (SimTime::MAX, Flows::default());
+        Ok(Jobs { workers, turn: 0, results, measures_from, full: false, spaces, flows })
     }
 
     fn may_start(&self, at: usize) -> bool {
@@ -190,11 +253,15 @@ impl Jobs {
                     self.full = count == 1 && *in_flight >= job.iodepth;
                     return Next::Now(request);
                 }
+                Next::Raw(request) => return Next::Raw(request),
                 Next::At(time) => soonest = Some(soonest.map_or(time, |s| s.min(time))),
                 Next::Blocked => blocked = true,
                 Next::Endless(job) => return Next::Endless(job),
                 // Those that were asked before may have waited for it.
-                Next::End if !before => (soonest, blocked, left) = (None, false, count),
+                Next::End if !before => {
+                    self.leave(at);
+                    (soonest, blocked, left) = (None, false, count);
+                }
                 Next::End => {}
             }
         }
@@ -218,6 +285,10 @@ impl Jobs {
             let worker = &mut self.workers[at];
             worker.started = true;
             worker.generator.start(now);
+            worker.flow = worker.job.flow.map(|flow| self.flows.join(flow));
+            if let Some(raw) = &mut worker.raw {
+                raw.start(self.spaces.get(raw.space));
+            }
             let Job { start_delay, ramp_time, .. } = worker.job;
             let begins = now.0.saturating_add(start_delay.0);
             worker.counts_from = SimTime(begins.saturating_add(ramp_time.0));
@@ -241,9 +312,18 @@ impl Jobs {
         if worker.only_timed && worker.stands_still(now) {
             return Next::Endless(at as u32);
         }
+        if worker.flow.is_some_and(|member| self.flows.is_ahead(&member)) {
+            return Next::Blocked;
+        }
+        if worker.raw.is_some() {
+            return self.next_raw(at);
+        }
         match worker.draw() {
             Some(io) => {
                 worker.in_flight += 1;
+                if let Some(member) = &mut worker.flow {
+                    self.flows.count(member);
+                }
                 Next::Now(Request {
                     opcode: io.op,
                     namespace: worker.namespace,
@@ -261,6 +341,84 @@ impl Jobs {
                 worker.end(at)
             }
         }
+    }
+
+    /// The next command of a job on chunks or zones.
+    fn next_raw(&mut self, at: usize) -> Next {
+        let worker = &mut self.workers[at];
+        let raw = worker.raw.as_mut().expect("the caller has looked");
+        let Some(io) = worker.ahead.take().or_else(|| worker.generator.next()) else {
+            return worker.end(at);
+        };
+        let mut request = match raw.draw(io.sectors, self.spaces.get_mut(raw.space)) {
+            Draw::Io(request) => {
+                if let Some(member) = &mut worker.flow {
+                    self.flows.count(member);
+                }
+                request
+            }
+            Draw::Before(request) => {
+                worker.ahead = Some(io);
+                request
+            }
+            Draw::Blocked => {
+                worker.ahead = Some(io);
+                return Next::Blocked;
+            }
+            Draw::End => return worker.end(at),
+        };
+        worker.in_flight += 1;
+        (request.owner, request.queue) = (at as u32, worker.job.queue);
+        Next::Raw(request)
+    }
+
+    /// A job has ended.
+    #[cold]
+    fn leave(&mut self, at: usize) {
+        let worker = &mut self.workers[at];
+        if let Some(member) = worker.flow.take() {
+            self.flows.leave(member);
+        }
+        if let Some(raw) = &mut worker.raw {
+            let space = self.spaces.get_mut(raw.space);
+            raw.end(space);
+            if raw.writes() {
+                space.remove_writer();
+            }
+        }
+    }
+
+    /// A command on chunks or zones was submitted under this tag.
+    pub fn submitted_raw(&mut self, tag: usize, request: &mut RawRequest) {
+        let raw = self.workers[request.owner as usize].raw.as_ref();
+        let space = raw.expect("a raw request is of a raw job").space;
+        self.spaces.submitted(tag, space, request);
+    }
+
+    /// Reports whether a job works on chunks or zones.
+    #[inline]
+    pub fn is_raw(&self, owner: u32) -> bool {
+        self.workers[owner as usize].raw.is_some()
+    }
+
+    /// A command of such a job has ended.
+    pub fn completed_raw(&mut self, owner: u32, tag: usize, now: SimTime, ok: bool) {
+        let makes_room = self.spaces.ended(tag, ok);
+        self.full = false;
+        let worker = &mut self.workers[owner as usize];
+        worker.in_flight -= 1;
+        if !makes_room {
+            worker.generator.completed(now);
+        }
+    }
+
+    /// A job on chunks or zones that has ended without a command, and why; `None`: each has done something.
+    pub fn idle_raw(&self) -> Option<(String, String)> {
+        let idle =
+            |worker: &&Worker| worker.ended && worker.raw.as_ref().is_some_and(|raw| raw.commands == 0);
+        let worker = self.workers.iter().find(idle)?;
+        let raw = worker.raw.as_ref()?;
+        Some((self.results[worker.result as usize].name.clone(), raw.found_nothing()))
     }
 
     /// A job that has not begun.
@@ -350,6 +508,26 @@ impl Worker {
         self.ended = true;
         Next::End
     }
+}
+
+/// Checks that the drive allows the chunks or zones that all jobs together have open.
+fn check_open(workers: &[Worker], spaces: &RawSpaces) -> Result<(), JobError> {
+    for (at, worker) in workers.iter().enumerate() {
+        let Some(raw) = worker.raw.as_ref().filter(|raw| raw.writes()) else { continue };
+        let (allowed, key) = match spaces.get(raw.space).interface() {
+            Interface::OpenChannel(chunks) => (chunks.open_chunks_max, "units"),
+            Interface::Zoned(zones) => (zones.open_max, "open_zones"),
+            _ => continue,
+        };
+        let same = workers[..=at].iter().filter_map(|other| other.raw.as_ref());
+        let open: u32 = same.filter(|other| other.space == raw.space).map(|other| other.open_max()).sum();
+        if allowed > 0 && open > allowed {
+            let allowed =
+                format!("at most {allowed} of all jobs together: the drive allows no more to be open");
+            return Err(JobError::Value { key, value: open.to_string(), allowed });
+        }
+    }
+    Ok(())
 }
 
 /// A trace: each request at its time, or as fast as `depth` requests in flight allow.

@@ -3,10 +3,11 @@
 //! A run is generic over its target, so the plain drive is called directly.
 
 use super::namespaces::BlockNamespace;
+use super::targets::{self, TargetPlace};
 use pellucid_device::{Device, Disk};
-use pellucid_flash::{Cause, Drive, Figure, Lba, Nanos, SimTime};
+use pellucid_flash::{Cause, Drive, Figure, Interface, Lba, Nanos, SimTime};
 use pellucid_ftl::FtlCounters;
-use pellucid_host::{HostCounters, Layer, LayerConfig, Machine, Pair, Stack, Tower, ZoneChunks};
+use pellucid_host::{HostCounters, Layer, LayerConfig, Machine, Pair, Stack, TargetKind, Tower, ZoneChunks};
 
 /// Bottom of a tower: a drive of flash, a disk, or both.
 pub trait Bottom: Drive {
@@ -102,9 +103,26 @@ pub trait Target: Drive {
     }
     /// The block namespaces that take commands; without one, what a run does is refused.
     fn block_namespaces(&self) -> Vec<BlockNamespace>;
+    /// The namespaces of chunks or zones that jobs may address, with their shapes.
+    fn raw_namespaces(&self) -> Vec<(u16, Interface)> {
+        Vec::new()
+    }
+    /// Targets that jobs may name.
+    fn targets(&self) -> Vec<TargetPlace> {
+        Vec::new()
+    }
+    /// Returns the work of the host FTL of a block target.
+    fn host_of(&self, namespace: u16) -> Option<HostUse> {
+        let _ = namespace;
+        None
+    }
     /// Bytes that can be addressed.
     fn capacity_bytes(&self) -> u64 {
-        let sectors: u64 = self.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
+        let blocks: u64 = self.block_namespaces().iter().map(|namespace| namespace.sectors).sum();
+        // Beside a block namespace of the drive, chunks and zones are the business of others.
+        let counts_raw = blocks == 0 || !self.targets().is_empty();
+        let raw = self.raw_namespaces().into_iter().filter(|_| counts_raw);
+        let sectors = blocks + raw.map(|(_, interface)| interface.capacity_sectors()).sum::<u64>();
         sectors * u64::from(self.sector_bytes())
     }
     /// A command for `lba` will come soon; changes nothing but the simulator's own speed.
@@ -169,6 +187,12 @@ impl Target for Device {
         BlockNamespace::all(self)
     }
 
+    fn raw_namespaces(&self) -> Vec<(u16, Interface)> {
+        let all = (0..self.namespaces()).filter_map(|n| Some((n, Drive::interface(self, n)?)));
+        all.filter(|(_, interface)| matches!(interface, Interface::OpenChannel(_) | Interface::Zoned(_)))
+            .collect()
+    }
+
     #[inline]
     fn prefetch(&self, namespace: u16, lba: Lba) {
         Device::prefetch(self, namespace, lba);
@@ -230,14 +254,33 @@ impl<D: Bottom> Target for Tower<D> {
 
     #[inline]
     fn now(&self) -> SimTime {
-        self.stack().map_or_else(|| self.bottom().now(), Stack::now)
+        match self.shared() {
+            Some(shared) => shared.now(),
+            None => self.stack().map_or_else(|| self.bottom().now(), Stack::now),
+        }
     }
 
-    /// Returns the namespaces of the uppermost layer.
+    /// Returns the namespace of the uppermost layer, or those of the block targets.
     fn block_namespaces(&self) -> Vec<BlockNamespace> {
+        if self.shared().is_some() {
+            return targets::blocks(self);
+        }
         let number = self.stack().map_or(0, Stack::namespace);
         let sectors = self.interface(number).map_or(0, |interface| interface.capacity_sectors());
         vec![BlockNamespace { number, sectors, handles: 1, base: 0 }]
+    }
+
+    fn raw_namespaces(&self) -> Vec<(u16, Interface)> {
+        let raw = self.targets().into_iter().filter(|target| target.kind == TargetKind::Raw);
+        raw.filter_map(|target| Some((target.namespace, self.interface(target.namespace)?))).collect()
+    }
+
+    fn targets(&self) -> Vec<TargetPlace> {
+        targets::all(self)
+    }
+
+    fn host_of(&self, namespace: u16) -> Option<HostUse> {
+        self.shared()?.layer(namespace).map(targets::host_ftl)
     }
 
     #[inline]
@@ -248,11 +291,20 @@ impl<D: Bottom> Target for Tower<D> {
     }
 
     fn is_read_only(&self) -> bool {
-        self.stack().is_some_and(|stack| stack.layer.is_read_only())
+        match self.shared() {
+            None => self.stack().is_some_and(|stack| stack.layer.is_read_only()),
+            Some(shared) => self
+                .targets()
+                .iter()
+                .any(|target| shared.layer(target.namespace).is_some_and(Layer::is_read_only)),
+        }
     }
 
     /// Returns the work of the uppermost layer, at the cost of all of them.
     fn host(&self) -> Option<HostUse> {
+        if self.shared().is_some() {
+            return targets::host(self);
+        }
         let mut layers = self.layers();
         let top = layers.next()?;
         let ftl = top.host_ftl()?;

@@ -20,7 +20,7 @@ fn unknown_keys_are_named_with_their_neighbours() {
     );
     assert_eq!(
         refusal(small("[media]\n")),
-        "dir/my.toml:15: media: unknown key; allowed: drive, backing, host, kv, job, precondition, run"
+        "dir/my.toml:15: media: unknown key; allowed: drive, backing, host, kv, target, job, precondition, run"
     );
     assert_eq!(
         refusal(with_sets(&["ftl.wear.dynamik=true"])),
@@ -380,4 +380,66 @@ fn log_blocks_that_do_not_fit_are_refused() {
     ] {
         assert_eq!(refused(sets).as_deref(), Some(expected), "{sets:?}");
     }
+}
+
+/// Two channels of two ways each, all of them open.
+const OPEN: &str = "[[drive.namespace]]\ninterface = 'open-channel'\n";
+
+fn targets(tables: &str) -> Result<Spec, SpecError> {
+    from_str(&format!("{SMALL}{OPEN}{tables}"), "dir/my.toml", &["media.spare_size=64".into()])
+}
+
+#[test]
+fn targets_are_ranges_of_units_that_do_not_overlap() {
+    let spec = targets(
+        "[[target]]\nname = 'a'\nunits = '3'\n[[target]]\nname = 'b'\nkind = 'raw'\nunits = '1 channel x all ways'\nfill = '25%'\n",
+    )
+    .unwrap_or_else(|error| panic!("{error}"));
+    let units: Vec<_> = spec.targets.iter().map(|one| (one.target.units.clone(), one.fill)).collect();
+    assert_eq!(units, [(3..4, None), (0..2, Some(0.25))]);
+    // The description that is shown is the same description.
+    let shown = crate::from_str(&show(&spec), "shown", &[]).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(shown.targets.len(), 2);
+    assert!(shown.targets.iter().zip(&spec.targets).all(|(a, b)| a.target == b.target && a.fill == b.fill));
+}
+
+#[test]
+fn wrong_targets_are_refused_by_name() {
+    let one = "[[target]]\nname = 'a'\nunits = '0-1'\n";
+    for (tables, told) in [
+        (
+            "[[target]]\nname = 'a'\nunits = '2-4'\n",
+            "target[0].units = \"2-4\": not allowed; allowed: units within 0-3",
+        ),
+        (
+            &format!("{one}[[target]]\nname = 'b'\nunits = '1-2'\n"),
+            "target[1].units = \"1-2\": not allowed; allowed: units that no other target has; a has 0-1",
+        ),
+        (
+            &format!("{one}[[target]]\nname = 'a'\nunits = '2'\n"),
+            "target[1].name = \"a\": not allowed; allowed: a name that no other target has; there is a a",
+        ),
+        (
+            &format!("{one}[[target]]\nname = 'b'\nunits = '2 channels'\n"),
+            "target[1].units = \"2 channels\": not allowed; allowed: units that are free, of 2 channels x 2 ways; a has 0-1",
+        ),
+        (
+            "[[target]]\nname = 'a'\nunits = 'some'\n",
+            "target[0].units = \"some\": not allowed; allowed: FIRST-LAST, one number, \"N channels x all ways\", rest",
+        ),
+        ("[[target]]\nname = 'a'\n", "target[0].units = (missing): not allowed; allowed: FIRST-LAST"),
+        ("[[target]]\nunits = '0'\n", "target[0].name = (missing): not allowed; allowed: a name"),
+        (
+            "[[target]]\nname = 'a'\nunits = '0'\nkind = 'zoned'\n",
+            "target[0].kind = \"zoned\": not allowed; allowed: block, raw",
+        ),
+        ("[[target]]\nname = 'a'\nunit = '0'\n", "target[0].unit: unknown key (did you mean units?)"),
+    ] {
+        let refused = refusal(targets(tables));
+        assert!(refused.contains(told), "{tables}\n{refused}");
+    }
+    let on_block = refusal(small(one));
+    assert!(on_block.contains("allowed: on a drive with one open-channel namespace"), "{on_block}");
+    let layered = refusal(targets(&format!("{one}[host]\nlayers = ['host-ftl']\n")));
+    assert!(layered.contains("host.layers") && layered.contains("[] with [[target]]"), "{layered}");
 }

@@ -1,0 +1,202 @@
+//! `[[target]]`: ranges of the parallel units of the open-channel namespace, each with a use of its own.
+//!
+//! ```text
+//!   parallel units   0 ............ 63 64 ............ 95 96 ..... 127
+//!   [[target]]       "reads", raw      "main", block       free
+//! ```
+//! Invariants of what is resolved: names are unique, ranges lie inside the drive and do not overlap.
+
+use super::document::Row;
+use super::draft::Draft;
+use super::error::{Place, SpecError};
+use super::schema::Fallback::Empty;
+use super::schema::{Kind, SHARE, Typed, Values, keys};
+use super::table::{Fields, Table};
+use pellucid_device::Namespace;
+use pellucid_flash::Layout;
+use pellucid_host::{Target, TargetError, TargetKind, Targets};
+use std::ops::Range;
+use strum::{EnumString, VariantNames};
+
+keys! {
+    "target": Kind::Tables, Empty => targets,
+        "Targets: ranges of parallel units of the open-channel namespace; a job works on one by its name";
+}
+
+pub(crate) const TARGET: Fields = &[
+    ("name", "Name of the target; a job names it with target"),
+    (
+        "kind",
+        "block: a host FTL with the settings of [host.ftl]; raw: chunks for jobs that address them; default block",
+    ),
+    (
+        "units",
+        "Its parallel units, groups and units counted through: FIRST-LAST, or \"N channels x all ways\": the first N whole channels \
+         that no target above it has, or rest: all that are left",
+    ),
+    (
+        "fill",
+        "Share of it that is written before the run; a raw target: whole chunks, in turn over its units; default precondition.fill",
+    ),
+];
+
+/// What a target of a description is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DescribedTarget {
+    /// Its name, kind and parallel units.
+    pub target: Target,
+    /// Share that is written before the run; `None`: as `precondition.fill` says.
+    pub fill: Option<f64>,
+    /// As it was written.
+    pub(crate) row: Row,
+}
+
+impl DescribedTarget {
+    /// A target that is no part of a description.
+    pub fn new(target: Target) -> DescribedTarget {
+        let row = Row { place: Place::Default, fields: Vec::new() };
+        DescribedTarget { target, fill: None, row }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+enum KindWord {
+    Block,
+    Raw,
+}
+
+/// Parallel units as they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Units {
+    /// `FIRST-LAST`, or one number.
+    Range(u32, u32),
+    /// So many whole channels.
+    Channels(u32),
+    /// All that are left.
+    Rest,
+}
+
+const ALLOWED_UNITS: &str = "FIRST-LAST, one number, \"N channels x all ways\", rest";
+
+impl Units {
+    fn read(text: &str) -> Option<Units> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words[..] {
+            ["rest"] => Some(Units::Rest),
+            [count, "channel" | "channels"] | [count, "channel" | "channels", "x", "all", "ways"] => {
+                Some(Units::Channels(count.parse().ok().filter(|count| *count > 0)?))
+            }
+            [range] => {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+                (first <= last && last < u32::MAX).then_some(Units::Range(first, last))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the range on a drive where `taken` are the units of other targets; `None` where no such units are free.
+    fn range(self, layout: &Layout, taken: &Targets) -> Option<Range<u32>> {
+        let ways = layout.dies_per_channel;
+        let is_free = |units: &Range<u32>| {
+            taken.list().iter().all(|t| t.units.end <= units.start || units.end <= t.units.start)
+        };
+        match self {
+            Units::Range(first, last) => Some(first..last + 1),
+            Units::Channels(count) => {
+                let starts = 0..=layout.channels.checked_sub(count)?;
+                starts.map(|first| first * ways..(first + count) * ways).find(is_free)
+            }
+            Units::Rest => {
+                let first = taken.list().iter().map(|target| target.units.end).max().unwrap_or(0);
+                (first < layout.dies).then_some(first..layout.dies)
+            }
+        }
+    }
+}
+
+/// Resolves the targets of a description.
+pub(crate) fn resolve(
+    draft: &Draft,
+    values: &Values,
+    layout: &Layout,
+) -> Result<Vec<DescribedTarget>, SpecError> {
+    let mut all = Targets::default();
+    let mut described = Vec::new();
+    for (index, row) in draft.targets.iter().enumerate() {
+        let target = one(&Table { list: "target", index, row }, layout, &mut all)?;
+        described.push(target);
+    }
+    if let Some(row) = draft.targets.first() {
+        check_drive(draft, values, row)?;
+    }
+    Ok(described)
+}
+
+/// Refuses targets on a drive that has no parallel units for them, or whose layers use them.
+fn check_drive(draft: &Draft, values: &Values, row: &Row) -> Result<(), SpecError> {
+    let open = draft.drive.namespaces.iter().filter(|n| matches!(n, Namespace::OpenChannel { .. })).count();
+    if open != 1 {
+        let table = Table { list: "target", index: 0, row };
+        let allowed =
+            "on a drive with one open-channel namespace ([[drive.namespace]] interface = \"open-channel\")";
+        return Err(table.refuse("units", allowed));
+    }
+    if !draft.layers.is_empty() {
+        return Err(values.refuse("host.layers", "[] with [[target]]; a block target is a host FTL itself"));
+    }
+    Ok(())
+}
+
+fn one(table: &Table, layout: &Layout, all: &mut Targets) -> Result<DescribedTarget, SpecError> {
+    table.check_names(TARGET)?;
+    let text = |name: &str| match table.field(name, Kind::Text)? {
+        Some(Typed::Text(text)) => Ok(text),
+        _ => Err(table.refuse(name, if name == "units" { ALLOWED_UNITS } else { "a name" })),
+    };
+    let kind = match table.word("kind", Some(KindWord::Block))? {
+        KindWord::Block => TargetKind::Block,
+        KindWord::Raw => TargetKind::Raw,
+    };
+    let (name, units) = (text("name")?, text("units")?);
+    let units = Units::read(&units).ok_or_else(|| table.refuse("units", ALLOWED_UNITS))?;
+    let range = units.range(layout, all).ok_or_else(|| table.refuse("units", no_units(layout, all)))?;
+    let target = Target::new(name, kind, range);
+    all.create_within(layout.dies, target.clone()).map_err(|error| {
+        let field = match &error {
+            TargetError::Name(_) | TargetError::Exists(_) | TargetError::Missing { .. } => "name",
+            TargetError::Range { .. } | TargetError::Overlap { .. } => "units",
+        };
+        table.refuse(field, allowed_by(&error))
+    })?;
+    let fill = match table.field("fill", SHARE)? {
+        Some(Typed::Real(share)) => Some(share),
+        _ => None,
+    };
+    Ok(DescribedTarget { target, fill, row: table.row.clone() })
+}
+
+/// What a refused target could have been.
+fn allowed_by(error: &TargetError) -> String {
+    match error {
+        TargetError::Name(_) => "letters, digits, '-', '_' and '.', at least one".into(),
+        TargetError::Exists(name) => format!("a name that no other target has; there is a {name}"),
+        TargetError::Range { all, .. } => format!("units within 0-{}", all - 1),
+        TargetError::Overlap { other, .. } => format!(
+            "units that no other target has; {} has {}-{}",
+            other.name,
+            other.units.start,
+            other.units.end - 1
+        ),
+        TargetError::Missing { .. } => error.to_string(),
+    }
+}
+
+fn no_units(layout: &Layout, all: &Targets) -> String {
+    let (channels, ways) = (layout.channels, layout.dies_per_channel);
+    let taken = all.list().iter().map(|t| format!("{} has {}-{}", t.name, t.units.start, t.units.end - 1));
+    let taken: Vec<String> = taken.collect();
+    let taken = if taken.is_empty() { String::new() } else { format!("; {}", taken.join(", ")) };
+    format!("units that are free, of {channels} channels x {ways} ways{taken}")
+}

@@ -1,0 +1,216 @@
+//! Work on chunks and zones by their physical addresses: `rw=chunk-write`, `rw=zone-append` and so on.
+//!
+//! A job says what is done, in which size, at which depth and on which units. Which chunk or zone an I/O goes to is known only to the
+//! driver, which knows what is written.
+
+use super::values::{Parsed, allowed};
+use super::{Direction, Pattern};
+use std::ops::Range;
+
+/// What an address names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Container {
+    /// Chunks of an open-channel namespace.
+    Chunk,
+    /// Zones of a zoned namespace.
+    Zone,
+}
+
+impl Container {
+    /// Its name in the singular.
+    pub fn name(self) -> &'static str {
+        match self {
+            Container::Chunk => "chunk",
+            Container::Zone => "zone",
+        }
+    }
+}
+
+/// What a job does with chunks or zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Reads full ones from their beginnings to their ends.
+    Read,
+    /// Reads anywhere in full ones.
+    RandRead,
+    /// Writes at write pointers, which it names.
+    Write,
+    /// Writes at write pointers, which the drive knows.
+    Append,
+    /// Copies full ones inside the drive.
+    Copy,
+    /// Resets full ones, the oldest first.
+    Reset,
+}
+
+impl Action {
+    /// Reports whether it needs chunks or zones that it can write.
+    pub fn writes(self) -> bool {
+        matches!(self, Action::Write | Action::Append | Action::Copy)
+    }
+}
+
+/// Patterns of chunks and zones by their names.
+const NAMES: [(&str, Container, Action); 10] = [
+    ("chunk-read", Container::Chunk, Action::Read),
+    ("chunk-randread", Container::Chunk, Action::RandRead),
+    ("chunk-write", Container::Chunk, Action::Write),
+    ("chunk-copy", Container::Chunk, Action::Copy),
+    ("chunk-reset", Container::Chunk, Action::Reset),
+    ("zone-read", Container::Zone, Action::Read),
+    ("zone-randread", Container::Zone, Action::RandRead),
+    ("zone-write", Container::Zone, Action::Write),
+    ("zone-append", Container::Zone, Action::Append),
+    ("zone-reset", Container::Zone, Action::Reset),
+];
+
+/// The part of a job that is about chunks or zones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawJob {
+    /// What it addresses.
+    pub container: Container,
+    /// What it does.
+    pub action: Action,
+    /// `units`: the parallel units of its namespace or target that it works on; `None`: all.
+    pub units: Option<Range<u32>>,
+    /// `vector`: places that each I/O is spread over, as one vector command; 1: a plain command in one place.
+    pub vector: u32,
+    /// `open_zones`: zones that it writes in turn.
+    pub open_zones: u32,
+}
+
+impl RawJob {
+    /// The name of its pattern.
+    pub fn name(&self) -> &'static str {
+        let own = |(_, container, action): &&(&str, Container, Action)| {
+            (*container, *action) == (self.container, self.action)
+        };
+        NAMES.iter().find(own).map_or("", |(name, ..)| name)
+    }
+
+    /// The direction that its I/O counts as.
+    pub fn direction(&self) -> Direction {
+        match self.action {
+            Action::Read | Action::RandRead => Direction::Read,
+            Action::Write | Action::Append | Action::Copy => Direction::Write,
+            Action::Reset => Direction::Trim,
+        }
+    }
+
+    /// The sequential pattern that gives its I/O sizes and times.
+    pub(super) fn pattern(&self) -> Pattern {
+        match self.direction() {
+            Direction::Read => Pattern::Read,
+            Direction::Write => Pattern::Write,
+            Direction::Trim => Pattern::Trim,
+        }
+    }
+}
+
+/// Keys of a job on chunks or zones, whatever `rw` is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RawKeys {
+    pattern: Option<(Container, Action)>,
+    pub units: Option<Range<u32>>,
+    pub vector: Option<u32>,
+    pub open_zones: Option<u32>,
+}
+
+/// Keys that say something of work on chunks or zones.
+pub(super) const USED_BY_RAW: &[&str] = &[
+    "name",
+    "rw",
+    "bs",
+    "bsrange",
+    "bssplit",
+    "io_size",
+    "number_ios",
+    "runtime",
+    "time_based",
+    "ramp_time",
+    "startdelay",
+    "iodepth",
+    "numjobs",
+    "randseed",
+    "rate",
+    "rate_iops",
+    "rate_process",
+    "thinktime",
+    "thinktime_blocks",
+    "stonewall",
+    "new_group",
+    "wait_for",
+    "namespace",
+    "queue",
+    "target",
+    "units",
+    "vector",
+    "open_zones",
+    "flow",
+    "flow_id",
+    "direct",
+];
+
+impl RawKeys {
+    /// Takes `rw`; returns whether it is a pattern of chunks or zones.
+    pub fn take(&mut self, name: &str) -> bool {
+        let found = NAMES.iter().find(|(own, ..)| *own == name);
+        self.pattern = found.map(|&(_, container, action)| (container, action));
+        self.pattern.is_some()
+    }
+
+    /// The part of the job; `None`: its pattern is of blocks.
+    ///
+    /// # Errors
+    /// A key, its value and what is allowed, where one has no meaning with the pattern.
+    pub fn build(&self) -> Result<Option<RawJob>, (&'static str, String, String)> {
+        let units = self.units.as_ref().map(|units| format!("{}-{}", units.start, units.end - 1));
+        let number = |number: Option<u32>| number.map(|number| number.to_string());
+        let given =
+            [("units", units), ("vector", number(self.vector)), ("open_zones", number(self.open_zones))];
+        let refuse = |keys: &[&str], with: &str| {
+            let found = given.iter().find(|(key, value)| keys.contains(key) && value.is_some());
+            found.map_or(Ok(()), |(key, value)| {
+                Err((*key, value.clone().unwrap_or_default(), format!("only with {with}")))
+            })
+        };
+        let Some((container, action)) = self.pattern else {
+            refuse(
+                &["units", "vector", "open_zones"],
+                "patterns of chunks or zones, such as rw = chunk-write",
+            )?;
+            return Ok(None);
+        };
+        match container {
+            Container::Chunk => refuse(&["open_zones"], "zone-write or zone-append")?,
+            Container::Zone => refuse(&["units", "vector"], "patterns of chunks")?,
+        }
+        if !action.writes() {
+            refuse(&["open_zones"], "zone-write or zone-append")?;
+        }
+        if action == Action::Reset {
+            refuse(&["vector"], "patterns of chunks that transfer or copy data")?;
+        }
+        Ok(Some(RawJob {
+            container,
+            action,
+            units: self.units.clone(),
+            vector: self.vector.unwrap_or(1),
+            open_zones: self.open_zones.unwrap_or(1),
+        }))
+    }
+}
+
+/// Names of all patterns of chunks and zones, for messages.
+pub(super) fn names() -> String {
+    NAMES.map(|(name, ..)| name).join(", ")
+}
+
+/// Parallel units: `FIRST-LAST`, or one number.
+pub(super) fn units(value: &str) -> Parsed<Range<u32>> {
+    let (first, last) = value.split_once('-').unwrap_or((value, value));
+    match (first.trim().parse::<u32>(), last.trim().parse::<u32>()) {
+        (Ok(first), Ok(last)) if first <= last && last < u32::MAX => Ok(first..last + 1),
+        _ => allowed("FIRST-LAST, such as 0-63, or one number"),
+    }
+}
