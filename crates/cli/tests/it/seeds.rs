@@ -59,7 +59,7 @@ fn what_cannot_be_repeated_over_seeds_is_refused() {
     folder.write("t.csv", "0,host,0,Write,0,4096,10\n");
     folder.write("traced.toml", &format!("{}[run]\ntrace = \"t.csv\"\n", crate::common::TINY));
     let media = ["--set", "media.store=file", "--set", "media.path=flash.img"];
-    let run = |words: &[&str]| [&["run", "tiny.toml", "--seeds", "2"], &WORK[..], words].concat();
+    let run = |words: &[&'static str]| [&["run", "tiny.toml", "--seeds", "2"], &WORK[..], words].concat();
     let compare = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--seeds", "2", "--trace", "t.csv"];
     for (words, why) in [
         (run(&["--report", "r"]), "--report"),
