@@ -241,7 +241,7 @@ impl Device {
     fn give_up(&mut self) {
         while self.shared.active > 0 && self.shared.events.is_empty() {
             if self.give_up_awaiting() {
-                self.carry_out();
+                self.catch_up();
                 continue;
             }
             debug_assert!(
@@ -251,7 +251,7 @@ impl Device {
             );
             // Some victim was given up, or its data were.
             if self.each_block(BlockNamespace::let_in) {
-                self.carry_out();
+                self.catch_up();
                 continue;
             }
             // Commands given up may let others go on, and free space for commands that wait in their queues.
@@ -261,7 +261,7 @@ impl Device {
             if self.shared.active == before && !self.shared.scheduler.has_steps() {
                 return;
             }
-            self.carry_out();
+            self.catch_up();
         }
     }
 
@@ -269,6 +269,12 @@ impl Device {
     fn give_up_awaiting(&mut self) -> bool {
         let Device { shared, namespaces, .. } = self;
         shared.host.waiting() && namespaces.iter_mut().any(|namespace| namespace.give_up_waiting(shared))
+    }
+
+    /// Carries out what the scheduler asks for and everything else, after commands were given up.
+    fn catch_up(&mut self) {
+        self.take_steps();
+        self.carry_out();
     }
 
     /// Takes the steps that the scheduler asks for. Returns whether a namespace may have something to do now.

@@ -89,6 +89,8 @@ pub(crate) struct Entry {
     pub waiting: List,
     /// Slices that are acknowledged when it is programmed.
     pub acknowledge: List,
+    /// No page has it.
+    vacant: bool,
     /// Held by a write.
     written: bool,
     in_lru: bool,
@@ -130,6 +132,7 @@ const VACANT: Entry = Entry {
     source: Ppa::NONE,
     waiting: List::EMPTY,
     acknowledge: List::EMPTY,
+    vacant: true,
     written: false,
     in_lru: false,
     used: 0,
@@ -240,7 +243,7 @@ impl Buffer {
         let at = self.vacant.pop()?;
         let entry = &mut self.entries[at as usize];
         (entry.lpn, entry.valid, entry.dirty, entry.blank) = (lpn, 0, 0, 0);
-        (entry.content, entry.follows) = (Content::Data, NIL);
+        (entry.content, entry.follows, entry.vacant) = (Content::Data, NIL, false);
         self.list(at);
         Some(at)
     }
@@ -321,7 +324,7 @@ impl Buffer {
         debug_assert!(entry.users == 0 && entry.phase == Phase::Resting);
         debug_assert!(!entry.flushing && !entry.pinned && entry.dirty == 0, "vacating {entry:?}");
         (entry.wanted, entry.dropped, entry.flushing, entry.again) = (false, false, false, false);
-        debug_assert!(!self.vacant.contains(&at), "entry {at} vacated twice");
+        assert!(!std::mem::replace(&mut entry.vacant, true), "entry {at} vacated twice");
         self.vacant.push(at);
     }
 
