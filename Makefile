@@ -19,7 +19,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install install-lib deb static sbom release release-check site test test-site test-python quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install install-lib deb static wheel sbom release release-check site test test-site test-python quick check test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
@@ -29,7 +29,8 @@ help:
 	@echo 'make install-lib  the flash library for C: header, libraries and pkg-config file under PREFIX (/usr/local)'
 	@echo 'make deb          a Debian package of it, in target/packages'
 	@echo 'make static       the command as one static file, in target/packages'
-	@echo 'make release      both, a bill of materials (SBOM) and checksums, after all checks and the search for known vulnerabilities'
+	@echo 'make wheel        a wheel for Python in target/packages, tried in a new environment'
+	@echo 'make release      all three, a bill of materials (SBOM) and checksums, after all checks and the search for known vulnerabilities'
 	@echo 'make release-check  the packages, tried where nothing of ours is (root; part of make release)'
 	@echo 'make site         the documents as a site in target/site/html, with all figures: half an hour the first time'
 	@echo 'make test-site    the site without figures of long runs; its links, anchors and search, and the tutorials (part of make test)'
@@ -76,6 +77,13 @@ deb: build
 static: prerequisites
 	@sh tools/static.sh $(PACKAGES)
 
+# As maturin builds it: with the release profile, apart from the other builds of target/release.
+wheel: $(VENV)/tools
+	@mkdir -p $(PACKAGES)
+	rm -f $(PACKAGES)/pellucid-*.whl
+	$(VENV)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PACKAGES) .
+	sh tools/try_wheel.sh $(PACKAGES)/pellucid-*.whl
+
 sbom: prerequisites
 	@mkdir -p $(PACKAGES)
 	python3 tools/sbom.py $(PACKAGES)/pellucid.cdx.json
@@ -84,8 +92,8 @@ release-check: deb static
 	sh tools/release_check.sh $(PACKAGES)/pellucid-static $(PACKAGES)/pellucid_*.deb
 
 # All that a release has, without publishing anything: a tag is set by hand.
-release: check advisories release-check sbom
-	cd $(PACKAGES) && sha256sum pellucid-static pellucid_*.deb pellucid.cdx.json >SHA256SUMS
+release: check advisories release-check wheel sbom
+	cd $(PACKAGES) && sha256sum pellucid-static pellucid_*.deb pellucid-*.whl pellucid.cdx.json >SHA256SUMS
 
 # Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
 # is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
