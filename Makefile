@@ -10,6 +10,9 @@ NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
 MDBOOK_VERSION := 0.5.4
 MDBOOK := .tools/mdbook-$(MDBOOK_VERSION)
+# The Python package is built and tested in an environment of its own; its tools come from PyPI, once.
+PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray
+VENV := target/python/venv
 RUN_NEXTEST := PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
 # TLS under NVMe/TCP needs the system's OpenSSL, so the default build leaves it out; tests include it where OpenSSL is installed.
 # Evaluated at each use, because client-tools may have installed it.
@@ -100,9 +103,7 @@ release: check advisories release-check wheel sbom
 test:
 	@python3 tools/steps.py '!prerequisites' client-tools check test-tools build-tests test-site bench-small test-python test-clients test-docs test-crates
 
-# The package in an environment of its own, compiled like the other tests. PYTHON_TOOLS come from PyPI, once.
-PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray
-VENV := target/python/venv
+# The package in an environment of its own, compiled like the other tests.
 test-python: build-tests $(VENV)/tools
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) CARGO_TARGET_DIR=$(CURDIR)/target $(VENV)/bin/maturin develop --quiet --locked
 	$(VENV)/bin/python -m pytest -q -p no:cacheprovider crates/python/tests
