@@ -10,6 +10,9 @@ NEXTEST := .tools/nextest-$(NEXTEST_VERSION)
 DENY := .tools/deny-$(DENY_VERSION)
 MDBOOK_VERSION := 0.5.4
 MDBOOK := .tools/mdbook-$(MDBOOK_VERSION)
+# The Python package is built and tested in an environment of its own; its tools come from PyPI, once.
+PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray duckdb nbclient ipykernel
+VENV := target/python/venv
 RUN_NEXTEST := PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
 # TLS under NVMe/TCP needs the system's OpenSSL, so the default build leaves it out; tests include it where OpenSSL is installed.
 # Evaluated at each use, because client-tools may have installed it.
@@ -19,7 +22,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install install-lib deb static sbom release release-check site test test-site test-python quick check test-recipes test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install install-lib deb static wheel sbom release release-check site test test-site test-python quick check test-recipes test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
@@ -29,7 +32,8 @@ help:
 	@echo 'make install-lib  the flash library for C: header, libraries and pkg-config file under PREFIX (/usr/local)'
 	@echo 'make deb          a Debian package of it, in target/packages'
 	@echo 'make static       the command as one static file, in target/packages'
-	@echo 'make release      both, a bill of materials (SBOM) and checksums, after all checks and the search for known vulnerabilities'
+	@echo 'make wheel        a wheel for Python in target/packages, tried in a new environment'
+	@echo 'make release      all three, a bill of materials (SBOM) and checksums, after all checks and the search for known vulnerabilities'
 	@echo 'make release-check  the packages, tried where nothing of ours is (root; part of make release)'
 	@echo 'make site         the documents as a site in target/site/html, with all figures: half an hour the first time'
 	@echo 'make test-site    the site without figures of long runs; its links, anchors and search, and the tutorials (part of make test)'
@@ -76,6 +80,13 @@ deb: build
 static: prerequisites
 	@sh tools/static.sh $(PACKAGES)
 
+# As maturin builds it: with the release profile, apart from the other builds of target/release.
+wheel: $(VENV)/tools
+	@mkdir -p $(PACKAGES)
+	rm -f $(PACKAGES)/pellucid-*.whl
+	$(VENV)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PACKAGES) .
+	sh tools/try_wheel.sh $(PACKAGES)/pellucid-*.whl
+
 sbom: prerequisites
 	@mkdir -p $(PACKAGES)
 	python3 tools/sbom.py $(PACKAGES)/pellucid.cdx.json
@@ -84,17 +95,15 @@ release-check: deb static
 	sh tools/release_check.sh $(PACKAGES)/pellucid-static $(PACKAGES)/pellucid_*.deb
 
 # All that a release has, without publishing anything: a tag is set by hand.
-release: check advisories release-check sbom
-	cd $(PACKAGES) && sha256sum pellucid-static pellucid_*.deb pellucid.cdx.json >SHA256SUMS
+release: check advisories release-check wheel sbom
+	cd $(PACKAGES) && sha256sum pellucid-static pellucid_*.deb pellucid-*.whl pellucid.cdx.json >SHA256SUMS
 
 # Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
 # is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
 test:
 	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests test-site bench-small test-python test-clients test-docs test-crates
 
-# The package in an environment of its own, compiled like the other tests. PYTHON_TOOLS come from PyPI, once.
-PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray duckdb nbclient ipykernel
-VENV := target/python/venv
+# The package in an environment of its own, compiled like the other tests.
 test-python: build-tests $(VENV)/tools
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) CARGO_TARGET_DIR=$(CURDIR)/target $(VENV)/bin/maturin develop --quiet --locked
 	$(VENV)/bin/python -m pytest -q -p no:cacheprovider crates/python/tests
