@@ -433,7 +433,7 @@ fn measure(
     Ok(report)
 }
 
-/// What was written before the run, in a few words.
+/// State of the drive before the run, in a few words.
 fn precondition_words(spec: &Spec) -> String {
     let own = |one: &DescribedTarget| {
         let share = one.fill?;
