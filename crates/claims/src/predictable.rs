@@ -10,7 +10,7 @@ use pellucid_spec::Spec;
 /// The experiment, for anybody to run: both streams on an open-channel drive, each on a target of its own.
 const OPEN_CHANNEL: (&str, &str) =
     (include_str!("../../../examples/papers/lightnvm-fig3.toml"), "lightnvm-fig3.toml");
-/// The same streams on a block drive.
+/// Both streams on a block drive.
 const BLOCK: (&str, &str) =
     (include_str!("../../../examples/papers/lightnvm-fig3-block.toml"), "lightnvm-fig3-block.toml");
 

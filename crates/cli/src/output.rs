@@ -111,7 +111,7 @@ fn options(job: &Job, clones: u32) -> JobOptions {
     let block = job.block.iter().map(BlockSize::min_bytes).max().unwrap_or(0);
     let pairs = [
         ("name", job.name.clone()),
-        ("rw", job.pattern.name().to_string()),
+        ("rw", job.pattern_name().to_string()),
         ("bs", block.to_string()),
         ("iodepth", job.iodepth.to_string()),
         ("numjobs", clones.to_string()),

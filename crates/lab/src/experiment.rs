@@ -18,7 +18,6 @@ use pellucid_report::{HostCost, Report, RequestLog, RequestSink, Workload};
 use pellucid_spec::{
     BackingKind, DescribedTarget, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec,
 };
-use pellucid_text::format::significant;
 use pellucid_workload::trace::{ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use pellucid_workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use std::collections::BTreeMap;
@@ -434,11 +433,11 @@ fn measure(
     Ok(report)
 }
 
-/// What was written before the run, in a few words.
+/// State of the drive before the run, in a few words.
 fn precondition_words(spec: &Spec) -> String {
     let own = |one: &DescribedTarget| {
         let share = one.fill?;
-        Some(format!("{} {} % filled", one.target.name, significant(share * 100.0)))
+        Some(format!("{} {} % filled", one.target.name, share * 100.0))
     };
     let own: Vec<String> = spec.targets.iter().filter_map(own).collect();
     let all = own.len() == spec.targets.len() || spec.precondition.fill == Fill::Share(0.0);

@@ -215,7 +215,7 @@ pub fn tables() -> [(&'static str, &'static str, Fields); 10] {
         (namespace, "interface = \"zoned\"", resolve_namespaces::ZONED),
         (namespace, "interface = \"cache\"", resolve_namespaces::CACHE),
         (namespace, "interface = \"nameless\"", resolve_namespaces::NAMELESS),
-        ("target", "", resolve_targets::TARGET),
+        ("target", "kind = \"block\" or \"raw\"", resolve_targets::TARGET),
         (fault, "kind = \"factory-bad\"", resolve_media::FACTORY_BAD),
         (fault, "kind = \"program-fail\"", resolve_media::PROGRAM_FAIL),
         (fault, "kind = \"erase-fail\"", resolve_media::ERASE_FAIL),

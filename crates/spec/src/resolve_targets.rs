@@ -40,7 +40,7 @@ pub(crate) const TARGET: Fields = &[
     ),
 ];
 
-/// What a target of a description is.
+/// Target of a description.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DescribedTarget {
     /// Its name, kind and parallel units.
@@ -177,7 +177,7 @@ fn one(table: &Table, layout: &Layout, all: &mut Targets) -> Result<DescribedTar
     Ok(DescribedTarget { target, fill, row: table.row.clone() })
 }
 
-/// What a refused target could have been.
+/// Values that a refused target could have had.
 fn allowed_by(error: &TargetError) -> String {
     match error {
         TargetError::Name(_) => "letters, digits, '-', '_' and '.', at least one".into(),

@@ -175,7 +175,7 @@ fn targets_share_a_drive_and_a_report() {
     assert_eq!(report.workload.precondition, "main 50 % filled");
 }
 
-/// What a verified run reads from two block targets is checked, each by its own sectors.
+/// A verified run checks the sectors of each of two block targets.
 #[test]
 fn block_targets_are_verified() {
     let two = TWO.replace("kind = \"raw\"\n", "");

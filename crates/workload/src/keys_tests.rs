@@ -205,7 +205,7 @@ fn the_dialects_differ_in_map_and_end() {
 fn jobs_on_chunks_and_zones_have_keys_of_their_own() {
     let job = built(&[("rw", "chunk-write"), ("bs", "64k"), ("units", "2-5"), ("vector", "4")]).unwrap();
     let raw = job.raw.as_ref().unwrap();
-    assert_eq!((raw.container, raw.action), (crate::Container::Chunk, crate::Action::Write));
+    assert_eq!((raw.container, raw.action), (crate::Container::Chunk, Action::Write));
     assert_eq!((raw.units.clone(), raw.vector, job.pattern_name()), (Some(2..6), 4, "chunk-write"));
     assert_eq!(built(&[("rw", "randread")]).unwrap().raw, None);
     for (keys, told) in [
@@ -233,6 +233,6 @@ fn jobs_on_chunks_and_zones_have_keys_of_their_own() {
     builder.set_at("here", "size", "50%").unwrap();
     assert_eq!(builder.build().unwrap_err().to_string(), "size = given: allowed: not with rw = chunk-write");
     let flow = built(&[("flow", "4"), ("flow_id", "2")]).unwrap().flow;
-    assert_eq!(flow, Some(crate::Flow { weight: 4, group: 2 }));
+    assert_eq!(flow, Some(Flow { weight: 4, group: 2 }));
     assert_eq!(built(&[("flow", "0")]).unwrap().flow, None);
 }

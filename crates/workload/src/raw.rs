@@ -7,7 +7,7 @@ use super::values::{Parsed, allowed};
 use super::{Direction, Pattern};
 use std::ops::Range;
 
-/// What an address names.
+/// Object of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Container {
     /// Chunks of an open-channel namespace.
@@ -26,7 +26,7 @@ impl Container {
     }
 }
 
-/// What a job does with chunks or zones.
+/// Work of a job on chunks or zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Reads full ones from their beginnings to their ends.
@@ -67,9 +67,9 @@ const NAMES: [(&str, Container, Action); 10] = [
 /// The part of a job that is about chunks or zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawJob {
-    /// What it addresses.
+    /// Chunks or zones.
     pub container: Container,
-    /// What it does.
+    /// Its work.
     pub action: Action,
     /// `units`: the parallel units of its namespace or target that it works on; `None`: all.
     pub units: Option<Range<u32>>,

@@ -184,7 +184,8 @@ fn workload_mistakes_are_named() {
     assert_eq!(
         refused(&folder, &["run", "tiny.toml", "--rw", "randraed"]),
         "--rw: rw = randraed (did you mean randread?): allowed: read, write, trim, rw, readwrite, trimwrite, randread, randwrite, randtrim, \
-         randrw, randtrimwrite, fileserver, webserver, varmail"
+         randrw, randtrimwrite, fileserver, webserver, varmail, chunk-read, chunk-randread, chunk-write, chunk-copy, chunk-reset, \
+         zone-read, zone-randread, zone-write, zone-append, zone-reset"
     );
     let sentence = refused(&folder, &["run", "tiny.toml", "--job", "rw=read,iodeth=4"]);
     assert!(
@@ -546,8 +547,8 @@ fn a_workload_on_zones_alone_is_refused() {
     let sentence = refused(&Folder::new(), &["run", "zoned", "--rw", "randwrite", "--number-ios", "1"]);
     assert_eq!(
         sentence,
-        "zoned: no block namespace to run a workload on; allowed: a drive with one, or with [host] layers above an \
-         open-channel or zoned namespace"
+        "zoned: no block namespace to run a workload on; allowed: a drive with one, or with [host] layers or [[target]] above an \
+         open-channel or zoned namespace, or jobs on chunks or zones (rw = chunk-write, zone-append)"
     );
 }
 

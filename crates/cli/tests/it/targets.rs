@@ -240,3 +240,30 @@ fn zones_are_work_for_jobs() {
         wide.stderr
     );
 }
+
+/// A server makes the targets of a description, beside those of its registry.
+#[test]
+fn a_server_has_the_targets_of_the_description() {
+    let folder = folder();
+    let open = std::fs::read_to_string(folder.path("open.toml")).unwrap();
+    let raw = "[[target]]\nname = \"log\"\nkind = \"raw\"\nunits = \"2-3\"\n";
+    folder.write("open.toml", &format!("{open}{raw}"));
+    folder.run(&["target", "create", "open.toml", "more", "--units", "0", "--kind", "raw"]).answer();
+    let script = "exec \"$0\" serve open.toml --set media.store=ram --nbd unix:nbd --control control";
+    let server = Serving::new(&folder, script);
+    listens(&folder, "control");
+    let list = folder.run(&["target", "list", "open", "--json", "--control", "control"]).json();
+    let names: Vec<&str> =
+        list["targets"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["more", "log"]);
+    drop(server);
+    // One that overlaps them is refused before anything is served.
+    folder.run(&["target", "remove", "open.toml", "more"]).answer();
+    folder.run(&["target", "create", "open.toml", "other", "--units", "1-2"]).answer();
+    let refused = folder.run(&["serve", "open.toml", "--set", "media.store=ram", "--nbd", "unix:nbd"]);
+    assert!(
+        refused.status == 2 && refused.stderr.contains("overlap those of target other"),
+        "{}",
+        refused.stderr
+    );
+}

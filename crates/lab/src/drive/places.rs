@@ -1,4 +1,4 @@
-//! What jobs can work on: block namespaces, namespaces of chunks or zones, and targets by their names.
+//! Places for jobs: block namespaces, namespaces of chunks or zones, and targets by their names.
 
 use super::namespaces::BlockNamespace;
 use super::target::Target;

@@ -73,7 +73,7 @@ struct Worker {
     result: u32,
     /// When it last submitted something, and how much at that moment.
     at_once: (SimTime, u64),
-    /// Of a job on chunks or zones: where it is.
+    /// Progress of a job on chunks or zones.
     raw: Option<Box<RawWorker>>,
     /// Its place in a group of `flow`, while it runs.
     flow: Option<Member>,
@@ -153,69 +153,12 @@ impl Jobs {
         sector_bytes: u32,
     ) -> Result<Jobs, JobError> {
         let mut results: Vec<JobName> = Vec::new();
-        let mut worker = |job: &Job| {
-            match results.last_mut().filter(|_| job.clone_index > 0) {
-                Some(same) => same.instances += 1,
-                None => {
-                    let begins = u32::from(job.stonewall || job.new_group);
-                    let group = results.last().map_or(0, |before| before.group + begins);
-                    // Reports tell jobs of one name apart by a number.
-                    let same = jobs.iter().filter(|one| one.clone_index == 0 && one.name == job.name);
-                    let earlier = same.take_while(|one| one.stream < job.stream).count();
-                    let name = if earlier == 0 {
-                        job.name.clone()
-                    } else {
-                        format!("{} ({})", job.name, earlier + 1)
-                    };
-                    results.push(JobName { name, group, instances: 1, namespace: 0 });
-                }
-            }
-            let (namespace, raw) = match places.place(job)? {
-                Place::Block(namespace) => (namespace, None),
-                Place::Raw(number) => {
-                    let space = spaces.find(number).expect("the spaces of all raw jobs are known");
-                    let raw = job.raw.as_ref().expect("only a raw job is on chunks or zones");
-                    let worker = RawWorker::new(job, raw, space, spaces.get(space))?;
-                    if worker.writes() {
-                        spaces.get_mut(space).add_writer();
-                    }
-                    (BlockNamespace { number, handles: 1, ..BlockNamespace::default() }, Some(worker))
-                }
-            };
-            if let Some(result) = results.last_mut() {
-                result.namespace = namespace.number;
-            }
-            let generator = match &raw {
-                None => Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?,
-                Some(worker) => {
-                    let interface = spaces.get(worker.space).interface();
-                    let capacity = interface.capacity_sectors() * u64::from(sector_bytes);
-                    Generator::new(&timed(job, interface, sector_bytes), capacity, sector_bytes)?
-                }
-            };
-            Ok(Worker {
-                generator,
-                handles: Handles::new(job, namespace.handles)?,
-                job: job.clone(),
-                namespace,
-                started: false,
-                ended: false,
-                final_flush_sent: false,
-                in_flight: 0,
-                ahead: None,
-                draws_ahead: raw.is_none()
-                    && job.flow.is_none()
-                    && job.think.is_none()
-                    && job.rate.iter().all(|r| *r == Rate::Unlimited),
-                only_timed: job.runtime.is_some() && job.number_ios.is_none() && job.limit == IoLimit::None,
-                counts_from: SimTime::MAX,
-                result: results.len() as u32 - 1,
-                at_once: (SimTime::ZERO, 0),
-                raw: raw.map(Box::new),
-                flow: None,
-            })
-        };
-        let workers = jobs.iter().map(&mut worker).collect::<Result<Vec<Worker>, JobError>>()?;
+        let mut workers = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let worker = Worker::new(job, places, &mut spaces, sector_bytes)?;
+            name_result(&mut results, jobs, job, worker.namespace.number);
+            workers.push(Worker { result: results.len() as u32 - 1, ..worker });
+        }
         check_open(&workers, &spaces)?;
         let (measures_from, flows) = (SimTime::MAX, Flows::default());
         Ok(Jobs { workers, turn: 0, results, measures_from, full: false, spaces, flows })
@@ -470,7 +413,72 @@ impl Jobs {
     }
 }
 
+/// Adds a job to the results; a clone is a part of the one before it.
+fn name_result(results: &mut Vec<JobName>, jobs: &[Job], job: &Job, namespace: u16) {
+    if let Some(same) = results.last_mut().filter(|_| job.clone_index > 0) {
+        same.instances += 1;
+        return;
+    }
+    let begins = u32::from(job.stonewall || job.new_group);
+    let group = results.last().map_or(0, |before| before.group + begins);
+    // Reports tell jobs of one name apart by a number.
+    let same = jobs.iter().filter(|one| one.clone_index == 0 && one.name == job.name);
+    let earlier = same.take_while(|one| one.stream < job.stream).count();
+    let name = if earlier == 0 { job.name.clone() } else { format!("{} ({})", job.name, earlier + 1) };
+    results.push(JobName { name, group, instances: 1, namespace });
+}
+
 impl Worker {
+    /// Puts a job on its place.
+    fn new(
+        job: &Job,
+        places: &Places,
+        spaces: &mut RawSpaces,
+        sector_bytes: u32,
+    ) -> Result<Worker, JobError> {
+        let (namespace, raw) = match places.place(job)? {
+            Place::Block(namespace) => (namespace, None),
+            Place::Raw(number) => {
+                let space = spaces.find(number).expect("the spaces of all raw jobs are known");
+                let raw = job.raw.as_ref().expect("only a raw job is on chunks or zones");
+                let worker = RawWorker::new(job, raw, space, spaces.get(space))?;
+                if worker.writes() {
+                    spaces.get_mut(space).add_writer();
+                }
+                (BlockNamespace { number, handles: 1, ..BlockNamespace::default() }, Some(worker))
+            }
+        };
+        let generator = match &raw {
+            None => Generator::new(job, namespace.sectors * u64::from(sector_bytes), sector_bytes)?,
+            Some(worker) => {
+                let interface = spaces.get(worker.space).interface();
+                let capacity = interface.capacity_sectors() * u64::from(sector_bytes);
+                Generator::new(&timed(job, interface, sector_bytes), capacity, sector_bytes)?
+            }
+        };
+        Ok(Worker {
+            generator,
+            handles: Handles::new(job, namespace.handles)?,
+            job: job.clone(),
+            namespace,
+            started: false,
+            ended: false,
+            final_flush_sent: false,
+            in_flight: 0,
+            ahead: None,
+            draws_ahead: raw.is_none()
+                && job.flow.is_none()
+                && job.think.is_none()
+                && job.rate.iter().all(|r| *r == Rate::Unlimited),
+            only_timed: job.runtime.is_some() && job.number_ios.is_none() && job.limit == IoLimit::None,
+            counts_from: SimTime::MAX,
+            result: 0,
+            at_once: (SimTime::ZERO, 0),
+            raw: raw.map(Box::new),
+            flow: None,
+        })
+    }
+
     /// Counts a request at `now`.
     #[inline]
     fn stands_still(&mut self, now: SimTime) -> bool {

@@ -398,7 +398,7 @@ fn targets_are_ranges_of_units_that_do_not_overlap() {
     let units: Vec<_> = spec.targets.iter().map(|one| (one.target.units.clone(), one.fill)).collect();
     assert_eq!(units, [(3..4, None), (0..2, Some(0.25))]);
     // The description that is shown is the same description.
-    let shown = crate::from_str(&show(&spec), "shown", &[]).unwrap_or_else(|error| panic!("{error}"));
+    let shown = from_str(&show(&spec), "shown", &[]).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(shown.targets.len(), 2);
     assert!(shown.targets.iter().zip(&spec.targets).all(|(a, b)| a.target == b.target && a.fill == b.fill));
 }

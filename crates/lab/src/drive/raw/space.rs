@@ -40,7 +40,7 @@ struct Extent {
     filled: u64,
 }
 
-/// What a command does with an extent.
+/// Effect of a command on an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// It reads from it.
