@@ -1,10 +1,11 @@
 //! Jobs: requests of the file system to its drive.
 
+use super::Fs;
 use super::backend::Content;
 use super::block::{Blocks, block_of, shared};
+use super::stop::Stop;
 use super::tree::Miss;
 use super::types::{BLOCK_BYTES, Errno, Ino};
-use super::{Fs, Stop};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Name of a job that has not ended.
@@ -204,7 +205,7 @@ impl Fs {
             return Err(Errno::Io);
         }
         if let Some(block) = self.log.lost(miss.child.at) {
-            let right = self.tree.arrived(miss, block_of(&block));
+            let right = self.catalog.arrived(miss, block_of(&block));
             return if right { Ok(()) } else { Err(Errno::Io) };
         }
         if !self.log.is_block(miss.child.at) {
@@ -243,18 +244,9 @@ impl Fs {
         {
             blocks += 1;
         }
-        let sums = self.sums_of(ino, block, blocks)?;
+        let sums = self.catalog.sums_of(ino, block, blocks)?;
         self.want(address, blocks as u32, ReadFor::Data { ino, block, sums });
         Ok(())
-    }
-
-    /// Checksums of blocks of one extent.
-    fn sums_of(&mut self, ino: Ino, block: u64, blocks: u64) -> Result<Vec<Option<u32>>, Stop> {
-        let Some((_, extent, place)) = self.extent_at(ino, block)? else {
-            return Ok(Vec::new());
-        };
-        let value = self.tree.value(place);
-        Ok((block..block + blocks).map(|b| super::key::sum_of(value, b - extent.first)).collect())
     }
 
     /// Asks for blocks that neither tree nor pages hold. Gives them when they have come; `None` in it: they cannot be read.
@@ -310,7 +302,7 @@ impl Fs {
             }
             (ReadFor::Node(miss), Some(data)) => {
                 let block = data.first_chunk().map(block_of);
-                if !block.is_some_and(|block| self.tree.arrived(miss, block)) {
+                if !block.is_some_and(|block| self.catalog.arrived(miss, block)) {
                     self.reads.bad.insert(read.address);
                 }
             }

@@ -4,6 +4,7 @@
 
 use super::audit::Finding;
 use super::backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
+use super::catalog::Catalog;
 use super::checkpoint::Picture;
 use super::commit::Commits;
 use super::format::SEGMENT_BLOCKS;
@@ -11,10 +12,10 @@ use super::key::{Extent, Inode, Key, Kind};
 use super::log::{COPIES, Layout, Log};
 use super::record::SyncRecord;
 use super::replay::{Entries, Scan};
+use super::stop::Stop;
 use super::superblock::read_superblock;
-use super::tree::Tree;
 use super::types::{BLOCK_BYTES, Ino, Time};
-use super::{Fs, FsCounters, FsState, Stop};
+use super::{Fs, FsCounters, FsState};
 
 /// Checkpoint and sync record that a mount begins with.
 type Places = (Box<Picture>, Option<SyncRecord>);
@@ -201,7 +202,7 @@ impl Fs {
         {
             return;
         }
-        let dirty = self.pages.dirty() + self.tree.dirty() + self.changed.len();
+        let dirty = self.pages.dirty() + self.catalog.dirty() + self.catalog.changed();
         if dirty == 0 && self.cleaner.is_at_rest() {
             self.phase = Phase::Unmounted;
         } else {
@@ -350,7 +351,7 @@ impl Fs {
                             entries.pop_front();
                         }
                         Err(Stop::Miss(miss)) if self.want_node(miss).is_ok() => {
-                            let goes_on = key.kind() != Some(Kind::Moved) && self.tree.find(*key).is_ok();
+                            let goes_on = key.kind() != Some(Kind::Moved) && self.catalog.find(*key).is_ok();
                             mounting.step = MountStep::Apply { entries };
                             return Ok(Some((mounting, goes_on)));
                         }
@@ -362,7 +363,7 @@ impl Fs {
                         }
                     }
                 }
-                self.changed.clear();
+                self.catalog.forget_changed();
                 MountStep::Orphans { from: Key::new(0, Kind::Orphan, 0) }
             }
             MountStep::Orphans { mut from } => {
@@ -413,12 +414,12 @@ impl Fs {
 
     /// Notes the next file that blocks are to be freed of: all of them if it has no name, else those behind its end.
     fn orphan_from(&mut self, from: Key) -> Result<Option<Key>, Stop> {
-        let Some((key, _)) = self.seek(from)?.filter(|(key, _)| key.is_beside(from)) else {
+        let Some((key, _)) = self.catalog.seek(from)?.filter(|(key, _)| key.is_beside(from)) else {
             return Ok(None);
         };
         let ino = Ino(key.offset());
-        let inode = self.find(Key::inode(ino))?;
-        match inode.and_then(|place| Inode::decode(self.tree.value(place))) {
+        let inode = self.catalog.find(Key::inode(ino))?;
+        match inode.and_then(|place| Inode::decode(self.catalog.value(place))) {
             Some(inode) if inode.links > 0 => self.cutting.insert(ino),
             _ => self.reaping.insert(ino),
         };
@@ -427,9 +428,9 @@ impl Fs {
 
     /// Notes the owner of the names of the next extent.
     fn owner_from(&mut self, from: Key) -> Result<Option<Key>, Stop> {
-        let Some((key, place)) = self.seek(from)? else { return Ok(None) };
+        let Some((key, place)) = self.catalog.seek(from)? else { return Ok(None) };
         if key.kind() == Some(Kind::Extent)
-            && let Some(extent) = Extent::decode(key, self.tree.value(place))
+            && let Some(extent) = Extent::decode(key, self.catalog.value(place))
         {
             self.own(Ino(key.object()), extent);
         }
@@ -488,9 +489,10 @@ impl Fs {
     }
 
     fn take_picture(&mut self, picture: &Picture) {
-        self.tree = Tree::at(self.file_system, picture.root, picture.level, picture.node_count);
+        self.catalog =
+            Catalog::at(self.file_system, picture.root, picture.level, picture.node_count, picture.allocated);
         (self.checkpointing.number, self.checkpointing.durable) = (picture.number, picture.number);
-        (self.new_ino, self.allocated) = (picture.new_ino, picture.allocated);
+        self.new_ino = picture.new_ino;
         self.log.segments.clone_from(&picture.segments);
         (self.log.epoch, self.log.seq) = (picture.epoch, picture.seq);
     }
