@@ -107,15 +107,12 @@ impl Fs {
 
     /// Holds a file without a check.
     pub fn hold(&mut self, ino: Ino) {
-        *self.held.entry(ino).or_default() += 1;
+        self.orphans.hold(ino);
     }
 
     /// Releases a file that was held. One without a name is gone with the last hold.
     pub fn release(&mut self, ino: Ino) {
-        let Some(count) = self.held.get_mut(&ino) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.held.remove(&ino);
+        if self.orphans.release(ino) {
             self.reap_now();
             self.bury();
         }

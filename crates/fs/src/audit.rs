@@ -4,22 +4,12 @@
 //! headers of segments, without which the cleaner cannot free dead blocks in them.
 
 use super::Fs;
+use super::finding::Finding;
 use super::key::{Entry, Extent, Inode, Key, Kind};
 use super::log::State;
 use super::stop::Stop;
-use super::types::{BLOCK_BYTES, Errno, FileKind, Ino, Step, Time};
+use super::types::{Errno, FileKind, Ino, Step, Time};
 use std::collections::BTreeMap;
-
-/// Something that does not fit together: one sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding(pub String);
-
-impl Finding {
-    /// A block of a file cannot be read.
-    pub(super) fn unreadable(ino: u64, block: u64) -> Finding {
-        Finding(format!("file {ino} cannot be read at byte {}", block * BLOCK_BYTES as u64))
-    }
-}
 
 /// Names that were found for a file.
 #[derive(Clone, Copy, Debug, Default)]

@@ -119,8 +119,7 @@ impl Fs {
     }
 
     pub(super) fn has_background_work(&self) -> bool {
-        let reaps = self.reaping.iter().any(|ino| !self.held.contains_key(ino)) || !self.cutting.is_empty();
-        reaps
+        self.orphans.next().is_some()
             || !self.cleaner.moving.is_empty()
             || self.cleaner.victim.is_some()
             || !self.checkpointing.is_idle()
@@ -192,7 +191,7 @@ impl Fs {
         let segment = self.log.segments[victim.segment as usize];
         if victim.next >= segment.written || segment.live == 0 {
             self.progress = true;
-            self.forget_raw();
+            self.reads.forget_raw();
             self.cleaner.victim = None;
             self.cleaner.cleaned.push(victim.segment);
             self.counters.cleaned += 1;

@@ -2,6 +2,7 @@
 
 use super::Fs;
 use super::key::{Inode, Key, Kind};
+use super::orphans::Freeing;
 use super::stop::Stop;
 use super::types::{BLOCK_BYTES, Errno, Ino};
 
@@ -16,7 +17,7 @@ pub(super) fn blocks_of(bytes: u64) -> u64 {
 impl Fs {
     /// Finishes the freeing of blocks behind the end of a file before these blocks are used anew.
     pub(super) fn finish_cut(&mut self, ino: Ino) -> Result<(), Stop> {
-        while self.cutting.contains(&ino) {
+        while self.orphans.is_cut(ino) {
             self.cut_behind_end(ino)?;
         }
         Ok(())
@@ -30,7 +31,7 @@ impl Fs {
                 self.catalog.find(Key::orphan(ino))?;
                 self.catalog.delete(Key::orphan(ino));
             }
-            self.cutting.remove(&ino);
+            self.orphans.cut_ended(ino);
         }
         Ok(())
     }
@@ -82,8 +83,7 @@ impl Fs {
                     }
                     self.catalog.find(Key::orphan(ino))?;
                     self.catalog.delete(Key::orphan(ino));
-                    self.reaping.remove(&ino);
-                    self.cutting.remove(&ino);
+                    self.orphans.gone(ino);
                     return Ok(true);
                 }
             }
@@ -93,13 +93,10 @@ impl Fs {
 
     /// A step of the background's freeing; false: there is nothing to free.
     pub(super) fn reap(&mut self) -> Result<bool, Stop> {
-        let removable = self.reaping.iter().find(|ino| !self.held.contains_key(ino)).copied();
-        if let Some(ino) = removable {
-            self.remove_file(ino)?;
-        } else if let Some(&ino) = self.cutting.first() {
-            self.cut_behind_end(ino)?;
-        } else {
-            return Ok(false);
+        match self.orphans.next() {
+            Some(Freeing::File(ino)) => _ = self.remove_file(ino)?,
+            Some(Freeing::Blocks(ino)) => self.cut_behind_end(ino)?,
+            None => return Ok(false),
         }
         self.changes += 1;
         self.progress = true;

@@ -212,7 +212,7 @@ impl Fs {
 
     /// Drops pages of a file; gives how many nothing else counted.
     pub(super) fn drop_pages(&mut self, ino: Ino, from: u64, to: u64) -> u64 {
-        self.cancel_reads(ino, from, to);
+        self.reads.cancel(ino, from, to);
         self.pages.drop_range(ino, from, to).delayed
     }
 
@@ -261,7 +261,7 @@ impl Fs {
         let from = blocks_of(size);
         if size <= inode.size && self.catalog.present(|catalog| catalog.extent_at(ino, from)).is_some() {
             self.catalog.put(Key::orphan(ino), &[]);
-            self.cutting.insert(ino);
+            self.orphans.add_cut(ino);
         }
         inode.size = size;
         inode

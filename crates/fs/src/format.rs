@@ -1,20 +1,21 @@
 //! Formatting: the layout of a new file system, and its first state.
 
-use super::backend::{Backend, FlashShape, Library};
+use super::backend::{Backend, FlashShape};
 use super::catalog::Catalog;
 use super::checkpoint::Checkpointing;
 use super::clean::Cleaner;
 use super::commit::Commits;
-use super::jobs::Reads;
 use super::key::Inode;
-use super::log::{Layout, Log, SEGMENTS_MAX, SEGMENTS_MIN};
+use super::library::Library;
+use super::log::{Layout, Log, SEGMENT_BLOCKS, SEGMENT_BLOCKS_MIN, SEGMENTS_MAX, SEGMENTS_MIN};
 use super::mount::{MountOptions, Phase};
 use super::nameless::Nameless;
+use super::orphans::Orphans;
 use super::pages::Pages;
+use super::reads::Reads;
 use super::superblock::superblock;
 use super::types::{BLOCK_BYTES, FileKind, Ino, Time};
 use super::{Fs, FsCounters};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// How a file system is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +31,6 @@ pub struct FormatOptions {
     /// A number that no other file system has: a random one.
     pub id: u64,
 }
-
-/// Least blocks of a segment: in smaller ones headers take so much that cleaning gains nothing.
-pub(super) const SEGMENT_BLOCKS_MIN: u32 = 16;
-pub(super) const SEGMENT_BLOCKS: u32 = 256;
 
 impl FormatOptions {
     fn layout(&self) -> Result<Layout, String> {
@@ -123,9 +120,7 @@ impl Fs {
             new_ino: Ino(2),
             changes: 0,
             dirty_since: None,
-            held: BTreeMap::new(),
-            reaping: BTreeSet::new(),
-            cutting: BTreeSet::new(),
+            orphans: Orphans::default(),
             damage: Vec::new(),
             notes: Vec::new(),
             fresh: Vec::new(),

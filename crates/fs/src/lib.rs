@@ -25,9 +25,12 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `types.rs`, `jobs.rs` | types of callers; reads |
+//! | `types.rs`, `jobs.rs`, `finding.rs` | types of callers |
+//! | `reads.rs` | reads |
 //! | `names.rs`, `names/rename.rs`, `attributes.rs`, `file.rs`, `xattr.rs` | the operations |
 //! | `extents.rs`, `space.rs` | blocks of a file; free and reserved space |
+//! | `catalog.rs` | all metadata: the tree with what has changed since the last commit |
+//! | `orphans.rs` | files of which something is still to be freed, and files that are held |
 //! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
 //! | `pages.rs`, `block.rs` | data in memory |
 //! | `backend.rs` | what it lies on: a block drive, the flash library, or nameless writes |
@@ -50,15 +53,19 @@ mod clean;
 mod commit;
 mod extents;
 mod file;
+mod finding;
 mod format;
 mod jobs;
 mod key;
+mod library;
 mod log;
 mod mount;
 mod nameless;
 mod names;
 mod node;
+mod orphans;
 mod pages;
+mod reads;
 mod record;
 mod replay;
 mod space;
@@ -70,27 +77,28 @@ mod types;
 mod volume;
 mod xattr;
 
-pub use audit::{Audit, Finding};
+pub use audit::Audit;
 pub use backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
 pub use block::{Blocks, ReadData, WriteData};
+pub use finding::Finding;
 pub use format::FormatOptions;
 pub use jobs::{Job, JobError, JobId};
 pub use mount::{CleanerPolicy, MountOptions};
 pub use types::*;
 pub use volume::{BlockVolume, FlashVolume, JobAnswer, JobOutcome, NamelessVolume, Volume};
 
-use backend::Library;
 use batch::Identity;
 use catalog::Catalog;
 use checkpoint::Checkpointing;
 use clean::Cleaner;
 use commit::Commits;
-use jobs::Reads;
+use library::Library;
 use log::Log;
 use mount::Phase;
 use nameless::Nameless;
+use orphans::Orphans;
 use pages::Pages;
-use std::collections::{BTreeMap, BTreeSet};
+use reads::Reads;
 use stop::Stop;
 
 /// Steps of the background in one call.
@@ -201,11 +209,7 @@ pub struct Fs {
     changes: u64,
     /// Since when something is dirty.
     dirty_since: Option<Time>,
-    held: BTreeMap<Ino, u32>,
-    /// Files without a name.
-    reaping: BTreeSet<Ino>,
-    /// Files that have blocks behind their end.
-    cutting: BTreeSet<Ino>,
+    orphans: Orphans,
     /// Damage that the mount found and that costs something, and damage that costs nothing.
     damage: Vec<Finding>,
     notes: Vec<Finding>,
@@ -240,7 +244,7 @@ impl Fs {
             dirty_nodes: self.catalog.dirty(),
             resident: self.pages.resident() + self.catalog.resident(),
             room: self.log.room(),
-            freeing: self.reaping.len() + self.cutting.len(),
+            freeing: self.orphans.count(),
             checkpoint: self.checkpointing.number,
             data_checksums: self.data_checksums,
         }
@@ -365,10 +369,9 @@ impl Fs {
         if let Some(job) = self.next_library_job().or_else(|| self.next_nameless_job()) {
             return Some(job);
         }
-        if let Some(id) = self.reads.wanted.pop_front() {
-            let read = self.reads.under_way.get(&id)?;
-            self.counters.read_blocks += u64::from(read.blocks);
-            return Some(Job::Read { id: JobId(id), block: read.address, blocks: read.blocks });
+        if let Some((id, block, blocks)) = self.reads.next() {
+            self.counters.read_blocks += u64::from(blocks);
+            return Some(Job::Read { id: JobId(id), block, blocks });
         }
         self.next_write().or_else(|| self.next_flush()).or_else(|| self.next_poll())
     }
@@ -378,7 +381,7 @@ impl Fs {
         self.now = now;
         if self.library.keeps == Some(id.0) {
             self.library.keeps = None;
-        } else if self.reads.under_way.contains_key(&id.0) {
+        } else if self.reads.is_under_way(id.0) {
             self.read_ended(id.0, outcome);
         } else if self.nameless.is_asked(id.0) {
             // It was not carried out.

@@ -2,14 +2,13 @@
 //!
 //! A mount is read-only if metadata that it has to change, or needs to free something, cannot be read: readable files are served, the rest is EIO.
 
-use super::audit::Finding;
 use super::backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
 use super::catalog::Catalog;
 use super::checkpoint::Picture;
 use super::commit::Commits;
-use super::format::SEGMENT_BLOCKS;
+use super::finding::Finding;
 use super::key::{Extent, Inode, Key, Kind};
-use super::log::{COPIES, Layout, Log};
+use super::log::{COPIES, Layout, Log, SEGMENT_BLOCKS};
 use super::record::SyncRecord;
 use super::replay::{Entries, Scan};
 use super::stop::Stop;
@@ -186,7 +185,7 @@ impl Fs {
             Phase::Ready => {
                 self.phase = Phase::Unmounting;
                 self.cleaner.stop();
-                self.forget_raw();
+                self.reads.forget_raw();
                 self.want_checkpoint();
             }
             Phase::ReadOnly | Phase::Mounting(_) => self.phase = Phase::Unmounted,
@@ -420,8 +419,8 @@ impl Fs {
         let ino = Ino(key.offset());
         let inode = self.catalog.find(Key::inode(ino))?;
         match inode.and_then(|place| Inode::decode(self.catalog.value(place))) {
-            Some(inode) if inode.links > 0 => self.cutting.insert(ino),
-            _ => self.reaping.insert(ino),
+            Some(inode) if inode.links > 0 => self.orphans.add_cut(ino),
+            _ => self.orphans.add_unnamed(ino),
         };
         Ok(Some(key))
     }
@@ -447,7 +446,9 @@ impl Fs {
         let read: Vec<_> = wanted.iter().map(|&(at, blocks)| self.want_raw(at, blocks)).collect();
         if read.iter().any(Option::is_none) {
             for (&(at, _), read) in wanted.iter().zip(read) {
-                self.reads.raw.extend(read.map(|data| (at, data)));
+                if let Some(data) = read {
+                    self.reads.keep_raw(at, data);
+                }
             }
             return Ok(None);
         }

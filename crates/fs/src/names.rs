@@ -424,7 +424,7 @@ impl Fs {
         self.catalog.put_inode(ino, &inode);
         if inode.links == 0 {
             self.catalog.put(Key::orphan(ino), &[]);
-            self.reaping.insert(ino);
+            self.orphans.add_unnamed(ino);
         }
     }
 

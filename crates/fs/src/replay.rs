@@ -14,10 +14,10 @@
 //! it, too, and takes no changes; a repair goes back to the state before it.
 
 use super::Fs;
-use super::audit::Finding;
 use super::backend::Content;
 use super::batch::{Contents, Header, Identity, Owner, take_entry};
 use super::checkpoint::Picture;
+use super::finding::Finding;
 use super::key::{Fields, Key, Kind};
 use super::log::{Head, State};
 use super::record::SyncRecord;
@@ -292,7 +292,7 @@ impl Fs {
     fn tell_damage(&mut self, scan: &Scan, commits: Commits) -> Entries {
         for &(address, ino, block) in &commits.hit {
             if !self.data_checksums {
-                self.reads.damaged.insert(address);
+                self.reads.add_damaged(address);
             }
             self.damage.push(Finding::unreadable(ino, block));
         }

@@ -59,8 +59,7 @@ impl Fs {
         };
         if is_full {
             // What is being freed will be free soon.
-            let frees = self.reaping.iter().any(|ino| !self.held.contains_key(ino));
-            return Err(if frees || !self.cutting.is_empty() { Stop::Room } else { Errno::NoSpace.into() });
+            return Err(if self.orphans.next().is_some() { Stop::Room } else { Errno::NoSpace.into() });
         }
         self.room_to_free()
     }
