@@ -19,6 +19,7 @@ mod progress;
 mod provenance;
 mod report_file;
 mod served_log;
+mod spelling;
 mod stderr;
 mod subject;
 mod version;
