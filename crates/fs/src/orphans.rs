@@ -9,7 +9,7 @@
 use super::types::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is to be freed next.
+/// The next thing to free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freeing {
     /// A file without a name, which nobody holds.
@@ -72,7 +72,7 @@ impl Orphans {
         self.cut.remove(&ino);
     }
 
-    /// What can be freed now: files first.
+    /// Returns the next thing that can be freed: files first.
     pub fn next(&self) -> Option<Freeing> {
         let file = self.unnamed.iter().find(|ino| !self.held.contains_key(ino)).copied();
         file.map(Freeing::File).or_else(|| self.cut.first().copied().map(Freeing::Blocks))

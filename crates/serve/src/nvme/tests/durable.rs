@@ -120,7 +120,7 @@ fn a_formatted_drive_is_empty_after_a_power_cut() {
     assert!(read(&mut world, link, 64) == vec![0; 64 * SECTOR]);
 }
 
-/// What a drive never promised to keep is not lost, but counted all the same.
+/// Data that a drive never promised to keep are not lost, but counted all the same.
 #[test]
 fn a_power_cut_counts_what_the_drive_forgets() {
     for (durability, expected) in
