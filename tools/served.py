@@ -64,7 +64,11 @@ class Server:
         self.socket, self.control = f"{directory}/nbd", f"{directory}/control"
         self.port = free_port() if nvme else None
         self.command = [self.pellucid, "serve", *map(str, drives), "--nbd", f"unix:{self.socket}"]
-        self.command += ["--control", self.control, "--time", time_mode, *options]
+        self.command += ["--control", self.control]
+        # Files and remote drives take the time that they take.
+        if any(not str(drive).startswith("file:") for drive in drives):
+            self.command += ["--time", time_mode]
+        self.command += options
         self.command += ["--nvme-tcp", str(self.port)] if nvme else []
         self.command += [word for value in sets for word in ("--set", value)]
         self.log_path = self.directory / "log"

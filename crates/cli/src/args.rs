@@ -5,7 +5,7 @@
 
 use crate::commands::Command;
 use crate::version::VERSION;
-use crate::{output, stderr};
+use crate::{output, stderr, workload};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, Parser};
 use std::ffi::{OsStr, OsString};
@@ -59,7 +59,7 @@ pub struct Global {
     /// Write the results into this directory: JSON, tables (CSV), and a page with drawings (index.html)
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
-    /// Write one line per request to this file: CSV, or Parquet if its name ends in .parquet
+    /// Write one line per request that the report counts, so none of ramp_time, to this file: CSV, or Parquet if its name ends in .parquet
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Check every byte that is read; on a drive in a file that was written before, each sector from its first write on
@@ -186,6 +186,9 @@ fn normalised(words: Vec<OsString>) -> Vec<OsString> {
     if words.get(1).is_some_and(|word| word == "help") {
         words.remove(1);
         words.push("--help".into());
+    }
+    if words.get(1).is_some_and(|word| word == "run" || word == "compare") {
+        words = workload::join_switches(words);
     }
     let mut out: Vec<OsString> = Vec::new();
     // Behind `--set` and its value; a value of its own stands behind `=` too.

@@ -36,6 +36,12 @@ impl Failure {
         Failure { status: WORK, error: error.into(), told: false }
     }
 
+    /// Makes the failure of a sentence without a type: one that says what is allowed answers an impossible request.
+    pub fn of_sentence(sentence: String) -> Failure {
+        let status = if sentence.contains("allowed: ") { ASKED } else { WORK };
+        Failure { status, error: anyhow::anyhow!(sentence), told: false }
+    }
+
     /// The user ended the work; the report of what had completed is there.
     pub fn interrupted(requests: u64) -> Failure {
         let requests = count(requests);

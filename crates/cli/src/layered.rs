@@ -10,6 +10,7 @@ use pellucid_device::Device;
 use pellucid_flash::{Drive, Interface};
 use pellucid_host::{CpuCosts, HostFtlConfig, LayerConfig, Targets, ZoneChunksConfig, chunk_layers};
 use pellucid_kv::{EngineKind, KvConfig, KvCosts};
+use pellucid_lab::image::is_image;
 use pellucid_media::StoreKind;
 use pellucid_serve::nvme::HostSecrets;
 use pellucid_serve::{Core, FileConfig, FileDrive, Refusal, Remote, RemoteConfig, Served};
@@ -66,6 +67,38 @@ pub struct Opened {
     pub unprepared: bool,
     /// Name from which it was opened: a preset, a file, the address of a remote drive.
     pub from: String,
+    /// File that was made for it.
+    pub made: MadeFile,
+}
+
+/// A file of media that was not there before: it is removed again unless the drive comes into service.
+pub struct MadeFile(Option<PathBuf>);
+
+impl MadeFile {
+    /// No file.
+    pub const NONE: MadeFile = MadeFile(None);
+
+    /// The file that a drive with this store makes; asked before the drive is made.
+    pub fn of(store: &StoreKind) -> MadeFile {
+        match store {
+            StoreKind::File(path) if !path.exists() => MadeFile(Some(path.clone())),
+            _ => MadeFile(None),
+        }
+    }
+
+    /// The drive is in service.
+    pub fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for MadeFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // A file that cannot be removed stays an empty drive.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Targets of a drive that is served.
@@ -115,7 +148,7 @@ fn open_file(called: &str) -> Result<Opened, Failure> {
     let config: FileConfig = called.parse().map_err(Failure::asked)?;
     let drive = FileDrive::open(&config).map_err(Failure::asked)?.into();
     let (name, from) = (config.drive_name(), format!("file:{}", config.path.display()));
-    Ok(Opened { name, drive, registry: None, unprepared: false, from })
+    Ok(Opened { name, drive, registry: None, unprepared: false, from, made: MadeFile::NONE })
 }
 
 /// The drive of a description, an image or a file with its name, under its layers if it has any.
@@ -132,6 +165,7 @@ fn on_subject(called: &str, subject: Subject) -> Result<Opened, Failure> {
     let spec = subject.spec.clone();
     let fills = subject.spec.precondition.fill.share() > 0.0;
     let from = called.to_owned();
+    let made = MadeFile::of(&subject.spec.drive.media.store);
     let device = subject.device()?;
     let unprepared = fills && device.last_mount().is_none();
     let registry = match spec.host.is_empty() {
@@ -142,7 +176,7 @@ fn on_subject(called: &str, subject: Subject) -> Result<Opened, Failure> {
     let layers: Vec<LayerConfig> = spec.host.iter().map(LayerConfig::in_real_time).collect();
     let drive =
         Served::with_layers(device, &layers).map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
-    Ok(Opened { name, drive, registry, unprepared, from })
+    Ok(Opened { name, drive, registry, unprepared, from, made })
 }
 
 /// Prefix that marks the name of a remote drive where a description may stand.
@@ -176,7 +210,7 @@ fn layers_for(engine: EngineKind, drive: &impl Drive) -> Result<Vec<LayerConfig>
 fn open_unmodelled_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), Failure> {
     refuse_sets(called, global, |set| set.starts_with("kv."), "keys of kv")?;
     let config = KvConfig { costs: KvCosts::FREE, ..pellucid_spec::load(DEFAULTS, &global.sets)?.kv };
-    let refuse = |why: String| Failure::work(anyhow!("{called}: {why}"));
+    let refuse = |why: String| Failure::of_sentence(format!("{called}: {why}"));
     let (name, drive, from) = match called.strip_prefix(NVME) {
         Some(rest) => {
             let wanted: RemoteDrive = rest.trim_end_matches('/').parse().map_err(|why: String| {
@@ -207,7 +241,7 @@ fn open_unmodelled_cache(called: &str, global: &Global) -> Result<(Opened, KvCon
             (file.drive_name(), drive, format!("file:{}", file.path.display()))
         }
     };
-    Ok((Opened { name, drive, registry: None, unprepared: false, from }, config))
+    Ok((Opened { name, drive, registry: None, unprepared: false, from, made: MadeFile::NONE }, config))
 }
 
 /// The drive of a description with the settings of its cache, or a file or a remote drive with those of `--set`. The data have to be kept
@@ -220,7 +254,12 @@ pub fn open_cache(called: &str, global: &Global) -> Result<(Opened, KvConfig), F
     let spec = &subject.spec;
     if matches!(spec.drive.media.store, StoreKind::None | StoreKind::Unstamped) {
         let refusal = Refusal::Stamps { name: spec.drive_name.clone() };
-        return Err(Failure::asked(anyhow!("{refusal}; for one: --set media.store=ram")));
+        let instead = if is_image(called) {
+            "an image that pellucid age makes with --set media.store=ram"
+        } else {
+            "--set media.store=ram"
+        };
+        return Err(Failure::asked(anyhow!("{refusal}; for one: {instead}")));
     }
     if spec.kv.warm_restart && matches!(spec.drive.media.store, StoreKind::Ram) {
         let sentence =
@@ -273,7 +312,7 @@ pub fn open_remote(
         let last = remote.nqn().rsplit(':').next().unwrap_or("remote");
         format!("{last}-host")
     });
-    let refuse = |why: String| Failure::work(anyhow!("remote drive {from}: {why}"));
+    let refuse = |why: String| Failure::of_sentence(format!("remote drive {from}: {why}"));
     let ftl = HostFtlConfig { namespace: 0, ..config };
     // Zones are made to chunks first, as "zone-log" does.
     let layers = match Drive::interface(&remote, 0) {
@@ -285,7 +324,7 @@ pub fn open_remote(
     };
     let layers: Vec<LayerConfig> = layers.iter().map(LayerConfig::in_real_time).collect();
     let drive = Served::on_remote(remote, &layers).map_err(refuse)?;
-    Ok(Opened { name, drive, registry: None, unprepared: false, from })
+    Ok(Opened { name, drive, registry: None, unprepared: false, from, made: MadeFile::NONE })
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod provenance;
 mod report_file;
 mod seeds;
 mod served_log;
+mod spelling;
 mod stderr;
 mod subject;
 mod version;

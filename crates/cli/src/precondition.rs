@@ -69,7 +69,7 @@ impl PreconditionOptions {
         }
         if image && matches!(state, State::Fill | State::Steady) {
             let message = "an image is a drive after all that; allowed: none or trace, or pellucid age, which makes \
-                           another image";
+                           another image of a description, such as that of pellucid show IMAGE";
             return Err(Failure::asked(anyhow!("--precondition: {message}")));
         }
         if state == State::Trace && spec.run.trace.is_none() {

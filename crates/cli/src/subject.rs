@@ -6,6 +6,7 @@ use crate::output;
 use crate::precondition::PreconditionOptions;
 use crate::progress::total;
 use crate::provenance::{self, Reads};
+use crate::spelling::Given;
 use crate::watch::{WatchOptions, Watcher};
 use pellucid_device::{Device, Namespace};
 use pellucid_host::{Target, TargetKind};
@@ -125,10 +126,7 @@ impl Subject {
         reads: Vec<Reads>,
         global: &Global,
     ) -> Result<Subject, Failure> {
-        spec.run.seed = global.seed.unwrap_or(spec.run.seed);
-        spec.run.verify |= global.verify;
-        spec.run.log = global.log.clone().or(spec.run.log);
-        spec.run.report = global.report.clone().or(spec.run.report);
+        apply_global(&mut spec, global)?;
         spec.run.log.as_deref().map_or(Ok(()), output::check_log_ending)?;
         let seeded = global.seed.is_some();
         Ok(Subject { spec, given: given.into(), seeded, force: global.force, image, reads })
@@ -324,6 +322,30 @@ impl Subject {
     }
 }
 
+/// Puts the shared options that spell keys of `[run]` into a description.
+fn apply_global(spec: &mut Spec, global: &Global) -> Result<(), Failure> {
+    let Spec { run, provenance, .. } = spec;
+    if let Some(value) = global.seed {
+        let typed = &value.to_string();
+        Given { option: "--seed", typed, key: "run.seed", value }.put(&mut run.seed, provenance)?;
+    }
+    if global.verify {
+        let given = Given { option: "--verify", typed: "", key: "run.verify", value: true };
+        given.put(&mut run.verify, provenance)?;
+    }
+    let paths = [
+        ("--log", "run.log", &global.log, &mut run.log),
+        ("--report", "run.report", &global.report, &mut run.report),
+    ];
+    for (option, key, given, held) in paths {
+        if let Some(path) = given {
+            let typed = &path.display().to_string();
+            Given { option, typed, key, value: Some(path.clone()) }.put(held, provenance)?;
+        }
+    }
+    Ok(())
+}
+
 /// Begins the log of a run where it is one in Parquet, which `lab` does not know; the watcher hands it to the run.
 fn parquet_log(spec: &mut Spec, watcher: &mut Watcher) -> Result<Option<OutputFile>, Failure> {
     let Some(path) = spec.run.log.take_if(|path| output::is_parquet(path)) else { return Ok(None) };
@@ -393,6 +415,10 @@ fn check_log(subject: &Subject) -> Result<(), Failure> {
     match read.into_iter().flatten().find(|other| same(other)) {
         None => {
             output::check_log_place(log, subject.force)?;
+            if is_stream(log) {
+                // The reader of a pipe would see it end here.
+                return Ok(());
+            }
             // Begun when the run begins; refused before anything is printed.
             Ok(OutputFile::create(log).map(drop)?)
         }
@@ -408,8 +434,9 @@ fn check_log(subject: &Subject) -> Result<(), Failure> {
 pub fn description_expected(name: &str) -> Result<(), Failure> {
     match is_image(name) {
         true => {
-            let message = "an image, where a description is expected; allowed: a preset, or a file in TOML";
-            Err(Failure::asked(anyhow::anyhow!("{name}: {message}")))
+            let message = "an image, where a description is expected; allowed: a preset, or a file in TOML, such as that of pellucid show";
+            let quoted = output::quoted(name);
+            Err(Failure::asked(anyhow::anyhow!("{name}: {message} {quoted}")))
         }
         false => Ok(()),
     }
@@ -422,7 +449,8 @@ fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
     match entries.iter().find(|entry| past(entry.key) && matches!(entry.origin.place, Place::Set { .. })) {
         None => Ok(()),
         Some(entry) => Err(Failure::asked(anyhow::anyhow!(
-            "{}: {image} is a drive after all that; allowed: with pellucid age, which makes another image",
+            "{}: {image} is a drive after all that; allowed: with pellucid age, which makes another image of a description, such as that \
+             of pellucid show {image}",
             entry.origin.place
         ))),
     }

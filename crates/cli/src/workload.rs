@@ -3,12 +3,14 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
+use crate::spelling::Given;
 use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use pellucid_lab::experiment;
-use pellucid_spec::{Place, RawJob, RunSpec, Spec};
+use pellucid_spec::{Place, Provenance, RawJob, Spec};
 use pellucid_workload::trace::{AddressPolicy, ReadOptions};
 use pellucid_workload::{Dialect, Job, JobBuilder, KeyDoc, parse_fio};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 const HEADING: &str = "Workload, in fio's words";
@@ -30,6 +32,28 @@ fn is_switch(doc: &KeyDoc) -> bool {
 /// Keys of jobs that are options of their names. A target is chosen by an option of `run`, for a job file and a trace too.
 fn option_keys() -> impl Iterator<Item = &'static KeyDoc> {
     JobBuilder::keys().iter().filter(|doc| doc.name != "target")
+}
+
+/// Joins a switch with the value that stands behind it as a word of its own (`--norandommap 1`), as fio takes it.
+pub fn join_switches(words: Vec<OsString>) -> Vec<OsString> {
+    let is_switch = |word: &OsStr| {
+        let name = word.to_str().and_then(|word| word.strip_prefix("--")).map(|name| name.replace('-', "_"));
+        let named = |doc: &&KeyDoc| {
+            name.as_deref().is_some_and(|name| doc.name == name || doc.aliases.contains(&name))
+        };
+        JobBuilder::keys().iter().find(named).is_some_and(is_switch)
+    };
+    let mut out: Vec<OsString> = Vec::new();
+    for word in words {
+        match out.last_mut().filter(|last| (word == "0" || word == "1") && is_switch(last)) {
+            Some(switch) => {
+                switch.push("=");
+                switch.push(word);
+            }
+            None => out.push(word),
+        }
+    }
+    out
 }
 
 fn arg(doc: &'static KeyDoc) -> Arg {
@@ -98,16 +122,16 @@ impl WorkloadOptions {
 
     /// Puts the options into the description: `--job`s replace its jobs; a key counts for every job, but one that a `--job`
     /// gives itself goes before it.
-    pub fn apply(&self, spec: &mut Spec) {
+    fn apply(&self, spec: &mut Spec) -> Result<(), Failure> {
         if self.is_empty() {
-            return;
+            return Ok(());
         }
-        spec.run.trace = None;
+        no_trace(spec, "workload options")?;
         if self.jobs.is_empty() {
             for (key, value) in &self.keys {
                 experiment::set_in_jobs(spec, key, value);
             }
-            return;
+            return Ok(());
         }
         let empty = RawJob { place: Place::Option { name: "job".into() }, pairs: Vec::new() };
         spec.jobs = vec![empty; self.jobs.len()];
@@ -117,6 +141,7 @@ impl WorkloadOptions {
         for (job, text) in spec.jobs.iter_mut().zip(&self.jobs) {
             job.pairs.extend(experiment::parse_job(text, "job").pairs);
         }
+        Ok(())
     }
 
     /// The jobs to run: of the fio file if there is one, else of the description with the options. Keys that change nothing are
@@ -134,14 +159,14 @@ impl WorkloadOptions {
 
     fn read(&self, spec: &mut Spec, fio: Option<&Path>, global: &Global) -> Result<Vec<Job>, Failure> {
         let Some(path) = fio else {
-            self.apply(spec);
+            self.apply(spec)?;
             return Ok(experiment::jobs(spec)?);
         };
         if !self.is_empty() {
             let message = "workload options and a job file do not go together; allowed: one of them";
             return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
         }
-        spec.run.trace = None;
+        no_trace(spec, "a job file")?;
         spec.jobs.clear();
         let name = path.display().to_string();
         let unreadable = |error| Failure::asked(anyhow!("{name}: cannot read: {error}"));
@@ -152,6 +177,12 @@ impl WorkloadOptions {
         }
         Ok(file.jobs)
     }
+}
+
+/// Other work takes the place of a trace.
+fn no_trace(spec: &mut Spec, work: &str) -> Result<(), Failure> {
+    Given { option: work, typed: "", key: "run.trace", value: None }
+        .put(&mut spec.run.trace, &spec.provenance)
 }
 
 /// `-` is the standard input, as elsewhere.
@@ -199,10 +230,12 @@ pub struct TraceOptions {
 
 impl TraceOptions {
     /// Makes the trace the work of a description.
-    pub fn apply(&self, spec: &mut Spec, trace: PathBuf) {
+    pub fn apply(&self, spec: &mut Spec, trace: PathBuf) -> Result<(), Failure> {
         spec.jobs.clear();
-        spec.run.trace = Some(stdin_or(&trace).into());
-        self.shape(&mut spec.run);
+        let (typed, value) = (&trace.display().to_string(), Some(stdin_or(&trace).into()));
+        Given { option: "the trace", typed, key: "run.trace", value }
+            .put(&mut spec.run.trace, &spec.provenance)?;
+        self.shape(spec)
     }
 
     /// The first option that was given.
@@ -239,18 +272,37 @@ impl TraceOptions {
     }
 
     /// Applies the replay options to a run that has a trace.
-    pub fn shape(&self, run: &mut RunSpec) {
-        run.format = self.format.clone().or(run.format.take());
-        run.repeat = self.repeat.unwrap_or(run.repeat);
-        run.time_scale = self.time_scale.unwrap_or(run.time_scale);
-        run.closed_loop = self.closed_loop.or(run.closed_loop);
-        run.stream = self.stream.or(run.stream);
-        run.limit = self.limit.or(run.limit);
-        run.address = match self.address.as_deref() {
-            Some("refuse") => AddressPolicy::Refuse,
-            Some("fold") => AddressPolicy::Fold,
-            Some(_) => AddressPolicy::Compact,
-            None => run.address,
+    pub fn shape(&self, spec: &mut Spec) -> Result<(), Failure> {
+        fn put<T: PartialEq + Clone, U: ToString>(
+            (option, key): (&str, &str),
+            given: &Option<U>,
+            value: impl FnOnce(&U) -> T,
+            held: &mut T,
+            provenance: &Provenance,
+        ) -> Result<(), Failure> {
+            let Some(given) = given else { return Ok(()) };
+            Given { option, typed: &given.to_string(), key, value: value(given) }.put(held, provenance)
+        }
+        let Spec { run, provenance, .. } = spec;
+        let some = |value: &u32| Some(*value);
+        put(
+            ("--format", "run.format"),
+            &self.format,
+            |name: &String| Some(name.clone()),
+            &mut run.format,
+            provenance,
+        )?;
+        put(("--repeat", "run.repeat"), &self.repeat, |times: &u32| *times, &mut run.repeat, provenance)?;
+        let scale = |factor: &f64| *factor;
+        put(("--time-scale", "run.time_scale"), &self.time_scale, scale, &mut run.time_scale, provenance)?;
+        put(("--closed-loop", "run.closed_loop"), &self.closed_loop, some, &mut run.closed_loop, provenance)?;
+        put(("--stream", "run.stream"), &self.stream, some, &mut run.stream, provenance)?;
+        put(("--limit", "run.limit"), &self.limit, |limit: &u64| Some(*limit), &mut run.limit, provenance)?;
+        let policy = |how: &String| match how.as_str() {
+            "refuse" => AddressPolicy::Refuse,
+            "fold" => AddressPolicy::Fold,
+            _ => AddressPolicy::Compact,
         };
+        put(("--address", "run.address"), &self.address, policy, &mut run.address, provenance)
     }
 }

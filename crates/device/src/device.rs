@@ -486,8 +486,10 @@ impl Device {
         let mounted = namespaces::mount(&shared.config, &shared.layout, &mut shared.media, false, kept)?;
         let before = std::mem::replace(namespaces, mounted);
         let report = crate::views::add_up(namespaces.iter().filter_map(|n| n.block()?.mounted));
+        let mut report = report.unwrap_or_default();
         for (namespace, before) in namespaces.iter_mut().zip(before) {
             if let (Namespace::Block(block), Namespace::Block(before)) = (namespace, before) {
+                report.forgotten_units += before.forgets_units();
                 block.follow(*before, &shared.media);
             }
         }
@@ -496,7 +498,7 @@ impl Device {
         shared.common.power_cuts += 1;
         shared.tap_mount();
         shared.completions.extend(lost);
-        Ok(report.unwrap_or_default())
+        Ok(report)
     }
 
     /// Does damage at `now`, which must not lie before the last `advance`. The drive may have something to do at once, so

@@ -30,6 +30,7 @@ pub(crate) fn add_up(reports: impl Iterator<Item = MountReport>) -> Option<Mount
         busiest_die_reads: a.busiest_die_reads + b.busiest_die_reads,
         mapped_units: a.mapped_units + b.mapped_units,
         lost_units: a.lost_units + b.lost_units,
+        forgotten_units: a.forgotten_units + b.forgotten_units,
     })
 }
 

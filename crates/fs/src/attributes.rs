@@ -1,11 +1,12 @@
 //! Attributes, permissions, and open files.
 
+use super::Fs;
 use super::key::Inode;
+use super::stop::Stop;
 use super::types::{
     Access, Attributes, BLOCK_BYTES, Caller, Errno, FILE_BYTES_MAX, FileKind, Ino, SetAttributes, SetTime,
     Step, Time,
 };
-use super::{Fs, Stop};
 
 /// A directory shows so many bytes for each entry.
 const ENTRY_BYTES: u64 = 32;
@@ -55,7 +56,7 @@ impl Fs {
     /// Answers `stat`.
     pub fn getattr(&mut self, now: Time, ino: Ino) -> Result<Step<Attributes>, Errno> {
         self.begin(now);
-        let result = self.inode(ino).map(|inode| attributes_of(ino, &inode));
+        let result = self.catalog.inode(ino).map(|inode| attributes_of(ino, &inode));
         self.end(result)
     }
 
@@ -73,7 +74,7 @@ impl Fs {
     }
 
     fn may(&mut self, caller: &Caller, ino: Ino, access: Access) -> Result<(), Stop> {
-        let inode = self.inode(ino)?;
+        let inode = self.catalog.inode(ino)?;
         let changes = matches!(inode.kind, FileKind::File | FileKind::Directory | FileKind::Symlink);
         if access.0 & Access::WRITE.0 != 0 && changes {
             self.writable()?;
@@ -95,7 +96,7 @@ impl Fs {
     }
 
     fn open_file(&mut self, caller: &Caller, ino: Ino, access: Access) -> Result<Attributes, Stop> {
-        let inode = self.inode(ino)?;
+        let inode = self.catalog.inode(ino)?;
         if inode.kind == FileKind::Directory && access.0 & Access::WRITE.0 != 0 {
             return Err(Errno::IsDirectory.into());
         }
@@ -106,16 +107,14 @@ impl Fs {
 
     /// Holds a file without a check.
     pub fn hold(&mut self, ino: Ino) {
-        *self.held.entry(ino).or_default() += 1;
+        self.orphans.hold(ino);
     }
 
     /// Releases a file that was held. One without a name is gone with the last hold.
     pub fn release(&mut self, ino: Ino) {
-        let Some(count) = self.held.get_mut(&ino) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.held.remove(&ino);
+        if self.orphans.release(ino) {
             self.reap_now();
+            self.bury();
         }
     }
 
@@ -142,7 +141,7 @@ impl Fs {
         if set.size.is_some() && self.writable().is_ok() {
             self.finish_cut(ino)?;
         }
-        let old = self.inode(ino)?;
+        let old = self.catalog.inode(ino)?;
         self.writable()?;
         let mut inode = old;
         self.check_set(caller, &old, set)?;
@@ -169,7 +168,7 @@ impl Fs {
                 clear_privileges(&mut inode);
             }
             inode.modified = now;
-            self.put_inode(ino, &inode);
+            self.catalog.put_inode(ino, &inode);
             inode = self.resize(ino, inode, size);
         }
         for (time, field) in [(set.accessed, &mut inode.accessed), (set.modified, &mut inode.modified)] {
@@ -180,11 +179,11 @@ impl Fs {
             }
         }
         inode.changed = set.changed.unwrap_or(now);
-        self.put_inode(ino, &inode);
+        self.catalog.put_inode(ino, &inode);
         self.changes += 1;
         if set.size.is_some() {
             self.reap_now();
-            inode = self.inode(ino)?;
+            inode = self.catalog.inode(ino)?;
         }
         Ok(attributes_of(ino, &inode))
     }

@@ -3,22 +3,13 @@
 //! It reads the nodes of the tree, counts everything anew and compares the counts. If a file system is mounted only for a look, it also reads the
 //! headers of segments, without which the cleaner cannot free dead blocks in them.
 
+use super::Fs;
+use super::finding::Finding;
 use super::key::{Entry, Extent, Inode, Key, Kind};
 use super::log::State;
-use super::types::{BLOCK_BYTES, Errno, FileKind, Ino, Step, Time};
-use super::{Fs, Stop};
+use super::stop::Stop;
+use super::types::{Errno, FileKind, Ino, Step, Time};
 use std::collections::BTreeMap;
-
-/// Something that does not fit together: one sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding(pub String);
-
-impl Finding {
-    /// A block of a file cannot be read.
-    pub(super) fn unreadable(ino: u64, block: u64) -> Finding {
-        Finding(format!("file {ino} cannot be read at byte {}", block * BLOCK_BYTES as u64))
-    }
-}
 
 /// Names that were found for a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -122,9 +113,9 @@ impl Fs {
                         audit.found(format!(
                             "a node of the tree, block {block}, is damaged or cannot be read"
                         ));
-                        let above = (miss.level + 1).min(self.tree.root().1);
-                        match self.tree.visit(audit.from, above) {
-                            Ok(visit) if visit.next.is_some() && miss.level < self.tree.root().1 => {
+                        let above = (miss.level + 1).min(self.catalog.root().1);
+                        match self.catalog.visit(audit.from, above) {
+                            Ok(visit) if visit.next.is_some() && miss.level < self.catalog.root().1 => {
                                 audit.from = visit.next.unwrap_or(audit.from);
                                 audit.block = 0;
                             }
@@ -155,11 +146,11 @@ impl Fs {
 
     /// Looks at one entry of the tree.
     fn audit_entry(&mut self, audit: &mut Audit) -> Result<(), Stop> {
-        let Some((key, place)) = self.seek(audit.from)? else {
+        let Some((key, place)) = self.catalog.seek(audit.from)? else {
             audit.entries_done = true;
             return Ok(());
         };
-        let value = self.tree.value(place);
+        let value = self.catalog.value(place);
         let ino = Ino(key.object());
         match key.kind() {
             Some(Kind::Inode) => match Inode::decode(value) {
@@ -250,12 +241,12 @@ impl Fs {
 
     /// Counts the nodes of the tree, level by level.
     fn audit_nodes(&mut self, audit: &mut Audit) -> Result<(), Stop> {
-        let top = self.tree.root().1;
+        let top = self.catalog.root().1;
         if audit.entries_done && audit.level == 0 && audit.nodes == 0 {
             audit.from = Key::MIN;
         }
         while audit.level <= top {
-            let visit = self.tree.visit(audit.from, audit.level)?;
+            let visit = self.catalog.visit(audit.from, audit.level)?;
             audit.nodes += 1;
             if visit.child.frame().is_none() {
                 *audit.live.entry(self.log.layout.segment_of(visit.child.at)).or_default() += 1;
@@ -347,12 +338,16 @@ impl Fs {
                 ));
             }
         }
-        if audit.allocated != self.allocated {
-            say(format!("files have {} blocks, counted were {}", audit.allocated, self.allocated));
+        if audit.allocated != self.catalog.allocated() {
+            say(format!("files have {} blocks, counted were {}", audit.allocated, self.catalog.allocated()));
         }
         if audit.findings.is_empty() {
-            if audit.nodes != self.tree.node_count {
-                say(format!("the tree has {} nodes, counted were {}", audit.nodes, self.tree.node_count));
+            if audit.nodes != self.catalog.node_count() {
+                say(format!(
+                    "the tree has {} nodes, counted were {}",
+                    audit.nodes,
+                    self.catalog.node_count()
+                ));
             }
             for (number, segment) in (0u32..).zip(&self.log.segments) {
                 let live = audit.live.get(&number).copied().unwrap_or(0);

@@ -9,6 +9,7 @@
 //! full, or a write to it fails, another one is taken; the old one is given back once a checkpoint is durable that does not lie in it. There the
 //! two copies are one write.
 
+use super::Fs;
 use super::batch::{Batch, Owner};
 use super::jobs::{Job, JobId};
 use super::key::Fields;
@@ -16,8 +17,8 @@ use super::log::{
     CHECKPOINT_HEADER, COPIES, Head, Layout, RESERVE_BYTES, Segment, State, Stream, USAGE_BYTES,
 };
 use super::node::Child;
+use super::stop::Stop;
 use super::types::{BLOCK_BYTES, Ino};
-use super::{Fs, Stop};
 use std::collections::{BTreeMap, VecDeque};
 
 const MAGIC: u32 = 0x504b_4350;
@@ -214,7 +215,7 @@ impl Fs {
     fn write_nodes(&mut self) -> Result<(), Stop> {
         let mut closed: Vec<Batch> = Vec::new();
         let mut open: Option<Batch> = None;
-        for dirty in self.tree.dirty_nodes() {
+        for dirty in self.catalog.dirty_nodes() {
             if let Some(batch) = open.take_if(|batch| !batch.has_space()) {
                 self.close_batch(batch, &mut closed);
             }
@@ -223,7 +224,7 @@ impl Fs {
                 None => self.new_batch(Stream::New)?,
             };
             let address = batch.next_address();
-            let block = self.tree.settle(dirty, address, batch.seq);
+            let block = self.catalog.settle(dirty, address, batch.seq);
             batch.push_copy(Owner::Node { low: dirty.low, level: dirty.level }, block);
             self.log.add_live(address, 1);
             self.counters.node_blocks += 1;
@@ -237,7 +238,7 @@ impl Fs {
     }
 
     fn picture(&self) -> Picture {
-        let (root, level) = self.tree.root();
+        let (root, level) = self.catalog.root();
         let unopened = self.log.reserve.iter().map(|&segment| Head { segment, next: 0 });
         Picture {
             number: self.checkpointing.number + 1,
@@ -245,9 +246,9 @@ impl Fs {
             seq: self.log.seq,
             root,
             level,
-            node_count: self.tree.node_count,
+            node_count: self.catalog.node_count(),
             new_ino: self.new_ino,
-            allocated: self.allocated,
+            allocated: self.catalog.allocated(),
             segments: self.log.segments.clone(),
             reserve: self.log.heads.iter().flatten().copied().chain(unopened).collect(),
         }

@@ -3,13 +3,14 @@
 //! A victim's headers name the owners of its blocks; the tree says which of these live. A live block is read and made dirty: the next
 //! commit writes it elsewhere, the next checkpoint frees the segment. Blocks whose write failed are moved in the same way.
 
+use super::Fs;
 use super::batch::{Header, Owner};
 use super::block::SharedBlock;
 use super::jobs::JobError;
 use super::log::State;
 use super::mount::{CleanerPolicy, Phase};
+use super::stop::Stop;
 use super::types::Ino;
-use super::{Fs, Stop};
 use std::collections::VecDeque;
 
 /// A step of what goes on in the background.
@@ -118,8 +119,7 @@ impl Fs {
     }
 
     pub(super) fn has_background_work(&self) -> bool {
-        let reaps = self.reaping.iter().any(|ino| !self.held.contains_key(ino)) || !self.cutting.is_empty();
-        reaps
+        self.orphans.next().is_some()
             || !self.cleaner.moving.is_empty()
             || self.cleaner.victim.is_some()
             || !self.checkpointing.is_idle()
@@ -163,7 +163,7 @@ impl Fs {
     fn move_block(&mut self, address: u64, owner: Owner) -> Result<(), Stop> {
         match owner {
             Owner::Data { ino, block } => {
-                let run = self.run_at(Ino(ino), block)?;
+                let run = self.catalog.run_at(Ino(ino), block)?;
                 if run.address != address {
                     return Ok(());
                 }
@@ -181,7 +181,7 @@ impl Fs {
                 self.dirty_since.get_or_insert(self.now);
                 Ok(())
             }
-            Owner::Node { low, level } => Ok(self.tree.move_node(low, level, address)?),
+            Owner::Node { low, level } => Ok(self.catalog.move_node(low, level, address)?),
             Owner::Entries | Owner::EntriesCopy => Ok(()),
         }
     }
@@ -191,7 +191,7 @@ impl Fs {
         let segment = self.log.segments[victim.segment as usize];
         if victim.next >= segment.written || segment.live == 0 {
             self.progress = true;
-            self.forget_raw();
+            self.reads.forget_raw();
             self.cleaner.victim = None;
             self.cleaner.cleaned.push(victim.segment);
             self.counters.cleaned += 1;
@@ -286,7 +286,7 @@ impl Fs {
             Some(segment) => {
                 let live = u64::from(self.log.segments[segment as usize].live);
                 if self.log.room() < self.need() + 2 * live + 2 * u64::from(each) + 8
-                    && (dead > 0 || self.pages.dirty() + self.tree.dirty() > 0)
+                    && (dead > 0 || self.pages.dirty() + self.catalog.dirty() > 0)
                 {
                     self.want_checkpoint();
                 } else {
@@ -294,7 +294,7 @@ impl Fs {
                     self.cleaner.victim = Some(Victim { segment, next: 0, ahead: 0 });
                 }
             }
-            None if dead > 0 || self.pages.dirty() + self.tree.dirty() > 0 => self.want_checkpoint(),
+            None if dead > 0 || self.pages.dirty() + self.catalog.dirty() > 0 => self.want_checkpoint(),
             None => {}
         }
         Ok(())

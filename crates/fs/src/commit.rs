@@ -5,15 +5,16 @@
 //! (`record.rs`). When a write failed, the numbers of batches have a hole that no mount gets over: then only a checkpoint makes anything
 //! durable.
 
+use super::Fs;
 use super::backend::Content;
-use super::batch::{Batch, Owner, put_entry};
+use super::batch::{Batch, Owner};
 use super::block::{Blocks, SharedBlock};
 use super::jobs::{Job, JobError, JobId};
 use super::key::{EXTENT_BLOCKS_MAX, Extent};
 use super::log::{Log, Stream};
 use super::record::SyncRecord;
+use super::stop::Stop;
 use super::types::{BLOCK_BYTES, Ino};
-use super::{Fs, Stop};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A write that waits or is under way.
@@ -210,12 +211,12 @@ impl Fs {
                 }
                 (end, at) = (end + 1, at + 1);
             }
-            self.touch_cut(ino, first, end)?;
+            self.catalog.touch_cut(ino, first, end)?;
         }
         for at in 0..self.nameless.cuts.len() {
-            self.find(self.nameless.cuts[at])?;
+            self.catalog.find(self.nameless.cuts[at])?;
         }
-        self.changed.append(&mut self.nameless.cuts);
+        self.catalog.add_changed(&mut self.nameless.cuts);
         Ok(())
     }
 
@@ -227,7 +228,7 @@ impl Fs {
             return Err(Stop::Room);
         }
         let pages = self.pages.dirty_list();
-        if pages.is_empty() && self.changed.is_empty() {
+        if pages.is_empty() && self.catalog.changed() == 0 {
             self.commits.built = self.changes;
             self.dirty_since = None;
             if self.commits.pending.is_empty() && !self.commits.hole {
@@ -309,23 +310,15 @@ impl Fs {
 
     fn settle_run(&mut self, run: Option<Settled>, sums: &[u32]) {
         let Some(Settled { ino, extent }) = run else { return };
-        self.cut(ino, extent.first, extent.last() + 1);
-        self.put_extent(ino, extent, sums);
+        self.catalog.cut(ino, extent.first, extent.last() + 1);
+        self.catalog.put_extent(ino, extent, sums);
     }
 
     /// Puts the changed keys into the header of the open batch if they fit there, else into blocks of their own.
     fn write_entries(&mut self, open: &mut Option<Batch>, batches: &mut Vec<Batch>) -> Result<(), Stop> {
-        let mut keys = std::mem::take(&mut self.changed);
-        keys.sort_unstable();
-        keys.dedup();
         let mut entries = std::mem::take(&mut self.commits.entries);
         entries.clear();
-        for &key in &keys {
-            let place = self.present(|fs| fs.find(key));
-            put_entry(&mut entries, key, place.map(|place| self.tree.value(place)));
-        }
-        keys.clear();
-        self.changed = keys;
+        self.catalog.take_changed(&mut entries);
         let batch = match open.take() {
             Some(batch) => batch,
             None => self.new_batch(Stream::New)?,

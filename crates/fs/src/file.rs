@@ -1,13 +1,15 @@
 //! Data of files: read, write, truncate, fallocate, seek.
 
+use super::Fs;
 use super::attributes::clear_privileges;
 use super::block::{ReadData, WriteData};
-use super::extents::{Run, blocks_of};
+use super::catalog::Run;
+use super::extents::blocks_of;
 use super::key::{Extent, Inode, Key};
+use super::stop::Stop;
 use super::types::{
     BLOCK_BYTES, Caller, Errno, FILE_BYTES_MAX, FallocateMode, FileKind, Ino, Step, Time, Whence,
 };
-use super::{Fs, Stop};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Blocks read ahead of a sequential reader.
@@ -21,7 +23,7 @@ fn part(block: u64, offset: u64, end: u64) -> std::ops::Range<usize> {
 
 impl Fs {
     fn regular(&mut self, ino: Ino) -> Result<Inode, Stop> {
-        let inode = self.inode(ino)?;
+        let inode = self.catalog.inode(ino)?;
         match inode.kind {
             FileKind::File => Ok(inode),
             FileKind::Directory => Err(Errno::IsDirectory.into()),
@@ -84,7 +86,7 @@ impl Fs {
                 continue;
             }
             if block >= run.end {
-                (run, run_first) = (self.run_at(ino, block)?, block);
+                (run, run_first) = (self.catalog.run_at(ino, block)?, block);
             }
             let address = if run.address == 0 { 0 } else { run.address + (block - run_first) };
             if address == 0 {
@@ -101,7 +103,7 @@ impl Fs {
             && self.room_to_free().is_ok()
         {
             inode.accessed = time;
-            self.put_inode(ino, &inode);
+            self.catalog.put_inode(ino, &inode);
             self.changes += 1;
         }
         Ok(())
@@ -173,7 +175,7 @@ impl Fs {
         if !caller.is_root() {
             clear_privileges(&mut inode);
         }
-        self.put_inode(ino, &inode);
+        self.catalog.put_inode(ino, &inode);
         self.changes += 1;
         Ok(())
     }
@@ -192,7 +194,7 @@ impl Fs {
         let (mut new, mut missing) = (0, false);
         for block in offset / BLOCK..=(end - 1) / BLOCK {
             if block >= run.end {
-                (run, run_first) = (self.run_at(ino, block)?, block);
+                (run, run_first) = (self.catalog.run_at(ino, block)?, block);
             }
             let resident = self.pages.has(ino, block);
             let is_new = !run.counted && !resident;
@@ -210,7 +212,7 @@ impl Fs {
 
     /// Drops pages of a file; gives how many nothing else counted.
     pub(super) fn drop_pages(&mut self, ino: Ino, from: u64, to: u64) -> u64 {
-        self.cancel_reads(ino, from, to);
+        self.reads.cancel(ino, from, to);
         self.pages.drop_range(ino, from, to).delayed
     }
 
@@ -219,7 +221,7 @@ impl Fs {
         if self.pages.has(ino, block) {
             return Ok(true);
         }
-        let run = self.run_at(ino, block)?;
+        let run = self.catalog.run_at(ino, block)?;
         if run.address == 0 {
             return Ok(false);
         }
@@ -237,12 +239,12 @@ impl Fs {
 
     /// Brings what [`Fs::resize`] changes.
     pub(super) fn prepare_resize(&mut self, ino: Ino, inode: &Inode, size: u64) -> Result<(), Stop> {
-        self.touch(Key::orphan(ino), Key::orphan(ino))?;
+        self.catalog.touch(Key::orphan(ino), Key::orphan(ino))?;
         if size < inode.size && !size.is_multiple_of(BLOCK) {
             self.bring(ino, size / BLOCK)?;
             self.room_for_write(0, 1)?;
         }
-        self.extent_at(ino, blocks_of(size))?;
+        self.catalog.extent_at(ino, blocks_of(size))?;
         Ok(())
     }
 
@@ -257,9 +259,9 @@ impl Fs {
         }
         // Space that fallocate promised behind the end is given up, too.
         let from = blocks_of(size);
-        if size <= inode.size && self.present(|fs| fs.extent_at(ino, from)).is_some() {
-            self.put(Key::orphan(ino), &[]);
-            self.cutting.insert(ino);
+        if size <= inode.size && self.catalog.present(|catalog| catalog.extent_at(ino, from)).is_some() {
+            self.catalog.put(Key::orphan(ino), &[]);
+            self.orphans.add_cut(ino);
         }
         inode.size = size;
         inode
@@ -291,7 +293,7 @@ impl Fs {
     ) -> Result<(), Stop> {
         self.writable()?;
         self.finish_cut(ino)?;
-        let mut inode = self.inode(ino)?;
+        let mut inode = self.catalog.inode(ino)?;
         if inode.kind != FileKind::File {
             return Err(Errno::NotSupported.into());
         }
@@ -315,7 +317,7 @@ impl Fs {
         if !caller.is_root() {
             clear_privileges(&mut inode);
         }
-        self.put_inode(ino, &inode);
+        self.catalog.put_inode(ino, &inode);
         self.changes += 1;
         Ok(())
     }
@@ -330,7 +332,7 @@ impl Fs {
             }
         }
         if from < to {
-            self.touch_cut(ino, from, to)?;
+            self.catalog.touch_cut(ino, from, to)?;
         }
         self.room_for_write(0, 2)?;
         for (block, cut) in edges {
@@ -340,10 +342,10 @@ impl Fs {
         }
         if from < to {
             inode.blocks -= self.drop_pages(ino, from, to);
-            inode.blocks -= self.cut(ino, from, to);
+            inode.blocks -= self.catalog.cut(ino, from, to);
             if keeps {
                 inode.blocks += to - from;
-                self.put_extent(ino, Extent { first: from, count: to - from, address: 0 }, &[]);
+                self.catalog.put_extent(ino, Extent { first: from, count: to - from, address: 0 }, &[]);
             }
         }
         Ok(())
@@ -354,7 +356,7 @@ impl Fs {
         let mut gaps = Vec::new();
         let (mut block, mut blocks) = (from, 0u64);
         while block < to {
-            let run = self.run_at(ino, block)?;
+            let run = self.catalog.run_at(ino, block)?;
             let mut end = run.end.min(to);
             if !run.counted {
                 // A written page that no extent counts has its space.
@@ -369,13 +371,13 @@ impl Fs {
             }
             block = end;
         }
-        self.touch(Key::extent(ino, from), Key::extent(ino, to))?;
+        self.catalog.touch(Key::extent(ino, from), Key::extent(ino, to))?;
         self.room_for(blocks, 1 + gaps.len() as u64)?;
         for gap in gaps {
-            self.put_extent(ino, gap, &[]);
+            self.catalog.put_extent(ino, gap, &[]);
         }
         inode.blocks += blocks;
-        self.put_inode(ino, inode);
+        self.catalog.put_inode(ino, inode);
         Ok(())
     }
 
@@ -399,7 +401,7 @@ impl Fs {
         }
         let mut block = offset / BLOCK;
         while block * BLOCK < inode.size {
-            let run = self.run_at(ino, block)?;
+            let run = self.catalog.run_at(ino, block)?;
             let dirty = self.pages.next_dirty(ino, block);
             let is_data = run.address != 0 || dirty == Some(block);
             if is_data == (whence == Whence::Data) {

@@ -1,20 +1,21 @@
 //! Formatting: the layout of a new file system, and its first state.
 
-use super::backend::{Backend, FlashShape, Library};
+use super::backend::{Backend, FlashShape};
+use super::catalog::Catalog;
 use super::checkpoint::Checkpointing;
 use super::clean::Cleaner;
 use super::commit::Commits;
-use super::jobs::Reads;
 use super::key::Inode;
-use super::log::{Layout, Log, SEGMENTS_MAX, SEGMENTS_MIN};
+use super::library::Library;
+use super::log::{Layout, Log, SEGMENT_BLOCKS, SEGMENT_BLOCKS_MIN, SEGMENTS_MAX, SEGMENTS_MIN};
 use super::mount::{MountOptions, Phase};
 use super::nameless::Nameless;
+use super::orphans::Orphans;
 use super::pages::Pages;
+use super::reads::Reads;
 use super::superblock::superblock;
-use super::tree::Tree;
 use super::types::{BLOCK_BYTES, FileKind, Ino, Time};
 use super::{Fs, FsCounters};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// How a file system is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +31,6 @@ pub struct FormatOptions {
     /// A number that no other file system has: a random one.
     pub id: u64,
 }
-
-/// Least blocks of a segment: in smaller ones headers take so much that cleaning gains nothing.
-pub(super) const SEGMENT_BLOCKS_MIN: u32 = 16;
-pub(super) const SEGMENT_BLOCKS: u32 = 256;
 
 impl FormatOptions {
     fn layout(&self) -> Result<Layout, String> {
@@ -108,7 +105,7 @@ impl Fs {
             file_system: 0,
             data_checksums: false,
             now: Time(0),
-            tree: Tree::new(0),
+            catalog: Catalog::new(0),
             pages: Pages::default(),
             log: Log::new(layout),
             reads: Reads::default(),
@@ -121,17 +118,11 @@ impl Fs {
             progress: false,
             next_id: 0,
             new_ino: Ino(2),
-            allocated: 0,
             changes: 0,
-            changed: Vec::new(),
-            changed_most: 4096,
             dirty_since: None,
-            held: BTreeMap::new(),
-            reaping: BTreeSet::new(),
-            cutting: BTreeSet::new(),
+            orphans: Orphans::default(),
             damage: Vec::new(),
             notes: Vec::new(),
-            sums: Vec::new(),
             fresh: Vec::new(),
             counters: FsCounters::default(),
         }
@@ -144,7 +135,7 @@ impl Fs {
         let layout = format.layout()?;
         let mut fs = Fs::new(options, layout, Phase::Ready);
         (fs.now, fs.file_system, fs.data_checksums) = (now, format.id, format.data_checksums);
-        fs.tree = Tree::new(format.id);
+        fs.catalog = Catalog::new(format.id);
         let root = Inode {
             kind: FileKind::Directory,
             mode: 0o755,
@@ -161,7 +152,7 @@ impl Fs {
             created: now,
         };
         fs.nameless.begin_use();
-        fs.put_inode(Ino::ROOT, &root);
+        fs.catalog.put_inode(Ino::ROOT, &root);
         fs.changes = 1;
         match layout.backend {
             Backend::Block | Backend::Nameless(_) => {
@@ -177,6 +168,7 @@ impl Fs {
         fs.log.usable = fs.log.reserve.len();
         fs.commits.hole = true;
         fs.want_checkpoint();
+        fs.bury();
         Ok(fs)
     }
 }

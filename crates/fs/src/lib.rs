@@ -25,9 +25,12 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `types.rs`, `jobs.rs` | types of callers; reads |
+//! | `types.rs`, `jobs.rs`, `finding.rs` | types of callers |
+//! | `reads.rs` | reads |
 //! | `names.rs`, `names/rename.rs`, `attributes.rs`, `file.rs`, `xattr.rs` | the operations |
 //! | `extents.rs`, `space.rs` | blocks of a file; free and reserved space |
+//! | `catalog.rs` | all metadata: the tree with what has changed since the last commit |
+//! | `orphans.rs` | files of which something is still to be freed, and files that are held |
 //! | `key.rs`, `node.rs`, `tree.rs`, `table.rs` | the tree |
 //! | `pages.rs`, `block.rs` | data in memory |
 //! | `backend.rs` | what it lies on: a block drive, the flash library, or nameless writes |
@@ -44,23 +47,29 @@ mod audit;
 mod backend;
 mod batch;
 mod block;
+mod catalog;
 mod checkpoint;
 mod clean;
 mod commit;
 mod extents;
 mod file;
+mod finding;
 mod format;
 mod jobs;
 mod key;
+mod library;
 mod log;
 mod mount;
 mod nameless;
 mod names;
 mod node;
+mod orphans;
 mod pages;
+mod reads;
 mod record;
 mod replay;
 mod space;
+mod stop;
 mod superblock;
 mod table;
 mod tree;
@@ -68,58 +77,35 @@ mod types;
 mod volume;
 mod xattr;
 
-pub use audit::{Audit, Finding};
+pub use audit::Audit;
 pub use backend::{Backend, Content, FlashShape, FoundSegment, NamesShape};
 pub use block::{Blocks, ReadData, WriteData};
+pub use finding::Finding;
 pub use format::FormatOptions;
 pub use jobs::{Job, JobError, JobId};
 pub use mount::{CleanerPolicy, MountOptions};
 pub use types::*;
 pub use volume::{BlockVolume, FlashVolume, JobAnswer, JobOutcome, NamelessVolume, Volume};
 
-use backend::Library;
 use batch::Identity;
+use catalog::Catalog;
 use checkpoint::Checkpointing;
 use clean::Cleaner;
 use commit::Commits;
-use jobs::Reads;
-use key::{Extent, Inode, Key, Kind};
+use library::Library;
 use log::Log;
 use mount::Phase;
 use nameless::Nameless;
+use orphans::Orphans;
 use pages::Pages;
-use std::collections::{BTreeMap, BTreeSet};
-use tree::{Miss, Place, Tree};
+use reads::Reads;
+use stop::Stop;
 
 /// Steps of the background in one call.
 const STEPS_MAX: u32 = 64;
 
 /// Dirty data are written after this time.
 const DIRTY_NS: u64 = 5_000_000_000;
-
-/// Why an operation does not go on.
-#[derive(Clone, Copy, Debug)]
-enum Stop {
-    /// A node is missing.
-    Miss(Miss),
-    /// Data are missing, and asked for.
-    Data,
-    /// Something has to be written, or cleaned, first.
-    Room,
-    Errno(Errno),
-}
-
-impl From<Miss> for Stop {
-    fn from(miss: Miss) -> Stop {
-        Stop::Miss(miss)
-    }
-}
-
-impl From<Errno> for Stop {
-    fn from(errno: Errno) -> Stop {
-        Stop::Errno(errno)
-    }
-}
 
 /// How a file system is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +190,7 @@ pub struct Fs {
     file_system: u64,
     data_checksums: bool,
     now: Time,
-    tree: Tree,
+    catalog: Catalog,
     pages: Pages,
     log: Log,
     reads: Reads,
@@ -219,25 +205,14 @@ pub struct Fs {
     progress: bool,
     next_id: u64,
     new_ino: Ino,
-    /// Blocks that extents count.
-    allocated: u64,
     /// Changing operations so far.
     changes: u64,
-    /// Keys that have changed since the last commit, some of them twice.
-    changed: Vec<Key>,
-    /// Length of `changed` at which duplicates are removed.
-    changed_most: usize,
     /// Since when something is dirty.
     dirty_since: Option<Time>,
-    held: BTreeMap<Ino, u32>,
-    /// Files without a name.
-    reaping: BTreeSet<Ino>,
-    /// Files that have blocks behind their end.
-    cutting: BTreeSet<Ino>,
+    orphans: Orphans,
     /// Damage that the mount found and that costs something, and damage that costs nothing.
     damage: Vec<Finding>,
     notes: Vec<Finding>,
-    sums: Vec<u32>,
     fresh: Vec<bool>,
     counters: FsCounters,
 }
@@ -262,14 +237,14 @@ impl Fs {
             unused: self.log.unused() as u32,
             dead: self.log.dead().count() as u32,
             bad: bad as u32,
-            data_blocks: self.allocated + self.pages.delayed(),
-            nodes: self.tree.node_count,
-            levels: self.tree.root().1,
+            data_blocks: self.catalog.allocated() + self.pages.delayed(),
+            nodes: self.catalog.node_count(),
+            levels: self.catalog.root().1,
             dirty_pages: self.pages.dirty(),
-            dirty_nodes: self.tree.dirty(),
-            resident: self.pages.resident() + self.tree.resident(),
+            dirty_nodes: self.catalog.dirty(),
+            resident: self.pages.resident() + self.catalog.resident(),
             room: self.log.room(),
-            freeing: self.reaping.len() + self.cutting.len(),
+            freeing: self.orphans.count(),
             checkpoint: self.checkpointing.number,
             data_checksums: self.data_checksums,
         }
@@ -302,13 +277,13 @@ impl Fs {
         if !std::mem::take(&mut self.done) {
             return;
         }
-        if self.tree.resident() + self.pages.resident() <= most {
+        if self.catalog.resident() + self.pages.resident() <= most {
             return;
         }
         let unwritten = self.log.written_through() + 1;
         let nodes = (most / 2).max(most.saturating_sub(self.pages.resident()));
-        self.tree.trim(nodes, unwritten);
-        self.pages.trim(most.saturating_sub(self.tree.resident()), unwritten);
+        self.catalog.trim(nodes, unwritten);
+        self.pages.trim(most.saturating_sub(self.catalog.resident()), unwritten);
     }
 
     /// Ends an operation: asks for what is missing.
@@ -332,9 +307,15 @@ impl Fs {
         }
     }
 
-    /// Books copies of nodes that died.
+    /// Books what an operation has changed: extents that came and went, copies of nodes that died.
     fn bury(&mut self) {
-        for address in self.tree.freed.drain(..) {
+        if self.catalog.take_news() {
+            self.dirty_since.get_or_insert(self.now);
+        }
+        while let Some(booking) = self.catalog.next_booking() {
+            self.count_extent(booking);
+        }
+        while let Some(address) = self.catalog.next_freed() {
             self.log.sub_live(address, 1);
         }
         self.settle_owners();
@@ -346,86 +327,6 @@ impl Fs {
             Phase::Mounting(_) => Err(Stop::Room),
             _ => Err(Errno::ReadOnly.into()),
         }
-    }
-
-    fn find(&mut self, key: Key) -> Result<Option<Place>, Stop> {
-        Ok(self.tree.find(key)?)
-    }
-
-    fn seek(&mut self, key: Key) -> Result<Option<(Key, Place)>, Stop> {
-        Ok(self.tree.seek(key)?)
-    }
-
-    /// Brings the paths to all keys from `low` to `high`.
-    fn touch(&mut self, low: Key, high: Key) -> Result<(), Stop> {
-        Ok(self.tree.touch(low, high)?)
-    }
-
-    /// Runs a look-up whose nodes were touched before.
-    fn present<T>(&mut self, look: impl FnOnce(&mut Fs) -> Result<T, Stop>) -> T {
-        match look(self) {
-            Ok(found) => found,
-            Err(why) => unreachable!("what is changed was touched before: {why:?}"),
-        }
-    }
-
-    fn inode(&mut self, ino: Ino) -> Result<Inode, Stop> {
-        match self.find(Key::inode(ino))? {
-            Some(place) => Ok(Inode::decode(self.tree.value(place)).ok_or(Errno::Io)?),
-            None => Err(Errno::NoEntry.into()),
-        }
-    }
-
-    fn put_inode(&mut self, ino: Ino, inode: &Inode) {
-        self.put(Key::inode(ino), &inode.encode());
-    }
-
-    /// Sets a key that was touched.
-    fn put(&mut self, key: Key, value: &[u8]) {
-        self.uncount(key);
-        if let Some(Kind::Extent) = key.kind()
-            && let Some(extent) = Extent::decode(key, value)
-        {
-            self.allocated += extent.count;
-            self.count_extent(Ino(key.object()), extent, true);
-        }
-        if let Err(miss) = self.tree.put(key, value) {
-            unreachable!("what is changed was touched before: {miss:?}");
-        }
-        self.note(key);
-    }
-
-    /// Deletes a key that was touched.
-    fn delete(&mut self, key: Key) {
-        self.uncount(key);
-        if let Err(miss) = self.tree.remove(key) {
-            unreachable!("what is changed was touched before: {miss:?}");
-        }
-        self.note(key);
-    }
-
-    /// Takes an extent that is replaced or deleted out of the counts.
-    fn uncount(&mut self, key: Key) {
-        if key.kind() != Some(Kind::Extent) {
-            return;
-        }
-        let Some(place) = self.present(|fs| fs.find(key)) else { return };
-        let Some(extent) = Extent::decode(key, self.tree.value(place)) else { return };
-        self.allocated -= extent.count;
-        self.count_extent(Ino(key.object()), extent, false);
-    }
-
-    fn note(&mut self, key: Key) {
-        if self.changed.last() == Some(&key) {
-            return;
-        }
-        self.changed.push(key);
-        if self.changed.len() > self.changed_most {
-            self.changed.sort_unstable();
-            self.changed.dedup();
-            self.changed_most = (2 * self.changed.len()).max(4096);
-        }
-        self.dirty_since.get_or_insert(self.now);
     }
 
     fn identity(&self) -> Identity {
@@ -468,10 +369,9 @@ impl Fs {
         if let Some(job) = self.next_library_job().or_else(|| self.next_nameless_job()) {
             return Some(job);
         }
-        if let Some(id) = self.reads.wanted.pop_front() {
-            let read = self.reads.under_way.get(&id)?;
-            self.counters.read_blocks += u64::from(read.blocks);
-            return Some(Job::Read { id: JobId(id), block: read.address, blocks: read.blocks });
+        if let Some((id, block, blocks)) = self.reads.next() {
+            self.counters.read_blocks += u64::from(blocks);
+            return Some(Job::Read { id: JobId(id), block, blocks });
         }
         self.next_write().or_else(|| self.next_flush()).or_else(|| self.next_poll())
     }
@@ -481,7 +381,7 @@ impl Fs {
         self.now = now;
         if self.library.keeps == Some(id.0) {
             self.library.keeps = None;
-        } else if self.reads.under_way.contains_key(&id.0) {
+        } else if self.reads.is_under_way(id.0) {
             self.read_ended(id.0, outcome);
         } else if self.nameless.is_asked(id.0) {
             // It was not carried out.
@@ -504,7 +404,7 @@ impl Fs {
 
     /// Walks the invariants of what is in memory, and panics where one is broken.
     pub fn check(&self) {
-        self.tree.check();
+        self.catalog.check();
         self.pages.check();
         for segment in &self.log.segments {
             assert!(segment.live <= segment.written, "what lives was written");

@@ -29,6 +29,9 @@ pub(super) const RESERVE_BYTES: usize = 8;
 pub(super) const SEGMENTS_MAX: u64 = 1 << 16;
 /// Fewest segments.
 pub(super) const SEGMENTS_MIN: u64 = 24;
+/// Least blocks of a segment: in smaller ones headers take so much that cleaning gains nothing.
+pub(super) const SEGMENT_BLOCKS_MIN: u32 = 16;
+pub(super) const SEGMENT_BLOCKS: u32 = 256;
 /// Copies of a checkpoint.
 pub(super) const COPIES: u64 = 2;
 /// Copies of two checkpoints.

@@ -4,14 +4,15 @@
 
 mod rename;
 
+use super::Fs;
 use super::attributes::attributes_of;
 use super::key::{Entry, Inode, Key, Kind, OFFSET_MAX};
 use super::node::VALUE_BYTES_MAX;
+use super::stop::Stop;
 use super::types::{
     Access, Attributes, Caller, DirEntry, Errno, FileKind, Ino, LINKS_MAX, NAME_BYTES_MAX, Step,
     TARGET_BYTES_MAX, Time,
 };
-use super::{Fs, Stop};
 
 /// Names of a directory whose hashes are equal.
 const SLOTS: u64 = 256;
@@ -88,12 +89,12 @@ impl Fs {
                 Named::Free(_) => return Err(Errno::NoEntry.into()),
             },
         };
-        Ok(attributes_of(ino, &self.inode(ino)?))
+        Ok(attributes_of(ino, &self.catalog.inode(ino)?))
     }
 
     /// The inode of a directory that is not removed.
     fn directory(&mut self, ino: Ino) -> Result<Inode, Stop> {
-        let inode = self.inode(ino)?;
+        let inode = self.catalog.inode(ino)?;
         match inode.kind {
             FileKind::Directory => Ok(inode),
             _ => Err(Errno::NotDirectory.into()),
@@ -104,10 +105,10 @@ impl Fs {
         let first = first_key(dir, name);
         let mut free = first;
         loop {
-            let found = self.seek(free)?;
+            let found = self.catalog.seek(free)?;
             match found {
                 Some((key, place)) if key == free => {
-                    let entry = Entry::decode(self.tree.value(place)).ok_or(Errno::Io)?;
+                    let entry = Entry::decode(self.catalog.value(place)).ok_or(Errno::Io)?;
                     if entry.name == name {
                         return Ok(Named::Here(key, entry.ino, entry.kind));
                     }
@@ -123,11 +124,11 @@ impl Fs {
                     while let Some((key, place)) = next
                         && key.0 < first.0 + u128::from(SLOTS)
                     {
-                        let entry = Entry::decode(self.tree.value(place)).ok_or(Errno::Io)?;
+                        let entry = Entry::decode(self.catalog.value(place)).ok_or(Errno::Io)?;
                         if entry.name == name {
                             return Ok(Named::Here(key, entry.ino, entry.kind));
                         }
-                        next = self.seek(Key(key.0 + 1))?;
+                        next = self.catalog.seek(Key(key.0 + 1))?;
                     }
                     return Ok(Named::Free(gap));
                 }
@@ -138,7 +139,7 @@ impl Fs {
 
     fn put_entry(&mut self, key: Key, ino: Ino, kind: FileKind, name: &[u8]) {
         let mut buffer = [0; 264];
-        self.put(key, Entry { ino, kind, name }.encode(&mut buffer));
+        self.catalog.put(key, Entry { ino, kind, name }.encode(&mut buffer));
     }
 
     /// Makes a file, a pipe, a socket or a device.
@@ -240,7 +241,7 @@ impl Fs {
         self.allow_entries(caller, &dir)?;
         let ino = self.new_ino;
         let pieces = file.target.len().div_ceil(VALUE_BYTES_MAX) as u64;
-        self.touch(Key::inode(ino), Key::new(ino.0, Kind::Target, pieces))?;
+        self.catalog.touch(Key::inode(ino), Key::new(ino.0, Kind::Target, pieces))?;
         self.room_for(0, 3 + pieces)?;
 
         let is_dir = file.kind == FileKind::Directory;
@@ -269,9 +270,9 @@ impl Fs {
             created: now,
         };
         self.new_ino = Ino(ino.0 + 1);
-        self.put_inode(ino, &inode);
+        self.catalog.put_inode(ino, &inode);
         for (n, piece) in file.target.chunks(VALUE_BYTES_MAX).enumerate() {
-            self.put(Key::new(ino.0, Kind::Target, n as u64), piece);
+            self.catalog.put(Key::new(ino.0, Kind::Target, n as u64), piece);
         }
         self.put_entry(key, ino, file.kind, name);
         dir.links += u32::from(is_dir);
@@ -286,7 +287,7 @@ impl Fs {
 
     fn put_changed_directory(&mut self, now: Time, ino: Ino, dir: &mut Inode) {
         (dir.modified, dir.changed) = (now, now);
-        self.put_inode(ino, dir);
+        self.catalog.put_inode(ino, dir);
     }
 
     /// Returns whether entries of a directory may be made and removed.
@@ -336,7 +337,7 @@ impl Fs {
         };
         self.writable()?;
         self.allow_entries(caller, &dir)?;
-        let mut inode = self.inode(ino)?;
+        let mut inode = self.catalog.inode(ino)?;
         match inode.links {
             _ if inode.kind == FileKind::Directory => return Err(Errno::NotPermitted.into()),
             0 => return Err(Errno::NoEntry.into()),
@@ -346,7 +347,7 @@ impl Fs {
         self.room_for(0, 2)?;
         inode.links += 1;
         inode.changed = now;
-        self.put_inode(ino, &inode);
+        self.catalog.put_inode(ino, &inode);
         self.put_entry(key, ino, inode.kind, name);
         dir.size += 1;
         self.put_changed_directory(now, parent, &mut dir);
@@ -395,7 +396,7 @@ impl Fs {
             return Err(Errno::NoEntry.into());
         };
         self.writable()?;
-        let inode = self.inode(ino)?;
+        let inode = self.catalog.inode(ino)?;
         self.allow_entries(caller, &dir)?;
         self.allow_removal(caller, &dir, &inode)?;
         match (kind == FileKind::Directory, directories) {
@@ -404,9 +405,9 @@ impl Fs {
             (true, true) if inode.size > 0 => return Err(Errno::NotEmpty.into()),
             _ => {}
         }
-        self.touch(Key::orphan(ino), Key::orphan(ino))?;
+        self.catalog.touch(Key::orphan(ino), Key::orphan(ino))?;
         self.room_to_free()?;
-        self.delete(key);
+        self.catalog.delete(key);
         dir.size -= 1;
         dir.links -= u32::from(directories);
         self.put_changed_directory(now, parent, &mut dir);
@@ -420,10 +421,10 @@ impl Fs {
     fn drop_link(&mut self, now: Time, ino: Ino, mut inode: Inode) {
         inode.links = if inode.kind == FileKind::Directory { 0 } else { inode.links - 1 };
         inode.changed = now;
-        self.put_inode(ino, &inode);
+        self.catalog.put_inode(ino, &inode);
         if inode.links == 0 {
-            self.put(Key::orphan(ino), &[]);
-            self.reaping.insert(ino);
+            self.catalog.put(Key::orphan(ino), &[]);
+            self.orphans.add_unnamed(ino);
         }
     }
 
@@ -461,7 +462,7 @@ impl Fs {
         for (place, other, name) in [(COOKIE_DOT, ino, &b"."[..]), (COOKIE_DOT_DOT, dir.parent, &b".."[..])] {
             if cookie < place && entries.len() < count && dir.links > 0 {
                 let attributes = match attributes {
-                    true => Some(attributes_of(other, &self.inode(other)?)),
+                    true => Some(attributes_of(other, &self.catalog.inode(other)?)),
                     false => None,
                 };
                 let kind = FileKind::Directory;
@@ -474,11 +475,11 @@ impl Fs {
         }
         let mut key = Key::new(ino.0, Kind::Entry, from);
         while entries.len() < count {
-            let Some((found, place)) = self.seek(key)? else { break };
+            let Some((found, place)) = self.catalog.seek(key)? else { break };
             if !found.is_beside(key) {
                 break;
             }
-            let entry = Entry::decode(self.tree.value(place)).ok_or(Errno::Io)?;
+            let entry = Entry::decode(self.catalog.value(place)).ok_or(Errno::Io)?;
             let mut item = DirEntry {
                 ino: entry.ino,
                 kind: entry.kind,
@@ -487,7 +488,7 @@ impl Fs {
                 attributes: None,
             };
             if attributes {
-                item.attributes = Some(attributes_of(item.ino, &self.inode(item.ino)?));
+                item.attributes = Some(attributes_of(item.ino, &self.catalog.inode(item.ino)?));
             }
             entries.push(item);
             if found.offset() == OFFSET_MAX {
@@ -506,14 +507,14 @@ impl Fs {
     }
 
     fn target_of(&mut self, ino: Ino) -> Result<Vec<u8>, Stop> {
-        let inode = self.inode(ino)?;
+        let inode = self.catalog.inode(ino)?;
         if inode.kind != FileKind::Symlink {
             return Err(Errno::Invalid.into());
         }
         let mut target = Vec::with_capacity(inode.size as usize);
         for n in 0..inode.size.div_ceil(VALUE_BYTES_MAX as u64) {
-            let place = self.find(Key::new(ino.0, Kind::Target, n))?.ok_or(Errno::Io)?;
-            target.extend_from_slice(self.tree.value(place));
+            let place = self.catalog.find(Key::new(ino.0, Kind::Target, n))?.ok_or(Errno::Io)?;
+            target.extend_from_slice(self.catalog.value(place));
         }
         Ok(target)
     }

@@ -13,15 +13,16 @@
 //! does anywhere else. Where both copies are gone a commit is lost, and nobody knows what it changed: the mount shows the commits behind
 //! it, too, and takes no changes; a repair goes back to the state before it.
 
-use super::audit::Finding;
+use super::Fs;
 use super::backend::Content;
 use super::batch::{Contents, Header, Identity, Owner, take_entry};
 use super::checkpoint::Picture;
+use super::finding::Finding;
 use super::key::{Fields, Key, Kind};
 use super::log::{Head, State};
 use super::record::SyncRecord;
+use super::stop::Stop;
 use super::types::{BLOCK_BYTES, Ino};
-use super::{Fs, Stop};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Changes of the tree, in order.
@@ -291,7 +292,7 @@ impl Fs {
     fn tell_damage(&mut self, scan: &Scan, commits: Commits) -> Entries {
         for &(address, ino, block) in &commits.hit {
             if !self.data_checksums {
-                self.reads.damaged.insert(address);
+                self.reads.add_damaged(address);
             }
             self.damage.push(Finding::unreadable(ino, block));
         }
@@ -333,13 +334,13 @@ impl Fs {
         if key.kind() == Some(Kind::Moved) {
             return self.apply_move(key, value.unwrap_or_default());
         }
-        self.touch(key, key)?;
+        self.catalog.touch(key, key)?;
         if key.kind() == Some(Kind::Inode) && value.is_some() {
             self.new_ino = self.new_ino.max(Ino(key.object() + 1));
         }
         match value {
-            Some(value) => self.put(key, value),
-            None => self.delete(key),
+            Some(value) => self.catalog.put(key, value),
+            None => self.catalog.delete(key),
         }
         Ok(())
     }

@@ -3,9 +3,10 @@
 //! Space is promised when data are accepted, so `ENOSPC` comes then or never. A sixteenth of the segments, ten at least, is reserved for the
 //! cleaner and for checkpoints; `statfs` does not count it. Operations that free space reserve none.
 
+use super::Fs;
 use super::backend::NamesShape;
+use super::stop::Stop;
 use super::types::{Errno, StatFs, Step, Time};
-use super::{Fs, Stop};
 
 /// Blocks of data for which one node is kept back: extents of one block each need so many nodes.
 const BLOCKS_A_NODE: u64 = 64;
@@ -22,7 +23,7 @@ const NAMES_KEPT: u64 = 64;
 impl Fs {
     /// Blocks that are taken: by data, by data that are still in memory, by nodes.
     fn used(&self) -> u64 {
-        self.allocated + self.pages.delayed() + self.tree.node_count
+        self.catalog.allocated() + self.pages.delayed() + self.catalog.node_count()
     }
 
     /// Blocks that files may have where these have names: a sixteenth is kept for what overwrites them, and as many as the metadata of
@@ -34,12 +35,12 @@ impl Fs {
     }
 
     fn names_free(&self, shape: NamesShape) -> u64 {
-        self.names_most(shape).saturating_sub(self.allocated + self.pages.delayed())
+        self.names_most(shape).saturating_sub(self.catalog.allocated() + self.pages.delayed())
     }
 
     /// Nodes for which there is space where data have names.
     fn nodes_free(&self) -> u64 {
-        self.log.layout.usable().saturating_sub(self.tree.node_count + self.slack())
+        self.log.layout.usable().saturating_sub(self.catalog.node_count() + self.slack())
     }
 
     /// Nodes that a tree of this size may gain by splits while a file system is full.
@@ -58,8 +59,7 @@ impl Fs {
         };
         if is_full {
             // What is being freed will be free soon.
-            let frees = self.reaping.iter().any(|ino| !self.held.contains_key(ino));
-            return Err(if frees || !self.cutting.is_empty() { Stop::Room } else { Errno::NoSpace.into() });
+            return Err(if self.orphans.next().is_some() { Stop::Room } else { Errno::NoSpace.into() });
         }
         self.room_to_free()
     }
@@ -87,7 +87,7 @@ impl Fs {
         if self.commits.bytes_under_way > self.options.memory_bytes / 4 {
             return Err(Stop::Room);
         }
-        if self.tree.dirty() > most / 4 {
+        if self.catalog.dirty() > most / 4 {
             self.want_checkpoint();
             return Err(Stop::Room);
         }
@@ -112,8 +112,8 @@ impl Fs {
         let each = u64::from(self.log.layout.batch_blocks());
         let page = u64::from(self.log.layout.padded(1));
         // A page dirties a leaf of its file, with the nodes above it, when it gets its address.
-        let nodes = self.tree.dirty() as u64 + self.nodes_of_pages(data);
-        let entries = ((self.changed.len() + self.nameless.cuts.len()) as u64 + data) / 6 + 2;
+        let nodes = self.catalog.dirty() as u64 + self.nodes_of_pages(data);
+        let entries = ((self.catalog.changed() + self.nameless.cuts.len()) as u64 + data) / 6 + 2;
         let in_log = if self.has_names() { 0 } else { data };
         let blocks = in_log + nodes + entries;
         // Two headers for each batch, and up to three blocks at the end of a segment that are too few for one; each is filled up to a page.
@@ -122,7 +122,7 @@ impl Fs {
 
     /// Nodes that writing so many pages makes dirty: seldom more than these, as neighbours share a leaf.
     pub(super) fn nodes_of_pages(&self, pages: u64) -> u64 {
-        (pages + u64::from(pages > 0) * 4).min(self.tree.node_count + pages / 16 + 4)
+        (pages + u64::from(pages > 0) * 4).min(self.catalog.node_count() + pages / 16 + 4)
     }
 
     /// Space of the file system. What is promised here the cleaner can make.

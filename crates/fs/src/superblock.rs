@@ -1,9 +1,8 @@
 //! The superblock: kind and identity of a file system.
 
 use super::backend::Backend;
-use super::format::SEGMENT_BLOCKS_MIN;
 use super::key::Fields;
-use super::log::Layout;
+use super::log::{Layout, SEGMENT_BLOCKS_MIN};
 use super::types::BLOCK_BYTES;
 
 const MAGIC: &[u8; 8] = b"PELLUFS\x01";

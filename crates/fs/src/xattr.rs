@@ -1,11 +1,12 @@
 //! Extended attributes. A value is cut into pieces; each stands under the hash of the name with its number, behind the name.
 
+use super::Fs;
 use super::key::{Fields, Inode, Key, Kind, OFFSET_MAX};
 use super::names::hash_of;
+use super::stop::Stop;
 use super::types::{
     Access, Caller, Errno, FileKind, Ino, NAME_BYTES_MAX, Step, Time, XATTR_BYTES_MAX, XattrMode,
 };
-use super::{Fs, Stop};
 
 /// Bytes of a value in one piece. With the longest name it fits into a node's entry.
 const PIECE: usize = 250;
@@ -70,9 +71,9 @@ impl Fs {
         let mut key = base(ino, name);
         let end = Key(key.0 + u128::from(PIECES));
         loop {
-            match self.seek(key)? {
+            match self.catalog.seek(key)? {
                 Some((found, place)) if found < end => {
-                    let (other, length, _) = decode(self.tree.value(place)).ok_or(Errno::Io)?;
+                    let (other, length, _) = decode(self.catalog.value(place)).ok_or(Errno::Io)?;
                     if other == name {
                         return Ok(Found::At(found, length));
                     }
@@ -97,7 +98,7 @@ impl Fs {
     }
 
     fn xattr_value(&mut self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Stop> {
-        let inode = self.inode(ino)?;
+        let inode = self.catalog.inode(ino)?;
         check(caller, &inode, name, false)?;
         if name.starts_with(b"user.") {
             self.allow(caller, &inode, Access::READ)?;
@@ -107,8 +108,8 @@ impl Fs {
         };
         let mut value = Vec::with_capacity(length);
         for n in 0..pieces(length) {
-            let place = self.find(Key(key.0 + u128::from(n)))?.ok_or(Errno::Io)?;
-            value.extend_from_slice(decode(self.tree.value(place)).ok_or(Errno::Io)?.2);
+            let place = self.catalog.find(Key(key.0 + u128::from(n)))?.ok_or(Errno::Io)?;
+            value.extend_from_slice(decode(self.catalog.value(place)).ok_or(Errno::Io)?.2);
         }
         Ok(value)
     }
@@ -121,14 +122,14 @@ impl Fs {
     }
 
     fn xattr_names(&mut self, caller: &Caller, ino: Ino) -> Result<Vec<u8>, Stop> {
-        self.inode(ino)?;
+        self.catalog.inode(ino)?;
         let mut names = Vec::new();
         let mut key = Key::new(ino.0, Kind::Xattr, 0);
-        while let Some((found, place)) = self.seek(key)? {
+        while let Some((found, place)) = self.catalog.seek(key)? {
             if !found.is_beside(key) {
                 break;
             }
-            let (name, length, _) = decode(self.tree.value(place)).ok_or(Errno::Io)?;
+            let (name, length, _) = decode(self.catalog.value(place)).ok_or(Errno::Io)?;
             if caller.is_root() || !name.starts_with(b"trusted.") {
                 names.extend_from_slice(name);
                 names.push(0);
@@ -175,7 +176,7 @@ impl Fs {
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<(), Stop> {
-        let mut inode = self.inode(ino)?;
+        let mut inode = self.catalog.inode(ino)?;
         self.writable()?;
         check(caller, &inode, name, true)?;
         if name.starts_with(b"user.") {
@@ -202,7 +203,7 @@ impl Fs {
             && new > pieces(old)
         {
             let behind = Key(at.0 + u128::from(pieces(old)));
-            let others = self.seek(behind)?.filter(|(next, _)| next.0 < end);
+            let others = self.catalog.seek(behind)?.filter(|(next, _)| next.0 < end);
             if others.is_some_and(|(next, _)| next.0 < at.0 + u128::from(new)) {
                 return Err(Errno::NoSpace.into());
             }
@@ -211,7 +212,7 @@ impl Fs {
         if key.0 + u128::from(new) > end {
             return Err(Errno::NoSpace.into());
         }
-        self.touch(key, Key(key.0 + u128::from(new.max(old.map_or(0, |(_, old)| pieces(old))))))?;
+        self.catalog.touch(key, Key(key.0 + u128::from(new.max(old.map_or(0, |(_, old)| pieces(old))))))?;
         match value {
             Some(_) => self.room_for(0, 1 + new)?,
             None => self.room_to_free()?,
@@ -222,16 +223,16 @@ impl Fs {
             for n in 0..new as usize {
                 let piece = &value[(n * PIECE).min(length)..((n + 1) * PIECE).min(length)];
                 encode(name, length, piece, &mut buffer);
-                self.put(Key(key.0 + n as u128), &buffer);
+                self.catalog.put(Key(key.0 + n as u128), &buffer);
             }
         }
         if let Some((at, old)) = old {
             for n in kept..pieces(old) {
-                self.delete(Key(at.0 + u128::from(n)));
+                self.catalog.delete(Key(at.0 + u128::from(n)));
             }
         }
         inode.changed = now;
-        self.put_inode(ino, &inode);
+        self.catalog.put_inode(ino, &inode);
         self.changes += 1;
         Ok(())
     }

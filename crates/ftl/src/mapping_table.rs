@@ -6,6 +6,7 @@
 //! Invariants: an entry is the physical address + 1, or 0 for an unmapped page, so an untouched table costs no memory. A unit is valid if
 //! a page's entry names it, or if it stands in for one that is being programmed.
 
+use crate::page_map::SetupError;
 use crate::sparse::SparseTable;
 use memmap2::{Advice, MmapMut};
 use pellucid_flash::{CacheState, Lpn, Ppa};
@@ -31,16 +32,32 @@ pub(crate) struct MappingTable {
 
 impl MappingTable {
     /// Creates a table of `pages` unmapped pages, on media of `units` units.
-    pub fn new(pages: u32, units: u32) -> MappingTable {
-        MappingTable { l2p: L2p::new(pages), sparse: None, valid: vec![0; (units as usize).div_ceil(64)] }
+    ///
+    /// # Errors
+    /// The system has no memory for it.
+    pub fn new(pages: u32, units: u32) -> Result<MappingTable, SetupError> {
+        let words = (units as usize).div_ceil(64);
+        let no_memory =
+            |_| SetupError::Memory { needed_bytes: u64::from(pages) * ENTRY_BYTES as u64 + words as u64 * 8 };
+        let mut probe: Vec<u64> = Vec::new();
+        probe.try_reserve_exact(words).map_err(no_memory)?;
+        // Zeros of the system cost no memory before they are written; the compiler must not leave out the attempt.
+        drop(std::hint::black_box(probe));
+        Ok(MappingTable { l2p: L2p::new(pages)?, sparse: None, valid: vec![0; words] })
     }
 
     /// Creates the table of a cache of `address_pages`, with `map_pages` translation pages, on media of `units`.
-    pub fn of_cache(address_pages: u32, map_pages: u32, units: u32, sparse: SparseTable) -> MappingTable {
-        MappingTable {
-            sparse: Some((address_pages, Box::new(sparse))),
-            ..MappingTable::new(map_pages, units)
-        }
+    ///
+    /// # Errors
+    /// The system has no memory for it.
+    pub fn of_cache(
+        address_pages: u32,
+        map_pages: u32,
+        units: u32,
+        sparse: SparseTable,
+    ) -> Result<MappingTable, SetupError> {
+        let table = MappingTable::new(map_pages, units)?;
+        Ok(MappingTable { sparse: Some((address_pages, Box::new(sparse))), ..table })
     }
 
     /// Number of pages, including translation pages.
@@ -199,16 +216,17 @@ pub(crate) struct L2p {
 impl L2p {
     /// Creates `entries` unmapped pages.
     ///
-    /// # Panics
-    /// When the system has no memory.
-    pub fn new(entries: u32) -> L2p {
+    /// # Errors
+    /// The system has no memory for them.
+    pub fn new(entries: u32) -> Result<L2p, SetupError> {
         let bytes = (entries as usize * ENTRY_BYTES).max(1);
-        let map = MmapMut::map_anon(bytes).unwrap_or_else(|e| panic!("{bytes} bytes of memory: {e}"));
+        let no_memory = |_| SetupError::Memory { needed_bytes: bytes as u64 };
+        let map = MmapMut::map_anon(bytes).map_err(no_memory)?;
         if bytes >= LARGE_BYTES_MIN {
             let _ = map.advise(Advice::HugePage);
         }
         let regions = entries.div_ceil(REGION) as usize;
-        L2p { entries, bytes: map, touched: vec![0; regions.div_ceil(64)] }
+        Ok(L2p { entries, bytes: map, touched: vec![0; regions.div_ceil(64)] })
     }
 
     /// End of the range of regions, from that of `lpn` on, in which no entry was ever set, so that all their pages are unmapped; `None`:
@@ -267,8 +285,10 @@ impl L2p {
 }
 
 impl Clone for L2p {
+    /// # Panics
+    /// When the system has no memory for a copy.
     fn clone(&self) -> L2p {
-        let mut copy = L2p::new(self.entries);
+        let mut copy = L2p::new(self.entries).unwrap_or_else(|refusal| panic!("{refusal}"));
         copy.bytes.copy_from_slice(&self.bytes);
         copy.touched.clone_from(&self.touched);
         copy
@@ -286,12 +306,16 @@ impl std::fmt::Debug for L2p {
 mod tests {
     use super::*;
 
+    fn new(entries: u32) -> L2p {
+        L2p::new(entries).expect("memory")
+    }
+
     /// None, a small one, and one in large pages with entries on either side of their borders.
     #[test]
     fn a_table_keeps_what_is_set_and_a_copy_is_apart() {
-        assert_eq!(L2p::new(0).clone().entries, 0);
+        assert_eq!(new(0).clone().entries, 0);
         for entries in [3, 1000, (5 << 20) / ENTRY_BYTES as u32] {
-            let mut table = L2p::new(entries);
+            let mut table = new(entries);
             let lpns = [0, entries / 2, entries - 1].map(Lpn);
             for lpn in lpns {
                 assert_eq!(table.get(lpn), Ppa::NONE);
@@ -309,7 +333,7 @@ mod tests {
     #[test]
     fn regions_that_nobody_touched_are_known() {
         let entries = 200 * REGION + 7;
-        let mut table = L2p::new(entries);
+        let mut table = new(entries);
         assert_eq!(table.untouched_until(Lpn(3)), Some(Lpn(entries)));
         table.set(Lpn(5), Ppa::NONE);
         assert_eq!(table.untouched_until(Lpn(0)), Some(Lpn(entries)), "nothing is set by that");
@@ -321,12 +345,12 @@ mod tests {
         }
         let copy = table.clone();
         assert_eq!(copy.untouched_until(Lpn(entries - 1)), Some(Lpn(entries)));
-        assert_eq!(L2p::new(u32::MAX).untouched_until(Lpn(9)), Some(Lpn(u32::MAX)));
+        assert_eq!(new(u32::MAX).untouched_until(Lpn(9)), Some(Lpn(u32::MAX)));
     }
 
     #[test]
     #[should_panic]
     fn there_is_no_entry_behind_the_last_one() {
-        L2p::new(10).get(Lpn(10));
+        new(10).get(Lpn(10));
     }
 }

@@ -51,6 +51,8 @@ pub struct MountReport {
     pub mapped_units: u64,
     /// Pages lost with translation pages that cannot be read.
     pub lost_units: u64,
+    /// Pages that held data before a power cut, on a drive that keeps none ([`Durability::Volatile`](crate::Durability::Volatile)).
+    pub forgotten_units: u64,
 }
 
 /// Gap after numbers that cannot be read in torn superpages. A drive in use has fewer programs planned than this, so numbers behind the

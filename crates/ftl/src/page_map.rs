@@ -120,6 +120,15 @@ pub enum SetupError {
         /// The most units of the host with these log blocks.
         user_units_max: u64,
     },
+    /// The system gives no memory for the mapping table.
+    #[error(
+        "the mapping table takes {needed_bytes} bytes of memory, which the system does not give; allowed: a smaller drive, larger \
+         mapping units, or a higher limit of memory"
+    )]
+    Memory {
+        /// Bytes of memory that the table takes.
+        needed_bytes: u64,
+    },
 }
 
 /// Counters of translation.
@@ -226,7 +235,7 @@ impl PageMap {
                 needed_units: map_pages,
             });
         }
-        Ok(PageMap::with_units(config, layout, wanted as u32, map_pages as u32, bad))
+        PageMap::with_units(config, layout, wanted as u32, map_pages as u32, bad)
     }
 
     fn with_units(
@@ -235,17 +244,17 @@ impl PageMap {
         user_units: u32,
         map_pages: u32,
         bad: &[BlockId],
-    ) -> PageMap {
+    ) -> Result<PageMap, SetupError> {
         let keep_buckets = config.victim == Victim::Greedy;
         let streams = Stream::places(config.handles);
         let (cache, dynamic) = (config.cache_blocks(), config.wear.dynamic);
         let (held, table, user_units) = match &config.cache {
-            None => (user_units, MappingTable::new(user_units + map_pages, layout.units), user_units),
+            None => (user_units, MappingTable::new(user_units + map_pages, layout.units)?, user_units),
             Some(cache) => {
                 let (address, slots) = (cache.address_units, crate::spare::entries_per_page(layout) / 2);
                 let keeps = config.durability != Durability::Volatile;
                 let sparse = SparseTable::new(address, user_units.into(), slots, layout, keeps);
-                (user_units, MappingTable::of_cache(address, map_pages, layout.units, sparse), address)
+                (user_units, MappingTable::of_cache(address, map_pages, layout.units, sparse)?, address)
             }
         };
         let lists = config.list_superpages();
@@ -253,7 +262,7 @@ impl PageMap {
         for &block in bad {
             blocks.retire(block);
         }
-        PageMap {
+        Ok(PageMap {
             config: config.clone(),
             layout: layout.clone(),
             user_units,
@@ -276,7 +285,7 @@ impl PageMap {
             temperature: (config.separation == Separation::Frequency).then(|| Temperature::new(user_units)),
             rng: Rng::stream(config.seed, "ftl"),
             counters: FtlCounters::default(),
-        }
+        })
     }
 
     /// Units that the media have to hold: host data and translation pages.

@@ -72,7 +72,7 @@ impl FileStore {
     pub fn open(directory: &Path) -> Result<FileStore, String> {
         let name = directory.display();
         if directory.exists() && !directory.is_dir() {
-            return Err(format!("{name} is no directory"));
+            return Err(format!("{name} is no directory; allowed: a directory, or a new name"));
         }
         std::fs::create_dir_all(directory).map_err(|error| format!("{name}: {error}"))?;
         let path = directory.join(LOCK);

@@ -41,7 +41,8 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
     let data = report.drive.capacity_bytes as f64 * if fill > 0.0 { fill } else { 1.0 };
     let overwritten = written / data;
     let before = if !jobs.is_empty() && jobs.iter().all(is_uniform) { overwritten_before(spec) } else { 0.0 };
-    let way = "all of it once, or --precondition steady (precondition.overwrite = \"steady\") before uniform random writes";
+    let way = "all of it once, or --precondition steady (precondition.overwrite = \"steady\") before uniform random writes; of an image, \
+               --overwrite steady when pellucid age makes it";
     if overwritten + before < OVERWRITES {
         return Some(format!(
             "write amplification is not steady: the run overwrote {} % of the drive; allowed for a steady one: {way}",

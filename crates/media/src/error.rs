@@ -113,6 +113,15 @@ pub enum StoreError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The system gives no memory for the tables of a store in memory.
+    #[error(
+        "a store in memory takes {needed_bytes} bytes for its tables alone, which the system does not give; allowed: a smaller drive, \
+         a store in a file, or a higher limit of memory"
+    )]
+    Memory {
+        /// Bytes that the tables take.
+        needed_bytes: u64,
+    },
     /// Another process, or another drive of this one, has the image open.
     #[error("{}: in use by another drive; one image serves one drive at a time", .path.display())]
     InUse {

@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// requests behind it.
 const THREADS_MIN: usize = 4;
 
+/// Memory of a thread that reads requests: fuser's buffer (16 MiB of data and a page) and its stack.
+const THREAD_BYTES: usize = (16 << 20) + 4096 + (2 << 20);
+
 /// Error that prevents a mount, in one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -24,6 +27,27 @@ pub enum MountError {
     /// The kernel refuses the mount.
     #[error("{}: cannot be mounted: {}", .0.display(), .1)]
     Refused(PathBuf, String),
+    /// The system gives no memory for the threads.
+    #[error(
+        "the {threads} threads that answer the kernel take {needed_bytes} bytes of memory, which the system does not give; allowed: fewer \
+         threads, or a higher limit of memory"
+    )]
+    Memory {
+        /// Number of threads.
+        threads: usize,
+        /// Bytes that they take.
+        needed_bytes: usize,
+    },
+}
+
+/// Refuses a mount whose threads would end for want of memory.
+fn check_memory(threads: usize) -> Result<(), MountError> {
+    let needed_bytes = threads * THREAD_BYTES;
+    let mut probe: Vec<u8> = Vec::new();
+    probe.try_reserve_exact(needed_bytes).map_err(|_| MountError::Memory { threads, needed_bytes })?;
+    // The compiler must not leave out the attempt.
+    drop(std::hint::black_box(probe));
+    Ok(())
 }
 
 /// Checks a mount point: it must be a directory on which nothing is mounted.
@@ -78,6 +102,9 @@ enum End {
 impl Mounted {
     /// Mounts a volume.
     pub fn new(volume: Volume, point: &Path, options: &MountedOptions) -> Result<Mounted, MountError> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.unwrap_or((2 * processors).max(THREADS_MIN));
+        check_memory(threads)?;
         let (name, volume) = (volume.path().display().to_string(), Arc::new(volume));
         volume.watch();
         let mut config = Config::default();
@@ -92,8 +119,7 @@ impl Mounted {
             config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
         }
         config.acl = if options.others || root { SessionACL::All } else { SessionACL::Owner };
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        config.n_threads = Some(options.threads.unwrap_or((2 * processors).max(THREADS_MIN)));
+        config.n_threads = Some(threads);
         config.clone_fd = true;
         let requests = Requests::new(Arc::clone(&volume));
         let session = Session::new(requests, point, &config)

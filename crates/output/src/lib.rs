@@ -11,10 +11,11 @@
 //! A directory with anything but a report in it is not exchanged: its files are replaced one by one, when all new ones have
 //! been written.
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, fcntl_setfl, renameat_with};
+use rustix::io::Errno;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -92,6 +93,8 @@ enum Problem {
     Dash,
     /// A file that we did not write.
     Foreign,
+    /// A pipe that nobody reads, so that opening it would wait.
+    NoReader,
     Io(io::Error),
 }
 
@@ -118,7 +121,8 @@ impl OutputError {
             | Problem::NotDirectory
             | Problem::NoParent(_)
             | Problem::Dash
-            | Problem::Foreign => true,
+            | Problem::Foreign
+            | Problem::NoReader => true,
         }
     }
 
@@ -158,6 +162,12 @@ impl std::fmt::Display for OutputError {
                     "{path}: exists, and this command did not write it; allowed: another name, or --force, which replaces it"
                 )
             }
+            Problem::NoReader => {
+                write!(
+                    f,
+                    "{path}: a pipe that nobody reads; allowed: a file, or a pipe whose reader has begun"
+                )
+            }
             Problem::Io(error) => write!(f, "{path}: cannot be written: {}", reason(error)),
         }
     }
@@ -167,6 +177,22 @@ impl std::fmt::Display for OutputError {
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error ").next().unwrap_or(&text).into()
+}
+
+/// Opens what is there for writing, and does not wait for the reader of a pipe.
+fn open_there(path: &Path, there: &fs::Metadata) -> Result<File, Problem> {
+    if !there.file_type().is_fifo() {
+        return Ok(File::options().write(true).open(path)?);
+    }
+    let waits_not = OFlags::NONBLOCK.bits().cast_signed();
+    let pipe = File::options().write(true).custom_flags(waits_not).open(path);
+    let pipe = pipe.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => Problem::NoReader,
+        _ => Problem::Io(error),
+    })?;
+    // Its writers wait while it is full.
+    fcntl_setfl(&pipe, OFlags::empty()).map_err(io::Error::from)?;
+    Ok(pipe)
 }
 
 /// Refuses to replace a file that we did not write, unless `force` is set. `is_ours` judges the file that is there. An empty file may be
@@ -266,7 +292,7 @@ impl OutputFile {
             return Err(Problem::IsDirectory);
         }
         // Asks for the right to write it, too.
-        let old = there.as_ref().map(|_| File::options().write(true).open(path)).transpose()?;
+        let old = there.as_ref().map(|there| open_there(path, there)).transpose()?;
         match (there, old) {
             (Some(there), Some(file)) if !there.is_file() => {
                 return Ok(OutputFile { path: path.into(), file, rename: None });
@@ -600,6 +626,26 @@ mod tests {
             (names(&folder), fs::read_to_string(&path).expect("there")),
             (vec!["link".into(), "log.csv".into()], "newer".into())
         );
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+
+    #[test]
+    fn a_pipe_is_written_where_somebody_reads_it_and_refused_where_nobody_does() {
+        let folder = folder("pipe");
+        let path = folder.join("pipe");
+        rustix::fs::mknodat(CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+        let refused = OutputFile::create(&path).map(drop).expect_err("nobody reads it");
+        assert!(
+            refused.is_mistake() && refused.to_string().contains("a pipe that nobody reads"),
+            "{refused}"
+        );
+        let nonblock = OFlags::NONBLOCK.bits().cast_signed();
+        let reader = File::options().read(true).custom_flags(nonblock).open(&path).expect("a reader");
+        let mut file = OutputFile::create(&path).expect("somebody reads it");
+        file.write_all(b"line").expect("room");
+        let mut read = [0; 4];
+        assert_eq!(rustix::io::read(&reader, &mut read), Ok(4));
+        assert_eq!(&read, b"line");
         fs::remove_dir_all(&folder).expect("ours");
     }
 

@@ -21,11 +21,12 @@
 use crate::core::Core;
 use crate::event::{By, Event};
 use crate::host_fault::HostFault;
-use crate::plan::PlanError;
+use crate::plan::{CHANCES, PlanError};
 use pellucid_device::Device;
 use pellucid_flash::DieId;
 use pellucid_ftl::MountReport;
 use pellucid_media::{Fault, Faults};
+use pellucid_text::read_share;
 use serde_json::{Value, json};
 use std::fmt;
 
@@ -85,6 +86,7 @@ impl Outcome {
                 "commands_lost": commands_lost,
                 "mapped_units": report.mapped_units,
                 "lost_units": report.lost_units,
+                "forgotten_units": report.forgotten_units,
                 "mount_reads": report.header_reads + report.map_page_reads + report.replay_reads,
             }),
             Outcome::Chances([program, erase, read]) => {
@@ -130,7 +132,10 @@ impl Action {
             return kind.parse().map(Action::Inject);
         }
         let (name, value) = kind.split_once('=').map_or((kind, None), |(name, value)| (name, Some(value)));
-        let chance = |value| number(kind, "chance", value, 0.0..=1.0);
+        let chance = |value| {
+            let found = read_share(value).filter(|&chance| chance <= 1.0);
+            found.ok_or_else(|| PlanError::new("fault's chance", kind, CHANCES))
+        };
         let count = |value: &str| whole(kind, "count", value);
         let unset = Chances::default();
         Ok(match (name, value) {
@@ -250,17 +255,6 @@ fn set_chances(drive: usize, chances: Chances, core: &mut Core) -> Result<Outcom
     Ok(outcome)
 }
 
-fn number(
-    kind: &str,
-    part: &str,
-    value: &str,
-    range: std::ops::RangeInclusive<f64>,
-) -> Result<f64, PlanError> {
-    let allowed = || format!("a number from {} to {}", range.start(), range.end());
-    let found = value.parse().ok().filter(|number| range.contains(number));
-    found.ok_or_else(|| PlanError::new(&format!("fault's {part}"), kind, allowed()))
-}
-
 fn whole(kind: &str, part: &str, value: &str) -> Result<u32, PlanError> {
     value
         .parse()
@@ -273,7 +267,8 @@ fn the_die(kind: &str, value: &str) -> Result<DieId, PlanError> {
 
 /// Parses a factor. The allowed range depends on the damage, so the drive checks it.
 fn factor_of(kind: &str, value: &str) -> Result<f64, PlanError> {
-    number(kind, "factor", value, 0.0..=1e9)
+    let found = value.parse().ok().filter(|factor| (0.0..=1e9).contains(factor));
+    found.ok_or_else(|| PlanError::new("fault's factor", kind, "a number from 0 to 1000000000"))
 }
 
 #[cfg(test)]
@@ -307,6 +302,16 @@ mod tests {
     }
 
     #[test]
+    fn a_chance_is_a_share_as_everywhere() {
+        assert_eq!(Action::of_plan("program-fail=25%"), Action::of_plan("program-fail=0.25"));
+        assert!(matches!(
+            Action::of_plan("read-fail=0.1%"),
+            Ok(Action::Chances(Chances { read: Some(0.001), .. }))
+        ));
+        assert!(Action::of_plan("erase-fail=101%").is_err_and(|why| why.to_string().ends_with(CHANCES)));
+    }
+
+    #[test]
     fn what_is_wrong_in_a_plan_is_named() {
         for (kind, sentence) in [
             ("lightning", format!("fault's kind: \"lightning\"; allowed: {KINDS}")),
@@ -325,7 +330,7 @@ mod tests {
                 "fail-erases=-1",
                 "fault's count: \"fail-erases=-1\"; allowed: a whole number from 0 to 4294967295".into(),
             ),
-            ("read-fail=nan", "fault's chance: \"read-fail=nan\"; allowed: a number from 0 to 1".into()),
+            ("read-fail=nan", format!("fault's chance: \"read-fail=nan\"; allowed: {CHANCES}")),
         ] {
             assert_eq!(Action::of_plan(kind).expect_err(kind).to_string(), sentence);
         }

@@ -131,8 +131,8 @@ impl Core {
             let (drive, device) = (name.clone(), served.device());
             events
                 .extend(device.map(|device| Event::Store { drive: drive.clone(), extent: device.extent() }));
-            let notice = served.start_notice();
-            events.extend(notice.map(|why| Event::LayerNotice { drive: drive.clone(), why }));
+            let notices = served.start_notices();
+            events.extend(notices.map(|why| Event::LayerNotice { drive: drive.clone(), why }));
             let figures = served.start_figures();
             match device.and_then(Device::last_mount) {
                 _ if !figures.is_empty() => events.push(Event::LayerMounted { drive, figures }),

@@ -277,9 +277,9 @@ impl Served {
         self.tower.stack().map_or_else(Vec::new, |stack| stack.layer.start_figures())
     }
 
-    /// Notice of the last start of the uppermost layer, for its user.
-    pub(crate) fn start_notice(&self) -> Option<&'static str> {
-        self.tower.stack().and_then(|stack| stack.layer.start_notice())
+    /// Notices of the last start of the layers, for their user.
+    pub(crate) fn start_notices(&self) -> impl Iterator<Item = &'static str> {
+        self.tower.layers().filter_map(Layer::start_notice)
     }
 
     /// Namespaces in service, the layer's first.

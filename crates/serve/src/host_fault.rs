@@ -4,7 +4,7 @@
 //!  KIND[:KEY=VALUE,...]
 //!
 //!  io-error:on=read,range=1GiB-2GiB          every read that touches the range fails
-//!  io-error:rate=0.01,seed=7                 one command of a hundred fails, by the seed
+//!  io-error:rate=1%,seed=7                   one command of a hundred fails, by the seed; also rate=0.01
 //!  io-error:on=write,count=1                 the next write fails
 //!  torn-write:range=0-1MiB                   only the first sectors of a write are stored; it is answered as if all were
 //!  lost-flush                                flushes, and the forced part of forced writes, are answered and not done
@@ -16,9 +16,9 @@
 //!
 //! Invariant: a text that is parsed and formatted again keeps its meaning.
 
-use crate::plan::PlanError;
+use crate::plan::{CHANCES, PlanError};
 use pellucid_flash::{Nanos, Opcode};
-use pellucid_text::Quantity;
+use pellucid_text::{Quantity, read_share};
 use std::fmt;
 use std::str::FromStr;
 
@@ -164,8 +164,8 @@ impl HostFault {
                     range.ok_or_else(|| refuse("FROM-TO, bytes such as 4096 or 1GiB, or FROM-".into()))?;
             }
             "rate" => {
-                let rate = value.parse().ok().filter(|rate| (0.0..=1.0).contains(rate));
-                self.rate = rate.ok_or_else(|| refuse("a number from 0 to 1".into()))?;
+                let rate = read_share(value).filter(|&rate| rate <= 1.0);
+                self.rate = rate.ok_or_else(|| refuse(CHANCES.into()))?;
             }
             "count" => self.count = Some(whole(1)?),
             "seed" => self.seed = whole(0)?,
@@ -259,6 +259,14 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_a_share_as_everywhere() {
+        let parse = |text: &str| text.parse::<HostFault>().expect("a fault");
+        assert_eq!(parse("io-error:rate=1%"), parse("io-error:rate=0.01"));
+        assert_eq!(parse("corrupt:rate=0.5 %").rate, 0.005);
+        assert_eq!(parse("corrupt:rate=100%").rate, 1.0);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_what_is_allowed() {
         for (text, named) in [
             ("eio", "fault's kind: \"eio\"; allowed: io-error, torn-write"),
@@ -268,7 +276,11 @@ mod tests {
             ("io-error:on=read+read", "fault's on: \"read+read\""),
             ("torn-write:on=read", "fault's on: \"read\"; allowed: some of write"),
             ("io-error:range=8-4", "fault's range: \"8-4\"; allowed: FROM-TO"),
-            ("io-error:rate=2", "fault's rate: \"2\"; allowed: a number from 0 to 1"),
+            ("io-error:rate=2", "fault's rate: \"2\"; allowed: a probability from 0 to 1, or 0% to 100%"),
+            (
+                "io-error:rate=101%",
+                "fault's rate: \"101%\"; allowed: a probability from 0 to 1, or 0% to 100%",
+            ),
             ("io-error:count=0", "fault's count: \"0\"; allowed: a whole number from 1"),
             ("io-error:seed", "fault's seed: \"\"; allowed: a whole number from 0"),
             ("io-error:color=red", "fault's option: \"color\"; allowed: on="),

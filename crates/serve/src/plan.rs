@@ -24,6 +24,8 @@ use std::time::Duration;
 
 const MOMENTS: &str = "a time (2s, 500ms), a number of operations (1000ops), random";
 const KEYS: &str = "drive=NAME, times=N; with random also seed=N, mean=OPERATIONS; of a fault that hosts see also on, range, rate, count, seed";
+/// Probabilities in the text of a fault.
+pub(crate) const CHANCES: &str = "a probability from 0 to 1, or 0% to 100%";
 /// Default mean number of operations between two random faults.
 const MEAN_OPERATIONS: u64 = 1000;
 

@@ -237,7 +237,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
     for (fault, named) in [
         ("io-error@random", "by chance with rate=P"),
         ("io-error@0s:mean=3", "fault's option"),
-        ("io-error@0s:rate=7", "a number from 0 to 1"),
+        ("io-error@0s:rate=7", "a probability from 0 to 1, or 0% to 100%"),
     ] {
         let refusal = fault.parse::<PlannedFault>().expect_err(fault).to_string();
         assert!(refusal.contains(named), "{refusal}");

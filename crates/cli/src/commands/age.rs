@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::precondition::MemoryOptions;
 use crate::progress::Bar;
+use crate::spelling::Given;
 use crate::subject::description_expected;
 use anyhow::anyhow;
 use pellucid_device::{Device, Namespace};
@@ -16,7 +17,7 @@ use pellucid_lab::{experiment, image};
 use pellucid_media::StoreKind;
 use pellucid_output::OutputFile;
 use pellucid_report::EraseCounts;
-use pellucid_spec::{Fill, Medium, Spec, SpecText, Use};
+use pellucid_spec::{Fill, Medium, Overwrite, Spec, SpecText, Use};
 use pellucid_text::format::{binary_bytes, count, percent, significant, span};
 use pellucid_text::read_share;
 use std::path::PathBuf;
@@ -121,6 +122,7 @@ impl Age {
         let described = text.spec(&global.sets)?;
         let mut sets = global.sets.clone();
         let share = described.precondition.fill.share();
+        self.check_spellings(&described, global)?;
         if described.precondition.fill == Fill::Trace {
             let message = "precondition.fill = trace: there is no trace to age a drive by; allowed: 0 to 1";
             return Err(Failure::asked(anyhow!("{}: {message}", self.drive)));
@@ -134,6 +136,32 @@ impl Age {
         }
         sets.extend(global.seed.map(|seed| format!("precondition.seed={seed}")));
         Ok(text.spec(&sets)?)
+    }
+
+    /// Refuses options beside `--set` of the keys that they spell, unless both say the same.
+    fn check_spellings(&self, described: &Spec, global: &Global) -> Result<(), Failure> {
+        let provenance = &described.provenance;
+        if let Some(value) = self.fill {
+            let given =
+                Given { option: "--fill", typed: &value.to_string(), key: "precondition.fill", value };
+            given.put(&mut described.precondition.fill.share(), provenance)?;
+        }
+        if let Some(overwrite) = &self.overwrite {
+            let value = if overwrite == "\"steady\"" {
+                Overwrite::Steady
+            } else {
+                Overwrite::Capacities(overwrite.parse().unwrap_or_default())
+            };
+            let typed = overwrite.trim_matches('"');
+            let given = Given { option: "--overwrite", typed, key: "precondition.overwrite", value };
+            given.put(&mut described.precondition.overwrite.clone(), provenance)?;
+        }
+        if let Some(value) = global.seed {
+            let given =
+                Given { option: "--seed", typed: &value.to_string(), key: "precondition.seed", value };
+            given.put(&mut described.precondition.seed.clone(), provenance)?;
+        }
+        Ok(())
     }
 
     /// Refuses a drive that has nothing to fill or does not keep its mapping.

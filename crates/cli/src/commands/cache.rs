@@ -4,7 +4,7 @@ use super::control::Control;
 use super::serving::Serving;
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::layered::{Opened, refuse_sets};
+use crate::layered::{MadeFile, Opened, refuse_sets};
 use crate::output;
 use crate::subject::Subject;
 use anyhow::anyhow;
@@ -143,9 +143,8 @@ impl Cache {
             NoCache::Refused(why) => Failure::asked(anyhow!("{about}: {why}")),
             NoCache::Failed(why) => Failure::work(anyhow!("{about}: {why}")),
         })?;
-        made.keep();
         let from = format!("{} before {}", self.drive, file.path.display());
-        Ok(Opened { name: file.drive_name(), drive, registry: None, unprepared: false, from })
+        Ok(Opened { name: file.drive_name(), drive, registry: None, unprepared: false, from, made })
     }
 
     fn open_flash(&self, global: &Global) -> Result<Flash, Failure> {
@@ -155,7 +154,7 @@ impl Cache {
             let flash = FileDrive::open(&config).map_err(|error| refuse(&error.to_string()))?;
             let sector_bytes = config.sector_bytes;
             // A file that it makes, it takes away itself until something is kept in it.
-            let made = MadeFile(None);
+            let made = MadeFile::NONE;
             return Ok(Flash { flash: flash.into(), number: 0, sector_bytes, durable_commands: false, made });
         }
         let subject = Subject::open_to_serve(&self.drive, Use::Serve, global)?;
@@ -213,31 +212,6 @@ struct Flash {
     sector_bytes: u32,
     durable_commands: bool,
     made: MadeFile,
-}
-
-/// A file that was not there before: it is removed again where the cache is refused.
-struct MadeFile(Option<PathBuf>);
-
-impl MadeFile {
-    fn of(store: &StoreKind) -> MadeFile {
-        match store {
-            StoreKind::File(path) if !path.exists() => MadeFile(Some(path.clone())),
-            _ => MadeFile(None),
-        }
-    }
-
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for MadeFile {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            // A file that cannot be removed stays an empty drive.
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 /// The backing store as it is named.

@@ -182,7 +182,7 @@ impl Compare {
             subject.spec.run.clone_from(&run);
             let mut jobs = match &self.trace {
                 Some(trace) => {
-                    self.options.apply(&mut subject.spec, trace.clone());
+                    self.options.apply(&mut subject.spec, trace.clone())?;
                     Vec::new()
                 }
                 None => {
@@ -235,7 +235,7 @@ impl Compare {
     /// Applies the options of traces to one that the description names; without a trace they are refused.
     fn replayed(&self, subject: &mut Subject) -> Result<(), Failure> {
         match (&subject.spec.run.trace, self.options.given()) {
-            (Some(_), _) => self.options.shape(&mut subject.spec.run),
+            (Some(_), _) => self.options.shape(&mut subject.spec)?,
             (None, None) => {}
             (None, Some(option)) => {
                 let message = "there is no trace; allowed: with --trace, or a description that names one";

@@ -277,9 +277,7 @@ impl Control {
         let answer: Value =
             serde_json::from_str(&line).map_err(|error| Failure::work(anyhow!("{path}: answer: {error}")))?;
         match answer.get("error").and_then(Value::as_str) {
-            // A server says what it allows where it was asked for what cannot be.
-            Some(error) if error.contains("allowed: ") => Err(Failure::asked(anyhow!("{error}"))),
-            Some(error) => Err(Failure::work(anyhow!("{error}"))),
+            Some(error) => Err(Failure::of_sentence(error.to_owned())),
             None => Ok(Some(answer)),
         }
     }

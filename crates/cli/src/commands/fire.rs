@@ -3,7 +3,7 @@
 use super::serving::Serving;
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::layered::Opened;
+use crate::layered::{MadeFile, Opened};
 use crate::{output, stderr};
 use anyhow::anyhow;
 use pellucid_device::Device;
@@ -99,7 +99,7 @@ impl Fire {
             ));
         }
         let (name, from) = (file.drive_name(), format!("file:{}", file.path.display()));
-        Ok(Opened { name, drive, registry: None, unprepared: false, from })
+        Ok(Opened { name, drive, registry: None, unprepared: false, from, made: MadeFile::NONE })
     }
 
     /// The buffer as it is asked for.

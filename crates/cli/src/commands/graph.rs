@@ -414,6 +414,7 @@ fn failure(common: &Common, not_graph: u64, error: JobError) -> Failure {
             Failure::work(anyhow!("{edges}: {error}"))
         }
         JobError::Input(error) => Failure::asked(anyhow!("{edges}: {error}")),
+        JobError::Work(why) => Failure::of_sentence(why),
         JobError::Prepare(PrepareError::Store(error)) => Failure::work(anyhow!("{error}")),
         JobError::Prepare(PrepareError::Memory { what, needed, .. }) => {
             let least = binary_bytes((needed + not_graph) as f64);
@@ -426,8 +427,7 @@ fn failure(common: &Common, not_graph: u64, error: JobError) -> Failure {
             Failure::work(anyhow!("{}: {error}", out.display()))
         }
         JobError::Prepare(error) => Failure::asked(anyhow!("{edges}: {error}")),
-        error @ JobError::Source { .. } => Failure::asked(anyhow!("{edges}: {error}")),
-        error @ JobError::Empty => Failure::work(anyhow!("{edges}: {error}")),
+        error @ (JobError::Source { .. } | JobError::Empty) => Failure::asked(anyhow!("{edges}: {error}")),
         error => Failure::work(anyhow!("{error}")),
     }
 }

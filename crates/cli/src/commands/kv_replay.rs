@@ -3,6 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output;
+use crate::spelling::add_set;
 use anyhow::anyhow;
 use pellucid_flash::Nanos;
 use pellucid_lab::kv::{ClientsConfig, Experiment, KvError, KvRunError, OnMiss};
@@ -58,8 +59,8 @@ impl KvReplay {
             self.format.as_deref().map(str::parse::<KvFormat>).transpose().map_err(Failure::asked)?;
         let mut requests = KvReader::open(&self.trace, format).map_err(Failure::asked)?;
         let mut sets = global.sets.clone();
-        sets.extend(self.engine.iter().map(|engine| format!("kv.engine={engine}")));
-        sets.extend(self.memory.iter().map(|memory| format!("kv.memory={memory}")));
+        add_set(&mut sets, "--engine", "kv.engine", self.engine.as_deref())?;
+        add_set(&mut sets, "--memory", "kv.memory", self.memory.as_deref())?;
         let mut spec = pellucid_spec::load(&self.drive, &sets)?;
         output::warn(global, spec.check_effect(pellucid_spec::Use::Kv)?);
         if matches!(spec.drive.media.store, StoreKind::None) {
@@ -82,7 +83,7 @@ impl KvReplay {
         output::header(global, "kv replay", &spec.drive_name, &work)?;
         let report = experiment.run(&mut requests, self.limit.unwrap_or(u64::MAX)).map_err(failure)?;
         if report.summary.requests == 0 {
-            return Err(Failure::work(anyhow!(
+            return Err(Failure::asked(anyhow!(
                 "{}: it has no requests, so nothing was replayed",
                 self.trace.display()
             )));

@@ -5,6 +5,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::log_line::LogFormat;
 use crate::output::warn;
+use crate::spelling::add_set;
 use crate::watch::MonitorOptions;
 use crate::{exposure, interrupt, layered, served_log};
 use anyhow::anyhow;
@@ -47,9 +48,10 @@ pub struct KvServe {
     /// Memory for write buffers, such as 256MiB; the same as --set kv.memory=SIZE
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
-    /// instant: as fast as possible; real: the drive's modelled latency is kept; x10: everything takes ten times as long
-    #[arg(long, value_name = "TIME", default_value = "instant", value_parser = parse_kv_time)]
-    time: Time,
+    /// Of a modelled drive. instant: as fast as possible; real: its latency is kept; x10: everything takes ten times as long
+    /// [default: instant]
+    #[arg(long, value_name = "TIME", value_parser = parse_kv_time)]
+    time: Option<Time>,
     /// Keep looking for work for N microseconds after the last, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0)]
     poll_us: u64,
@@ -104,19 +106,24 @@ impl KvServe {
         self.check_addresses(&addresses)?;
         self.log_format.never_wait()?;
         let mut global = global.clone();
-        global.sets.extend(self.engine.iter().map(|engine| format!("kv.engine={engine}")));
-        global.sets.extend(self.memory.iter().map(|memory| format!("kv.memory={memory}")));
+        add_set(&mut global.sets, "--engine", "kv.engine", self.engine.as_deref())?;
+        add_set(&mut global.sets, "--memory", "kv.memory", self.memory.as_deref())?;
         let tls = self.tls.as_ref().map(|directory| TlsConfig::load(directory, self.tls_verify_peer));
         let tls = tls.transpose().map_err(Failure::asked)?;
         let (opened, config) = layered::open_cache(drive, &global)?;
-        let name = opened.name;
+        if self.time.is_some() && opened.drive.device().is_none() {
+            let message =
+                "files and remote drives take the time that they take; allowed: with a modelled drive";
+            return Err(Failure::asked(anyhow!("--time: {message}")));
+        }
+        let (name, made) = (opened.name, opened.made);
         let cache = DriveCache::new(opened.drive, &config);
         let cache = cache.map_err(|why| Failure::asked(anyhow!("{name}: {why}")))?;
         // The usual memory needs no warning: few clients store values of every size.
         if config.memory_bytes != KvConfig::new(config.engine).memory_bytes {
             warn(&global, little_memory(&cache, config.memory_bytes));
         }
-        let service = KvService::new(&name, cache, &config, self.time);
+        let service = KvService::new(&name, cache, &config, self.time.unwrap_or(Time::Instant));
         let log = self.log_format.log(&global);
         let options = Options {
             poll: Duration::from_micros(self.poll_us),
@@ -145,6 +152,7 @@ impl KvServe {
         }
         facts.iter().for_each(log);
         interrupt::instead(move || stopper.stop_because("signal"));
+        made.keep();
         server.run().map(drop).map_err(Failure::work)
     }
 

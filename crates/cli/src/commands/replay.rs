@@ -66,7 +66,7 @@ impl Replay {
     /// The drive and the trace; what cannot be is refused.
     fn prepared(&self, global: &Global) -> Result<Subject, Failure> {
         let mut subject = Subject::open(&self.drive, self.image.as_deref(), global)?;
-        self.options.apply(&mut subject.spec, self.trace.clone());
+        self.options.apply(&mut subject.spec, self.trace.clone())?;
         subject.check_work(&[])?;
         subject.precondition(&self.precondition, global)?;
         Ok(subject)

@@ -2,13 +2,14 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::layered::Opened;
+use crate::layered::{MadeFile, Opened};
 use crate::log_line::LogFormat;
 use crate::served_log::{self, Offered};
 use crate::watch::MonitorOptions;
 use crate::{exposure, interrupt, output};
 use anyhow::anyhow;
 use pellucid_flash::Interface;
+use pellucid_lab::image::is_image;
 use pellucid_output::{OutputFile, begins_with, refuse_foreign};
 use pellucid_serve::control::ControlSession;
 use pellucid_serve::event::Event;
@@ -68,9 +69,10 @@ pub struct Serving {
     /// tls-psk
     #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
     tls_psk: Vec<(String, PathBuf)>,
-    /// paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
-    #[arg(long, value_name = "TIME", default_value = "paced", value_parser = parse_time)]
-    time: Time,
+    /// Of modelled drives. paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
+    /// [default: paced]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    time: Option<Time>,
     /// Keep looking for work for N microseconds after the last, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0)]
     poll_us: u64,
@@ -248,19 +250,25 @@ impl Serving {
         let names: Vec<String> = drives.iter().map(|opened| opened.name.clone()).collect();
         let unprepared = drives.iter().filter(|opened| opened.unprepared).map(|opened| opened.name.clone());
         let unprepared: Vec<String> = unprepared.collect();
-        let (mut registries, mut origins) = (Vec::new(), Vec::new());
+        self.check_modelled(&drives)?;
+        let (mut registries, mut origins, mut made) = (Vec::new(), Vec::new(), Vec::new());
         let drives = drives.into_iter().map(|opened| {
             registries.push(opened.registry);
             origins.push(opened.from);
+            made.push(opened.made);
             (opened.name, opened.drive)
         });
         let drives: Vec<_> = drives.collect();
-        let mut core = Core::new(drives, self.time).map_err(|refusal| {
+        let mut core = Core::new(drives, self.time()).map_err(|refusal| {
             let instead = match &refusal {
                 Refusal::SameName { name } => {
                     let last = names.iter().rposition(|other| other == name);
                     let drive = last.and_then(|at| asked.get(at)).unwrap_or(name);
                     format!("; for one: {drive},drive.name={name}-2")
+                }
+                // An image keeps what it was made with.
+                Refusal::Stamps { .. } if asked.iter().any(|name| is_image(name)) => {
+                    "; for one: an image that pellucid age makes with --set media.store=ram".into()
                 }
                 Refusal::Stamps { .. } => "; for one: --set media.store=ram".into(),
                 Refusal::NoDrive | Refusal::Dilation { .. } => String::new(),
@@ -268,7 +276,8 @@ impl Serving {
             Failure::asked(anyhow!("{refusal}{instead}"))
         })?;
         let lead = self.lead_us.unwrap_or(Lead::Fixed(LEAD));
-        if self.lead_us.is_some_and(|lead| lead != Lead::Fixed(Duration::ZERO)) && self.time == Time::Instant
+        if self.lead_us.is_some_and(|lead| lead != Lead::Fixed(Duration::ZERO))
+            && self.time() == Time::Instant
         {
             return Err(Failure::asked(anyhow!(
                 "--lead-us: with --time instant nothing has a time; allowed: paced, xF"
@@ -353,6 +362,7 @@ impl Serving {
         self.oversight.show(&mut server, log)?;
         facts.iter().for_each(log);
         interrupt::instead(move || stopper.stop_because("signal"));
+        made.into_iter().for_each(MadeFile::keep);
         let core = server.run().map_err(Failure::work)?;
         match core.unstopped() {
             [] => Ok(()),
@@ -374,6 +384,20 @@ impl Serving {
             exposure::check("nvme-tcp", address, "--tls-psk or --dhchap")?;
         }
         self.oversight.check()
+    }
+
+    /// Refuses options of simulated time where no drive has one.
+    fn check_modelled(&self, drives: &[Opened]) -> Result<(), Failure> {
+        let given = [("--time", self.time.is_some()), ("--lead-us", self.lead_us.is_some())];
+        let option = given.iter().find(|(_, given)| *given);
+        match option.filter(|_| drives.iter().all(|opened| opened.drive.device().is_none())) {
+            None => Ok(()),
+            Some((option, _)) => {
+                let message =
+                    "files and remote drives take the time that they take; allowed: with a modelled drive";
+                Err(Failure::asked(anyhow!("{option}: {message}")))
+            }
+        }
     }
 
     /// Refuses options that would do nothing here.
@@ -398,7 +422,7 @@ impl Serving {
 
     /// Returns the mode of time.
     pub fn time(&self) -> Time {
-        self.time
+        self.time.unwrap_or(Time::Paced { dilation: 1.0 })
     }
 
     /// The smallest Diffie-Hellman group that is good enough.

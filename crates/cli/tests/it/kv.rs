@@ -150,7 +150,7 @@ fn a_trace_without_requests_is_no_success() {
         folder.write("trace.csv", text);
         let words = ["kv", "replay", "trace.csv", "--drive", "cache.toml", "--set", "kv.engine=raw"];
         let done = folder.run(&[&words[..], more].concat());
-        assert_eq!(done.status, 1, "{text:?} {more:?}: {}", done.stderr);
+        assert_eq!(done.status, 2, "{text:?} {more:?}: {}", done.stderr);
         assert!(
             done.stderr.contains("trace.csv: it has no requests, so nothing was replayed"),
             "{}",

@@ -12,6 +12,7 @@ mod installed;
 mod kv;
 mod mistakes;
 mod namespaces;
+mod one_meaning;
 mod options;
 mod outputs;
 mod policies;

@@ -12,7 +12,9 @@ use crate::config::DeviceConfig;
 use crate::shared::units_of_a_sense;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{Caller, Damage, FtlConfig, MountReport, MountSource, Start, Translation};
+use pellucid_ftl::{
+    Caller, Damage, Durability, FtlConfig, Located, MountReport, MountSource, Start, Translation,
+};
 use pellucid_media::{Health, Media};
 use std::ops::Range;
 
@@ -105,6 +107,17 @@ impl BlockNamespace {
             },
             translation,
         })
+    }
+
+    /// Returns the number of logical pages that a power cut makes it forget, because it promises to keep none.
+    pub fn forgets_units(&self) -> u64 {
+        match self.config.ftl.durability {
+            Durability::Volatile => {
+                let mapped = |lpn: &u32| self.translation.peek(Lpn(*lpn)) != Located::Zero;
+                (0..self.user_units).filter(mapped).count() as u64
+            }
+            Durability::Journal { .. } => 0,
+        }
     }
 
     /// It has been mounted anew after a power cut, and goes on counting where `before` had come to.

@@ -19,12 +19,14 @@
 mod moves;
 mod owners;
 
+use super::Fs;
 use super::block::Blocks;
+use super::catalog::Booking;
 use super::jobs::{Job, JobError, JobId};
 use super::key::{Extent, Key};
 use super::mount::Phase;
+use super::stop::Stop;
 use super::types::{BLOCK_BYTES, Ino, Time};
-use super::{Fs, Stop};
 use owners::{Owner, Owners};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -205,7 +207,7 @@ impl Fs {
     }
 
     /// Books that an extent names its blocks, or does so no more.
-    pub(super) fn count_extent(&mut self, ino: Ino, extent: Extent, lives: bool) {
+    pub(super) fn count_extent(&mut self, Booking { ino, extent, lives }: Booking) {
         if extent.address == 0 {
         } else if self.log.layout.is_name(extent.address) {
             let first = self.name_of(extent.address);
@@ -452,7 +454,7 @@ impl Fs {
     fn settle_written(&mut self, owners: &[Owner], names: &[u64]) -> Result<(), Stop> {
         let runs = runs(owners.iter().copied().zip(names.iter().copied()));
         for &((ino, block), _, count) in &runs {
-            self.touch_cut(ino, block, block + count)?;
+            self.catalog.touch_cut(ino, block, block + count)?;
         }
         for &((ino, first), name, count) in &runs {
             let mut sums = Vec::new();
@@ -483,9 +485,9 @@ impl Fs {
 
     fn settle_named(&mut self, (ino, first, end): (Ino, u64, u64), name: u64, sums: &[u32]) {
         if first < end {
-            self.cut(ino, first, end);
+            self.catalog.cut(ino, first, end);
             let address = self.address_of(name);
-            self.put_extent(ino, Extent { first, count: end - first, address }, sums);
+            self.catalog.put_extent(ino, Extent { first, count: end - first, address }, sums);
         }
     }
 }

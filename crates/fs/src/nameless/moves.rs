@@ -87,7 +87,7 @@ impl Fs {
     fn touch_moves(&mut self, batch: &[(Option<Owner>, u64, u64)]) -> Result<(), Stop> {
         for &(owner, ..) in batch {
             if let Some((ino, block)) = owner {
-                self.touch_cut(ino, block, block + 1)?;
+                self.catalog.touch_cut(ino, block, block + 1)?;
             }
         }
         Ok(())
@@ -140,13 +140,13 @@ impl Fs {
     fn relocate(&mut self, ino: Ino, block: u64, count: u64, name: u64) {
         let sums: Vec<u32> = (block..block + count)
             .map_while(|block| {
-                let (_, extent, place) = self.present(|fs| fs.extent_at(ino, block))?;
-                crate::key::sum_of(self.tree.value(place), block.checked_sub(extent.first)?)
+                let (_, extent, place) = self.catalog.present(|catalog| catalog.extent_at(ino, block))?;
+                crate::key::sum_of(self.catalog.value(place), block.checked_sub(extent.first)?)
             })
             .collect();
-        self.cut(ino, block, block + count);
+        self.catalog.cut(ino, block, block + count);
         let address = self.address_of(name);
-        self.put_extent(ino, Extent { first: block, count, address }, &sums);
+        self.catalog.put_extent(ino, Extent { first: block, count, address }, &sums);
     }
 
     /// Applies a record of a move at the mount.
@@ -154,8 +154,8 @@ impl Fs {
         let mut f = crate::key::Fields(value);
         let (Some(old), Some(new)) = (f.u64(), f.u64()) else { return Err(crate::Errno::Io.into()) };
         let (ino, block) = (Ino(key.object()), key.offset());
-        self.touch_cut(ino, block, block + 1)?;
-        if self.run_at(ino, block)?.address == self.address_of(old) {
+        self.catalog.touch_cut(ino, block, block + 1)?;
+        if self.catalog.run_at(ino, block)?.address == self.address_of(old) {
             self.relocate(ino, block, 1, new);
         }
         Ok(())

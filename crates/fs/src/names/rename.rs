@@ -1,8 +1,9 @@
 //! Renaming.
 
+use super::super::Fs;
 use super::super::key::{Inode, Key};
+use super::super::stop::Stop;
 use super::super::types::{Access, Caller, Errno, FileKind, Ino, RenameMode, Step, Time};
-use super::super::{Fs, Stop};
 use super::{Named, check_name, is_dots};
 
 impl Fs {
@@ -50,7 +51,7 @@ impl Fs {
             _ => {}
         }
         self.writable()?;
-        let mut inode = self.inode(ino)?;
+        let mut inode = self.catalog.inode(ino)?;
         let moves = kind == FileKind::Directory && parent != new_parent;
         if kind == FileKind::Directory && self.is_within(new_parent, ino)? {
             return Err(Errno::Invalid.into());
@@ -66,7 +67,7 @@ impl Fs {
             self.room_for(0, 4)?;
             self.touch_whiteout(mode)?;
             self.put_entry(new_key, ino, kind, new_name);
-            self.delete(key);
+            self.catalog.delete(key);
             self.moved_entry(now, (parent, &mut dir), (new_parent, &mut new_dir), moves, false);
             self.renamed(now, ino, &mut inode, new_parent);
             self.leave_whiteout(now, caller, (parent, key, name), mode);
@@ -76,7 +77,7 @@ impl Fs {
         if other == ino {
             return Ok(());
         }
-        let mut other_inode = self.inode(other)?;
+        let mut other_inode = self.catalog.inode(other)?;
         self.allow_removal(caller, &new_dir, &other_inode)?;
         if mode == RenameMode::Exchange {
             let other_moves = other_kind == FileKind::Directory && parent != new_parent;
@@ -106,21 +107,21 @@ impl Fs {
             (true, true) if other_inode.size > 0 => return Err(Errno::NotEmpty.into()),
             _ => {}
         }
-        self.touch(Key::orphan(other), Key::orphan(other))?;
+        self.catalog.touch(Key::orphan(other), Key::orphan(other))?;
         if mode.leaves_whiteout() { self.room_for(0, 2) } else { self.room_to_free() }?;
         self.touch_whiteout(mode)?;
-        self.delete(key);
+        self.catalog.delete(key);
         self.put_entry(new_key, ino, kind, new_name);
         let replaced_directory = other_kind == FileKind::Directory;
         self.moved_entry(now, (parent, &mut dir), (new_parent, &mut new_dir), moves, true);
         if replaced_directory {
             // The replaced directory's `..` is gone.
-            let mut holder = match self.inode(new_parent) {
+            let mut holder = match self.catalog.inode(new_parent) {
                 Ok(inode) => inode,
                 Err(_) => unreachable!("it was just changed"),
             };
             holder.links -= 1;
-            self.put_inode(new_parent, &holder);
+            self.catalog.put_inode(new_parent, &holder);
         }
         self.renamed(now, ino, &mut inode, new_parent);
         self.leave_whiteout(now, caller, (parent, key, name), mode);
@@ -133,7 +134,7 @@ impl Fs {
     /// Brings where the inode of a whiteout will stand.
     fn touch_whiteout(&mut self, mode: RenameMode) -> Result<(), Stop> {
         let key = Key::inode(self.new_ino);
-        if mode.leaves_whiteout() { self.touch(key, key) } else { Ok(()) }
+        if mode.leaves_whiteout() { self.catalog.touch(key, key) } else { Ok(()) }
     }
 
     /// Puts a whiteout where a file was, if the renaming leaves one.
@@ -164,11 +165,11 @@ impl Fs {
             changed: now,
             created: now,
         };
-        self.put_inode(ino, &whiteout);
+        self.catalog.put_inode(ino, &whiteout);
         self.put_entry(key, ino, FileKind::CharDevice, name);
-        let Ok(mut dir) = self.inode(parent) else { unreachable!("it was just changed") };
+        let Ok(mut dir) = self.catalog.inode(parent) else { unreachable!("it was just changed") };
         dir.size += 1;
-        self.put_inode(parent, &dir);
+        self.catalog.put_inode(parent, &dir);
     }
 
     /// Books that an entry has gone from one directory to another, whose entry of that name it replaced or not.
@@ -198,7 +199,7 @@ impl Fs {
         if inode.kind == FileKind::Directory {
             inode.parent = parent;
         }
-        self.put_inode(ino, inode);
+        self.catalog.put_inode(ino, inode);
     }
 
     /// Returns whether a directory is `above` or below it.
@@ -207,7 +208,7 @@ impl Fs {
             if ino == Ino::ROOT {
                 return Ok(false);
             }
-            ino = self.inode(ino)?.parent;
+            ino = self.catalog.inode(ino)?.parent;
         }
         Ok(true)
     }

@@ -188,6 +188,26 @@ fn headers(disk: &Disk) -> Vec<(u64, u64)> {
     disk.written().iter().filter_map(header).collect()
 }
 
+/// Without its record a file system costs nothing, but torn writes and damage are told apart less well.
+#[test]
+fn a_damaged_sync_record_is_named() {
+    let Killed { disk, files } = killed(true);
+    let is_record = |&block: &u64| disk.read(block)[4..8] == 0x4352_4c50_u32.to_le_bytes();
+    let record = disk.written().into_iter().find(is_record).expect("a record");
+    let noted = |disk: Disk| {
+        let mut m = mount(disk, default()).unwrap();
+        assert_eq!((m.fs.state(), m.fs.damage()), (FsState::Ready, &[][..]));
+        assert_eq!(lost(&mut m, &files), (0, 0));
+        m.fs.notes().iter().any(|note| note.0.contains(&format!("the sync record, block {record},")))
+    };
+    for harm in HARMS {
+        let mut damaged = disk.clone();
+        harm.apply(&mut damaged, record);
+        assert!(noted(damaged), "{harm:?}");
+    }
+    assert!(!noted(disk));
+}
+
 /// Both copies of a header are gone: what its commit changed is unknown. The mount says so, shows what came later, and takes no changes. A
 /// repair goes back to the state before.
 #[test]

@@ -211,7 +211,7 @@ impl LogBlock {
             config: config.clone(),
             layout: layout.clone(),
             user_units,
-            map: L2p::new(user_units),
+            map: L2p::new(user_units)?,
             blocks: Blocks::new(layout, bad, config.wear.dynamic),
             dies: vec![die; layout.dies as usize],
             programs: Programs::new(layout.units_per_superpage),

@@ -420,4 +420,9 @@ impl Layer for BlockChunks {
     fn interface(&self) -> Interface {
         Interface::OpenChannel(self.shape.chunks)
     }
+
+    fn start_notice(&self) -> Option<&'static str> {
+        let message = "tables of chunks are damaged or cannot be read: these chunks are offline, and what they held is lost";
+        (self.start.lost() > 0).then_some(message)
+    }
 }

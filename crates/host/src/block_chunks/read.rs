@@ -1,6 +1,6 @@
 //! Reads of chunks: the runs of drive sectors to read, and the destination of each sector.
 
-use super::table::{self, HEADER_BYTES};
+use super::table::{self, HEADER_BYTES, Sector};
 use super::{BlockChunks, Purpose};
 use pellucid_flash::{Command, Completion, Lba, Opcode, Status, Vector};
 
@@ -156,9 +156,10 @@ impl BlockChunks {
         let in_table = sector % (self.shape.chunks.write_min_sectors * self.shape.per_sector);
         let from = HEADER_BYTES + in_table as usize * Vector::METADATA_BYTES;
         let generation = self.chunks[number as usize].generation;
-        let good = table::parse(image).is_some_and(|header| {
-            (header.epoch, header.generation, header.chunk) == (self.epoch, generation, number)
-        });
+        let good = match table::parse(image, number, self.epoch) {
+            Sector::Table(header) => (header.epoch, header.generation) == (self.epoch, generation),
+            Sector::Other | Sector::Damaged => false,
+        };
         if let (true, Some(vector)) = (good, &mut command.vector) {
             vector.metadata[want.at as usize * Vector::METADATA_BYTES..][..Vector::METADATA_BYTES]
                 .copy_from_slice(&image[from..][..Vector::METADATA_BYTES]);

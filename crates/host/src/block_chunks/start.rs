@@ -2,7 +2,7 @@
 //! chunk is written.
 
 use super::shape::HEAD_SECTORS;
-use super::table::{self, Header};
+use super::table::{self, Header, Sector};
 use super::{BlockChunks, Chunk, Purpose};
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{ChunkState, Command, Completion, Lba, Opcode, Status};
@@ -34,15 +34,22 @@ pub(super) struct Start {
     fresh: bool,
     next: u64,
     under_way: u32,
-    /// Table sectors: `None` if a sector holds no table, an error if it cannot be read.
+    /// Table sectors: `None` if a sector holds no table, an error if it cannot be read or is damaged.
     found: Vec<Option<Result<Header, ()>>>,
     /// Images of table sectors that are not full, by number.
     partial: BTreeMap<u64, Vec<u8>>,
+    /// Number of chunks that are offline because their tables cannot be read or are damaged.
+    lost: u64,
 }
 
 impl Start {
     pub fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Ready)
+    }
+
+    /// Number of chunks that the start has put offline.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     pub fn failure(&self) -> Option<String> {
@@ -89,14 +96,14 @@ impl BlockChunks {
             Some(([groups, units, chunks, sectors, write, bytes], _)) => {
                 return self.fail_start(format!(
                     "this drive holds chunks of another shape: {groups} groups of {units} units of {chunks} chunks of {sectors} \
-                     sectors of {bytes} bytes, written {write} at a time; allowed: the same settings, or format"
+                     sectors of {bytes} bytes, written {write} at a time; allowed: the same settings, or a blank drive"
                 ));
             }
             None if format || (ok && completion.data.iter().all(|&byte| byte == 0)) => {
                 self.start.fresh = true
             }
             None if ok => {
-                let sentence = "this drive holds something else than chunks; allowed: a blank one, or format";
+                let sentence = "this drive holds something else than chunks; allowed: a blank one";
                 return self.fail_start(sentence.into());
             }
             None => return self.fail_start("the head of the chunks cannot be read from the drive".into()),
@@ -132,13 +139,17 @@ impl BlockChunks {
         match completion.status {
             Status::Success => {
                 for (at, image) in (from..).zip(images) {
-                    let header = table::parse(image);
-                    let counts = header
-                        .filter(|header| u64::from(header.chunk) == at / u64::from(self.shape.table_sectors));
-                    if counts.is_some_and(|header| (1..self.shape.per_sector).contains(&header.writes)) {
-                        self.start.partial.insert(at, image.to_vec());
-                    }
-                    self.start.found[at as usize] = counts.map(Ok);
+                    let chunk = (at / u64::from(self.shape.table_sectors)) as u32;
+                    self.start.found[at as usize] = match table::parse(image, chunk, self.epoch) {
+                        Sector::Other => None,
+                        Sector::Damaged => Some(Err(())),
+                        Sector::Table(header) => {
+                            if (1..self.shape.per_sector).contains(&header.writes) {
+                                self.start.partial.insert(at, image.to_vec());
+                            }
+                            Some(Ok(header))
+                        }
+                    };
                 }
             }
             _ if count > 1 => (from..from + count as u64).for_each(|at| self.read_table(at, 1)),
@@ -151,7 +162,8 @@ impl BlockChunks {
         let found = std::mem::take(&mut self.start.found);
         let mut partial = std::mem::take(&mut self.start.partial);
         if self.start.fresh && !self.config.format && found.iter().flatten().any(Result::is_ok) {
-            let sentence = "this drive holds chunks whose head is zeroed; allowed: another drive, or format, which loses them";
+            let sentence =
+                "this drive holds chunks whose head is zeroed; allowed: another drive, or a blank one";
             return self.fail_start(sentence.into());
         }
         if self.start.fresh {
@@ -165,6 +177,7 @@ impl BlockChunks {
         }
         for (number, tables) in found.chunks_exact(self.shape.table_sectors as usize).enumerate() {
             self.chunks[number] = self.chunk_of(tables);
+            self.start.lost += u64::from(self.chunks[number].state == ChunkState::Offline);
             let writes = self.chunks[number].written / self.shape.chunks.write_min_sectors;
             if !writes.is_multiple_of(self.shape.per_sector) {
                 let at = self.shape.table_of(number as u32, writes);

@@ -65,16 +65,35 @@ pub(super) fn seal(sector: &mut Vec<u8>, header: Header, sector_bytes: usize) {
     sector[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Returns the header of a table sector; `None` if it is missing or damaged.
-pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
-    let good = bytes.starts_with(MAGIC) && word(bytes, 4)? == crc32c::crc32c(bytes.get(8..)?);
-    let header = Header {
-        epoch: long(bytes, 8)?,
-        generation: long(bytes, 16)?,
-        chunk: word(bytes, 24)?,
-        writes: word(bytes, 28)?,
+/// Content of a table sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sector {
+    /// It holds no table of this chunk.
+    Other,
+    Table(Header),
+    /// It was a table of this chunk, and its checksum is wrong.
+    Damaged,
+}
+
+/// Reads the table sector of `chunk` on a drive with this epoch. Bytes with a wrong checksum are a damaged table if the epoch and either the
+/// chunk or the mark at the beginning are right: anything else may be what the drive held before its format.
+pub(super) fn parse(bytes: &[u8], chunk: u32, epoch: u64) -> Sector {
+    let fields = || {
+        let header = Header {
+            epoch: long(bytes, 8)?,
+            generation: long(bytes, 16)?,
+            chunk: word(bytes, 24)?,
+            writes: word(bytes, 28)?,
+        };
+        Some((header, word(bytes, 4)? == crc32c::crc32c(bytes.get(8..)?)))
     };
-    good.then_some(header)
+    let Some((header, is_whole)) = fields() else { return Sector::Other };
+    let (marked, its) = (bytes.starts_with(MAGIC), header.chunk == chunk);
+    match header.epoch == epoch {
+        _ if is_whole && marked && its => Sector::Table(header),
+        true if marked || its => Sector::Damaged,
+        _ => Sector::Other,
+    }
 }
 
 #[cfg(test)]
@@ -93,12 +112,16 @@ mod tests {
         let header = Header { epoch: 1, generation: 2, chunk: 3, writes: 4 };
         let mut sector = vec![9; HEADER_BYTES + 64];
         seal(&mut sector, header, 512);
-        assert_eq!((parse(&sector), sector.len()), (Some(header), 512));
+        assert_eq!((parse(&sector, 3, 1), sector.len()), (Sector::Table(header), 512));
         for at in 0..512 {
             let mut bad = sector.clone();
             bad[at] ^= 1;
-            assert_eq!(parse(&bad), None, "byte {at}");
+            // Without its epoch it may be a table from before a format.
+            let expected = if (8..16).contains(&at) { Sector::Other } else { Sector::Damaged };
+            assert_eq!(parse(&bad, 3, 1), expected, "byte {at}");
         }
-        assert_eq!((parse(&[]), parse_head(&[0; 512])), (None, None));
+        assert_eq!(parse(&sector, 3, 2), Sector::Table(header), "of an older epoch, as its header says");
+        assert_eq!(parse(&[0; 512], 0, 1), Sector::Other);
+        assert_eq!((parse(&[], 0, 1), parse_head(&[0; 512])), (Sector::Other, None));
     }
 }

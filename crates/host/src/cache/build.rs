@@ -88,6 +88,7 @@ impl CacheManager {
             granted: VecDeque::new(),
             dirty: BlockMap::new(blocks),
             unflushed: [BlockMap::new(blocks), BlockMap::new(blocks)],
+            doubtful: BlockMap::new(blocks),
             streams: Streams::new(config.sequential_bytes / u64::from(sector)),
             ops: Slab::default(),
             parts: Slab::default(),

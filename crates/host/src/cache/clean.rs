@@ -237,7 +237,12 @@ impl CacheManager {
             }
             (Purpose::CleanWrite, Status::Success) => {}
             (Purpose::CleanRead, _) => self.counters.flash_read_errors += 1,
-            (Purpose::CleanMark, _) => self.counters.flash_write_errors += 1,
+            (Purpose::CleanMark, _) => {
+                self.counters.flash_write_errors += 1;
+                for block in self.blocks_in(part) {
+                    self.doubtful.insert(self.now, block);
+                }
+            }
             _ => self.counters.backing_write_errors += 1,
         }
         self.give_back(data);
@@ -247,6 +252,7 @@ impl CacheManager {
     }
 
     fn is_clean(&mut self, block: u64) {
+        self.doubtful.remove(block);
         self.counters.cleaned += u64::from(self.dirty.remove(block));
         if let Backend::Block(slots) = &mut self.backend {
             slots.cleaned(block);

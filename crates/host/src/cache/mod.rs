@@ -31,7 +31,9 @@
 //!    otherwise a crash of the store would leave it older than the copy. Everywhere else clean copies are
 //!    valid only after an orderly stop, and a start after a crash drops them.
 //! 6. **Trimmed dirty blocks** are dropped once the trim is durable on the backing store; dropped earlier, a
-//!    power cut would lose data that an older flush had made durable.
+//!    power cut would lose data that an older flush had made durable. *Doubtful* ones, which a failed command
+//!    may have left clean on the flash, are dropped before: the backing store has their data, and the flash
+//!    may give up a clean copy at any time, so that a read would see the old data, and a later one the trim.
 //! 7. **No read while versions differ**: a write, a fill and a trim have exclusive use of their blocks
 //!    (`locks.rs`).
 //!
@@ -113,6 +115,9 @@ pub struct CacheManager {
     locks: Locks,
     granted: VecDeque<u32>,
     dirty: BlockMap,
+    /// Dirty blocks of which the flash may hold a clean copy: a command that would have told failed, and may have taken effect. The
+    /// backing store has what was promised of them.
+    doubtful: BlockMap,
     /// Blocks that were written to the backing store since its last flush; kept for rule 5.
     unflushed: [BlockMap; 2],
     streams: Streams,
@@ -181,7 +186,7 @@ impl CacheManager {
             Backend::Block(slots) => slots.memory_bytes(),
             Backend::Ssc(_) => 0,
         };
-        let maps = self.unflushed.iter().map(BlockMap::memory_bytes).sum::<u64>();
+        let maps = self.unflushed.iter().chain([&self.doubtful]).map(BlockMap::memory_bytes).sum::<u64>();
         slots + self.dirty.memory_bytes() + maps + self.locks.memory_bytes()
     }
 

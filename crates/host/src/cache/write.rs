@@ -133,7 +133,7 @@ impl CacheManager {
         }
     }
 
-    fn blocks_in(&self, part: Part) -> std::ops::Range<u64> {
+    pub(super) fn blocks_in(&self, part: Part) -> std::ops::Range<u64> {
         let end = (part.lba + u64::from(part.sectors)).div_ceil(self.block_sectors);
         part.lba / self.block_sectors..end.min(self.blocks)
     }
@@ -165,6 +165,7 @@ impl CacheManager {
             }
             for block in blocks {
                 self.counters.dirtied += u64::from(self.dirty.insert(self.now, block));
+                self.doubtful.remove(block);
             }
             self.cleaner.dirtied(self.now, self.config.fallow);
             return self.take_back_write(part, data);
@@ -244,9 +245,10 @@ impl CacheManager {
         }
         self.counters.flash_write_errors += 1;
         if after_failure {
-            // The block may be dirty on the flash.
+            // The block may be dirty on the flash, or an older clean copy may be there.
             for block in self.blocks_in(part) {
                 self.dirty.insert(self.now, block);
+                self.doubtful.insert(self.now, block);
             }
         }
         self.take_back_write(part, data);
@@ -489,6 +491,20 @@ impl CacheManager {
             to.div_ceil(self.block_sectors).min(end).min(self.blocks),
         );
         self.evict(op, first, end, false);
+        self.evict_doubtful(op, first, end);
+    }
+
+    /// Drops the doubtful blocks of a range, which only a solid-state cache has.
+    fn evict_doubtful(&mut self, op: u32, first: u64, end: u64) {
+        let mut at = first;
+        while let Some(block) = self.doubtful.next(at).filter(|&block| block < end) {
+            at = block + 1;
+            if !self.ending.is_detached() {
+                let (lba, sectors) = (block * self.block_sectors, self.block_sectors as u32);
+                let part = Part { op, purpose: Purpose::TrimEvict, lba, sectors, ..Part::default() };
+                self.send(Side::Flash, part, Command::new(0, Opcode::Evict, Lba(lba), sectors, Vec::new()));
+            }
+        }
     }
 
     /// Returns the sectors of a trim for the backing store, without parts of dirty blocks.
@@ -543,6 +559,7 @@ impl CacheManager {
                 self.commit.flash_changed();
                 for block in self.blocks_in(part) {
                     self.dirty.remove(block);
+                    self.doubtful.remove(block);
                 }
             }
             Purpose::TrimEvict => self.counters.flash_write_errors += 1,

@@ -9,7 +9,7 @@ use crate::reference::Faults;
 use pellucid_flash::{
     ChunkInfo, ChunkState, Command, Completion, Drive, Interface, Lba, Opcode, Rng, SimTime, Status, Vector,
 };
-use pellucid_host::{BlockChunks, BlockChunksConfig, BlockChunksError, HostFtlConfig, Stack};
+use pellucid_host::{BlockChunks, BlockChunksConfig, BlockChunksError, HostFtlConfig, Layer, Stack};
 use std::collections::BTreeMap;
 
 type Blocks = Stack<BlockChunks, BlockReference>;
@@ -344,13 +344,13 @@ fn a_drive_that_holds_something_else_is_left_alone() {
     assert_eq!(
         refuse(&other, used.clone()),
         "this drive holds chunks of another shape: 1 groups of 2 units of 3 chunks of 24 sectors of 512 bytes, written 4 at a time; \
-         allowed: the same settings, or format"
+         allowed: the same settings, or a blank drive"
     );
     let mut strange = reference;
     strange.harm(3);
     assert_eq!(
         refuse(&config, strange.clone()),
-        "this drive holds something else than chunks; allowed: a blank one, or format"
+        "this drive holds something else than chunks; allowed: a blank one"
     );
     let format = BlockChunksConfig { format: true, ..config.clone() };
     start(&format, strange, SimTime::ZERO);
@@ -364,7 +364,7 @@ fn a_drive_that_holds_something_else_is_left_alone() {
     headless.put(0, vec![0; 512]);
     assert_eq!(
         refuse(&config, headless),
-        "this drive holds chunks whose head is zeroed; allowed: another drive, or format, which loses them"
+        "this drive holds chunks whose head is zeroed; allowed: another drive, or a blank one"
     );
     let blocks = start(&format, blocks.drive, now);
     let now = blocks.now();
@@ -373,6 +373,35 @@ fn a_drive_that_holds_something_else_is_left_alone() {
     for info in report.data.as_chunks().0 {
         assert_eq!(ChunkInfo::decode(info).expect("a state").state, ChunkState::Free);
     }
+}
+
+/// Checks that a damaged table is no free chunk: writes to it would be mixed with what it held.
+#[test]
+fn a_damaged_table_puts_its_chunk_offline_and_is_named() {
+    let (config, reference) = small();
+    let mut blocks = start(&config, reference, SimTime::ZERO);
+    let write = |lba| Command::new(1, Opcode::Write, Lba(lba), 4, vec![7; 4 * 512]);
+    assert_eq!(ask(&mut blocks, write(0)).status, Status::Success);
+    assert_eq!(ask(&mut blocks, write(32)).status, Status::Success);
+    let (now, drive) = (blocks.now(), blocks.drive);
+    let table = drive.find(b"PLBT").expect("the table of the first chunk");
+    for byte in [0, 20, 24, 28, 100] {
+        let mut damaged = drive.clone();
+        damaged.flip(table, byte);
+        let mut blocks = start(&config, damaged, now);
+        let report = ask(&mut blocks, Command::new(1, Opcode::Report, Lba(0), 2, Vec::new()));
+        let states: Vec<ChunkState> = report
+            .data
+            .as_chunks()
+            .0
+            .iter()
+            .map(|info| ChunkInfo::decode(info).expect("a state").state)
+            .collect();
+        assert_eq!(states, [ChunkState::Offline, ChunkState::Open], "byte {byte}");
+        assert!(blocks.layer.start_notice().is_some_and(|notice| notice.contains("damaged")));
+        assert_eq!(ask(&mut blocks, write(0)).status, Status::ChunkWriteInvalid);
+    }
+    assert_eq!(start(&config, drive, now).layer.start_notice(), None);
 }
 
 #[test]

@@ -163,7 +163,7 @@ pub trait Onlooker {
         false
     }
 
-    /// A log of its own, which is given every request; asked once, before the first request.
+    /// A log of its own, which is given every request that counts (none of `ramp_time`); asked once, before the first request.
     fn log(&mut self) -> Option<Box<dyn RequestSink>> {
         None
     }
@@ -235,7 +235,7 @@ pub struct Progress {
 }
 
 impl<'a, T: Target> Run<'a, T> {
-    /// Prepares a run. With an oracle every read is checked. Each of `logs` is given every request.
+    /// Prepares a run. With an oracle every read is checked. Each of `logs` is given every request that counts.
     pub fn new(
         device: &'a mut T,
         source: Source,
@@ -581,10 +581,10 @@ impl<'a, T: Target> Run<'a, T> {
                 let latency = completion.completed - completion.submitted;
                 self.series.complete(completion.completed, write, bytes, latency);
             }
-        }
-        for log in &mut self.logs {
-            let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
-            log.write(lba, sectors, name, completion).map_err(RunError::Log)?;
+            for log in &mut self.logs {
+                let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
+                log.write(lba, sectors, name, completion).map_err(RunError::Log)?;
+            }
         }
         if self.oracle.is_some() {
             self.verify(tag, completion)?;

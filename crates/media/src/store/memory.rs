@@ -12,6 +12,7 @@
 
 use super::arena::Arena;
 use super::{Found, Remains, STAMP_BYTES, StoreShape};
+use crate::error::StoreError;
 use crate::state::BlockState;
 use std::ops::Range;
 
@@ -53,22 +54,32 @@ fn first_bytes(slot: &mut Option<Box<[u8]>>, bytes: usize) -> &mut [u8] {
 }
 
 impl MemoryStore {
-    pub(crate) fn new(shape: StoreShape, bytes_max: Option<u64>) -> MemoryStore {
+    /// Makes an empty store.
+    ///
+    /// # Errors
+    /// The system has no memory for its tables.
+    pub(crate) fn new(shape: StoreShape, bytes_max: Option<u64>) -> Result<MemoryStore, StoreError> {
         let blocks = shape.blocks as usize;
         let units = blocks * shape.units_per_block();
+        let slots = if shape.image_bytes > STAMP_BYTES { units * size_of::<u32>() } else { 0 };
+        let tables = slots + blocks * (size_of::<BlockState>() + size_of::<Option<Box<[u8]>>>());
+        let mut probe: Vec<u8> = Vec::new();
+        probe.try_reserve_exact(tables).map_err(|_| StoreError::Memory { needed_bytes: tables as u64 })?;
+        // Zeros of the system cost no memory before they are written; the compiler must not leave out the attempt.
+        drop(std::hint::black_box(probe));
         let data = (shape.image_bytes > STAMP_BYTES).then(|| Data {
             slots: vec![0; units],
             arena: Arena::new(units as u32, shape.unit_stored_bytes),
             bytes_max: bytes_max.unwrap_or(u64::MAX),
         });
-        MemoryStore {
+        Ok(MemoryStore {
             states: vec![BlockState::default(); blocks],
             blocks: vec![None; blocks],
             allocated_blocks: 0,
             data,
             save: vec![0; shape.save_bytes],
             shape,
-        }
+        })
     }
 
     #[inline]

@@ -230,7 +230,7 @@ impl Store {
     pub(crate) fn open(config: &MediaConfig, shape: StoreShape) -> Result<Opened, StoreError> {
         match &config.store {
             StoreKind::None | StoreKind::Unstamped | StoreKind::Ram => {
-                let store = Store::Memory(MemoryStore::new(shape, config.keep.ram_max));
+                let store = Store::Memory(MemoryStore::new(shape, config.keep.ram_max)?);
                 Ok(Opened { store, created: true, made: config.seed, recovered: false, age_s: 0 })
             }
             StoreKind::File(path) => FileStore::open(path, config, shape),

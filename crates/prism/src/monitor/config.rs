@@ -139,16 +139,14 @@ pub enum MonitorError {
         has: u32,
     },
     /// There are data of another owner.
-    #[error(
-        "no state of a flash monitor, and {blocks} blocks hold something else; allowed: blank media, or format"
-    )]
+    #[error("no state of a flash monitor, and {blocks} blocks hold something else; allowed: blank media")]
     NotBlank {
         /// Blocks that are written.
         blocks: u32,
     },
     /// The state is that of another drive, or cannot be understood.
     #[error(
-        "the state of the flash monitor is that of a drive of another shape; allowed: its own drive, or format"
+        "the state of the flash monitor is that of a drive of another shape; allowed: its own drive, or blank media"
     )]
     OtherDrive,
     /// The name is empty, or has other characters than letters, digits, `-`, `_` and `.`.

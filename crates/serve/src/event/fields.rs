@@ -178,6 +178,7 @@ fn mounted(drive: &str, report: &MountReport) -> Fields {
         word("replayed", report.replay_reads),
         word("mapped", report.mapped_units),
         word("lost", report.lost_units),
+        word("forgotten", report.forgotten_units),
     ]
 }
 

@@ -60,7 +60,8 @@ fn what_was_promised_survives_every_crash_at_any_event() {
 
 #[test]
 fn lives_of_crashes_and_failing_drives() {
-    for seed in seeds(200..260) {
+    // Of the last, a clean command that failed took effect, and the power went within the trim of its block.
+    for seed in seeds(200..260).chain([1153]) {
         let mut world = World::new(seed);
         *world.host.drive.first.faults() = Faults { write: 0.01, reset: 0.01, read: 0.01 };
         world.host.drive.second.faults = Faults { write: 0.01, reset: 0.01, read: 0.01 };

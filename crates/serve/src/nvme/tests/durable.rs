@@ -120,6 +120,29 @@ fn a_formatted_drive_is_empty_after_a_power_cut() {
     assert!(read(&mut world, link, 64) == vec![0; 64 * SECTOR]);
 }
 
+/// Data that a drive never promised to keep are not lost, but counted all the same.
+#[test]
+fn a_power_cut_counts_what_the_drive_forgets() {
+    for (durability, expected) in
+        [(Durability::Journal { checkpoint_every: 0 }, 0), (Durability::Volatile, 8)]
+    {
+        let mut config = common::config(StoreKind::Ram);
+        config.ftl.durability = durability;
+        let device = Device::new(&config).expect("a good configuration");
+        let sectors = u64::from(device.layout().sectors_per_unit);
+        let mut world = World::of(vec![("one".into(), device)], None);
+        let (_, id) = world.attach(PLAIN);
+        let link = world.queue(PLAIN, id, 1);
+        fill(&mut world, link);
+        let report = world.core.power_cut(0).expect("a mount");
+        let units = 64 / sectors;
+        assert_eq!(units, 8, "the units that were filled");
+        assert_eq!((report.lost_units, report.forgotten_units), (0, expected), "{durability:?}");
+        assert_eq!(report.mapped_units + report.forgotten_units, units, "{durability:?}");
+        assert_eq!(world.core.power_cut(0).expect("a mount").forgotten_units, 0, "they are forgotten once");
+    }
+}
+
 #[test]
 fn a_cache_that_there_is_not_has_no_feature() {
     let id = FeatureId::VolatileWriteCache;

@@ -1,0 +1,367 @@
+//! The catalog: all metadata, as keys of the tree, with what has changed since the last commit.
+//!
+//! ```text
+//!   put, delete ─► tree            what a mount finds, once a checkpoint has written its nodes
+//!               ─► changed keys    the entries of the next commit
+//!               ─► counts          blocks of files; extents that came and went, for those who book space and names
+//! ```
+//! Nothing here waits. A look-up whose nodes are missing says so and has changed nothing. Callers touch the paths of all that they are going
+//! to change, and then change it: [`Catalog::put`] and [`Catalog::delete`] do not fail.
+//!
+//! Invariant: the count of blocks is that of all extents of the tree. Each extent that comes or goes is booked once, in order.
+
+use super::batch::put_entry;
+use super::key::{Extent, Inode, Key, Kind};
+use super::node::{Block, Child};
+use super::stop::Stop;
+use super::tree::{Dirty, Miss, Place, Tree, Visit};
+use super::types::{Errno, Ino};
+use std::collections::VecDeque;
+
+/// Changed keys of which duplicates are not removed yet, at least.
+const CHANGED_MOST: usize = 4096;
+
+/// An extent that came or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Booking {
+    pub ino: Ino,
+    pub extent: Extent,
+    /// True: it came.
+    pub lives: bool,
+}
+
+/// A run of blocks of a file that are alike.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Run {
+    /// The first block behind it.
+    pub end: u64,
+    /// The page has an extent.
+    pub counted: bool,
+    /// Where its first block lies; 0: nowhere, it reads as zeros.
+    pub address: u64,
+}
+
+/// All metadata.
+#[derive(Clone, Debug)]
+pub(super) struct Catalog {
+    tree: Tree,
+    /// Keys that have changed since the last commit, some of them twice.
+    changed: Vec<Key>,
+    /// Length of `changed` at which duplicates are removed.
+    changed_most: usize,
+    /// Something has changed since [`Catalog::take_news`].
+    news: bool,
+    /// Blocks that extents count.
+    allocated: u64,
+    /// Extents that came and went, and are not booked yet.
+    bookings: VecDeque<Booking>,
+    /// Buffer for the checksums of an extent.
+    sums: Vec<u32>,
+}
+
+impl Catalog {
+    /// The catalog of an empty file system.
+    pub fn new(file_system: u64) -> Catalog {
+        Catalog::of(Tree::new(file_system), 0)
+    }
+
+    /// The catalog whose root lies there, with extents of so many blocks.
+    pub fn at(file_system: u64, root: Child, level: u8, node_count: u64, allocated: u64) -> Catalog {
+        Catalog::of(Tree::at(file_system, root, level, node_count), allocated)
+    }
+
+    fn of(tree: Tree, allocated: u64) -> Catalog {
+        Catalog {
+            tree,
+            changed: Vec::new(),
+            changed_most: CHANGED_MOST,
+            news: false,
+            allocated,
+            bookings: VecDeque::new(),
+            sums: Vec::new(),
+        }
+    }
+
+    // ---- look-ups
+
+    /// The entry of a key.
+    pub fn find(&mut self, key: Key) -> Result<Option<Place>, Stop> {
+        Ok(self.tree.find(key)?)
+    }
+
+    /// The first entry at or behind a key.
+    pub fn seek(&mut self, key: Key) -> Result<Option<(Key, Place)>, Stop> {
+        Ok(self.tree.seek(key)?)
+    }
+
+    /// The value of an entry.
+    pub fn value(&self, place: Place) -> &[u8] {
+        self.tree.value(place)
+    }
+
+    /// Brings the paths to all keys from `low` to `high`.
+    pub fn touch(&mut self, low: Key, high: Key) -> Result<(), Stop> {
+        Ok(self.tree.touch(low, high)?)
+    }
+
+    /// Runs a look-up whose nodes were touched before.
+    pub fn present<T>(&mut self, look: impl FnOnce(&mut Catalog) -> Result<T, Stop>) -> T {
+        match look(self) {
+            Ok(found) => found,
+            Err(why) => unreachable!("what is changed was touched before: {why:?}"),
+        }
+    }
+
+    /// The inode of a file; an error if there is none.
+    pub fn inode(&mut self, ino: Ino) -> Result<Inode, Stop> {
+        match self.find(Key::inode(ino))? {
+            Some(place) => Ok(Inode::decode(self.tree.value(place)).ok_or(Errno::Io)?),
+            None => Err(Errno::NoEntry.into()),
+        }
+    }
+
+    /// The first extent that ends at or behind a block.
+    pub fn extent_at(&mut self, ino: Ino, block: u64) -> Result<Option<(Key, Extent, Place)>, Stop> {
+        let from = Key::extent(ino, block);
+        match self.seek(from)? {
+            Some((key, place)) if key.is_beside(from) => {
+                let extent = Extent::decode(key, self.tree.value(place)).ok_or(Errno::Io)?;
+                Ok(Some((key, extent, place)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The run that begins with a block.
+    pub fn run_at(&mut self, ino: Ino, block: u64) -> Result<Run, Stop> {
+        Ok(match self.extent_at(ino, block)? {
+            Some((_, extent, _)) if extent.first <= block => {
+                Run { end: extent.last() + 1, counted: true, address: extent.address_of(block) }
+            }
+            Some((_, extent, _)) => Run { end: extent.first, counted: false, address: 0 },
+            None => Run { end: u64::MAX, counted: false, address: 0 },
+        })
+    }
+
+    /// Checksums of blocks of one extent.
+    pub fn sums_of(&mut self, ino: Ino, block: u64, blocks: u64) -> Result<Vec<Option<u32>>, Stop> {
+        let Some((_, extent, place)) = self.extent_at(ino, block)? else {
+            return Ok(Vec::new());
+        };
+        let value = self.tree.value(place);
+        Ok((block..block + blocks).map(|b| super::key::sum_of(value, b - extent.first)).collect())
+    }
+
+    // ---- changes
+
+    /// Sets an inode that was touched.
+    pub fn put_inode(&mut self, ino: Ino, inode: &Inode) {
+        self.put(Key::inode(ino), &inode.encode());
+    }
+
+    /// Sets a key that was touched.
+    pub fn put(&mut self, key: Key, value: &[u8]) {
+        self.uncount(key);
+        if let Some(Kind::Extent) = key.kind()
+            && let Some(extent) = Extent::decode(key, value)
+        {
+            self.allocated += extent.count;
+            self.bookings.push_back(Booking { ino: Ino(key.object()), extent, lives: true });
+        }
+        if let Err(miss) = self.tree.put(key, value) {
+            unreachable!("what is changed was touched before: {miss:?}");
+        }
+        self.note(key);
+    }
+
+    /// Deletes a key that was touched.
+    pub fn delete(&mut self, key: Key) {
+        self.uncount(key);
+        if let Err(miss) = self.tree.remove(key) {
+            unreachable!("what is changed was touched before: {miss:?}");
+        }
+        self.note(key);
+    }
+
+    /// Takes an extent that is replaced or deleted out of the counts.
+    fn uncount(&mut self, key: Key) {
+        if key.kind() != Some(Kind::Extent) {
+            return;
+        }
+        let Some(place) = self.present(|catalog| catalog.find(key)) else { return };
+        let Some(extent) = Extent::decode(key, self.tree.value(place)) else { return };
+        self.allocated -= extent.count;
+        self.bookings.push_back(Booking { ino: Ino(key.object()), extent, lives: false });
+    }
+
+    /// Notes that a key has changed.
+    fn note(&mut self, key: Key) {
+        if self.changed.last() == Some(&key) {
+            return;
+        }
+        self.changed.push(key);
+        if self.changed.len() > self.changed_most {
+            self.changed.sort_unstable();
+            self.changed.dedup();
+            self.changed_most = (2 * self.changed.len()).max(CHANGED_MOST);
+        }
+        self.news = true;
+    }
+
+    /// Brings what [`Catalog::cut`] of the same blocks changes.
+    pub fn touch_cut(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), Stop> {
+        self.touch(Key::extent(ino, from.saturating_sub(1)), Key::extent(ino, to))?;
+        self.seek(Key::extent(ino, to.saturating_sub(1)))?;
+        // What stands behind the range is looked at once nothing is left of it.
+        self.seek(Key::extent(ino, to))?;
+        Ok(())
+    }
+
+    /// Takes blocks `from..to` out of the extents; gives how many these counted. They were touched.
+    pub fn cut(&mut self, ino: Ino, from: u64, to: u64) -> u64 {
+        let mut freed = 0;
+        loop {
+            let found = self.present(|catalog| catalog.extent_at(ino, from));
+            let Some((key, extent, place)) = found.filter(|(_, extent, _)| extent.first < to) else {
+                break;
+            };
+            let mut sums = std::mem::take(&mut self.sums);
+            sums.clear();
+            let value = self.tree.value(place);
+            sums.extend((0..extent.count).map_while(|n| super::key::sum_of(value, n)));
+            // What is left is put before anything is deleted, so that no leaf on the path is given up in between.
+            if extent.first < from {
+                let left = Extent { count: from - extent.first, ..extent };
+                self.put_extent(ino, left, sums.get(..left.count as usize).unwrap_or_default());
+            }
+            let last = extent.last();
+            if last >= to {
+                let right = Extent { first: to, count: last - to + 1, address: extent.address_of(to) };
+                self.put_extent(ino, right, sums.get((to - extent.first) as usize..).unwrap_or_default());
+            } else {
+                self.delete(key);
+            }
+            self.sums = sums;
+            freed += (last + 1).min(to) - extent.first.max(from);
+            // What is behind `to` was not touched.
+            if last + 1 >= to {
+                break;
+            }
+        }
+        freed
+    }
+
+    /// Sets an extent that was touched.
+    pub fn put_extent(&mut self, ino: Ino, extent: Extent, sums: &[u32]) {
+        let mut buffer = [0; 272];
+        self.put(Key::extent(ino, extent.last()), extent.encode(sums, &mut buffer));
+    }
+
+    // ---- what changed
+
+    /// Blocks that extents count.
+    pub fn allocated(&self) -> u64 {
+        self.allocated
+    }
+
+    /// Number of changed keys, some counted twice.
+    pub fn changed(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// Adds keys whose present content the next commit has to say.
+    pub fn add_changed(&mut self, keys: &mut Vec<Key>) {
+        self.changed.append(keys);
+    }
+
+    /// Takes the changed keys, each once, in order, with their present values: the entries of a commit.
+    pub fn take_changed(&mut self, entries: &mut Vec<u8>) {
+        let mut keys = std::mem::take(&mut self.changed);
+        keys.sort_unstable();
+        keys.dedup();
+        for &key in &keys {
+            let place = self.present(|catalog| catalog.find(key));
+            put_entry(entries, key, place.map(|place| self.value(place)));
+        }
+        keys.clear();
+        self.changed = keys;
+        self.news = false;
+    }
+
+    /// Forgets what has changed: a mount has applied it from the log, which has it.
+    pub fn forget_changed(&mut self) {
+        self.changed.clear();
+    }
+
+    /// Returns whether a key has changed since the last call.
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+
+    /// The next extent that came or went, in order.
+    pub fn next_booking(&mut self) -> Option<Booking> {
+        self.bookings.pop_front()
+    }
+
+    // ---- nodes of the tree
+
+    /// The address of a copy of a node that is not needed any more.
+    pub fn next_freed(&mut self) -> Option<u64> {
+        self.tree.freed.pop()
+    }
+
+    /// Root of the tree, and its level.
+    pub fn root(&self) -> (Child, u8) {
+        self.tree.root()
+    }
+
+    /// Nodes of the tree, in memory or not.
+    pub fn node_count(&self) -> u64 {
+        self.tree.node_count
+    }
+
+    /// Nodes that have no address.
+    pub fn dirty(&self) -> usize {
+        self.tree.dirty()
+    }
+
+    /// Nodes in memory.
+    pub fn resident(&self) -> usize {
+        self.tree.resident()
+    }
+
+    /// Takes a node that came from the media; false: it is not the one that was looked for.
+    pub fn arrived(&mut self, miss: Miss, block: Block) -> bool {
+        self.tree.arrived(miss, block)
+    }
+
+    /// Makes the node dirty that begins with `key` at `level`, if it lies at `address`.
+    pub fn move_node(&mut self, key: Key, level: u8, address: u64) -> Result<(), Stop> {
+        Ok(self.tree.move_node(key, level, address)?)
+    }
+
+    /// Dirty nodes, children before their parents.
+    pub fn dirty_nodes(&self) -> Vec<Dirty> {
+        self.tree.dirty_nodes()
+    }
+
+    /// Gives a dirty node an address, in the batch that writes it.
+    pub fn settle(&mut self, dirty: Dirty, address: u64, written_by: u64) -> &Block {
+        self.tree.settle(dirty, address, written_by)
+    }
+
+    /// A node on a walk of the whole tree.
+    pub fn visit(&mut self, key: Key, level: u8) -> Result<Visit, Miss> {
+        self.tree.visit(key, level)
+    }
+
+    /// Forgets clean nodes until `resident` is reached; those of batches from `unwritten` on stay.
+    pub fn trim(&mut self, resident: usize, unwritten: u64) {
+        self.tree.trim(resident, unwritten);
+    }
+
+    /// Walks the invariants of what is in memory, and panics where one is broken.
+    pub fn check(&self) {
+        self.tree.check();
+    }
+}

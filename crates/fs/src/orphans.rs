@@ -1,0 +1,109 @@
+//! Files of which something is still to be freed, and files that are held open.
+//!
+//! ```text
+//!   unlinked ─► to remove ─► (released by all who hold it) ─► removed step by step ─► gone
+//!   cut      ─► to cut    ─► blocks behind the end freed step by step ─► whole
+//! ```
+//! Both lists are in the catalog, too (`Key::orphan`), so that a mount finds them again; this is what memory knows of them.
+
+use super::types::Ino;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The next thing to free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Freeing {
+    /// A file without a name, which nobody holds.
+    File(Ino),
+    /// Blocks behind the end of a file.
+    Blocks(Ino),
+}
+
+/// Files of which something is still to be freed, and files that are held.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Orphans {
+    /// How often each file is held.
+    held: BTreeMap<Ino, u32>,
+    /// Files without a name.
+    unnamed: BTreeSet<Ino>,
+    /// Files that have blocks behind their end.
+    cut: BTreeSet<Ino>,
+}
+
+impl Orphans {
+    /// Holds a file: it stays, even without a name, until it is released as often.
+    pub fn hold(&mut self, ino: Ino) {
+        *self.held.entry(ino).or_default() += 1;
+    }
+
+    /// Releases a file; true: nobody holds it any more.
+    pub fn release(&mut self, ino: Ino) -> bool {
+        let Some(count) = self.held.get_mut(&ino) else { return false };
+        *count -= 1;
+        let last = *count == 0;
+        if last {
+            self.held.remove(&ino);
+        }
+        last
+    }
+
+    /// A file has no name any more.
+    pub fn add_unnamed(&mut self, ino: Ino) {
+        self.unnamed.insert(ino);
+    }
+
+    /// A file has blocks behind its end.
+    pub fn add_cut(&mut self, ino: Ino) {
+        self.cut.insert(ino);
+    }
+
+    /// Returns whether a file has blocks behind its end.
+    pub fn is_cut(&self, ino: Ino) -> bool {
+        self.cut.contains(&ino)
+    }
+
+    /// No block is left behind the end of a file.
+    pub fn cut_ended(&mut self, ino: Ino) {
+        self.cut.remove(&ino);
+    }
+
+    /// A file is gone.
+    pub fn gone(&mut self, ino: Ino) {
+        self.unnamed.remove(&ino);
+        self.cut.remove(&ino);
+    }
+
+    /// Returns the next thing that can be freed: files first.
+    pub fn next(&self) -> Option<Freeing> {
+        let file = self.unnamed.iter().find(|ino| !self.held.contains_key(ino)).copied();
+        file.map(Freeing::File).or_else(|| self.cut.first().copied().map(Freeing::Blocks))
+    }
+
+    /// Number of files of which something is to be freed, now or when they are released.
+    pub fn count(&self) -> usize {
+        self.unnamed.len() + self.cut.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_file_stays_until_its_last_release() {
+        let mut orphans = Orphans::default();
+        assert_eq!((orphans.next(), orphans.release(Ino(3))), (None, false));
+        orphans.hold(Ino(3));
+        orphans.hold(Ino(3));
+        orphans.add_unnamed(Ino(3));
+        orphans.add_cut(Ino(7));
+        assert_eq!((orphans.next(), orphans.count()), (Some(Freeing::Blocks(Ino(7))), 2));
+        assert!(!orphans.release(Ino(3)));
+        assert_eq!(orphans.next(), Some(Freeing::Blocks(Ino(7))));
+        assert!(orphans.release(Ino(3)));
+        assert_eq!(orphans.next(), Some(Freeing::File(Ino(3))));
+        orphans.gone(Ino(3));
+        assert!(orphans.is_cut(Ino(7)));
+        orphans.cut_ended(Ino(7));
+        assert_eq!((orphans.next(), orphans.count()), (None, 0));
+    }
+}
