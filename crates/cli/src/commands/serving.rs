@@ -267,7 +267,7 @@ impl Serving {
                     format!("; for one: {drive},drive.name={name}-2")
                 }
                 // An image keeps what it was made with.
-                Refusal::Stamps { .. } if asked.iter().any(|name| is_image(name)) => {
+                Refusal::Stamps { .. } if asked.iter().any(is_image) => {
                     "; for one: an image that pellucid age makes with --set media.store=ram".into()
                 }
                 Refusal::Stamps { .. } => "; for one: --set media.store=ram".into(),
