@@ -306,11 +306,25 @@ impl Spec {
     /// The first such key.
     pub fn check_effect(&self, used: Use) -> Result<Vec<String>, SpecError> {
         let mut warnings = Vec::new();
-        for Entry { key, value, origin } in &self.provenance.entries {
+        let is_meant_otherwise = self.is_meant_otherwise();
+        for Entry { key, value, origin: Origin { place, .. } } in &self.provenance.entries {
+            // The rules cost most, so they are asked only about keys that an error or a warning could name.
+            let is_told = match place {
+                Place::Default => false,
+                Place::Set { .. } | Place::Option { .. } => true,
+                Place::File { name, .. } => {
+                    let is_ours = name == super::NO_FLASH_NAME || super::presets::find(name).is_some();
+                    // A server logs as an event that its drives are not preconditioned.
+                    let is_logged =
+                        key.starts_with("precondition.") && matches!(used, Use::Serve | Use::ServeKv);
+                    !is_ours && !is_logged && !is_meant_otherwise
+                }
+            };
+            if !is_told {
+                continue;
+            }
             let Some(rule) = RULES.iter().find(|rule| rule.refuses(self, key, used)) else { continue };
-            let Origin { place, .. } = origin;
             match place {
-                Place::Default => {}
                 Place::Set { .. } | Place::Option { .. } => {
                     return Err(SpecError::NoEffect {
                         place: place.clone(),
@@ -319,19 +333,11 @@ impl Spec {
                         with: rule.with,
                     });
                 }
-                Place::File { name, .. } => {
-                    let is_default = super::default_of(key).as_ref() == Some(value);
-                    let is_ours = name == super::NO_FLASH_NAME || super::presets::find(name).is_some();
-                    // A server logs as an event that its drives are not preconditioned.
-                    let is_logged =
-                        key.starts_with("precondition.") && matches!(used, Use::Serve | Use::ServeKv);
-                    if !is_default && !is_ours && !is_logged && !self.is_meant_otherwise() {
-                        warnings.push(format!(
-                            "{place}: {key} has no effect here; it has one with {}",
-                            rule.with
-                        ));
-                    }
+                Place::File { .. } if super::default_of(key).as_ref() != Some(value) => {
+                    warnings
+                        .push(format!("{place}: {key} has no effect here; it has one with {}", rule.with));
                 }
+                Place::File { .. } | Place::Default => {}
             }
         }
         Ok(warnings)
