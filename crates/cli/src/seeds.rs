@@ -7,6 +7,7 @@ use crate::subject::{Subject, is_stream};
 use anyhow::anyhow;
 use pellucid_media::StoreKind;
 use pellucid_report::{OverSeeds, Report};
+use pellucid_workload::Job;
 use std::path::Path;
 
 /// How often work is done.
@@ -64,6 +65,16 @@ impl SeedOptions {
 
 fn refuse(message: &str) -> Failure {
     Failure::asked(anyhow!("--seeds: {message}"))
+}
+
+/// Refuses jobs that are the same with another seed: `jobs` and `others` are those of two seeds.
+pub fn check_effect(jobs: &[Job], others: &[Job]) -> Result<(), Failure> {
+    if jobs.iter().zip(others).all(|(job, other)| job.seed == other.seed) {
+        return Err(refuse(
+            "each job has a randseed of its own, so that all runs would be equal; allowed: without randseed",
+        ));
+    }
+    Ok(())
 }
 
 /// The options with which the work of a seed is prepared: notices have come with the first preparation.

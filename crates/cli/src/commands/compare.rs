@@ -134,9 +134,11 @@ impl Compare {
         self.seeds.check_names(self.drives.iter().map(String::as_str).chain(fio))?;
         let prepared = self.prepared(global)?;
         let seeds = self.seeds.of(&prepared.iter().map(|one| &one.subject).collect::<Vec<_>>())?;
+        let others = self.prepared(&seeds::prepared_with(global, seeds[1]))?;
+        seeds::check_effect(&prepared[0].jobs, &others[0].jobs)?;
         output::header(global, "compare", &self.drives.join("  "), &jobs_summary(&prepared[0].jobs))?;
         let mut reports = vec![Vec::new(); prepared.len()];
-        drop(prepared);
+        drop((prepared, others));
         for seed in &seeds {
             let prepared = self.prepared(&seeds::prepared_with(global, *seed))?;
             for (Prepared { subject, jobs, .. }, reports) in prepared.into_iter().zip(&mut reports) {

@@ -81,6 +81,7 @@ impl Run {
         self.seeds.check_names(names.into_iter().flatten())?;
         let (subject, jobs) = self.prepared(global)?;
         let seeds = self.seeds.of(&[&subject])?;
+        seeds::check_effect(&jobs, &self.prepared(&seeds::prepared_with(global, seeds[1]))?.1)?;
         output::header(global, "run", &subject.spec.drive_name, &jobs_summary(&jobs))?;
         let mut reports = Vec::new();
         for seed in &seeds {

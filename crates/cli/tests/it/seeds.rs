@@ -59,7 +59,9 @@ fn what_cannot_be_repeated_over_seeds_is_refused() {
     folder.write("t.csv", "0,host,0,Write,0,4096,10\n");
     folder.write("traced.toml", &format!("{}[run]\ntrace = \"t.csv\"\n", crate::common::TINY));
     let media = ["--set", "media.store=file", "--set", "media.path=flash.img"];
-    let run = |words: &[&str]| [&["run", "tiny.toml", "--seeds", "2"], &WORK[..], words].concat();
+    fn run<'a>(words: &[&'a str]) -> Vec<&'a str> {
+        [&["run", "tiny.toml", "--seeds", "2"], &WORK[..], words].concat()
+    }
     let compare = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--seeds", "2", "--trace", "t.csv"];
     for (words, why) in [
         (run(&["--report", "r"]), "--report"),
@@ -69,6 +71,7 @@ fn what_cannot_be_repeated_over_seeds_is_refused() {
         (run(&["--set", "run.report=r"]), "run.report is of one run"),
         (run(&["--seed", "18446744073709551615"]), "the last seed is above 2^64 - 1"),
         (run(&media), "flash.img"),
+        (run(&["--randseed", "7"]), "each job has a randseed of its own"),
         (vec!["run", "-", "--seeds", "2"], "can be read only once"),
         (vec!["run", "traced.toml", "--seeds", "2"], "a trace draws nothing at random"),
         (compare.to_vec(), "a trace draws nothing at random"),
@@ -84,7 +87,8 @@ fn what_cannot_be_repeated_over_seeds_is_refused() {
 #[test]
 fn requests_that_fail_are_told_over_seeds_too() {
     let folder = Folder::with_drive();
-    let words = ["run", "tiny.toml", "--seeds", "2", "--set", "media.faults.program_fail=0.9"];
+    let sets = ["--set", "precondition.fill=0", "--set", "media.faults.program_fail=0.9"];
+    let words = [&["run", "tiny.toml", "--seeds", "2"], &sets[..]].concat();
     let done = folder.run(&[&words[..], &WORK[..]].concat());
     assert_eq!(done.status, 1, "{}{}", done.stdout, done.stderr);
     assert!(
