@@ -140,8 +140,8 @@ static MUTATIONS: &[Mutation] = &[
     mutation(
         "L1",
         "open-channel, p99 of reads, 80/20",
-        "a link on which the streams meet",
-        &["host.link_rate=20MB/s"],
+        "a firmware processor on which the streams meet",
+        &["firmware.slice.fixed=20us"],
         SHORT,
     ),
     mutation(
