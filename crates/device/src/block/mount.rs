@@ -12,9 +12,7 @@ use crate::config::DeviceConfig;
 use crate::shared::units_of_a_sense;
 use pellucid_flash::slab::NIL;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
-use pellucid_ftl::{
-    Caller, Damage, Durability, FtlConfig, Located, MountReport, MountSource, Start, Translation,
-};
+use pellucid_ftl::{Caller, Damage, Durability, FtlConfig, MountReport, MountSource, Start, Translation};
 use pellucid_media::{Health, Media};
 use std::ops::Range;
 
@@ -113,7 +111,8 @@ impl BlockNamespace {
     pub fn forgets_units(&self) -> u64 {
         match self.config.ftl.durability {
             Durability::Volatile => {
-                let mapped = |lpn: &u32| self.translation.peek(Lpn(*lpn)) != Located::Zero;
+                // Written pages that are still in the buffer are forgotten, too.
+                let mapped = |lpn: &u32| self.is_mapped(Lpn(*lpn));
                 (0..self.user_units).filter(mapped).count() as u64
             }
             Durability::Journal { .. } => 0,
