@@ -87,6 +87,24 @@ def without_self(node: ast.FunctionDef) -> ast.arguments:
     return arguments
 
 
+def elsewhere(folder: Path) -> dict[str, str]:
+    """Names that a package takes from packages inside it, each with that package."""
+    imports = [node for node in ast.parse((folder / "__init__.py").read_text()).body if isinstance(node, ast.ImportFrom)]
+    inside = [node for node in imports if node.level == 1 and node.module and (folder / node.module).is_dir()]
+    return {name.name: node.module for node in inside for name in node.names}
+
+
+def entries_of(module: Path, title: str) -> str:
+    """A module that is exported whole: its docstring, and its public functions."""
+    tree = ast.parse(module.read_text())
+    about = ast.get_docstring(tree)
+    if not about:
+        raise Undocumented(f"{title}: no docstring")
+    public = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    calls = "".join(f"\n`{title}.{signature(node, False)}`\n\n{marked(ast.get_docstring(node) or '')}" for node in public)
+    return f"\n### {title}\n\n{marked(about)}{calls}"
+
+
 def page(package: Path) -> str:
     """The whole page. `package` is the folder of `pellucid`; its subpackages with an `__all__` follow it."""
     out = "# Python interface\n\nMade from the docstrings of the package; `import pellucid as pl`. How to use it: "
@@ -102,6 +120,12 @@ def page(package: Path) -> str:
         for name in exported(folder):
             if name.isupper():
                 continue
-            out += entry(name, known.get(name), f"{module}.")
+            elif (folder / name).is_dir() or name in elsewhere(folder):
+                place = f"{module}.{elsewhere(folder).get(name, name)}"
+                out += f"\n### {module}.{name}\n\nSee [{place}](#{place.replace('.', '')}).\n"
+            elif (folder / f"{name}.py").exists():
+                out += entries_of(folder / f"{name}.py", f"{module}.{name}")
+            else:
+                out += entry(name, known.get(name), f"{module}.")
     plugin = ast.get_docstring(ast.parse((package / "pytest_plugin.py").read_text()))
     return out + f"\n## pytest\n\n{marked(plugin or '')}"

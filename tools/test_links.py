@@ -44,11 +44,13 @@ def broken_links(document: Path) -> list[str]:
 
 
 def missing_files(document: Path) -> list[str]:
-    """Source files named in passing: `crate/src/file.rs` from `crates` on, or a name that exists somewhere."""
+    """Source files named in passing: `crate/src/file.rs` from `crates` on, or a name that exists somewhere, or that the page's patch makes."""
     names = set(re.findall(r"`([\w./-]+\.(?:rs|py|sh))`", document.read_text()))
     places = [ROOT, ROOT / "crates", document.parent]
     rooms = [ROOT / "crates", ROOT / "tools", ROOT / "examples", ROOT / "bench"]
-    found = lambda name: any((place / name).exists() for place in places) or any(any(room.rglob(name)) for room in rooms)
+    patch = document.with_suffix(".patch")
+    made = set(re.findall(r"^--- /dev/null\n\+\+\+ b/(\S+)$", patch.read_text(), re.MULTILINE)) if patch.exists() else set()
+    found = lambda name: name in made or any((place / name).exists() for place in places) or any(any(room.rglob(name)) for room in rooms)
     return sorted(name for name in names if not found(name))
 
 
