@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::subject::Subject;
 use anyhow::anyhow;
-use pellucid_spec::{KeyInfo, Spec, find_keys};
+use pellucid_spec::{KeyInfo, Spec, find_keys, tables};
 use pellucid_text::suggest::nearest;
 use pellucid_workload::{JobBuilder, KeyDoc};
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ Examples:
   pellucid explain ftl.victim
   pellucid explain ftl.victim jasmine
   pellucid explain host.cache
+  pellucid explain target.units
   pellucid explain iodepth";
 
 /// Explain a key: its meaning, type, bounds and default, and its value and source in a drive
@@ -33,7 +34,14 @@ impl Explain {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let keys = match find_keys(&self.key) {
             Ok(keys) => keys,
-            Err(why) => return self.job_key(&why, global),
+            Err(why) => match field_texts(&self.key) {
+                texts if texts.is_empty() => return self.job_key(&why, global),
+                texts if global.json => return Ok(output::print(&fields_json(&texts))?),
+                texts => {
+                    let lines = texts.iter().map(|field| lines(&field.title, &field.rows));
+                    return Ok(output::print(&lines.collect::<Vec<String>>().join("\n"))?);
+                }
+            },
         };
         let spec = match &self.drive {
             Some(drive) => Some(Subject::open_to_show(drive, global)?.spec),
@@ -71,6 +79,42 @@ impl Explain {
     }
 }
 
+/// A field of a table in a list of tables, as it is shown.
+struct FieldText {
+    title: String,
+    rows: [(&'static str, String); 2],
+}
+
+/// The fields that `typed` names: `target.units`, or `namespace.blocks`, which tables of several kinds have.
+fn field_texts(typed: &str) -> Vec<FieldText> {
+    let Some((list, field)) = typed.rsplit_once('.') else { return Vec::new() };
+    let is_list = |name: &str| name == list || name.strip_prefix("drive.") == Some(list);
+    let mut texts = Vec::new();
+    for (name, when, fields) in tables().into_iter().filter(|(name, ..)| is_list(name)) {
+        let about = fields.iter().find(|(known, _)| *known == field);
+        texts.extend(about.map(|(_, about)| FieldText {
+            title: format!("{name}.{field}"),
+            rows: [("meaning", (*about).to_string()), ("where", format!("[[{name}]] with {when}"))],
+        }));
+    }
+    texts
+}
+
+fn fields_json(texts: &[FieldText]) -> String {
+    let one = |field: &FieldText| json!({ "key": field.title, "meaning": field.rows[0].1, "where": field.rows[1].1 });
+    format!("{:#}\n", texts.iter().map(one).collect::<Value>())
+}
+
+/// The fields of the tables in a list of tables; nothing for any other key.
+fn table_text(key: &str) -> String {
+    let of_list = tables().into_iter().filter(|(name, ..)| *name == key);
+    let text = of_list.map(|(name, when, fields)| {
+        let field = |(field, about): &(&str, &str)| format!("    {field:18}{about}\n");
+        format!("  fields of [[{name}]] with {when}\n{}", fields.iter().map(field).collect::<String>())
+    });
+    text.collect()
+}
+
 /// Lines of a name and what it is.
 fn lines(title: &str, rows: &[(&str, String)]) -> String {
     let line = |(name, value): &(&str, String)| format!("  {name:9}{value}\n");
@@ -94,7 +138,7 @@ fn to_text(key: &KeyInfo, spec: Option<&Spec>) -> String {
         rows.push(("value", format!("{} in {}", entry.value, spec.drive_name)));
         rows.push(("source", entry.source()));
     }
-    lines(key.key, &rows)
+    lines(key.key, &rows) + &table_text(key.key)
 }
 
 fn to_json(key: &KeyInfo, spec: Option<&Spec>) -> Value {

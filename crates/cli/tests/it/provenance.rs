@@ -189,6 +189,12 @@ fn a_key_is_explained_with_its_value_and_source() {
     );
     let table = folder.run(&["explain", "host.cpu", "--json"]).json();
     assert!(table.as_array().unwrap().len() > 2, "{table}");
+    let list = folder.run(&["explain", "target"]).answer();
+    assert!(list.contains("fields of [[target]]") && list.contains("    units "), "{list}");
+    let field = folder.run(&["explain", "target.units"]).answer();
+    assert!(field.starts_with("target.units\n") && field.contains("[[target]] with kind"), "{field}");
+    let fields = folder.run(&["explain", "namespace.blocks", "--json"]).json();
+    assert!(fields.as_array().unwrap().len() > 3, "{fields}");
     let job = folder.run(&["explain", "iodepth"]).answer();
     assert!(job.starts_with("iodepth\n  meaning  "), "{job}");
     for (typed, near) in [
