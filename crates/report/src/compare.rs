@@ -81,6 +81,7 @@ pub(super) struct Row {
     pub(super) values: Vec<Option<f64>>,
 }
 
+/// The narrowest column of labels; a longer label makes it wider.
 const LABEL: usize = 22;
 /// The narrowest columns of numbers and of changes. A drive with a longer name has a wider column of changes.
 const NUMBER: usize = 12;
@@ -98,7 +99,10 @@ pub fn render_compare(reports: &[Report]) -> String {
     let first = NUMBER.max(width(names[0]));
     let changes: Vec<usize> =
         names[1..].iter().map(|name| CHANGE.max(width(name).saturating_sub(NUMBER))).collect();
-    let mut head = format!("{:LABEL$}{:first$}", "", names[0]);
+    let rows = cells(reports).1;
+    // Labels of jobs hold their names, which tell rows apart.
+    let label = rows.iter().map(|row| width(&row[0]) - 1).max().unwrap_or(0).max(LABEL);
+    let mut head = format!("{:label$}{:first$}", "", names[0]);
     for (name, change) in names[1..].iter().zip(&changes) {
         let _ = write!(head, "{name:0$}", NUMBER + change);
     }
@@ -109,8 +113,8 @@ pub fn render_compare(reports: &[Report]) -> String {
         out.push('\n');
     };
     line(&head);
-    for row in cells(reports).1 {
-        let mut text = format!("{:LABEL$}", clip(&row[0], LABEL - 1));
+    for row in rows {
+        let mut text = format!("{:label$}", row[0]);
         for (cell, width) in row[1..].iter().zip(&widths) {
             let _ = write!(text, "{cell:width$}");
         }
@@ -172,13 +176,6 @@ fn change(better: Better, value: Option<f64>, first: Option<f64>) -> String {
         return String::new();
     };
     format!("{}{}", signed_percent(value / first - 1.0), better.verdict(value, first))
-}
-
-fn clip(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.into();
-    }
-    text.chars().take(columns - 1).chain(['~']).collect()
 }
 
 /// Returns every number that some of the reports may have, with a value for each report.

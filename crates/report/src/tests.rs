@@ -431,6 +431,10 @@ fn jobs_have_rows_of_their_own_and_the_whole_says_what_it_is() {
     assert!(csv.contains("\njob,\"idle\",1,1,0,0,0,read,0,0,0,0,0,,,,,,,,\n"), "{csv}");
     let compared = render_compare(&[report.clone(), report]);
     assert!(compared.contains("idle: runtime"), "{compared}");
+    // Rows that begin alike are told apart by their ends.
+    for end in ["read IOPS", "read mean", "read p99"] {
+        assert!(compared.contains(&format!("prepare, \"all\" x 4: {end}  ")), "{compared}");
+    }
 }
 
 #[test]
