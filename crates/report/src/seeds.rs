@@ -74,6 +74,10 @@ impl OverSeeds {
         out.push_str(&format!(
             "\nnote: mean and {percent} % confidence interval over the seeds (Student's t)\n"
         ));
+        let is_one = |values: &Values| values.each.iter().all(|value| *value == values.each[0]);
+        if self.measures.iter().flat_map(|measure| &measure.drives).all(is_one) {
+            out.push_str("note: all seeds gave the same numbers: nothing here is drawn at random\n");
+        }
         if self.drives.len() > 1 {
             out.push_str(&format!(
                 "note: differences are taken seed by seed; those within chance have an interval with 0 in it, at {percent} % for each \
@@ -233,6 +237,9 @@ mod tests {
         let line = text.lines().find(|line| line.starts_with("write amplification")).unwrap();
         assert!(line.contains("2.00 ± 2.48") && line.contains("+5.00 % worse"), "{line}");
         assert!(line.ends_with("within chance"), "{line}");
+        assert!(!text.contains("at random"), "{text}");
+        let equal = three([[Some(1.0); 3], [Some(2.0); 3], [Some(3.0); 3]]).render_text();
+        assert!(equal.contains("nothing here is drawn at random"), "{equal}");
         let line = text.lines().find(|line| line.starts_with("most erases")).unwrap();
         assert_eq!(
             line.split_whitespace().collect::<Vec<_>>().join(" "),
