@@ -68,6 +68,9 @@ pub struct Global {
     /// Seed of the jobs; with `age`, of the overwrites; with `reproduce`, of work and media
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Seed of this one of the runs of `--seeds`, which goes before every other seed of the jobs; no option of its own.
+    #[arg(skip)]
+    pub seed_of_run: Option<u64>,
     /// Replace files that this program did not write
     #[arg(long)]
     pub force: bool,
@@ -116,6 +119,7 @@ impl Global {
             log: one(matches, "log"),
             verify: switch("verify"),
             seed: one(matches, "seed"),
+            seed_of_run: None,
             force: switch("force"),
             quiet: switch("quiet"),
         }

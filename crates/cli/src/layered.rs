@@ -14,8 +14,8 @@ use pellucid_lab::image::is_image;
 use pellucid_media::StoreKind;
 use pellucid_serve::nvme::HostSecrets;
 use pellucid_serve::{Core, FileConfig, FileDrive, Refusal, Remote, RemoteConfig, Served};
-use pellucid_spec::targets::{Hold, RegistryError, load, registry_path, save};
-use pellucid_spec::{DescribedTarget, Spec, Use};
+use pellucid_spec::targets::{Hold, RegistryError, add_described, load, registry_path, save};
+use pellucid_spec::{Spec, Use};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -106,6 +106,8 @@ pub struct Registry {
     path: PathBuf,
     /// Hold on the file; if another program has it, targets are still served, but changes are not kept.
     held: Result<Hold, RegistryError>,
+    /// The drive's data are kept, in a file; otherwise what becomes of its targets ends with them.
+    keeps: bool,
     targets: Targets,
     settings: HostFtlConfig,
 }
@@ -121,20 +123,19 @@ impl Registry {
         let path = registry_path(drive);
         let held = Hold::take(&path);
         let mut targets = load(&path, &geometry)?;
-        for DescribedTarget { target, .. } in &spec.targets {
-            // Once served, it is in the file, too.
-            if !targets.list().contains(target) {
-                targets.create(&geometry, target.clone()).map_err(RegistryError::Target)?;
-            }
-        }
+        add_described(&mut targets, &spec.targets, &geometry, &path)?;
         let settings = HostFtlConfig { cpu: CpuCosts::FREE, ..spec.host_ftl.clone() };
-        Ok(Some(Registry { path, held, targets, settings }))
+        let keeps = matches!(spec.drive.media.store, StoreKind::File(_));
+        Ok(Some(Registry { path, held, keeps, targets, settings }))
     }
 
     /// Makes the targets, and has the server keep what becomes of them.
     pub fn put_on(self, name: &str, core: &mut Core) -> Result<(), Failure> {
-        let Registry { path, held, targets, settings } = self;
+        let Registry { path, held, keeps, targets, settings } = self;
         let keep = move |targets: &Targets| {
+            if !keeps {
+                return Ok(());
+            }
             let kept = held.as_ref().map_or_else(|error| Err(error.to_string()), |_| Ok(()));
             kept.and_then(|()| save(&path, targets).map_err(|error| error.to_string()))
         };

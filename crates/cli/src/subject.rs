@@ -253,12 +253,20 @@ impl Subject {
     /// Refuses a trace where it is not clear which target it is for.
     fn check_trace_target(&self) -> Result<(), Failure> {
         let targets = &self.spec.targets;
-        let blocks = targets.iter().filter(|one| one.target.kind == TargetKind::Block).count();
-        if targets.is_empty() || blocks == 1 {
+        let blocks = targets.iter().filter(|one| one.target.kind == TargetKind::Block);
+        let names: Vec<&str> = blocks.map(|one| one.target.name.as_str()).collect();
+        if targets.is_empty() || names.len() == 1 {
             return Ok(());
         }
-        let message =
-            format!("{blocks} block targets, where a trace is replayed; allowed: one, or --target NAME");
+        let message = match names.is_empty() {
+            true => "no block target, where a trace is replayed; allowed: a [[target]] with kind = \"block\""
+                .into(),
+            false => format!(
+                "{} block targets, where a trace is replayed on one; allowed: --target {}",
+                names.len(),
+                names.join(" or ")
+            ),
+        };
         Err(Failure::asked(anyhow::anyhow!("{}: {message}", self.spec.drive_name)))
     }
 
@@ -329,6 +337,7 @@ fn apply_global(spec: &mut Spec, global: &Global) -> Result<(), Failure> {
         let typed = &value.to_string();
         Given { option: "--seed", typed, key: "run.seed", value }.put(&mut run.seed, provenance)?;
     }
+    run.seed = global.seed_of_run.unwrap_or(run.seed);
     if global.verify {
         let given = Given { option: "--verify", typed: "", key: "run.verify", value: true };
         given.put(&mut run.verify, provenance)?;
@@ -457,7 +466,7 @@ fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
 }
 
 /// `NAME,KEY=VALUE,...`: a drive with overrides of its own, which come after those for all drives.
-fn split_sets<'a>(name: &'a str, sets: &[String]) -> (&'a str, Vec<String>) {
+pub fn split_sets<'a>(name: &'a str, sets: &[String]) -> (&'a str, Vec<String>) {
     let mut sets = sets.to_vec();
     match name.split_once(',') {
         Some((drive, own)) if !Path::new(name).exists() => {

@@ -13,6 +13,7 @@
 //! A process that changes the registry holds it ([`Hold`]) from before it reads the file until it has written it. A server holds it as long as it
 //! serves the drive.
 
+use crate::DescribedTarget;
 use pellucid_flash::ChunkGeometry;
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
 use std::fmt::Write as _;
@@ -36,6 +37,16 @@ pub enum RegistryError {
     /// A target is refused.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// A target of the description cannot stand beside those of the registry.
+    #[error("[[target]] {name} of the description: {error}; the other is kept in {path}", path = .path.display())]
+    Described {
+        /// Name of the described target.
+        name: String,
+        /// The registry.
+        path: PathBuf,
+        /// Why it cannot.
+        error: TargetError,
+    },
     /// Another program holds it.
     #[error("{}: another program keeps it; a server that has the drive is asked with --control", .0.display())]
     Held(PathBuf),
@@ -77,6 +88,29 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Adds the targets of a description to those of the registry at `path`; one that is in both is the same target.
+///
+/// # Errors
+/// A described target overlaps one of the registry, or has the name of one.
+pub fn add_described(
+    targets: &mut Targets,
+    described: &[DescribedTarget],
+    geometry: &ChunkGeometry,
+    path: &Path,
+) -> Result<(), RegistryError> {
+    for DescribedTarget { target, .. } in described {
+        // Once served, it is in the file, too.
+        if !targets.list().contains(target) {
+            targets.create(geometry, target.clone()).map_err(|error| RegistryError::Described {
+                name: target.name.clone(),
+                path: path.into(),
+                error,
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a registry; none means no targets.

@@ -202,7 +202,12 @@ fn what_cannot_be_is_refused_by_name() {
             "rw = chunk-write: allowed: sector patterns such as randwrite on target main",
         ),
         (TWO, "target=other,rw=read", "target = other: allowed: log, main: targets of the description"),
-        (TWO, "rw=chunk-write", "rw = chunk-write: allowed: with target = log"),
+        (TWO, "rw=chunk-write", "rw = chunk-write: allowed: on a raw target; needs target = log"),
+        (
+            TWO,
+            "rw=chunk-write,namespace=0",
+            "namespace = 0: allowed: not on a drive with targets; chunk-write needs target = log",
+        ),
         (OPEN, "target=log,rw=chunk-write", "target = log: allowed: none: the description has no [[target]]"),
         (OPEN, "rw=chunk-write,units=3-4", "units = 3-4: allowed: a range within 0-3"),
         (

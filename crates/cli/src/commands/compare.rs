@@ -1,5 +1,6 @@
 //! `pellucid compare`: the same work on several drives, side by side.
 
+use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
@@ -40,6 +41,9 @@ pub struct Compare {
     /// Start each drive from this image's media (made by `pellucid age`)
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
+    /// Work on this target of each drive, where a job names none: of its description ([[target]]), or made by `pellucid target`
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
     #[command(flatten)]
     precondition: PreconditionOptions,
     #[command(flatten)]
@@ -175,7 +179,7 @@ impl Compare {
         let mut prepared: Vec<Prepared> = Vec::new();
         // Messages about the job file come once.
         let silent = Global { quiet: true, ..global.clone() };
-        for (mut subject, folder) in subjects.into_iter().zip(folders) {
+        for ((mut subject, folder), drive) in subjects.into_iter().zip(folders).zip(&self.drives) {
             let overrides = subject.spec.provenance.overrides();
             // Every drive does the work of the first description, with the same seed, unless options say otherwise.
             subject.spec.jobs.clone_from(&first_jobs);
@@ -195,6 +199,10 @@ impl Compare {
                     jobs
                 }
             };
+            if let Some(name) = &self.target {
+                target::work_on(&mut subject, drive, name, global).map_err(|failure| failure.about(drive))?;
+            }
+            target::give_to(&mut jobs, self.target.as_deref())?;
             if let Some(trace) = subject.spec.run.trace.as_ref().filter(|trace| is_stream(trace)) {
                 let message = "it can be read only once, and not by each drive; allowed: a file";
                 return Err(Failure::asked(anyhow!("{}: {message}", trace.display())));

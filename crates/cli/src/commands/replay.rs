@@ -1,5 +1,6 @@
 //! `pellucid replay`: a trace on a drive.
 
+use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{self, FormatOptions};
@@ -32,6 +33,9 @@ pub struct Replay {
     /// Start from this image's media (made by `pellucid age`); DRIVE then describes the drive around them
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
+    /// Replay on this target of DRIVE: of its description ([[target]]), or made by `pellucid target`
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
     #[command(flatten)]
     options: TraceOptions,
     #[command(flatten)]
@@ -67,6 +71,9 @@ impl Replay {
     fn prepared(&self, global: &Global) -> Result<Subject, Failure> {
         let mut subject = Subject::open(&self.drive, self.image.as_deref(), global)?;
         self.options.apply(&mut subject.spec, self.trace.clone())?;
+        if let Some(name) = &self.target {
+            target::work_on(&mut subject, &self.drive, name, global)?;
+        }
         subject.check_work(&[])?;
         subject.precondition(&self.precondition, global)?;
         Ok(subject)
@@ -80,8 +87,8 @@ impl Replay {
         let sets: String = global.sets.iter().map(|set| format!(" --set {}", output::quoted(set))).collect();
         let (drive, trace) = (output::quoted(&self.drive), output::quoted(&self.trace.display().to_string()));
         let mut hints = Vec::new();
-        // Overrides are those of this drive; a comma in one would begin another.
-        if self.image.is_none() && !global.sets.iter().any(|set| set.contains(',')) {
+        // Overrides are those of this drive; a comma in one would begin another. Another drive has no such target.
+        if self.image.is_none() && self.target.is_none() && !global.sets.iter().any(|set| set.contains(',')) {
             let (of_run, of_drive): (Vec<&String>, Vec<&String>) =
                 global.sets.iter().partition(|set| set.starts_with("run."));
             let own: String = of_drive.into_iter().map(|set| format!(",{set}")).collect();
@@ -109,7 +116,8 @@ impl Replay {
             let image = self.image.as_ref().map_or_else(String::new, |image| {
                 format!(" --image {}", output::quoted(&image.display().to_string()))
             });
-            let options = self.options.words() + &self.precondition.words();
+            let target = self.target.as_ref().map_or_else(String::new, |name| format!(" --target {name}"));
+            let options = target + &self.options.words() + &self.precondition.words();
             hints.push(format!("pellucid replay {drive} {trace}{options}{image}{sets} --report report"));
         }
         hints

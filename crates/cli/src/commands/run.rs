@@ -11,7 +11,6 @@ use crate::watch::WatchOptions;
 use crate::workload::{WorkloadOptions, stdin_or};
 use pellucid_lab::experiment::jobs_summary;
 use pellucid_report::Report;
-use pellucid_spec::targets::registry_path;
 use pellucid_workload::Job;
 use std::path::{Path, PathBuf};
 
@@ -106,19 +105,13 @@ impl Run {
             (None, None) => unreachable!("one of the two is required"),
         };
         if let (Some(drive), Some(name)) = (&self.drive, &self.target) {
-            if subject.has_target(name)?.is_none() {
-                subject.put_on_target(target::find(drive, name, global)?);
-                subject.reads("targets", &registry_path(drive));
-            }
-            subject.trace_only_on(name);
+            target::work_on(&mut subject, drive, name, global)?;
         }
         if let Some(fio) = &self.fio {
             subject.reads("jobs", stdin_or(fio));
         }
         let mut jobs = self.workload.jobs(&mut subject.spec, self.fio.as_deref(), global)?;
-        for job in jobs.iter_mut().filter(|job| job.target.is_none() && job.namespace.is_none()) {
-            job.target.clone_from(&self.target);
-        }
+        target::give_to(&mut jobs, self.target.as_deref())?;
         subject.check_work(&jobs)?;
         subject.precondition(&self.precondition, global)?;
         Ok((subject, jobs))

@@ -4,12 +4,14 @@ use crate::args::Global;
 use crate::commands::control::Control;
 use crate::failure::Failure;
 use crate::output;
-use crate::subject::Subject;
+use crate::subject::{Subject, split_sets};
 use anyhow::anyhow;
 use pellucid_flash::{ChunkGeometry, Drive, Interface};
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
 use pellucid_serve::control::Request;
-use pellucid_spec::targets::{Hold, RegistryError, load, registry_path, save};
+use pellucid_spec::DescribedTarget;
+use pellucid_spec::targets::{Hold, RegistryError, add_described, load, registry_path, save};
+use pellucid_workload::Job;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::ops::Range;
@@ -81,44 +83,133 @@ impl From<RegistryError> for Failure {
     fn from(error: RegistryError) -> Failure {
         match error {
             RegistryError::File(..) | RegistryError::Held(_) => Failure::work(error),
-            RegistryError::Malformed(..) | RegistryError::Target(_) => Failure::asked(error),
+            RegistryError::Malformed(..) | RegistryError::Target(_) | RegistryError::Described { .. } => {
+                Failure::asked(error)
+            }
         }
     }
 }
 
-/// The shape of the drive's first open-channel namespace, and its number.
-fn shape(drive: &str, global: &Global) -> Result<(ChunkGeometry, u16), Failure> {
-    let device = Subject::open(drive, None, global)?.device()?;
-    let found = (0..device.namespaces()).find_map(|namespace| match Drive::interface(&device, namespace) {
-        Some(Interface::OpenChannel(geometry)) => Some((geometry, namespace)),
-        _ => None,
-    });
-    found.ok_or_else(|| {
-        let message = "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")";
-        Failure::asked(anyhow!("{drive}: {message}"))
-    })
+/// An open-channel drive that is not asked of a server.
+struct OnFile<'a> {
+    /// As it was asked for.
+    called: &'a str,
+    geometry: ChunkGeometry,
+    /// The targets of its description.
+    described: Vec<DescribedTarget>,
+    /// File of the others.
+    registry: PathBuf,
 }
 
-/// A target by name.
-pub fn find(drive: &str, name: &str, global: &Global) -> Result<Target, Failure> {
-    let (geometry, _) = shape(drive, global)?;
-    let targets = load(&registry_path(drive), &geometry)?;
-    Ok(targets.get(name).map_err(RegistryError::Target)?.clone())
+impl OnFile<'_> {
+    fn open<'a>(called: &'a str, global: &Global) -> Result<OnFile<'a>, Failure> {
+        let subject = Subject::open(called, None, global)?;
+        let described = subject.spec.targets.clone();
+        let device = subject.device()?;
+        let shape = |namespace| match Drive::interface(&device, namespace) {
+            Some(Interface::OpenChannel(geometry)) => Some(geometry),
+            _ => None,
+        };
+        let geometry = (0..device.namespaces()).find_map(shape).ok_or_else(|| {
+            let message = "no open-channel namespace; targets need parallel units ([[drive.namespace]] interface = \"open-channel\")";
+            Failure::asked(anyhow!("{called}: {message}"))
+        })?;
+        Ok(OnFile { called, geometry, described, registry: registry_path(called) })
+    }
+
+    /// Adds a target beside those of the registry and of the description.
+    fn create(&self, targets: &mut Targets, target: Target) -> Result<(), Failure> {
+        let mut all = targets.clone();
+        add_described(&mut all, &self.described, &self.geometry, &self.registry)?;
+        let name = target.name.clone();
+        all.create(&self.geometry, target.clone()).map_err(|error| {
+            let other = match &error {
+                TargetError::Exists(other) => other,
+                TargetError::Overlap { other, .. } => &other.name,
+                TargetError::Name(_) | TargetError::Missing { .. } | TargetError::Range { .. } => "",
+            };
+            match self.describes(other) {
+                true => {
+                    Failure::asked(anyhow!("{name}: {error}; {other} is a [[target]] of {}", self.called))
+                }
+                false => RegistryError::Target(error).into(),
+            }
+        })?;
+        targets.create(&self.geometry, target).map_err(|error| RegistryError::Target(error).into())
+    }
+
+    fn remove(&self, targets: &mut Targets, name: &str) -> Result<(), Failure> {
+        match targets.remove(name) {
+            Ok(_) => Ok(()),
+            Err(_) if self.describes(name) => Err(Failure::asked(anyhow!(
+                "{name}: a [[target]] of {}; allowed: targets that pellucid target has made",
+                self.called
+            ))),
+            Err(error) => Err(RegistryError::Target(error).into()),
+        }
+    }
+
+    fn describes(&self, name: &str) -> bool {
+        self.described.iter().any(|one| one.target.name == name)
+    }
+
+    /// Changes the registry, unless a server has it, and shows what is there then.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Targets) -> Result<(), Failure>,
+        global: &Global,
+    ) -> Result<(), Failure> {
+        let _held = Hold::take(&self.registry)?;
+        let mut targets = load(&self.registry, &self.geometry)?;
+        change(&mut targets)?;
+        save(&self.registry, &targets)?;
+        self.show(&targets, global)
+    }
+
+    /// Shows the targets of the registry and of the description, even if they overlap.
+    fn show(&self, targets: &Targets, global: &Global) -> Result<(), Failure> {
+        let own = targets.list().iter().filter(|target| !self.described.iter().any(|d| d.target == **target));
+        let mut rows: Vec<Row> = own.map(|target| Row::new(target, "")).collect();
+        rows.extend(self.described.iter().map(|one| Row::new(&one.target, "of the description")));
+        rows.sort_by_key(|row| row.units.start);
+        show(&Shape::of(&self.geometry), &rows, global)
+    }
 }
 
-/// Changes the registry of a drive that no server has, and shows what is there then.
-fn change(
-    drive: &str,
-    global: &Global,
-    change: impl FnOnce(&ChunkGeometry, &mut Targets) -> Result<(), TargetError>,
-) -> Result<(), Failure> {
-    let (geometry, _) = shape(drive, global)?;
-    let path = registry_path(drive);
-    let _held = Hold::take(&path)?;
-    let mut targets = load(&path, &geometry)?;
-    change(&geometry, &mut targets).map_err(RegistryError::Target)?;
-    save(&path, &targets)?;
-    show(&Shape::of(&geometry), &rows(&targets), global)
+/// A target of the registry by name, and the registry.
+fn find(drive: &str, name: &str, global: &Global) -> Result<(Target, PathBuf), Failure> {
+    let on = OnFile::open(drive, global)?;
+    let targets = load(&on.registry, &on.geometry)?;
+    Ok((targets.get(name).map_err(RegistryError::Target)?.clone(), on.registry))
+}
+
+/// Has the work of a drive, which was `called` so, go to a target: of its description, or of its registry. A trace, if that is the
+/// work, goes to it alone.
+pub fn work_on(subject: &mut Subject, called: &str, name: &str, global: &Global) -> Result<(), Failure> {
+    if subject.has_target(name)?.is_none() {
+        let (called, sets) = split_sets(called, &global.sets);
+        let (target, registry) = find(called, name, &Global { sets, ..global.clone() })?;
+        subject.put_on_target(target);
+        subject.reads("targets", &registry);
+    }
+    subject.trace_only_on(name);
+    Ok(())
+}
+
+/// Gives this target, that of `--target`, to jobs that name none.
+///
+/// # Errors
+/// A job names a namespace instead.
+pub fn give_to(jobs: &mut [Job], target: Option<&str>) -> Result<(), Failure> {
+    let Some(name) = target else { return Ok(()) };
+    for job in jobs.iter_mut().filter(|job| job.target.is_none()) {
+        if let Some(number) = job.namespace {
+            let message = "namespace and target do not go together; allowed: one of them";
+            return Err(Failure::asked(anyhow!("--target {name} and namespace = {number}: {message}")));
+        }
+        job.target = Some(name.into());
+    }
+    Ok(())
 }
 
 impl TargetCommand {
@@ -136,16 +227,17 @@ impl TargetCommand {
 impl Action {
     fn on_file(self, global: &Global) -> Result<(), Failure> {
         match self {
-            Action::Create { drive, name, units, kind } => change(&drive, global, |geometry, targets| {
-                targets.create(geometry, Target::new(name, kind, units))
-            }),
+            Action::Create { drive, name, units, kind } => {
+                let on = OnFile::open(&drive, global)?;
+                on.change(|targets| on.create(targets, Target::new(name, kind, units)), global)
+            }
             Action::List { drive } => {
-                let (geometry, _) = shape(&drive, global)?;
-                let targets = load(&registry_path(&drive), &geometry)?;
-                show(&Shape::of(&geometry), &rows(&targets), global)
+                let on = OnFile::open(&drive, global)?;
+                on.show(&load(&on.registry, &on.geometry)?, global)
             }
             Action::Remove { drive, name } => {
-                change(&drive, global, |_, targets| targets.remove(&name).map(drop))
+                let on = OnFile::open(&drive, global)?;
+                on.change(|targets| on.remove(targets, &name), global)
             }
         }
     }
@@ -206,11 +298,16 @@ struct Row {
     units: Range<u32>,
     kind: String,
     name: String,
-    /// Additional state that a server reports.
+    /// More about it: what a server reports, or that it is of the description.
     state: String,
 }
 
 impl Row {
+    fn new(target: &Target, state: &str) -> Row {
+        let Target { name, kind, units, .. } = target;
+        Row { units: units.clone(), kind: kind.name().into(), name: name.clone(), state: state.into() }
+    }
+
     fn of_answer(target: &Value) -> Option<Row> {
         let number = |key: &str| target[key].as_u64().and_then(|number| u32::try_from(number).ok());
         let first = number("first_unit")?;
@@ -224,16 +321,6 @@ impl Row {
             state: format!("{state}, served as {served}, {connections} connections"),
         })
     }
-}
-
-fn rows(targets: &Targets) -> Vec<Row> {
-    let row = |target: &Target| Row {
-        units: target.units.clone(),
-        kind: target.kind.name().into(),
-        name: target.name.clone(),
-        state: String::new(),
-    };
-    targets.list().iter().map(row).collect()
 }
 
 /// Prints the present targets in the form asked for.
@@ -280,7 +367,7 @@ fn table(shape: &Shape, targets: &[Row]) -> String {
         row(next..target.units.start, "free", "");
         let name = format!("{}  {}", target.name, target.state);
         row(target.units.clone(), &target.kind, name.trim_end());
-        next = target.units.end;
+        next = next.max(target.units.end);
     }
     row(next..groups * units, "free", "");
     out

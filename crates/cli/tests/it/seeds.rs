@@ -30,6 +30,12 @@ fn the_values_of_run_are_those_of_single_seeds() {
     let from =
         folder.run(&[&["run", "tiny.toml", "--seeds", "2", "--seed", "7", "--json"], &WORK[..]].concat());
     assert_eq!(from.json()["seeds"], json!([7, 8]));
+    let set = ["run", "tiny.toml", "--seeds", "2", "--set", "run.seed=9", "--json"];
+    let from = folder.run(&[&set[..], &WORK[..]].concat()).json();
+    assert_eq!(from["seeds"], json!([9, 10]));
+    let one = folder.run(&[&["run", "tiny.toml", "--seed", "10", "--json"], &WORK[..]].concat()).json();
+    let last = &measure(&from, "write amplification")[0]["values"][1];
+    assert_eq!(&one["write_amplification"]["total"], last, "the second seed is used");
     let text = folder.run(&[&["run", "tiny.toml", "--seeds", "3"], &WORK[..]].concat()).answer();
     assert!(text.contains("3 seeds") && text.contains(" ± ") && text.contains("Student's t"), "{text}");
 }
@@ -51,6 +57,11 @@ fn compare_tells_a_difference_from_chance() {
     let text = folder.run(&[&words[..], &WORK[..]].concat()).answer();
     let line = text.lines().find(|line| line.starts_with("write amplification")).unwrap();
     assert!(line.contains(" worse ") && line.ends_with(" equal"), "{line}");
+    // The seed of the first drive is where they count from.
+    let own = ["compare", "tiny.toml,run.seed=4", "tiny.toml,run.seed=5", "--seeds", "2", "--json"];
+    let own = folder.run(&[&own[..], &WORK[..]].concat()).json();
+    assert_eq!(own["seeds"], json!([4, 5]));
+    assert_eq!(measure(&own, "write amplification")[1]["difference"]["mean"], 0.0, "both do the same work");
 }
 
 #[test]

@@ -100,7 +100,16 @@ impl Places {
             let names: Vec<&str> = names.map(|target| target.name.as_str()).collect();
             let allowed = match names.is_empty() {
                 true => "sector patterns: no target is raw".into(),
-                false => format!("with target = {}", names.join(" or ")),
+                false if job.namespace.is_some() => {
+                    let number = job.namespace.unwrap_or_default();
+                    let needs = format!(
+                        "not on a drive with targets; {} needs target = {}",
+                        raw.name(),
+                        names.join(" or ")
+                    );
+                    return refuse("namespace", number, needs);
+                }
+                false => format!("on a raw target; needs target = {}", names.join(" or ")),
             };
             return refuse("rw", raw.name(), allowed);
         }
