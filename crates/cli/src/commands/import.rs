@@ -9,7 +9,7 @@ use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_lab::experiment;
 use pellucid_output::{OutputFile, refuse_foreign};
 use pellucid_spec::Spec;
-use pellucid_workload::{Generator, Grammar, parse_bytes};
+use pellucid_workload::{Generator, Grammar, JobError, parse_bytes};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ struct Simplessd {
 /// Where the description goes.
 #[derive(Debug, clap::Args)]
 struct To {
-    /// The description [default: standard output]; a file that was edited since its import is kept, unless --force is given
+    /// The description [default: standard output]
     #[arg(long, short, value_name = "FILE.toml")]
     output: Option<PathBuf>,
 }
@@ -212,20 +212,24 @@ impl<'a> Source<'a> {
     fn refused(&self, imported: &Imported, error: &str) -> Failure {
         let at = error.strip_prefix(RESULT).and_then(|rest| rest.strip_prefix(':')).unwrap_or(error);
         let (line, sentence) = at.split_once(": ").unwrap_or(("", at));
-        let line =
-            line.parse::<usize>().ok().and_then(|line| imported.toml.lines().nth(line.checked_sub(1)?));
-        let Some((_, comment)) = line.and_then(|line| line.split_once("  # ")) else {
+        let number = line.parse::<usize>().ok().and_then(|line| line.checked_sub(1));
+        let written = number.and_then(|number| Some((number, imported.toml.lines().nth(number)?)));
+        let Some((number, (_, comment))) =
+            written.and_then(|(number, line)| Some((number, line.split_once("  # ")?)))
+        else {
             return Failure::asked(anyhow!("{}: no drive here: {}", self.name, at.trim_start()));
         };
-        let named = imported.named(comment);
-        let values: Vec<String> =
-            named.iter().map(|(_, from)| format!("{} = {}", from.name, from.value)).collect();
+        let named = imported.named(number, comment);
+        let values: Vec<String> = named
+            .iter()
+            .map(|given| format!("{} = {}", given.parameter.name, given.parameter.value))
+            .collect();
         // An option comes first: it is what can be changed.
         Failure::asked(match named.first().filter(|_| !comment.starts_with("--")) {
-            Some((file, first)) => anyhow!(
+            Some(first) => anyhow!(
                 "{}:{}: {}: becomes {sentence}",
-                self.files[*file].display(),
-                first.line,
+                self.files[first.file].display(),
+                first.parameter.line,
                 values.join(", ")
             ),
             None => anyhow!("{}: {comment}: becomes {sentence}", self.name),
@@ -240,7 +244,12 @@ fn checked(toml: &str) -> Result<Spec, String> {
     let layout = spec.drive.media.geometry.layout().map_err(|error| error.to_string())?;
     let bytes = spec.drive.ftl.user_units(&layout) * u64::from(layout.unit_bytes);
     for job in &jobs {
-        Generator::new(job, bytes, layout.sector_bytes).map_err(|error| format!("{}: {error}", job.name))?;
+        Generator::new(job, bytes, layout.sector_bytes).map_err(|error| match &error {
+            JobError::Value { key, .. } => {
+                format!("{}: {error}", job.written.place_of(key).unwrap_or(&job.name))
+            }
+            JobError::UnknownKey { .. } => format!("{}: {error}", job.name),
+        })?;
     }
     Ok(spec)
 }
@@ -254,7 +263,16 @@ impl To {
         match &self.output {
             None => output::print(&described)?,
             Some(path) => {
-                refuse_foreign(path, global.force, is_as_imported)?;
+                let mut is_edited = false;
+                refuse_foreign(path, global.force, |file| {
+                    let text = beginning(file);
+                    is_edited = text.starts_with(HEAD) && !is_as_imported(&text);
+                    text.starts_with(HEAD)
+                })?;
+                if is_edited {
+                    let message = "was edited since it was imported; allowed: another name, or --force, which replaces it";
+                    return Err(Failure::asked(anyhow!("{}: {message}", path.display())));
+                }
                 let mut file = OutputFile::create(path)?;
                 let written = file.write_all(described.as_bytes());
                 written.map_err(|error| Failure::work(file.failed(error)))?;
@@ -320,13 +338,18 @@ fn checksum(head: &str, body: &str) -> u64 {
     fnv1a(FNV_BASIS, head.bytes().chain(body.bytes()))
 }
 
-/// Reports whether a file is what an import wrote, to the last byte.
-fn is_as_imported(file: &File) -> bool {
+/// The text of a file, as far as it can be what an import wrote; empty if it is no text.
+fn beginning(file: &File) -> String {
     let mut text = String::new();
     // More than this no import writes.
-    if file.take(8 * BYTES_MAX).read_to_string(&mut text).is_err() || !text.starts_with(HEAD) {
-        return false;
+    match file.take(8 * BYTES_MAX).read_to_string(&mut text) {
+        Ok(_) => text,
+        Err(_) => String::new(),
     }
+}
+
+/// Reports whether a text is what an import wrote, to the last byte.
+fn is_as_imported(text: &str) -> bool {
     let Some((head, rest)) = text.split_once('\n') else { return false };
     let Some((line, body)) = rest.split_once('\n') else { return false };
     let written = line.strip_prefix(CHECKSUM).and_then(|digits| u64::from_str_radix(digits, 16).ok());

@@ -74,8 +74,7 @@ pub fn import(text: &str, name: &str) -> Result<Imported, String> {
     let geometry = media(&mut all, &mut toml)?;
     translation(&mut all, &geometry, &mut toml)?;
     controller(&mut all, &mut toml)?;
-    let given = all.given().into_iter().map(|parameter| (0, parameter)).collect();
-    Ok(Imported { toml: toml.0, left: all.left(WITHOUT), given })
+    Ok(Imported::of(toml, all, WITHOUT))
 }
 
 /// Options of the one `-device femu` of the text, each with the line on which its value appears first.

@@ -12,6 +12,7 @@ pub mod simplessd;
 mod xml;
 
 use std::fmt::Write;
+use std::ops::Range;
 
 /// A parameter of a foreign file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,6 +203,16 @@ fn share(share: f64) -> String {
 /// Entries of a buffer, at most.
 const ENTRIES_MAX: f64 = 16_777_215.0;
 
+/// A parameter of a file, and the lines of the description that are from its place.
+#[derive(Clone, Debug)]
+pub struct Given {
+    pub parameter: Parameter,
+    /// Number of the file.
+    pub file: usize,
+    /// Lines of the description, from 0.
+    lines: Range<usize>,
+}
+
 /// Result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
@@ -209,8 +220,7 @@ pub struct Imported {
     pub toml: String,
     /// Parameters without a counterpart, or with another meaning than in their source.
     pub left: Vec<Left>,
-    /// Every parameter, with the number of its file.
-    given: Vec<(usize, Parameter)>,
+    given: Vec<Given>,
 }
 
 /// Writes tables of TOML, each key with the parameter that it is from.
@@ -218,6 +228,11 @@ pub struct Imported {
 struct Toml(String);
 
 impl Toml {
+    /// Lines so far.
+    fn lines(&self) -> usize {
+        self.0.lines().count()
+    }
+
     fn table(&mut self, header: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
@@ -235,8 +250,29 @@ impl Toml {
 }
 
 impl Imported {
-    /// The parameters that a comment of the description names, each with the number of its file.
-    pub fn named(&self, comment: &str) -> Vec<&(usize, Parameter)> {
+    /// A description of all that `parameters` became.
+    fn of(toml: Toml, parameters: Parameters, without: &[(&str, &'static str)]) -> Imported {
+        let mut imported = Imported::default();
+        imported.took(parameters, without, 0, 0..toml.lines());
+        imported.toml = toml.0;
+        imported
+    }
+
+    /// Notes the parameters of a place, which became `lines` of the description.
+    fn took(
+        &mut self,
+        parameters: Parameters,
+        without: &[(&str, &'static str)],
+        file: usize,
+        lines: Range<usize>,
+    ) {
+        let given = parameters.given().into_iter();
+        self.given.extend(given.map(|parameter| Given { parameter, file, lines: lines.clone() }));
+        self.left.extend(parameters.left(without));
+    }
+
+    /// The parameters that the comment of a line of the description names; `line` from 0.
+    pub fn named(&self, line: usize, comment: &str) -> Vec<&Given> {
         let words: Vec<&str> =
             comment.split(|c: char| !(c.is_ascii_alphanumeric() || "_.*".contains(c))).collect();
         let names = |name: &str| {
@@ -245,7 +281,8 @@ impl Imported {
                 None => *word == name,
             })
         };
-        self.given.iter().filter(|(_, parameter)| names(&parameter.name)).collect()
+        let given = self.given.iter().filter(|given| given.lines.contains(&line));
+        given.filter(|given| names(&given.parameter.name)).collect()
     }
 
     /// The list of what has no counterpart, one line each; empty if all has one.

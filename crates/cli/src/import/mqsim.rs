@@ -121,8 +121,7 @@ fn one_drive(text: &str, name: &str, toml: &mut Toml, imported: &mut Imported) -
     translation(&mut all, toml)?;
     controller(&mut all, toml)?;
     let fills = all.get("Enabled_Preconditioning").map_or(Ok(true), truth)?;
-    imported.given.extend(all.given().into_iter().map(|parameter| (0, parameter)));
-    imported.left.extend(all.left(WITHOUT));
+    imported.took(all, WITHOUT, 0, 0..toml.lines());
     Ok(fills)
 }
 
@@ -328,6 +327,7 @@ fn one_work(text: &str, fills: bool, toml: &mut Toml, imported: &mut Imported) -
         fill(scenario, toml)?;
     }
     for (at, flow) in scenario.children.iter().enumerate() {
+        let begin = toml.lines();
         let mut all = parameters(flow, &[])?;
         if fills {
             all.take("Initial_Occupancy_Percentage");
@@ -337,8 +337,7 @@ fn one_work(text: &str, fills: bool, toml: &mut Toml, imported: &mut Imported) -
             "IO_Flow_Parameter_Set_Synthetic" => job(&mut all, at, toml)?,
             other => return Err(format!("{}: <{other}>: not a flow of MQSim", flow.line)),
         }
-        imported.given.extend(all.given().into_iter().map(|parameter| (1, parameter)));
-        imported.left.extend(all.left(WITHOUT));
+        imported.took(all, WITHOUT, 1, begin..toml.lines());
     }
     Ok(())
 }

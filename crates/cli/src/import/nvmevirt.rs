@@ -72,8 +72,7 @@ pub fn import(text: &str, model: &str, memory: u64, name: &str) -> Result<Import
     toml.key("name", &format!("{name:?}"), "the model");
     media(&mut header, memory, &mut toml)?;
     controller(&mut header, &mut toml)?;
-    let given = header.parameters.given().into_iter().map(|parameter| (0, parameter)).collect();
-    Ok(Imported { toml: toml.0, left: header.parameters.left(WITHOUT), given })
+    Ok(Imported::of(toml, header.parameters, WITHOUT))
 }
 
 /// Reads the definitions, by the conditions that hold for the model.

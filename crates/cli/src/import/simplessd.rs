@@ -75,15 +75,14 @@ pub fn import(text: &str, name: &str) -> Result<Imported, String> {
     translation(&mut all, media.blocks, &mut toml)?;
     controller(&mut all, &media, &mut toml)?;
     filling(&mut all, &mut toml)?;
-    let given = all.given().into_iter().map(|parameter| (0, parameter)).collect();
-    let mut left = all.left(WITHOUT);
-    for left in &mut left {
+    let mut imported = Imported::of(toml, all, WITHOUT);
+    for left in &mut imported.left {
         let section = left.parameter.name.split('.').next().unwrap_or_default();
         if let Some((_, why)) = SECTIONS.iter().find(|(name, _)| *name == section) {
             left.why = why;
         }
     }
-    Ok(Imported { toml: toml.0, left, given })
+    Ok(imported)
 }
 
 fn parameters(text: &str) -> Result<Parameters, String> {

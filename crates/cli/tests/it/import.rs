@@ -240,6 +240,18 @@ fn values_of_mqsim_that_cannot_be_are_refused_with_what_is_allowed() {
         (false, ">50<", ">0<", "Working_Set_Percentage = 0: allowed: above 0, to 100"),
         (false, ">75<", ">175<", "Initial_Occupancy_Percentage = 175: allowed: 0 to 100 %"),
         (false, ">FIXED<", ">ODD<", "Request_Size_Distribution = ODD: allowed: FIXED, NORMAL"),
+        (
+            false,
+            "Size>16<",
+            "Size>9999999999<",
+            "workload.xml:13: Average_Request_Size = 9999999999: becomes bs = 5119999999488: allowed: at most",
+        ),
+        (
+            false,
+            ">500<",
+            ">5.5<",
+            "workload.xml:19: Total_Requests_To_Generate = 5.5: becomes number_ios = 5.5: ",
+        ),
         (false, "<Read_Percentage>30</Read_Percentage>\n", "", "workload.xml:3: Read_Percentage is missing"),
     ] {
         let (config, work) = if drive {
@@ -254,6 +266,21 @@ fn values_of_mqsim_that_cannot_be_are_refused_with_what_is_allowed() {
         assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{said}: {}", done.stderr);
         assert!(done.stderr.contains(said), "{said}: {}", done.stderr);
     }
+}
+
+/// Of several flows the one with the value is named.
+#[test]
+fn a_refused_key_of_a_second_flow_is_named_with_its_line() {
+    let folder = Folder::new();
+    folder.write("ssdconfig.xml", DRIVE);
+    let begin = FLOW.find("<IO_Flow").unwrap();
+    let end = FLOW.find("</IO_Scenario>").unwrap();
+    let second = FLOW[begin..end].replace("Queue>16<", "Queue>70000<");
+    folder.write("workload.xml", &format!("{}{second}{}", &FLOW[..end], &FLOW[end..]));
+    let done = folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml"]);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    let said = "workload.xml:34: Average_No_of_Reqs_in_Queue = 70000: becomes iodepth = 70000: allowed: ";
+    assert!(done.stderr.contains(said), "{}", done.stderr);
 }
 
 /// A share above 300 % needs its percent sign.
@@ -278,7 +305,11 @@ fn an_edited_import_is_replaced_with_force_only() {
     assert_ne!(imported, edited);
     folder.write("mine.toml", &edited);
     let done = folder.run(&import);
-    assert!(done.status == 2 && done.stderr.contains("mine.toml: exists"), "{}", done.stderr);
+    assert!(
+        done.status == 2 && done.stderr.contains("mine.toml: was edited since it was imported"),
+        "{}",
+        done.stderr
+    );
     assert_eq!(std::fs::read_to_string(folder.path("mine.toml")).unwrap(), edited);
     folder.run(&[&import[..], &["--force"]].concat()).answer();
     assert_eq!(std::fs::read_to_string(folder.path("mine.toml")).unwrap(), imported);
