@@ -168,7 +168,6 @@ impl Nvmevirt {
         if !is_drive(bytes)
             && let Some(least) = least_memory(bytes, is_drive)
         {
-            let least = least.div_ceil(1 << 20);
             return Err(Failure::asked(anyhow!(
                 "--memory {memory}: too little for {model}: its blocks become too small; allowed: {least}MiB or more"
             )));
@@ -178,22 +177,22 @@ impl Nvmevirt {
     }
 }
 
-/// The least memory above `bytes`, in whole MiB, with which there is a drive; `None`: more does not help.
+/// The least memory above `bytes`, in MiB, with which there is a drive; `None`: more does not help.
 fn least_memory(bytes: u64, is_drive: impl Fn(u64) -> bool) -> Option<u64> {
-    let mib = |count: u64| count << 20;
+    let is_drive = |mib: u64| is_drive(mib << 20);
     let mut short = bytes >> 20;
     let mut enough = (short + 1).next_power_of_two();
-    while !is_drive(mib(enough)) {
+    while enough <= MEMORY_MAX_MIB && !is_drive(enough) {
         (short, enough) = (enough, enough * 2);
-        if enough > MEMORY_MAX_MIB {
-            return None;
-        }
+    }
+    if enough > MEMORY_MAX_MIB {
+        return None;
     }
     while enough - short > 1 {
         let middle = short + (enough - short) / 2;
-        if is_drive(mib(middle)) { enough = middle } else { short = middle }
+        if is_drive(middle) { enough = middle } else { short = middle }
     }
-    Some(mib(enough))
+    Some(enough)
 }
 
 /// Where an imported description is from.
