@@ -157,6 +157,12 @@ fn within(parameter: &Parameter, least: f64, most: f64, unit: &str) -> Result<f6
     Err(refused(parameter, &format!("{least}{end}{unit}")))
 }
 
+/// A number that is not 0, as nothing at all would mean something else here.
+fn positive(parameter: &Parameter) -> Result<f64, String> {
+    let value = number(parameter).ok().filter(|value| *value > 0.0);
+    value.ok_or_else(|| refused(parameter, "a number above 0"))
+}
+
 /// A whole number from 1.
 fn count(parameter: &Parameter) -> Result<u64, String> {
     let value = parameter.value.parse::<u64>().ok().filter(|value| *value > 0);

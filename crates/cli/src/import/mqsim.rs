@@ -4,12 +4,15 @@
 
 use super::xml::{Element, parse};
 use super::{
-    Imported, Left, Parameter, Parameters, Toml, count, entries, number, placement, refused, share, truth,
-    whole, within, word,
+    Imported, Left, Parameter, Parameters, Toml, count, entries, number, placement, positive, refused, share,
+    truth, whole, within, word,
 };
 
 /// Bytes of MQSim's sectors.
 const SECTOR_BYTES: u64 = 512;
+
+/// MQSim's default of Static_Wearleveling_Threshold, in erasures.
+const STATIC_GAP: &str = "100";
 
 /// Parameters of the drive without a counterpart, and why.
 const WITHOUT: &[(&str, &str)] = &[
@@ -179,10 +182,8 @@ fn timing(all: &mut Parameters, toml: &mut Toml, pages: &[&str]) -> Result<(), S
         Some(support) => word(support, &["NONE", "PROGRAM", "PROGRAM_ERASE", "ERASE"])? != "NONE",
         None => false,
     };
-    if suspends
-        && let Some(program) = all.take("Suspend_Program_Time")
-        && let Some(erase) = all.take("Suspend_Erase_Time")
-    {
+    if suspends {
+        let (program, erase) = (all.need("Suspend_Program_Time")?, all.need("Suspend_Erase_Time")?);
         let support = all.take("CMD_Suspension_Support").map_or(String::new(), |support| support.value);
         toml.key("suspend", &format!("\"{}ns\"", whole(&program)?), "Suspend_Program_Time");
         toml.key("suspend_erase", &format!("\"{}ns\"", whole(&erase)?), "Suspend_Erase_Time");
@@ -246,10 +247,15 @@ fn translation(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     if let Some(dynamic) = all.take("Dynamic_Wearleveling_Enabled") {
         toml.key("wear.dynamic", &truth(&dynamic)?.to_string(), "Dynamic_Wearleveling_Enabled");
     }
+    let default_gap = all.from("Static_Wearleveling_Threshold");
     let (enabled, gap) = (all.take("Static_Wearleveling_Enabled"), all.take("Static_Wearleveling_Threshold"));
-    if let (Some(enabled), Some(gap)) = (enabled, gap) {
-        let gap = if truth(&enabled)? { whole(&gap)? } else { "\"never\"".into() };
-        toml.key("wear.static_gap", &gap, "Static_Wearleveling_Threshold");
+    match (enabled.as_ref().map(truth).transpose()?, gap) {
+        (Some(false), _) => {
+            toml.key("wear.static_gap", "\"never\"", "Static_Wearleveling_Enabled = false");
+        }
+        (_, Some(gap)) => toml.key("wear.static_gap", &whole(&gap)?, "Static_Wearleveling_Threshold"),
+        (Some(true), None) => toml.key("wear.static_gap", STATIC_GAP, &default_gap),
+        (None, None) => {}
     }
     if flash_map {
         toml.key("durability", "\"journal\"", "as a map in flash needs; MQSim writes no journal");
@@ -262,7 +268,8 @@ fn translation(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
 fn controller(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     toml.table("[drive.host]");
     // GB/s of a lane.
-    let (lane, lanes) = (all.number("PCIe_Lane_Bandwidth")?, all.number("PCIe_Lane_Count")?);
+    let (lane, lanes) =
+        (positive(&all.need("PCIe_Lane_Bandwidth")?)?, count(&all.need("PCIe_Lane_Count")?)? as f64);
     let rate = (lane * lanes * 1e9).round();
     toml.key("link_rate", &format!("\"{rate}B/s\""), "PCIe_Lane_Bandwidth x PCIe_Lane_Count");
     if let Some(kind) = all.take("HostInterface_Type") {

@@ -6,7 +6,7 @@
 //! Definitions inside the branch of the chosen model are parameters; those outside are constants that they use. The drive's size is no
 //! parameter: NVMeVirt takes the memory that is set aside for it, and makes blocks as large as they have to be.
 
-use super::{Imported, Parameter, Parameters, Toml, entries, share};
+use super::{Imported, Parameter, Parameters, Toml, entries, positive, refused, share};
 
 /// Parameters without a counterpart, and why.
 const WITHOUT: &[(&str, &str)] = &[
@@ -147,9 +147,11 @@ impl Header {
         value.map_err(|why| format!("{}: {name} = {}: {why}", parameter.line, parameter.value))
     }
 
-    /// The line of a parameter, from 1; 0 without one.
-    fn line(&self, name: &str) -> u32 {
-        self.parameters.given().iter().find(|parameter| parameter.name == name).map_or(0, |given| given.line)
+    /// A parameter that was taken, with its value as a number.
+    fn given(&self, name: &str, value: f64) -> Parameter {
+        let line =
+            self.parameters.given().iter().find(|given| given.name == name).map_or(0, |given| given.line);
+        Parameter { name: name.into(), value: value.to_string(), line }
     }
 
     /// A parameter that must be there, which is used up.
@@ -312,8 +314,9 @@ fn media(header: &mut Header, memory: u64, toml: &mut Toml) -> Result<(), String
         ("CELL_MODE_TLC", "tlc", &["LSB", "CSB", "MSB"]),
     ];
     let known = cells.iter().find(|(mode, ..)| header.constant(mode).is_ok_and(|mode| mode == cell));
-    let (mode, word, types) =
-        known.ok_or("CELL_MODE: allowed: CELL_MODE_SLC, CELL_MODE_MLC, CELL_MODE_TLC")?;
+    let (mode, word, types) = known.ok_or_else(|| {
+        refused(&header.given("CELL_MODE", cell), "CELL_MODE_SLC, CELL_MODE_MLC, CELL_MODE_TLC")
+    })?;
     toml.key("cell", &format!("{word:?}"), &format!("CELL_MODE = {mode}"));
     timing(header, toml, types, page)
 }
@@ -347,12 +350,12 @@ fn controller(header: &mut Header, toml: &mut Toml) -> Result<(), String> {
     toml.key("over_provisioning", &share(header.take("OP_AREA_PERCENT")?), "OP_AREA_PERCENT");
     toml.key("durability", "\"volatile\"", "NVMeVirt writes no journal");
     toml.table("[drive.host]");
-    toml.key("link_rate", &format!("\"{}MiB/s\"", header.take("PCIE_BANDWIDTH")?), "PCIE_BANDWIDTH");
+    let rate = header.take("PCIE_BANDWIDTH")?;
+    let rate = positive(&header.given("PCIE_BANDWIDTH", rate))?;
+    toml.key("link_rate", &format!("\"{rate}MiB/s\""), "PCIE_BANDWIDTH");
     toml.table("[drive.buffer]");
     let bytes = header.take("GLOBAL_WB_SIZE")?;
-    let line = header.line("GLOBAL_WB_SIZE");
-    let entries =
-        entries(&Parameter { name: "GLOBAL_WB_SIZE".into(), value: bytes.to_string(), line }, 4096.0)?;
+    let entries = entries(&header.given("GLOBAL_WB_SIZE", bytes), 4096.0)?;
     toml.key("entries", &format!("{entries}"), "GLOBAL_WB_SIZE in units of 4 KiB");
     toml.key("dirty_high", "\"0%\"", "NVMeVirt: what fills a page is programmed at once");
     let early = header.take("WRITE_EARLY_COMPLETION")? != 0.0;

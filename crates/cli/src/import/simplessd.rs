@@ -4,7 +4,8 @@
 //! (`pal.Channel`), as sections share names.
 
 use super::{
-    Imported, Parameter, Parameters, Toml, entries, number, placement, refused, share, whole, within,
+    Imported, Parameter, Parameters, Toml, entries, number, placement, positive, refused, share, whole,
+    within,
 };
 
 /// The same reason for whole sections.
@@ -215,7 +216,10 @@ fn translation(all: &mut Parameters, blocks: f64, toml: &mut Toml) -> Result<(),
         toml.key("victim", &format!("{victim:?}"), &from);
     }
     if let Some(threshold) = all.take("ftl.GCThreshold") {
-        let free = (number(&threshold)? * blocks).ceil().max(1.0);
+        if positive(&threshold)? > 1.0 {
+            return Err(refused(&threshold, "above 0, to 1"));
+        }
+        let free = (number(&threshold)? * blocks).ceil();
         toml.key("gc_low", &format!("{free}"), "ftl.GCThreshold of the blocks, here of each die");
     }
     if let Some(order) = all.take("pal.PageAllocation") {
@@ -236,7 +240,7 @@ fn controller(all: &mut Parameters, media: &Geometry, toml: &mut Toml) -> Result
             "2" => 984.6,
             _ => return Err(refused(&generation, "0, 1, 2 (PCIe 1.x, 2.x, 3.x)")),
         };
-        let rate = (lane * all.number("nvme.PCIELane")? * 1e6).round();
+        let rate = (lane * positive(&all.need("nvme.PCIELane")?)? * 1e6).round();
         toml.key("link_rate", &format!("\"{rate}B/s\""), "nvme.PCIEGeneration x nvme.PCIELane");
     }
     if let Some(queues) = all.take("nvme.MaxIOSQueue") {

@@ -216,6 +216,18 @@ fn values_of_mqsim_that_cannot_be_are_refused_with_what_is_allowed() {
     for (drive, from, to, said) in [
         (true, ">CWDP<", ">XYZ<", "ssdconfig.xml:16: Plane_Allocation_Scheme = XYZ: allowed: C, W, D and P"),
         (true, ">8388608<", ">0<", "ssdconfig.xml:12: Data_Cache_Capacity = 0: allowed: 8192 to "),
+        (
+            true,
+            "Count>4<",
+            "Count>0<",
+            "ssdconfig.xml:5: PCIe_Lane_Count = 0: allowed: a whole number from 1",
+        ),
+        (
+            true,
+            "<Suspend_Erase_Time>700000</Suspend_Erase_Time>\n",
+            "",
+            "ssdconfig.xml:2: Suspend_Erase_Time is missing",
+        ),
         (true, ">65535<", ">0<", "ssdconfig.xml:11: IO_Queue_Depth = 0: allowed: a whole number from 1"),
         (true, "GC>false<", "GC>no<", "ssdconfig.xml:20: Use_Copyback_for_GC = no: allowed: true, false"),
         (true, ">NVME<", ">USB<", "ssdconfig.xml:10: HostInterface_Type = USB: allowed: NVME, SATA"),
@@ -265,6 +277,23 @@ fn values_of_mqsim_that_cannot_be_are_refused_with_what_is_allowed() {
         let done = folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml"]);
         assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{said}: {}", done.stderr);
         assert!(done.stderr.contains(said), "{said}: {}", done.stderr);
+    }
+}
+
+/// One of two parameters that go together counts alone, too.
+#[test]
+fn wear_levelling_of_mqsim_is_imported_without_its_threshold() {
+    let folder = Folder::new();
+    folder.write("workload.xml", FLOW);
+    let alone = DRIVE.replace("<Static_Wearleveling_Threshold>100</Static_Wearleveling_Threshold>\n", "");
+    let off = alone.replace("Static_Wearleveling_Enabled>true", "Static_Wearleveling_Enabled>false");
+    for (drive, gap, from) in [
+        (&alone, "100 ", "# MQSim's default of Static_Wearleveling_Threshold\n"),
+        (&off, "\"never\"", "# Static_Wearleveling_Enabled = false\n"),
+    ] {
+        folder.write("ssdconfig.xml", drive);
+        let text = folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml", "-q"]).answer();
+        assert!(text.contains(&format!("\nwear.static_gap = {gap}")) && text.contains(from), "{text}");
     }
 }
 
@@ -549,6 +578,16 @@ fn headers_that_are_none_of_a_conventional_drive_are_refused() {
         (&NVMEVIRT.replace("(370000)", "(370000 ? 1)"), "SMALL", "allowed: numbers, names"),
         (&NVMEVIRT.replace("(370000)", "(1 / 0)"), "SMALL", "division by 0"),
         (&NVMEVIRT.replace("(370000)", "NAND_PROG_LATENCY"), "SMALL", "defined by itself"),
+        (
+            &NVMEVIRT.replace("(CELL_MODE_MLC)", "7"),
+            "SMALL",
+            "ssd_config.h:16: CELL_MODE = 7: allowed: CELL_MODE_SLC, CELL_MODE_MLC, CELL_MODE_TLC",
+        ),
+        (
+            &NVMEVIRT.replace("(NAND_CHANNELS * LUNS_PER_NAND_CH * ONESHOT_PAGE_SIZE * 2)", "KB(2)"),
+            "SMALL",
+            "ssd_config.h:36: GLOBAL_WB_SIZE = 2048: allowed: 4096 to ",
+        ),
         ("#endif\n", "SMALL", "ssd_config.h:1: #endif without #if"),
     ] {
         folder.write("ssd_config.h", header);
@@ -694,6 +733,14 @@ fn configurations_that_are_none_of_simplessd_are_refused_with_their_line() {
         (
             &SIMPLESSD.replace("ClockSpeed = 400000000", "ClockSpeed = 400"),
             "sample.cfg:3: cpu.ClockSpeed = 400: allowed: 500000 or more",
+        ),
+        (
+            &SIMPLESSD.replace("GCThreshold = 0.05", "GCThreshold = 0"),
+            "ftl.GCThreshold = 0: allowed: a number above 0",
+        ),
+        (
+            &SIMPLESSD.replace("PCIELane = 4", "PCIELane = 0"),
+            "sample.cfg:7: nvme.PCIELane = 0: allowed: a number above 0",
         ),
         (
             &SIMPLESSD.replace("CacheSize = 1048576", "CacheSize = 8191"),
