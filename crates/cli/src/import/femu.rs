@@ -6,7 +6,7 @@
 //! Names, defaults and meanings are those of FEMU's device properties. A script of the shell is not run: variables that are assigned in
 //! it are filled in, and nothing else of it has an effect.
 
-use super::{Imported, Parameters, Toml, number, refused, whole};
+use super::{Imported, Parameter, Parameters, Toml, number, refused, share, whole, within};
 
 /// Options without a counterpart, and why.
 const WITHOUT: &[(&str, &str)] = &[
@@ -57,11 +57,11 @@ const WITHOUT: &[(&str, &str)] = &[
 /// A drive. `text` is the script or command line, `name` what the drive is called.
 ///
 /// # Errors
-/// A sentence that begins with the line, as `LINE: why`.
+/// A sentence that begins with the line, as `LINE: why`, where there is one.
 pub fn import(text: &str, name: &str) -> Result<Imported, String> {
-    let mut all = options(text);
+    let mut all = options(text)?;
     if all.is_empty() {
-        return Err("1: no option of \"-device femu\"; allowed: a script or command line of FEMU".into());
+        return Err("no option of \"-device femu\"; allowed: a script or command line of FEMU".into());
     }
     if let Some(mode) = all.get("femu_mode")
         && mode.value != "1"
@@ -74,13 +74,13 @@ pub fn import(text: &str, name: &str) -> Result<Imported, String> {
     let geometry = media(&mut all, &mut toml)?;
     translation(&mut all, &geometry, &mut toml)?;
     controller(&mut all, &mut toml)?;
-    Ok(Imported { toml: toml.0, left: all.left(WITHOUT) })
+    Ok(Imported::of(toml, all, WITHOUT))
 }
 
-/// Options of every `-device femu` in the text, each with the line on which its value appears first.
-fn options(text: &str) -> Parameters {
+/// Options of the one `-device femu` of the text, each with the line on which its value appears first.
+fn options(text: &str) -> Result<Parameters, String> {
     let mut variables: Vec<(String, String)> = Vec::new();
-    let mut found = Parameters::default();
+    let mut device = Device::default();
     let mut line_number = 0;
     let mut lines = text.lines();
     while let Some(first) = lines.next() {
@@ -93,11 +93,11 @@ fn options(text: &str) -> Parameters {
             line = format!("{} {}", line.trim_end().trim_end_matches('\\'), without_comment(more));
         }
         let line = filled_in(&line, &variables);
-        for device in line.split("-device femu").skip(1) {
-            let listed = device.split_whitespace().next().unwrap_or_default();
-            for (name, value) in listed.split(',').filter_map(|option| option.split_once('=')) {
-                found.set(name, value, number);
+        for (at, listed) in line.split("-device femu").skip(1).enumerate() {
+            if at > 0 {
+                return Err(two_devices(number, number));
             }
+            device.appears(listed.split_whitespace().next().unwrap_or_default(), number)?;
         }
         if let Some((name, value)) = line.trim().split_once('=')
             && !name.is_empty()
@@ -107,7 +107,48 @@ fn options(text: &str) -> Parameters {
             variables.push((name.into(), value.trim_end().into()));
         }
     }
-    found
+    let mut found = Parameters::of("FEMU", 0);
+    for option in device.options {
+        found.add(&option.name, &option.value, option.line)?;
+    }
+    Ok(found)
+}
+
+/// A device whose options may grow from line to line, as a script puts them together.
+#[derive(Default)]
+struct Device {
+    options: Vec<Parameter>,
+    /// Line on which it appeared last, from 1.
+    line: u32,
+}
+
+impl Device {
+    /// Takes the options of a device: the same one if all options of one appearance are among those of the other.
+    fn appears(&mut self, listed: &str, line: u32) -> Result<(), String> {
+        let is =
+            |known: &Parameter, (name, value): &(&str, &str)| known.name == *name && known.value == *value;
+        let listed: Vec<(&str, &str)> =
+            listed.split(',').filter_map(|option| option.split_once('=')).collect();
+        let is_more = self.options.iter().all(|known| listed.iter().any(|option| is(known, option)));
+        let is_less = listed.iter().all(|option| self.options.iter().any(|known| is(known, option)));
+        if !is_more && !is_less {
+            return Err(two_devices(self.line, line));
+        }
+        self.line = line;
+        if is_less {
+            return Ok(());
+        }
+        let known = std::mem::take(&mut self.options);
+        for option in listed {
+            let first = known.iter().find(|known| is(known, &option)).map_or(line, |known| known.line);
+            self.options.push(Parameter { name: option.0.into(), value: option.1.into(), line: first });
+        }
+        Ok(())
+    }
+}
+
+fn two_devices(first: u32, second: u32) -> String {
+    format!("{second}: two devices, in lines {first} and {second}; allowed: one -device femu")
 }
 
 /// The line without a comment of the shell: a `#` at its beginning or behind a space.
@@ -147,7 +188,7 @@ fn media(all: &mut Parameters, toml: &mut Toml) -> Result<Geometry, String> {
         ("pages", "pgs_per_blk", 256.0),
     ] {
         let count = all.number_or(from, default)?;
-        toml.key(key, &format!("{count}"), from);
+        toml.key(key, &format!("{count}"), &all.from(from));
         bytes *= count;
         if key == "blocks" {
             blocks_per_die = count;
@@ -155,15 +196,17 @@ fn media(all: &mut Parameters, toml: &mut Toml) -> Result<Geometry, String> {
     }
     let sector = all.number_or("secsz", 512.0)?;
     let page = sector * all.number_or("secs_per_pg", 8.0)?;
-    toml.key("page_size", &format!("{page}"), "secsz x secs_per_pg");
-    toml.key("sector_size", &format!("{sector}"), "secsz");
+    let from = format!("{} x {}", all.from("secsz"), all.from("secs_per_pg"));
+    toml.key("page_size", &format!("{page}"), &from);
+    toml.key("sector_size", &format!("{sector}"), &all.from("secsz"));
     toml.key("unit_size", &format!("{page}"), "FEMU: pages are mapped");
     toml.key("cell", "\"slc\"", "FEMU: one latency for all pages");
     toml.table("[drive.media.timing]");
     for (key, from, default) in [("read", "pg_rd_lat", 40_000.0), ("program", "pg_wr_lat", 200_000.0)] {
-        toml.key(key, &format!("[\"{}ns\"]", all.number_or(from, default)?), from);
+        toml.key(key, &format!("[\"{}ns\"]", all.number_or(from, default)?), &all.from(from));
     }
-    toml.key("erase", &format!("\"{}ns\"", all.number_or("blk_er_lat", 2_000_000.0)?), "blk_er_lat");
+    let erase = all.number_or("blk_er_lat", 2_000_000.0)?;
+    toml.key("erase", &format!("\"{erase}ns\""), &all.from("blk_er_lat"));
     match all.number_or("pg_xfer_lat", 0.0)? {
         0.0 => toml.key("channel_rate", "\"1000GB/s\"", "FEMU: transfers take no time"),
         // Bytes in so many ns are so many GB/s.
@@ -171,7 +214,7 @@ fn media(all: &mut Parameters, toml: &mut Toml) -> Result<Geometry, String> {
     }
     for (key, from) in [("command", "cmd_addr_lat"), ("status", "status_lat")] {
         let ns = all.number_or(from, 0.0)?;
-        toml.key(key, &format!("\"{ns}ns\""), from);
+        toml.key(key, &format!("\"{ns}ns\""), &all.from(from));
     }
     Ok(Geometry { bytes: bytes * page, blocks_per_die })
 }
@@ -181,20 +224,23 @@ fn translation(all: &mut Parameters, media: &Geometry, toml: &mut Toml) -> Resul
     let flash_map = all.get("mapping").is_some_and(|mapping| mapping.value == "dftl");
     mapping(all, toml)?;
     let percent = all.take("op_pcent").filter(|percent| percent.value != "0");
-    let (share, from) = match &percent {
-        Some(percent) => (number(percent)? / 100.0, "op_pcent"),
+    let (spare, from) = match &percent {
+        Some(percent) => (number(percent)? / 100.0, "op_pcent".into()),
         None => {
-            let size = all.number_or("devsz_mb", 1024.0)? * 1_048_576.0;
-            if size <= 0.0 || size > media.bytes {
-                return Err(format!(
-                    "devsz_mb: {size} bytes: allowed: 1 to the {} bytes of the flash",
-                    media.bytes
-                ));
+            let from = all.from("devsz_mb");
+            let size = all.get("devsz_mb").cloned();
+            let bytes = all.number_or("devsz_mb", 1024.0)? * 1_048_576.0;
+            if bytes <= 0.0 || bytes > media.bytes {
+                let allowed = format!("above 0, to {} (the flash)", media.bytes / 1_048_576.0);
+                return Err(match size {
+                    Some(size) => refused(&size, &allowed),
+                    None => format!("{from} = 1024: allowed: {allowed}"),
+                });
             }
-            (media.bytes / size - 1.0, "flash / devsz_mb - 1")
+            (media.bytes / bytes - 1.0, format!("flash / {from} - 1"))
         }
     };
-    toml.key("over_provisioning", &format!("{share:.6}"), from);
+    toml.key("over_provisioning", &share(spare), &from);
     if let Some(policy) = all.take("gc_policy") {
         let victim = match policy.value.as_str() {
             "greedy" | "random" | "cost-benefit" | "fifo" => policy.value.as_str(),
@@ -206,9 +252,10 @@ fn translation(all: &mut Parameters, media: &Geometry, toml: &mut Toml) -> Resul
     // A line of FEMU has one block of each die, so its free lines are the free blocks of a die.
     for (key, from, default) in [("gc_low", "gc_thres_pcent_high", 95.0), ("gc_high", "gc_thres_pcent", 75.0)]
     {
-        let used = all.number_or(from, default)?;
+        let given = all.from(from);
+        let used = all.take(from).map_or(Ok(default), |used| within(&used, 0.0, 100.0, " %"))?;
         let free = ((1.0 - used / 100.0) * media.blocks_per_die + 1e-9).floor().max(1.0);
-        toml.key(key, &format!("{free}"), &format!("{from} = {used} % of the lines used"));
+        toml.key(key, &format!("{free}"), &format!("{given} = {used} % of the lines used"));
     }
     if flash_map {
         toml.key("durability", "\"journal\"", "as a map in flash needs; FEMU writes no journal");
@@ -220,7 +267,7 @@ fn translation(all: &mut Parameters, media: &Geometry, toml: &mut Toml) -> Resul
 
 fn mapping(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     let Some(mapping) = all.take("mapping") else {
-        toml.key("map", "\"page\"", "FEMU: a page map");
+        toml.key("map", "\"page\"", "FEMU's default of mapping");
         return Ok(());
     };
     match mapping.value.as_str() {
@@ -228,7 +275,7 @@ fn mapping(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
         "dftl" => {
             toml.key("map", "\"demand\"", "mapping = dftl");
             let size = all.take("mapping_cache_mb").map_or(Ok("4".into()), |size| whole(&size))?;
-            toml.key("map_cache", &format!("\"{size}MiB\""), "mapping_cache_mb");
+            toml.key("map_cache", &format!("\"{size}MiB\""), &all.from("mapping_cache_mb"));
         }
         "fast" => toml.key("map", "\"fast\"", "mapping"),
         "hybrid" => toml.key("map", "\"bast\"", "mapping = hybrid: log blocks"),
@@ -243,12 +290,17 @@ fn controller(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
         toml.key("queues", &whole(&queues)?, "queues");
     }
     let rate = all.number_or("pcie_bandwidth_mbps", 0.0)?;
-    toml.key("link_rate", &format!("\"{rate}MB/s\""), "pcie_bandwidth_mbps; 0: no time");
+    toml.key(
+        "link_rate",
+        &format!("\"{rate}MB/s\""),
+        &format!("{}; 0: no time", all.from("pcie_bandwidth_mbps")),
+    );
     let delay = all.number_or("pcie_prop_delay_ns", 0.0)?;
-    toml.key("dma_latency", &format!("\"{delay}ns\""), "pcie_prop_delay_ns");
+    toml.key("dma_latency", &format!("\"{delay}ns\""), &all.from("pcie_prop_delay_ns"));
     let firmware = all.number_or("fw_cpu_ns", 0.0)?;
     toml.table("[drive.firmware]");
-    toml.key("fetch.fixed", &format!("\"{firmware}ns\""), "fw_cpu_ns, for each command");
+    let from = format!("{}, for each command", all.from("fw_cpu_ns"));
+    toml.key("fetch.fixed", &format!("\"{firmware}ns\""), &from);
     toml.table("[drive.buffer]");
     toml.key("write", "\"write-through\"", "FEMU: a write ends with its program");
     Ok(())

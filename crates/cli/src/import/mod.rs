@@ -12,6 +12,7 @@ pub mod simplessd;
 mod xml;
 
 use std::fmt::Write;
+use std::ops::Range;
 
 /// A parameter of a foreign file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,51 +31,93 @@ pub struct Left {
 }
 
 /// Parameters by name; each is taken once, and what is left over has no counterpart.
-#[derive(Debug, Default)]
-struct Parameters(Vec<Parameter>);
+#[derive(Debug)]
+struct Parameters {
+    /// The other simulator, whose defaults stand in for what is not given.
+    simulator: &'static str,
+    /// Line on which the place of these parameters begins, from 1; 0: the whole file.
+    begin: u32,
+    /// Each with whether it was taken.
+    all: Vec<(Parameter, bool)>,
+}
 
 impl Parameters {
-    fn add(&mut self, name: &str, value: &str, line: u32) {
-        self.0.push(Parameter { name: name.into(), value: value.into(), line });
+    fn of(simulator: &'static str, begin: u32) -> Parameters {
+        Parameters { simulator, begin, all: Vec::new() }
+    }
+
+    /// Adds a parameter, which must not be there.
+    fn add(&mut self, name: &str, value: &str, line: u32) -> Result<(), String> {
+        if let Some((first, _)) = self.all.iter().find(|(parameter, _)| parameter.name == name) {
+            return Err(format!(
+                "{line}: {name}: given twice, in lines {} and {line}; allowed: once",
+                first.line
+            ));
+        }
+        self.all.push((Parameter { name: name.into(), value: value.into(), line }, false));
+        Ok(())
     }
 
     /// Adds a parameter, or gives it another value where it is there already.
     fn set(&mut self, name: &str, value: &str, line: u32) {
-        match self.0.iter_mut().find(|parameter| parameter.name == name) {
-            Some(parameter) if parameter.value != value => {
+        match self.all.iter_mut().find(|(parameter, _)| parameter.name == name) {
+            Some((parameter, _)) if parameter.value != value => {
                 (parameter.value, parameter.line) = (value.into(), line);
             }
             Some(_) => {}
-            None => self.add(name, value, line),
+            None => self.all.push((Parameter { name: name.into(), value: value.into(), line }, false)),
         }
     }
 
-    fn append(&mut self, other: Parameters) {
-        self.0.extend(other.0);
-    }
-
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
+    /// A parameter that was not taken.
     fn get(&self, name: &str) -> Option<&Parameter> {
-        self.0.iter().find(|parameter| parameter.name == name)
+        self.all
+            .iter()
+            .find(|(parameter, taken)| parameter.name == name && !taken)
+            .map(|(parameter, _)| parameter)
     }
 
     fn take(&mut self, name: &str) -> Option<Parameter> {
-        let at = self.0.iter().position(|parameter| parameter.name == name)?;
-        Some(self.0.remove(at))
+        let (parameter, taken) =
+            self.all.iter_mut().find(|(parameter, taken)| parameter.name == name && !taken)?;
+        *taken = true;
+        Some(parameter.clone())
+    }
+
+    /// A parameter, which must be there.
+    fn need(&mut self, name: &str) -> Result<Parameter, String> {
+        let missing = match self.begin {
+            0 => format!("{name} is missing"),
+            line => format!("{line}: {name} is missing"),
+        };
+        self.take(name).ok_or(missing)
     }
 
     /// A number, which must be there.
     fn number(&mut self, name: &str) -> Result<f64, String> {
-        let parameter = self.take(name).ok_or_else(|| format!("{name} is missing"))?;
-        number(&parameter)
+        number(&self.need(name)?)
     }
 
     /// A number, or the value that the other simulator takes where the file has none.
     fn number_or(&mut self, name: &str, default: f64) -> Result<f64, String> {
         self.take(name).map_or(Ok(default), |parameter| number(&parameter))
+    }
+
+    /// What a value is from: the parameter, or the default of the other simulator where it is not given.
+    fn from(&self, name: &str) -> String {
+        if self.all.iter().any(|(parameter, _)| parameter.name == name) {
+            return name.into();
+        }
+        format!("{}'s default of {name}", self.simulator)
+    }
+
+    /// Every parameter of the file.
+    fn given(&self) -> Vec<Parameter> {
+        self.all.iter().map(|(parameter, _)| parameter.clone()).collect()
     }
 
     /// Returns the parameters that were not taken, each with its reason from `without`.
@@ -83,7 +126,8 @@ impl Parameters {
             let known = without.iter().find(|(without, _)| *without == name);
             known.map_or("not known to the import", |(_, why)| why)
         };
-        self.0.into_iter().map(|parameter| Left { why: why(&parameter.name), parameter }).collect()
+        let left = self.all.into_iter().filter(|(_, taken)| !taken);
+        left.map(|(parameter, _)| Left { why: why(&parameter.name), parameter }).collect()
     }
 }
 
@@ -103,8 +147,76 @@ fn refused(parameter: &Parameter, allowed: &str) -> String {
     format!("{}: {} = {}: allowed: {allowed}", parameter.line, parameter.name, parameter.value)
 }
 
-fn is_true(parameter: &Parameter) -> bool {
-    parameter.value.eq_ignore_ascii_case("true")
+/// A number between two others, both included.
+fn within(parameter: &Parameter, least: f64, most: f64, unit: &str) -> Result<f64, String> {
+    let value = number(parameter)?;
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    let end = if most.is_finite() { format!(" to {most}") } else { " or more".into() };
+    Err(refused(parameter, &format!("{least}{end}{unit}")))
+}
+
+/// A number that is not 0, as nothing at all would mean something else here.
+fn positive(parameter: &Parameter) -> Result<f64, String> {
+    let value = number(parameter).ok().filter(|value| *value > 0.0);
+    value.ok_or_else(|| refused(parameter, "a number above 0"))
+}
+
+/// A whole number from 1.
+fn count(parameter: &Parameter) -> Result<u64, String> {
+    let value = parameter.value.parse::<u64>().ok().filter(|value| *value > 0);
+    value.ok_or_else(|| refused(parameter, "a whole number from 1"))
+}
+
+/// One of a closed set of words.
+fn word<'a>(parameter: &Parameter, allowed: &[&'a str]) -> Result<&'a str, String> {
+    let known = allowed.iter().find(|allowed| **allowed == parameter.value);
+    known.copied().ok_or_else(|| refused(parameter, &allowed.join(", ")))
+}
+
+/// `true` or `false`.
+fn truth(parameter: &Parameter) -> Result<bool, String> {
+    match parameter.value.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(refused(parameter, "true, false")),
+    }
+}
+
+/// The placement that is nearest to an order of channels (C), ways (W), dies (D) and planes (P).
+fn placement(order: &Parameter) -> Result<&'static str, String> {
+    let mut letters: Vec<char> = order.value.chars().collect();
+    letters.sort_unstable();
+    if letters != ['C', 'D', 'P', 'W'] {
+        return Err(refused(order, "C, W, D and P in any order, as CWDP"));
+    }
+    let is_channel_first = order.value.find('C') < order.value.find('W');
+    Ok(if is_channel_first { "channel-first" } else { "way-first" })
+}
+
+/// Entries of a buffer of so many bytes.
+fn entries(parameter: &Parameter, entry_bytes: f64) -> Result<f64, String> {
+    let most = entry_bytes * ENTRIES_MAX;
+    Ok((within(parameter, entry_bytes, most, " bytes")? / entry_bytes).floor())
+}
+
+/// A share as a description takes it whatever its size: in percent, in quotes.
+fn share(share: f64) -> String {
+    format!("\"{}%\"", (share * 1e6).round() / 1e4)
+}
+
+/// Entries of a buffer, at most.
+const ENTRIES_MAX: f64 = 16_777_215.0;
+
+/// A parameter of a file, and the lines of the description that are from its place.
+#[derive(Clone, Debug)]
+pub struct Given {
+    pub parameter: Parameter,
+    /// Number of the file.
+    pub file: usize,
+    /// Lines of the description, from 0.
+    lines: Range<usize>,
 }
 
 /// Result of an import.
@@ -114,6 +226,7 @@ pub struct Imported {
     pub toml: String,
     /// Parameters without a counterpart, or with another meaning than in their source.
     pub left: Vec<Left>,
+    given: Vec<Given>,
 }
 
 /// Writes tables of TOML, each key with the parameter that it is from.
@@ -121,6 +234,11 @@ pub struct Imported {
 struct Toml(String);
 
 impl Toml {
+    /// Lines so far.
+    fn lines(&self) -> usize {
+        self.0.lines().count()
+    }
+
     fn table(&mut self, header: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
@@ -138,6 +256,41 @@ impl Toml {
 }
 
 impl Imported {
+    /// A description of all that `parameters` became.
+    fn of(toml: Toml, parameters: Parameters, without: &[(&str, &'static str)]) -> Imported {
+        let mut imported = Imported::default();
+        imported.took(parameters, without, 0, 0..toml.lines());
+        imported.toml = toml.0;
+        imported
+    }
+
+    /// Notes the parameters of a place, which became `lines` of the description.
+    fn took(
+        &mut self,
+        parameters: Parameters,
+        without: &[(&str, &'static str)],
+        file: usize,
+        lines: Range<usize>,
+    ) {
+        let given = parameters.given().into_iter();
+        self.given.extend(given.map(|parameter| Given { parameter, file, lines: lines.clone() }));
+        self.left.extend(parameters.left(without));
+    }
+
+    /// The parameters that the comment of a line of the description names; `line` from 0.
+    pub fn named(&self, line: usize, comment: &str) -> Vec<&Given> {
+        let words: Vec<&str> =
+            comment.split(|c: char| !(c.is_ascii_alphanumeric() || "_.*".contains(c))).collect();
+        let names = |name: &str| {
+            words.iter().any(|word| match word.split_once('*') {
+                Some((begin, end)) => name.starts_with(begin) && name.ends_with(end),
+                None => *word == name,
+            })
+        };
+        let given = self.given.iter().filter(|given| given.lines.contains(&line));
+        given.filter(|given| names(&given.parameter.name)).collect()
+    }
+
     /// The list of what has no counterpart, one line each; empty if all has one.
     pub fn list(&self) -> String {
         let line = |Left { parameter, why }: &Left| {

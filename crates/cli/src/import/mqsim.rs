@@ -3,10 +3,16 @@
 //! Names and units are those of MQSim's README. What a parameter of MQSim makes there and nothing makes here is listed with its reason.
 
 use super::xml::{Element, parse};
-use super::{Imported, Left, Parameter, Parameters, Toml, is_true, number, whole};
+use super::{
+    Imported, Left, Parameter, Parameters, Toml, count, entries, number, placement, positive, refused, share,
+    truth, whole, within, word,
+};
 
 /// Bytes of MQSim's sectors.
 const SECTOR_BYTES: u64 = 512;
+
+/// MQSim's default of Static_Wearleveling_Threshold, in erasures.
+const STATIC_GAP: &str = "100";
 
 /// Parameters of the drive without a counterpart, and why.
 const WITHOUT: &[(&str, &str)] = &[
@@ -74,46 +80,51 @@ const WITHOUT: &[(&str, &str)] = &[
 ];
 
 /// Collects the parameters of an element, and of elements in it that are `groups`.
-fn parameters(element: &Element, groups: &[&str]) -> Parameters {
-    let mut found = Parameters::default();
+fn parameters(element: &Element, groups: &[&str]) -> Result<Parameters, String> {
+    let mut found = Parameters::of("MQSim", element.line);
+    collect(element, groups, &mut found)?;
+    Ok(found)
+}
+
+fn collect(element: &Element, groups: &[&str], found: &mut Parameters) -> Result<(), String> {
     for child in &element.children {
         if groups.contains(&child.name.as_str()) {
-            found.append(parameters(child, groups));
+            collect(child, groups, found)?;
         } else {
-            found.add(&child.name, &child.text, child.line);
+            found.add(&child.name, &child.text, child.line)?;
         }
     }
-    found
+    Ok(())
 }
 
 /// A drive and its work. `drive` and `work` are the texts of the files, `name` what the drive is called.
 ///
 /// # Errors
-/// A sentence that begins with the line, as `LINE: why`; the first of the pair is the file, 0 the drive and 1 the work.
+/// A sentence that begins with the line, as `LINE: why`, where there is one; the first of the pair is the file, 0 the drive and 1 the work.
 pub fn import(drive: &str, work: &str, name: &str) -> Result<Imported, (usize, String)> {
     let mut imported = Imported::default();
     let mut toml = Toml::default();
-    let fills = one_drive(drive, name, &mut toml, &mut imported.left).map_err(|why| (0, why))?;
-    one_work(work, fills, &mut toml, &mut imported.left).map_err(|why| (1, why))?;
+    let fills = one_drive(drive, name, &mut toml, &mut imported).map_err(|why| (0, why))?;
+    one_work(work, fills, &mut toml, &mut imported).map_err(|why| (1, why))?;
     imported.toml = toml.0;
     Ok(imported)
 }
 
 /// Returns whether the drive is filled before the work.
-fn one_drive(text: &str, name: &str, toml: &mut Toml, left: &mut Vec<Left>) -> Result<bool, String> {
+fn one_drive(text: &str, name: &str, toml: &mut Toml, imported: &mut Imported) -> Result<bool, String> {
     let root = parse(text)?;
     if root.name != "Execution_Parameter_Set" {
         return Err(format!("{}: <{}>: allowed: Execution_Parameter_Set of MQSim", root.line, root.name));
     }
     let groups = ["Host_Parameter_Set", "Device_Parameter_Set", "Flash_Parameter_Set"];
-    let mut all = parameters(&root, &groups);
+    let mut all = parameters(&root, &groups)?;
     toml.table("[drive]");
     toml.key("name", &format!("{name:?}"), "the file's name");
     media(&mut all, toml)?;
     translation(&mut all, toml)?;
     controller(&mut all, toml)?;
-    let fills = all.get("Enabled_Preconditioning").is_none_or(is_true);
-    left.extend(all.left(WITHOUT));
+    let fills = all.get("Enabled_Preconditioning").map_or(Ok(true), truth)?;
+    imported.took(all, WITHOUT, 0, 0..toml.lines());
     Ok(fills)
 }
 
@@ -136,14 +147,12 @@ fn media(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     }
     toml.key("sector_size", &SECTOR_BYTES.to_string(), "MQSim: sectors of 512 bytes");
     toml.key("unit_size", &format!("{page}"), "MQSim: pages are mapped");
-    let cell = all.take("Flash_Technology").ok_or("Flash_Technology is missing")?;
+    let cell = all.need("Flash_Technology")?;
     let pages: &[&str] = match cell.value.as_str() {
         "SLC" => &["LSB"],
         "MLC" => &["LSB", "MSB"],
         "TLC" => &["LSB", "CSB", "MSB"],
-        _ => {
-            return Err(format!("{}: Flash_Technology = {}: allowed: SLC, MLC, TLC", cell.line, cell.value));
-        }
+        _ => return Err(refused(&cell, "SLC, MLC, TLC")),
     };
     toml.key("cell", &format!("{:?}", cell.value.to_lowercase()), "Flash_Technology");
     if let Some(cycles) = all.take("Block_PE_Cycles_Limit") {
@@ -169,11 +178,12 @@ fn timing(all: &mut Parameters, toml: &mut Toml, pages: &[&str]) -> Result<(), S
     let rate = all.number("Channel_Transfer_Rate")?;
     let from = "Channel_Transfer_Rate x Flash_Channel_Width";
     toml.key("channel_rate", &format!("\"{}MB/s\"", rate * width), from);
-    let suspends = all.get("CMD_Suspension_Support").is_some_and(|support| support.value != "NONE");
-    if suspends
-        && let Some(program) = all.take("Suspend_Program_Time")
-        && let Some(erase) = all.take("Suspend_Erase_Time")
-    {
+    let suspends = match all.get("CMD_Suspension_Support") {
+        Some(support) => word(support, &["NONE", "PROGRAM", "PROGRAM_ERASE", "ERASE"])? != "NONE",
+        None => false,
+    };
+    if suspends {
+        let (program, erase) = (all.need("Suspend_Program_Time")?, all.need("Suspend_Erase_Time")?);
         let support = all.take("CMD_Suspension_Support").map_or(String::new(), |support| support.value);
         toml.key("suspend", &format!("\"{}ns\"", whole(&program)?), "Suspend_Program_Time");
         toml.key("suspend_erase", &format!("\"{}ns\"", whole(&erase)?), "Suspend_Erase_Time");
@@ -193,28 +203,28 @@ fn translation(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     if let Some(mapping) = all.take("Address_Mapping")
         && mapping.value != "PAGE_LEVEL"
     {
-        return Err(format!("{}: Address_Mapping = {}: allowed: PAGE_LEVEL", mapping.line, mapping.value));
+        return Err(refused(&mapping, "PAGE_LEVEL"));
     }
-    let ideal = all.take("Ideal_Mapping_Table").is_some_and(|ideal| is_true(&ideal));
+    let table = all.from("Ideal_Mapping_Table");
+    let ideal = all.take("Ideal_Mapping_Table").map_or(Ok(false), |ideal| truth(&ideal))?;
     let capacity = if ideal { None } else { all.take("CMT_Capacity") };
     let flash_map = capacity.is_some();
     match capacity {
         Some(capacity) => {
-            toml.key("map", "\"demand\"", "Ideal_Mapping_Table = false");
+            toml.key("map", "\"demand\"", &format!("{table} = false"));
             toml.key("map_cache", &whole(&capacity)?, "CMT_Capacity");
         }
-        None => toml.key("map", "\"page\"", "Ideal_Mapping_Table = true"),
+        None if ideal => toml.key("map", "\"page\"", "Ideal_Mapping_Table = true"),
+        None => toml.key("map", "\"page\"", "no CMT_Capacity: all of the table is in memory"),
     }
-    if let Some(share) = all.take("Overprovisioning_Ratio") {
+    if let Some(ratio) = all.take("Overprovisioning_Ratio") {
         // There a share of the whole flash, here of what the host sees.
-        let share = number(&share)?;
-        let of_user =
-            (share < 1.0).then(|| share / (1.0 - share)).ok_or("Overprovisioning_Ratio: allowed: below 1")?;
-        toml.key(
-            "over_provisioning",
-            &format!("{of_user:.6}"),
-            &format!("Overprovisioning_Ratio {share} of all"),
-        );
+        let of_all = number(&ratio)?;
+        if of_all >= 1.0 {
+            return Err(refused(&ratio, "below 1"));
+        }
+        let from = format!("Overprovisioning_Ratio {of_all} of all");
+        toml.key("over_provisioning", &share(of_all / (1.0 - of_all)), &from);
     }
     if let Some(policy) = all.take("GC_Block_Selection_Policy") {
         let (victim, more) = match policy.value.as_str() {
@@ -222,35 +232,30 @@ fn translation(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
             "FIFO" => ("fifo", ""),
             "RGA" => ("d-choices:8", ", here of 8"),
             "RANDOM" | "RANDOM_P" | "RANDOM_PP" => ("random", ", here of all blocks"),
-            _ => {
-                let allowed = "allowed: GREEDY, RGA, RANDOM, RANDOM_P, RANDOM_PP, FIFO";
-                return Err(format!(
-                    "{}: GC_Block_Selection_Policy = {}: {allowed}",
-                    policy.line, policy.value
-                ));
-            }
+            _ => return Err(refused(&policy, "GREEDY, RGA, RANDOM, RANDOM_P, RANDOM_PP, FIFO")),
         };
         let from = format!("GC_Block_Selection_Policy = {}{more}", policy.value);
         toml.key("victim", &format!("{victim:?}"), &from);
     }
     if let Some(scheme) = all.take("Plane_Allocation_Scheme") {
-        let placement = if scheme.value.starts_with('C') { "channel-first" } else { "way-first" };
-        toml.key(
-            "placement",
-            &format!("{placement:?}"),
-            &format!("Plane_Allocation_Scheme = {}", scheme.value),
-        );
+        let from = format!("Plane_Allocation_Scheme = {}", scheme.value);
+        toml.key("placement", &format!("{:?}", placement(&scheme)?), &from);
     }
     if let Some(copyback) = all.take("Use_Copyback_for_GC") {
-        toml.key("copyback", &is_true(&copyback).to_string(), "Use_Copyback_for_GC");
+        toml.key("copyback", &truth(&copyback)?.to_string(), "Use_Copyback_for_GC");
     }
     if let Some(dynamic) = all.take("Dynamic_Wearleveling_Enabled") {
-        toml.key("wear.dynamic", &is_true(&dynamic).to_string(), "Dynamic_Wearleveling_Enabled");
+        toml.key("wear.dynamic", &truth(&dynamic)?.to_string(), "Dynamic_Wearleveling_Enabled");
     }
+    let default_gap = all.from("Static_Wearleveling_Threshold");
     let (enabled, gap) = (all.take("Static_Wearleveling_Enabled"), all.take("Static_Wearleveling_Threshold"));
-    if let (Some(enabled), Some(gap)) = (enabled, gap) {
-        let gap = if is_true(&enabled) { whole(&gap)? } else { "\"never\"".into() };
-        toml.key("wear.static_gap", &gap, "Static_Wearleveling_Threshold");
+    match (enabled.as_ref().map(truth).transpose()?, gap) {
+        (Some(false), _) => {
+            toml.key("wear.static_gap", "\"never\"", "Static_Wearleveling_Enabled = false");
+        }
+        (_, Some(gap)) => toml.key("wear.static_gap", &whole(&gap)?, "Static_Wearleveling_Threshold"),
+        (Some(true), None) => toml.key("wear.static_gap", STATIC_GAP, &default_gap),
+        (None, None) => {}
     }
     if flash_map {
         toml.key("durability", "\"journal\"", "as a map in flash needs; MQSim writes no journal");
@@ -263,21 +268,19 @@ fn translation(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
 fn controller(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     toml.table("[drive.host]");
     // GB/s of a lane.
-    let (lane, lanes) = (all.number("PCIe_Lane_Bandwidth")?, all.number("PCIe_Lane_Count")?);
+    let (lane, lanes) =
+        (positive(&all.need("PCIe_Lane_Bandwidth")?)?, count(&all.need("PCIe_Lane_Count")?)? as f64);
     let rate = (lane * lanes * 1e9).round();
     toml.key("link_rate", &format!("\"{rate}B/s\""), "PCIe_Lane_Bandwidth x PCIe_Lane_Count");
-    let kind = all.take("HostInterface_Type").map(|kind| kind.value);
-    match kind.as_deref() {
-        Some("SATA") => toml.key("queues", "1", "HostInterface_Type = SATA"),
-        Some(kind) => toml.key("queues", "8", &format!("HostInterface_Type = {kind}")),
-        None => {}
+    if let Some(kind) = all.take("HostInterface_Type") {
+        let queues = if word(&kind, &["NVME", "SATA"])? == "SATA" { "1" } else { "8" };
+        toml.key("queues", queues, &format!("HostInterface_Type = {}", kind.value));
     }
     if let Some(depth) = all.take("IO_Queue_Depth") {
-        let commands = number(&depth)?.clamp(1.0, 1_048_575.0);
-        toml.key("commands", &format!("{commands}"), "IO_Queue_Depth");
+        toml.key("commands", &count(&depth)?.to_string(), "IO_Queue_Depth");
     }
     if let (Some(capacity), Some(page)) = (all.take("Data_Cache_Capacity"), written(toml, "page_size")) {
-        let entries = (number(&capacity)? / page).floor().clamp(1.0, 16_777_215.0);
+        let entries = entries(&capacity, page)?;
         let planes: f64 =
             ["channels", "ways", "dies", "planes"].iter().filter_map(|key| written(toml, key)).product();
         toml.table("[drive.buffer]");
@@ -288,7 +291,7 @@ fn controller(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
         );
         // MQSim gives a slot to the next write as soon as its data are on their way, for as many pages as it has planes.
         let dirty = (1.0 - planes / entries).max(0.0);
-        toml.key("dirty_high", &format!("{dirty:.6}"), "MQSim: a page of each plane is on its way to flash");
+        toml.key("dirty_high", &share(dirty), "MQSim: a page of each plane is on its way to flash");
     }
     Ok(())
 }
@@ -299,7 +302,7 @@ fn written(toml: &Toml, key: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn one_work(text: &str, fills: bool, toml: &mut Toml, left: &mut Vec<Left>) -> Result<(), String> {
+fn one_work(text: &str, fills: bool, toml: &mut Toml, imported: &mut Imported) -> Result<(), String> {
     let root = parse(text)?;
     if root.name != "MQSim_IO_Scenarios" {
         return Err(format!("{}: <{}>: allowed: MQSim_IO_Scenarios of MQSim", root.line, root.name));
@@ -309,7 +312,9 @@ fn one_work(text: &str, fills: bool, toml: &mut Toml, left: &mut Vec<Left>) -> R
     };
     for other in others {
         let parameter = Parameter { name: other.name.clone(), value: "...".into(), line: other.line };
-        left.push(Left { parameter, why: "only the first scenario is taken; a file for each of the others" });
+        imported
+            .left
+            .push(Left { parameter, why: "only the first scenario is taken; a file for each of the others" });
     }
     let is_trace = |flow: &&Element| flow.name == "IO_Flow_Parameter_Set_Trace_Based";
     let traces = scenario.children.iter().filter(is_trace).count();
@@ -320,12 +325,17 @@ fn one_work(text: &str, fills: bool, toml: &mut Toml, left: &mut Vec<Left>) -> R
         ));
     }
     // MQSim reads pages that nothing has written, as if they were full; here they cost nothing.
-    let fills = fills || scenario.children.iter().any(reads);
+    let mut reading = false;
+    for flow in &scenario.children {
+        reading |= reads(flow)?;
+    }
+    let fills = fills || reading;
     if fills {
         fill(scenario, toml)?;
     }
     for (at, flow) in scenario.children.iter().enumerate() {
-        let mut all = parameters(flow, &[]);
+        let begin = toml.lines();
+        let mut all = parameters(flow, &[])?;
         if fills {
             all.take("Initial_Occupancy_Percentage");
         }
@@ -334,47 +344,46 @@ fn one_work(text: &str, fills: bool, toml: &mut Toml, left: &mut Vec<Left>) -> R
             "IO_Flow_Parameter_Set_Synthetic" => job(&mut all, at, toml)?,
             other => return Err(format!("{}: <{other}>: not a flow of MQSim", flow.line)),
         }
-        left.extend(all.left(WITHOUT));
+        imported.took(all, WITHOUT, 1, begin..toml.lines());
     }
     Ok(())
 }
 
 /// Tells whether a flow reads, or may.
-fn reads(flow: &Element) -> bool {
-    parameters(flow, &[]).get("Read_Percentage").is_none_or(|reads| number(reads) != Ok(0.0))
+fn reads(flow: &Element) -> Result<bool, String> {
+    let all = parameters(flow, &[])?;
+    Ok(all.get("Read_Percentage").is_none_or(|reads| number(reads) != Ok(0.0)))
 }
 
 fn fill(scenario: &Element, toml: &mut Toml) -> Result<(), String> {
-    let filled = scenario
-        .children
-        .iter()
-        .filter_map(|flow| parameters(flow, &[]).take("Initial_Occupancy_Percentage"));
-    let filled = filled.map(|parameter| number(&parameter)).collect::<Result<Vec<f64>, _>>()?;
-    if let Some(most) = filled.into_iter().reduce(f64::max).filter(|most| *most > 0.0) {
+    let mut most: f64 = 0.0;
+    for flow in &scenario.children {
+        if let Some(filled) = parameters(flow, &[])?.take("Initial_Occupancy_Percentage") {
+            most = most.max(within(&filled, 0.0, 100.0, " %")?);
+        }
+    }
+    if most > 0.0 {
         toml.table("[precondition]");
-        toml.key("fill", &format!("{}", most / 100.0), "Initial_Occupancy_Percentage, the most of all flows");
+        toml.key("fill", &share(most / 100.0), "Initial_Occupancy_Percentage, the most of all flows");
     }
     Ok(())
 }
 
 fn trace(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     toml.table("[run]");
-    let path = all.take("File_Path").ok_or("File_Path is missing")?;
+    let path = all.need("File_Path")?;
     toml.key("trace", &format!("{:?}", path.value.replace('\\', "/")), "File_Path");
     toml.key("format", "\"mqsim\"", "a trace of MQSim");
     toml.key("address", "\"fold\"", "MQSim takes addresses modulo the drive");
-    if let Some(count) = all.take("Relay_Count") {
-        toml.key("repeat", &format!("{}", number(&count)?.max(1.0)), "Relay_Count");
+    if let Some(times) = all.take("Relay_Count") {
+        toml.key("repeat", &count(&times)?.to_string(), "Relay_Count");
     }
     if let Some(unit) = all.take("Time_Unit") {
         let scale = match unit.value.as_str() {
             "PICOSECOND" => "1e-3",
             "NANOSECOND" => "1.0",
             "MICROSECOND" => "1000.0",
-            _ => {
-                let allowed = "allowed: PICOSECOND, NANOSECOND, MICROSECOND";
-                return Err(format!("{}: Time_Unit = {}: {allowed}", unit.line, unit.value));
-            }
+            _ => return Err(refused(&unit, "PICOSECOND, NANOSECOND, MICROSECOND")),
         };
         toml.key("time_scale", scale, &format!("Time_Unit = {}", unit.value));
     }
@@ -384,9 +393,10 @@ fn trace(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
 fn job(all: &mut Parameters, at: usize, toml: &mut Toml) -> Result<(), String> {
     toml.table("[[job]]");
     toml.key("name", &format!("\"flow {at}\""), "IO_Flow_Parameter_Set_Synthetic");
-    let reads = all.number("Read_Percentage")?;
-    let distribution = all.take("Address_Distribution").ok_or("Address_Distribution is missing")?;
-    let random = distribution.value != "STREAMING";
+    let reads = within(&all.need("Read_Percentage")?, 0.0, 100.0, " %")?;
+    let distribution = all.need("Address_Distribution")?;
+    let distribution = word(&distribution, &["STREAMING", "RANDOM_UNIFORM", "RANDOM_HOTCOLD"])?;
+    let random = distribution != "STREAMING";
     let rw = match (random, reads) {
         (true, 0.0) => "randwrite",
         (true, 100.0) => "randread",
@@ -395,22 +405,25 @@ fn job(all: &mut Parameters, at: usize, toml: &mut Toml) -> Result<(), String> {
         (false, 100.0) => "read",
         (false, _) => "rw",
     };
-    toml.key(
-        "rw",
-        &format!("{rw:?}"),
-        &format!("Read_Percentage, Address_Distribution = {}", distribution.value),
-    );
+    let from = format!("Read_Percentage, Address_Distribution = {distribution}");
+    toml.key("rw", &format!("{rw:?}"), &from);
     if reads > 0.0 && reads < 100.0 {
         toml.key("rwmixread", &format!("{reads}"), "Read_Percentage");
     }
-    if distribution.value == "RANDOM_HOTCOLD" {
-        let hot = all.number("Percentage_of_Hot_Region")?;
+    if distribution == "RANDOM_HOTCOLD" {
+        let region = all.need("Percentage_of_Hot_Region")?;
+        let hot = number(&region)?;
+        if hot <= 0.0 || hot >= 100.0 {
+            return Err(refused(&region, "above 0 and below 100, with RANDOM_HOTCOLD"));
+        }
         let zones = format!("\"zoned:{}/{hot}:{hot}/{}\"", 100.0 - hot, 100.0 - hot);
         toml.key("random_distribution", &zones, "Percentage_of_Hot_Region");
     }
     size(all, toml)?;
-    if let Some(share) = all.take("Working_Set_Percentage") {
-        toml.key("size", &format!("\"{}%\"", number(&share)?), "Working_Set_Percentage");
+    if let Some(percent) = all.take("Working_Set_Percentage") {
+        let size = within(&percent, f64::MIN_POSITIVE, 100.0, " %");
+        let size = size.map_err(|_| refused(&percent, "above 0, to 100"))?;
+        toml.key("size", &format!("\"{size}%\""), "Working_Set_Percentage");
     }
     pace(all, toml)?;
     if let Some(seed) = all.take("Seed") {
@@ -420,32 +433,35 @@ fn job(all: &mut Parameters, at: usize, toml: &mut Toml) -> Result<(), String> {
 }
 
 fn size(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
-    let sectors = all.number("Average_Request_Size")?;
+    let sectors = count(&all.need("Average_Request_Size")?)?;
     let from = "Average_Request_Size in sectors of 512 bytes";
-    toml.key("bs", &format!("{}", sectors * SECTOR_BYTES as f64), from);
-    if all.get("Generated_Aligned_Addresses").is_some_and(is_true)
+    toml.key("bs", &sectors.saturating_mul(SECTOR_BYTES).to_string(), from);
+    if all.get("Generated_Aligned_Addresses").map_or(Ok(false), truth)?
         && let Some(unit) = all.take("Address_Alignment_Unit")
     {
         all.take("Generated_Aligned_Addresses");
-        let unit = number(&unit)? * SECTOR_BYTES as f64;
+        let unit = count(&unit)?.saturating_mul(SECTOR_BYTES);
         toml.key("blockalign", &format!("{unit}"), "Address_Alignment_Unit in sectors of 512 bytes");
     }
-    if all.get("Request_Size_Distribution").is_some_and(|kind| kind.value == "FIXED") {
+    if let Some(kind) = all.get("Request_Size_Distribution")
+        && word(kind, &["FIXED", "NORMAL"])? == "FIXED"
+    {
         all.take("Request_Size_Distribution");
     }
     Ok(())
 }
 
 fn pace(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
-    let kind = all.take("Synthetic_Generator_Type").map_or("QUEUE_DEPTH".into(), |kind| kind.value);
-    if kind == "QUEUE_DEPTH" {
-        let depth = all.number("Average_No_of_Reqs_in_Queue")?.max(1.0);
-        toml.key("iodepth", &format!("{depth}"), "Average_No_of_Reqs_in_Queue");
+    let kind = all.take("Synthetic_Generator_Type");
+    let kinds = ["QUEUE_DEPTH", "BANDWIDTH"];
+    if kind.map_or(Ok(kinds[0]), |kind| word(&kind, &kinds))? == "QUEUE_DEPTH" {
+        let depth = count(&all.need("Average_No_of_Reqs_in_Queue")?)?;
+        toml.key("iodepth", &depth.to_string(), "Average_No_of_Reqs_in_Queue");
         return Ok(());
     }
     let rate = all.take("Bandwidth").or_else(|| all.take("Intensity"));
-    let rate = rate.ok_or("Bandwidth is missing")?;
-    toml.key("rate", &format!("{}", number(&rate)?), &rate.name.clone());
+    let rate = rate.map_or_else(|| all.need("Bandwidth"), Ok)?;
+    toml.key("rate", &within(&rate, 1.0, f64::INFINITY, " bytes/s")?.to_string(), &rate.name);
     toml.key("rate_process", "\"poisson\"", "MQSim: exponential gaps");
     toml.key("iodepth", "65536", "MQSim: no limit of outstanding requests");
     Ok(())

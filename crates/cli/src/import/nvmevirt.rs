@@ -6,7 +6,7 @@
 //! Definitions inside the branch of the chosen model are parameters; those outside are constants that they use. The drive's size is no
 //! parameter: NVMeVirt takes the memory that is set aside for it, and makes blocks as large as they have to be.
 
-use super::{Imported, Parameters, Toml};
+use super::{Imported, Parameter, Parameters, Toml, entries, positive, refused, share};
 
 /// Parameters without a counterpart, and why.
 const WITHOUT: &[(&str, &str)] = &[
@@ -54,16 +54,17 @@ struct Header {
 /// A drive. `text` is the header, `model` the name that BASE_SSD has, `memory` the bytes that the module is given.
 ///
 /// # Errors
-/// A sentence that begins with the line, as `LINE: why`.
+/// A sentence that begins with the line, as `LINE: why`, where there is one.
 pub fn import(text: &str, model: &str, memory: u64, name: &str) -> Result<Imported, String> {
     let mut header = read(text, model)?;
     if header.parameters.is_empty() {
-        return Err(format!("1: no model {model}: allowed: a name that BASE_SSD is compared with"));
+        return Err(format!("no model {model}: allowed: a name that BASE_SSD is compared with"));
     }
     if header.number("NS_SSD_TYPE_0")? != header.constant("SSD_TYPE_CONV")? {
-        let kind = header.parameters.get("NS_SSD_TYPE_0").map_or("", |kind| &kind.value);
+        let (kind, line) =
+            header.parameters.get("NS_SSD_TYPE_0").map_or(("", 0), |kind| (&kind.value, kind.line));
         return Err(format!(
-            "1: {model}: NS_SSD_TYPE_0 = {kind}: allowed: SSD_TYPE_CONV, a conventional drive"
+            "{line}: {model}: NS_SSD_TYPE_0 = {kind}: allowed: SSD_TYPE_CONV, a conventional drive"
         ));
     }
     let mut toml = Toml::default();
@@ -71,12 +72,12 @@ pub fn import(text: &str, model: &str, memory: u64, name: &str) -> Result<Import
     toml.key("name", &format!("{name:?}"), "the model");
     media(&mut header, memory, &mut toml)?;
     controller(&mut header, &mut toml)?;
-    Ok(Imported { toml: toml.0, left: header.parameters.left(WITHOUT) })
+    Ok(Imported::of(toml, header.parameters, WITHOUT))
 }
 
 /// Reads the definitions, by the conditions that hold for the model.
 fn read(text: &str, model: &str) -> Result<Header, String> {
-    let mut header = Header { constants: Vec::new(), parameters: Parameters::default() };
+    let mut header = Header { constants: Vec::new(), parameters: Parameters::of("NVMeVirt", 0) };
     // Each open condition: whether its branch is read, whether one has been, and whether it is about the model.
     let mut open: Vec<(bool, bool, bool)> = Vec::new();
     for (number, line) in (1..).zip(without_comments(text).lines()) {
@@ -135,15 +136,22 @@ impl Header {
     /// A constant, of the model or outside.
     fn constant(&self, name: &str) -> Result<f64, String> {
         let found = self.constants.iter().find(|(known, _)| known == name);
-        let (_, value) = found.ok_or_else(|| format!("1: {name} is missing"))?;
-        self.value(value, 0).map_err(|why| format!("1: {name} = {value}: {why}"))
+        let (_, value) = found.ok_or_else(|| format!("{name} is missing"))?;
+        self.value(value, 0).map_err(|why| format!("{name} = {value}: {why}"))
     }
 
     /// A parameter that must be there, without taking it.
     fn number(&self, name: &str) -> Result<f64, String> {
-        let parameter = self.parameters.get(name).ok_or_else(|| format!("1: {name} is missing"))?;
+        let parameter = self.parameters.get(name).ok_or_else(|| format!("{name} is missing"))?;
         let value = self.value(&parameter.value, 0);
         value.map_err(|why| format!("{}: {name} = {}: {why}", parameter.line, parameter.value))
+    }
+
+    /// A parameter that was taken, with its value as a number.
+    fn given(&self, name: &str, value: f64) -> Parameter {
+        let line =
+            self.parameters.given().iter().find(|given| given.name == name).map_or(0, |given| given.line);
+        Parameter { name: name.into(), value: value.to_string(), line }
     }
 
     /// A parameter that must be there, which is used up.
@@ -287,15 +295,15 @@ fn media(header: &mut Header, memory: u64, toml: &mut Toml) -> Result<(), String
         toml.key(key, &format!("{count}"), from);
         planes *= count;
     }
-    let (blocks, pages) = match header.take("BLKS_PER_PLN")? {
+    let (blocks, pages, from) = match header.take("BLKS_PER_PLN")? {
         0.0 => {
             let block = header.take("BLK_SIZE")?;
-            (memory as f64 / (block * planes), block / page)
+            (memory as f64 / (block * planes), block / page, "BLK_SIZE")
         }
-        blocks => (blocks, memory as f64 / (blocks * planes) / page),
+        blocks => (blocks, memory as f64 / (blocks * planes) / page, "BLKS_PER_PLN"),
     };
-    toml.key("blocks", &format!("{}", blocks.ceil()), "BLKS_PER_PLN");
-    toml.key("pages", &format!("{}", pages.ceil()), "the memory over blocks and FLASH_PAGE_SIZE");
+    toml.key("blocks", &format!("{}", blocks.ceil()), from);
+    toml.key("pages", &format!("{}", pages.ceil()), "--memory over blocks and FLASH_PAGE_SIZE");
     toml.key("page_size", &format!("{page}"), "FLASH_PAGE_SIZE");
     toml.key("unit_size", "4096", "NVMeVirt: 4 KiB are mapped");
     toml.key("sector_size", &format!("{}", header.take("LBA_BITS")?.exp2()), "LBA_BITS");
@@ -306,8 +314,9 @@ fn media(header: &mut Header, memory: u64, toml: &mut Toml) -> Result<(), String
         ("CELL_MODE_TLC", "tlc", &["LSB", "CSB", "MSB"]),
     ];
     let known = cells.iter().find(|(mode, ..)| header.constant(mode).is_ok_and(|mode| mode == cell));
-    let (mode, word, types) =
-        known.ok_or("1: CELL_MODE: allowed: CELL_MODE_SLC, CELL_MODE_MLC, CELL_MODE_TLC")?;
+    let (mode, word, types) = known.ok_or_else(|| {
+        refused(&header.given("CELL_MODE", cell), "CELL_MODE_SLC, CELL_MODE_MLC, CELL_MODE_TLC")
+    })?;
     toml.key("cell", &format!("{word:?}"), &format!("CELL_MODE = {mode}"));
     timing(header, toml, types, page)
 }
@@ -338,14 +347,17 @@ fn controller(header: &mut Header, toml: &mut Toml) -> Result<(), String> {
     toml.key("map", "\"page\"", "NVMeVirt: a page map");
     toml.key("victim", "\"greedy\"", "NVMeVirt: fewest valid pages");
     toml.key("gc_low", "2", "NVMeVirt: two free lines");
-    toml.key("over_provisioning", &format!("{:.6}", header.take("OP_AREA_PERCENT")?), "OP_AREA_PERCENT");
+    toml.key("over_provisioning", &share(header.take("OP_AREA_PERCENT")?), "OP_AREA_PERCENT");
     toml.key("durability", "\"volatile\"", "NVMeVirt writes no journal");
     toml.table("[drive.host]");
-    toml.key("link_rate", &format!("\"{}MiB/s\"", header.take("PCIE_BANDWIDTH")?), "PCIE_BANDWIDTH");
+    let rate = header.take("PCIE_BANDWIDTH")?;
+    let rate = positive(&header.given("PCIE_BANDWIDTH", rate))?;
+    toml.key("link_rate", &format!("\"{rate}MiB/s\""), "PCIE_BANDWIDTH");
     toml.table("[drive.buffer]");
-    let entries = (header.take("GLOBAL_WB_SIZE")? / 4096.0).floor().clamp(1.0, 16_777_215.0);
+    let bytes = header.take("GLOBAL_WB_SIZE")?;
+    let entries = entries(&header.given("GLOBAL_WB_SIZE", bytes), 4096.0)?;
     toml.key("entries", &format!("{entries}"), "GLOBAL_WB_SIZE in units of 4 KiB");
-    toml.key("dirty_high", "0.0", "NVMeVirt: what fills a page is programmed at once");
+    toml.key("dirty_high", "\"0%\"", "NVMeVirt: what fills a page is programmed at once");
     let early = header.take("WRITE_EARLY_COMPLETION")? != 0.0;
     let write = if early { "write-back" } else { "write-through" };
     toml.key("write", &format!("{write:?}"), "WRITE_EARLY_COMPLETION");

@@ -3,7 +3,10 @@
 //! Names and units are those of SimpleSSD's sample: times in picoseconds, sizes in bytes. A parameter is named with its section
 //! (`pal.Channel`), as sections share names.
 
-use super::{Imported, Parameter, Parameters, Toml, number, refused, whole};
+use super::{
+    Imported, Parameter, Parameters, Toml, entries, number, placement, positive, refused, share, whole,
+    within,
+};
 
 /// The same reason for whole sections.
 const SECTIONS: &[(&str, &str)] = &[
@@ -63,7 +66,7 @@ const WITHOUT: &[(&str, &str)] = &[
 /// A drive. `text` is the configuration, `name` what the drive is called.
 ///
 /// # Errors
-/// A sentence that begins with the line, as `LINE: why`.
+/// A sentence that begins with the line, as `LINE: why`, where there is one.
 pub fn import(text: &str, name: &str) -> Result<Imported, String> {
     let mut all = parameters(text)?;
     let mut toml = Toml::default();
@@ -73,25 +76,25 @@ pub fn import(text: &str, name: &str) -> Result<Imported, String> {
     translation(&mut all, media.blocks, &mut toml)?;
     controller(&mut all, &media, &mut toml)?;
     filling(&mut all, &mut toml)?;
-    let mut left = all.left(WITHOUT);
-    for left in &mut left {
+    let mut imported = Imported::of(toml, all, WITHOUT);
+    for left in &mut imported.left {
         let section = left.parameter.name.split('.').next().unwrap_or_default();
         if let Some((_, why)) = SECTIONS.iter().find(|(name, _)| *name == section) {
             left.why = why;
         }
     }
-    Ok(Imported { toml: toml.0, left })
+    Ok(imported)
 }
 
 fn parameters(text: &str) -> Result<Parameters, String> {
-    let mut found = Parameters::default();
+    let mut found = Parameters::of("SimpleSSD", 0);
     let mut section = String::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             section = name.trim().into();
         } else if let Some((name, value)) = line.split_once('=') {
-            found.set(&format!("{section}.{}", name.trim()), value.trim(), number);
+            found.add(&format!("{section}.{}", name.trim()), value.trim(), number)?;
         } else if !line.is_empty() {
             return Err(format!("{number}: {line}: allowed: [SECTION], KEY = VALUE, # comment"));
         }
@@ -132,7 +135,7 @@ fn media(all: &mut Parameters, toml: &mut Toml) -> Result<Geometry, String> {
     if let Some(sector) = all.take("nvme.LBASize") {
         toml.key("sector_size", &whole(&sector)?, "nvme.LBASize");
     }
-    let kind = all.take("pal.NANDType").ok_or("pal.NANDType is missing")?;
+    let kind = all.need("pal.NANDType")?;
     let (cell, pages): (&str, &[&str]) = match kind.value.as_str() {
         "0" => ("slc", &["LSB"]),
         "1" => ("mlc", &["LSB", "MSB"]),
@@ -150,14 +153,14 @@ fn media(all: &mut Parameters, toml: &mut Toml) -> Result<Geometry, String> {
 fn timing(all: &mut Parameters, toml: &mut Toml, pages: &[&str]) -> Result<(), String> {
     toml.table("[drive.media.timing]");
     for (key, what) in [("read", "Read"), ("program", "Write")] {
-        let times = pages.iter().map(|page| all.number(&format!("pal.{page}{what}")).map(nanoseconds));
+        let times = pages.iter().map(|page| nanoseconds(&all.need(&format!("pal.{page}{what}"))?));
         let times: Vec<String> = times.collect::<Result<_, String>>()?;
         toml.key(key, &format!("[{}]", times.join(", ")), &format!("pal.*{what} in ps"));
     }
-    toml.key("erase", &nanoseconds(all.number("pal.Erase")?), "pal.Erase in ps");
+    toml.key("erase", &nanoseconds(&all.need("pal.Erase")?)?, "pal.Erase in ps");
     // Transfers per us, of so many bits.
     let rate = all.number("pal.DMASpeed")? * all.number("pal.DMAWidth")? / 8.0;
-    toml.key("channel_rate", &format!("\"{rate}MB/s\""), "pal.DMASpeed x DMAWidth");
+    toml.key("channel_rate", &format!("\"{rate}MB/s\""), "pal.DMASpeed x pal.DMAWidth");
     for page in ["LSB", "CSB", "MSB"].iter().filter(|page| !pages.contains(page)) {
         for what in ["Read", "Write"] {
             let name = format!("pal.{page}{what}");
@@ -170,30 +173,33 @@ fn timing(all: &mut Parameters, toml: &mut Toml, pages: &[&str]) -> Result<(), S
     Ok(())
 }
 
-fn nanoseconds(ps: f64) -> String {
-    format!("\"{}ns\"", (ps / 1000.0).round())
+/// A time in ps as one in ns, which must not become nothing.
+fn nanoseconds(time: &Parameter) -> Result<String, String> {
+    let ps = number(time)?;
+    let ns = (ps / 1000.0).round();
+    if ns == 0.0 && ps > 0.0 {
+        return Err(refused(time, "0, or 500 or more: the time is in ps, and becomes whole ns"));
+    }
+    Ok(format!("\"{ns}ns\""))
 }
 
 fn translation(all: &mut Parameters, blocks: f64, toml: &mut Toml) -> Result<(), String> {
     toml.table("[drive.ftl]");
+    let mode = all.from("ftl.MappingMode");
     if let Some(mode) = all.take("ftl.MappingMode")
         && mode.value != "0"
     {
         return Err(refused(&mode, "0, a page map"));
     }
-    toml.key("map", "\"page\"", "ftl.MappingMode = 0");
+    toml.key("map", "\"page\"", &format!("{mode} = 0"));
     if let Some(ratio) = all.take("ftl.OverProvisioningRatio") {
         // There a share of the whole flash, here of what the host sees.
-        let share = number(&ratio)?;
-        if share >= 1.0 {
+        let of_all = number(&ratio)?;
+        if of_all >= 1.0 {
             return Err(refused(&ratio, "below 1"));
         }
-        let of_user = share / (1.0 - share);
-        toml.key(
-            "over_provisioning",
-            &format!("{of_user:.6}"),
-            &format!("ftl.OverProvisioningRatio {share} of all"),
-        );
+        let from = format!("ftl.OverProvisioningRatio {of_all} of all");
+        toml.key("over_provisioning", &share(of_all / (1.0 - of_all)), &from);
     }
     if let Some(policy) = all.take("ftl.EvictPolicy") {
         let victim = match policy.value.as_str() {
@@ -203,15 +209,22 @@ fn translation(all: &mut Parameters, blocks: f64, toml: &mut Toml) -> Result<(),
             "3" => format!("d-choices:{}", all.number_or("ftl.DChoiceParam", 3.0)?),
             _ => return Err(refused(&policy, "0 (greedy), 1 (cost-benefit), 2 (random), 3 (d-choice)")),
         };
-        toml.key("victim", &format!("{victim:?}"), &format!("ftl.EvictPolicy = {}", policy.value));
+        let mut from = format!("ftl.EvictPolicy = {}", policy.value);
+        if policy.value == "3" {
+            from = format!("{from}, {}", all.from("ftl.DChoiceParam"));
+        }
+        toml.key("victim", &format!("{victim:?}"), &from);
     }
     if let Some(threshold) = all.take("ftl.GCThreshold") {
-        let free = (number(&threshold)? * blocks).ceil().max(1.0);
+        if positive(&threshold)? > 1.0 {
+            return Err(refused(&threshold, "above 0, to 1"));
+        }
+        let free = (number(&threshold)? * blocks).ceil();
         toml.key("gc_low", &format!("{free}"), "ftl.GCThreshold of the blocks, here of each die");
     }
     if let Some(order) = all.take("pal.PageAllocation") {
-        let placement = if order.value.starts_with('C') { "channel-first" } else { "way-first" };
-        toml.key("placement", &format!("{placement:?}"), &format!("pal.PageAllocation = {}", order.value));
+        let from = format!("pal.PageAllocation = {}", order.value);
+        toml.key("placement", &format!("{:?}", placement(&order)?), &from);
     }
     toml.key("durability", "\"volatile\"", "SimpleSSD writes no journal");
     Ok(())
@@ -227,24 +240,27 @@ fn controller(all: &mut Parameters, media: &Geometry, toml: &mut Toml) -> Result
             "2" => 984.6,
             _ => return Err(refused(&generation, "0, 1, 2 (PCIe 1.x, 2.x, 3.x)")),
         };
-        let rate = (lane * all.number("nvme.PCIELane")? * 1e6).round();
-        toml.key("link_rate", &format!("\"{rate}B/s\""), "nvme.PCIEGeneration x PCIELane");
+        let rate = (lane * positive(&all.need("nvme.PCIELane")?)? * 1e6).round();
+        toml.key("link_rate", &format!("\"{rate}B/s\""), "nvme.PCIEGeneration x nvme.PCIELane");
     }
     if let Some(queues) = all.take("nvme.MaxIOSQueue") {
         toml.key("queues", &whole(&queues)?, "nvme.MaxIOSQueue");
     }
     if let Some(clock) = all.take("cpu.ClockSpeed") {
         toml.table("[drive.firmware]");
-        toml.key("clock_mhz", &format!("{}", (number(&clock)? / 1e6).round().max(1.0)), "cpu.ClockSpeed");
+        let mhz = (within(&clock, 500_000.0, f64::INFINITY, ": the clock is in Hz, and becomes whole MHz")?
+            / 1e6)
+            .round();
+        toml.key("clock_mhz", &format!("{mhz}"), "cpu.ClockSpeed");
     }
     toml.table("[drive.buffer]");
     if let Some(size) = all.take("icl.CacheSize") {
-        let entries = (number(&size)? / media.page_bytes).floor().clamp(1.0, 16_777_215.0);
+        let entries = entries(&size, media.page_bytes)?;
         toml.key("entries", &format!("{entries}"), &format!("icl.CacheSize {} in pages", size.value));
         if all.get("icl.EvictMode").is_some_and(|mode| mode.value == "1") {
             all.take("icl.EvictMode");
             let dirty = (1.0 - media.planes / entries).max(0.0);
-            toml.key("dirty_high", &format!("{dirty:.6}"), "icl.EvictMode = 1: a page of each plane at once");
+            toml.key("dirty_high", &share(dirty), "icl.EvictMode = 1: a page of each plane at once");
         }
     }
     if let Some(write) = all.take("icl.EnableWriteCache") {
@@ -264,7 +280,7 @@ fn filling(all: &mut Parameters, toml: &mut Toml) -> Result<(), String> {
     }
     toml.table("[precondition]");
     if let Some(fill) = fill {
-        toml.key("fill", &format!("{:?}", number(&fill)?), "ftl.FillRatio");
+        toml.key("fill", &share(number(&fill)?), "ftl.FillRatio");
     }
     if let Some(invalid) = invalid {
         toml.key("overwrite", &format!("{:?}", number(&invalid)?), "ftl.InvalidPageRatio, at random");

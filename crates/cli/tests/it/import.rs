@@ -63,7 +63,7 @@ const FLOW: &str = "<MQSim_IO_Scenarios>
 <Working_Set_Percentage>50</Working_Set_Percentage>
 <Synthetic_Generator_Type>QUEUE_DEPTH</Synthetic_Generator_Type>
 <Read_Percentage>30</Read_Percentage>
-<Address_Distribution>UNIFORM_RANDOM</Address_Distribution>
+<Address_Distribution>RANDOM_UNIFORM</Address_Distribution>
 <Percentage_of_Hot_Region>0</Percentage_of_Hot_Region>
 <Request_Size_Distribution>FIXED</Request_Size_Distribution>
 <Average_Request_Size>16</Average_Request_Size>
@@ -97,15 +97,15 @@ fn a_drive_and_work_of_mqsim_become_a_description_that_runs() {
         "page_size = 8192",
         "channel_rate = \"333MB/s\"",
         "read = [\"75000ns\", \"90000ns\"]",
-        "over_provisioning = 0.250000",
+        "over_provisioning = \"25%\"",
         "victim = \"d-choices:8\"",
         "entries = 1024",
         // 8 planes.
-        "dirty_high = 0.992188",
+        "dirty_high = \"99.2188%\"",
         "rw = \"randrw\"",
         "bs = 8192",
         "number_ios = 500",
-        "fill = 0.75",
+        "fill = \"75%\"",
         "#   line 28: Made_Up = 7: not known to the import",
     ] {
         assert!(text.contains(&format!("\n{line}")), "{line}: {text}");
@@ -150,7 +150,7 @@ fn a_drive_of_mqsim_is_filled_where_mqsim_has_data() {
         folder.write("ssdconfig.xml", drive);
         folder.write("workload.xml", work);
         let text = folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml", "-q"]).answer();
-        assert_eq!(text.contains("\nfill = 0.75"), fills, "{text}");
+        assert_eq!(text.contains("\nfill = \"75%\""), fills, "{text}");
         assert_eq!(text.contains(": Initial_Occupancy_Percentage = 75: "), !fills, "{text}");
         assert_eq!(text.contains("\nblockalign = 16384"), work == writes, "{text}");
     }
@@ -182,14 +182,17 @@ fn files_that_are_none_of_mqsim_are_refused_with_their_line() {
         ("<a></a>", "ssdconfig.xml:1: <a>: allowed: Execution_Parameter_Set of MQSim"),
         (
             "<Execution_Parameter_Set></Execution_Parameter_Set>",
-            "ssdconfig.xml:Flash_Channel_Count is missing",
+            "ssdconfig.xml:1: Flash_Channel_Count is missing",
         ),
         (&DRIVE.replace("MLC", "XLC"), "ssdconfig.xml:30: Flash_Technology = XLC: allowed: SLC, MLC, TLC"),
         (
             &DRIVE.replace("RGA", "BEST"),
             "ssdconfig.xml:19: GC_Block_Selection_Policy = BEST: allowed: GREEDY",
         ),
-        (&DRIVE.replace(">64<", ">0<"), "no drive here: the import:"),
+        (
+            &DRIVE.replace("Plane>64<", "Plane>0<"),
+            "ssdconfig.xml:44: Block_No_Per_Plane = 0: becomes drive.media.blocks = 0: not allowed",
+        ),
     ] {
         folder.write("ssdconfig.xml", drive);
         let done = folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml"]);
@@ -203,6 +206,181 @@ fn files_that_are_none_of_mqsim_are_refused_with_their_line() {
         "{}",
         done.stderr
     );
+}
+
+/// Each of these was a default, or a description that `run` refused.
+#[test]
+fn values_of_mqsim_that_cannot_be_are_refused_with_what_is_allowed() {
+    let folder = Folder::new();
+    let twice = "<Flash_Channel_Count>2</Flash_Channel_Count>\n<Flash_Channel_Count>4</Flash_Channel_Count>";
+    for (drive, from, to, said) in [
+        (true, ">CWDP<", ">XYZ<", "ssdconfig.xml:16: Plane_Allocation_Scheme = XYZ: allowed: C, W, D and P"),
+        (true, ">8388608<", ">0<", "ssdconfig.xml:12: Data_Cache_Capacity = 0: allowed: 8192 to "),
+        (
+            true,
+            "Count>4<",
+            "Count>0<",
+            "ssdconfig.xml:5: PCIe_Lane_Count = 0: allowed: a whole number from 1",
+        ),
+        (
+            true,
+            "<Suspend_Erase_Time>700000</Suspend_Erase_Time>\n",
+            "",
+            "ssdconfig.xml:2: Suspend_Erase_Time is missing",
+        ),
+        (true, ">65535<", ">0<", "ssdconfig.xml:11: IO_Queue_Depth = 0: allowed: a whole number from 1"),
+        (true, "GC>false<", "GC>no<", "ssdconfig.xml:20: Use_Copyback_for_GC = no: allowed: true, false"),
+        (true, ">NVME<", ">USB<", "ssdconfig.xml:10: HostInterface_Type = USB: allowed: NVME, SATA"),
+        (true, ">ERASE<", ">ALL<", "CMD_Suspension_Support = ALL: allowed: NONE, PROGRAM, "),
+        (
+            true,
+            "<Flash_Channel_Count>2</Flash_Channel_Count>",
+            twice,
+            "ssdconfig.xml:25: Flash_Channel_Count: given twice, in lines 24 and 25; allowed: once",
+        ),
+        (false, ">30<", ">130<", "workload.xml:9: Read_Percentage = 130: allowed: 0 to 100 %"),
+        (
+            false,
+            ">RANDOM_UNIFORM<",
+            ">ODD<",
+            "Address_Distribution = ODD: allowed: STREAMING, RANDOM_UNIFORM",
+        ),
+        (false, ">RANDOM_UNIFORM<", ">RANDOM_HOTCOLD<", "Percentage_of_Hot_Region = 0: allowed: above 0"),
+        (false, ">QUEUE_DEPTH<", ">ODD<", "Synthetic_Generator_Type = ODD: allowed: QUEUE_DEPTH, BANDWIDTH"),
+        (false, "Queue>16<", "Queue>0<", "Average_No_of_Reqs_in_Queue = 0: allowed: a whole number from 1"),
+        (false, "Size>16<", "Size>0<", "Average_Request_Size = 0: allowed: a whole number from 1"),
+        (false, ">50<", ">0<", "Working_Set_Percentage = 0: allowed: above 0, to 100"),
+        (false, ">75<", ">175<", "Initial_Occupancy_Percentage = 175: allowed: 0 to 100 %"),
+        (false, ">FIXED<", ">ODD<", "Request_Size_Distribution = ODD: allowed: FIXED, NORMAL"),
+        (
+            false,
+            "Size>16<",
+            "Size>9999999999<",
+            "workload.xml:13: Average_Request_Size = 9999999999: becomes bs = 5119999999488: allowed: at most",
+        ),
+        (
+            false,
+            ">500<",
+            ">5.5<",
+            "workload.xml:19: Total_Requests_To_Generate = 5.5: becomes number_ios = 5.5: ",
+        ),
+        (false, "<Read_Percentage>30</Read_Percentage>\n", "", "workload.xml:3: Read_Percentage is missing"),
+    ] {
+        let (config, work) = if drive {
+            (DRIVE.replace(from, to), FLOW.into())
+        } else {
+            (DRIVE.into(), FLOW.replace(from, to))
+        };
+        assert!(config != DRIVE || work != FLOW, "{from}");
+        folder.write("ssdconfig.xml", &config);
+        folder.write("workload.xml", &work);
+        let done = folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml"]);
+        assert_eq!((done.status, done.stdout.as_str()), (2, ""), "{said}: {}", done.stderr);
+        assert!(done.stderr.contains(said), "{said}: {}", done.stderr);
+    }
+}
+
+/// One of two parameters that go together counts alone, too.
+#[test]
+fn wear_levelling_of_mqsim_is_imported_without_its_threshold() {
+    let folder = Folder::new();
+    folder.write("workload.xml", FLOW);
+    let alone = DRIVE.replace("<Static_Wearleveling_Threshold>100</Static_Wearleveling_Threshold>\n", "");
+    let off = alone.replace("Static_Wearleveling_Enabled>true", "Static_Wearleveling_Enabled>false");
+    for (drive, gap, from) in [
+        (&alone, "100 ", "# MQSim's default of Static_Wearleveling_Threshold\n"),
+        (&off, "\"never\"", "# Static_Wearleveling_Enabled = false\n"),
+    ] {
+        folder.write("ssdconfig.xml", drive);
+        let text = folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml", "-q"]).answer();
+        assert!(text.contains(&format!("\nwear.static_gap = {gap}")) && text.contains(from), "{text}");
+    }
+}
+
+/// Of several flows the one with the value is named.
+#[test]
+fn a_refused_key_of_a_second_flow_is_named_with_its_line() {
+    let folder = Folder::new();
+    folder.write("ssdconfig.xml", DRIVE);
+    let begin = FLOW.find("<IO_Flow").unwrap();
+    let end = FLOW.find("</IO_Scenario>").unwrap();
+    let second = FLOW[begin..end].replace("Queue>16<", "Queue>70000<");
+    folder.write("workload.xml", &format!("{}{second}{}", &FLOW[..end], &FLOW[end..]));
+    let done = folder.run(&["import", "mqsim", "ssdconfig.xml", "workload.xml"]);
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    let said = "workload.xml:34: Average_No_of_Reqs_in_Queue = 70000: becomes iodepth = 70000: allowed: ";
+    assert!(done.stderr.contains(said), "{}", done.stderr);
+}
+
+/// A share above 300 % needs its percent sign.
+#[test]
+fn large_over_provisioning_is_imported() {
+    let folder = Folder::new();
+    folder.write("black-box.sh", &FEMU.replace("devsz_mb=192", "devsz_mb=16"));
+    let text = folder.run(&["import", "femu", "black-box.sh", "-q"]).answer();
+    assert!(text.contains("\nover_provisioning = \"1500%\""), "{text}");
+}
+
+/// What the user has written into an imported description stays.
+#[test]
+fn an_edited_import_is_replaced_with_force_only() {
+    let folder = Folder::new();
+    folder.write("black-box.sh", FEMU);
+    let import = ["import", "femu", "black-box.sh", "-q", "-o", "mine.toml"];
+    folder.run(&import).answer();
+    folder.run(&import).answer();
+    let imported = std::fs::read_to_string(folder.path("mine.toml")).unwrap();
+    let edited = imported.replace("\nchannels = 2", "\nchannels = 4");
+    assert_ne!(imported, edited);
+    folder.write("mine.toml", &edited);
+    let done = folder.run(&import);
+    assert!(
+        done.status == 2 && done.stderr.contains("mine.toml: was edited since it was imported"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(std::fs::read_to_string(folder.path("mine.toml")).unwrap(), edited);
+    folder.run(&[&import[..], &["--force"]].concat()).answer();
+    assert_eq!(std::fs::read_to_string(folder.path("mine.toml")).unwrap(), imported);
+}
+
+/// A comment names the parameter of the file, or says that it is the other simulator's default.
+#[test]
+fn defaults_of_the_other_simulator_are_told_from_given_parameters() {
+    let folder = Folder::new();
+    folder.write("black-box.sh", "qemu -device femu,femu_mode=1,nchs=2,devsz_mb=900\n");
+    let text = folder.run(&["import", "femu", "black-box.sh", "-q"]).answer();
+    let comment = |key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key)).expect(key);
+        line.split_once("# ").expect(key).1
+    };
+    for (key, said) in [
+        ("channels", "nchs"),
+        ("ways", "FEMU's default of luns_per_ch"),
+        ("read", "FEMU's default of pg_rd_lat"),
+        ("over_provisioning", "flash / devsz_mb - 1"),
+        ("fetch.fixed", "FEMU's default of fw_cpu_ns, for each command"),
+    ] {
+        assert_eq!(comment(key), said);
+    }
+}
+
+/// The answer names memory with which the import succeeds, and 1 MiB less does not.
+#[test]
+fn too_little_memory_for_nvmevirt_is_refused_with_what_is_enough() {
+    let folder = Folder::new();
+    folder.write("ssd_config.h", NVMEVIRT);
+    let with = |memory: &str| {
+        folder.run(&["import", "nvmevirt", "ssd_config.h", "--model", "SMALL", "--memory", memory])
+    };
+    let done = with("1MiB");
+    assert_eq!(done.status, 2, "{}", done.stderr);
+    let (_, least) = done.stderr.split_once("--memory 1MiB: too little for SMALL").expect("the option");
+    let least: u64 =
+        least.split_once("allowed: ").and_then(|(_, it)| it.split_once("MiB")).unwrap().0.parse().unwrap();
+    assert!(least > 1);
+    assert_eq!(with(&format!("{least}MiB")).status, 0);
+    assert_eq!(with(&format!("{}MiB", least - 1)).status, 2);
 }
 
 const FEMU: &str = "#!/bin/bash
@@ -243,7 +421,7 @@ fn a_script_of_femu_becomes_a_drive_that_runs() {
         "page_size = 4096",
         "read = [\"45000ns\"]",
         // 256 MiB of flash for 192 MiB.
-        "over_provisioning = 0.333333",
+        "over_provisioning = \"33.3333%\"",
         "victim = \"d-choices:2\"",
         "map_cache = \"4MiB\"",
         "gc_low = 3",
@@ -266,13 +444,33 @@ fn a_script_of_femu_becomes_a_drive_that_runs() {
 fn a_script_that_is_none_of_femu_s_black_box_is_refused() {
     let folder = Folder::new();
     for (script, said) in [
-        ("echo\n", "black-box.sh:1: no option of \"-device femu\""),
+        ("echo\n", "black-box.sh: no option of \"-device femu\""),
         (&FEMU.replace("femu_mode=1", "femu_mode=3"), "black-box.sh:10: femu_mode = 3: allowed: 1"),
         (
             &FEMU.replace("read_ns=45000", ""),
             "black-box.sh:13: pg_rd_lat = ${read_ns}: allowed: a number from 0",
         ),
-        (&FEMU.replace("devsz_mb=192", "devsz_mb=300"), "black-box.sh:devsz_mb: "),
+        (
+            &FEMU.replace("devsz_mb=192", "devsz_mb=300"),
+            "black-box.sh:10: devsz_mb = 300: allowed: above 0, to 256 (the flash)",
+        ),
+        (
+            &FEMU.replace("nchs=2", "nchs=0").replace("devsz_mb=192,", "op_pcent=7,"),
+            "black-box.sh:12: nchs = 0: becomes drive.media.channels = 0: not allowed",
+        ),
+        (
+            &FEMU.replace("made_up=7", "id=a -device femu,id=b"),
+            "black-box.sh:16: two devices, in lines 16 and 16; allowed: one -device femu",
+        ),
+        (
+            &format!("{FEMU}\n./qemu-system-x86_64 -device femu,femu_mode=1,nchs=4\n"),
+            "black-box.sh:21: two devices, in lines 16 and 21",
+        ),
+        (&FEMU.replace("made_up=7", "nchs=4"), "black-box.sh:16: nchs: given twice, in lines 12 and 16"),
+        (
+            &FEMU.replace("high=95", "high=195"),
+            "black-box.sh:14: gc_thres_pcent_high = 195: allowed: 0 to 100 %",
+        ),
         (&FEMU.replace("d-choice", "best"), "black-box.sh:14: gc_policy = best: allowed: greedy"),
     ] {
         folder.write("black-box.sh", script);
@@ -353,9 +551,9 @@ fn a_model_of_nvmevirt_becomes_a_drive_that_runs() {
         // One program is for two pages.
         "program = [\"185000ns\", \"185000ns\"]",
         "channel_rate = \"800MiB/s\"",
-        "over_provisioning = 0.250000",
+        "over_provisioning = \"25%\"",
         "entries = 64",
-        "dirty_high = 0.0",
+        "dirty_high = \"0%\"",
         "write = \"write-back\"",
     ] {
         assert!(text.contains(&format!("\n{line}")), "{line}: {text}");
@@ -370,8 +568,8 @@ fn a_model_of_nvmevirt_becomes_a_drive_that_runs() {
 fn headers_that_are_none_of_a_conventional_drive_are_refused() {
     let folder = Folder::new();
     for (header, model, said) in [
-        (NVMEVIRT, "OTHER", "ssd_config.h:1: no model OTHER"),
-        (NVMEVIRT, "ZONED", "ZONED: NS_SSD_TYPE_0 = SSD_TYPE_ZNS: allowed: SSD_TYPE_CONV"),
+        (NVMEVIRT, "OTHER", "ssd_config.h: no model OTHER"),
+        (NVMEVIRT, "ZONED", "ssd_config.h:11: ZONED: NS_SSD_TYPE_0 = SSD_TYPE_ZNS: allowed: SSD_TYPE_CONV"),
         (
             &NVMEVIRT.replace("(36013 - 6000)", "(GONE - 1)"),
             "SMALL",
@@ -380,6 +578,16 @@ fn headers_that_are_none_of_a_conventional_drive_are_refused() {
         (&NVMEVIRT.replace("(370000)", "(370000 ? 1)"), "SMALL", "allowed: numbers, names"),
         (&NVMEVIRT.replace("(370000)", "(1 / 0)"), "SMALL", "division by 0"),
         (&NVMEVIRT.replace("(370000)", "NAND_PROG_LATENCY"), "SMALL", "defined by itself"),
+        (
+            &NVMEVIRT.replace("(CELL_MODE_MLC)", "7"),
+            "SMALL",
+            "ssd_config.h:16: CELL_MODE = 7: allowed: CELL_MODE_SLC, CELL_MODE_MLC, CELL_MODE_TLC",
+        ),
+        (
+            &NVMEVIRT.replace("(NAND_CHANNELS * LUNS_PER_NAND_CH * ONESHOT_PAGE_SIZE * 2)", "KB(2)"),
+            "SMALL",
+            "ssd_config.h:36: GLOBAL_WB_SIZE = 2048: allowed: 4096 to ",
+        ),
         ("#endif\n", "SMALL", "ssd_config.h:1: #endif without #if"),
     ] {
         folder.write("ssd_config.h", header);
@@ -466,7 +674,7 @@ fn a_configuration_of_simplessd_becomes_a_drive_that_runs() {
         "sector_size = 512",
         "read = [\"40000ns\", \"65000ns\"]",
         "channel_rate = \"400MB/s\"",
-        "over_provisioning = 0.250000",
+        "over_provisioning = \"25%\"",
         "victim = \"d-choices:5\"",
         "gc_low = 4",
         "placement = \"way-first\"",
@@ -474,9 +682,9 @@ fn a_configuration_of_simplessd_becomes_a_drive_that_runs() {
         "clock_mhz = 400",
         "entries = 128",
         // 8 planes.
-        "dirty_high = 0.937500",
+        "dirty_high = \"93.75%\"",
         "retain = false",
-        "fill = 0.5",
+        "fill = \"50%\"",
         "overwrite = 0.25",
         "#   line 11: sata.LBASize = 512: the NVMe interface is taken",
     ] {
@@ -493,7 +701,7 @@ fn configurations_that_are_none_of_simplessd_are_refused_with_their_line() {
     let folder = Folder::new();
     for (text, said) in [
         ("[pal]\nnonsense\n", "sample.cfg:2: nonsense: allowed: [SECTION], KEY = VALUE"),
-        ("", "sample.cfg:pal.Channel is missing"),
+        ("", "sample.cfg: pal.Channel is missing"),
         (
             &SIMPLESSD.replace("NANDType = 1", "NANDType = 4"),
             "sample.cfg:20: pal.NANDType = 4: allowed: 0 (SLC)",
@@ -506,7 +714,38 @@ fn configurations_that_are_none_of_simplessd_are_refused_with_their_line() {
             &SIMPLESSD.replace("Ratio = 0.2\n", "Ratio = 1.0\n"),
             "sample.cfg:34: ftl.OverProvisioningRatio = 1.0: allowed: below 1",
         ),
-        (&SIMPLESSD.replace("Page = 64", "Page = 0"), "no drive here: the import:"),
+        (
+            &SIMPLESSD.replace("Page = 64", "Page = 0"),
+            "sample.cfg:18: pal.Page = 0: becomes drive.media.pages = 0: not allowed",
+        ),
+        (
+            &SIMPLESSD.replace("= WCDP", "= XYZ"),
+            "sample.cfg:31: pal.PageAllocation = XYZ: allowed: C, W, D and P",
+        ),
+        (
+            &SIMPLESSD.replace("Die = 1", "Die = 1\nDie = 2"),
+            "sample.cfg:16: pal.Die: given twice, in lines 15 and 16; allowed: once",
+        ),
+        (
+            &SIMPLESSD.replace("LSBRead = 40000000", "LSBRead = 58"),
+            "sample.cfg:21: pal.LSBRead = 58: allowed: 0, or 500 or more",
+        ),
+        (
+            &SIMPLESSD.replace("ClockSpeed = 400000000", "ClockSpeed = 400"),
+            "sample.cfg:3: cpu.ClockSpeed = 400: allowed: 500000 or more",
+        ),
+        (
+            &SIMPLESSD.replace("GCThreshold = 0.05", "GCThreshold = 0"),
+            "ftl.GCThreshold = 0: allowed: a number above 0",
+        ),
+        (
+            &SIMPLESSD.replace("PCIELane = 4", "PCIELane = 0"),
+            "sample.cfg:7: nvme.PCIELane = 0: allowed: a number above 0",
+        ),
+        (
+            &SIMPLESSD.replace("CacheSize = 1048576", "CacheSize = 8191"),
+            "icl.CacheSize = 8191: allowed: 8192 to ",
+        ),
     ] {
         folder.write("sample.cfg", text);
         let done = folder.run(&["import", "simplessd", "sample.cfg"]);
