@@ -259,7 +259,9 @@ fn a_server_has_the_targets_of_the_description() {
     drop(server);
     // One that overlaps them is refused before anything is served.
     folder.run(&["target", "remove", "open.toml", "more"]).answer();
+    folder.write("open.toml", &open);
     folder.run(&["target", "create", "open.toml", "other", "--units", "1-2"]).answer();
+    folder.write("open.toml", &format!("{open}{raw}"));
     let refused = folder.run(&["serve", "open.toml", "--set", "media.store=ram", "--nbd", "unix:nbd"]);
     assert!(
         refused.status == 2 && refused.stderr.contains("overlap those of target other"),
@@ -292,7 +294,7 @@ fn targets_of_a_description_are_listed_and_have_their_units() {
     for (words, sentence) in [
         (
             &["create", "three.toml", "clash", "--units", "2-3", "--kind", "raw"][..],
-            "clash: units 2-3: overlap those of target log, which has 2-2; targets share no parallel unit; log is a [[target]] of \
+            "clash: units 2-3: overlap those of target log, which has 2; targets share no parallel unit; log is a [[target]] of \
              three.toml",
         ),
         (&["create", "three.toml", "a", "--units", "3"], "a: there is a target of this name"),
