@@ -202,7 +202,7 @@ fn what_cannot_be_is_refused_by_name() {
             "rw = chunk-write: allowed: sector patterns such as randwrite on target main",
         ),
         (TWO, "target=other,rw=read", "target = other: allowed: log, main: targets of the description"),
-        (TWO, "rw=chunk-write", "rw = chunk-write: allowed: on a raw target; needs target = log"),
+        (TWO, "rw=chunk-write", "rw = chunk-write: allowed: on a raw target, so it needs target = log"),
         (
             TWO,
             "rw=chunk-write,namespace=0",

@@ -297,7 +297,10 @@ fn targets_of_a_description_are_listed_and_have_their_units() {
             "clash: units 2-3: overlap those of target log, which has 2; targets share no parallel unit; log is a [[target]] of \
              three.toml",
         ),
-        (&["create", "three.toml", "a", "--units", "3"], "a: there is a target of this name"),
+        (
+            &["create", "three.toml", "a", "--units", "3"],
+            "error: a: there is a [[target]] of this name in three.toml; allowed: another name",
+        ),
         (&["remove", "three.toml", "b"], "b: a [[target]] of three.toml"),
     ] {
         let done = folder.run(&[&["target"], words].concat());

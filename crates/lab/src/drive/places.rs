@@ -101,7 +101,7 @@ impl Places {
             let (pattern, names) = (raw.name(), names.join(" or "));
             return match job.namespace {
                 _ if names.is_empty() => refuse("rw", pattern, "sector patterns: no target is raw"),
-                None => refuse("rw", pattern, format!("on a raw target; needs target = {names}")),
+                None => refuse("rw", pattern, format!("on a raw target, so it needs target = {names}")),
                 Some(number) => {
                     let instead = format!("not beside targets; {pattern} needs target = {names} instead");
                     refuse("namespace", number, instead)
