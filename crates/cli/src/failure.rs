@@ -113,6 +113,7 @@ impl From<ExperimentError> for Failure {
                 | RunError::Job(_)
                 | RunError::Layers(_)
                 | RunError::NoBlock
+                | RunError::NoOverwrite
                 | RunError::Trace(_)
                 | RunError::NoRequest { .. }
                 | RunError::Endless { .. }

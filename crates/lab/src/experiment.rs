@@ -11,13 +11,11 @@ use crate::drive::{
 };
 use crate::steadiness;
 use pellucid_device::{Device, DeviceConfig, Disk, DiskConfig, DiskStore};
-use pellucid_host::{LayerConfig, Pair, Tower};
+use pellucid_host::{LayerConfig, Pair, TargetKind, Tower};
 use pellucid_media::StoreKind;
 use pellucid_output::{OutputError, OutputFile};
 use pellucid_report::{HostCost, Report, RequestLog, RequestSink, Workload};
-use pellucid_spec::{
-    BackingKind, DescribedTarget, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec,
-};
+use pellucid_spec::{BackingKind, Fill, Medium, Origin, Overwrite, Place, RawJob, RawPair, Spec};
 use pellucid_workload::trace::{ReadOptions, SectorSet, Shaped, Shaping, TraceReader, read_first};
 use pellucid_workload::{Dialect, Job, JobBuilder, JobError, check_wait, expand};
 use std::collections::BTreeMap;
@@ -199,6 +197,7 @@ pub fn execute(
         return Ok((stack.into_bottom(), report));
     }
     check_jobs(&device, spec, jobs)?;
+    check_overwrite(spec, &device)?;
     let mut oracle = oracle(spec, &device, in_use);
     precondition_by_trace(&mut device, spec, oracle.as_mut(), &mut onlooker)?;
     precondition_plain(&mut device, spec, jobs, oracle.as_mut(), &mut onlooker)?;
@@ -237,6 +236,7 @@ fn execute_on_targets(
 ) -> Result<(Device, Report), ExperimentError> {
     let mut tower = stack(spec, device)?;
     check_jobs(&tower, spec, jobs)?;
+    check_overwrite(spec, &tower)?;
     let mut oracle = oracle(spec, &tower, in_use);
     if let Some(sectors) = wanted(&tower, spec)? {
         drive::precondition_sectors_stack(&mut tower, &sectors, oracle.as_mut(), &mut onlooker)?;
@@ -427,25 +427,58 @@ fn measure(
     file.as_mut().map_or(Ok(()), OutputFile::commit)?;
     let cost = HostCost::new(measured.requests.requests, clock() - began, peak_memory_bytes());
     let seeds = seeds(spec, jobs);
-    let workload = Workload { summary, command_line: String::new(), precondition: precondition_words(spec) };
-    let mut report = drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost));
+    let workload = Workload {
+        summary,
+        command_line: String::new(),
+        precondition: precondition_words(spec, device, jobs),
+    };
+    let fill = spec.precondition.fill;
+    let mut report = drive::report(device, measured, &spec.drive_name, workload, seeds, Some(cost), fill);
     report.warnings.extend(steadiness::warning(spec, jobs, &report));
     Ok(report)
 }
 
 /// State of the drive before the run, in a few words.
-fn precondition_words(spec: &Spec) -> String {
-    let own = |one: &DescribedTarget| {
-        let share = one.fill?;
-        Some(format!("{} {} % filled", one.target.name, share * 100.0))
-    };
-    let own: Vec<String> = spec.targets.iter().filter_map(own).collect();
-    let all = own.len() == spec.targets.len() || spec.precondition.fill == Fill::Share(0.0);
-    match (own.is_empty(), all) {
-        (true, _) => spec.precondition.words(),
-        (false, true) => own.join(", "),
-        (false, false) => format!("{}; {}", spec.precondition.words(), own.join(", ")),
+fn precondition_words(spec: &Spec, drive: &impl Target, jobs: &[Job]) -> String {
+    let raw = spec.targets.iter().any(|one| one.target.kind == TargetKind::Raw);
+    let overwritten = spec.precondition.overwrite != Overwrite::Capacities(0.0);
+    if overwritten && spec.targets.is_empty() && jobs.iter().any(|job| job.raw.is_some()) {
+        return format!("{}; chunks and zones filled, not overwritten", spec.precondition.words());
     }
+    if spec.targets.iter().all(|one| one.fill.is_none()) && !(raw && overwritten) {
+        return spec.precondition.words();
+    }
+    // Targets that were prepared alike stand together.
+    let mut all: Vec<(Vec<String>, String)> = Vec::new();
+    for target in drive.targets() {
+        let described = spec.targets.iter().find(|one| one.target.name == target.name);
+        let own = described.and_then(|one| one.fill).map(Fill::Share);
+        let mut what = spec.precondition.clone();
+        what.fill = own.unwrap_or(what.fill);
+        if target.kind == TargetKind::Raw {
+            what.overwrite = Overwrite::Capacities(0.0);
+        }
+        let words = what.words();
+        match all.iter_mut().find(|(_, others)| *others == words) {
+            _ if words == "none" => {}
+            Some((names, _)) => names.push(target.name),
+            None => all.push((vec![target.name], words)),
+        }
+    }
+    let each = all.into_iter().map(|(names, words)| format!("{} {words}", names.join(", ")));
+    match each.collect::<Vec<_>>().join("; ") {
+        nothing if nothing.is_empty() => "none".into(),
+        words => words,
+    }
+}
+
+/// Refuses overwrites where everything is raw: chunks and zones are only filled.
+fn check_overwrite(spec: &Spec, drive: &impl Target) -> Result<(), RunError> {
+    let overwritten = spec.precondition.overwrite != Overwrite::Capacities(0.0);
+    if overwritten && drive.block_namespaces().is_empty() && !drive.raw_namespaces().is_empty() {
+        return Err(RunError::NoOverwrite);
+    }
+    Ok(())
 }
 
 /// The seeds that the run had. Jobs that differ are told apart.

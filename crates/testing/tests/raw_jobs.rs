@@ -202,11 +202,11 @@ fn what_cannot_be_is_refused_by_name() {
             "rw = chunk-write: allowed: sector patterns such as randwrite on target main",
         ),
         (TWO, "target=other,rw=read", "target = other: allowed: log, main: targets of the description"),
-        (TWO, "rw=chunk-write", "rw = chunk-write: allowed: on a raw target; needs target = log"),
+        (TWO, "rw=chunk-write", "rw = chunk-write: allowed: on a raw target, so it needs target = log"),
         (
             TWO,
             "rw=chunk-write,namespace=0",
-            "namespace = 0: allowed: not on a drive with targets; chunk-write needs target = log",
+            "namespace = 0: allowed: not beside targets; chunk-write needs target = log instead",
         ),
         (OPEN, "target=log,rw=chunk-write", "target = log: allowed: none: the description has no [[target]]"),
         (OPEN, "rw=chunk-write,units=3-4", "units = 3-4: allowed: a range within 0-3"),
@@ -221,11 +221,7 @@ fn what_cannot_be_is_refused_by_name() {
             "rw = zone-append: allowed: other patterns: the drive has no zoned namespace",
         ),
         (OPEN, &format!("rw=chunk-write,size=50%,{bs}"), "size"),
-        (
-            OPEN,
-            &format!("rw=chunk-read,number_ios=1,{bs}"),
-            "no chunk was full; allowed: after precondition.fill",
-        ),
+        (OPEN, &format!("rw=chunk-read,number_ios=1,{bs}"), "no chunk was full, and a chunk is full with "),
         (ZONED, "rw=zone-append,open_zones=1000", "open_zones = 1000: allowed: at most"),
         (ZONED, "rw=zone-write,units=0", "units = 0-0: allowed: only with patterns of chunks"),
         ("", "rw=randread,vector=2", "vector = 2: allowed: only with patterns of chunks or zones"),
@@ -256,4 +252,35 @@ fn flow_keeps_a_ratio() {
     let free = done("", &["rw=randread,bs=4k,flow=3,number_ios=900"], &ends_together);
     let plain = done("", &["rw=randread,bs=4k,number_ios=900"], &ends_together);
     assert_eq!(free.simulated_seconds, plain.simulated_seconds);
+}
+
+/// A raw target is filled, never overwritten, and the report says so; where everything is raw an overwrite is refused.
+#[test]
+fn what_is_raw_is_not_said_to_be_overwritten() {
+    let work = ["target=log,rw=chunk-randread,bs=4k,number_ios=9"];
+    let sets = [ROOM, "precondition.fill=0.5", "precondition.overwrite=0.5"];
+    let report = done(&TWO.replace("fill = 0.5", ""), &work, &sets);
+    let prepared = "log 50 % filled; main 50 % filled, overwritten 0.5 times";
+    assert_eq!(report.workload.precondition, prepared);
+    let job = ["rw=chunk-randread,bs=4k,number_ios=9"];
+    let sets = ["precondition.fill=0.5", "precondition.overwrite=steady"];
+    let refused = run(OPEN, &job, &sets).expect_err("chunks alone");
+    assert!(refused.contains("chunks and zones are filled, not overwritten"), "{refused}");
+}
+
+/// A job that was to go on and ends for want of full chunks or zones says how far it came.
+#[test]
+fn a_job_that_ends_early_says_why() {
+    for (drive, what) in [(OPEN, "chunk"), (ZONED, "zone")] {
+        let reset = format!("name=x,rw={what}-reset,number_ios=5000");
+        let report = done(drive, &[&reset], &["precondition.fill=0.25"]);
+        let resets = job(&report, "x").requests.directions.trim.requests;
+        let told = format!(
+            "job x did {resets} of 5000 I/Os and ended: no {what} was full, and no job that writes was left to fill one"
+        );
+        assert!(resets > 0 && report.warnings.contains(&told), "{:?}", report.warnings);
+        // One that comes to its number has nothing to say.
+        let report = done(drive, &[&reset.replace("5000", "2")], &["precondition.fill=0.25"]);
+        assert!(report.warnings.iter().all(|one| !one.contains("ended")), "{:?}", report.warnings);
+    }
 }

@@ -122,18 +122,15 @@ impl OnFile<'_> {
         let mut all = targets.clone();
         add_described(&mut all, &self.described, &self.geometry, &self.registry)?;
         let name = target.name.clone();
-        all.create(&self.geometry, target.clone()).map_err(|error| {
-            let other = match &error {
-                TargetError::Exists(other) => other,
-                TargetError::Overlap { other, .. } => &other.name,
-                TargetError::Name(_) | TargetError::Missing { .. } | TargetError::Range { .. } => "",
-            };
-            match self.describes(other) {
-                true => {
-                    Failure::asked(anyhow!("{name}: {error}; {other} is a [[target]] of {}", self.called))
-                }
-                false => RegistryError::Target(error).into(),
+        all.create(&self.geometry, target.clone()).map_err(|error| match &error {
+            TargetError::Exists(_) if self.describes(&name) => Failure::asked(anyhow!(
+                "{name}: there is a [[target]] of this name in {}; allowed: another name",
+                self.called
+            )),
+            TargetError::Overlap { other, .. } if self.describes(&other.name) => {
+                Failure::asked(anyhow!("{name}: {error}; {} is a [[target]] of {}", other.name, self.called))
             }
+            _ => RegistryError::Target(error).into(),
         })?;
         targets.create(&self.geometry, target).map_err(|error| RegistryError::Target(error).into())
     }

@@ -259,11 +259,129 @@ fn a_server_has_the_targets_of_the_description() {
     drop(server);
     // One that overlaps them is refused before anything is served.
     folder.run(&["target", "remove", "open.toml", "more"]).answer();
+    folder.write("open.toml", &open);
     folder.run(&["target", "create", "open.toml", "other", "--units", "1-2"]).answer();
+    folder.write("open.toml", &format!("{open}{raw}"));
     let refused = folder.run(&["serve", "open.toml", "--set", "media.store=ram", "--nbd", "unix:nbd"]);
     assert!(
         refused.status == 2 && refused.stderr.contains("overlap those of target other"),
         "{}",
         refused.stderr
     );
+}
+
+/// Two block targets of a description, and a raw one.
+const THREE: &str = "[[target]]\nname = \"a\"\nunits = \"0\"\nfill = 0.25\n\
+                     [[target]]\nname = \"b\"\nunits = \"1\"\n\
+                     [[target]]\nname = \"log\"\nkind = \"raw\"\nunits = \"2\"\nfill = 0.25\n\
+                     [host.ftl]\nover_provisioning = 2.0\n";
+
+fn folder_of_three() -> Folder {
+    let folder = folder();
+    let open = std::fs::read_to_string(folder.path("open.toml")).unwrap();
+    folder.write("three.toml", &format!("{open}{THREE}"));
+    folder.write("t.csv", "0,host,0,Write,0,4096,10\n9000,host,0,Read,0,4096,10\n");
+    folder
+}
+
+#[test]
+fn targets_of_a_description_are_listed_and_have_their_units() {
+    let folder = folder_of_three();
+    let list = folder.run(&["target", "list", "three.toml"]).answer();
+    let lines: Vec<Vec<&str>> = list.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][3..], ["block", "a", "of", "the", "description"]);
+    assert_eq!(lines[3][3..], ["free"]);
+    for (words, sentence) in [
+        (
+            &["create", "three.toml", "clash", "--units", "2-3", "--kind", "raw"][..],
+            "clash: units 2-3: overlap those of target log, which has 2; targets share no parallel unit; log is a [[target]] of \
+             three.toml",
+        ),
+        (
+            &["create", "three.toml", "a", "--units", "3"],
+            "error: a: there is a [[target]] of this name in three.toml; allowed: another name",
+        ),
+        (&["remove", "three.toml", "b"], "b: a [[target]] of three.toml"),
+    ] {
+        let done = folder.run(&[&["target"], words].concat());
+        assert!(done.status == 2 && done.stderr.contains(sentence), "{words:?}: {}", done.stderr);
+    }
+    folder.run(&["target", "create", "three.toml", "more", "--units", "3", "--kind", "raw"]).answer();
+    let list = folder.run(&["target", "list", "three.toml", "--json"]).json();
+    let names: Vec<&str> =
+        list["targets"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["a", "b", "log", "more"]);
+    assert_eq!(list["targets"][3]["state"], Value::Null);
+}
+
+#[test]
+fn a_trace_is_replayed_on_a_target() {
+    let folder = folder_of_three();
+    let refused = folder.run(&["replay", "three.toml", "t.csv"]);
+    assert!(refused.stderr.contains("allowed: --target a or b"), "{}", refused.stderr);
+    let done = folder.run(&["replay", "three.toml", "t.csv", "--target", "b", "--json"]).json();
+    assert_eq!((&done["targets"][0]["name"], &done["requests"]), (&json!("b"), &json!(2)));
+    let words = ["compare", "three.toml", "three.toml,host.ftl.over_provisioning=3.0", "--trace", "t.csv"];
+    let both = folder.run(&[&words[..], &["--target", "b", "--json"]].concat()).json();
+    assert_eq!((&both[0]["requests"], &both[1]["targets"][0]["name"]), (&json!(2), &json!("b")));
+    let raw = folder.run(&["replay", "three.toml", "t.csv", "--target", "log"]);
+    assert!(raw.stderr.contains("no block target, where a trace is replayed"), "{}", raw.stderr);
+    // One of the registry, too.
+    folder.run(&["target", "create", "open.toml", "main", "--units", "0-1"]).answer();
+    let sets = ["--set", "host.ftl.over_provisioning=2.0"];
+    folder.run(&[&["replay", "open.toml", "t.csv", "--target", "main", "--json"][..], &sets].concat()).json();
+}
+
+#[test]
+fn precondition_goes_before_the_fill_of_a_target() {
+    let folder = folder_of_three();
+    let work =
+        ["run", "three.toml", "--target", "a", "--rw", "randread", "--bs", "4k", "--number-ios", "500"];
+    let run = |state: &[&str]| folder.run(&[&work[..], &["--json"], state].concat()).json();
+    let unmapped = |report: &Value| report["reads"]["unmapped_sectors"].as_u64().unwrap();
+    let own = run(&[]);
+    assert_eq!(own["workload"]["precondition"], "a, log 25 % filled");
+    assert!(unmapped(&own) > 0 && unmapped(&own) < 500);
+    let none = run(&["--precondition", "none"]);
+    assert_eq!((&none["workload"]["precondition"], unmapped(&none)), (&json!("none"), 500));
+    let full = run(&["--precondition", "fill"]);
+    assert_eq!((&full["workload"]["precondition"], unmapped(&full)), (&json!("100 % filled"), 0));
+}
+
+#[test]
+fn a_namespace_beside_a_target_is_refused() {
+    let folder = folder_of_three();
+    let words = ["run", "three.toml", "--target", "log", "--rw", "chunk-write", "--namespace", "0"];
+    let refused = folder.run(&words);
+    let sentence = "--target log and namespace = 0: namespace and target do not go together";
+    assert!(refused.status == 2 && refused.stderr.contains(sentence), "{}", refused.stderr);
+}
+
+/// What becomes of the targets of a drive in RAM ends with the drive; those of a drive in a file are there again.
+#[test]
+fn a_server_keeps_targets_where_it_keeps_data() {
+    let folder = folder();
+    let open = std::fs::read_to_string(folder.path("open.toml")).unwrap();
+    let raw = "[[target]]\nname = \"log\"\nkind = \"raw\"\nunits = \"2-3\"\n";
+    folder.write("open.toml", &format!("{open}{raw}"));
+    let serve = |store: &str| {
+        let script = format!("exec \"$0\" serve open.toml {store} --nbd unix:nbd --control control");
+        let server = Serving::new(&folder, &script);
+        listens(&folder, "control");
+        let words = |words: &[&str]| {
+            folder.run(&[&["target"][..], words, &["--control", "control"]].concat()).answer();
+        };
+        words(&["remove", "open", "log"]);
+        words(&["create", "open", "l2", "--units", "1-2", "--kind", "raw"]);
+        drop(server);
+        let _ = std::fs::remove_file(folder.path("control"));
+        let _ = std::fs::remove_file(folder.path("nbd"));
+    };
+    serve("--set media.store=ram");
+    assert!(!folder.path("open.targets.toml").exists(), "nothing is left of a drive in RAM");
+    serve("--set media.store=file --set media.path=drive.img");
+    let refused = folder.run(&["serve", "open.toml", "--set", "media.store=ram", "--nbd", "unix:nbd"]);
+    for words in ["overlap those of target l2", "[[target]] log", "kept in open.targets.toml"] {
+        assert!(refused.status == 2 && refused.stderr.contains(words), "{}", refused.stderr);
+    }
 }

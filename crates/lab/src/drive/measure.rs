@@ -14,6 +14,7 @@ use pellucid_report::{
     Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, TargetResult, Utilisation, Wear,
     WearHistogram, Workload, WriteAmplification,
 };
+use pellucid_spec::Fill;
 use pellucid_text::format::{duration, percent};
 use std::collections::BTreeMap;
 
@@ -58,6 +59,8 @@ pub struct Measured {
     pub wear: Wear,
     /// The run over time.
     pub series: Series,
+    /// Sentences about jobs that have ended early.
+    pub ended_early: Vec<String>,
 }
 
 impl Measured {
@@ -98,6 +101,10 @@ impl Measured {
             replay: match &run.source {
                 Source::Trace(trace) => Some(trace.shaped().replay()),
                 Source::Jobs(_) | Source::Files(_) => None,
+            },
+            ended_early: match &run.source {
+                Source::Jobs(jobs) => jobs.ended_early(),
+                Source::Trace(_) | Source::Files(_) => Vec::new(),
             },
             files: match &run.source {
                 Source::Files(files) => Some(files.report(end)),
@@ -238,6 +245,7 @@ pub fn report(
     workload: Workload,
     seeds: BTreeMap<String, u64>,
     host: Option<HostCost>,
+    fill: Fill,
 ) -> Report {
     let mut report = match target.flash() {
         Some(device) => of_flash(device, &measured),
@@ -256,7 +264,7 @@ pub fn report(
     report.drive.capacity_bytes = target.capacity_bytes();
     report.drive.sector_bytes = target.sector_bytes();
     Report {
-        warnings: warnings(&measured),
+        warnings: warnings(&measured, fill),
         workload,
         seeds,
         requests: measured.requests.requests,
@@ -346,18 +354,23 @@ fn figures(
 /// From this share of the reads on, those that found no data are warned of.
 const UNMAPPED_SHARE_WARNED: f64 = 0.03;
 
-/// Why numbers of the report may not mean what they seem to.
-fn warnings(measured: &Measured) -> Vec<String> {
-    let mut warnings = Vec::new();
+/// Why numbers of the report may not mean what they seem to; `fill`: what was written before.
+fn warnings(measured: &Measured, fill: Fill) -> Vec<String> {
+    let mut warnings = measured.ended_early.clone();
     let reads = &measured.requests.reads;
     if let Some(share) = reads.unmapped_share.filter(|&share| share >= UNMAPPED_SHARE_WARNED) {
         let mapped = match reads.mapped.latency.mean_ns {
             Some(ns) => format!("; reads of data took {} in the mean", duration(ns)),
             None => String::new(),
         };
+        let instead = match fill {
+            Fill::Share(1.0) => "",
+            Fill::Share(_) => "; to give the drive data first: --precondition trace, fill or steady",
+            Fill::Trace => "; to give the drive data first: --precondition fill or steady",
+        };
         warnings.push(format!(
             "{} of the reads were of sectors that hold no data (never written, or trimmed), which cost no flash \
-             read{mapped}; to give the drive data first: --precondition trace, fill or steady",
+             read{mapped}{instead}",
             percent(share)
         ));
     }

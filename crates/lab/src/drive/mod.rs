@@ -67,6 +67,12 @@ pub enum RunError {
                  above an open-channel or zoned namespace"
     )]
     NoBlock,
+    /// There is nothing that could be overwritten: no block namespace and no block target.
+    #[error(
+        "precondition.overwrite: chunks and zones are filled, not overwritten; allowed: 0 (--precondition fill or none), or a block \
+                 target or namespace beside them"
+    )]
+    NoOverwrite,
     /// A job that only `runtime` ends, on a drive that takes no time: so many requests completed while the clock stood still.
     #[error("job {}: {requests} requests took no simulated time, so that runtime would never be over; allowed: \
                  number_ios, io_size or rate_iops beside runtime, or a drive that takes time for them", .job + 1)]

@@ -98,20 +98,15 @@ impl Places {
         if !self.targets.is_empty() {
             let names = self.targets.iter().filter(|target| target.kind == TargetKind::Raw);
             let names: Vec<&str> = names.map(|target| target.name.as_str()).collect();
-            let allowed = match names.is_empty() {
-                true => "sector patterns: no target is raw".into(),
-                false if job.namespace.is_some() => {
-                    let number = job.namespace.unwrap_or_default();
-                    let needs = format!(
-                        "not on a drive with targets; {} needs target = {}",
-                        raw.name(),
-                        names.join(" or ")
-                    );
-                    return refuse("namespace", number, needs);
+            let (pattern, names) = (raw.name(), names.join(" or "));
+            return match job.namespace {
+                _ if names.is_empty() => refuse("rw", pattern, "sector patterns: no target is raw"),
+                None => refuse("rw", pattern, format!("on a raw target, so it needs target = {names}")),
+                Some(number) => {
+                    let instead = format!("not beside targets; {pattern} needs target = {names} instead");
+                    refuse("namespace", number, instead)
                 }
-                false => format!("on a raw target; needs target = {}", names.join(" or ")),
             };
-            return refuse("rw", raw.name(), allowed);
         }
         let suits = |(_, interface): &&(u16, Interface)| container(interface) == Some(raw.container);
         let mut suiting = self.raw.iter().filter(suits);

@@ -361,7 +361,22 @@ impl Jobs {
             |worker: &&Worker| worker.ended && worker.raw.as_ref().is_some_and(|raw| raw.commands == 0);
         let worker = self.workers.iter().find(idle)?;
         let raw = worker.raw.as_ref()?;
-        Some((self.results[worker.result as usize].name.clone(), raw.found_nothing()))
+        Some((
+            self.results[worker.result as usize].name.clone(),
+            raw.found_nothing(self.spaces.get(raw.space)),
+        ))
+    }
+
+    /// A sentence about each job on chunks or zones that has ended before its number or its time was over.
+    pub fn ended_early(&self) -> Vec<String> {
+        let one = |worker: &Worker| {
+            let why = worker.raw.as_ref()?.ended_early(worker.job.number_ios)?;
+            Some(format!("job {} {why}", self.results[worker.result as usize].name))
+        };
+        let mut all: Vec<String> = self.workers.iter().filter_map(one).collect();
+        // Clones may well say the same.
+        all.dedup();
+        all
     }
 
     /// A job that has not begun.

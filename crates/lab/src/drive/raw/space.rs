@@ -129,6 +129,15 @@ impl RawSpace {
         self.extents.iter().map(|extent| extent.sectors).max().unwrap_or(0)
     }
 
+    /// Returns the bytes of a sector.
+    pub fn sector_bytes(&self) -> u64 {
+        match &self.interface {
+            Interface::OpenChannel(chunks) => chunks.sector_bytes.into(),
+            Interface::Zoned(zones) => zones.sector_bytes.into(),
+            other => unreachable!("a space of {}", other.name()),
+        }
+    }
+
     /// Returns how many extents became full so far.
     pub fn filled(&self) -> u64 {
         self.filled

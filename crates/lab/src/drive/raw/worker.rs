@@ -6,6 +6,7 @@
 
 use super::space::{Part, RawSpace};
 use pellucid_flash::{Command, Interface, Lba, Opcode, Rng, Tag, Vector, ZoneAction};
+use pellucid_text::format::bytes;
 use pellucid_workload::{Action, BlockSize, Container, IoLimit, Job, JobError, RawJob};
 use std::ops::Range;
 
@@ -94,6 +95,8 @@ pub struct RawWorker {
     /// Sectors that a random reader that does not repeat has left.
     left: u64,
     least: u32,
+    /// It wanted a place and found none any more.
+    starved: bool,
     /// Commands that it was given.
     pub commands: u64,
 }
@@ -150,6 +153,7 @@ impl RawWorker {
             until: 0,
             left: u64::MAX,
             least,
+            starved: false,
             commands: 0,
         })
     }
@@ -173,16 +177,35 @@ impl RawWorker {
     }
 
     /// The sentence on a job that found nothing to do.
-    pub fn found_nothing(&self) -> String {
+    pub fn found_nothing(&self, space: &RawSpace) -> String {
         let what = self.raw.container.name();
+        let holds = bytes((space.extent_sectors() * space.sector_bytes()) as f64);
         match self.raw.action {
             Action::Write | Action::Append => {
                 format!("no {what} was free; allowed: on a namespace or target with free ones")
             }
             Action::Read | Action::RandRead | Action::Copy | Action::Reset => format!(
-                "no {what} was full; allowed: after precondition.fill, the fill of its target, or a job that writes (wait_for)"
+                "no {what} was full, and a {what} is full with {holds}; needs precondition.fill, the fill of its target, or a job before it \
+                 (wait_for) that writes so much for each {what} that it has open at once"
             ),
         }
+    }
+
+    /// The sentence on a job that goes on by time or number and has ended for want of places; `asked`: the number that it was to do.
+    pub fn ended_early(&self, asked: Option<u64>) -> Option<String> {
+        if !self.repeats || !self.starved {
+            return None;
+        }
+        let what = self.raw.container.name();
+        let of = asked.map_or_else(String::new, |asked| format!(" of {asked}"));
+        let why = match self.raw.action {
+            Action::Write | Action::Append => format!("no {what} was free, and none that it could reset"),
+            Action::Copy => format!("no {what} was full that it could copy, or none free to copy to"),
+            Action::Read | Action::RandRead | Action::Reset => {
+                format!("no {what} was full, and no job that writes was left to fill one")
+            }
+        };
+        Some(format!("did {}{of} I/Os and ended: {why}", self.commands))
     }
 
     /// Gives a place to an I/O of so many sectors.
@@ -195,6 +218,7 @@ impl RawWorker {
             Action::Reset => self.reset(space),
         };
         self.commands += u64::from(matches!(drawn, Draw::Io(_)));
+        self.starved = matches!(drawn, Draw::End);
         drawn
     }
 
