@@ -40,6 +40,12 @@ const WITHOUT: &[(&str, &str)] = &[
     ("namespace_sizes", "a description has one block namespace, or a list, [[drive.namespace]]"),
     ("namespace_modes", "a description has one block namespace, or a list, [[drive.namespace]]"),
     ("subsys", "placement handles: drive.ftl.handles"),
+    ("femu-subsys.id", "a name of QEMU"),
+    ("femu-subsys.nqn", "how the controller presents itself is no part of a description"),
+    ("femu-subsys.fdp", "placement handles: drive.ftl.handles"),
+    ("femu-subsys.fdp.nruh", "placement handles: drive.ftl.handles"),
+    ("femu-subsys.fdp.nrg", "placement handles: drive.ftl.handles"),
+    ("femu-subsys.fdp.nru", "placement handles: drive.ftl.handles"),
     ("entries", "drive.host.commands limits the commands at work, not a queue"),
     ("multipoller_enabled", "a detail of the emulator"),
     ("poller_ratio", "a detail of the emulator"),
@@ -80,7 +86,7 @@ pub fn import(text: &str, name: &str) -> Result<Imported, String> {
 /// Options of the one `-device femu` of the text, each with the line on which its value appears first.
 fn options(text: &str) -> Result<Parameters, String> {
     let mut variables: Vec<(String, String)> = Vec::new();
-    let mut device = Device::default();
+    let (mut device, mut subsystem) = (Device::default(), Device::default());
     let mut line_number = 0;
     let mut lines = text.lines();
     while let Some(first) = lines.next() {
@@ -93,11 +99,13 @@ fn options(text: &str) -> Result<Parameters, String> {
             line = format!("{} {}", line.trim_end().trim_end_matches('\\'), without_comment(more));
         }
         let line = filled_in(&line, &variables);
-        for (at, listed) in line.split("-device femu").skip(1).enumerate() {
-            if at > 0 {
-                return Err(two_devices(number, number));
+        for (model, of) in [("femu", &mut device), ("femu-subsys", &mut subsystem)] {
+            for (at, listed) in listed(&line, model).enumerate() {
+                if at > 0 {
+                    return Err(two_devices(number, number));
+                }
+                of.appears(listed, number)?;
             }
-            device.appears(listed.split_whitespace().next().unwrap_or_default(), number)?;
         }
         if let Some((name, value)) = line.trim().split_once('=')
             && !name.is_empty()
@@ -111,7 +119,21 @@ fn options(text: &str) -> Result<Parameters, String> {
     for option in device.options {
         found.add(&option.name, &option.value, option.line)?;
     }
+    if found.is_empty() {
+        return Ok(found);
+    }
+    for option in subsystem.options {
+        found.add(&format!("femu-subsys.{}", option.name), &option.value, option.line)?;
+    }
     Ok(found)
+}
+
+/// The options of each `-device MODEL` in a line.
+fn listed<'a>(line: &'a str, model: &str) -> impl Iterator<Item = &'a str> {
+    let words = line.split("-device").skip(1).filter_map(|device| device.split_whitespace().next());
+    words.filter_map(move |word| {
+        word.strip_prefix(model).filter(|rest| rest.is_empty() || rest.starts_with(','))
+    })
 }
 
 /// A device whose options may grow from line to line, as a script puts them together.

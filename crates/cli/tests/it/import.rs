@@ -297,6 +297,22 @@ fn wear_levelling_of_mqsim_is_imported_without_its_threshold() {
     }
 }
 
+/// The subsystem beside it is no second device; its options are listed.
+#[test]
+fn a_script_of_femu_with_a_subsystem_is_imported() {
+    let folder = Folder::new();
+    let script =
+        FEMU.replace("./qemu-system-x86_64", "./qemu-system-x86_64 -device femu-subsys,id=s0,fdp.nruh=8");
+    folder.write("black-box.sh", &script);
+    let done = folder.run(&["import", "femu", "black-box.sh", "-o", "mine.toml"]);
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    for said in
+        ["line 16: femu-subsys.id = s0: a name", "line 16: femu-subsys.fdp.nruh = 8: placement handles"]
+    {
+        assert!(done.stderr.contains(said), "{said}: {}", done.stderr);
+    }
+}
+
 /// Of several flows the one with the value is named.
 #[test]
 fn a_refused_key_of_a_second_flow_is_named_with_its_line() {
