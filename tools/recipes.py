@@ -7,6 +7,7 @@ Every page there that says how to extend Pellucid has a patch that does it, so a
 alone to the tree as it is, and all together compile. With --try, only that patch is applied, and the copy is left for a look at what it does.
 """
 import argparse
+import os
 import pathlib
 import shutil
 import subprocess
@@ -36,7 +37,7 @@ def copy_tree(to: pathlib.Path):
 def applied(patch: pathlib.Path, tree: pathlib.Path, *options: str) -> str:
     """Applies a patch; what git complains of, or nothing."""
     # Where no repository is above the copy, git applies a patch to plain files.
-    environment = {"GIT_CEILING_DIRECTORIES": str(tree.parent), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    environment = os.environ | {"GIT_CEILING_DIRECTORIES": str(tree.parent)}
     done = subprocess.run(["git", "apply", *options, str(patch)], cwd=tree, env=environment, capture_output=True, text=True)
     return done.stderr.strip() if done.returncode else ""
 

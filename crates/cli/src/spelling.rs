@@ -22,6 +22,13 @@ impl<T: PartialEq> Given<'_, T> {
     /// # Errors
     /// `--set` of the key says another value.
     pub fn put(self, held: &mut T, provenance: &Provenance) -> Result<(), Failure> {
+        self.check(held, provenance)?;
+        *held = self.value;
+        Ok(())
+    }
+
+    /// Makes the check of [`Given::put`], and puts nothing.
+    pub fn check(&self, held: &T, provenance: &Provenance) -> Result<(), Failure> {
         let entry = provenance.get(self.key);
         let set = entry.filter(|entry| matches!(entry.origin.place, Place::Set { .. }));
         match set.filter(|_| *held != self.value) {
@@ -33,10 +40,7 @@ impl<T: PartialEq> Given<'_, T> {
                     "{option} and {place}={value} contradict each other; allowed: one of them"
                 )))
             }
-            None => {
-                *held = self.value;
-                Ok(())
-            }
+            None => Ok(()),
         }
     }
 }

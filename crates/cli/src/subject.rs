@@ -149,15 +149,15 @@ impl Subject {
         }
     }
 
-    /// Has the description's target of this name; `None`: it has no targets.
+    /// Reports whether the description has a target of this name; `false`: it has no targets.
     ///
     /// # Errors
     /// It has others.
-    pub fn has_target(&self, name: &str) -> Result<Option<()>, Failure> {
+    pub fn has_target(&self, name: &str) -> Result<bool, Failure> {
         let names: Vec<&str> = self.spec.targets.iter().map(|one| one.target.name.as_str()).collect();
         match names.is_empty() {
-            true => Ok(None),
-            false if names.contains(&name) => Ok(Some(())),
+            true => Ok(false),
+            false if names.contains(&name) => Ok(true),
             false => {
                 let allowed = names.join(", ");
                 Err(Failure::asked(anyhow::anyhow!(

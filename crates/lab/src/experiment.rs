@@ -190,11 +190,7 @@ pub fn execute(
         }
         drive::precondition_stack(&mut stack, &spec.precondition, oracle.as_mut(), &mut onlooker)?;
         let report = measure(&mut stack, spec, jobs, oracle, log, clock, onlooker)?;
-        // What stays is an image that somebody may start on again; a drive that cannot take the map is found as after a cut.
-        if matches!(spec.drive.media.store, StoreKind::File { .. }) {
-            let _ = stack.stop();
-        }
-        return Ok((stack.into_bottom(), report));
+        return Ok((bottom_of(stack, spec), report));
     }
     check_jobs(&device, spec, jobs)?;
     check_overwrite(spec, &device)?;
@@ -244,8 +240,16 @@ fn execute_on_targets(
     let (targets, what) = (&spec.targets, &spec.precondition);
     drive::precondition_targets(&mut tower, targets, what, oracle.as_mut(), &mut onlooker)?;
     let report = measure(&mut tower, spec, jobs, oracle, log, clock, onlooker)?;
-    let _ = tower.stop();
-    Ok((tower.into_bottom(), report))
+    Ok((bottom_of(tower, spec), report))
+}
+
+/// The drive below what the description puts on it. Media in a file stay as an image that somebody may start on again; a drive that
+/// cannot take the map is found as after a cut.
+fn bottom_of(mut tower: Tower<Device>, spec: &Spec) -> Device {
+    if matches!(spec.drive.media.store, StoreKind::File { .. }) {
+        let _ = tower.stop();
+    }
+    tower.into_bottom()
 }
 
 /// Refuses to verify what the oracle knows nothing of: chunks and zones that jobs address.

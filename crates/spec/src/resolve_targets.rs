@@ -15,6 +15,7 @@ use super::table::{Fields, Table};
 use pellucid_device::Namespace;
 use pellucid_flash::Layout;
 use pellucid_host::{Target, TargetError, TargetKind, Targets};
+use pellucid_text::read_range;
 use std::ops::Range;
 use strum::{EnumString, VariantNames};
 
@@ -67,10 +68,10 @@ enum KindWord {
 }
 
 /// Parallel units as they are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Units {
     /// `FIRST-LAST`, or one number.
-    Range(u32, u32),
+    Range(Range<u32>),
     /// So many whole channels.
     Channels(u32),
     /// All that are left.
@@ -87,11 +88,7 @@ impl Units {
             [count, "channel" | "channels"] | [count, "channel" | "channels", "x", "all", "ways"] => {
                 Some(Units::Channels(count.parse().ok().filter(|count| *count > 0)?))
             }
-            [range] => {
-                let (first, last) = range.split_once('-').unwrap_or((range, range));
-                let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
-                (first <= last && last < u32::MAX).then_some(Units::Range(first, last))
-            }
+            [range] => read_range(range).map(Units::Range),
             _ => None,
         }
     }
@@ -103,7 +100,7 @@ impl Units {
             taken.list().iter().all(|t| t.units.end <= units.start || units.end <= t.units.start)
         };
         match self {
-            Units::Range(first, last) => Some(first..last + 1),
+            Units::Range(units) => Some(units),
             Units::Channels(count) => {
                 let starts = 0..=layout.channels.checked_sub(count)?;
                 starts.map(|first| first * ways..(first + count) * ways).find(is_free)

@@ -5,6 +5,7 @@
 
 use super::values::{Parsed, allowed};
 use super::{Direction, Pattern};
+use pellucid_text::read_range;
 use std::ops::Range;
 
 /// Object of an address.
@@ -208,9 +209,5 @@ pub(super) fn names() -> String {
 
 /// Parallel units: `FIRST-LAST`, or one number.
 pub(super) fn units(value: &str) -> Parsed<Range<u32>> {
-    let (first, last) = value.split_once('-').unwrap_or((value, value));
-    match (first.trim().parse::<u32>(), last.trim().parse::<u32>()) {
-        (Ok(first), Ok(last)) if first <= last && last < u32::MAX => Ok(first..last + 1),
-        _ => allowed("FIRST-LAST, such as 0-63, or one number"),
-    }
+    read_range(value).map_or_else(|| allowed("FIRST-LAST, such as 0-63, or one number"), Ok)
 }

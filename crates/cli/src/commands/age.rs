@@ -43,7 +43,7 @@ pub struct Age {
     /// Random overwrites after it: how often the filled capacity, or `steady`: until write amplification settles
     /// [default: the description's if it fills the drive, else steady]
     #[arg(long, value_name = "N|steady", value_parser = overwrite)]
-    overwrite: Option<String>,
+    overwrite: Option<Overwrite>,
     /// The image [default: NAME.pellucid]
     #[arg(long, short, visible_alias = "image", value_name = "IMAGE")]
     output: Option<PathBuf>,
@@ -56,12 +56,20 @@ fn share(text: &str) -> Result<f64, String> {
     read_share(text).filter(|&share| share <= 1.0).ok_or_else(allowed)
 }
 
-fn overwrite(text: &str) -> Result<String, String> {
+fn overwrite(text: &str) -> Result<Overwrite, String> {
     match text.parse::<f64>() {
-        _ if text == "steady" => Ok("\"steady\"".into()),
-        // As TOML writes it, which knows no `.5`.
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok(format!("{number:?}")),
+        _ if text == "steady" => Ok(Overwrite::Steady),
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(Overwrite::Capacities(number)),
         _ => Err("allowed: a number from 0, or steady".into()),
+    }
+}
+
+/// The value as `--set` takes it.
+fn written(overwrite: Overwrite) -> String {
+    match overwrite {
+        Overwrite::Steady => "steady".into(),
+        // As TOML writes it, which knows no `.5`.
+        Overwrite::Capacities(number) => format!("{number:?}"),
     }
 }
 
@@ -131,8 +139,8 @@ impl Age {
         let fill = self.fill.or((!fills).then_some(1.0));
         sets.extend(fill.map(|fill| format!("precondition.fill={fill:?}")));
         let steady = !fills && fill != Some(0.0);
-        if let Some(overwrite) = self.overwrite.clone().or(steady.then(|| "\"steady\"".into())) {
-            sets.push(format!("precondition.overwrite={overwrite}"));
+        if let Some(overwrite) = self.overwrite.or(steady.then_some(Overwrite::Steady)) {
+            sets.push(format!("precondition.overwrite={}", written(overwrite)));
         }
         sets.extend(global.seed.map(|seed| format!("precondition.seed={seed}")));
         Ok(text.spec(&sets)?)
@@ -144,22 +152,17 @@ impl Age {
         if let Some(value) = self.fill {
             let given =
                 Given { option: "--fill", typed: &value.to_string(), key: "precondition.fill", value };
-            given.put(&mut described.precondition.fill.share(), provenance)?;
+            given.check(&described.precondition.fill.share(), provenance)?;
         }
-        if let Some(overwrite) = &self.overwrite {
-            let value = if overwrite == "\"steady\"" {
-                Overwrite::Steady
-            } else {
-                Overwrite::Capacities(overwrite.parse().unwrap_or_default())
-            };
-            let typed = overwrite.trim_matches('"');
+        if let Some(value) = self.overwrite {
+            let typed = &written(value);
             let given = Given { option: "--overwrite", typed, key: "precondition.overwrite", value };
-            given.put(&mut described.precondition.overwrite.clone(), provenance)?;
+            given.check(&described.precondition.overwrite, provenance)?;
         }
         if let Some(value) = global.seed {
             let given =
                 Given { option: "--seed", typed: &value.to_string(), key: "precondition.seed", value };
-            given.put(&mut described.precondition.seed.clone(), provenance)?;
+            given.check(&described.precondition.seed, provenance)?;
         }
         Ok(())
     }

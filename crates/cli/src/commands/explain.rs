@@ -34,14 +34,12 @@ impl Explain {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let keys = match find_keys(&self.key) {
             Ok(keys) => keys,
-            Err(why) => match field_texts(&self.key) {
-                texts if texts.is_empty() => return self.job_key(&why, global),
-                texts if global.json => return Ok(output::print(&fields_json(&texts))?),
-                texts => {
-                    let lines = texts.iter().map(|field| lines(&field.title, &field.rows));
-                    return Ok(output::print(&lines.collect::<Vec<String>>().join("\n"))?);
-                }
-            },
+            Err(why) => {
+                return match field_texts(&self.key) {
+                    texts if texts.is_empty() => self.job_key(&why, global),
+                    texts => self.fields(&texts, global),
+                };
+            }
         };
         let spec = match &self.drive {
             Some(drive) => Some(Subject::open_to_show(drive, global)?.spec),
@@ -60,6 +58,25 @@ impl Explain {
         Ok(output::print(&texts.join("\n"))?)
     }
 
+    /// The field of a table, which each table of a list may give another value.
+    fn fields(&self, texts: &[FieldText], global: &Global) -> Result<(), Failure> {
+        self.check_alone("a field of each table of a list", global)?;
+        if global.json {
+            return Ok(output::print(&fields_json(texts))?);
+        }
+        let lines = texts.iter().map(|field| lines(&field.title, &field.rows));
+        Ok(output::print(&lines.collect::<Vec<String>>().join("\n"))?)
+    }
+
+    /// Refuses a drive beside what has no single value there.
+    fn check_alone(&self, what: &str, global: &Global) -> Result<(), Failure> {
+        if self.drive.is_some() || !global.sets.is_empty() {
+            let message = "has no value in a drive; allowed: without DRIVE and --set";
+            return Err(Failure::asked(anyhow!("{}: {what}, which {message}", self.key)));
+        }
+        Ok(())
+    }
+
     /// A key of jobs, which is called as fio calls it; else the reason why the key is none of a description.
     fn job_key(&self, why: &str, global: &Global) -> Result<(), Failure> {
         let name = self.key.strip_prefix("job.").unwrap_or(&self.key);
@@ -71,10 +88,7 @@ impl Explain {
                 nearest(name, names()).map_or(String::new(), |near| format!("; of jobs there is {near}"));
             return Err(Failure::asked(anyhow!("{why}{near}")));
         };
-        if self.drive.is_some() || !global.sets.is_empty() {
-            let message = "a key of jobs, which has no value in a drive; allowed: without DRIVE and --set";
-            return Err(Failure::asked(anyhow!("{}: {message}", self.key)));
-        }
+        self.check_alone("a key of jobs", global)?;
         Ok(output::print(&if global.json { job_json(doc) } else { job_text(doc) })?)
     }
 }

@@ -11,6 +11,7 @@ use pellucid_host::{Target, TargetError, TargetKind, Targets};
 use pellucid_serve::control::Request;
 use pellucid_spec::DescribedTarget;
 use pellucid_spec::targets::{Hold, RegistryError, add_described, load, registry_path, save};
+use pellucid_text::read_range;
 use pellucid_workload::Job;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -68,11 +69,7 @@ enum Action {
 }
 
 fn units(text: &str) -> Result<Range<u32>, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.parse::<u32>(), last.parse::<u32>()) {
-        (Ok(first), Ok(last)) if first <= last && last < u32::MAX => Ok(first..last + 1),
-        _ => Err("allowed: FIRST-LAST, such as 0-63, or one number".into()),
-    }
+    read_range(text).ok_or_else(|| "allowed: FIRST-LAST, such as 0-63, or one number".into())
 }
 
 fn kind(text: &str) -> Result<TargetKind, String> {
@@ -183,7 +180,7 @@ fn find(drive: &str, name: &str, global: &Global) -> Result<(Target, PathBuf), F
 /// Has the work of a drive, which was `called` so, go to a target: of its description, or of its registry. A trace, if that is the
 /// work, goes to it alone.
 pub fn work_on(subject: &mut Subject, called: &str, name: &str, global: &Global) -> Result<(), Failure> {
-    if subject.has_target(name)?.is_none() {
+    if !subject.has_target(name)? {
         let (called, sets) = split_sets(called, &global.sets);
         let (target, registry) = find(called, name, &Global { sets, ..global.clone() })?;
         subject.put_on_target(target);

@@ -193,6 +193,9 @@ fn a_key_is_explained_with_its_value_and_source() {
     assert!(list.contains("fields of [[target]]") && list.contains("    units "), "{list}");
     let field = folder.run(&["explain", "target.units"]).answer();
     assert!(field.starts_with("target.units\n") && field.contains("[[target]] with kind"), "{field}");
+    let refused = folder.run(&["explain", "target.units", "jasmine"]);
+    assert_eq!(refused.status, 2);
+    assert!(refused.stderr.contains("without DRIVE and --set"), "{}", refused.stderr);
     let fields = folder.run(&["explain", "namespace.blocks", "--json"]).json();
     assert!(fields.as_array().unwrap().len() > 3, "{fields}");
     let job = folder.run(&["explain", "iodepth"]).answer();

@@ -50,6 +50,53 @@ pub struct HostHoldings {
 }
 
 impl HostCounters {
+    /// Adds the counters of another host FTL.
+    pub fn add(&mut self, other: &HostCounters) {
+        self.map(other, |own, other| own + other);
+    }
+
+    /// Returns what was counted after `before`.
+    #[must_use]
+    pub fn since(mut self, before: &HostCounters) -> HostCounters {
+        self.map(before, |now, then| now - then);
+        self
+    }
+
+    /// Puts the result of `f` on each counter and its counterpart into its place.
+    fn map(&mut self, other: &HostCounters, f: impl Fn(u64, u64) -> u64) {
+        let HostCounters {
+            written_sectors,
+            read_sectors,
+            buffer_read_hits,
+            programmed_sectors,
+            commands,
+            collected_reads,
+            erased_lines,
+            drive_writes,
+            drive_write_ns,
+            write_failures,
+            reset_failures,
+            read_retries,
+            lost_reads,
+        } = self;
+        let own = [
+            (written_sectors, other.written_sectors),
+            (read_sectors, other.read_sectors),
+            (buffer_read_hits, other.buffer_read_hits),
+            (commands, other.commands),
+            (collected_reads, other.collected_reads),
+            (erased_lines, other.erased_lines),
+            (drive_writes, other.drive_writes),
+            (drive_write_ns, other.drive_write_ns),
+            (write_failures, other.write_failures),
+            (reset_failures, other.reset_failures),
+            (read_retries, other.read_retries),
+            (lost_reads, other.lost_reads),
+        ];
+        let programmed = programmed_sectors.iter_mut().zip(other.programmed_sectors);
+        own.into_iter().chain(programmed).for_each(|(own, other)| *own = f(*own, other));
+    }
+
     /// Returns the counters and `holds` as named figures.
     pub fn figures(&self, holds: &HostHoldings) -> Vec<Figure> {
         let bytes = |sectors: u64| sectors * u64::from(holds.sector_bytes);
@@ -77,5 +124,25 @@ impl HostCounters {
             Figure::bytes("programmed_bytes", help, bytes(self.programmed_sectors[cause as usize])).of(cause)
         };
         single.into_iter().chain(Cause::ALL.map(programmed)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_what_was_counted_since() {
+        let before = HostCounters { written_sectors: 3, lost_reads: 1, ..HostCounters::default() };
+        let more = HostCounters {
+            written_sectors: 4,
+            programmed_sectors: std::array::from_fn(|at| at as u64),
+            read_retries: 5,
+            ..HostCounters::default()
+        };
+        let mut sum = before;
+        sum.add(&more);
+        assert_eq!((sum.written_sectors, sum.lost_reads, sum.read_retries), (7, 1, 5));
+        assert_eq!(sum.since(&before), more);
     }
 }

@@ -214,23 +214,8 @@ fn by_target<T: Target>(run: &Run<'_, T>, simulated: Nanos) -> Vec<TargetResult>
 
 /// Returns the work of layers between two moments, with the state of the second.
 fn host_difference(now: HostUse, before: &HostUse) -> HostUse {
-    let (n, b) = (&now.counters, &before.counters);
     HostUse {
-        counters: HostCounters {
-            written_sectors: n.written_sectors - b.written_sectors,
-            read_sectors: n.read_sectors - b.read_sectors,
-            buffer_read_hits: n.buffer_read_hits - b.buffer_read_hits,
-            programmed_sectors: std::array::from_fn(|i| n.programmed_sectors[i] - b.programmed_sectors[i]),
-            commands: n.commands - b.commands,
-            collected_reads: n.collected_reads - b.collected_reads,
-            erased_lines: n.erased_lines - b.erased_lines,
-            drive_writes: n.drive_writes - b.drive_writes,
-            drive_write_ns: n.drive_write_ns - b.drive_write_ns,
-            write_failures: n.write_failures - b.write_failures,
-            reset_failures: n.reset_failures - b.reset_failures,
-            read_retries: n.read_retries - b.read_retries,
-            lost_reads: n.lost_reads - b.lost_reads,
-        },
+        counters: now.counters.since(&before.counters),
         ftl: now.ftl.since(&before.ftl),
         cpu_busy: Nanos(now.cpu_busy.0 - before.cpu_busy.0),
         ..now

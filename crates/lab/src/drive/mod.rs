@@ -471,7 +471,7 @@ impl<'a, T: Target> Run<'a, T> {
         data.clear();
         if matches!(request.opcode, Opcode::Write | Opcode::Append) {
             self.version = (self.version + 1) & 0x7fff_ffff;
-            let image_bytes = self.device.image_bytes();
+            let image_bytes = self.image_bytes;
             for &(lba, sectors) in &request.runs {
                 let from = data.len();
                 data.resize(from + sectors as usize * image_bytes, 0);

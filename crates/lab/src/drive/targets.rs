@@ -5,7 +5,7 @@ use super::namespaces::BlockNamespace;
 use super::target::{Bottom, HostUse, Target};
 use pellucid_device::Device;
 use pellucid_flash::{Cause, Drive};
-use pellucid_host::{HostCounters, HostFtl, HostFtlConfig, Shared, TargetEvent, TargetKind, Tower};
+use pellucid_host::{HostFtl, HostFtlConfig, Shared, TargetEvent, TargetKind, Tower};
 use pellucid_spec::DescribedTarget;
 use std::ops::Range;
 
@@ -81,7 +81,7 @@ pub(super) fn host<D: Bottom>(tower: &Tower<D>) -> Option<HostUse> {
     let mut uses = all(tower).into_iter().filter_map(|target| tower.host_of(target.namespace));
     let mut sum = uses.next()?;
     for one in uses {
-        sum.counters = added(sum.counters, &one.counters);
+        sum.counters.add(&one.counters);
         sum.ftl.add(&one.ftl);
         sum.cpu_busy += one.cpu_busy;
         sum.memory_bytes += one.memory_bytes;
@@ -90,25 +90,6 @@ pub(super) fn host<D: Bottom>(tower: &Tower<D>) -> Option<HostUse> {
     sum.counters.written_sectors += raw;
     sum.counters.programmed_sectors[Cause::Host as usize] += raw;
     Some(sum)
-}
-
-/// Adds the counters of two host FTLs.
-fn added(a: HostCounters, b: &HostCounters) -> HostCounters {
-    HostCounters {
-        written_sectors: a.written_sectors + b.written_sectors,
-        read_sectors: a.read_sectors + b.read_sectors,
-        buffer_read_hits: a.buffer_read_hits + b.buffer_read_hits,
-        programmed_sectors: std::array::from_fn(|i| a.programmed_sectors[i] + b.programmed_sectors[i]),
-        commands: a.commands + b.commands,
-        collected_reads: a.collected_reads + b.collected_reads,
-        erased_lines: a.erased_lines + b.erased_lines,
-        drive_writes: a.drive_writes + b.drive_writes,
-        drive_write_ns: a.drive_write_ns + b.drive_write_ns,
-        write_failures: a.write_failures + b.write_failures,
-        reset_failures: a.reset_failures + b.reset_failures,
-        read_retries: a.read_retries + b.read_retries,
-        lost_reads: a.lost_reads + b.lost_reads,
-    }
 }
 
 /// The work of one host FTL.

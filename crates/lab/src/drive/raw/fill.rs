@@ -38,8 +38,9 @@ pub fn fill_raw(
     let mut left = (f64::from(containers) * share - 1e-6).ceil() as u32;
     let mut writer = Writer { target, number, under_way: 0, prepared };
     while left > 0 {
-        let lanes = (0..space.lanes()).take(left as usize);
-        let open: Vec<u32> = lanes.filter_map(|lane| space.take(lane)).collect();
+        // A unit without free chunks is passed over.
+        let open: Vec<u32> =
+            (0..space.lanes()).filter_map(|lane| space.take(lane)).take(left as usize).collect();
         if open.is_empty() {
             break;
         }
