@@ -4,13 +4,20 @@
 //! of work and the busy times stay untouched. The drive must be at rest.
 //!
 //! ```text
-//!  fill_unit ─► superpage full ─► place ─┬─► program ─► GC of its die: moves are gathered by stream ─► superpage full ─► program
-//!                                        └─ no space: what is gathered is padded, GC in every die ─► again
-//!  fill_end ─► padded
+//!  fill_unit ─► superpage full ─► place ─┬─► program ─► a few steps of GC in its die
+//!                                        └─ no space: a step of GC in every die, until there may be some ─► again
+//!  a step: the units of one sense are read ─► gathered by stream ─► superpage full ─► program ─► victim empty? ─► erase
+//!  fill_end ─► GC goes on until no die needs space ─► what is gathered is padded
 //! ```
-//! GC copies that fill no superpage wait for the next victim, as at work.
+//! The drive is written as by a host that always has writes waiting. GC gets the turns that it has at work ([`BlockNamespace::gc_turns`]), and
+//! beyond them only what the next superpage needs. Collected up to `gc_low` after every superpage, the drive would keep more blocks free than
+//! one under load ever does; with little spare space its write amplification would then be many times that at work. At the end the drive rests,
+//! and GC has made the space that a resting drive keeps.
+//!
+//! GC copies that fill no superpage wait while more can join them, as at work. Copies without space wait for an erase in their die.
 
 use super::BlockNamespace;
+use crate::config::WritePolicy;
 use crate::shared::Shared;
 use pellucid_flash::{Cause, DieId, Lpn, Ppa};
 use pellucid_ftl::{
@@ -78,15 +85,17 @@ impl Gathered {
         number
     }
 
-    fn waiting(&self, die: DieId) -> usize {
-        self.dies[die.0 as usize].iter().map(|batch| batch.units.len()).sum()
+    /// The batch of `die` with most units, and how many these are; `None`: there are none.
+    fn fullest(&self, die: DieId) -> Option<(usize, usize)> {
+        let batches = self.dies.get(die.0 as usize)?;
+        let units = |number: &usize| batches[*number].units.len();
+        let fullest = (0..batches.len()).max_by_key(units)?;
+        Some((fullest, units(&fullest))).filter(|&(_, units)| units > 0)
     }
 
-    /// The batch of `die` with most units; `None`: there are none.
-    fn fullest(&self, die: DieId) -> Option<usize> {
-        let batches = self.dies.get(die.0 as usize)?;
-        let fullest = (0..batches.len()).max_by_key(|&number| batches[number].units.len())?;
-        (!batches[fullest].units.is_empty()).then_some(fullest)
+    /// Copies of `die` that wait.
+    fn waiting(&self, die: DieId) -> usize {
+        self.dies.get(die.0 as usize).map_or(0, |batches| batches.iter().map(|batch| batch.units.len()).sum())
     }
 }
 
@@ -134,11 +143,9 @@ impl BlockNamespace {
             self.fill_superpage(shared, filler)?;
         }
         for die in (0..shared.layout.dies).map(DieId) {
-            self.pad_gathered(shared, die)?;
+            while self.step_gc(shared, die) || self.erase_now(shared)? || self.write_map_now(shared)? {}
         }
-        debug_assert!(self.gathered.is_empty());
-        self.erase_now(shared)?;
-        self.write_map_now(shared).map(|_| ())
+        if self.gathered.is_empty() { Ok(()) } else { Err(NoRoom) }
     }
 
     /// Gathers a unit with others of its log block. As many wait as the data buffer would hold; then the fullest superpage is padded.
@@ -181,7 +188,7 @@ impl BlockNamespace {
                 continue;
             };
             let ok = self.program_now(shared, &plan, &lpns, &images);
-            self.collect_now(shared, plan.die)?;
+            self.take_turns(shared, plan.die)?;
             if ok {
                 return Ok(());
             }
@@ -232,7 +239,7 @@ impl BlockNamespace {
             };
             let ok = self.program_now(shared, &plan, &filler.lpns, &filler.images);
             self.translation.checkpoint();
-            self.collect_now(shared, plan.die)?;
+            self.take_turns(shared, plan.die)?;
             self.write_map_now(shared)?;
             if ok {
                 break;
@@ -243,14 +250,41 @@ impl BlockNamespace {
         Ok(())
     }
 
-    /// There is no space for host data: nothing is gathered any longer, and GC works in every die.
-    fn make_space(&mut self, shared: &mut Shared) -> Result<(), NoRoom> {
-        let mut went_on = self.translation.take_released();
-        for die in (0..shared.layout.dies).map(DieId) {
-            went_on |= self.pad_gathered(shared, die)?;
-            went_on |= self.collect_now(shared, die)?;
+    /// GC in `die` behind a host superpage: its turns, and what can be erased.
+    fn take_turns(&mut self, shared: &mut Shared, die: DieId) -> Result<(), NoRoom> {
+        for _ in 0..self.gc_turns(shared) {
+            if !self.step_gc(shared, die) {
+                break;
+            }
         }
-        if went_on { Ok(()) } else { Err(NoRoom) }
+        self.erase_now(shared).map(|_| ())
+    }
+
+    /// Steps of GC in a die for each host superpage in it. A die takes host data and copies in turn. Where the host has fewer superpages under
+    /// way than there are dies, a die has the turns of those that it is not written in as well.
+    fn gc_turns(&self, shared: &Shared) -> u32 {
+        let under_way = match shared.config.buffer.write {
+            WritePolicy::WriteThrough => shared.config.host.commands_max,
+            WritePolicy::WriteBack => self.buffer.count() / shared.layout.units_per_superpage,
+        };
+        shared.layout.dies / under_way.clamp(1, shared.layout.dies)
+    }
+
+    /// There is no space for host data: GC takes steps in all dies, as they work at the same time, until there may be some.
+    fn make_space(&mut self, shared: &mut Shared) -> Result<(), NoRoom> {
+        loop {
+            let (mut went_on, mut freed) = (false, self.translation.take_released());
+            for die in (0..shared.layout.dies).map(DieId) {
+                went_on |= self.step_gc(shared, die);
+                freed |= self.erase_now(shared)?;
+            }
+            if freed | self.translation.take_released() {
+                return Ok(());
+            }
+            if !went_on && !self.write_map_now(shared)? {
+                return Err(NoRoom);
+            }
+        }
     }
 
     fn program_now(&mut self, shared: &mut Shared, plan: &Plan, lpns: &[Lpn], images: &[u8]) -> bool {
@@ -269,45 +303,39 @@ impl BlockNamespace {
         ok
     }
 
-    /// Foreground GC of a die, until it needs no more space; whether there was any.
-    fn collect_now(&mut self, shared: &mut Shared, die: DieId) -> Result<bool, NoRoom> {
-        let mut some = self.erase_now(shared)?;
-        let mut missed = false;
-        loop {
-            match self.translation.next_gc(die, Load::Busy) {
-                // Most often there is nothing to do.
-                None if !some => return Ok(false),
-                None => {
-                    // A victim that has been read to its end is followed by another one, if there is one.
-                    let written = self.write_map_now(shared)?;
-                    let erased = self.erase_now(shared)?;
-                    some |= erased;
-                    if !written && !erased && missed {
-                        return Ok(some);
-                    }
-                    missed = true;
-                    continue;
-                }
-                Some(GcJob::Copy { id, cause, sources }) => {
-                    let sources = sources.to_vec();
-                    self.copy_now(shared, die, (id, cause), &sources);
-                }
-                Some(GcJob::Move(moves)) => {
-                    let mut list = std::mem::take(&mut self.gathered.moves);
-                    list.extend_from_slice(moves);
-                    for moved in &list {
-                        self.gather(shared, die, moved)?;
-                    }
-                    list.clear();
-                    self.gathered.moves = list;
-                }
-            }
-            (some, missed) = (true, false);
+    /// A step of GC in `die`: programs copies that wait for no others, or else reads the units of one sense, or carries out a fixed copy.
+    /// Returns whether there was anything to do, and space for it.
+    fn step_gc(&mut self, shared: &mut Shared, die: DieId) -> bool {
+        let waiting_max = shared.layout.units_per_superpage * self.config.ftl.gc_parallel.max(1);
+        if self.gathered.waiting(die) >= waiting_max as usize {
+            return self.program_fullest(shared, die);
         }
+        // A victim that has been read to its end is followed by another one, if there is one, at the next call.
+        self.move_next(shared, die) || self.move_next(shared, die) || self.program_fullest(shared, die)
+    }
+
+    fn move_next(&mut self, shared: &mut Shared, die: DieId) -> bool {
+        match self.translation.next_gc(die, Load::Busy) {
+            None => return false,
+            Some(GcJob::Copy { id, cause, sources }) => {
+                let sources = sources.to_vec();
+                self.copy_now(shared, die, (id, cause), &sources);
+            }
+            Some(GcJob::Move(moves)) => {
+                let mut list = std::mem::take(&mut self.gathered.moves);
+                list.extend_from_slice(moves);
+                for moved in &list {
+                    self.gather(shared, die, moved);
+                }
+                list.clear();
+                self.gathered.moves = list;
+            }
+        }
+        true
     }
 
     /// Reads a unit of a victim; a superpage of them is programmed.
-    fn gather(&mut self, shared: &mut Shared, die: DieId, moved: &Move) -> Result<(), NoRoom> {
+    fn gather(&mut self, shared: &mut Shared, die: DieId, moved: &Move) {
         let mut image = std::mem::take(&mut self.gathered.image);
         image.resize(shared.layout.sectors_per_unit as usize * shared.image_bytes, 0);
         let arrived = self.read_now(shared, moved, &mut image);
@@ -316,29 +344,18 @@ impl BlockNamespace {
             Arrived::Keep(lpn) => {
                 let batch = self.gathered.add(die, moved.to, lpn, moved.from);
                 let superpage = shared.layout.units_per_superpage as usize;
-                if self.gathered.dies[die.0 as usize][batch].units.len() == superpage {
-                    self.move_now(shared, die, batch)?;
-                } else if self.gathered.waiting(die)
-                    >= superpage * self.config.ftl.gc_parallel.max(1) as usize
-                    && let Some(fullest) = self.gathered.fullest(die)
-                {
-                    self.move_now(shared, die, fullest)?;
+                if self.gathered.dies[die.0 as usize][batch].units.len() >= superpage {
+                    self.program_batch(shared, die, batch, false);
                 }
             }
             // Written when its victim has been read to its end, with others.
             Arrived::Metadata | Arrived::Drop | Arrived::Lost => {}
         }
-        Ok(())
     }
 
-    /// Programs what is gathered of a die; whether there was anything.
-    fn pad_gathered(&mut self, shared: &mut Shared, die: DieId) -> Result<bool, NoRoom> {
-        let mut some = false;
-        while let Some(fullest) = self.gathered.fullest(die) {
-            self.move_now(shared, die, fullest)?;
-            some = true;
-        }
-        Ok(some)
+    /// Programs a superpage of the copies of `die` that wait, padded if need be; whether there were any, and space for them.
+    fn program_fullest(&mut self, shared: &mut Shared, die: DieId) -> bool {
+        self.gathered.fullest(die).is_some_and(|(batch, _)| self.program_batch(shared, die, batch, true))
     }
 
     /// Programs the metadata that translation wants written; whether there were any.
@@ -377,40 +394,44 @@ impl BlockNamespace {
         Ok(some)
     }
 
-    /// Programs a batch of `die`, as far as it is still needed.
-    fn move_now(&mut self, shared: &mut Shared, die: DieId, batch: usize) -> Result<(), NoRoom> {
+    /// Programs a superpage of a batch of `die`, as far as it is still needed. Less than a superpage waits unless it may be padded. Returns
+    /// whether the batch is smaller now.
+    fn program_batch(&mut self, shared: &mut Shared, die: DieId, batch: usize, padded: bool) -> bool {
         let Batch { stream, units, images } = &mut self.gathered.dies[die.0 as usize][batch];
         let (stream, mut units, mut images) = (*stream, std::mem::take(units), std::mem::take(images));
+        let before = units.len();
         let bytes = shared.layout.sectors_per_unit as usize * shared.image_bytes;
         let mut lpns = std::mem::take(&mut self.writes.lpns);
-        let mut done = Ok(());
         loop {
-            lpns.clear();
-            for (at, &(lpn, from)) in units.iter().enumerate() {
+            // Overwritten since they were read: nothing to move.
+            let mut kept = 0;
+            for at in 0..units.len() {
+                let (lpn, from) = units[at];
                 if self.translation.is_current(from, Some(lpn)) {
-                    images.copy_within(at * bytes..(at + 1) * bytes, lpns.len() * bytes);
-                    lpns.push(lpn);
+                    images.copy_within(at * bytes..(at + 1) * bytes, kept * bytes);
+                    units[kept] = units[at];
+                    kept += 1;
                 }
             }
-            units.retain(|&(lpn, from)| self.translation.is_current(from, Some(lpn)));
-            if units.is_empty() {
+            units.truncate(kept);
+            images.truncate(kept * bytes);
+            let count = kept.min(shared.layout.units_per_superpage as usize);
+            if count == 0 || (!padded && count < shared.layout.units_per_superpage as usize) {
                 break;
             }
-            let Ok(plan) = self.translation.place(stream, Some(die), &lpns) else {
-                done = Err(NoRoom);
-                break;
-            };
-            if self.program_now(shared, &plan, &lpns, &images[..lpns.len() * bytes]) {
+            lpns.clear();
+            lpns.extend(units[..count].iter().map(|&(lpn, _)| lpn));
+            let Ok(plan) = self.translation.place(stream, Some(die), &lpns) else { break };
+            if self.program_now(shared, &plan, &lpns, &images[..count * bytes]) {
+                units.drain(..count);
+                images.drain(..count * bytes);
                 break;
             }
         }
-        units.clear();
-        images.clear();
         self.writes.lpns = lpns;
-        let kept = &mut self.gathered.dies[die.0 as usize][batch];
-        (kept.units, kept.images) = (units, images);
-        done?;
-        self.erase_now(shared).map(|_| ())
+        let smaller = units.len() < before;
+        self.gathered.dies[die.0 as usize][batch] = Batch { stream, units, images };
+        smaller
     }
 
     /// Erases what can be erased; whether there was anything.
