@@ -68,8 +68,8 @@ impl PreconditionOptions {
             return Err(Failure::asked(anyhow!(message)));
         }
         if image && matches!(state, State::Fill | State::Steady) {
-            let message = "an image is a drive after all that; allowed: none or trace, or pellucid age, which makes \
-                           another image of a description, such as that of pellucid show IMAGE";
+            let message = "an image is preconditioned already; allowed: none or trace, or another image: pellucid show IMAGE > drive.toml, \
+                           then pellucid age drive.toml";
             return Err(Failure::asked(anyhow!("--precondition: {message}")));
         }
         if state == State::Trace && spec.run.trace.is_none() {

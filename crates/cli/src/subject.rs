@@ -453,13 +453,16 @@ pub fn description_expected(name: &str) -> Result<(), Failure> {
 
 /// Refuses overrides of the past: a drive went through it before its image was made, so they would change nothing.
 fn check_past(spec: &Spec, image: &str) -> Result<(), Failure> {
-    let past = |key: &str| key.starts_with("precondition.") || key == "drive.media.cycles";
+    let past = |key: &str| {
+        key.starts_with("precondition.")
+            || ["drive.media.cycles", "drive.media.faults.factory_bad"].contains(&key)
+    };
     let entries = &spec.provenance.entries;
     match entries.iter().find(|entry| past(entry.key) && matches!(entry.origin.place, Place::Set { .. })) {
         None => Ok(()),
         Some(entry) => Err(Failure::asked(anyhow::anyhow!(
-            "{}: {image} is a drive after all that; allowed: with pellucid age, which makes another image of a description, such as that \
-             of pellucid show {image}",
+            "{}: {image} has this behind it already; allowed: another image, made of a description with it: pellucid show {image} > \
+             drive.toml, then pellucid age drive.toml",
             entry.origin.place
         ))),
     }

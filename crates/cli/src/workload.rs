@@ -45,7 +45,9 @@ pub fn join_switches(words: Vec<OsString>) -> Vec<OsString> {
     };
     let mut out: Vec<OsString> = Vec::new();
     for word in words {
-        match out.last_mut().filter(|last| (word == "0" || word == "1") && is_switch(last)) {
+        // Other numbers too: they are refused as values, where a job file of that name would not be found.
+        let is_number = word.as_encoded_bytes().iter().all(u8::is_ascii_digit) && !word.is_empty();
+        match out.last_mut().filter(|last| is_number && is_switch(last)) {
             Some(switch) => {
                 switch.push("=");
                 switch.push(word);

@@ -18,6 +18,18 @@ pub enum DeviceError {
     /// A nameless namespace cannot be made: a sentence.
     #[error("{0}")]
     Nameless(String),
+    /// The data were written under another description, and would be misread or not be found.
+    #[error(
+        "{file}the description has {described}, but the data were written with {made}; allowed: the same, or another file"
+    )]
+    Kept {
+        /// The file of the media with a colon, or nothing.
+        file: String,
+        /// What the data were written with.
+        made: String,
+        /// What the description has instead.
+        described: String,
+    },
     /// A controller setting is out of range.
     #[error("{key}: allowed: {allowed}")]
     Setting {
@@ -67,8 +79,7 @@ pub(crate) fn parts(
         }
     }
     let config = crate::namespaces::complete(config, layout)?;
-    let claimed = media.claim(crate::claim::words(&config, layout));
-    claimed.map_err(|error| DeviceError::Media(error.into()))?;
+    media.claim(crate::claim::words(&config, layout)).map_err(crate::claim::refusal)?;
     let namespaces = crate::namespaces::mount(&config, layout, media, keep, Vec::new())?;
     Ok((config, namespaces))
 }

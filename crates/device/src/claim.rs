@@ -3,11 +3,58 @@
 //! A store that outlives the process keeps these words, and a drive with another description is refused. With another capacity translation
 //! pages would be taken for host data, and not be found: trimmed data would come back.
 
+use crate::build::DeviceError;
 use crate::config::{DeviceConfig, Namespace};
 use pellucid_flash::{FNV_BASIS, Layout, fnv1a};
-use pellucid_ftl::{Durability, Management, Map};
+use pellucid_ftl::{Durability, Management};
+use pellucid_media::StoreError;
 
-const DURABILITY: &str = "ftl.durability (1: volatile, 2: journal)";
+const CAPACITY: &str = "the number of mapping units for the host (ftl.over_provisioning, ftl.capacity)";
+const NAMESPACES: &str = "the fingerprint of the namespaces (drive.namespace)";
+const MAP: &str = "ftl.map and ftl.durability";
+
+/// Refuses a description under which the data of a drive that `made` describes would be taken for something else, or not be found. Both are of
+/// one shape.
+pub fn keeps_data(made: &DeviceConfig, described: &DeviceConfig, layout: &Layout) -> Result<(), DeviceError> {
+    let [made, described] = [made, described].map(|config| crate::namespaces::complete(config, layout));
+    for ((key, made), (_, described)) in words(&made?, layout).into_iter().zip(words(&described?, layout)) {
+        if made != described {
+            let [made, described] = [made, described].map(|value| phrase(key, value));
+            return Err(DeviceError::Kept { file: String::new(), made, described });
+        }
+    }
+    Ok(())
+}
+
+/// A store's refusal of other words, in sentences.
+pub(crate) fn refusal(error: StoreError) -> DeviceError {
+    match error {
+        StoreError::Geometry { path, key: key @ (CAPACITY | NAMESPACES | MAP), image, description } => {
+            let [made, described] = [image, description].map(|value| phrase(key, value));
+            DeviceError::Kept { file: format!("{}: ", path.display()), made, described }
+        }
+        other => DeviceError::Media(other.into()),
+    }
+}
+
+/// What a word says of a description.
+fn phrase(key: &str, value: u64) -> String {
+    match (key, value) {
+        (CAPACITY, units) => {
+            format!("{units} mapping units for the host (ftl.over_provisioning, ftl.capacity)")
+        }
+        (NAMESPACES, fingerprint) => {
+            format!("namespaces of fingerprint {fingerprint:016x} (drive.namespace)")
+        }
+        (_, 0) => "no map (ftl.map) of its own".into(),
+        (_, value) => {
+            let map = ["page\" or \"demand", "bast", "fast"];
+            let map = map.get((value / 10) as usize).copied().unwrap_or("of another version");
+            let durability = if value % 10 == 1 { "volatile" } else { "journal" };
+            format!("ftl.map = \"{map}\" and ftl.durability = \"{durability}\"")
+        }
+    }
+}
 
 /// Returns the words of a complete description, with their names. 0 stands for an absent part.
 pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u64); 3] {
@@ -21,17 +68,10 @@ pub(crate) fn words(config: &DeviceConfig, layout: &Layout) -> [(&'static str, u
         (true, Durability::Volatile) => 1,
         (true, Durability::Journal { .. }) => 2,
     };
-    // Log blocks and a page map would take the spare areas of each other for something else. With log blocks the name tells it.
-    let (kept, durability) = match config.ftl.map.format() {
-        format if !mapped || format == 0 => (kept, DURABILITY),
-        format => (kept + format, Map::CLAIM),
-    };
+    // Log blocks and a page map would take the spare areas of each other for something else.
+    let kept = if mapped { kept + config.ftl.map.format() } else { kept };
     let shapes = config.namespaces.iter().flat_map(shape).flat_map(u32::to_le_bytes);
-    [
-        ("the number of mapping units for the host (ftl.over_provisioning, ftl.capacity)", units),
-        ("the fingerprint of the namespaces (drive.namespace)", fnv1a(FNV_BASIS, shapes).max(1)),
-        (durability, kept),
-    ]
+    [(CAPACITY, units), (NAMESPACES, fnv1a(FNV_BASIS, shapes).max(1)), (MAP, kept)]
 }
 
 /// Kind, blocks, and what else says where something lies. Limits may change.

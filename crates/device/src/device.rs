@@ -490,6 +490,7 @@ impl Device {
         for (namespace, before) in namespaces.iter_mut().zip(before) {
             if let (Namespace::Block(block), Namespace::Block(before)) = (namespace, before) {
                 report.forgotten_units += before.forgets_units();
+                report.undone_units += before.undoes_units();
                 block.follow(*before, &shared.media);
             }
         }

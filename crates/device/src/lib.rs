@@ -26,6 +26,7 @@ mod views;
 pub use block::placement::PlacementStatistics;
 pub use block::precondition::{Filler, NoRoom};
 pub use build::DeviceError;
+pub use claim::keeps_data;
 pub use config::{
     Arbitration, CacheConfig, Completes, DataBuffer, DeviceConfig, DieOrder, Feedback, Firmware,
     FirmwareModel, Guarantee, HostInterface, Namespace, Priorities, Scheduler, Solver, StepCost, WritePolicy,

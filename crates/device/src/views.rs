@@ -31,6 +31,7 @@ pub(crate) fn add_up(reports: impl Iterator<Item = MountReport>) -> Option<Mount
         mapped_units: a.mapped_units + b.mapped_units,
         lost_units: a.lost_units + b.lost_units,
         forgotten_units: a.forgotten_units + b.forgotten_units,
+        undone_units: a.undone_units + b.undone_units,
     })
 }
 

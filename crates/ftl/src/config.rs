@@ -162,7 +162,7 @@ pub enum Map {
 
 impl Map {
     /// Number of the spare-area format: media are refused if the number of their drive has changed, because a map with another number
-    /// would misread their spare areas. [`Map::CLAIM`] is its description.
+    /// would misread their spare areas.
     pub fn format(self) -> u64 {
         match self {
             Map::Page | Map::Demand { .. } => 0,
@@ -170,10 +170,6 @@ impl Map {
             Map::Fast { .. } => 20,
         }
     }
-
-    /// Description of the number that combines durability and [`Map::format`].
-    pub const CLAIM: &str =
-        "ftl.durability (1: volatile, 2: journal; 10 more with ftl.map = bast, 20 more with fast)";
 
     /// Summary in one line, over units of `unit_kib` with GC by `victim`.
     pub fn summary(self, unit_kib: f64, victim: Victim) -> String {

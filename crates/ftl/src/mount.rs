@@ -53,6 +53,8 @@ pub struct MountReport {
     pub lost_units: u64,
     /// Pages that held data before a power cut, on a drive that keeps none ([`Durability::Volatile`](crate::Durability::Volatile)).
     pub forgotten_units: u64,
+    /// Pages whose newest acknowledged data only a volatile buffer held at a power cut: what they held before is back.
+    pub undone_units: u64,
 }
 
 /// Gap after numbers that cannot be read in torn superpages. A drive in use has fewer programs planned than this, so numbers behind the

@@ -13,9 +13,9 @@
 //! same file always gives the same drive.
 //!
 //! A description that differs from the saved one may be put on the media (another victim policy, other times, a faster
-//! link), as long as shape, store and capacity are the same.
+//! link), as long as shape, store, capacity, namespaces, kind of map and durability are the same: they say what the stored bytes are.
 
-use pellucid_device::{Device, DeviceError};
+use pellucid_device::{Device, DeviceError, keeps_data};
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_media::{Media, SnapshotError};
 use pellucid_output::{OutputError, OutputFile};
@@ -57,13 +57,6 @@ pub enum ImageProblem {
     Media(SnapshotError),
     /// The drive cannot be made.
     Device(DeviceError),
-    /// The description asks for another capacity.
-    Capacity {
-        /// Sectors in the description.
-        described: u64,
-        /// Sectors in the image.
-        found: u64,
-    },
 }
 
 impl fmt::Display for ImageError {
@@ -86,11 +79,6 @@ impl fmt::Display for ImageError {
             ImageProblem::Spec(error) => write!(f, "{path}: {error}"),
             ImageProblem::Media(error) => write!(f, "{path}: {error}"),
             ImageProblem::Device(error) => write!(f, "{path}: {error}"),
-            ImageProblem::Capacity { described, found } => write!(
-                f,
-                "{path}: the description asks for {described} sectors; allowed: {found}, as in the image \
-                 (over-provisioning and capacity cannot change)"
-            ),
         }
     }
 }
@@ -129,7 +117,7 @@ pub fn write(mut file: OutputFile, spec: &Spec, device: &Device) -> Result<u64, 
 }
 
 /// Host sectors of all block namespaces.
-fn sectors(device: &Device) -> u64 {
+fn sectors_of(device: &Device) -> u64 {
     device.capacity_bytes() / u64::from(device.layout().sector_bytes)
 }
 
@@ -140,7 +128,7 @@ fn write_all(file: &mut OutputFile, spec: &Spec, device: &Device) -> io::Result<
     out.write_all(&VERSION.to_le_bytes())?;
     out.write_all(&(text.len() as u32).to_le_bytes())?;
     out.write_all(text.as_bytes())?;
-    out.write_all(&sectors(device).to_le_bytes())?;
+    out.write_all(&sectors_of(device).to_le_bytes())?;
     device.media().export(&spec.drive.media, &mut out).map_err(|error| match error {
         SnapshotError::Io(error) => error,
         other => io::Error::other(other),
@@ -216,16 +204,17 @@ impl Image {
     }
 
     fn read_device(mut self, spec: &Spec) -> Result<Device, ImageProblem> {
-        let found = self.input.u64()?;
+        let aged = self.spec(&[]).map_err(ImageProblem::Spec)?;
+        let sectors = self.input.u64()?;
         let media = Media::import(&spec.drive.media, &mut self.input)?;
         let hash = self.input.hash;
         if self.input.u64()? != hash || self.input.inner.read(&mut [0])? != 0 {
             return Err(ImageProblem::Checksum);
         }
+        keeps_data(&aged.drive, &spec.drive, media.layout()).map_err(ImageProblem::Device)?;
         let device = Device::restore(&spec.drive, media).map_err(ImageProblem::Device)?;
-        let described = sectors(&device);
-        if described != found {
-            return Err(ImageProblem::Capacity { described, found });
+        if sectors_of(&device) != sectors {
+            return Err(ImageProblem::Checksum);
         }
         Ok(device)
     }

@@ -22,6 +22,9 @@ const WRITE_SHARE: f64 = 0.05;
 /// Change of write amplification between the halves of a run that is more than chance.
 const DRIFT: f64 = 0.05;
 
+/// Number of overwrites in which a drift shows.
+const DRIFT_OVERWRITES: f64 = 0.5;
+
 /// Why write amplification in the report of a run of `jobs`, or of the trace of the description, is not that of a steady state.
 pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<String> {
     let replay = spec.run.trace.is_some();
@@ -41,28 +44,28 @@ pub(crate) fn warning(spec: &Spec, jobs: &[Job], report: &Report) -> Option<Stri
     let data = report.drive.capacity_bytes as f64 * if fill > 0.0 { fill } else { 1.0 };
     let overwritten = written / data;
     let before = if !jobs.is_empty() && jobs.iter().all(is_uniform) { overwritten_before(spec) } else { 0.0 };
-    let way = "all of it once, or --precondition steady (precondition.overwrite = \"steady\") before uniform random writes; of an image, \
-               --overwrite steady when pellucid age makes it";
+    let way = "for a steady value overwrite the whole drive at least once, or start with --precondition steady (precondition.overwrite = \
+               \"steady\") and write uniformly; for an image: pellucid age --overwrite steady";
     if overwritten + before < OVERWRITES {
         return Some(format!(
-            "write amplification is not steady: the run overwrote {} % of the drive; allowed for a steady one: {way}",
+            "write amplification is not steady: the run overwrote {} % of the drive; {way}",
             significant(100.0 * overwritten)
         ));
     }
     if before >= OVERWRITES_STEADY || overwritten >= OVERWRITES_STEADY {
         return None;
     }
-    match drift(&report.series) {
+    // A run that overwrites little stays in the state that it found.
+    match drift(&report.series).filter(|_| overwritten >= DRIFT_OVERWRITES) {
         Some((first, second)) if (second - first).abs() < DRIFT * first => None,
         Some((first, second)) => Some(format!(
-            "write amplification is not steady: it was {} in the first half of what the run wrote and {} in the second; allowed \
-             for a steady one: {way}",
+            "write amplification is not steady: it was {} in the first half of what the run wrote and {} in the second; \
+             {way}",
             significant(first),
             significant(second)
         )),
         None => Some(format!(
-            "write amplification is not steady: the drive was overwritten {} times before and {} times by the run; allowed for a \
-             steady one: {way}",
+            "write amplification is not steady: the drive was overwritten {} times before and {} times by the run; {way}",
             significant(before),
             significant(overwritten)
         )),

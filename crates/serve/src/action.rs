@@ -87,6 +87,7 @@ impl Outcome {
                 "mapped_units": report.mapped_units,
                 "lost_units": report.lost_units,
                 "forgotten_units": report.forgotten_units,
+                "undone_units": report.undone_units,
                 "mount_reads": report.header_reads + report.map_page_reads + report.replay_reads,
             }),
             Outcome::Chances([program, erase, read]) => {

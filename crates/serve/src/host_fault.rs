@@ -50,6 +50,7 @@ impl CommandSet {
     pub const ALL: CommandSet = CommandSet(0b1111);
     const READ: CommandSet = CommandSet(0b0001);
     const WRITE: CommandSet = CommandSet(0b0010);
+    const FLUSH: CommandSet = CommandSet(0b0100);
     const WRITE_OR_FLUSH: CommandSet = CommandSet(0b0110);
 
     /// Returns true if the set contains a command. Write Zeroes counts as a write.
@@ -166,6 +167,11 @@ impl HostFault {
             "rate" => {
                 let rate = read_share(value).filter(|&rate| rate <= 1.0);
                 self.rate = rate.ok_or_else(|| refuse(CHANCES.into()))?;
+                if self.rate == 0.0 {
+                    return Err(refuse(
+                        "above 0, as the fault would hit nothing; --clear ends faults".into(),
+                    ));
+                }
             }
             "count" => self.count = Some(whole(1)?),
             "seed" => self.seed = whole(0)?,
@@ -186,6 +192,9 @@ impl FromStr for HostFault {
         for option in options.split(',').filter(|option| !option.is_empty()) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             fault.set(key, value)?;
+        }
+        if fault.on == CommandSet::FLUSH && fault.range_bytes != (0, u64::MAX) {
+            return Err(PlanError::new("fault's range", text, "none with on=flush: a flush has no range"));
         }
         Ok(fault)
     }
@@ -252,10 +261,10 @@ mod tests {
             let fault: HostFault = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(fault.to_string(), text);
         }
-        let fault: HostFault = "delay=2ms:range=1KiB-1GiB,on=flush".parse().expect("good");
+        let fault: HostFault = "delay=2ms:range=1KiB-1GiB,on=write".parse().expect("good");
         assert_eq!(fault.kind, HostFaultKind::Delay(Nanos::from_ms(2)));
         assert_eq!(fault.range_bytes, (1 << 10, 1 << 30));
-        assert!(fault.on.has(Opcode::Flush) && !fault.on.has(Opcode::Read));
+        assert!(fault.on.has(Opcode::Write) && !fault.on.has(Opcode::Read));
     }
 
     #[test]
@@ -280,6 +289,12 @@ mod tests {
             (
                 "io-error:rate=101%",
                 "fault's rate: \"101%\"; allowed: a probability from 0 to 1, or 0% to 100%",
+            ),
+            ("io-error:rate=0", "fault's rate: \"0\"; allowed: above 0, as the fault would hit nothing"),
+            ("io-error:rate=0%", "fault's rate: \"0%\"; allowed: above 0, as the fault would hit nothing"),
+            (
+                "io-error:on=flush,range=0-4096",
+                "fault's range: \"io-error:on=flush,range=0-4096\"; allowed: none with on=flush",
             ),
             ("io-error:count=0", "fault's count: \"0\"; allowed: a whole number from 1"),
             ("io-error:seed", "fault's seed: \"\"; allowed: a whole number from 0"),

@@ -10,9 +10,8 @@
 //! type or range, and values that contradict each other are refused with the place, the key, the value and
 //! what is allowed.
 //!
-//! In a file, a quantity carries its unit in its value: durations are `"75us"` (only 0 needs no unit), shares `"20%"` or 0.2, sizes
-//! `"16KiB"` or whole bytes (1024-based, like fio), rates `"200MB/s"` or whole bytes per second (1000-based,
-//! like data sheets). So keys have no unit in their names; `clock_mhz` is the one exception.
+//! In a file, a quantity carries its unit in its value: durations are `"75us"`, rates `"200MB/s"` (1000-based, like data sheets); only 0 needs no unit.
+//! Shares are `"20%"` or 0.2, sizes `"16KiB"` or whole bytes (1024-based, like fio). So keys have no unit in their names; `clock_mhz` is the one exception.
 //!
 //! Invariants: a resolved spec is complete (no key is left open), and [`show`] of it resolves to an equal
 //! one.

@@ -54,10 +54,7 @@ static PRESETS: &[Preset] = &[
     ),
     preset!("netbook-ssd-4", "FlashFire's SSD-4: HP Mini 1010NR, BAST, slow flash (8 GB)"),
     preset!("laptop-ssd-5", "FlashFire's SSD-5: OCZ Core in a Dell XPS, FAST with a write buffer (128 GB)"),
-    preset!(
-        "datacenter-tlc",
-        "A data-centre NVMe drive as the Micron 7450 PRO: Gen4 x4, 3D TLC, power-loss protection"
-    ),
+    preset!("datacenter-tlc", "A data-centre NVMe drive as the Micron 7450 PRO: Gen4 x4, 3D TLC"),
     preset!("zoned", "datacenter-tlc with zones over all dies (NVMe ZNS) instead of a page map"),
     preset!(
         "client-qlc",

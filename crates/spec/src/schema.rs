@@ -248,7 +248,7 @@ impl Kind {
         }
     }
 
-    /// Reports whether a time lacks its unit, as no description may write it.
+    /// Reports whether a time or a rate lacks its unit, as no description may write it.
     fn lacks_unit(self, value: &Value) -> bool {
         let plain = |quantity: Quantity, value: &Value| match value {
             Value::Whole(number) => u64::try_from(*number).is_ok_and(|base| !quantity.may_lack_unit(base)),
@@ -265,9 +265,9 @@ impl Kind {
     /// The unit of a plain number; empty: none.
     pub fn unit(self) -> &'static str {
         match self {
-            // A time has no plain numbers.
-            Kind::Unit(Quantity::Time, ..) => "",
-            Kind::Unit(quantity, ..) => quantity.base(),
+            // Times and rates have no plain numbers.
+            Kind::Unit(Quantity::Size, ..) => Quantity::Size.base(),
+            Kind::Unit(..) => "",
             Kind::Or(_, kind) => kind.unit(),
             _ => "",
         }

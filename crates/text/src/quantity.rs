@@ -85,13 +85,13 @@ impl Quantity {
                 "a size such as \"4k\", \"16KiB\", \"1.5 GiB\" (1024-based), or a whole number of bytes"
             }
             Quantity::Rate => {
-                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\", or whole bytes per s"
+                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\"; only 0 needs no unit"
             }
         }
     }
 
-    /// Reads a number with its unit, in base units; `None` if it cannot be read, is finer than the base unit or too large. Sizes and
-    /// rates may lack a unit; of times only 0 may, as nobody means 3 ns by 3.
+    /// Reads a number with its unit, in base units; `None` if it cannot be read, is finer than the base unit or too large. Sizes may lack
+    /// a unit; of times and rates only 0 may, as nobody means 3 ns by 3, or 40 bytes a second by 40.
     pub fn read_text(self, text: &str) -> Option<u64> {
         let text = text.trim();
         let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
@@ -105,7 +105,7 @@ impl Quantity {
 
     /// Reports whether a plain number of base units says what is meant.
     pub fn may_lack_unit(self, base: u64) -> bool {
-        self != Quantity::Time || base == 0
+        self == Quantity::Size || base == 0
     }
 
     /// `base` units as TOML: in the largest unit that holds it exactly.
@@ -190,6 +190,8 @@ mod tests {
         assert_eq!(read(Quantity::Rate, "333MB/s"), Some(333_000_000));
         assert_eq!(read(Quantity::Rate, "1KiB/s"), Some(1024));
         assert_eq!(read(Quantity::Rate, "333MB"), None);
+        assert_eq!(read(Quantity::Rate, "333"), None);
+        assert_eq!(read(Quantity::Rate, "0"), Some(0));
     }
 
     #[test]

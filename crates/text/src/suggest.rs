@@ -32,6 +32,10 @@ pub fn meant(value: &str, allowed: &str) -> Option<String> {
     if is_plain && allowed.contains("a duration such as") {
         return Some(format!("{value}us or {value}ms"));
     }
+    if is_plain && allowed.contains("a rate such as") {
+        let unit = if value.parse::<f64>().is_ok_and(|rate| rate < 1e5) { "MB/s" } else { "B/s" };
+        return Some(format!("{value}{unit}"));
+    }
     if is_plain && allowed.contains("a share such as") {
         return Some(format!("{value}%"));
     }

@@ -482,7 +482,8 @@ fn check(ground: &Ground, repaired: &[String], global: &Global) -> Result<(), Fa
     output::print(&text)?;
     match findings.len() {
         0 => Ok(()),
-        wrong => Err(Failure::work(anyhow!("{}: {wrong} things are wrong", path.display()))),
+        1 => Err(Failure::work(anyhow!("{}: 1 error", path.display()))),
+        wrong => Err(Failure::work(anyhow!("{}: {wrong} errors", path.display()))),
     }
 }
 

@@ -65,9 +65,11 @@ impl Reproduce {
         match fail.as_slice() {
             [] => Ok(()),
             ids => Err(Failure::work(anyhow!(
-                "{} of {} claims do not hold, which is not known of them: {}",
+                "{} of {} claims {} and {}: {}",
                 ids.len(),
                 outcomes.len(),
+                if ids.len() == 1 { "misses" } else { "miss" },
+                if ids.len() == 1 { "is not a known miss" } else { "are not known misses" },
                 ids.join(", ")
             ))),
         }

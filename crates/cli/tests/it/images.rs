@@ -47,6 +47,32 @@ fn an_image_does_not_fit_every_drive() {
         refused(&["run", "aged.pellucid", "--set", "media.blocks=32"]),
         "error: aged.pellucid: drive.media.blocks = 32: allowed: 24, as the snapshot was taken with\n"
     );
+    // Another map would find nothing, another capacity would take host data for translation pages: no run may begin with that.
+    for (set, wanted) in [
+        ("ftl.map=fast,ftl.log_blocks=1", "the description has ftl.map = \"fast\""),
+        ("ftl.map=bast,ftl.log_blocks=1", "the description has ftl.map = \"bast\""),
+        ("ftl.durability=journal", "ftl.durability = \"journal\""),
+        (
+            "ftl.over_provisioning=0.5",
+            "mapping units for the host (ftl.over_provisioning, ftl.capacity), but",
+        ),
+        (
+            "ftl.over_provisioning=0.2",
+            "mapping units for the host (ftl.over_provisioning, ftl.capacity), but",
+        ),
+        ("ftl.capacity=64KiB", "mapping units for the host (ftl.over_provisioning, ftl.capacity), but"),
+    ] {
+        for first in [&["run", "aged.pellucid"][..], &["run", "tiny.toml", "--image", "aged.pellucid"]] {
+            let sets: Vec<&str> = set.split(',').flat_map(|set| ["--set", set]).collect();
+            let said = refused(&[first, &sets].concat());
+            assert!(
+                said.starts_with("error: aged.pellucid: the description has ") && said.contains(wanted),
+                "{set}: {said}"
+            );
+        }
+        let said = refused(&["compare", "aged.pellucid", &format!("aged.pellucid,{set}")]);
+        assert!(said.contains(wanted), "{set}: {said}");
+    }
     assert_eq!(
         refused(&["run", "--image", "tiny.toml"]),
         "error: tiny.toml: not the image of a drive; `pellucid age` makes them\n"
@@ -73,9 +99,13 @@ fn media_in_a_file_are_refused_to_a_drive_that_reads_them_otherwise() {
         ("ftl.over_provisioning=0.3", "ftl.over_provisioning"),
         (
             "ftl.durability=volatile",
-            "ftl.durability (1: volatile, 2: journal) is 2 in the image and 1 in the description",
+            "the description has ftl.map = \"page\" or \"demand\" and ftl.durability = \"volatile\", but the data were written with ftl.map = \
+             \"page\" or \"demand\" and ftl.durability = \"journal\"; allowed: the same, or another file",
         ),
-        ("drive.namespace=[{ interface = \"block\", blocks = 20 }]", "in the image and"),
+        (
+            "drive.namespace=[{ interface = \"block\", blocks = 20 }]",
+            "(drive.namespace), but the data were written",
+        ),
     ] {
         let done = run(&["--set", set]);
         assert_eq!(done.status, 2, "{set}: {}", done.stdout);
@@ -94,15 +124,20 @@ fn an_image_is_not_preconditioned_again() {
     let folder = Folder::with_drive();
     aged(&folder);
     let work = ["--rw", "read", "--number-ios", "10"];
-    for set in
-        ["precondition.shelf_days=300", "precondition.fill=0.5", "media.cycles=100", "drive.media.cycles=100"]
-    {
+    for set in [
+        "precondition.shelf_days=300",
+        "precondition.fill=0.5",
+        "media.cycles=100",
+        "drive.media.cycles=100",
+        "media.faults.factory_bad=0.1",
+    ] {
         for first in [&["run", "aged.pellucid"][..], &["run", "tiny.toml", "--image", "aged.pellucid"]] {
             let done = folder.run(&[first, &["--set", set], &work].concat());
             assert_eq!(done.status, 2, "{first:?} {set}: {}", done.stdout);
             let (key, _) = set.split_once('=').unwrap();
-            let sentence =
-                format!("error: --set {key}: aged.pellucid is a drive after all that; allowed: with ");
+            let sentence = format!(
+                "error: --set {key}: aged.pellucid has this behind it already; allowed: another image, "
+            );
             assert!(done.stderr.starts_with(&sentence), "{}", done.stderr);
         }
     }

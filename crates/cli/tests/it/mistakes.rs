@@ -94,7 +94,7 @@ fn impossible_drives_are_refused_by_key_and_value() {
             not(
                 "media.timing.channel_rate",
                 "0",
-                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\", or whole bytes per s; at least 1B/s",
+                "a rate such as \"200MB/s\", \"1.6 GB/s\" (1000-based), \"1 GiB/s\"; only 0 needs no unit; at least 1B/s",
             ),
         ),
         // Beyond what can be addressed: by a key alone, and by several together.

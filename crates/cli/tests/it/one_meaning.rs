@@ -194,16 +194,12 @@ fn hints_on_images_lead_somewhere() {
         .answer();
     let run = ["run", "half.pellucid", "--rw", "randwrite", "--bs", "4k", "--number-ios", "100"];
     let warned = folder.run(&run);
-    assert!(
-        warned.stderr.contains("of an image, --overwrite steady when pellucid age makes it"),
-        "{}",
-        warned.stderr
-    );
+    assert!(warned.stderr.contains("for an image: pellucid age --overwrite steady"), "{}", warned.stderr);
     let steady = [&run[..], &["--precondition", "steady"]].concat();
     refused(
         &folder,
         &steady,
-        &["pellucid age, which makes another image of a description, such as that of pellucid show"],
+        &["another image: pellucid show IMAGE > drive.toml, then pellucid age drive.toml"],
     );
     refused(&folder, &["age", "half.pellucid"], &["such as that of pellucid show half.pellucid"]);
     let description = folder.run(&["show", "half.pellucid"]).answer();

@@ -138,7 +138,7 @@ fn what_does_not_go_together_is_refused() {
     folder.run(&["age", "empty.toml", "--fill", "10%", "--overwrite", "0", "-o", "aged.pellucid"]).answer();
     let replay =
         |more: &[&str]| folder.run(&[&["replay", "aged.pellucid", "trace.csv", "--json"], more].concat());
-    assert!(refused(replay(&["--precondition", "steady"])).contains("an image is a drive after all that"));
+    assert!(refused(replay(&["--precondition", "steady"])).contains("an image is preconditioned already"));
     // An image is as it is; what it lacks can be added.
     let lacking = share(&replay(&[]).json());
     assert!(lacking > 0.5, "{lacking}");

@@ -30,7 +30,7 @@ fn a_claim_that_misses_unexpectedly_is_named_and_status_1() {
     let done = folder.run(&["reproduce", "L2", "C11", "--set", "scheduler.solver.time=20us"]);
     assert_eq!(
         (done.status, done.stderr.as_str()),
-        (1, "error: 1 of 2 claims do not hold, which is not known of them: C11\n")
+        (1, "error: 1 of 2 claims misses and is not a known miss: C11\n")
     );
     assert!(done.stdout.contains(" misses "), "{}", done.stdout);
 }

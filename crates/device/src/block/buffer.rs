@@ -454,6 +454,16 @@ impl Buffer {
         (self.entries.len() * size_of::<Entry>() + self.images.len() + self.table.len() * 4) as u64
     }
 
+    /// Returns the number of pages with acknowledged data that are not on the media.
+    pub fn unsaved(&self) -> u64 {
+        let is_unsaved = |entry: &&Entry| {
+            let written = entry.dirty != 0 || entry.phase == Phase::Programming;
+            let acknowledged = entry.acknowledge.is_empty() && entry.users == entry.readers;
+            !entry.vacant && entry.listed && !entry.dropped && written && acknowledged
+        };
+        self.entries.iter().filter(is_unsaved).count() as u64
+    }
+
     /// Walks the table and the LRU list and panics where they disagree with the entries.
     pub fn check(&self) {
         for (at, entry) in self.entries.iter().enumerate() {

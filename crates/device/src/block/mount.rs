@@ -119,6 +119,15 @@ impl BlockNamespace {
         }
     }
 
+    /// Returns the number of logical pages whose newest acknowledged data a power cut takes from the buffer. A drive that promises to keep
+    /// nothing forgets all pages; these are among them.
+    pub fn undoes_units(&self) -> u64 {
+        match self.config.ftl.durability {
+            Durability::Volatile => 0,
+            Durability::Journal { .. } => self.buffer.unsaved(),
+        }
+    }
+
     /// It has been mounted anew after a power cut, and goes on counting where `before` had come to.
     pub fn follow(&mut self, before: BlockNamespace, media: &Media) {
         self.translation.set_counters(before.translation.view().counters);

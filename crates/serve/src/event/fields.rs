@@ -179,6 +179,7 @@ fn mounted(drive: &str, report: &MountReport) -> Fields {
         word("mapped", report.mapped_units),
         word("lost", report.lost_units),
         word("forgotten", report.forgotten_units),
+        word("undone", report.undone_units),
     ]
 }
 
