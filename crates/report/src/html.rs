@@ -2,9 +2,11 @@
 //! another resource. The page is also well-formed XML, so that a test can check its structure.
 
 mod figures;
+mod film;
 mod shell;
 mod side_by_side;
 
+pub use film::{render_film_alone, render_film_html, render_film_still};
 pub use shell::Shell;
 pub use side_by_side::{render_compare_html, render_compare_svg};
 
@@ -61,6 +63,9 @@ impl Page {
         }
         if !report.workload.command_line.is_empty() {
             let _ = write!(self.0.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
+        }
+        if report.film.is_some() {
+            self.raw(film::LINK);
         }
         if report.partial {
             let _ = write!(self.0.0, "<p class=\"partial\"><b>Partial:</b> {PARTIAL}.</p>");

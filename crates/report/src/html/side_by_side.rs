@@ -3,7 +3,7 @@
 
 use super::super::plot::{Axis, BarChart, Bars, Plot, Unit, escape, standalone};
 use super::super::{Direction, Report, compare};
-use super::{Page, Part, Shell, table};
+use super::{Page, Part, Shell, film, table};
 use pellucid_flash::Cause;
 use std::fmt::Write;
 
@@ -18,6 +18,9 @@ pub fn render_compare_html(reports: &[Report], pages: &[String], failed: &[(Stri
     let _ = write!(page.0.0, "<header><h1>{title}</h1><p class=\"soft\">{summary}</p>");
     if !first.command_line.is_empty() {
         let _ = write!(page.0.0, "<p><code>{}</code></p>", escape(&first.command_line));
+    }
+    if reports.iter().any(|report| report.film.is_some()) {
+        page.raw(film::LINK);
     }
     drives(&mut page, reports, pages, failed);
     page.raw("</header>");
