@@ -200,7 +200,12 @@ impl Onlooker for &mut Watcher {
         if let Some(board) = self.board.as_ref().filter(|board| board.wanted())
             && let Some(device) = device
         {
+            let maps = match board.wants_maps() {
+                true => vec![(self.drive.clone(), device.block_map())],
+                false => Vec::new(),
+            };
             board.publish(View {
+                maps,
                 wall: self.began.elapsed(),
                 drives: vec![(self.drive.clone(), device.snapshot())],
                 serving: None,

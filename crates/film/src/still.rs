@@ -10,34 +10,46 @@ const WIDTH: f64 = 960.0;
 /// Height above the map.
 const HEAD: f64 = 52.0;
 
-/// A class of cells: its name, its colours on light and dark paper, and what the legend says of it.
-const CLASSES: [(&str, &str, &str, &str); 9] = [
-    ("free", "#e9edf2", "#1c232c", "free"),
-    ("empty", "#f4e2c4", "#4b3a22", "nothing valid"),
-    ("low", "#c5daf4", "#264670", "a few units valid"),
-    ("half", "#8fb8ea", "#2d5f9f", ""),
-    ("most", "#4a83cc", "#5594e0", ""),
-    ("all", "#123f80", "#9cc7ff", "all valid"),
-    ("open", "#0b8a68", "#3fd0a8", "takes data"),
-    ("victim", "#e0283c", "#ff5566", "being emptied"),
-    ("bad", "#3b4048", "#000000", "bad"),
+/// Class of cells that are full or hold a level of valid data: a colour between these for few, half and all units, on light and dark paper.
+const FULL: [[[u8; 3]; 3]; 2] = [
+    [[0xdb, 0xe8, 0xf8], [0x5f, 0x9b, 0xe0], [0x12, 0x3f, 0x80]],
+    [[0x20, 0x34, 0x4d], [0x2f, 0x6b, 0xb5], [0x9c, 0xc7, 0xff]],
 ];
 
+/// The other classes: colours on light and dark paper, and what the legend says.
+const OTHERS: [(&str, &str, &str); 5] = [
+    ("#e9edf2", "#1c232c", "free"),
+    ("#f4e2c4", "#4b3a22", "nothing valid"),
+    ("#0b8a68", "#3fd0a8", "takes data"),
+    ("#e0283c", "#e0283c", "being emptied"),
+    ("#3b4048", "#000000", "bad"),
+];
+
+/// All classes: the levels from 1, then the others.
+const CLASSES: usize = LEVEL_MAX as usize + OTHERS.len();
+
 fn class(cell: Cell) -> usize {
-    let valid = match u32::from(cell.level) {
-        0 => 1,
-        1..=5 => 2,
-        6..=10 => 3,
-        LEVEL_MAX => 5,
-        _ => 4,
-    };
-    match cell.usage() {
-        BlockUse::Free if cell.level == 0 => 0,
-        BlockUse::Free | BlockUse::Full => valid,
-        BlockUse::Open => 6,
-        BlockUse::Victim | BlockUse::Erasing => 7,
-        BlockUse::Bad => 8,
+    let other = |at: usize| LEVEL_MAX as usize + at;
+    match (cell.usage(), usize::from(cell.level)) {
+        (BlockUse::Free, 0) => other(0),
+        (BlockUse::Full, 0) => other(1),
+        (BlockUse::Free | BlockUse::Full, level) => level - 1,
+        (BlockUse::Open, _) => other(2),
+        (BlockUse::Victim | BlockUse::Erasing, _) => other(3),
+        (BlockUse::Bad, _) => other(4),
     }
+}
+
+/// Colour of a class.
+fn colour(class: usize, dark: bool) -> String {
+    if let Some((on_light, on_dark, _)) = class.checked_sub(LEVEL_MAX as usize).map(|at| OTHERS[at]) {
+        return if dark { on_dark } else { on_light }.into();
+    }
+    let share = class as f64 / f64::from(LEVEL_MAX - 1) * 2.0;
+    let (low, part) = (share.min(1.9999) as usize, share - share.min(1.9999).floor());
+    let [from, to] = [low, low + 1].map(|at| FULL[usize::from(dark)][at]);
+    let mixed = |at: usize| f64::from(from[at]) + (f64::from(to[at]) - f64::from(from[at])) * part;
+    format!("#{:02x}{:02x}{:02x}", mixed(0).round() as u8, mixed(1).round() as u8, mixed(2).round() as u8)
 }
 
 /// Places of the cells of a die, and of the dies.
@@ -91,9 +103,9 @@ impl Film {
         );
         legend(&mut out);
         let _ = write!(out, "<g transform=\"translate(0 {HEAD}) scale({scale:.4})\">");
-        for (path, (name, ..)) in paths(&self.cells(frame), &places).iter().zip(CLASSES) {
+        for (class, path) in paths(&self.cells(frame), &places).iter().enumerate() {
             if !path.is_empty() {
-                let _ = write!(out, "<path class=\"{name}\" d=\"{path}\"/>");
+                let _ = write!(out, "<path class=\"k{class}\" d=\"{path}\"/>");
             }
         }
         out.push_str("</g></svg>\n");
@@ -102,8 +114,8 @@ impl Film {
 }
 
 /// A path for each class: a rectangle for each run of equal cells in a row.
-fn paths(cells: &[Cell], places: &Places) -> [String; CLASSES.len()] {
-    let mut paths: [String; CLASSES.len()] = Default::default();
+fn paths(cells: &[Cell], places: &Places) -> [String; CLASSES] {
+    let mut paths: [String; CLASSES] = Default::default();
     let mut first = 0;
     while first < cells.len() {
         let kind = class(cells[first]);
@@ -120,30 +132,72 @@ fn paths(cells: &[Cell], places: &Places) -> [String; CLASSES.len()] {
 }
 
 fn style() -> String {
-    let mut light = String::from(
-        ".paper { fill: #ffffff; } text { font: 12px system-ui, sans-serif; fill: #566273; } .title { font-weight: 600; fill: #1b2430; }\n",
-    );
-    let mut dark =
-        String::from(".paper { fill: #0d1117; } text { fill: #9fabba; } .title { fill: #e6eaf0; }");
-    for (name, on_light, on_dark, _) in CLASSES {
-        let _ = write!(light, ".{name} {{ fill: {on_light}; }} ");
-        let _ = write!(dark, " .{name} {{ fill: {on_dark}; }}");
-    }
-    format!("{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n")
+    let classes =
+        |dark| (0..CLASSES).map(move |class| format!(" .k{class} {{ fill: {}; }}", colour(class, dark)));
+    let (light, dark): (String, String) = (classes(false).collect(), classes(true).collect());
+    format!(
+        ".paper {{ fill: #ffffff; }} text {{ font: 12px system-ui, sans-serif; fill: #566273; }} .title {{ font-weight: 600; \
+         fill: #1b2430; }}{light}\n@media (prefers-color-scheme: dark) {{ .paper {{ fill: #0d1117; }} text {{ fill: #9fabba; }} \
+         .title {{ fill: #e6eaf0; }}{dark} }}\n"
+    )
 }
 
 fn legend(out: &mut String) {
     let mut x = 2.0;
-    for (name, _, _, words) in CLASSES {
-        let _ = write!(out, "<rect class=\"{name}\" x=\"{x:.0}\" y=\"26\" width=\"22\" height=\"12\"/>");
-        x += 26.0;
-        if !words.is_empty() {
-            let _ = write!(out, "<text x=\"{x:.0}\" y=\"36\">{words}</text>");
-            x += 12.0 + 6.6 * words.len() as f64;
+    let mut item = |classes: std::ops::Range<usize>, words: &str| {
+        let width = 30.0 / classes.len() as f64;
+        for class in classes {
+            let _ = write!(
+                out,
+                "<rect class=\"k{class}\" x=\"{x:.1}\" y=\"26\" width=\"{width:.1}\" height=\"12\"/>"
+            );
+            x += width;
         }
+        let _ = write!(out, "<text x=\"{:.1}\" y=\"36\">{words}</text>", x + 5.0);
+        x += 18.0 + 6.6 * words.len() as f64;
+    };
+    item(0..LEVEL_MAX as usize, "few to all units valid");
+    for (at, (_, _, words)) in OTHERS.into_iter().enumerate() {
+        item(LEVEL_MAX as usize + at..LEVEL_MAX as usize + at + 1, words);
     }
 }
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, FILM_BYTES, Recorder};
+    use pellucid_flash::{BlockMap, BlockView};
+
+    #[test]
+    fn a_still_shows_each_cell_once_and_is_the_same_for_equal_films() {
+        let view = |at: usize| {
+            let usage =
+                [BlockUse::Full, BlockUse::Full, BlockUse::Open, BlockUse::Victim, BlockUse::Bad][at % 5];
+            BlockView { usage, units: (at % 9) as u32, ..BlockView::default() }
+        };
+        let map = BlockMap {
+            channels: 2,
+            dies_per_channel: 3,
+            blocks_per_die: 50,
+            units_per_block: 8,
+            blocks: (0..300).map(view).collect(),
+            ..BlockMap::default()
+        };
+        let still = || {
+            let mut recorder = Recorder::new(Clock::SimulatedNs, FILM_BYTES);
+            recorder.record(0, &map);
+            recorder.finish("drive").expect("it has a frame").still(0, "a <drive>")
+        };
+        let svg = still();
+        assert_eq!(svg, still());
+        assert!(svg.contains("a &lt;drive&gt;"));
+        let runs = svg.split('M').skip(1).filter_map(|run| run.split_once('h')?.1.split_once('v'));
+        let cells: usize = runs.filter_map(|(length, _)| length.parse::<usize>().ok()).sum();
+        assert_eq!(cells, 300);
+        assert_eq!((colour(0, false).as_str(), colour(14, false).as_str()), ("#dbe8f8", "#123f80"));
+    }
 }

@@ -84,8 +84,8 @@
       const curves = film.curves, at = curves.seconds.length ? placeOf(curves.seconds, moment / 1e9) : 0;
       for (const curve of curves.curves) facts.push([curve.name, time(curve.ns[at])]);
       this.facts.replaceChildren(...facts.map(([name, value]) => make("div", "", make("dt", "", name), make("dd", "", value))));
-      for (const [plot, x] of [[this.latencyPlot, moment / 1e9], [this.workPlot, moment / (by_time ? 1e9 : 1e9)]])
-        if (plot) plot.setCursor({ left: plot.valToPos(x, "x"), top: -1 }, false);
+      for (const plot of [this.latencyPlot, this.workPlot])
+        if (plot) plot.setCursor({ left: plot.valToPos(moment / 1e9, "x"), top: 0 }, false);
     }
 
     point() {
@@ -104,7 +104,7 @@
       if (curves.length) {
         const series = curves.map(curve => ({ label: curve.name, stroke: css(COLOURS[curve.name] || "--c7"), width: 1.2, points: { show: false }, spanGaps: true }));
         this.latencyPlot = new uPlot({ ...hold, width, height: 150, title: "", scales: { x, y: { distr: 3 } },
-          axes: [{ ...axis, values: (_, all) => all.map(s => time(s * 1e9)) }, { ...axis, size: 62, values: (_, all) => all.map(ns => ns === null || Math.log10(ns) % 1 ? "" : time(ns)) }],
+          axes: [{ ...axis, size: 30, values: (_, all) => all.map(s => time(s * 1e9)) }, { ...axis, size: 62, values: (_, all) => all.map(ns => ns === null || Math.log10(ns) % 1 ? "" : time(ns)) }],
           series: [{}, ...series] }, [film.curves.seconds, ...curves.map(curve => curve.ns)], this.latency);
         seek(this.latencyPlot);
       }
@@ -112,7 +112,7 @@
       const ratio = frames.map(at => at && difference(film.host_written_bytes, at) > 0 ? difference(film.programmed_bytes, at) / difference(film.host_written_bytes, at) : null);
       const victims = frames.map(at => at ? difference(film.victims, at) : null);
       this.workPlot = new uPlot({ ...hold, width, height: 150, scales: { x, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] }, n: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
-        axes: [{ ...axis, values: (_, all) => all.map(v => by_time ? time(v * 1e9) : bytes(v * 1e9)) }, { ...axis, size: 62 }, { ...axis, side: 1, scale: "n", size: 46, grid: { show: false } }],
+        axes: [{ ...axis, size: 30, values: (_, all) => all.map(v => by_time ? time(v * 1e9) : bytes(v * 1e9)) }, { ...axis, size: 62 }, { ...axis, side: 1, scale: "n", size: 46, grid: { show: false } }],
         series: [{}, { label: "write amplification", stroke: css("--c1"), width: 1.4, points: { show: false } },
           { label: "victims (right)", stroke: css("--c3"), width: 1, scale: "n", points: { show: false } }] },
         [film.at.map(at => at / 1e9), ratio, victims], this.work);
