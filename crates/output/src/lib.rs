@@ -20,11 +20,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// The files that reports are made of.
-const REPORT_FILES: [&str; 9] = [
+const REPORT_FILES: [&str; 10] = [
     "report.json",
     "series.csv",
     "requests.csv",
     "index.html",
+    "figures.json",
     "film.html",
     "film.svg",
     "compare.json",

@@ -40,8 +40,8 @@ pub use difference::{Difference, differences, results};
 pub use files::{FilesReport, OperationReport};
 pub use fio::{JobOptions, to_fio_json};
 pub use html::{
-    Shell, render_compare_html, render_compare_svg, render_film_alone, render_film_html, render_film_still,
-    render_html,
+    Figure, Shell, compare_figures, figures_json, render_compare_html, render_compare_svg, render_film_alone,
+    render_film_html, render_film_still, render_html, report_figures,
 };
 pub use jobs::{GroupResult, JobResult, Span};
 pub use latency::{Distribution, Latency, LatencyRecorder};
@@ -490,7 +490,7 @@ impl Report {
         json::to_text(&Report { host: None, ..self.clone() })
     }
 
-    /// The files of the report below `folder`: `report.json`, `series.csv`, `requests.csv` and `index.html`; with a film, also `film.html`
+    /// The files of the report below `folder`: `report.json`, `series.csv`, `requests.csv`, `figures.json` and `index.html`; with a film, also `film.html`
     /// and its last frame, `film.svg`.
     pub fn files(&self, folder: &Path) -> Vec<pellucid_output::Part> {
         let (mut series, mut requests) = (Vec::new(), Vec::new());
@@ -500,6 +500,7 @@ impl Report {
             (folder.join("report.json"), self.to_json(true).into_bytes()),
             (folder.join("series.csv"), series),
             (folder.join("requests.csv"), requests),
+            (folder.join("figures.json"), figures_json(&report_figures(self)).into_bytes()),
             (folder.join("index.html"), self.to_html().into_bytes()),
         ];
         if let Some(film) = &self.film {

@@ -14,7 +14,10 @@ use anyhow::anyhow;
 use pellucid_lab::experiment::jobs_summary;
 use pellucid_media::StoreKind;
 use pellucid_output::Part;
-use pellucid_report::{Report, render_compare, render_compare_html, render_compare_svg, render_film_html};
+use pellucid_report::{
+    Report, compare_figures, figures_json, render_compare, render_compare_html, render_compare_svg,
+    render_film_html,
+};
 use pellucid_workload::{HandleList, Job};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -309,6 +312,7 @@ fn files(reports: &[Report], folders: &[String], failed: &[(String, String)], js
     parts.extend([
         ("compare.svg".into(), render_compare_svg(reports).into_bytes()),
         ("compare.json".into(), json.into()),
+        ("figures.json".into(), figures_json(&compare_figures(reports)).into_bytes()),
         ("index.html".into(), render_compare_html(reports, &pages, failed).into_bytes()),
     ]);
     if reports.iter().any(|report| report.film.is_some()) {

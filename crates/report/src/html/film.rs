@@ -3,13 +3,10 @@
 
 use super::super::{FlowSeries, Report, plot::escape};
 use super::Shell;
+use super::script::{UPLOT, UPLOT_STYLE};
 use pellucid_film::{self as film, Curve, Curves, Film};
 use pellucid_text::format::{bytes, span};
 use std::fmt::Write;
-
-/// The plotting library; see vendor/uplot.
-const UPLOT: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
-const UPLOT_STYLE: &str = include_str!("../../vendor/uplot/uPlot.min.css");
 
 /// A paragraph that leads from a report to the page.
 pub const LINK: &str = "<p><a href=\"film.html\">Film of the drive</a>: what each block held over time.</p>";
