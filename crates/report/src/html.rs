@@ -323,6 +323,7 @@ fn latency(report: &Report) -> Vec<Part> {
         figure::distribution(report),
         "Share of the requests of a direction per sixteenth of a power of two.",
     )];
+    parts.push(Part::Figure(figure::cumulative(report), "Share of requests at or below each latency."));
     if let Some(tail) = figure::tail(report) {
         parts.push(Part::Figure(
             tail,
@@ -360,6 +361,22 @@ fn over_time(report: &Report) -> Vec<Part> {
         ));
     }
     parts.push(Part::Figure(figure::free_blocks(report), "Erased blocks at the end of each interval."));
+    let series = &report.series;
+    if series.victims.iter().sum::<u64>() > 0 {
+        parts.push(Part::Figure(
+            figure::victims(report),
+            "Valid share of the victims of each interval when they were chosen: the smaller, the less is copied.",
+        ));
+    }
+    if series.read.stall_ns.iter().chain(&series.write.stall_ns).any(|&ns| ns > 0) {
+        parts.push(Part::Figure(
+            figure::stalls(report),
+            "Mean time that requests waited for space in the data buffer, by the interval in which they completed.",
+        ));
+    }
+    if !series.slc_cache_used_blocks.is_empty() {
+        parts.push(Part::Figure(figure::slc_cache(report), "Blocks of the SLC cache that are not free."));
+    }
     parts.push(Part::Figure(
         figure::busy_over_time(report),
         "Mean busy share of all channels and of all dies.",
@@ -386,13 +403,24 @@ fn stages(report: &Report) -> Vec<Part> {
         }
         rows.push(row);
     }
-    vec![
+    let mut parts = vec![
         Part::Figure(
             figure::stages(&used),
             "Share of the summed latency. For a request cut into slices: the slice that finished last.",
         ),
         Part::Half(table("Mean time per request", &head, &rows)),
-    ]
+    ];
+    const TAIL: &str =
+        "Stages of the requests whose latencies lie between two powers of two: what the slow ones wait for.";
+    for (title, direction) in [
+        ("Stages of reads by latency", &report.directions.read),
+        ("Stages of writes by latency", &report.directions.write),
+    ] {
+        if direction.stage_ns.total() > 0 {
+            parts.push(Part::Figure(figure::stages_by_latency(title, direction), TAIL));
+        }
+    }
+    parts
 }
 
 fn amplification(report: &Report) -> Vec<Part> {
@@ -446,6 +474,17 @@ fn utilisation(report: &Report) -> Vec<Part> {
             "Busy time of each channel over the length of the measurement.",
         ),
     ];
+    let busy = &report.series.busy;
+    if busy.end_seconds.len() > 1 {
+        parts.push(Part::Figure(
+            figure::timeline("Channels over time", "channel", report, &busy.channels),
+            "Busy share of each channel in each interval.",
+        ));
+        parts.push(Part::Figure(
+            figure::timeline("Dies over time", "die", report, &busy.dies),
+            "Busy share of each die in each interval; the dies of the first channel first.",
+        ));
+    }
     let of = |share: Option<f64>| optional(share, |share| Unit::Percent.show(share));
     parts.push(Part::Half(facts(
         "Mean busy shares",
@@ -470,6 +509,8 @@ fn health(report: &Report) -> Vec<Part> {
     if wear.erases.max > 0 {
         parts
             .push(Part::Figure(figure::wear(report), "Good blocks by the number of times they were erased."));
+        parts
+            .push(Part::Figure(figure::wear_map(report), "Mean erase count of the good blocks of each die."));
     }
     parts.push(Part::Half(facts(
         "Blocks",

@@ -34,7 +34,7 @@ pub use targets::{TargetPlace, put_targets_on};
 
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
 use pellucid_film::{Clock, Recorder};
-use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status};
+use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Stage, Status};
 use pellucid_ftl::FtlCounters;
 use pellucid_report::{RequestRecorder, RequestSink, Sample, TimeSeries};
 use pellucid_workload::JobError;
@@ -650,7 +650,8 @@ impl<'a, T: Target> Run<'a, T> {
             let write = matches!(completion.opcode, Opcode::Write | Opcode::Append | Opcode::Copy);
             if completion.status == Status::Success && (write || completion.opcode == Opcode::Read) {
                 let latency = completion.completed - completion.submitted;
-                self.series.complete(completion.completed, write, bytes, latency);
+                let stall = completion.stages.get(Stage::Buffer);
+                self.series.complete(completion.completed, write, bytes, latency, stall);
             }
             for log in &mut self.logs {
                 let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
@@ -722,7 +723,14 @@ fn sample(target: &impl Target, at: SimTime) -> Sample {
     let Some(device) = target.flash() else { return Sample::default() };
     let counters = device.counters();
     let sector = u64::from(device.layout().sector_bytes);
-    let (written, sectors) = measure::whole_stack(&counters, target.host().as_ref());
+    let host_use = target.host();
+    let (written, sectors) = measure::whole_stack(&counters, host_use.as_ref());
+    let ftl = host_use.as_ref().map_or_else(|| device.ftl_counters(), |host| host.ftl);
+    let units_per_block =
+        host_use.as_ref().map_or(device.layout().units_per_block, |host| host.units_per_block);
+    let victims: u64 = ftl.victims.iter().sum();
+    let (blocks, used) = device.cache_use(device.block_namespaces());
+    let cache = (blocks > 0).then_some(used);
     let host = sectors[Cause::Host as usize];
     let programmed: u64 = sectors.iter().sum();
     Sample {
@@ -730,7 +738,11 @@ fn sample(target: &impl Target, at: SimTime) -> Sample {
         programmed_host_bytes: host * sector,
         programmed_other_bytes: (programmed - host) * sector,
         free_blocks: device.free_blocks().into(),
-        channel_busy_ns: device.channel_busy_at(at).iter().map(|busy| busy.0).sum(),
-        die_busy_ns: device.die_busy_at(at).iter().map(|busy| busy.0).sum(),
+        cache_used_blocks: cache.map(u64::from),
+        victims,
+        victim_units: victims * u64::from(units_per_block),
+        victim_valid_units: ftl.victim_valid_units,
+        channel_busy_ns: device.channel_busy_at(at).iter().map(|busy| busy.0).collect(),
+        die_busy_ns: device.die_busy_at(at).iter().map(|busy| busy.0).collect(),
     }
 }

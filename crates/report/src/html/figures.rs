@@ -1,8 +1,9 @@
 //! The drawings of the page. Reads have colour 0 and writes colour 1 wherever both are shown.
 
 use super::super::plot::{Axis, BarChart, Bars, Drawing, HeatMap, Mark, Plot, Unit};
-use super::super::{Direction, FlowSeries, Report};
+use super::super::{Direction, FlowSeries, LatencyBand, Report};
 use pellucid_flash::{Cause, Stage};
+use pellucid_text::format::{duration, percent};
 
 /// Reads and writes, as far as there were any, each with its name and colour.
 fn read_and_write(report: &Report) -> impl Iterator<Item = (&'static str, usize, &Direction)> {
@@ -39,8 +40,41 @@ pub(super) fn tail(report: &Report) -> Option<Drawing> {
     drawn.then(|| plot.into())
 }
 
+/// The share of requests within each latency.
+pub(super) fn cumulative(report: &Report) -> Drawing {
+    let mut plot = Plot::new("Latency, cumulative")
+        .x_axis(Axis::log("latency", Unit::Nanos))
+        .y_axis(Axis::linear("share of requests", Unit::Percent).from(0.0).to(1.0));
+    for (name, colour, direction) in read_and_write(report) {
+        plot = plot.line(name, direction.distribution.cumulative()).colour(colour);
+    }
+    plot.into()
+}
+
+/// Where fast and slow requests spent their time: one bar per band of latency, one part per stage.
+pub(super) fn stages_by_latency(title: &str, direction: &Direction) -> Drawing {
+    let bands = &direction.bands;
+    let share = |requests: u64| percent(requests as f64 / direction.latency.count.max(1) as f64);
+    let name = |band: &LatencyBand| {
+        format!("to {}: {} of requests", duration(band.upper_ns as f64), share(band.requests))
+    };
+    let mut chart = BarChart::new(title, Bars::Stacked)
+        .value_axis(Axis::linear("share of their latency", Unit::Percent).from(0.0).to(1.0))
+        .categories(bands.iter().map(name));
+    let taken = |stage| direction.stage_ns[stage] > 0;
+    for (at, stage) in Stage::ALL.into_iter().enumerate().filter(|&(_, stage)| taken(stage)) {
+        let of = |band: &LatencyBand| band.stage_ns[stage] as f64 / band.stage_ns.total().max(1) as f64;
+        chart = chart.series(stage.name(), bands.iter().map(of).collect()).colour(at);
+    }
+    chart.into()
+}
+
 /// The middle of each interval with its value; a gap where there is none.
-fn over_time<T: Copy>(report: &Report, values: &[T], value: impl Fn(T) -> Option<f64>) -> Vec<(f64, f64)> {
+pub(super) fn over_time<T: Copy>(
+    report: &Report,
+    values: &[T],
+    value: impl Fn(T) -> Option<f64>,
+) -> Vec<(f64, f64)> {
     let series = &report.series;
     let times = series.begin_seconds.iter().zip(&series.length_seconds);
     let middles = times.map(|(begin, length)| begin + length / 2.0);
@@ -99,6 +133,54 @@ pub(super) fn free_blocks(report: &Report) -> Drawing {
         .y_axis(Axis::linear("free blocks", Unit::Count).from(0.0))
         .series("", Mark::Area, over_time(report, &report.series.free_blocks, |n| Some(n as f64)))
         .colour(2)
+        .into()
+}
+
+pub(super) fn victims(report: &Report) -> Drawing {
+    time_plot("Valid data of victims over time", report)
+        .y_axis(Axis::linear("valid share when chosen", Unit::Percent).from(0.0))
+        .points("", over_time(report, &report.series.victim_valid_share, |share| share))
+        .colour(3)
+        .into()
+}
+
+/// The mean wait of a read and of a write for space in the data buffer.
+pub(super) fn stalls(report: &Report) -> Drawing {
+    let mut plot = time_plot("Stalls over time", report)
+        .y_axis(Axis::linear("mean wait for the data buffer", Unit::Nanos).from(0.0));
+    for (name, colour, _) in read_and_write(report) {
+        let flow = if name == "read" { &report.series.read } else { &report.series.write };
+        plot = plot.line(name, over_time(report, &mean_stalls(flow), |ns| ns)).colour(colour);
+    }
+    plot.into()
+}
+
+/// The mean wait of a request for space in the data buffer, by interval; a gap without requests.
+pub(super) fn mean_stalls(flow: &FlowSeries) -> Vec<Option<f64>> {
+    let sums = flow.stall_ns.iter().zip(&flow.requests);
+    sums.map(|(ns, requests)| (*requests > 0).then(|| *ns as f64 / *requests as f64)).collect()
+}
+
+pub(super) fn slc_cache(report: &Report) -> Drawing {
+    let used = over_time(report, &report.series.slc_cache_used_blocks, |n| Some(n as f64));
+    time_plot("SLC cache over time", report)
+        .y_axis(Axis::linear("blocks in use", Unit::Count).from(0.0))
+        .series("", Mark::Area, used)
+        .colour(5)
+        .into()
+}
+
+/// One row per channel, or die, one column per interval.
+pub(super) fn timeline(title: &str, word: &str, report: &Report, busy: &[Vec<f64>]) -> Drawing {
+    let ends = &report.series.busy.end_seconds;
+    let names = ends.iter().map(|end| Unit::Seconds.show(*end)).collect();
+    HeatMap::new(title, word, "until", busy.to_vec()).columns(names).into()
+}
+
+/// One cell per die, one row per channel.
+pub(super) fn wear_map(report: &Report) -> Drawing {
+    HeatMap::new("Wear of the dies", "channel", "way", report.wear.die_mean_erases.clone())
+        .unit(Unit::Plain)
         .into()
 }
 

@@ -3,6 +3,7 @@
 
 use super::super::plot::{Axis, BarChart, Bars, Drawing, Plot, Unit, escape, standalone};
 use super::super::{Direction, Report, compare};
+use super::figures::{self, mean_stalls};
 use super::{Figure, Page, Part, film, table};
 use pellucid_flash::Cause;
 use std::fmt::Write;
@@ -110,6 +111,7 @@ fn figures(reports: &[Report]) -> Vec<(Drawing, &'static str)> {
             "Bytes programmed per byte that the application wrote, by cause.",
         ));
     }
+    figures.extend(over_time(reports));
     figures.push((memory(reports), "Memory for translation and buffers, in the drive and in the host."));
     if reports.iter().any(|report| report.host_layer.is_some()) {
         figures.push((processor(reports), "Share of one core that layers of the host were at work."));
@@ -155,6 +157,81 @@ fn cumulative(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction
         }
     }
     plot.into()
+}
+
+/// What happened over time, one line for each drive.
+fn over_time(reports: &[Report]) -> Vec<(Drawing, &'static str)> {
+    let mut figures = Vec::new();
+    let share = |report: &Report| -> Curve { report.series.victim_valid_share.clone() };
+    let ratio = |report: &Report| -> Curve { report.series.write_amplification.clone() };
+    let free = |report: &Report| -> Curve {
+        report.series.free_blocks.iter().map(|&blocks| Some(blocks as f64)).collect()
+    };
+    let stalls = |report: &Report| -> Curve { mean_stalls(&report.series.write) };
+    let cache = |report: &Report| -> Curve {
+        report.series.slc_cache_used_blocks.iter().map(|&blocks| Some(blocks as f64)).collect()
+    };
+    let p99 = |report: &Report| -> Curve {
+        report.series.write.p99_ns.iter().map(|ns| ns.map(|ns| ns as f64)).collect()
+    };
+    let linear = |label, unit| Axis::linear(label, unit).from(0.0);
+    let mut add = |title, axis: Axis, of: &dyn Fn(&Report) -> Curve, what| {
+        figures.extend(overlaid(reports, title, axis, of).map(|drawing| (drawing, what)));
+    };
+    add(
+        "Write latency over time, p99",
+        Axis::log("latency", Unit::Nanos),
+        &p99,
+        "99th percentile of the writes that completed in each interval.",
+    );
+    add(
+        "Write amplification over time",
+        linear("programmed per host byte", Unit::Plain),
+        &ratio,
+        "Bytes programmed per byte that the host wrote in the same interval.",
+    );
+    add(
+        "Free blocks over time",
+        linear("free blocks", Unit::Count),
+        &free,
+        "Erased blocks at the end of each interval.",
+    );
+    add(
+        "Valid data of victims over time",
+        linear("valid share when chosen", Unit::Percent),
+        &share,
+        "Valid share of the victims of each interval when they were chosen.",
+    );
+    add(
+        "Stalls of writes over time",
+        linear("mean wait for the data buffer", Unit::Nanos),
+        &stalls,
+        "Mean time that writes waited for space in the data buffer.",
+    );
+    add(
+        "SLC cache over time",
+        linear("blocks in use", Unit::Count),
+        &cache,
+        "Blocks of the SLC cache that are not free.",
+    );
+    figures
+}
+
+/// A value for each interval of a series.
+type Curve = Vec<Option<f64>>;
+
+/// One line for each drive; `None`: no drive has a value above zero.
+fn overlaid(reports: &[Report], title: &str, axis: Axis, of: &dyn Fn(&Report) -> Curve) -> Option<Drawing> {
+    let curves: Vec<Curve> = reports.iter().map(of).collect();
+    if !curves.iter().flatten().flatten().any(|value| *value > 0.0) {
+        return None;
+    }
+    let mut plot =
+        Plot::new(title).x_axis(Axis::linear("simulated time", Unit::Seconds).from(0.0)).y_axis(axis);
+    for (report, curve) in reports.iter().zip(&curves).filter(|(_, curve)| !curve.is_empty()) {
+        plot = plot.line(&report.drive.name, figures::over_time(report, curve, |value| value));
+    }
+    Some(plot.into())
 }
 
 fn amplification(reports: &[Report]) -> Drawing {

@@ -9,7 +9,7 @@
 //! | `heat` | `rows` and `columns`: their names; `unit`; `values`, by row |
 //!
 //! An axis has `label`, `unit`, `scale` (`linear`, `log`, `doubling`), `from` and `to` where they are fixed. A value that is not a finite
-//! number is `null`: a gap. Numbers have nine significant digits.
+//! number is `null`: a gap. Numbers have six significant digits.
 
 use super::{Axis, BarChart, HeatMap, Plot};
 use serde_json::Value;
@@ -129,7 +129,7 @@ fn field(value: &Value) -> String {
 pub(super) fn number(value: f64) -> Value {
     match value.is_finite() {
         // As many digits as a reader could want; all that a double has would double the size of a page.
-        true => format!("{value:.8e}").parse::<f64>().map_or(Value::Null, Value::from),
+        true => format!("{value:.5e}").parse::<f64>().map_or(Value::Null, Value::from),
         false => Value::Null,
     }
 }

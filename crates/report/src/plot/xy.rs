@@ -46,7 +46,7 @@ struct Series {
 }
 
 /// Tooltips across the width of a plot. More would only make pages heavy.
-const HITS: usize = 120;
+const HITS: usize = 80;
 
 /// Lines with more points are drawn thinner.
 const DENSE: usize = 250;
