@@ -35,7 +35,7 @@ class Browser:
         os.close(from_browser)
         self.number, self.session, self.rest = 0, None, b""
         self.said: list[str] = []
-        self.loaded = False
+        self.loaded, self.name, self.saved = False, None, None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
@@ -66,6 +66,10 @@ class Browser:
         match message.get("method"):
             case "Page.loadEventFired":
                 self.loaded = True
+            case "Browser.downloadWillBegin":
+                self.name = parameters["suggestedFilename"]
+            case "Browser.downloadProgress" if parameters["state"] == "completed":
+                self.saved = self.name
             case "Runtime.exceptionThrown":
                 details = parameters["exceptionDetails"]
                 self.said.append(details.get("exception", {}).get("description", details["text"]))
@@ -113,6 +117,17 @@ class Browser:
             details = answer["exceptionDetails"]
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
         return answer["result"].get("value")
+
+    def download(self, script: str, folder: Path) -> Path:
+        """Runs a script that starts a download, and waits for its file."""
+        page, self.session = self.session, None
+        self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), eventsEnabled=True)
+        self.session = page
+        self.saved = None
+        self.run(script)
+        while self.saved is None:
+            self.message()
+        return folder / self.saved
 
     def picture(self, path: str | Path):
         """Writes a picture of the page (PNG)."""

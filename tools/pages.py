@@ -4,10 +4,14 @@
     python3 tools/pages.py [--pellucid target/debug/pellucid] [--pictures DIR]
 """
 import argparse
+import csv
+import io
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 from browser import Browser
 
@@ -88,6 +92,83 @@ class Pages:
         self.silent()
 
 
+    def figures(self, page: Path, folder: Path):
+        """Every figure is there, none is blank, plots can be hovered and zoomed, and what is taken away is the data of `figures.json`."""
+        self.visit(page)
+        run = self.browser.run
+        models = json.loads((page.parent / "figures.json").read_text())
+        self.equal(run("[...document.querySelectorAll('figure')].map(f => f.dataset.figure)"), [model["name"] for model in models], "the list of figures")
+        taken = run("[...document.querySelectorAll('.tools button')].map(b => [b.dataset.file, b.content()])")
+        files = dict(taken)
+        self.equal(len(files), 2 * len(models), "the number of files to take away")
+        for model in models:
+            name = model["name"]
+            lines = [list(map(read, line)) for line in csv.reader(io.StringIO(files[f"{name}.csv"]))][1:]
+            self.expect(lines == table(model), f"the table of {name} has other data than figures.json")
+            svg = files[f"{name}.svg"]
+            ElementTree.fromstring(svg)
+            self.expect("var(" not in svg and "<style" in svg, f"the drawing of {name} depends on the page")
+            self.equal(run(f"({SHOWN})('{name}')"), "plot" if model["kind"] == "plot" else "svg", f"the figure {name}")
+        saved = self.browser.download("document.querySelector('.tools button:last-child').click()", folder)
+        self.equal(saved.read_text(), files[saved.name], "the file that is saved")
+        name = next(model["name"] for model in models if model["kind"] == "plot")
+        hovered, zoomed = run(f"({HOVER})('{name}')"), run(f"({ZOOM})('{name}')")
+        self.expect(hovered and all(words not in ("", "--") for words in hovered), f"hovering over {name} says {hovered}")
+        self.expect(zoomed[1] < zoomed[0] / 1.5, f"zooming into {name} shows {zoomed[1]} of {zoomed[0]}")
+        self.silent()
+
+
+# How a figure is shown: as a plot that is not blank, or as a drawing.
+SHOWN = """name => {
+  const figure = document.querySelector(`figure[data-figure="${name}"]`), canvas = figure.querySelector('canvas'), svg = figure.querySelector('svg');
+  if (!canvas) return svg.getBoundingClientRect().width > 100 ? 'svg' : 'nothing';
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  const colours = new Set();
+  for (let at = 0; at < data.length; at += 4) if (data[at + 3]) colours.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
+  return colours.size > 3 && svg.style.display === 'none' ? 'plot' : 'a blank plot';
+}"""
+HOVER = """name => {
+  const figure = document.querySelector(`figure[data-figure="${name}"]`), over = figure.querySelector('.u-over'), box = over.getBoundingClientRect();
+  const at = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2, bubbles: true };
+  over.dispatchEvent(new MouseEvent('mouseenter', at));
+  over.dispatchEvent(new MouseEvent('mousemove', at));
+  return new Promise(done => requestAnimationFrame(() => done([...figure.querySelectorAll('.u-legend .u-value')].map(v => v.textContent))));
+}"""
+ZOOM = """name => {
+  const figure = document.querySelector(`figure[data-figure="${name}"]`), plot = figure.querySelector('.chart').plot;
+  const length = () => plot.scales.x.max - plot.scales.x.min, before = length();
+  const over = figure.querySelector('.u-over'), box = over.getBoundingClientRect(), y = box.top + box.height / 2;
+  const at = share => ({ clientX: box.left + box.width * share, clientY: y, bubbles: true, button: 0 });
+  over.dispatchEvent(new MouseEvent('mousemove', at(0.3)));
+  over.dispatchEvent(new MouseEvent('mousedown', at(0.3)));
+  over.dispatchEvent(new MouseEvent('mousemove', at(0.6)));
+  document.dispatchEvent(new MouseEvent('mouseup', at(0.6)));
+  return new Promise(done => requestAnimationFrame(() => done([before, length()])));
+}"""
+
+
+def read(field: str) -> str | float | None:
+    """A field of a table: a number, a gap, or text."""
+    try:
+        return float(field) if field else None
+    except ValueError:
+        return field
+
+
+def table(model: dict) -> list[list]:
+    """The lines of a figure's table, as they follow from its model."""
+    lines: list[list] = []
+    match model["kind"]:
+        case "plot":
+            first = model["series"][0]["x"]
+            lines = [[s["name"] or None, x, y] for s in model["series"] for x, y in zip(s.get("x", first), s["y"])]
+        case "bars":
+            lines = [[c, s["name"] or None, v] for s in model["series"] for c, v in zip(model["categories"], s["values"])]
+        case "heat":
+            lines = [[r, c, v] for r, row in zip(model["rows"], model["values"]) for c, v in zip(model["columns"], row)]
+    return lines
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pellucid", type=Path, default=ROOT / "target/debug/pellucid")
@@ -105,8 +186,7 @@ def main() -> int:
         pages.film(folder / "one/film.html", 1)
         pages.film(folder / "two/film.html", 2)
         for page in (folder / "one/index.html", folder / "two/index.html"):
-            pages.visit(page)
-            pages.silent()
+            pages.figures(page, folder)
     for wrong in pages.wrong:
         print(f"pages: {wrong}", file=sys.stderr)
     if not pages.wrong:

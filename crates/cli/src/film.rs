@@ -6,7 +6,7 @@ use crate::progress::Bar;
 use crate::subject::Subject;
 use anyhow::anyhow;
 use pellucid_device::Device;
-use pellucid_film::{Clock, FILM_BYTES, Recorder};
+use pellucid_film::{Clock, FILM_BYTES, Film, Recorder};
 use pellucid_lab::drive::{Onlooker, Progress};
 use pellucid_output::{OutputFile, refuse_foreign_page};
 use pellucid_report::render_film_alone;
@@ -45,10 +45,28 @@ pub fn recorder(beside: usize) -> Recorder {
     Recorder::new(Clock::SimulatedNs, FILM_BYTES / beside.max(1))
 }
 
+/// A bar, and a film if one is wanted.
+pub struct Filmed<'a> {
+    bar: &'a Bar,
+    film: Option<Recorder>,
+}
+
+impl<'a> Filmed<'a> {
+    pub fn new(bar: &'a Bar, film: Option<Recorder>) -> Filmed<'a> {
+        Filmed { bar, film }
+    }
+
+    /// The film of the drive `name`, if one was wanted; a wanted one without a frame is a failure.
+    pub fn finish(self, name: &str) -> Result<Option<Film>, Failure> {
+        self.film.map(|film| film.finish(name).ok_or_else(nothing)).transpose()
+    }
+}
+
 /// Looks on while a drive ages, and records a film of it if one is wanted.
 pub struct AgeingFilm<'a> {
-    bar: &'a Bar,
-    film: Option<(Recorder, OutputFile)>,
+    /// The bar and the film.
+    pub filmed: Filmed<'a>,
+    file: Option<OutputFile>,
     path: PathBuf,
 }
 
@@ -56,20 +74,22 @@ impl<'a> AgeingFilm<'a> {
     /// Begins the film beside `image`, if one is wanted: `aged.pellucid` has the film `aged.film.html`.
     pub fn begin(bar: &'a Bar, image: &Path, global: &Global) -> Result<AgeingFilm<'a>, Failure> {
         let path = image.with_extension("film.html");
-        let film = match global.film {
+        let film = global.film.then(|| Recorder::new(Clock::WrittenBytes, FILM_BYTES));
+        let file = match global.film {
             true => {
                 refuse_foreign_page(&path, global.force)?;
-                Some((Recorder::new(Clock::WrittenBytes, FILM_BYTES), OutputFile::create(&path)?))
+                Some(OutputFile::create(&path)?)
             }
             false => None,
         };
-        Ok(AgeingFilm { bar, film, path })
+        Ok(AgeingFilm { filmed: Filmed::new(bar, film), file, path })
     }
 
     /// Writes the film; `Some`: its path.
     pub fn finish(self, spec: &Spec) -> Result<Option<PathBuf>, Failure> {
-        let Some((recorder, mut file)) = self.film else { return Ok(None) };
-        let film = recorder.finish(&spec.drive_name).ok_or_else(nothing)?;
+        let (Some(film), Some(mut file)) = (self.filmed.finish(&spec.drive_name)?, self.file) else {
+            return Ok(None);
+        };
         let page = render_film_alone(&film, &format!("preconditioning: {}", spec.precondition.words()));
         std::io::Write::write_all(&mut file.writer()?, page.as_bytes())
             .map_err(|error| file.failed(error))?;
@@ -83,9 +103,9 @@ pub fn nothing() -> Failure {
     Failure::work(anyhow!("--film: nothing was recorded, as no drive of flash worked"))
 }
 
-impl Onlooker for &mut AgeingFilm<'_> {
+impl Onlooker for &mut Filmed<'_> {
     fn film(&mut self) -> Option<&mut Recorder> {
-        self.film.as_mut().map(|(recorder, _)| recorder)
+        self.film.as_mut()
     }
 
     fn prepare(&mut self, written_bytes: u64, total_bytes: Option<u64>) -> ControlFlow<()> {

@@ -58,7 +58,7 @@ impl Grid {
     }
 }
 
-/// What is shown of a cell.
+/// A cell as it is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     /// Level of valid data: 0 without any, [`LEVEL_MAX`] if all is valid.

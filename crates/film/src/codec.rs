@@ -12,7 +12,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// What makes `now` of `before`; `None`: they are the same.
+    /// The change that makes `now` of `before`; `None`: they are the same.
     pub fn between(before: Cell, now: Cell) -> Option<Change> {
         (before != now).then(|| Change {
             level: now.level,

@@ -63,7 +63,7 @@ impl Film {
         self.name = name.into();
     }
 
-    /// What its moments are told by.
+    /// The clock of its moments.
     pub fn clock(&self) -> Clock {
         self.clock
     }

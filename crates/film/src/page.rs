@@ -1,4 +1,4 @@
-//! What shows films in a browser. The frame of the page, and the plots beside the map, are the caller's.
+//! Pages that show films in a browser. The frame of the page, and the plots beside the map, are the caller's.
 
 use crate::cell::{Cell, Grid};
 use crate::codec::{Change, encode};

@@ -15,7 +15,7 @@ pub const FILM_BYTES: usize = 6 << 20;
 /// Frames after the first at which neighbours are merged.
 const FRAMES_MAX: usize = 600;
 
-/// What the moments of a film are told by.
+/// The clock of a film.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
@@ -73,7 +73,7 @@ impl Recorder {
         self.due
     }
 
-    /// What its moments are told by.
+    /// The clock of its moments.
     pub fn clock(&self) -> Clock {
         self.clock
     }

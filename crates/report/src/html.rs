@@ -63,7 +63,7 @@ enum Part {
 pub struct Figure {
     /// Its name, made of the title: `read-latency-over-time`; no two of a page are the same.
     pub name: String,
-    /// What it shows.
+    /// A sentence on its content.
     pub caption: String,
     /// The drawing.
     pub drawing: Drawing,

@@ -146,7 +146,7 @@ pub struct Report {
     pub parts: Vec<PartFigures>,
     /// The run over time.
     pub series: Series,
-    /// What each block held over time, if that was recorded; a page of its own, no part of the JSON.
+    /// Content of each block over time, if that was recorded; a page of its own, no part of the JSON.
     #[serde(skip)]
     pub film: Option<Film>,
 }

@@ -137,7 +137,7 @@
     for (const one of charts) {
       if (one.made) one.made.destroy();
       one.svg.style.display = "none";
-      one.made = chart(one.model, one.place);
+      one.made = one.place.plot = chart(one.model, one.place);
     }
   }
   draw();

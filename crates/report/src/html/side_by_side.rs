@@ -159,7 +159,7 @@ fn cumulative(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction
     plot.into()
 }
 
-/// What happened over time, one line for each drive.
+/// Figures over time, one line for each drive.
 fn over_time(reports: &[Report]) -> Vec<(Drawing, &'static str)> {
     let mut figures = Vec::new();
     let share = |report: &Report| -> Curve { report.series.victim_valid_share.clone() };
