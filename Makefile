@@ -22,7 +22,7 @@ export PYTHONPYCACHEPREFIX := target/pycache
 .NOTPARALLEL:
 PREFIX ?= /usr/local
 
-.PHONY: help run build install install-lib deb static wheel sbom release release-check site test test-site test-python quick check test-recipes test-tools test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
+.PHONY: help run build install install-lib deb static wheel sbom release release-check site test test-site test-python quick check test-recipes test-tools test-pages test-docs test-crates build-tests test-clients client-tools long-run fs-trials fuzz advisories \
     bench bench-small bench-curves build-pgo prerequisites record-workloads clustering
 
 help:
@@ -38,6 +38,7 @@ help:
 	@echo 'make site         the documents as a site in target/site/html, with all figures: half an hour the first time'
 	@echo 'make test-site    the site without figures of long runs; its links, anchors and search, and the tutorials (part of make test)'
 	@echo 'make quick        formatting, dependency rules, and all tests of the crates but the slowest: for the inner loop'
+	@echo 'make test-pages   report, comparison and films in headless Chromium (part of make test)'
 	@echo 'make test-python  the Python package: built in an environment of its own in target/python, and tested (part of make test)'
 	@echo 'make test-clients real clients alone: fio, QEMU, libnbd, a Linux guest (part of make test)'
 	@echo 'make long-run     half an hour of serving with faults, power cuts and kills; nothing flushed may be lost'
@@ -101,7 +102,7 @@ release: check advisories release-check wheel sbom
 # Every step runs, whatever happened to those before it, and the failures are named at the end. The tests of the crates come last. Everything
 # is compiled once, with the checks of a debug build: the tests, the command that the real clients attach to, and the small benchmarks.
 test:
-	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests test-site bench-small test-python test-clients test-docs test-crates
+	@python3 tools/steps.py '!prerequisites' client-tools check test-recipes test-tools build-tests test-site test-pages bench-small test-python test-clients test-docs test-crates
 
 # The package in an environment of its own, compiled like the other tests.
 test-python: build-tests $(VENV)/tools
@@ -126,6 +127,10 @@ test-site: build-tests $(MDBOOK)
 	python3 tools/run_tutorials.py
 	python3 tools/build_site.py --quick
 	python3 tools/check_site.py
+
+# The pages that the command writes, in a real browser.
+test-pages: build-tests client-tools
+	python3 tools/pages.py
 
 test-docs: prerequisites
 	cargo test --workspace --locked --doc $(TLS)

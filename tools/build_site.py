@@ -11,6 +11,7 @@
 Two comments in a page are filled in here; readers of the repository do not see them:
 
     <!-- site: TEXT -->                 TEXT, such as a row of a table that links a page which only the site has
+    <!-- film: COMMAND -->              a still of the film that COMMAND records, which leads to it
     <!-- figures: COMMAND -->           the figures of the report that COMMAND writes; `figures, slow:` for minutes of work;
                                         `figures "Title":` for the one whose title begins so
 
@@ -39,6 +40,7 @@ LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 SITE = re.compile(r"<!-- site: (.*?) -->")
 FIGURES = re.compile(r'^<!-- figures(?P<slow>, slow)?(?: "(?P<title>[^"]*)")?: (?P<command>.*?) -->$', re.MULTILINE)
+FILM = re.compile(r"^<!-- film: (?P<command>.*?) -->$", re.MULTILINE)
 DRAWN = re.compile(r"<figure[^>]*>(<svg.*?</svg>)(?:<figcaption>(.*?)</figcaption>)?</figure>", re.DOTALL)
 BOOK = """\
 [book]
@@ -214,6 +216,16 @@ class Program:
             self.drawn[command] = drawings((folder / "index.html").read_text())
         return self.drawn[command]
 
+    def film(self, command: str) -> tuple[str, str]:
+        """The page of the film that the command records, and its last frame."""
+        self.figures(command)
+        folder = self.kept(command)
+        if not (folder / "film.html").exists():
+            raise SiteError(f"film: {command}: the command records none; allowed: with --film")
+        # The site has no report beside it.
+        page = re.sub(r'<p><a href="index.html">.*?</a></p>', "", (folder / "film.html").read_text(), count=1)
+        return page, (folder / "film.svg").read_text()
+
     def draw(self, command: str, folder: Path) -> None:
         name, *arguments = shlex.split(command)
         if name != "pellucid":
@@ -223,8 +235,10 @@ class Program:
         (folder / "examples").symlink_to(ROOT / "examples")
         print(f"figures: {command}", flush=True)
         self.run([*arguments, *([] if arguments == ["demo"] else ["--report", "report"])], folder)
-        page = folder / ("demo-report" if arguments == ["demo"] else "report") / "index.html"
-        page.rename(folder / "index.html")
+        report = folder / ("demo-report" if arguments == ["demo"] else "report")
+        for name in ("index.html", "film.html", "film.svg"):
+            if (report / name).exists():
+                (report / name).rename(folder / name)
         (folder / "done").touch()
 
 
@@ -259,7 +273,14 @@ def fill_figures(page: str, text: str, program: Program, files: dict[str, str]) 
             out.append(f"![{label}]({relative(page, path)})\n\n*{label}. {caption}* (`{command}`)\n")
         return "\n".join(out)
 
-    return FIGURES.sub(fill, text)
+    def play(found: re.Match) -> str:
+        film, still = program.film(found["command"])
+        of = hashlib.sha256(film.encode()).hexdigest()[:16]
+        files[f"figures/{of}.html"], files[f"figures/{of}.svg"] = film, still
+        link, image = relative(page, f"figures/{of}.html"), relative(page, f"figures/{of}.svg")
+        return f"[![Blocks of a drive by their valid data]({image})]({link})\n\n*[The film]({link}): what each block held over time.* (`{found['command']}`)\n"
+
+    return FIGURES.sub(fill, FILM.sub(play, text))
 
 
 def presets_page(program: Program) -> str:

@@ -32,6 +32,8 @@ find_missing() {
     # Debian keeps the programs of a cluster apart.
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need initdb postgresql
     need git git
+    # Pages are opened in a real browser.
+    command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || need chromium chromium
     need strace strace
     { python3 -c 'import pymemcache' || /usr/bin/python3 -c 'import pymemcache'; } 2>/dev/null || packages="$packages python3-pymemcache"
     { python3 -c 'import networkx' || /usr/bin/python3 -c 'import networkx'; } 2>/dev/null || packages="$packages python3-networkx"

@@ -59,6 +59,9 @@ pub struct Global {
     /// Write the results into this directory: JSON, tables (CSV), and a page with drawings (index.html)
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
+    /// Record what each block holds over time, as a page that plays it: film.html of the report; with `age`, beside the image
+    #[arg(long)]
+    pub film: bool,
     /// Write one line per request that the report counts, so none of ramp_time, to this file: CSV, or Parquet if its name ends in .parquet
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
@@ -81,10 +84,10 @@ pub struct Global {
 
 /// Commands with the options of [`Global`] that each of them has, by the names of its fields.
 const COMMON: [(&str, &[&str]); 20] = [
-    ("run", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
-    ("replay", &["sets", "json", "report", "log", "verify", "force", "quiet"]),
-    ("compare", &["sets", "json", "report", "log", "verify", "seed", "force", "quiet"]),
-    ("age", &["sets", "json", "seed", "force", "quiet"]),
+    ("run", &["sets", "json", "report", "film", "log", "verify", "seed", "force", "quiet"]),
+    ("replay", &["sets", "json", "report", "film", "log", "verify", "force", "quiet"]),
+    ("compare", &["sets", "json", "report", "film", "log", "verify", "seed", "force", "quiet"]),
+    ("age", &["sets", "json", "film", "seed", "force", "quiet"]),
     ("sweep", &["quiet"]),
     ("rerun", &["json", "quiet"]),
     ("diff", &["json"]),
@@ -116,6 +119,7 @@ impl Global {
             sets: sets.into_iter().flatten().cloned().collect(),
             json: switch("json"),
             report: one(matches, "report"),
+            film: switch("film"),
             log: one(matches, "log"),
             verify: switch("verify"),
             seed: one(matches, "seed"),

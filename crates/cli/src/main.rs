@@ -9,6 +9,7 @@ mod columns;
 mod commands;
 mod exposure;
 mod failure;
+mod film;
 mod import;
 mod interrupt;
 mod layered;

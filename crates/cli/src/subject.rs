@@ -2,12 +2,12 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::output;
 use crate::precondition::PreconditionOptions;
 use crate::progress::total;
 use crate::provenance::{self, Reads};
 use crate::spelling::Given;
 use crate::watch::{WatchOptions, Watcher};
+use crate::{film, output};
 use pellucid_device::{Device, Namespace};
 use pellucid_host::{Target, TargetKind};
 use pellucid_lab::drive::Oracle;
@@ -42,6 +42,8 @@ pub struct Subject {
     image: Option<Image>,
     /// Files that the run reads, but for a trace.
     reads: Vec<Reads>,
+    /// Drives whose films are on one page.
+    beside: usize,
 }
 
 impl Subject {
@@ -129,12 +131,17 @@ impl Subject {
         apply_global(&mut spec, global)?;
         spec.run.log.as_deref().map_or(Ok(()), output::check_log_ending)?;
         let seeded = global.seed.is_some();
-        Ok(Subject { spec, given: given.into(), seeded, force: global.force, image, reads })
+        Ok(Subject { spec, given: given.into(), seeded, force: global.force, image, reads, beside: 1 })
     }
 
     /// Notes a file that the run reads.
     pub fn reads(&mut self, role: &'static str, path: &Path) {
         self.reads.push((role, path.to_path_buf()));
+    }
+
+    /// Notes that its film stands beside others, so many in all.
+    pub fn is_one_of(&mut self, drives: usize) {
+        self.beside = drives;
     }
 
     /// Makes of a run one that is repeated: it writes nothing. Refused where what it starts from is not kept.
@@ -287,6 +294,9 @@ impl Subject {
         };
         let mut watcher = watch.begin(global, &spec.drive_name, what, total)?;
         let mut log = parquet_log(&mut spec, &mut watcher)?;
+        if global.film {
+            watcher.keep_film(film::recorder(self.beside));
+        }
         watcher.say("preparing the drive");
         let began = Instant::now();
         let clock = || began.elapsed().as_secs_f64();
@@ -320,6 +330,9 @@ impl Subject {
         log.as_mut().map_or(Ok(()), OutputFile::commit)?;
         report.warnings.extend(otherwise);
         report.workload.precondition = past.unwrap_or(report.workload.precondition);
+        if let Some(film) = watcher.film() {
+            report.film = Some(film.finish(&spec.drive_name).ok_or_else(film::nothing)?);
+        }
         report.partial = watcher.finish(&report);
         report.overrides = overrides;
         if kept {

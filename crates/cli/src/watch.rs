@@ -12,6 +12,7 @@ use crate::view::LiveView;
 use crate::{interrupt, output};
 use anyhow::anyhow;
 use pellucid_device::Device;
+use pellucid_film::Recorder;
 use pellucid_lab::drive::{Onlooker, Progress};
 use pellucid_monitor::{Board, Listen, Monitor, View, Work};
 use pellucid_report::{Report, RequestSink};
@@ -119,7 +120,7 @@ impl WatchOptions {
         let bar = if live.is_some() { Bar::hidden() } else { Bar::new(global, total) };
         let work = Work { what, requests: 0, requests_total: total };
         let (drive, began) = (drive.into(), Instant::now());
-        Ok(Watcher { bar, board, drive, work, began, live, log: None, ended: false })
+        Ok(Watcher { bar, board, drive, work, began, live, log: None, film: None, ended: false })
     }
 }
 
@@ -133,6 +134,8 @@ pub struct Watcher {
     live: Option<LiveView>,
     /// A log of requests that the run does not write by itself.
     log: Option<Box<dyn RequestSink>>,
+    /// A film of the run.
+    film: Option<Recorder>,
     /// The user has ended the run.
     ended: bool,
 }
@@ -146,6 +149,16 @@ impl Watcher {
     /// Makes the run write this log, too.
     pub fn keep_log(&mut self, log: Box<dyn RequestSink>) {
         self.log = Some(log);
+    }
+
+    /// Makes the run record this film.
+    pub fn keep_film(&mut self, film: Recorder) {
+        self.film = Some(film);
+    }
+
+    /// Takes the film, if one was recorded.
+    pub fn film(&mut self) -> Option<Recorder> {
+        self.film.take()
     }
 
     /// The run is over. Returns whether it was ended before its time.
@@ -172,6 +185,10 @@ impl Onlooker for &mut Watcher {
         self.log.take()
     }
 
+    fn film(&mut self) -> Option<&mut Recorder> {
+        self.film.as_mut()
+    }
+
     fn prepare(&mut self, written_bytes: u64, total_bytes: Option<u64>) -> ControlFlow<()> {
         self.bar.prepare(written_bytes, total_bytes);
         ControlFlow::Continue(())
@@ -183,7 +200,12 @@ impl Onlooker for &mut Watcher {
         if let Some(board) = self.board.as_ref().filter(|board| board.wanted())
             && let Some(device) = device
         {
+            let maps = match board.wants_maps() {
+                true => vec![(self.drive.clone(), device.block_map())],
+                false => Vec::new(),
+            };
             board.publish(View {
+                maps,
                 wall: self.began.elapsed(),
                 drives: vec![(self.drive.clone(), device.snapshot())],
                 serving: None,

@@ -14,10 +14,11 @@ use crate::direct::zone_buffer::ZoneNamespace;
 use crate::direct::zone_save::{SaveArea, save_bytes};
 use crate::shared::Shared;
 use pellucid_flash::{
-    BlockId, ChunkGeometry, Command, Interface, Layout, Lba, Nanos, Notice, Status, Vector,
+    BlockId, BlockView, ChunkGeometry, Command, Interface, Layout, Lba, Nanos, Notice, Status, Vector,
 };
 use pellucid_ftl::{Chunks, Management, Map, Mark, Separation, ZoneConfig};
 use pellucid_media::{Media, Outcome, StoreKind, Timing};
+use std::ops::Range;
 
 /// One namespace, with all that is its own.
 #[derive(Clone, Debug)]
@@ -138,6 +139,27 @@ impl Namespace {
             Namespace::Chunks(n) => n.chunks.free_blocks(),
             Namespace::Nameless(n) => n.machine.engine().free_blocks(),
             Namespace::Zones(n) => n.zones.free_blocks(),
+        }
+    }
+
+    /// Adds its blocks, of which it has `of_die` of every die, to the view of an observer; erase counts are the media's to tell.
+    pub fn view_blocks(&self, layout: &Layout, of_die: &Range<u32>, views: &mut [BlockView]) {
+        let own =
+            (0..layout.dies).flat_map(|die| of_die.clone().map(move |b| die * layout.blocks_per_die + b));
+        let mut add = |(block, part): (BlockId, BlockView)| {
+            let view = &mut views[block.0 as usize];
+            (view.usage, view.stream) = (view.usage.max(part.usage), part.stream);
+            view.units = (view.units + part.units).min(layout.units_per_block);
+        };
+        match self {
+            Namespace::Block(n) => {
+                own.map(BlockId).for_each(|block| add((block, n.translation.block_view(block))));
+            }
+            Namespace::Nameless(n) => {
+                own.map(BlockId).for_each(|block| add((block, n.machine.engine().block_view(block))));
+            }
+            Namespace::Chunks(n) => n.chunks.block_views().for_each(add),
+            Namespace::Zones(n) => n.zones.block_views().for_each(add),
         }
     }
 

@@ -14,8 +14,8 @@ use crate::namespaces::Namespace;
 use crate::probes::Snapshot;
 use crate::shared::Shared;
 use pellucid_flash::{
-    BlockId, ChunkInfo, Drive, Figure, HandleInfo, Held, Layout, Lba, Lpn, Nanos, PlacementEvent,
-    PlacementGeometry, Ppa, SimTime,
+    BlockId, BlockMap, BlockUse, BlockView, ChunkInfo, Drive, Figure, HandleInfo, Held, Layout, Lba, Lpn,
+    Nanos, PlacementEvent, PlacementGeometry, Ppa, SimTime,
 };
 use pellucid_ftl::{Cached, FtlCounters, Located, MountReport, NamelessMachine, Soon};
 use pellucid_media::{Extent, Faults, Health, Media, MediaConfig, MediaError, StoreError, StoreNotice};
@@ -454,6 +454,34 @@ impl Device {
     /// Erased blocks that are waiting, of all namespaces.
     pub fn free_blocks(&self) -> u32 {
         self.namespaces.iter().map(Namespace::free_blocks).sum()
+    }
+
+    /// The blocks as they are now, and what the drive has done. Cost: a walk over all blocks.
+    pub fn block_map(&self) -> BlockMap {
+        let Shared { layout, config, media, .. } = &self.shared;
+        let mut blocks = vec![BlockView::default(); layout.blocks as usize];
+        for (namespace, described) in self.namespaces.iter().zip(&config.namespaces) {
+            namespace.view_blocks(layout, described.blocks(), &mut blocks);
+        }
+        for (view, block) in blocks.iter_mut().zip((0..).map(BlockId)) {
+            view.erases = media.erase_count(block);
+            if media.health(block) != Health::Good {
+                view.usage = BlockUse::Bad;
+            }
+        }
+        let (counters, ftl, sector) = (self.counters(), self.ftl_counters(), u64::from(layout.sector_bytes));
+        BlockMap {
+            channels: layout.channels,
+            dies_per_channel: layout.dies_per_channel,
+            blocks_per_die: layout.blocks_per_die,
+            units_per_block: layout.units_per_block,
+            victims: ftl.victims.iter().sum(),
+            copied_units: ftl.copied_units,
+            host_written_bytes: counters.host_written_sectors * sector,
+            programmed_bytes: counters.programmed_sectors.iter().sum::<u64>() * sector,
+            free_blocks: self.free_blocks(),
+            blocks,
+        }
     }
 
     /// Erase count of every good block: neither bad from the factory nor grown bad.

@@ -5,6 +5,8 @@
 //! (`erase_ns`, `capacity_bytes`).
 
 mod address;
+mod block_map;
+mod block_view;
 mod cache;
 mod chunk;
 mod command;
@@ -25,6 +27,8 @@ mod time;
 mod zone;
 
 pub use address::{BlockId, DieId, Lba, Lpn, Ppa};
+pub use block_map::BlockMap;
+pub use block_view::{BlockStream, BlockUse, BlockView};
 pub use cache::{CacheGeometry, CacheState};
 pub use chunk::{ChunkAddress, ChunkGeometry, ChunkInfo, ChunkNotice, ChunkReason, ChunkScope, ChunkState};
 pub use command::{Command, Completion, Effect, Opcode, Status, Tag, Vector, append_images, copy_images};

@@ -20,7 +20,7 @@ mod closed;
 mod open;
 
 use crate::pool::{Pool, TakeOrder};
-use pellucid_flash::{BlockId, DieId, Layout};
+use pellucid_flash::{BlockId, BlockStream, BlockUse, BlockView, DieId, Layout};
 
 /// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,7 @@ struct Cold {
     touched_at: u64,
     meta: bool,
     owner: u16,
+    stream: BlockStream,
     trim: u64,
 }
 
@@ -97,6 +98,8 @@ pub(crate) struct BlockKind {
     pub meta: bool,
     /// Placement handle.
     pub owner: u16,
+    /// Stream that opens the block, for observers.
+    pub stream: BlockStream,
 }
 
 /// All blocks of a drive.
@@ -218,15 +221,32 @@ impl BlockManager {
     }
 
     /// Sets the owner of the data that the block takes from now on: translation pages, or a placement handle (0 for all that have none of
-    /// their own).
-    pub fn set_kind(&mut self, block: BlockId, meta: bool, owner: u16) {
+    /// their own). `stream` is for observers.
+    pub fn set_kind(&mut self, block: BlockId, meta: bool, owner: u16, stream: BlockStream) {
         let cold = &mut self.cold[block.0 as usize];
-        (cold.meta, cold.owner) = (meta, owner);
+        (cold.meta, cold.owner, cold.stream) = (meta, owner, stream);
     }
 
     /// The placement handle whose data the block holds; meaningful while it holds anything.
     pub fn owner(&self, block: BlockId) -> u16 {
         self.cold[block.0 as usize].owner
+    }
+
+    /// The block as an observer sees it.
+    pub fn view(&self, block: BlockId) -> BlockView {
+        let usage = match self.state(block) {
+            BlockState::Free => BlockUse::Free,
+            BlockState::Open => BlockUse::Open,
+            BlockState::Full | BlockState::Closed | BlockState::Cached => BlockUse::Full,
+            BlockState::Victim => BlockUse::Victim,
+            BlockState::Erasing => BlockUse::Erasing,
+            BlockState::Bad => BlockUse::Bad,
+        };
+        let stream = match usage {
+            BlockUse::Free | BlockUse::Bad => BlockStream::None,
+            _ => self.cold[block.0 as usize].stream,
+        };
+        BlockView { usage, stream, units: self.valid(block), erases: self.erases(block) }
     }
 
     /// Number of the last trim that invalidated a copy in this block.

@@ -19,8 +19,8 @@
 use crate::MountSource;
 use crate::pool::Pool;
 use pellucid_flash::{
-    BlockId, ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, DieId, Divisor, Layout, Lba, Lpn, Ppa,
-    Status,
+    BlockId, BlockStream, BlockUse, BlockView, ChunkAddress, ChunkGeometry, ChunkInfo, ChunkState, DieId,
+    Divisor, Layout, Lba, Lpn, Ppa, Status,
 };
 use std::ops::Range;
 
@@ -536,6 +536,23 @@ impl Chunks {
         }
         self.set_state(number, ChunkState::Free);
         Status::Success
+    }
+
+    /// The blocks of chunks that hold anything, as an observer sees them; without erase counts.
+    pub fn block_views(&self) -> impl Iterator<Item = (BlockId, BlockView)> + use<'_> {
+        let units = self.layout.units_per_superpage;
+        let held = self.chunks.iter().filter(|chunk| chunk.block != NONE);
+        held.filter(|chunk| chunk.state != ChunkState::Free).map(move |chunk| {
+            let usage = match chunk.state {
+                _ if chunk.resetting => BlockUse::Erasing,
+                ChunkState::Open => BlockUse::Open,
+                ChunkState::Closed => BlockUse::Full,
+                ChunkState::Free | ChunkState::Offline => BlockUse::Bad,
+            };
+            let view =
+                BlockView { usage, stream: BlockStream::Direct, units: chunk.written * units, erases: 0 };
+            (chunk.block, view)
+        })
     }
 
     /// Erased blocks that hold nothing.

@@ -16,7 +16,7 @@ use crate::page_map::{Found, PageMap, SetupError, split_sequence};
 use crate::translation::{Start, Stream};
 use crate::translation_pages::parse;
 use crate::{Durability, FtlConfig, Isolation};
-use pellucid_flash::{BlockId, Layout, Lpn, Ppa};
+use pellucid_flash::{BlockId, BlockStream, Layout, Lpn, Ppa};
 
 /// Media access that a mount needs; the caller of translation implements it.
 pub trait MountSource {
@@ -359,7 +359,14 @@ impl PageMap {
                 handle if apart => &[Stream::PlacedGc(handle), Stream::Placed(handle)],
                 handle => &[Stream::Placed(handle)],
             };
-            self.blocks.set_kind(range.block, range.meta, range.owner);
+            // The spare area does not tell host data from GC copies.
+            let likely = match range.owner {
+                _ if self.blocks.is_cache(range.block) => BlockStream::Cache,
+                _ if range.meta => BlockStream::Map,
+                0 => BlockStream::Host,
+                handle => BlockStream::Handle(handle),
+            };
+            self.blocks.set_kind(range.block, range.meta, range.owner, likely);
             let open = partial && streams.iter().any(|&s| self.reopen(range.block, s, range.superpages));
             self.blocks.restore(range.block, valid[range.block.0 as usize], open, range.last);
         }

@@ -37,7 +37,7 @@ use crate::temperature::Temperature;
 use crate::translation::{Caller, Located, Outdated, Stream};
 use crate::translation_pages::TranslationPages;
 use crate::{Durability, FtlConfig, Separation, Victim};
-use pellucid_flash::{BlockId, Cause, DieId, Layout, Lpn, Ppa, Rng};
+use pellucid_flash::{BlockId, BlockStream, BlockView, Cause, DieId, Layout, Lpn, Ppa, Rng};
 
 impl Stream {
     /// Place of the stream's open block among those of a die: six fixed ones, then two for each handle from 1.
@@ -53,6 +53,20 @@ impl Stream {
             Stream::Placed(handle) => 4 + 2 * handle as usize,
             Stream::PlacedGc(handle) => 5 + 2 * handle as usize,
             Stream::Log(_) | Stream::Merge(_) => panic!("a page map has no log blocks"),
+        }
+    }
+
+    /// The stream as observers name it.
+    pub(crate) const fn observed(self) -> BlockStream {
+        match self {
+            Stream::Host => BlockStream::Host,
+            Stream::HostCold => BlockStream::HostCold,
+            Stream::Gc | Stream::PlacedGc(_) | Stream::Merge(_) => BlockStream::Gc,
+            Stream::Worn => BlockStream::Worn,
+            Stream::Meta | Stream::MetaMoved => BlockStream::Map,
+            Stream::Cached => BlockStream::Cache,
+            Stream::Placed(handle) => BlockStream::Handle(handle),
+            Stream::Log(_) => BlockStream::Log,
         }
     }
 
@@ -446,6 +460,11 @@ impl PageMap {
     /// Returns whether `block` takes data before it is erased again.
     pub fn takes_data(&self, block: BlockId) -> bool {
         matches!(self.blocks.state(block), BlockState::Free | BlockState::Open)
+    }
+
+    /// The block as an observer sees it.
+    pub fn block_view(&self, block: BlockId) -> BlockView {
+        self.blocks.view(block)
     }
 
     /// Free blocks in all.

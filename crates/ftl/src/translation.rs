@@ -19,7 +19,7 @@
 
 use crate::handles::Handles;
 use crate::{Cached, FtlConfig, FtlCounters, LogBlock, Map, MountReport, MountSource, PageMap, SetupError};
-use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Lpn, Ppa};
+use pellucid_flash::{BlockId, BlockView, Cause, DieId, Divisor, Layout, Lpn, Ppa};
 
 /// Location of a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -609,6 +609,11 @@ impl Translation {
     /// Erased blocks that are waiting. Called for every interval of a time series, unlike the rest of [`Translation::view`].
     pub fn free_blocks(&self) -> u32 {
         each!(self, it => it.free_blocks())
+    }
+
+    /// The block as an observer sees it.
+    pub fn block_view(&self, block: BlockId) -> BlockView {
+        each!(self, it => it.block_view(block))
     }
 
     /// Sets the counters: to zero, or to those from before a power cut.

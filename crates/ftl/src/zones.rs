@@ -21,7 +21,8 @@ pub use crate::zone_mark::Mark;
 use crate::pool::Pool;
 use crate::{MountSource, SavedSuperpage, zone_mount};
 use pellucid_flash::{
-    BlockId, DieId, Layout, Lba, Ppa, Status, ZoneAction, ZoneGeometry, ZoneInfo, ZoneState,
+    BlockId, BlockStream, BlockUse, BlockView, DieId, Layout, Lba, Ppa, Status, ZoneAction, ZoneGeometry,
+    ZoneInfo, ZoneState,
 };
 
 /// Rows of a column that lie consecutively in a block.
@@ -332,6 +333,30 @@ impl Zones {
     /// Reserves `blocks` free blocks: zones get none of them, and dispensable log entries only one.
     pub fn reserve(&mut self, blocks: u32) {
         self.reserve = blocks;
+    }
+
+    /// The pieces of blocks that hold data of zones, or of the staging log, as an observer sees them; without erase counts. A block may
+    /// have several, whose units add up.
+    pub fn block_views(&self) -> impl Iterator<Item = (BlockId, BlockView)> + use<'_> {
+        let units = self.layout.units_per_superpage;
+        let view = move |usage, stream, superpages: u32| BlockView {
+            usage,
+            stream,
+            units: superpages * units,
+            erases: 0,
+        };
+        let of_zone = move |zone: &'_ Zone| {
+            let usage = match zone.state {
+                ZoneState::Offline => BlockUse::Bad,
+                ZoneState::Full | ZoneState::ReadOnly => BlockUse::Full,
+                _ => BlockUse::Open,
+            };
+            let extents: Vec<Extent> =
+                zone.columns.iter().flat_map(|column| column.extents.clone()).collect();
+            extents.into_iter().map(move |e| (e.block, view(usage, BlockStream::Direct, e.count)))
+        };
+        let log = self.log.map(|(block, next)| (block, view(BlockUse::Open, BlockStream::Map, next)));
+        self.zones.iter().flat_map(of_zone).chain(log)
     }
 
     /// Erased blocks that hold nothing.

@@ -8,7 +8,7 @@
 //! pointer only, by everyone. One view serves all readers that come within its freshness, so many readers cost as much as one.
 
 use pellucid_device::Snapshot;
-use pellucid_flash::{Figure, Histogram};
+use pellucid_flash::{BlockMap, Figure, Histogram};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -74,6 +74,8 @@ pub struct View {
     pub wall: Duration,
     /// Each drive, with its name.
     pub drives: Vec<(String, Snapshot)>,
+    /// The blocks of each drive, if a reader asks for them ([`Board::wants_maps`]).
+    pub maps: Vec<(String, BlockMap)>,
     /// The server, if it is one.
     pub serving: Option<Serving>,
     /// The work, if there is an end to it.
@@ -83,6 +85,7 @@ pub struct View {
 #[derive(Default)]
 struct Shared {
     asked: AtomicBool,
+    maps_asked: AtomicBool,
     closed: AtomicBool,
     latest: Mutex<Option<(Instant, Arc<View>)>>,
     fresh: Condvar,
@@ -113,6 +116,12 @@ impl Board {
         self.shared.asked.load(Ordering::Acquire)
     }
 
+    /// Returns whether a reader asks for the blocks of the drives; the next view should have them. An engine that builds a view asks
+    /// once: the question is answered with it.
+    pub fn wants_maps(&self) -> bool {
+        self.shared.maps_asked.swap(false, Ordering::AcqRel)
+    }
+
     /// Hands a view to all waiting readers.
     pub fn publish(&self, view: View) {
         let view = Arc::new(view);
@@ -136,6 +145,16 @@ impl Board {
     /// Returns whether [`Board::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::Acquire)
+    }
+
+    /// A view with the blocks of each drive, taken since the call; waits for the engine, at most twice for `patience`. `None`: there is
+    /// none, as the engine does not answer, has no drives of flash, or is done.
+    pub fn look_at_maps(&self, patience: Duration) -> Option<Arc<View>> {
+        // A view that was being built when this reader asked may come first.
+        (0..2).find_map(|_| {
+            self.shared.maps_asked.store(true, Ordering::Release);
+            self.look(Duration::ZERO, patience).filter(|view| !view.maps.is_empty())
+        })
     }
 
     /// A view that was taken no longer than `fresh` before the call, or since. Waits for the engine, at most for `patience`; then, the last one there is.
@@ -203,6 +222,28 @@ mod tests {
         let old = board.look(Duration::ZERO, Duration::from_millis(1)).unwrap();
         assert_eq!(old.wall.as_secs(), 1);
         assert!(board.wanted());
+    }
+
+    #[test]
+    fn blocks_are_taken_only_when_a_reader_asks_for_them() {
+        let board = Board::default();
+        assert!(!board.wants_maps());
+        let (asks, asked) = mpsc::channel();
+        board.wake_with(move || asks.send(()).unwrap());
+        let reader = std::thread::spawn({
+            let board = board.clone();
+            move || board.look_at_maps(LONG).map(|view| view.maps[0].0.clone())
+        });
+        asked.recv().unwrap();
+        // A view that was begun before the question.
+        board.publish(view(1));
+        asked.recv().unwrap();
+        assert!(board.wants_maps());
+        board.publish(View { maps: vec![("drive".into(), BlockMap::default())], ..view(2) });
+        assert_eq!(reader.join().unwrap().as_deref(), Some("drive"));
+        assert!(!board.wants_maps());
+        board.close();
+        assert!(Board::default().look_at_maps(Duration::ZERO).is_none());
     }
 
     #[test]

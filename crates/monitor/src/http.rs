@@ -15,6 +15,8 @@ use crate::board::Board;
 use crate::figures::Figures;
 use crate::history::History;
 use crate::prometheus::metrics;
+use pellucid_film::{MAP_SCRIPT, live_frame};
+use pellucid_flash::BlockMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
@@ -40,6 +42,7 @@ const BREATHER: Duration = Duration::from_millis(100);
 /// Between two samples of the history.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// Its line `/* map.js */` stands for the script that draws maps of blocks.
 const PAGE: &str = include_str!("page.html");
 
 /// Where a monitor listens.
@@ -298,15 +301,35 @@ fn answer(head: &[u8], shown: &Shown) -> (Answer, bool) {
     }
     let path = request.path.unwrap_or_default();
     let answer = match path.split('?').next().unwrap_or_default() {
-        "/" => Answer { status: "200 OK", kind: "text/html; charset=utf-8", body: PAGE.into() },
+        "/" => Answer { status: "200 OK", kind: "text/html; charset=utf-8", body: page() },
         "/metrics" => {
             figures(shown, "text/plain; version=0.0.4; charset=utf-8", |figures| metrics(figures).into())
         }
         "/snapshot.json" => figures(shown, "application/json", json),
         "/history.json" => figures(shown, "application/json", |_| json(&shown.history().columns())),
+        "/map.json" => maps(shown),
         _ => Answer::refuse("404 Not Found"),
     };
     (answer, with_body)
+}
+
+fn page() -> Vec<u8> {
+    PAGE.replacen("/* map.js */", MAP_SCRIPT, 1).into()
+}
+
+/// The blocks of each drive, in the form of a film's first frame.
+fn maps(shown: &Shown) -> Answer {
+    let Some(view) = shown.board.look_at_maps(PATIENCE) else {
+        return Answer::refuse("503 Service Unavailable");
+    };
+    let one = |(name, map): &(String, BlockMap)| {
+        let mut value = live_frame(map);
+        value["name"] = name.as_str().into();
+        value
+    };
+    let drives: Vec<_> = view.maps.iter().map(one).collect();
+    let body = json(&serde_json::json!({ "wall_seconds": view.wall.as_secs_f64(), "drives": drives }));
+    Answer { status: "200 OK", kind: "application/json", body }
 }
 
 /// Returns whether a Host header names this machine: a page from elsewhere whose name was made to point here does not read the figures.

@@ -1,5 +1,6 @@
 //! The monitor over real sockets: what it answers, and what it refuses.
 
+use pellucid_flash::{BlockMap, BlockUse, BlockView};
 use pellucid_monitor::{Board, Figures, Listen, Monitor, MonitorError, View};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -31,7 +32,7 @@ fn get(address: SocketAddr, path: &str) -> String {
 }
 
 #[test]
-fn four_addresses_are_answered() {
+fn five_addresses_are_answered() {
     let address = monitor();
     let page = get(address, "/");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.contains("<title>Pellucid monitor</title>"));
@@ -44,6 +45,8 @@ fn four_addresses_are_answered() {
     assert_eq!(serde_json::from_str::<Figures>(body).unwrap().wall_seconds, 7.0);
     let length = format!("Content-Length: {}\r\n", body.len());
     assert!(json.contains(&length), "{json}");
+    // The board is closed, so nobody answers the question for blocks.
+    assert!(get(address, "/map.json").starts_with("HTTP/1.1 503"));
     let history = get(address, "/history.json");
     assert!(history.starts_with("HTTP/1.1 200 OK\r\n") && history.ends_with("\"drives\":[]}"), "{history}");
 }
@@ -56,6 +59,37 @@ fn the_page_needs_nothing_from_elsewhere() {
     for elsewhere in ["http://", "https://", "//cdn", "@import", "src=", "innerHTML"] {
         assert!(!body.contains(elsewhere), "the page has {elsewhere}");
     }
+}
+
+#[test]
+fn blocks_come_in_the_form_of_a_film_and_the_page_draws_them() {
+    let board = Board::default();
+    let address = start(board.clone());
+    assert!(get(address, "/").contains("class DriveMap"));
+    let asking = std::thread::spawn(move || get(address, "/map.json"));
+    let block = BlockView { usage: BlockUse::Full, units: 8, ..BlockView::default() };
+    let map = BlockMap {
+        channels: 1,
+        dies_per_channel: 2,
+        blocks_per_die: 2,
+        units_per_block: 8,
+        blocks: vec![block; 4],
+        ..BlockMap::default()
+    };
+    while !asking.is_finished() {
+        if board.wanted() {
+            let maps = if board.wants_maps() { vec![("a drive".into(), map.clone())] } else { Vec::new() };
+            board.publish(View { maps, ..View::default() });
+        }
+        std::thread::yield_now();
+    }
+    let answer = asking.join().unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let value: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(value["drives"][0]["name"], "a drive");
+    assert_eq!(value["drives"][0]["grid"]["cells_per_die"], 2);
+    // One run of four cells, all valid and full.
+    assert_eq!(value["drives"][0]["frame"], "ABB5");
 }
 
 #[test]

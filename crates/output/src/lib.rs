@@ -20,11 +20,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// The files that reports are made of.
-const REPORT_FILES: [&str; 7] = [
+const REPORT_FILES: [&str; 10] = [
     "report.json",
     "series.csv",
     "requests.csv",
     "index.html",
+    "figures.json",
+    "film.html",
+    "film.svg",
     "compare.json",
     "compare.svg",
     "reproduce.json",
@@ -230,6 +233,21 @@ pub const PAGE_MARK: &str = " | Pellucid</title>";
 /// The mark stands within so many bytes.
 const PAGE_HEAD_BYTES: usize = 16_384;
 
+/// Reports whether a file is a page of ours.
+fn is_page(page: &File) -> bool {
+    let mut head = vec![0; PAGE_HEAD_BYTES];
+    let length = page.read_at(&mut head, 0).unwrap_or(0);
+    head[..length].windows(PAGE_MARK.len()).any(|part| part == PAGE_MARK.as_bytes())
+}
+
+/// Refuses to replace a file that is no page of ours, as [`refuse_foreign`] does.
+///
+/// # Errors
+/// The file at `path` is not ours.
+pub fn refuse_foreign_page(path: &Path, force: bool) -> Result<(), OutputError> {
+    refuse_foreign(path, force, is_page)
+}
+
 /// Refuses a directory in which a report would replace files that we did not write, unless `force` is set. Every report of
 /// ours has a page, which bears our mark.
 ///
@@ -238,14 +256,9 @@ const PAGE_HEAD_BYTES: usize = 16_384;
 pub fn refuse_foreign_report(directory: &Path, force: bool) -> Result<(), OutputError> {
     let there = |name: &&&str| directory.join(name).is_file();
     let Some(name) = REPORT_FILES.iter().find(there).filter(|_| !force) else { return Ok(()) };
-    let is_ours = |page: &File| {
-        let mut head = vec![0; PAGE_HEAD_BYTES];
-        let length = page.read_at(&mut head, 0).unwrap_or(0);
-        head[..length].windows(PAGE_MARK.len()).any(|part| part == PAGE_MARK.as_bytes())
-    };
     let page = directory.join("index.html");
     match File::open(&page) {
-        Ok(file) if is_ours(&file) => Ok(()),
+        Ok(file) if is_page(&file) => Ok(()),
         Ok(_) => Err(OutputError::new(&page, Problem::Foreign)),
         Err(_) => Err(OutputError::new(&directory.join(name), Problem::Foreign)),
     }

@@ -2,7 +2,7 @@
 
 use crate::errors::Refusal;
 use crate::tables::{self, Table};
-use pellucid_report::{Report, render_compare, render_text};
+use pellucid_report::{Report, figures_json, render_compare, render_text, report_figures};
 use pyo3::prelude::*;
 
 /// Columns of a report as text, unless others are asked for.
@@ -41,6 +41,11 @@ impl Outcome {
     /// The report as one page with drawings.
     fn html(&self) -> String {
         self.report.to_html()
+    }
+
+    /// The figures of that page as data, in JSON.
+    fn figures(&self) -> String {
+        figures_json(&report_figures(&self.report))
     }
 
     /// A table by its name: requests, series, operations, blocks, dies.

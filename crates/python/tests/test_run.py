@@ -220,6 +220,13 @@ def test_runs_over_seeds_have_intervals(small, tmp_path):
 
 def test_figures_have_the_sizes_of_a_paper(small, job, tmp_path):
     result = small.run(job, precondition="fill")
+    assert result.figures, "the page has figures"
+    for name in result.figures:
+        saved = tmp_path / f"{name}.pdf"
+        result.plot.figure(name, columns=2).savefig(saved)
+        assert saved.stat().st_size > 1000
+    with pytest.raises(pl.Error, match="free-blocks-over-time"):
+        result.plot.figure("free-blocks")
     for draw in (result.plot.latency, result.plot.stages, result.plot.write_amplification):
         for columns, width in ((1, 3.33), (2, 7.0)):
             figure = draw(columns=columns)

@@ -1,14 +1,19 @@
-//! The report as one self-contained HTML page: style and drawings are inside; there is no script and no address of
-//! another resource. The page is also well-formed XML, so that a test can check its structure.
+//! The report as one self-contained HTML page: style, drawings and script are inside; there is no address of another resource. Without the
+//! script the drawings stand as they are; with it they can be hovered, zoomed and taken away as SVG or CSV. The page is also well-formed
+//! XML, so that a test can check its structure.
 
 mod figures;
+mod film;
+mod script;
 mod shell;
 mod side_by_side;
 
+pub use film::{render_film_alone, render_film_html, render_film_still};
+pub use script::figures_json;
 pub use shell::Shell;
-pub use side_by_side::{render_compare_html, render_compare_svg};
+pub use side_by_side::{compare_figures, render_compare_html, render_compare_svg};
 
-use super::plot::{Unit, escape};
+use super::plot::{Drawing, Unit, escape};
 use super::text::PARTIAL;
 use super::{Direction, MergesOfKind, Report, Requests, jobs};
 use figures as figure;
@@ -18,7 +23,16 @@ use std::fmt::Write;
 
 /// The page.
 pub fn render_html(report: &Report) -> String {
-    let mut page = Page(Shell::new(&report.drive.name, ""));
+    page(report).end(report)
+}
+
+/// The figures of the page.
+pub fn report_figures(report: &Report) -> Vec<Figure> {
+    page(report).figures
+}
+
+fn page(report: &Report) -> Page {
+    let mut page = Page::new(&report.drive.name);
     page.head(report);
     page.raw("<main>");
     page.tiles(&tiles(report));
@@ -31,39 +45,79 @@ pub fn render_html(report: &Report) -> String {
     page.section("How busy the parts were", &utilisation(report));
     page.section("Wear and health", &health(report));
     page.raw("</main>");
-    page.end(report)
+    page
 }
 
 /// One card of a section.
 enum Part {
     /// A drawing and what it shows; over half the width, as `Half`.
-    Figure(String, &'static str),
+    Figure(Drawing, &'static str),
     /// Text or a table over half the width, over all of it where nothing stands beside it.
     Half(String),
     /// Text or a table over the whole width.
     Wide(String),
 }
 
-struct Page(Shell);
+/// A drawing of a page, with its name and what it shows.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Its name, made of the title: `read-latency-over-time`; no two of a page are the same.
+    pub name: String,
+    /// A sentence on its content.
+    pub caption: String,
+    /// The drawing.
+    pub drawing: Drawing,
+}
+
+impl Figure {
+    fn of(drawing: &Drawing, caption: &str) -> Figure {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        let name: String = drawing.title().chars().map(plain).collect();
+        let words: Vec<&str> = name.split('-').filter(|word| !word.is_empty()).collect();
+        Figure { name: words.join("-"), caption: caption.into(), drawing: drawing.clone() }
+    }
+
+    /// The model of the figure in JSON, with its name and caption.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut model = self.drawing.to_json();
+        model["name"] = self.name.as_str().into();
+        model["caption"] = self.caption.as_str().into();
+        model
+    }
+}
+
+/// A page, and the figures that it shows so far.
+struct Page {
+    shell: Shell,
+    figures: Vec<Figure>,
+}
 
 impl Page {
+    fn new(title: &str) -> Page {
+        Page { shell: Shell::new(title, script::STYLE), figures: Vec::new() }
+    }
+
     fn raw(&mut self, text: &str) {
-        self.0.0.push_str(text);
+        self.shell.0.push_str(text);
     }
 
     fn head(&mut self, report: &Report) {
         let (name, summary) = (escape(&report.drive.name), escape(&report.drive.summary));
         let workload = escape(&report.workload.summary);
-        let _ = write!(self.0.0, "<header><h1>{name}</h1><p>{summary}</p><p class=\"soft\">{workload}</p>");
+        let _ =
+            write!(self.shell.0, "<header><h1>{name}</h1><p>{summary}</p><p class=\"soft\">{workload}</p>");
         if !report.workload.precondition.is_empty() {
             let before = escape(&report.workload.precondition);
-            let _ = write!(self.0.0, "<p class=\"soft\">preconditioning: {before}</p>");
+            let _ = write!(self.shell.0, "<p class=\"soft\">preconditioning: {before}</p>");
         }
         if !report.workload.command_line.is_empty() {
-            let _ = write!(self.0.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
+            let _ = write!(self.shell.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
+        }
+        if report.film.is_some() {
+            self.raw(film::LINK);
         }
         if report.partial {
-            let _ = write!(self.0.0, "<p class=\"partial\"><b>Partial:</b> {PARTIAL}.</p>");
+            let _ = write!(self.shell.0, "<p class=\"partial\"><b>Partial:</b> {PARTIAL}.</p>");
         }
         self.raw("</header>");
         self.warnings(report.warnings.iter().cloned());
@@ -73,14 +127,15 @@ impl Page {
     fn warnings(&mut self, sentences: impl Iterator<Item = String>) {
         let items: String = sentences.map(|sentence| format!("<li>{}</li>", escape(&sentence))).collect();
         if !items.is_empty() {
-            let _ = write!(self.0.0, "<ul class=\"warnings\">{items}</ul>");
+            let _ = write!(self.shell.0, "<ul class=\"warnings\">{items}</ul>");
         }
     }
 
     fn tiles(&mut self, tiles: &[(&str, String)]) {
         self.raw("<div class=\"tiles\">");
         for (name, value) in tiles {
-            let _ = write!(self.0.0, "<div class=\"tile\"><b>{}</b><span>{name}</span></div>", escape(value));
+            let _ =
+                write!(self.shell.0, "<div class=\"tile\"><b>{}</b><span>{name}</span></div>", escape(value));
         }
         self.raw("</div>");
     }
@@ -90,19 +145,26 @@ impl Page {
         if parts.is_empty() {
             return;
         }
-        let _ = write!(self.0.0, "<section><h2>{title}</h2><div class=\"grid\">");
+        let _ = write!(self.shell.0, "<section><h2>{title}</h2><div class=\"grid\">");
         let mut right = false;
         for (at, part) in parts.iter().enumerate() {
             let lone = !right && parts.get(at + 1).is_none_or(|next| matches!(next, Part::Wide(_)));
             let wide = if lone || matches!(part, Part::Wide(_)) { " wide" } else { "" };
             right = !right && wide.is_empty();
             let _ = match part {
-                Part::Figure(svg, caption) => write!(
-                    self.0.0,
-                    "<figure class=\"card{wide}\" tabindex=\"0\">{svg}<figcaption>{caption}</figcaption></figure>"
-                ),
+                Part::Figure(drawing, caption) => {
+                    let figure = Figure::of(drawing, caption);
+                    let written = write!(
+                        self.shell.0,
+                        "<figure class=\"card{wide}\" tabindex=\"0\" data-figure=\"{}\">{}<figcaption>{caption}</figcaption></figure>",
+                        figure.name,
+                        drawing.to_svg()
+                    );
+                    self.figures.push(figure);
+                    written
+                }
                 Part::Half(html) | Part::Wide(html) => {
-                    write!(self.0.0, "<div class=\"card scroll{wide}\" tabindex=\"0\">{html}</div>")
+                    write!(self.shell.0, "<div class=\"card scroll{wide}\" tabindex=\"0\">{html}</div>")
                 }
             };
         }
@@ -110,11 +172,12 @@ impl Page {
     }
 
     /// The page, with what it was made by and from at its foot.
-    fn end(self, report: &Report) -> String {
+    fn end(mut self, report: &Report) -> String {
+        self.raw(&script::elements(&self.figures));
         let seeds: Vec<String> = report.seeds.iter().map(|(name, seed)| format!("{name} {seed}")).collect();
         let seeds = if seeds.is_empty() { "none".into() } else { seeds.join(", ") };
         let version = &report.version;
-        self.0.end(&format!(
+        self.shell.end(&format!(
             "Pellucid {}, report schema {}. Seeds: {seeds}. All times are simulated unless they say otherwise. Every number \
              is defined in docs/reference/definitions.md.",
             version.pellucid_version, version.schema_version
@@ -260,6 +323,7 @@ fn latency(report: &Report) -> Vec<Part> {
         figure::distribution(report),
         "Share of the requests of a direction per sixteenth of a power of two.",
     )];
+    parts.push(Part::Figure(figure::cumulative(report), "Share of requests at or below each latency."));
     if let Some(tail) = figure::tail(report) {
         parts.push(Part::Figure(
             tail,
@@ -297,6 +361,22 @@ fn over_time(report: &Report) -> Vec<Part> {
         ));
     }
     parts.push(Part::Figure(figure::free_blocks(report), "Erased blocks at the end of each interval."));
+    let series = &report.series;
+    if series.victims.iter().sum::<u64>() > 0 {
+        parts.push(Part::Figure(
+            figure::victims(report),
+            "Valid share of the victims of each interval when they were chosen: the smaller, the less is copied.",
+        ));
+    }
+    if series.read.stall_ns.iter().chain(&series.write.stall_ns).any(|&ns| ns > 0) {
+        parts.push(Part::Figure(
+            figure::stalls(report),
+            "Mean time that requests waited for space in the data buffer, by the interval in which they completed.",
+        ));
+    }
+    if !series.slc_cache_used_blocks.is_empty() {
+        parts.push(Part::Figure(figure::slc_cache(report), "Blocks of the SLC cache that are not free."));
+    }
     parts.push(Part::Figure(
         figure::busy_over_time(report),
         "Mean busy share of all channels and of all dies.",
@@ -323,13 +403,24 @@ fn stages(report: &Report) -> Vec<Part> {
         }
         rows.push(row);
     }
-    vec![
+    let mut parts = vec![
         Part::Figure(
             figure::stages(&used),
             "Share of the summed latency. For a request cut into slices: the slice that finished last.",
         ),
         Part::Half(table("Mean time per request", &head, &rows)),
-    ]
+    ];
+    const TAIL: &str =
+        "Stages of the requests whose latencies lie between two powers of two: what the slow ones wait for.";
+    for (title, direction) in [
+        ("Stages of reads by latency", &report.directions.read),
+        ("Stages of writes by latency", &report.directions.write),
+    ] {
+        if direction.stage_ns.total() > 0 {
+            parts.push(Part::Figure(figure::stages_by_latency(title, direction), TAIL));
+        }
+    }
+    parts
 }
 
 fn amplification(report: &Report) -> Vec<Part> {
@@ -383,6 +474,17 @@ fn utilisation(report: &Report) -> Vec<Part> {
             "Busy time of each channel over the length of the measurement.",
         ),
     ];
+    let busy = &report.series.busy;
+    if busy.end_seconds.len() > 1 {
+        parts.push(Part::Figure(
+            figure::timeline("Channels over time", "channel", report, &busy.channels),
+            "Busy share of each channel in each interval.",
+        ));
+        parts.push(Part::Figure(
+            figure::timeline("Dies over time", "die", report, &busy.dies),
+            "Busy share of each die in each interval; the dies of the first channel first.",
+        ));
+    }
     let of = |share: Option<f64>| optional(share, |share| Unit::Percent.show(share));
     parts.push(Part::Half(facts(
         "Mean busy shares",
@@ -407,6 +509,8 @@ fn health(report: &Report) -> Vec<Part> {
     if wear.erases.max > 0 {
         parts
             .push(Part::Figure(figure::wear(report), "Good blocks by the number of times they were erased."));
+        parts
+            .push(Part::Figure(figure::wear_map(report), "Mean erase count of the good blocks of each die."));
     }
     parts.push(Part::Half(facts(
         "Blocks",

@@ -39,16 +39,19 @@ pub use compare::render_compare;
 pub use difference::{Difference, differences, results};
 pub use files::{FilesReport, OperationReport};
 pub use fio::{JobOptions, to_fio_json};
-pub use html::{Shell, render_compare_html, render_compare_svg, render_html};
+pub use html::{
+    Figure, Shell, compare_figures, figures_json, render_compare_html, render_compare_svg, render_film_alone,
+    render_film_html, render_film_still, render_html, report_figures,
+};
 pub use jobs::{GroupResult, JobResult, Span};
 pub use latency::{Distribution, Latency, LatencyRecorder};
 pub use log::{LOG_BEGINNING, RequestLog, RequestSink, opcode_name};
 pub use provenance::{Input, Provenance};
-pub use recorder::{Direction, Directions, ReadsByMapping, RequestRecorder, Requests};
+pub use recorder::{Direction, Directions, LatencyBand, ReadsByMapping, RequestRecorder, Requests};
 pub use replay::Replay;
 pub use request_columns::{RequestColumns, WordColumn};
 pub use seeds::OverSeeds;
-pub use series::{FlowSeries, Sample, Series, TimeSeries};
+pub use series::{Busy, FlowSeries, Sample, Series, TimeSeries};
 pub use tables::{ByCause, ByStage, key};
 pub use targets::TargetResult;
 pub use text::render_text;
@@ -56,6 +59,7 @@ pub use translation::{MapCache, MapPages, Merges, MergesOfKind, SlcCache};
 pub use wear::{EraseCounts, Wear, WearHistogram};
 
 use pellucid_device::FirmwareModule;
+use pellucid_film::Film;
 use pellucid_flash::Cause;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -142,6 +146,9 @@ pub struct Report {
     pub parts: Vec<PartFigures>,
     /// The run over time.
     pub series: Series,
+    /// Content of each block over time, if that was recorded; a page of its own, no part of the JSON.
+    #[serde(skip)]
+    pub film: Option<Film>,
 }
 
 /// Counters of a disk or a layer.
@@ -483,17 +490,27 @@ impl Report {
         json::to_text(&Report { host: None, ..self.clone() })
     }
 
-    /// The files of the report below `folder`: `report.json`, `series.csv`, `requests.csv` and `index.html`.
+    /// The files of the report below `folder`: `report.json`, `series.csv`, `requests.csv`, `figures.json` and `index.html`; with a film, also `film.html`
+    /// and its last frame, `film.svg`.
     pub fn files(&self, folder: &Path) -> Vec<pellucid_output::Part> {
         let (mut series, mut requests) = (Vec::new(), Vec::new());
         let written = self.series.write_csv(&mut series).and_then(|()| jobs::write_csv(self, &mut requests));
         written.expect("memory takes everything");
-        vec![
+        let mut files = vec![
             (folder.join("report.json"), self.to_json(true).into_bytes()),
             (folder.join("series.csv"), series),
             (folder.join("requests.csv"), requests),
+            (folder.join("figures.json"), figures_json(&report_figures(self)).into_bytes()),
             (folder.join("index.html"), self.to_html().into_bytes()),
-        ]
+        ];
+        if let Some(film) = &self.film {
+            files.push((folder.join("film.html"), render_film_html(std::slice::from_ref(self)).into_bytes()));
+            files.push((
+                folder.join("film.svg"),
+                render_film_still(film, &self.workload.summary).into_bytes(),
+            ));
+        }
+        files
     }
 
     /// The warnings, each with the drive's name before it: for several reports together.

@@ -20,11 +20,13 @@
 mod axis;
 mod bars;
 mod heat;
+mod model;
 mod xy;
 
 pub use axis::{Axis, Unit};
 pub use bars::{BarChart, Bars};
 pub use heat::HeatMap;
+pub use model::Drawing;
 pub use xy::{Mark, Plot};
 
 use std::fmt::Write;

@@ -31,6 +31,30 @@ pub struct Direction {
     pub stage_percent: ByStage<f64>,
     /// The latency distribution.
     pub distribution: Distribution,
+    /// Where fast and slow requests spent their time: `stage_ns` by latency. Bands without requests are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bands: Vec<LatencyBand>,
+}
+
+/// Requests whose latencies lie between two powers of two.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LatencyBand {
+    /// Smallest latency of the band, inclusive, in nanoseconds.
+    pub from_ns: u64,
+    /// Largest latency of the band, inclusive.
+    pub upper_ns: u64,
+    /// Successful requests.
+    pub requests: u64,
+    /// Their nanoseconds in each stage, summed.
+    pub stage_ns: ByStage<u64>,
+}
+
+impl LatencyBand {
+    fn of((digits, (requests, stage_ns)): (usize, &(u64, ByStage<u64>))) -> LatencyBand {
+        let from_ns = if digits == 0 { 0 } else { 1 << (digits - 1) };
+        let upper_ns = if digits == 0 { 0 } else { from_ns - 1 + from_ns };
+        LatencyBand { from_ns, upper_ns, requests: *requests, stage_ns: *stage_ns }
+    }
 }
 
 /// Every direction of traffic.
@@ -89,7 +113,8 @@ struct DirectionRecorder {
     errors: u64,
     bytes: u64,
     latency: LatencyRecorder,
-    stage_ns: ByStage<u64>,
+    /// Requests, and their time by stage, with latencies of as many binary digits.
+    bands: Vec<(u64, ByStage<u64>)>,
 }
 
 impl DirectionRecorder {
@@ -101,8 +126,20 @@ impl DirectionRecorder {
             return;
         }
         self.bytes += bytes;
-        self.latency.record(completion.completed - completion.submitted);
-        self.stage_ns.add(&completion.stages);
+        let latency = completion.completed - completion.submitted;
+        self.latency.record(latency);
+        let digits = (u64::BITS - latency.0.leading_zeros()) as usize;
+        if digits >= self.bands.len() {
+            self.widen(digits);
+        }
+        let (requests, stage_ns) = &mut self.bands[digits];
+        *requests += 1;
+        stage_ns.add(&completion.stages);
+    }
+
+    #[cold]
+    fn widen(&mut self, digits: usize) {
+        self.bands.resize_with(digits + 1, Default::default);
     }
 
     fn merge(&mut self, other: &DirectionRecorder) {
@@ -110,14 +147,20 @@ impl DirectionRecorder {
         self.errors += other.errors;
         self.bytes += other.bytes;
         self.latency.merge(&other.latency);
-        for (sum, ns) in self.stage_ns.0.iter_mut().zip(other.stage_ns.0) {
-            *sum += ns;
+        self.bands.resize_with(self.bands.len().max(other.bands.len()), Default::default);
+        for ((requests, stage_ns), (more, ns)) in self.bands.iter_mut().zip(&other.bands) {
+            *requests += more;
+            stage_ns.0.iter_mut().zip(ns.0).for_each(|(sum, ns)| *sum += ns);
         }
     }
 
     fn finish(&self, simulated: Nanos) -> Direction {
         let per_second = |n: u64| if simulated.0 == 0 { 0.0 } else { n as f64 / simulated.as_secs_f64() };
-        let total_ns = self.stage_ns.total().max(1) as f64;
+        let mut stage_ns = ByStage::default();
+        for (_, band) in &self.bands {
+            stage_ns.0.iter_mut().zip(band.0).for_each(|(sum, ns): (&mut u64, u64)| *sum += ns);
+        }
+        let total_ns = stage_ns.total().max(1) as f64;
         Direction {
             requests: self.requests,
             bytes: self.bytes,
@@ -125,9 +168,16 @@ impl DirectionRecorder {
             iops: per_second(self.requests - self.errors),
             throughput_bytes_per_second: per_second(self.bytes),
             latency: self.latency.summary(),
-            stage_percent: self.stage_ns.map(|ns| ns as f64 * 100.0 / total_ns),
-            stage_ns: self.stage_ns,
+            stage_percent: stage_ns.map(|ns| ns as f64 * 100.0 / total_ns),
+            stage_ns,
             distribution: self.latency.distribution(),
+            bands: self
+                .bands
+                .iter()
+                .enumerate()
+                .filter(|(_, band)| band.0 > 0)
+                .map(LatencyBand::of)
+                .collect(),
         }
     }
 }
@@ -248,6 +298,9 @@ mod tests {
         assert_eq!(read.latency.count, 2);
         assert_eq!(read.latency.mean_ns, Some(400.0));
         assert_eq!(read.stage_ns.total(), 800);
+        let [band] = &read.bands[..] else { panic!("{:?}", read.bands) };
+        assert_eq!((band.from_ns, band.upper_ns, band.requests), (256, 511, 2));
+        assert_eq!(band.stage_ns, read.stage_ns);
         assert_eq!(read.stage_percent[Stage::Queue], 12.5);
         assert_eq!(read.stage_percent[Stage::Media], 87.5);
         assert_eq!(read.iops, 2e6);

@@ -57,27 +57,46 @@ fn request(rng: &mut Rng, at: SimTime, collecting: bool) -> (Completion, u64) {
 fn recorded() -> (Requests, Series) {
     let mut rng = Rng::new(42);
     let mut requests = RequestRecorder::new();
-    let mut series = TimeSeries::new(SimTime::ZERO, Sample { free_blocks: 8_100, ..Sample::default() });
-    let mut counters = Sample { free_blocks: 8_100, ..Sample::default() };
+    let busy = |of: usize| vec![0; of];
+    let first = Sample {
+        free_blocks: 8_100,
+        cache_used_blocks: Some(12),
+        channel_busy_ns: busy(8),
+        die_busy_ns: busy(64),
+        ..Sample::default()
+    };
+    let mut series = TimeSeries::new(SimTime::ZERO, first.clone());
+    let mut counters = first.clone();
     let mut at = SimTime(1_000_000);
     while at.0 < SECONDS * 1_000_000_000 {
         if at >= series.sample_due() {
-            series.sample(at, counters);
+            series.sample(at, counters.clone());
         }
         let collecting = at.as_secs_f64() > 40.0;
         let (completion, bytes) = request(&mut rng, at, collecting);
         requests.record(&completion, bytes);
         let is_write = completion.opcode == Opcode::Write;
-        series.complete(at, is_write, bytes, completion.completed - completion.submitted);
+        series.complete(
+            at,
+            is_write,
+            bytes,
+            completion.completed - completion.submitted,
+            completion.stages.get(Stage::Buffer),
+        );
         if is_write {
             counters.host_written_bytes += bytes;
             counters.programmed_host_bytes += bytes;
             counters.programmed_other_bytes += bytes / if collecting { 1 } else { 3 };
             counters.free_blocks = if collecting { 180 + rng.below(60) } else { 8_100 - at.0 / 5_050_000 };
         }
+        if collecting && is_write {
+            counters.victims += 1;
+            counters.victim_units += 256;
+            counters.victim_valid_units += 90;
+        }
         let busy = if collecting { 5 } else { 3 };
-        counters.channel_busy_ns += busy * 400_000;
-        counters.die_busy_ns += busy * 4_200_000;
+        counters.channel_busy_ns.iter_mut().for_each(|ns| *ns += busy * 50_000);
+        counters.die_busy_ns.iter_mut().for_each(|ns| *ns += busy * 65_625);
         at += Nanos(
             300_000
                 + rng.below(1_100_000)
@@ -170,6 +189,7 @@ pub(crate) fn report() -> Report {
             read_only: false,
             erases: EraseCounts::of(&erases),
             histogram: WearHistogram::of(&erases),
+            die_mean_erases: vec![vec![12.5; 8]; 8],
         },
         mount: Some(Mount {
             duration_ns: 412_000_000,
@@ -210,5 +230,6 @@ pub(crate) fn report() -> Report {
         files: None,
         parts: Vec::new(),
         series,
+        film: None,
     }
 }

@@ -17,11 +17,14 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::mem::take;
 
+/// Intervals of the timelines of channels and dies, at most.
+const TIMELINE: usize = 128;
+
 /// Intervals at which neighbours are merged.
 const CAPACITY: usize = 1024;
 
-/// Counters of the drive at one moment. All but `free_blocks` only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Counters of the drive at one moment. All but `free_blocks` and `cache_used_blocks` only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Bytes of successful host writes.
     pub host_written_bytes: u64,
@@ -31,10 +34,18 @@ pub struct Sample {
     pub programmed_other_bytes: u64,
     /// Erased blocks ready for new data.
     pub free_blocks: u64,
-    /// Busy nanoseconds summed over all channels.
-    pub channel_busy_ns: u64,
-    /// Busy nanoseconds summed over all dies.
-    pub die_busy_ns: u64,
+    /// Blocks of the SLC cache that are not free; absent without one.
+    pub cache_used_blocks: Option<u64>,
+    /// Victim blocks chosen.
+    pub victims: u64,
+    /// Mapping units that these victims can hold.
+    pub victim_units: u64,
+    /// Valid ones of them when they were chosen.
+    pub victim_valid_units: u64,
+    /// Busy nanoseconds of each channel.
+    pub channel_busy_ns: Vec<u64>,
+    /// Busy nanoseconds of each die.
+    pub die_busy_ns: Vec<u64>,
 }
 
 /// One direction in one interval.
@@ -42,19 +53,22 @@ pub struct Sample {
 struct Flow {
     bytes: u64,
     max_ns: u64,
+    stall_ns: u64,
     latency: Coarse,
 }
 
 impl Flow {
     #[inline]
-    fn add(&mut self, bytes: u64, latency: Nanos) {
+    fn add(&mut self, bytes: u64, latency: Nanos, stall: Nanos) {
         self.bytes += bytes;
+        self.stall_ns += stall.0;
         self.max_ns = self.max_ns.max(latency.0);
         self.latency.record(latency.0, 1);
     }
 
     fn merge(mut self, later: Flow) -> Flow {
         self.bytes += later.bytes;
+        self.stall_ns += later.stall_ns;
         self.max_ns = self.max_ns.max(later.max_ns);
         self.latency.merge(&later.latency);
         self
@@ -120,14 +134,14 @@ impl TimeSeries {
         }
     }
 
-    /// Counts one successful read or write that completed at `at`. Completions before the start count in the
+    /// Counts one successful read or write that completed at `at`, `stall` of whose latency it waited for space in the data buffer. Completions before the start count in the
     /// first interval.
     #[inline]
-    pub fn complete(&mut self, at: SimTime, is_write: bool, bytes: u64, latency: Nanos) {
+    pub fn complete(&mut self, at: SimTime, is_write: bool, bytes: u64, latency: Nanos, stall: Nanos) {
         if at.0.wrapping_sub(self.current_start_ns) >= self.interval_ns {
             self.seek(at.0);
         }
-        self.intervals[self.current].flows[usize::from(is_write)].add(bytes, latency);
+        self.intervals[self.current].flows[usize::from(is_write)].add(bytes, latency, stall);
     }
 
     /// When the counters are to be sampled next. The driver calls [`sample`](TimeSeries::sample) when the
@@ -156,23 +170,31 @@ impl TimeSeries {
     pub fn finish(mut self, end: SimTime, channels: u32, dies: u32) -> Series {
         let end_ns = self.close(end.0);
         let mut series = Series { interval_ns: self.interval_ns, ..Series::default() };
-        let mut before = self.baseline;
+        let mut before = &self.baseline;
+        let mut timeline = Busy::default();
         for (i, interval) in self.intervals.iter().enumerate() {
             let start_ns = self.start_of(i);
             let is_last = i + 1 == self.intervals.len();
             let length_ns = if is_last { (end_ns - start_ns).max(1) } else { self.interval_ns };
-            let now = interval.sample.unwrap_or(before);
+            let now = interval.sample.as_ref().unwrap_or(before);
             series.begin_seconds.push((start_ns - self.start_ns) as f64 / 1e9);
             series.length_seconds.push(length_ns as f64 / 1e9);
             series.read.push(&interval.flows[0]);
             series.write.push(&interval.flows[1]);
-            series.push_counters(&before, &now);
+            series.push_counters(before, now);
             let share =
                 |busy_ns: u64, units: u32| busy_ns as f64 / (length_ns as f64 * f64::from(units.max(1)));
-            series.channel_busy_share.push(share(now.channel_busy_ns - before.channel_busy_ns, channels));
-            series.die_busy_share.push(share(now.die_busy_ns - before.die_busy_ns, dies));
+            let gained = |now: &[u64], before: &[u64]| now.iter().sum::<u64>() - before.iter().sum::<u64>();
+            series
+                .channel_busy_share
+                .push(share(gained(&now.channel_busy_ns, &before.channel_busy_ns), channels));
+            series.die_busy_share.push(share(gained(&now.die_busy_ns, &before.die_busy_ns), dies));
+            if (i + 1) % self.intervals.len().div_ceil(TIMELINE).max(1) == 0 || is_last {
+                timeline.push((start_ns + length_ns - self.start_ns) as f64 / 1e9, now);
+            }
             before = now;
         }
+        series.busy = timeline.since(&self.baseline);
         series
     }
 
@@ -246,6 +268,8 @@ pub struct FlowSeries {
     pub p99_ns: Vec<Option<u64>>,
     /// Largest latency in nanoseconds, exact; absent without requests.
     pub max_ns: Vec<Option<u64>>,
+    /// Nanoseconds that these requests waited for space in the data buffer, summed.
+    pub stall_ns: Vec<u64>,
 }
 
 impl FlowSeries {
@@ -258,6 +282,49 @@ impl FlowSeries {
         self.p50_ns.push(flow.quantile_ns(0.5));
         self.p99_ns.push(flow.quantile_ns(0.99));
         self.max_ns.push(any.then_some(flow.max_ns));
+        self.stall_ns.push(flow.stall_ns);
+    }
+}
+
+/// Busy shares of each channel and each die over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Busy {
+    /// End of each interval in simulated seconds since the measurement began.
+    pub end_seconds: Vec<f64>,
+    /// Busy share (0 to 1) of each channel, in each interval.
+    pub channels: Vec<Vec<f64>>,
+    /// Busy share (0 to 1) of each die, in each interval; the dies of the first channel first.
+    pub dies: Vec<Vec<f64>>,
+}
+
+impl Busy {
+    /// Adds the busy nanoseconds at the end of an interval.
+    fn push(&mut self, end_seconds: f64, sample: &Sample) {
+        self.end_seconds.push(end_seconds);
+        for (all, now) in
+            [(&mut self.channels, &sample.channel_busy_ns), (&mut self.dies, &sample.die_busy_ns)]
+        {
+            all.resize_with(now.len().max(all.len()), Vec::new);
+            all.iter_mut().zip(now).for_each(|(one, busy_ns)| one.push(*busy_ns as f64));
+        }
+    }
+
+    /// The shares that follow from busy nanoseconds at the ends, and at the beginning.
+    fn since(mut self, beginning: &Sample) -> Busy {
+        let begins = std::iter::once(0.0).chain(self.end_seconds.iter().copied());
+        let lengths: Vec<f64> = begins.zip(&self.end_seconds).map(|(begin, end)| end - begin).collect();
+        for (all, first) in
+            [(&mut self.channels, &beginning.channel_busy_ns), (&mut self.dies, &beginning.die_busy_ns)]
+        {
+            for (one, first) in all.iter_mut().zip(first.iter().chain(std::iter::repeat(&0))) {
+                let mut before = *first as f64;
+                for (value, length) in one.iter_mut().zip(&lengths) {
+                    let gained = *value - before;
+                    before = std::mem::replace(value, gained / 1e9 / length.max(1e-9));
+                }
+            }
+        }
+        self
     }
 }
 
@@ -285,10 +352,19 @@ pub struct Series {
     pub write_amplification: Vec<Option<f64>>,
     /// Erased blocks ready for new data at the end of the interval.
     pub free_blocks: Vec<u64>,
+    /// Blocks of the SLC cache that are not free, at the end of the interval; empty without one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slc_cache_used_blocks: Vec<u64>,
+    /// Victim blocks chosen.
+    pub victims: Vec<u64>,
+    /// Valid share (0 to 1) of these victims when they were chosen; absent without any.
+    pub victim_valid_share: Vec<Option<f64>>,
     /// Busy share (0 to 1) of the channels, mean over all channels.
     pub channel_busy_share: Vec<f64>,
     /// Busy share (0 to 1) of the dies, mean over all dies.
     pub die_busy_share: Vec<f64>,
+    /// Each channel and die by itself, in at most 128 longer intervals.
+    pub busy: Busy,
 }
 
 impl Series {
@@ -301,6 +377,11 @@ impl Series {
         self.programmed_other_bytes.push(other);
         self.write_amplification.push((written > 0).then(|| (host + other) as f64 / written as f64));
         self.free_blocks.push(now.free_blocks);
+        self.slc_cache_used_blocks.extend(now.cache_used_blocks);
+        self.victims.push(now.victims - before.victims);
+        let (units, valid) =
+            (now.victim_units - before.victim_units, now.victim_valid_units - before.victim_valid_units);
+        self.victim_valid_share.push((units > 0).then(|| valid as f64 / units as f64));
     }
 
     /// Intervals.
@@ -318,7 +399,8 @@ impl Series {
         read_requests,read_bytes,read_mean_ns,read_p50_ns,read_p99_ns,read_max_ns,\
         write_requests,write_bytes,write_mean_ns,write_p50_ns,write_p99_ns,write_max_ns,\
         host_written_bytes,programmed_host_bytes,programmed_other_bytes,write_amplification,\
-        free_blocks,channel_busy_share,die_busy_share";
+        free_blocks,channel_busy_share,die_busy_share,\
+        victims,victim_valid_share,write_stall_ns,slc_cache_used_blocks";
 
     /// Writes one line per interval under a header; an absent value is an empty field.
     pub fn write_csv(&self, mut out: impl Write) -> io::Result<()> {
@@ -338,7 +420,9 @@ impl Series {
                 write!(out, ",{}", column[i])?;
             }
             write!(out, ",{},{}", cell(self.write_amplification[i]), self.free_blocks[i])?;
-            writeln!(out, ",{},{}", self.channel_busy_share[i], self.die_busy_share[i])?;
+            write!(out, ",{},{}", self.channel_busy_share[i], self.die_busy_share[i])?;
+            write!(out, ",{},{}", self.victims[i], cell(self.victim_valid_share[i]))?;
+            writeln!(out, ",{},{}", self.write.stall_ns[i], cell(self.slc_cache_used_blocks.get(i)))?;
         }
         Ok(())
     }
@@ -366,7 +450,7 @@ mod tests {
             at += rng.below(50);
             let write = rng.chance(0.3);
             let (size, latency) = (rng.below(65_536), rng.below(1 << 30));
-            recorder.complete(SimTime(at), write, size, Nanos(latency));
+            recorder.complete(SimTime(at), write, size, Nanos(latency), Nanos::ZERO);
             bytes[usize::from(write)] += size;
             max[usize::from(write)] = max[usize::from(write)].max(latency);
         }
@@ -393,7 +477,7 @@ mod tests {
             let latency = 1 << rng.below(30);
             let latency = latency + rng.below(latency);
             let at = 1_000 + i * 13;
-            recorder.complete(SimTime(at), false, 1, Nanos(latency));
+            recorder.complete(SimTime(at), false, 1, Nanos(latency), Nanos::ZERO);
             exact.push((at, latency));
         }
         let series = recorder.finish(SimTime(1_000 + 1_300_000), 1, 1);
@@ -420,8 +504,12 @@ mod tests {
             programmed_host_bytes: written,
             programmed_other_bytes: other,
             free_blocks: 9,
-            channel_busy_ns: written,
-            die_busy_ns: 0,
+            victims: other,
+            victim_units: other * 4,
+            victim_valid_units: other,
+            cache_used_blocks: None,
+            channel_busy_ns: vec![0, written],
+            die_busy_ns: vec![0],
         };
         assert_eq!(recorder.sample_due(), SimTime(1_100));
         recorder.sample(SimTime(1_100), sample(50, 0));
@@ -437,6 +525,16 @@ mod tests {
         assert_eq!(series.write_amplification[2], None);
         assert_eq!(series.free_blocks, [9; 5]);
         assert_eq!(series.channel_busy_share[0], 0.25);
+        assert_eq!(series.victims, [0, 10, 0, 0, 10]);
+        assert_eq!(series.victim_valid_share[..2], [None, Some(0.25)]);
+        assert!(series.slc_cache_used_blocks.is_empty());
+        // Each channel by itself: its mean is the share of all.
+        assert_eq!(series.busy.channels[0], [0.0; 5]);
+        assert_eq!(
+            series.busy.channels[1].iter().map(|share| (share * 100.0).round()).collect::<Vec<_>>(),
+            [50.0, 20.0, 0.0, 0.0, 60.0]
+        );
+        assert_eq!((series.busy.end_seconds.len(), series.busy.dies.len()), (5, 1));
         assert_eq!(series.length_seconds[4], 50e-9);
         assert_eq!(series.channel_busy_share[4], 0.3, "a short last interval is scaled by its own length");
     }
@@ -450,12 +548,12 @@ mod tests {
             if at >= recorder.sample_due() {
                 recorder.sample(at, Sample { host_written_bytes: written, ..Sample::default() });
             }
-            recorder.complete(at, true, 512, Nanos(5));
+            recorder.complete(at, true, 512, Nanos(5), Nanos::ZERO);
             written += 512;
         }
         let end = SimTime(3_600_000_000_000);
         recorder.sample(end, Sample { host_written_bytes: written, ..Sample::default() });
-        recorder.complete(end, true, 512, Nanos(5));
+        recorder.complete(end, true, 512, Nanos(5), Nanos::ZERO);
         let series = recorder.finish(end + Nanos(1), 1, 1);
         assert!(series.len() <= CAPACITY);
         assert_eq!(series.host_written_bytes.iter().sum::<u64>(), written);
@@ -463,10 +561,29 @@ mod tests {
     }
 
     #[test]
+    fn timelines_are_short_and_keep_the_busy_time() {
+        let mut recorder = series();
+        let mut busy = 0;
+        for step in 1..=1_000 {
+            let at = 1_000 + step * 100;
+            busy += step % 90;
+            recorder.sample(SimTime(at), Sample { die_busy_ns: vec![busy, 0], ..Sample::default() });
+        }
+        let series = recorder.finish(SimTime(101_000), 1, 2);
+        let Busy { end_seconds, dies, channels } = &series.busy;
+        assert!((TIMELINE / 2..=TIMELINE).contains(&end_seconds.len()), "{} intervals", end_seconds.len());
+        assert!(channels.is_empty() && dies.iter().all(|die| die.len() == end_seconds.len()));
+        let begins = std::iter::once(&0.0).chain(end_seconds);
+        let lengths = begins.zip(end_seconds).map(|(begin, end)| end - begin);
+        let whole: f64 = dies[0].iter().zip(lengths).map(|(share, length)| share * length * 1e9).sum();
+        assert!((whole - busy as f64).abs() < 1e-3, "{whole} of {busy}");
+    }
+
+    #[test]
     fn a_short_rest_joins_the_interval_before_it() {
         let mut recorder = series();
         for at in [1_050, 1_150, 1_200] {
-            recorder.complete(SimTime(at), false, 1_000, Nanos(1));
+            recorder.complete(SimTime(at), false, 1_000, Nanos(1), Nanos::ZERO);
         }
         let series = recorder.clone().finish(SimTime(1_200), 1, 1);
         assert_eq!(
@@ -485,13 +602,13 @@ mod tests {
     #[test]
     fn csv_has_one_field_per_column_in_every_line() {
         let mut recorder = series();
-        recorder.complete(SimTime(1_010), false, 4096, Nanos(80));
-        recorder.complete(SimTime(1_310), true, 512, Nanos(7));
+        recorder.complete(SimTime(1_010), false, 4096, Nanos(80), Nanos::ZERO);
+        recorder.complete(SimTime(1_310), true, 512, Nanos(7), Nanos::ZERO);
         let mut csv = Vec::new();
         recorder.finish(SimTime(1_350), 1, 1).write_csv(&mut csv).unwrap();
         let csv = String::from_utf8(csv).unwrap();
         let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(columns, [21; 5]);
+        assert_eq!(columns, [25; 5]);
         assert!(csv.lines().nth(1).unwrap().contains(",1,4096,80,80,80,80,0,0,,,,,"), "{csv}");
     }
 }

@@ -21,6 +21,8 @@ pub struct Wear {
     pub erases: EraseCounts,
     /// Good blocks by erase count, in at most 64 bins of equal width.
     pub histogram: WearHistogram,
+    /// Mean erase count of the good blocks of each die, a list for each channel.
+    pub die_mean_erases: Vec<Vec<f64>>,
 }
 
 /// The spread of erase counts over good blocks.

@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::film::AgeingFilm;
 use crate::output;
 use crate::precondition::MemoryOptions;
 use crate::progress::Bar;
@@ -109,7 +110,10 @@ impl Age {
         let began = Instant::now();
         let bar = Bar::new(global, None);
         bar.say("ageing the drive");
-        let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec, &mut &bar)?;
+        let beside = in_file.as_deref().unwrap_or(&path);
+        let mut film = AgeingFilm::begin(&bar, beside, global)?;
+        let Aged { mut device, capacity_bytes, ageing } = experiment::age(&spec, &mut &mut film.filmed)?;
+        let film = film.finish(&spec)?;
         bar.say("saving the drive");
         let bytes = image.map(|file| image::write(file, &spec, &device)).transpose()?;
         let path = match in_file {
@@ -121,7 +125,8 @@ impl Age {
         };
         bar.clear();
         let seconds = began.elapsed().as_secs_f64();
-        let summary = Summary { spec: &spec, device: &device, ageing, capacity_bytes, path, bytes, seconds };
+        let summary =
+            Summary { spec: &spec, device: &device, ageing, capacity_bytes, path, film, bytes, seconds };
         Ok(output::print(&if global.json { summary.json() } else { summary.text() })?)
     }
 
@@ -228,6 +233,7 @@ struct Summary<'a> {
     /// Capacity of the drive, or of the layers on it.
     capacity_bytes: u64,
     path: PathBuf,
+    film: Option<PathBuf>,
     /// Length of an image; media files are sparse.
     bytes: Option<u64>,
     seconds: f64,
@@ -242,12 +248,14 @@ impl Summary<'_> {
         let erases = self.erases();
         let size = self.bytes.map_or(String::new(), |bytes| format!(", {}", binary_bytes(bytes as f64)));
         let free = f64::from(self.device.free_blocks()) / f64::from(self.device.layout().blocks);
+        let film =
+            self.film.as_deref().map(|film| format!("{:20}{}\n", "film", film.display())).unwrap_or_default();
         let path = self.path.display();
         let quoted = output::quoted(&path.to_string());
         format!(
             "age  {}  >  {path}{size}, in {}\n\n\
              {}\
-             {:20}{} filled, erases per block {} to {}, mean {}, free blocks {}\n\n\
+             {film}{:20}{} filled, erases per block {} to {}, mean {}, free blocks {}\n\n\
              next:  pellucid run --image {quoted} --rw randwrite --number-ios 100000\n",
             self.spec.drive_name,
             span(self.seconds),
@@ -323,6 +331,9 @@ impl Summary<'_> {
             "free_blocks": self.device.free_blocks(),
             "wall_seconds": self.seconds,
         });
+        if let Some(film) = &self.film {
+            value["film"] = film.display().to_string().into();
+        }
         // The first one stands above for itself; with several, each has its number.
         if self.ageing.len() > 1 {
             let each = self

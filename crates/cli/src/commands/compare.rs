@@ -3,6 +3,7 @@
 use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::film;
 use crate::precondition::PreconditionOptions;
 use crate::seeds::{self, SeedOptions};
 use crate::subject::{Subject, is_stream};
@@ -13,7 +14,10 @@ use anyhow::anyhow;
 use pellucid_lab::experiment::jobs_summary;
 use pellucid_media::StoreKind;
 use pellucid_output::Part;
-use pellucid_report::{Report, render_compare, render_compare_html, render_compare_svg};
+use pellucid_report::{
+    Report, compare_figures, figures_json, render_compare, render_compare_html, render_compare_svg,
+    render_film_html,
+};
 use pellucid_workload::{HandleList, Job};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,6 +72,7 @@ impl Compare {
             return self.over_seeds(global);
         }
         let prepared = self.prepared(global)?;
+        prepared.iter().try_for_each(|one| film::check(&one.subject, global))?;
         let run = &prepared[0].subject.spec.run;
         let mut directory = output::claim(run.report.as_deref(), global)?;
         let mut done = Vec::new();
@@ -134,6 +139,7 @@ impl Compare {
 
     /// The runs once for each seed.
     fn over_seeds(&self, global: &Global) -> Result<(), Failure> {
+        film::check_absent("--seeds", global)?;
         let fio = self.fio.as_deref().and_then(Path::to_str);
         self.seeds.check_names(self.drives.iter().map(String::as_str).chain(fio))?;
         let prepared = self.prepared(global)?;
@@ -170,7 +176,9 @@ impl Compare {
         self.check_files(&subjects)?;
         let names = columns::names(&subjects.iter().map(|subject| &subject.spec).collect::<Vec<_>>());
         let folders = columns::folders(&names);
+        let drives = subjects.len();
         for (subject, name) in subjects.iter_mut().zip(&names) {
+            subject.is_one_of(drives);
             subject.spec.drive_name.clone_from(name);
         }
         let first = &subjects[0].spec;
@@ -304,7 +312,11 @@ fn files(reports: &[Report], folders: &[String], failed: &[(String, String)], js
     parts.extend([
         ("compare.svg".into(), render_compare_svg(reports).into_bytes()),
         ("compare.json".into(), json.into()),
+        ("figures.json".into(), figures_json(&compare_figures(reports)).into_bytes()),
         ("index.html".into(), render_compare_html(reports, &pages, failed).into_bytes()),
     ]);
+    if reports.iter().any(|report| report.film.is_some()) {
+        parts.push(("film.html".into(), render_film_html(reports).into_bytes()));
+    }
     parts
 }

@@ -3,6 +3,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::film::{self, Filmed};
 use crate::output;
 use crate::precondition::MemoryOptions;
 use crate::progress::Bar;
@@ -83,8 +84,10 @@ impl Demo {
         let mut report = overwrite(&mut walk, &mut device, &spec, global)?;
         cut_power(&mut walk, &mut device)?;
         let work = format!("{} --number-ios {REQUESTS}", options(WORK));
-        let again =
-            format!("pellucid run full.pellucid {work} --report {}", output::quoted(&name(&directory)));
+        let again = format!(
+            "pellucid run full.pellucid {work} --report {} --film",
+            output::quoted(&name(&directory))
+        );
         walk.step("Write a report: figures of the last round, as a page, JSON and CSV", &[again])?;
         report.workload.command_line = output::command_line();
         report.provenance = Some(provenance::of(&spec, &[], &report.seeds)?);
@@ -92,8 +95,9 @@ impl Demo {
             kept.replace(&report.files(Path::new("")))?;
         }
         walk.say(&format!(
-            "{} opens in any browser, without a network.",
-            name(&directory.join("index.html"))
+            "{} opens in any browser, without a network; {} plays what each block held.",
+            name(&directory.join("index.html")),
+            name(&directory.join("film.html"))
         ))?;
         output::print(&format!(
             "\nnext:  pellucid show {PRESET} --explain\n       pellucid compare {PRESET} jasmine --rw randread --bs 4k \
@@ -161,7 +165,10 @@ fn overwrite(walk: &mut Walk, device: &mut Device, spec: &Spec, global: &Global)
         spec.run.seed = round.into();
         let jobs = experiment::jobs(&spec)?;
         let began = Instant::now();
-        let report = execute_on(device, &spec, &jobs, None, &|| began.elapsed().as_secs_f64(), &bar)?;
+        let mut filmed = Filmed::new(&bar, (round == ROUNDS).then(|| film::recorder(1)));
+        let mut report =
+            execute_on(device, &spec, &jobs, None, &|| began.elapsed().as_secs_f64(), &mut filmed)?;
+        report.film = filmed.finish(&spec.drive_name)?;
         bar.clear();
         walk.say(&row(round, &report))?;
         last = Some(report);

@@ -3,6 +3,7 @@
 use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::film;
 use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
 use crate::subject::{Subject, is_stream};
@@ -53,6 +54,7 @@ impl Replay {
         let address = subject.spec.run.address;
         let trace = self.trace.display();
         self.watch.check(global)?;
+        film::check(&subject, global)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         output::header(global, "replay", &subject.spec.drive_name, &trace.to_string())?;
         let report = subject.run(&[], global, &self.watch)?;

@@ -41,7 +41,7 @@ impl Rerun {
         check_program(&file, global)?;
         check_inputs(&file)?;
         let (command, asked) = args::again(&command).map_err(|why| file.refuse(&why))?;
-        let asked = Global { json: true, report: None, log: None, quiet: global.quiet, ..asked };
+        let asked = Global { json: true, report: None, film: false, log: None, quiet: global.quiet, ..asked };
         let reports = match command {
             Command::Run(run) => vec![run.again(&asked)?],
             Command::Replay(replay) => vec![replay.again(&asked)?],

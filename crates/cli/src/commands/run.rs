@@ -3,6 +3,7 @@
 use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::film;
 use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
 use crate::seeds::{self, SeedOptions};
@@ -66,6 +67,7 @@ impl Run {
             None => jobs_summary(&jobs),
         };
         self.watch.check(global)?;
+        film::check(&subject, global)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         output::header(global, "run", &subject.spec.drive_name, &work)?;
         let report = subject.run(&jobs, global, &self.watch)?;
@@ -75,6 +77,7 @@ impl Run {
     /// The run once for each seed.
     fn over_seeds(&self, global: &Global) -> Result<(), Failure> {
         self.watch.check_absent("--seeds")?;
+        film::check_absent("--seeds", global)?;
         self.format.check_absent("--seeds")?;
         let names = [self.drive.as_deref(), self.fio.as_deref().and_then(Path::to_str)];
         self.seeds.check_names(names.into_iter().flatten())?;

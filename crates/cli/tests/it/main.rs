@@ -2,6 +2,7 @@
 
 mod cache;
 mod common;
+mod film;
 mod fire;
 mod fs;
 mod fuzz;

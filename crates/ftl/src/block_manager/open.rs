@@ -93,7 +93,7 @@ impl BlockManager {
             Some(open) => open,
             None => {
                 let block = self.take(die, kind.cache, kind.most_worn).expect("there is space");
-                self.set_kind(block, kind.meta, kind.owner);
+                self.set_kind(block, kind.meta, kind.owner, kind.stream);
                 OpenBlock { block, superpage: 0 }
             }
         };

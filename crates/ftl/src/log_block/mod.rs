@@ -52,7 +52,7 @@ use blocks::{Blocks, Role};
 use journal::{Journal, JournalSizes};
 use mark::Kind;
 use merge::{Evacuation, Merge};
-use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
+use pellucid_flash::{BlockId, BlockStream, BlockUse, BlockView, DieId, Layout, Lpn, Ppa};
 use programs::Programs;
 use std::collections::VecDeque;
 
@@ -511,6 +511,26 @@ impl LogBlock {
     #[inline]
     pub fn take_outdated(&mut self) -> Option<std::vec::Drain<'_, (Ppa, Outdated)>> {
         if self.outdated.is_empty() { None } else { Some(self.outdated.drain(..)) }
+    }
+
+    /// The block as an observer sees it. A log block is open until its data leave it.
+    pub fn block_view(&self, block: BlockId) -> BlockView {
+        let leaves = || {
+            let die = &self.dies[self.layout.die_of_block(block).0 as usize];
+            die.evacuations.iter().any(|evacuation| evacuation.block == block)
+        };
+        let (usage, stream) = match self.blocks.role(block) {
+            Role::Free => (BlockUse::Free, BlockStream::None),
+            Role::Data(_) => (BlockUse::Full, BlockStream::Host),
+            Role::Log if leaves() => (BlockUse::Victim, BlockStream::Log),
+            Role::Log => (BlockUse::Open, BlockStream::Log),
+            Role::Destination => (BlockUse::Open, BlockStream::Gc),
+            Role::Metadata => (BlockUse::Full, BlockStream::Map),
+            Role::Leaving | Role::Erasing => (BlockUse::Erasing, BlockStream::None),
+            Role::Bad => (BlockUse::Bad, BlockStream::None),
+        };
+        let units = self.blocks.references(block).min(self.layout.units_per_block);
+        BlockView { usage, stream, units, erases: self.blocks.erases(block) }
     }
 
     /// Free blocks in all.

@@ -24,7 +24,7 @@ mod virtuals;
 pub use checkpoint::FoundChunk;
 
 use crate::block_manager::{BlockKind, BlockManager, BlockState};
-use pellucid_flash::{BlockId, DieId, Layout, Lba, Lpn, Migration, Ppa};
+use pellucid_flash::{BlockId, BlockStream, BlockView, DieId, Layout, Lba, Lpn, Migration, Ppa};
 use std::collections::{BTreeMap, VecDeque};
 use units::Units;
 use virtuals::Virtuals;
@@ -237,6 +237,11 @@ impl Nameless {
         self.counters
     }
 
+    /// The block as an observer sees it.
+    pub fn block_view(&self, block: BlockId) -> BlockView {
+        self.blocks.view(block)
+    }
+
     /// Free blocks.
     pub fn free_blocks(&self) -> u32 {
         self.blocks.free_total()
@@ -277,8 +282,15 @@ impl Nameless {
         let die = (0..dies).map(|i| DieId((self.next_die + i) % dies)).find(|&die| able(die))?;
         self.next_die = (die.0 + 1) % dies;
         let superpages = self.layout.superpages_per_block;
-        let kind =
-            BlockKind { superpages, listed: false, cache: false, most_worn: false, meta: false, owner: 0 };
+        let kind = BlockKind {
+            superpages,
+            listed: false,
+            cache: false,
+            most_worn: false,
+            meta: false,
+            owner: 0,
+            stream: BlockStream::Host,
+        };
         self.pages -= 1;
         Some(self.blocks.take_superpage(die, 0, kind).0)
     }

@@ -252,6 +252,7 @@ impl PageMap {
             most_worn: stream == Stream::Worn,
             meta,
             owner: shared.owner(),
+            stream: if stream == Stream::Worn { stream } else { shared }.observed(),
         };
         let taken = self.blocks.take_superpage(die, shared.place(), kind);
         if kind.listed {

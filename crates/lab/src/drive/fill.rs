@@ -146,7 +146,8 @@ impl<'a, 'o> Writer<'a, 'o> {
             self.step()?;
         }
         let Some(tag) = self.idle.pop() else { return Ok(()) };
-        self.prepared.add(u64::from(sectors) * u64::from(self.stack.sector_bytes()))?;
+        let bytes = u64::from(sectors) * u64::from(self.stack.sector_bytes());
+        self.prepared.add(bytes, self.stack.flash())?;
         let stamped = self.namespace.stamped(lba);
         self.version = match &mut self.oracle {
             Some(oracle) => oracle.submit_change(Opcode::Write, stamped, sectors),
@@ -196,6 +197,7 @@ impl<'a, 'o> Writer<'a, 'o> {
         while self.stack.next_event().is_some() {
             self.step()?;
         }
+        self.prepared.film(self.stack.flash());
         Ok(())
     }
 }

@@ -5,7 +5,9 @@ use super::target::{HostUse, Target};
 use super::targets::TargetPlace;
 use super::{Jobs, Run, RunError, Source, busy};
 use pellucid_device::{Counters, Device, FirmwareModule};
-use pellucid_flash::{Cause, Drive as _, Figure, FigureKind, Interface, MapReason, Nanos, SimTime};
+use pellucid_flash::{
+    BlockUse, BlockView, Cause, Drive as _, Figure, FigureKind, Interface, MapReason, Nanos, SimTime,
+};
 use pellucid_ftl::{FtlCounters, MAP_ENTRY_BYTES, Map, MapCounters, MountReport};
 use pellucid_host::HostCounters;
 use pellucid_report::{
@@ -490,7 +492,20 @@ fn wear(target: &impl Target) -> Wear {
         read_only: target.is_read_only(),
         erases: EraseCounts::of(&erases),
         histogram: WearHistogram::of(&erases),
+        die_mean_erases: die_mean_erases(device),
     }
+}
+
+/// The mean erase count of the good blocks of each die, by channel; 0 of a die without any.
+fn die_mean_erases(device: &Device) -> Vec<Vec<f64>> {
+    let map = device.block_map();
+    let mean = |die: &[BlockView]| {
+        let good = die.iter().filter(|view| view.usage != BlockUse::Bad);
+        let (count, sum) = good.fold((0u64, 0u64), |(n, sum), view| (n + 1, sum + u64::from(view.erases)));
+        sum as f64 / count.max(1) as f64
+    };
+    let dies: Vec<f64> = map.blocks.chunks(map.blocks_per_die as usize).map(mean).collect();
+    dies.chunks(map.dies_per_channel as usize).map(<[f64]>::to_vec).collect()
 }
 
 /// Sectors that the application wrote, and sectors programmed by cause: what a layer of the host wrote for a reason of its own

@@ -33,7 +33,8 @@ pub use target::{Bottom, HostUse, Target, put_on};
 pub use targets::{TargetPlace, put_targets_on};
 
 use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
-use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status};
+use pellucid_film::{Clock, Recorder};
+use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Stage, Status};
 use pellucid_ftl::FtlCounters;
 use pellucid_report::{RequestRecorder, RequestSink, Sample, TimeSeries};
 use pellucid_workload::JobError;
@@ -45,6 +46,9 @@ use std::ops::ControlFlow;
 const LOOK_ROUNDS: u32 = 1 << 11;
 /// Simulated time between two looks, at most, while a drive is busy and nothing completes: one whose flash fails may go on for hours.
 const LOOK_TIME: Nanos = Nanos::from_secs(1);
+
+/// A moment that does not come.
+const NEVER: SimTime = SimTime(u64::MAX);
 
 /// Why a run could not be done, or cannot be believed.
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +152,10 @@ pub struct Run<'a, T: Target = Device> {
     /// No job's statistics count yet.
     warming: bool,
     series: TimeSeries,
+    /// A film is recorded.
+    films: bool,
+    /// When its next frame is due.
+    film_due: SimTime,
     logs: Vec<Box<dyn RequestSink>>,
     oracle: Option<Oracle>,
     /// By tag.
@@ -171,6 +179,12 @@ pub trait Onlooker {
 
     /// A log of its own, which is given every request that counts (none of `ramp_time`); asked once, before the first request.
     fn log(&mut self) -> Option<Box<dyn RequestSink>> {
+        None
+    }
+
+    /// A film that is given the drive's blocks at the moments that it asks for: while it is preconditioned or while the run is measured, by
+    /// its clock.
+    fn film(&mut self) -> Option<&mut Recorder> {
         None
     }
 
@@ -207,6 +221,8 @@ pub(crate) struct Prepared<'a> {
     written_bytes: u64,
     total_bytes: Option<u64>,
     told_bytes: u64,
+    /// Bytes at which the film's next frame is due; never without a film of this clock.
+    film_due: u64,
 }
 
 impl<'a> Prepared<'a> {
@@ -214,11 +230,17 @@ impl<'a> Prepared<'a> {
     const STEP_BYTES: u64 = 64 << 20;
 
     fn new(onlooker: &'a mut dyn Onlooker, total_bytes: Option<u64>) -> Prepared<'a> {
-        Prepared { onlooker, written_bytes: 0, total_bytes, told_bytes: 0 }
+        let film = onlooker.film().filter(|film| film.clock() == Clock::WrittenBytes);
+        let film_due = film.map_or(u64::MAX, |film| film.due());
+        Prepared { onlooker, written_bytes: 0, total_bytes, told_bytes: 0, film_due }
     }
 
+    /// Says that so many bytes are written next, to this drive.
     #[inline]
-    fn add(&mut self, bytes: u64) -> Result<(), RunError> {
+    fn add(&mut self, bytes: u64, device: Option<&Device>) -> Result<(), RunError> {
+        if self.written_bytes >= self.film_due {
+            self.film(device);
+        }
         self.written_bytes += bytes;
         if self.written_bytes - self.told_bytes < Prepared::STEP_BYTES {
             return Ok(());
@@ -227,6 +249,17 @@ impl<'a> Prepared<'a> {
         match self.onlooker.prepare(self.written_bytes, self.total_bytes) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(RunError::Stopped),
+        }
+    }
+
+    /// Gives the film, if there is one, the blocks as they are now.
+    #[cold]
+    fn film(&mut self, device: Option<&Device>) {
+        if self.film_due != u64::MAX
+            && let (Some(film), Some(device)) = (self.onlooker.film(), device)
+        {
+            film.record(self.written_bytes, &device.block_map());
+            self.film_due = film.due();
         }
     }
 }
@@ -281,6 +314,8 @@ impl<'a, T: Target> Run<'a, T> {
             recorders: vec![RequestRecorder::new(); results],
             warming,
             series,
+            films: false,
+            film_due: NEVER,
             logs,
             oracle,
             in_flight: Vec::new(),
@@ -299,6 +334,11 @@ impl<'a, T: Target> Run<'a, T> {
             && let Some(device) = self.device.flash_mut()
         {
             device.watch();
+        }
+        self.films = self.device.flash().is_some()
+            && onlooker.film().is_some_and(|film| film.clock() == Clock::SimulatedNs);
+        if self.films && !self.warming {
+            self.film_due = self.measured_from;
         }
         let mut now = self.start;
         let (mut rounds, mut stopped) = (0u32, false);
@@ -322,11 +362,11 @@ impl<'a, T: Target> Run<'a, T> {
             if let Some(at) = warmed.take_if(|at| next >= *at) {
                 self.measure_from(at);
             }
-            if next >= self.series.sample_due() {
-                self.sample_until(next);
+            if next >= self.sample_due() {
+                self.sample_until(next, onlooker.film());
             }
             // Before a completion, only these need the driver.
-            let mut limit = self.series.sample_due().min(next + LOOK_TIME);
+            let mut limit = self.sample_due().min(next + LOOK_TIME);
             for wanted in [release, warmed].into_iter().flatten() {
                 limit = limit.min(wanted);
             }
@@ -358,6 +398,9 @@ impl<'a, T: Target> Run<'a, T> {
         }
         let end = self.last_completion.max(self.measured_from);
         self.sample(end);
+        if let Some(film) = onlooker.film().filter(|_| self.films) {
+            self.film(end, film);
+        }
         Measured::take(self, end)
     }
 
@@ -385,18 +428,40 @@ impl<'a, T: Target> Run<'a, T> {
         self.targets_before = host_of_targets(self.device);
         self.busy_before = busy(self.device);
         self.series = TimeSeries::new(at, sample(self.device, at));
+        if self.films {
+            self.film_due = at;
+        }
+    }
+
+    /// When counters, or blocks, are to be sampled next.
+    #[inline]
+    fn sample_due(&self) -> SimTime {
+        self.series.sample_due().min(self.film_due)
+    }
+
+    /// Gives the film the blocks as they are at `at`.
+    fn film(&mut self, at: SimTime, film: &mut Recorder) {
+        if let Some(device) = self.device.flash() {
+            film.record(at.since(self.measured_from).0, &device.block_map());
+            self.film_due = SimTime(self.measured_from.0.saturating_add(film.due()));
+        }
     }
 
     /// Samples the counters at the end of every interval up to `next`, before which nothing happens: dies and channels go on
     /// with what they have begun. The intervals of a silence of any length are few, since they grow with it.
     #[cold]
-    fn sample_until(&mut self, next: SimTime) {
+    fn sample_until(&mut self, next: SimTime, mut film: Option<&mut Recorder>) {
         loop {
-            let due = self.series.sample_due();
-            if due > next || due == SimTime(u64::MAX) {
+            let due = self.sample_due();
+            if due > next || due == NEVER {
                 return;
             }
-            self.sample(due);
+            if self.series.sample_due() == due {
+                self.sample(due);
+            }
+            if let Some(film) = film.as_deref_mut().filter(|_| self.film_due == due) {
+                self.film(due, film);
+            }
         }
     }
 
@@ -585,7 +650,8 @@ impl<'a, T: Target> Run<'a, T> {
             let write = matches!(completion.opcode, Opcode::Write | Opcode::Append | Opcode::Copy);
             if completion.status == Status::Success && (write || completion.opcode == Opcode::Read) {
                 let latency = completion.completed - completion.submitted;
-                self.series.complete(completion.completed, write, bytes, latency);
+                let stall = completion.stages.get(Stage::Buffer);
+                self.series.complete(completion.completed, write, bytes, latency, stall);
             }
             for log in &mut self.logs {
                 let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
@@ -657,7 +723,14 @@ fn sample(target: &impl Target, at: SimTime) -> Sample {
     let Some(device) = target.flash() else { return Sample::default() };
     let counters = device.counters();
     let sector = u64::from(device.layout().sector_bytes);
-    let (written, sectors) = measure::whole_stack(&counters, target.host().as_ref());
+    let host_use = target.host();
+    let (written, sectors) = measure::whole_stack(&counters, host_use.as_ref());
+    let ftl = host_use.as_ref().map_or_else(|| device.ftl_counters(), |host| host.ftl);
+    let units_per_block =
+        host_use.as_ref().map_or(device.layout().units_per_block, |host| host.units_per_block);
+    let victims: u64 = ftl.victims.iter().sum();
+    let (blocks, used) = device.cache_use(device.block_namespaces());
+    let cache = (blocks > 0).then_some(used);
     let host = sectors[Cause::Host as usize];
     let programmed: u64 = sectors.iter().sum();
     Sample {
@@ -665,7 +738,11 @@ fn sample(target: &impl Target, at: SimTime) -> Sample {
         programmed_host_bytes: host * sector,
         programmed_other_bytes: (programmed - host) * sector,
         free_blocks: device.free_blocks().into(),
-        channel_busy_ns: device.channel_busy_at(at).iter().map(|busy| busy.0).sum(),
-        die_busy_ns: device.die_busy_at(at).iter().map(|busy| busy.0).sum(),
+        cache_used_blocks: cache.map(u64::from),
+        victims,
+        victim_units: victims * u64::from(units_per_block),
+        victim_valid_units: ftl.victim_valid_units,
+        channel_busy_ns: device.channel_busy_at(at).iter().map(|busy| busy.0).collect(),
+        die_busy_ns: device.die_busy_at(at).iter().map(|busy| busy.0).collect(),
     }
 }

@@ -98,7 +98,7 @@ impl<'a, 'o> Writer<'a, 'o> {
 
     #[inline]
     fn write(&mut self, lpn: Lpn) -> Result<(), RunError> {
-        self.prepared.add(self.device.layout().unit_bytes.into())?;
+        self.prepared.add(self.device.layout().unit_bytes.into(), Some(self.device))?;
         let sectors = self.device.layout().sectors_per_unit;
         let lba = self.namespace.stamped(Lba(u64::from(lpn.0) * u64::from(sectors)));
         let image_bytes = self.device.image_bytes();
@@ -115,7 +115,9 @@ impl<'a, 'o> Writer<'a, 'o> {
     }
 
     fn end(&mut self) -> Result<(), RunError> {
-        self.device.fill_end(&mut self.filler).map_err(RunError::Precondition)
+        self.device.fill_end(&mut self.filler).map_err(RunError::Precondition)?;
+        self.prepared.film(Some(self.device));
+        Ok(())
     }
 }
 

@@ -89,8 +89,102 @@ class Plot:
 
         return _figure(draw, columns, "nothing was written")
 
+    def figure(self, name: str, *, columns: int = 1) -> Figure:
+        """A figure of the report's page by its name, such as `read-latency-over-time`; of one result."""
+        if len(self._results) != 1:
+            raise refuse("figure", name, "of one result: compared[NAME].plot.figure")
+        figures = next(iter(self._results.values())).figures
+        if name not in figures:
+            raise refuse("figure", name, ", ".join(figures))
+        return draw(figures[name], columns=columns)
+
     def _label(self, name: str, direction: str) -> str:
         return direction if len(self._results) == 1 else f"{name}, {direction}"
+
+
+#: Units of axes in a figure's model: what a value is divided by, and what stands behind the label.
+UNITS = {
+    "plain": (1, ""), "count": (1, ""), "ns": (1000, "us"), "seconds": (1, "s"), "bytes": (1e6, "MB"), "binary_bytes": (1024, "KiB"),
+    "bytes_per_second": (1e6, "MB/s"), "share": (0.01, "%"),
+}
+_MARKS: dict[str, dict[str, Any]] = {
+    "line": {}, "area": {}, "columns": {"drawstyle": "steps-post"}, "dashed": {"linestyle": "--"}, "dotted": {"linestyle": ":"},
+    "points": {"linestyle": "", "marker": "o", "markersize": 2.5},
+}
+
+
+def draw(model: Mapping[str, Any], *, columns: int = 1) -> Figure:
+    """Draws a figure of a report: one of `figures.json`, or of `result.figures`."""
+    kinds = {"plot": _draw_plot, "bars": _draw_bars, "heat": _draw_heat}
+    if model.get("kind") not in kinds:
+        raise refuse("kind", model.get("kind"), ", ".join(kinds))
+    return _figure(lambda axes: kinds[model["kind"]](axes, model), columns, "the figure has no data", beside=model["kind"] == "bars")
+
+
+def _named(axis: Mapping[str, Any]) -> tuple[float, str]:
+    """What values of an axis are divided by, and its label with the unit."""
+    size, unit = UNITS[axis["unit"]]
+    return size, f"{axis['label']} ({unit})" if unit else axis["label"]
+
+
+def _scaled(values: list[float | None], size: float) -> list[float]:
+    return [float("nan") if value is None else value / size for value in values]
+
+
+def _draw_plot(axes: Any, model: Mapping[str, Any]) -> int:
+    (x_size, x_label), (y_size, y_label) = _named(model["x"]), _named(model["y"])
+    for series in model["series"]:
+        x = _scaled(series.get("x", model["series"][0]["x"]), x_size)
+        y = _scaled(series["y"], y_size)
+        axes.plot(x, y, color=f"C{series['colour']}", label=series["name"] or None, **_MARKS[series["mark"]])
+        if series["mark"] in ("area", "columns"):
+            axes.fill_between(x, y, alpha=0.25, color=f"C{series['colour']}", step="post" if series["mark"] == "columns" else None)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    for axis, size, set_scale, limit in ((model["x"], x_size, axes.set_xscale, axes.set_xlim), (model["y"], y_size, axes.set_yscale, axes.set_ylim)):
+        if axis["scale"] != "linear":
+            set_scale("log", base=2 if axis["scale"] == "doubling" else 10)
+        elif "from" in axis or "to" in axis:
+            limit(axis["from"] / size if "from" in axis else None, axis["to"] / size if "to" in axis else None)
+    return len(model["series"])
+
+
+def _draw_bars(axes: Any, model: Mapping[str, Any]) -> int:
+    size, label = _named(model["value"])
+    places = list(range(len(model["categories"])))
+    offsets, wide = [0.0] * len(places), 0.8 / (1 if model["stacked"] else max(1, len(model["series"])))
+    for number, series in enumerate(model["series"]):
+        values = [0.0 if value != value else value for value in _scaled(series["values"], size)]
+        look = {"color": f"C{series['colour']}", "label": series["name"] or None}
+        if model["stacked"]:
+            axes.barh(places, values, left=offsets, height=0.7, **look)
+            offsets = [begin + value for begin, value in zip(offsets, values)]
+        else:
+            axes.bar([place + (number + 0.5) * wide - 0.4 for place in places], values, width=wide, **look)
+    if model["stacked"]:
+        axes.set_yticks(places, model["categories"])
+        axes.invert_yaxis()
+        axes.set_xlabel(label)
+    else:
+        axes.set_xticks(places, model["categories"], rotation=30, ha="right")
+        axes.set_ylabel(label)
+    if model["value"]["scale"] != "linear":
+        (axes.set_xscale if model["stacked"] else axes.set_yscale)("log")
+    return len(model["series"])
+
+
+def _draw_heat(axes: Any, model: Mapping[str, Any]) -> int:
+    size, unit = UNITS[model["unit"]]
+    wide = max((len(row) for row in model["values"]), default=0)
+    values = [_scaled(row, size) + [float("nan")] * (wide - len(row)) for row in model["values"]]
+    if not wide:
+        return 0
+    image = axes.imshow(values, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
+    axes.grid(False)
+    for names, ticks in ((model["columns"], axes.set_xticks), (model["rows"], axes.set_yticks)):
+        every = max(1, len(names) // 6)
+        ticks(range(0, len(names), every), names[::every])
+    axes.figure.colorbar(image, ax=axes, label=unit)
+    return len(values)
 
 
 def _figure(draw: Any, columns: int, empty: str, beside: bool = False) -> Figure:

@@ -71,6 +71,11 @@ class Result:
         return self._outcome.html()
 
     @property
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """The figures of that page as data, by name; `plot.figure(name)` draws one."""
+        return {model["name"]: model for model in json.loads(self._outcome.figures())}
+
+    @property
     def command_line(self) -> str:
         """The command that prints this report; empty for a drive with a past."""
         return self.report.workload.command_line

@@ -1,9 +1,10 @@
 //! Several drives under the same work on one page: what `pellucid compare` prints, and drawings of what usually decides. The drawings
 //! are a file of their own too.
 
-use super::super::plot::{Axis, BarChart, Bars, Plot, Unit, escape, standalone};
+use super::super::plot::{Axis, BarChart, Bars, Drawing, Plot, Unit, escape, standalone};
 use super::super::{Direction, Report, compare};
-use super::{Page, Part, Shell, table};
+use super::figures::{self, mean_stalls};
+use super::{Figure, Page, Part, film, table};
 use pellucid_flash::Cause;
 use std::fmt::Write;
 
@@ -13,11 +14,14 @@ pub fn render_compare_html(reports: &[Report], pages: &[String], failed: &[(Stri
     let first = &reports[0].workload;
     let names: Vec<&str> = reports.iter().map(|report| report.drive.name.as_str()).collect();
     let title = names.join(", ");
-    let mut page = Page(Shell::new(&title, ""));
+    let mut page = Page::new(&title);
     let (title, summary) = (escape(&title), escape(&first.summary));
-    let _ = write!(page.0.0, "<header><h1>{title}</h1><p class=\"soft\">{summary}</p>");
+    let _ = write!(page.shell.0, "<header><h1>{title}</h1><p class=\"soft\">{summary}</p>");
     if !first.command_line.is_empty() {
-        let _ = write!(page.0.0, "<p><code>{}</code></p>", escape(&first.command_line));
+        let _ = write!(page.shell.0, "<p><code>{}</code></p>", escape(&first.command_line));
+    }
+    if reports.iter().any(|report| report.film.is_some()) {
+        page.raw(film::LINK);
     }
     drives(&mut page, reports, pages, failed);
     page.raw("</header>");
@@ -26,10 +30,16 @@ pub fn render_compare_html(reports: &[Report], pages: &[String], failed: &[(Stri
     let (head, rows) = compare::cells(reports);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     page.section("Side by side", &[Part::Wide(table("", &head, &rows))]);
-    let parts: Vec<Part> = figures(reports).into_iter().map(|(svg, what)| Part::Figure(svg, what)).collect();
+    let parts: Vec<Part> =
+        figures(reports).into_iter().map(|(drawing, what)| Part::Figure(drawing, what)).collect();
     page.section("Figures", &parts);
     page.raw("</main>");
     page.end(&reports[0])
+}
+
+/// The figures of the page.
+pub fn compare_figures(reports: &[Report]) -> Vec<Figure> {
+    figures(reports).iter().map(|(drawing, caption)| Figure::of(drawing, caption)).collect()
 }
 
 /// Each drive with a link to its own page and with what was overridden, then notes and failures.
@@ -39,7 +49,7 @@ fn drives(page: &mut Page, reports: &[Report], pages: &[String], failed: &[(Stri
         let overrides: Vec<String> = report.overrides.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let set = if overrides.is_empty() { String::new() } else { format!(" ({})", overrides.join(", ")) };
         let _ = write!(
-            page.0.0,
+            page.shell.0,
             "<li><a href=\"{}\">{}</a>: {}{}</li>",
             escape(address),
             escape(&report.drive.name),
@@ -48,10 +58,10 @@ fn drives(page: &mut Page, reports: &[Report], pages: &[String], failed: &[(Stri
         );
     }
     for (name, why) in failed {
-        let _ = write!(page.0.0, "<li><b>{} failed:</b> {}</li>", escape(name), escape(why));
+        let _ = write!(page.shell.0, "<li><b>{} failed:</b> {}</li>", escape(name), escape(why));
     }
     for note in compare::notes(reports) {
-        let _ = write!(page.0.0, "<li>Note: {}</li>", escape(&note));
+        let _ = write!(page.shell.0, "<li>Note: {}</li>", escape(&note));
     }
     page.raw("</ul>");
 }
@@ -69,7 +79,8 @@ pub fn render_compare_svg(reports: &[Report]) -> String {
         2.0 * CELL.0,
         rows as f64 * CELL.1
     );
-    for (at, (svg, _)) in figures.iter().enumerate() {
+    for (at, (drawing, _)) in figures.iter().enumerate() {
+        let svg = drawing.to_svg();
         let (x, y) = ((at % 2) as f64 * CELL.0, (at / 2) as f64 * CELL.1);
         let place = format!("<svg x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" ", CELL.0, CELL.1);
         out.push_str(&svg.replacen("<svg ", &place, 1));
@@ -79,7 +90,7 @@ pub fn render_compare_svg(reports: &[Report]) -> String {
 }
 
 /// The drawings that there are data for, and what each shows.
-fn figures(reports: &[Report]) -> Vec<(String, &'static str)> {
+fn figures(reports: &[Report]) -> Vec<(Drawing, &'static str)> {
     let mut figures = Vec::new();
     let read = |report: &Report| report.directions.read.clone();
     let write = |report: &Report| report.directions.write.clone();
@@ -100,6 +111,7 @@ fn figures(reports: &[Report]) -> Vec<(String, &'static str)> {
             "Bytes programmed per byte that the application wrote, by cause.",
         ));
     }
+    figures.extend(over_time(reports));
     figures.push((memory(reports), "Memory for translation and buffers, in the drive and in the host."));
     if reports.iter().any(|report| report.host_layer.is_some()) {
         figures.push((processor(reports), "Share of one core that layers of the host were at work."));
@@ -112,17 +124,17 @@ fn chart(reports: &[Report], title: &str, bars: Bars, axis: Axis) -> BarChart {
     BarChart::new(title, bars).value_axis(axis).categories(names)
 }
 
-fn throughput(reports: &[Report]) -> String {
+fn throughput(reports: &[Report]) -> Drawing {
     let rate = |of: fn(&Report) -> &Direction| {
         reports.iter().map(|report| of(report).throughput_bytes_per_second).collect::<Vec<f64>>()
     };
     chart(reports, "Throughput", Bars::Grouped, Axis::linear("throughput", Unit::BytesPerSecond).from(0.0))
         .series("read", rate(|report| &report.directions.read))
         .series("write", rate(|report| &report.directions.write))
-        .to_svg()
+        .into()
 }
 
-fn latency(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -> String {
+fn latency(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -> Drawing {
     let percentile = |which: fn(&Direction) -> Option<u64>| {
         reports.iter().map(|report| which(&of(report)).map_or(f64::NAN, |ns| ns as f64)).collect::<Vec<f64>>()
     };
@@ -130,11 +142,11 @@ fn latency(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -
         .series("p50", percentile(|direction| direction.latency.p50_ns))
         .series("p99", percentile(|direction| direction.latency.p99_ns))
         .series("p99.9", percentile(|direction| direction.latency.p99_9_ns))
-        .to_svg()
+        .into()
 }
 
 /// One curve for each drive.
-fn cumulative(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -> String {
+fn cumulative(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction) -> Drawing {
     let mut plot = Plot::new(title)
         .x_axis(Axis::log("latency", Unit::Nanos))
         .y_axis(Axis::linear("share of requests", Unit::Percent).from(0.0).to(1.0));
@@ -144,10 +156,85 @@ fn cumulative(reports: &[Report], title: &str, of: impl Fn(&Report) -> Direction
             plot = plot.line(&report.drive.name, direction.distribution.cumulative());
         }
     }
-    plot.to_svg()
+    plot.into()
 }
 
-fn amplification(reports: &[Report]) -> String {
+/// Figures over time, one line for each drive.
+fn over_time(reports: &[Report]) -> Vec<(Drawing, &'static str)> {
+    let mut figures = Vec::new();
+    let share = |report: &Report| -> Curve { report.series.victim_valid_share.clone() };
+    let ratio = |report: &Report| -> Curve { report.series.write_amplification.clone() };
+    let free = |report: &Report| -> Curve {
+        report.series.free_blocks.iter().map(|&blocks| Some(blocks as f64)).collect()
+    };
+    let stalls = |report: &Report| -> Curve { mean_stalls(&report.series.write) };
+    let cache = |report: &Report| -> Curve {
+        report.series.slc_cache_used_blocks.iter().map(|&blocks| Some(blocks as f64)).collect()
+    };
+    let p99 = |report: &Report| -> Curve {
+        report.series.write.p99_ns.iter().map(|ns| ns.map(|ns| ns as f64)).collect()
+    };
+    let linear = |label, unit| Axis::linear(label, unit).from(0.0);
+    let mut add = |title, axis: Axis, of: &dyn Fn(&Report) -> Curve, what| {
+        figures.extend(overlaid(reports, title, axis, of).map(|drawing| (drawing, what)));
+    };
+    add(
+        "Write latency over time, p99",
+        Axis::log("latency", Unit::Nanos),
+        &p99,
+        "99th percentile of the writes that completed in each interval.",
+    );
+    add(
+        "Write amplification over time",
+        linear("programmed per host byte", Unit::Plain),
+        &ratio,
+        "Bytes programmed per byte that the host wrote in the same interval.",
+    );
+    add(
+        "Free blocks over time",
+        linear("free blocks", Unit::Count),
+        &free,
+        "Erased blocks at the end of each interval.",
+    );
+    add(
+        "Valid data of victims over time",
+        linear("valid share when chosen", Unit::Percent),
+        &share,
+        "Valid share of the victims of each interval when they were chosen.",
+    );
+    add(
+        "Stalls of writes over time",
+        linear("mean wait for the data buffer", Unit::Nanos),
+        &stalls,
+        "Mean time that writes waited for space in the data buffer.",
+    );
+    add(
+        "SLC cache over time",
+        linear("blocks in use", Unit::Count),
+        &cache,
+        "Blocks of the SLC cache that are not free.",
+    );
+    figures
+}
+
+/// A value for each interval of a series.
+type Curve = Vec<Option<f64>>;
+
+/// One line for each drive; `None`: no drive has a value above zero.
+fn overlaid(reports: &[Report], title: &str, axis: Axis, of: &dyn Fn(&Report) -> Curve) -> Option<Drawing> {
+    let curves: Vec<Curve> = reports.iter().map(of).collect();
+    if !curves.iter().flatten().flatten().any(|value| *value > 0.0) {
+        return None;
+    }
+    let mut plot =
+        Plot::new(title).x_axis(Axis::linear("simulated time", Unit::Seconds).from(0.0)).y_axis(axis);
+    for (report, curve) in reports.iter().zip(&curves).filter(|(_, curve)| !curve.is_empty()) {
+        plot = plot.line(&report.drive.name, figures::over_time(report, curve, |value| value));
+    }
+    Some(plot.into())
+}
+
+fn amplification(reports: &[Report]) -> Drawing {
     let axis = Axis::linear("programmed per byte written", Unit::Plain).from(0.0);
     let mut chart = chart(reports, "Write amplification", Bars::Stacked, axis);
     for (at, cause) in Cause::ALL.into_iter().enumerate() {
@@ -156,20 +243,20 @@ fn amplification(reports: &[Report]) -> String {
             chart = chart.series(cause.name(), reports.iter().map(ratios).collect()).colour(at);
         }
     }
-    chart.to_svg()
+    chart.into()
 }
 
-fn memory(reports: &[Report]) -> String {
+fn memory(reports: &[Report]) -> Drawing {
     let host = |report: &Report| report.host_layer.as_ref().map_or(0.0, |host| host.memory_bytes as f64);
     chart(reports, "Memory", Bars::Stacked, Axis::linear("memory", Unit::Bytes).from(0.0))
         .series("drive", reports.iter().map(|report| report.drive.memory_bytes as f64).collect())
         .series("host", reports.iter().map(host).collect())
-        .to_svg()
+        .into()
 }
 
-fn processor(reports: &[Report]) -> String {
+fn processor(reports: &[Report]) -> Drawing {
     let share = |report: &Report| report.host_layer.as_ref().map_or(0.0, |host| host.cpu_share);
     chart(reports, "Host processor", Bars::Grouped, Axis::linear("of one core", Unit::Percent).from(0.0))
         .series("", reports.iter().map(share).collect())
-        .to_svg()
+        .into()
 }

@@ -24,6 +24,20 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The name in the model of a figure.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Unit::Plain => "plain",
+            Unit::Count => "count",
+            Unit::Nanos => "ns",
+            Unit::Seconds => "seconds",
+            Unit::Bytes => "bytes",
+            Unit::BinaryBytes => "binary_bytes",
+            Unit::BytesPerSecond => "bytes_per_second",
+            Unit::Percent => "share",
+        }
+    }
+
     /// A value in words, three significant digits.
     pub fn show(self, value: f64) -> String {
         match self {
@@ -73,9 +87,9 @@ pub struct Axis {
     pub(super) label: String,
     pub(super) unit: Unit,
     pub(super) log: bool,
-    doubling: bool,
-    from: Option<f64>,
-    to: Option<f64>,
+    pub(super) doubling: bool,
+    pub(super) from: Option<f64>,
+    pub(super) to: Option<f64>,
 }
 
 impl Axis {

@@ -1,7 +1,9 @@
 //! Bars over categories: stacked and lying, or side by side and standing.
 
 use super::axis::{Axis, Scale, Unit};
+use super::model::{axis, number};
 use super::{COLOURS, Canvas, Frame, box_swatch, legend_height};
+use serde_json::{Value, json};
 
 /// How the values of one category stand to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +20,7 @@ const ROW: f64 = 54.0;
 /// Bars over categories.
 #[derive(Clone, Debug)]
 pub struct BarChart {
-    title: String,
+    pub(super) title: String,
     bars: Bars,
     size: (f64, f64),
     axis: Axis,
@@ -70,6 +72,19 @@ impl BarChart {
             *of = colour % COLOURS;
         }
         self
+    }
+
+    /// The chart in the model of [`super::Drawing`].
+    pub(super) fn model(&self) -> Value {
+        let one = |(name, colour, values): &(String, usize, Vec<f64>)| {
+            let values: Vec<Value> = values.iter().copied().map(number).collect();
+            json!({ "name": name, "colour": colour, "values": values })
+        };
+        let series: Vec<Value> = self.series.iter().map(one).collect();
+        let stacked = self.bars == Bars::Stacked;
+        json!({
+            "kind": "bars", "value": axis(&self.axis), "stacked": stacked, "categories": self.categories, "series": series,
+        })
     }
 
     /// The chart as an `<svg>` element.

@@ -1,19 +1,29 @@
 //! A heat map: one cell per row and column, the stronger the colour the larger the value.
 
 use super::axis::Unit;
-use super::{Canvas, Frame};
+use super::model::number;
+use super::{Canvas, Frame, escape};
+use serde_json::{Value, json};
+use std::fmt::Write;
 
 /// Opacity of the smallest value above 0: what is busy at all never looks idle.
 const LEAST: f64 = 0.15;
 
+/// Maps with more cells are drawn without words in them.
+const DENSE: usize = 1_100;
+/// Shades of such a map.
+const LEVELS: f64 = 12.0;
+
 /// A matrix of values of at least 0. The strongest colour is that of the largest value.
 #[derive(Clone, Debug)]
 pub struct HeatMap {
-    title: String,
+    pub(super) title: String,
     width: f64,
     unit: Unit,
     row_word: String,
     column_word: String,
+    /// Names of the columns, in place of the word and the number.
+    columns: Option<Vec<String>>,
     rows: Vec<Vec<f64>>,
 }
 
@@ -27,8 +37,35 @@ impl HeatMap {
             unit: Unit::Percent,
             row_word: row_word.into(),
             column_word: column_word.into(),
+            columns: None,
             rows,
         }
+    }
+
+    /// Names of the columns, such as moments.
+    pub fn columns(mut self, names: Vec<String>) -> HeatMap {
+        self.columns = Some(names);
+        self
+    }
+
+    /// The name of a column.
+    fn column(&self, at: usize) -> String {
+        let named = self.columns.as_ref().and_then(|names| names.get(at));
+        named.cloned().unwrap_or_else(|| format!("{} {at}", self.column_word))
+    }
+
+    /// The map in the model of [`super::Drawing`].
+    pub(super) fn model(&self) -> Value {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let values: Vec<Vec<Value>> =
+            self.rows.iter().map(|row| row.iter().copied().map(number).collect()).collect();
+        json!({
+            "kind": "heat",
+            "unit": self.unit.key(),
+            "rows": (0..self.rows.len()).map(|row| format!("{} {row}", self.row_word)).collect::<Vec<_>>(),
+            "columns": (0..columns).map(|column| self.column(column)).collect::<Vec<_>>(),
+            "values": values,
+        })
     }
 
     /// Another width in user units.
@@ -61,15 +98,24 @@ impl HeatMap {
         self.key(&mut canvas, largest);
         for column in (0..columns).step_by(every(cell_width, 54.0)) {
             let x = left + (column as f64 + 0.5) * cell_width;
-            canvas.text("mid", (x, top - 8.0), &format!("{} {column}", self.column_word));
+            canvas.text("mid", (x, top - 8.0), &self.column(column));
         }
+        let dense = columns * self.rows.len() > DENSE;
         for (r, row) in self.rows.iter().enumerate() {
             let y = top + r as f64 * cell_height;
+            if dense {
+                self.dense_row(
+                    &mut canvas,
+                    r,
+                    Frame { left, top: y, width: cell_width, height: cell_height },
+                    largest,
+                );
+            }
             if r % every(cell_height, 15.0) == 0 {
                 let place = (left - 9.0, y + cell_height / 2.0 + 4.0);
                 canvas.text("end", place, &format!("{} {r}", self.row_word));
             }
-            for c in 0..row.len() {
+            for c in 0..if dense { 0 } else { row.len() } {
                 let gap = if cell_width.min(cell_height) > 12.0 { 2.0 } else { 0.5 };
                 let (x, width) = (left + c as f64 * cell_width, cell_width - gap);
                 let frame = Frame { left: x, top: y, width, height: cell_height - gap };
@@ -77,6 +123,31 @@ impl HeatMap {
             }
         }
         canvas.finish()
+    }
+
+    /// Draws a row of a map with many cells: a rectangle for each run of cells that look the same, and no words.
+    fn dense_row(&self, canvas: &mut Canvas, row: usize, first: Frame, largest: f64) {
+        let level = |value: f64| (heat(value, largest) * LEVELS).round();
+        let values = &self.rows[row];
+        let mut at = 0;
+        let mut runs = String::new();
+        while at < values.len() {
+            let same = values[at..].iter().take_while(|value| level(**value) == level(values[at])).count();
+            let _ = write!(
+                runs,
+                "<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill-opacity=\"{:.2}\"/>",
+                if level(values[at]) > 0.0 { "heat" } else { "cell" },
+                first.left + at as f64 * first.width,
+                first.top,
+                same as f64 * first.width,
+                (first.height - 0.5).max(0.5),
+                if level(values[at]) > 0.0 { level(values[at]) / LEVELS } else { 1.0 },
+            );
+            at += same;
+        }
+        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let words = format!("{} {row}: mean {}", self.row_word, self.unit.show(mean));
+        canvas.raw(&format!("<g>{runs}<title>{}</title></g>", escape(&words)));
     }
 
     fn cell(&self, canvas: &mut Canvas, frame: Frame, (row, column): (usize, usize), largest: f64) {

@@ -1,7 +1,9 @@
 //! Lines, points, areas and columns over two axes.
 
 use super::axis::{Axis, Scale, Unit};
+use super::model::{axis, number};
 use super::{COLOURS, Canvas, Frame, box_swatch, legend_height};
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// How a series is drawn.
@@ -21,6 +23,20 @@ pub enum Mark {
     Columns,
 }
 
+impl Mark {
+    /// The name in the model of a figure.
+    fn key(self) -> &'static str {
+        match self {
+            Mark::Line => "line",
+            Mark::Dashed => "dashed",
+            Mark::Dotted => "dotted",
+            Mark::Points => "points",
+            Mark::Area => "area",
+            Mark::Columns => "columns",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Series {
     name: String,
@@ -30,7 +46,7 @@ struct Series {
 }
 
 /// Tooltips across the width of a plot. More would only make pages heavy.
-const HITS: usize = 120;
+const HITS: usize = 80;
 
 /// Lines with more points are drawn thinner.
 const DENSE: usize = 250;
@@ -38,7 +54,7 @@ const DENSE: usize = 250;
 /// A plot over two axes.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    title: String,
+    pub(super) title: String,
     size: (f64, f64),
     x: Axis,
     y: Axis,
@@ -99,6 +115,26 @@ impl Plot {
             series.colour = colour % COLOURS;
         }
         self
+    }
+
+    /// The plot in the model of [`super::Drawing`].
+    pub(super) fn model(&self) -> Value {
+        let xs = |series: &Series| series.points.iter().map(|point| point.0.to_bits()).collect::<Vec<u64>>();
+        let shared = self.series.first().map(xs);
+        let one = |(at, series): (usize, &Series)| {
+            let mut one = json!({
+                "name": series.name,
+                "mark": series.mark.key(),
+                "colour": series.colour,
+                "y": series.points.iter().map(|point| number(point.1)).collect::<Vec<_>>(),
+            });
+            if at == 0 || Some(xs(series)) != shared {
+                one["x"] = series.points.iter().map(|point| number(point.0)).collect();
+            }
+            one
+        };
+        let series: Vec<Value> = self.series.iter().enumerate().map(one).collect();
+        json!({ "kind": "plot", "x": axis(&self.x), "y": axis(&self.y), "series": series })
     }
 
     /// The plot as an `<svg>` element.

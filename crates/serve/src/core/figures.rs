@@ -7,6 +7,7 @@ use crate::drive::Served;
 use crate::service::Service;
 use crate::session::Namespace;
 use pellucid_device::Device;
+use pellucid_flash::BlockMap;
 use pellucid_monitor::{Figures, LayerSide, Serving, View};
 use std::time::Duration;
 
@@ -26,7 +27,12 @@ impl Core {
     pub(super) fn view(&self) -> View {
         let drives = self.names.iter().zip(self.engine.backends());
         let drives = drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.snapshot())));
+        let maps = match &self.board {
+            Some(board) if board.wants_maps() => self.maps(),
+            _ => Vec::new(),
+        };
         View {
+            maps,
             wall: Duration::from_nanos(self.now_ns()),
             drives: drives.collect(),
             serving: Some(Serving {
@@ -38,6 +44,12 @@ impl Core {
             }),
             work: None,
         }
+    }
+
+    /// The blocks of every drive of flash.
+    fn maps(&self) -> Vec<(String, BlockMap)> {
+        let drives = self.names.iter().zip(self.engine.backends());
+        drives.filter_map(|(name, drive)| Some((name.clone(), drive.device()?.block_map()))).collect()
     }
 
     /// Counters of the host side of every layer.

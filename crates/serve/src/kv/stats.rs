@@ -5,7 +5,7 @@ use super::{Cache, KvService};
 use crate::service::Service;
 use pellucid_flash::{Figure, FigureKind, Histogram};
 use pellucid_kv::{ClassStatistics, KvStatistics, OverProvisioning};
-use pellucid_monitor::{LayerSide, Protocol, Serving, View};
+use pellucid_monitor::{Board, LayerSide, Protocol, Serving, View};
 use pellucid_wire::memcached::ErrorLine;
 use serde_json::{Value, json};
 use std::fmt::{Display, Write};
@@ -216,7 +216,10 @@ impl<C: Cache> KvService<C> {
     pub(super) fn view(&self) -> View {
         let side = LayerSide { name: self.name.clone(), remote: None, figures: self.figures() };
         let device = self.cache().device();
+        let wants_maps = self.board.as_ref().is_some_and(Board::wants_maps);
+        let map = device.filter(|_| wants_maps).map(|device| (self.name.clone(), device.block_map()));
         View {
+            maps: map.into_iter().collect(),
             wall: Duration::from_nanos(self.now_ns()),
             drives: device.map(|device| (self.name.clone(), device.snapshot())).into_iter().collect(),
             serving: Some(Serving {

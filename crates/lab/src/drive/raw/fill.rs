@@ -80,7 +80,7 @@ impl<T: Target> Writer<'_, '_, T> {
         }
         self.wait(OUTSTANDING - 1)?;
         let (lba, _) = space.begin_write(at, sectors);
-        self.prepared.add(sectors * u64::from(self.target.sector_bytes()))?;
+        self.prepared.add(sectors * u64::from(self.target.sector_bytes()), self.target.flash())?;
         let image_bytes = self.target.image_bytes();
         let mut data = vec![0; sectors as usize * image_bytes];
         fill_images(&mut data, image_bytes, lba, 1);

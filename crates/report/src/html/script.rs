@@ -1,0 +1,35 @@
+//! The script of pages with figures: it draws plots over two axes anew with uPlot, which can be hovered and zoomed, and lets a reader take
+//! every figure away as SVG and CSV. It reads the figures' model, which stands in the page.
+
+use super::Figure;
+
+/// The plotting library; see vendor/uplot.
+pub const UPLOT: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
+/// Its styles.
+pub const UPLOT_STYLE: &str = include_str!("../../vendor/uplot/uPlot.min.css");
+/// Styles of pages with figures, the library's before them.
+pub const STYLE: &str =
+    concat!(include_str!("../../vendor/uplot/uPlot.min.css"), "\n", include_str!("figures.css"));
+
+const SCRIPT: &str = include_str!("figures.js");
+
+/// The figures of a page in JSON: `figures.json` of a report.
+pub fn figures_json(figures: &[Figure]) -> String {
+    let models: Vec<_> = figures.iter().map(Figure::to_json).collect();
+    let mut text = serde_json::Value::from(models).to_string();
+    text.push('\n');
+    text
+}
+
+/// The elements at the end of a page: the data of its figures, the library, and the script. Nothing for a page without figures.
+pub fn elements(figures: &[Figure]) -> String {
+    if figures.is_empty() {
+        return String::new();
+    }
+    // Neither ends the element nor needs an entity, as XML and as HTML.
+    let data = figures_json(figures).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    format!(
+        "<script type=\"application/json\" id=\"figures\">{data}</script>\
+         <script>//<![CDATA[\n{UPLOT}\n{SCRIPT}\n//]]></script>"
+    )
+}

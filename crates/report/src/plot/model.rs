@@ -1,0 +1,150 @@
+//! A drawing as data: one model, of which the page, an SVG file, a table (CSV) and matplotlib are made.
+//!
+//! The model in JSON has `kind` and `title`, and by kind:
+//!
+//! | kind | content |
+//! |---|---|
+//! | `plot` | `x` and `y`: axes; `series`: each `name`, `mark`, `colour`, and the lists `x` and `y`; a missing `x` is that of the first series |
+//! | `bars` | `value`: the axis; `stacked`; `categories`; `series`: each `name`, `colour` and `values` |
+//! | `heat` | `rows` and `columns`: their names; `unit`; `values`, by row |
+//!
+//! An axis has `label`, `unit`, `scale` (`linear`, `log`, `doubling`), `from` and `to` where they are fixed. A value that is not a finite
+//! number is `null`: a gap. Numbers have six significant digits.
+
+use super::{Axis, BarChart, HeatMap, Plot};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// A drawing of any kind.
+#[derive(Clone, Debug)]
+pub enum Drawing {
+    /// Over two axes.
+    Plot(Plot),
+    /// Bars over categories.
+    Bars(BarChart),
+    /// A matrix.
+    Heat(HeatMap),
+}
+
+impl From<Plot> for Drawing {
+    fn from(plot: Plot) -> Drawing {
+        Drawing::Plot(plot)
+    }
+}
+
+impl From<BarChart> for Drawing {
+    fn from(bars: BarChart) -> Drawing {
+        Drawing::Bars(bars)
+    }
+}
+
+impl From<HeatMap> for Drawing {
+    fn from(map: HeatMap) -> Drawing {
+        Drawing::Heat(map)
+    }
+}
+
+impl Drawing {
+    /// Its title.
+    pub fn title(&self) -> &str {
+        match self {
+            Drawing::Plot(plot) => &plot.title,
+            Drawing::Bars(bars) => &bars.title,
+            Drawing::Heat(map) => &map.title,
+        }
+    }
+
+    /// The drawing as an `<svg>` element.
+    pub fn to_svg(&self) -> String {
+        match self {
+            Drawing::Plot(plot) => plot.to_svg(),
+            Drawing::Bars(bars) => bars.to_svg(),
+            Drawing::Heat(map) => map.to_svg(),
+        }
+    }
+
+    /// The model in JSON; see the head of the module.
+    pub fn to_json(&self) -> Value {
+        let mut model = match self {
+            Drawing::Plot(plot) => plot.model(),
+            Drawing::Bars(bars) => bars.model(),
+            Drawing::Heat(map) => map.model(),
+        };
+        model["title"] = self.title().into();
+        model
+    }
+
+    /// The data as a table with a header: a line for each point, value or cell.
+    pub fn to_csv(&self) -> String {
+        let model = self.to_json();
+        let mut csv = String::new();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        match self {
+            Drawing::Plot(_) => {
+                let _ =
+                    writeln!(csv, "series,{},{}", field(&model["x"]["label"]), field(&model["y"]["label"]));
+                let series = list(&model["series"]);
+                for one in &series {
+                    let xs = if one["x"].is_null() { &series[0]["x"] } else { &one["x"] };
+                    for (x, y) in list(xs).iter().zip(list(&one["y"])) {
+                        let _ = writeln!(csv, "{},{},{}", field(&one["name"]), field(x), field(&y));
+                    }
+                }
+            }
+            Drawing::Bars(_) => {
+                let _ = writeln!(csv, "category,series,{}", field(&model["value"]["label"]));
+                for one in list(&model["series"]) {
+                    for (category, value) in list(&model["categories"]).iter().zip(list(&one["values"])) {
+                        let _ =
+                            writeln!(csv, "{},{},{}", field(category), field(&one["name"]), field(&value));
+                    }
+                }
+            }
+            Drawing::Heat(_) => {
+                csv.push_str("row,column,value\n");
+                for (row, values) in list(&model["rows"]).iter().zip(list(&model["values"])) {
+                    for (column, value) in list(&model["columns"]).iter().zip(list(&values)) {
+                        let _ = writeln!(csv, "{},{},{}", field(row), field(column), field(&value));
+                    }
+                }
+            }
+        }
+        csv
+    }
+}
+
+/// A field of a table: text in quotes where it needs them, nothing for a gap.
+fn field(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) if text.contains([',', '"', '\n']) => {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A number of the model.
+pub(super) fn number(value: f64) -> Value {
+    match value.is_finite() {
+        // As many digits as a reader could want; all that a double has would double the size of a page.
+        true => format!("{value:.5e}").parse::<f64>().map_or(Value::Null, Value::from),
+        false => Value::Null,
+    }
+}
+
+/// The axis in the model.
+pub(super) fn axis(axis: &Axis) -> Value {
+    let mut model = serde_json::json!({
+        "label": axis.label,
+        "unit": axis.unit.key(),
+        "scale": if axis.doubling { "doubling" } else if axis.log { "log" } else { "linear" },
+    });
+    for (key, end) in [("from", axis.from), ("to", axis.to)] {
+        if let Some(end) = end {
+            model[key] = number(end);
+        }
+    }
+    model
+}
