@@ -29,6 +29,7 @@ mod sample;
 mod seeds;
 mod series;
 mod statistics;
+mod steady;
 mod tables;
 mod targets;
 mod text;
@@ -49,6 +50,7 @@ pub use replay::Replay;
 pub use request_columns::{RequestColumns, WordColumn};
 pub use seeds::OverSeeds;
 pub use series::{FlowSeries, Sample, Series, TimeSeries};
+pub use steady::SteadyState;
 pub use tables::{ByCause, ByStage, key};
 pub use targets::TargetResult;
 pub use text::render_text;
@@ -93,6 +95,9 @@ pub struct Report {
     /// Cost of the run on this machine; differs from run to run.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostCost>,
+    /// Whether and when the run was steady; absent where that was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steady_state: Option<SteadyState>,
     /// Requests by direction, over the whole measurement.
     pub directions: Directions,
     /// Reads by whether the drive had data for them.

@@ -5,6 +5,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
 use crate::seeds::{self, SeedOptions};
+use crate::steady::SteadyOptions;
 use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions, stdin_or};
@@ -52,6 +53,8 @@ pub struct Compare {
     workload: WorkloadOptions,
     #[command(flatten)]
     seeds: SeedOptions,
+    #[command(flatten)]
+    steady: SteadyOptions,
 }
 
 /// A drive and its work.
@@ -166,6 +169,7 @@ impl Compare {
 
     /// The drives, each with its work; what cannot be is refused before the first is run.
     fn prepared(&self, global: &Global) -> Result<Vec<Prepared>, Failure> {
+        let global = &self.steady.apply(global)?;
         let mut subjects = self.subjects(global)?;
         self.check_files(&subjects)?;
         let names = columns::names(&subjects.iter().map(|subject| &subject.spec).collect::<Vec<_>>());

@@ -9,6 +9,7 @@ use crate::report_file::ReportFile;
 use crate::version::COMMIT;
 use anyhow::anyhow;
 use pellucid_report::{Difference, Report, differences, results};
+use pellucid_spec::PYTHON;
 use pellucid_text::format::count;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub struct Rerun {
 impl Rerun {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let file = ReportFile::open(&self.report)?;
+        check_policies(&file)?;
         let command = file.command()?;
         check_program(&file, global)?;
         check_inputs(&file)?;
@@ -53,6 +55,19 @@ impl Rerun {
             found.extend(compared(&file, before, &reports)?);
         }
         tell(&file, &found, global)
+    }
+}
+
+/// Refuses runs with policies from outside, which a command does not have.
+fn check_policies(file: &ReportFile) -> Result<(), Failure> {
+    let all = file.reports().iter().filter_map(|report| report["overrides"].as_object()).flatten();
+    let is_outside = |value: &Value| value.as_str().is_some_and(|text| text.contains(&format!("\"{PYTHON}")));
+    match all.into_iter().find(|(_, value)| is_outside(value)) {
+        None => Ok(()),
+        Some((key, value)) => Err(file.refuse(&format!(
+            "{key} = {} is a policy written in Python, which the command does not have; allowed: the program that has it",
+            value.as_str().unwrap_or_default()
+        ))),
     }
 }
 

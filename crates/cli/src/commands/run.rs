@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
 use crate::seeds::{self, SeedOptions};
+use crate::steady::SteadyOptions;
 use crate::subject::Subject;
 use crate::watch::WatchOptions;
 use crate::workload::{WorkloadOptions, stdin_or};
@@ -48,6 +49,8 @@ pub struct Run {
     precondition: PreconditionOptions,
     #[command(flatten)]
     seeds: SeedOptions,
+    #[command(flatten)]
+    steady: SteadyOptions,
     #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
@@ -99,6 +102,7 @@ impl Run {
 
     /// The drive and its work; what cannot be is refused.
     fn prepared(&self, global: &Global) -> Result<(Subject, Vec<Job>), Failure> {
+        let global = &self.steady.apply(global)?;
         let mut subject = match (&self.drive, &self.image) {
             (Some(drive), image) => Subject::open(drive, image.as_deref(), global)?,
             (None, Some(image)) => Subject::open_image(image, global)?,

@@ -17,10 +17,11 @@ mod places;
 mod precondition;
 mod raw;
 mod source;
+mod steady;
 mod target;
 mod targets;
 
-pub use ageing::{Ageing, Pass, STEADY_PASSES_MAX, STEADY_SHARE, Stopped};
+pub use ageing::{Ageing, Pass, STEADY_SHARE, Stopped, passes_max};
 pub use fill::{precondition_sectors_stack, precondition_stack, precondition_targets};
 pub use measure::{Measured, report};
 pub use namespaces::{BlockNamespace, NamespaceUse};
@@ -36,10 +37,12 @@ use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
 use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Status};
 use pellucid_ftl::FtlCounters;
 use pellucid_report::{RequestRecorder, RequestSink, Sample, TimeSeries};
+use pellucid_spec::SteadySpec;
 use pellucid_workload::JobError;
 use pellucid_workload::trace::TraceError;
 use raw::RawRequest;
 use std::ops::ControlFlow;
+use steady::Steadiness;
 
 /// Rounds of the driver between two looks: a few milliseconds.
 const LOOK_ROUNDS: u32 = 1 << 11;
@@ -148,6 +151,8 @@ pub struct Run<'a, T: Target = Device> {
     /// No job's statistics count yet.
     warming: bool,
     series: TimeSeries,
+    /// The rounds, if the run ends once it is steady.
+    steady: Option<Steadiness>,
     logs: Vec<Box<dyn RequestSink>>,
     oracle: Option<Oracle>,
     /// By tag.
@@ -281,6 +286,7 @@ impl<'a, T: Target> Run<'a, T> {
             recorders: vec![RequestRecorder::new(); results],
             warming,
             series,
+            steady: None,
             logs,
             oracle,
             in_flight: Vec::new(),
@@ -290,6 +296,12 @@ impl<'a, T: Target> Run<'a, T> {
             last_completion: start,
             submitted: 0,
         }
+    }
+
+    /// Lets the run end once it is steady.
+    pub fn until_steady(mut self, spec: Option<&SteadySpec>) -> Run<'a, T> {
+        self.steady = spec.map(|spec| Steadiness::new(spec, self.start));
+        self
     }
 
     /// Runs until the last request has completed, or until `onlooker` ends it; what is measured ends there. Then the drive
@@ -334,6 +346,9 @@ impl<'a, T: Target> Run<'a, T> {
             while let Some(mut completion) = self.device.pop() {
                 self.complete(&mut completion)?;
             }
+            if self.steady.as_ref().is_some_and(Steadiness::is_reached) {
+                break;
+            }
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(LOOK_ROUNDS) || now.since(next).0 >= LOOK_TIME.0 / 2 {
                 let requests = self.recorders.iter().map(RequestRecorder::requests).sum();
@@ -376,6 +391,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.device.advance(at);
         self.warming = false;
         self.measured_from = at;
+        self.steady.iter_mut().for_each(|steady| steady.begin(at));
         self.before = counters(self.device);
         self.ftl_before = ftl_counters(self.device);
         self.figures_before = self.device.figures();
@@ -586,6 +602,9 @@ impl<'a, T: Target> Run<'a, T> {
             if completion.status == Status::Success && (write || completion.opcode == Opcode::Read) {
                 let latency = completion.completed - completion.submitted;
                 self.series.complete(completion.completed, write, bytes, latency);
+                if let Some(steady) = &mut self.steady {
+                    steady.complete(completion.completed, bytes, latency);
+                }
             }
             for log in &mut self.logs {
                 let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };
