@@ -148,7 +148,7 @@ def cache(**tables):
 
 
 def test_an_eviction_decides_what_a_cache_drops():
-    job = pl.Job(rw="randwrite", bs="32k", iodepth=4, size="1g", number_ios=20_000)
+    job = pl.Job(rw="randwrite", bs="32k", iodepth=4, size="1g", number_ios=8_000)
     built_in, ours, most = cache().run(job), cache(cache={"eviction": FewestCached()}).run(job), cache(cache={"eviction": MostCached()}).run(job)
     # The choice that has to wait for space is kept here, and made anew there, so they differ a little.
     assert abs(ours.report.gc.victim_valid_share / built_in.report.gc.victim_valid_share - 1) < 0.05
@@ -234,3 +234,25 @@ def test_a_policy_that_nothing_asks_is_refused():
 def test_a_comparison_names_policies():
     compared = pl.compare([drive(), drive(ftl={"victim": Fifo()})], WRITES, precondition="fill")
     assert [name.split("@")[0] for name in compared] == ["netbook-ssd", "netbook-ssd ftl.victim=python:Fifo"]
+
+
+def named(source):
+    """The name of a policy whose class has this source, without a module of its own, as a cell of a notebook."""
+    import linecache
+
+    file = f"<cell {hash(source)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    space = {"pl": pl, "__name__": "__main__"}
+    exec(compile(source, file, "exec"), space)
+    return space["Cell"]().name()
+
+
+def test_the_name_of_a_policy_is_a_hash_of_its_source():
+    text = "class Cell(pl.VictimPolicy):\n    share = {}\n    def choose(self, candidates, now):\n        return candidates[{}]\n"
+    first = named(text.format(1, 0))
+    assert first.startswith("python:Cell@") and first == named(text.format(1, 0))
+    assert len({first, named(text.format(2, 0)), named(text.format(1, -1))}) == 3
+    with pytest.raises(pl.Error, match="a class in a file or a notebook"):
+        space = {"pl": pl}
+        exec("class Typed(pl.VictimPolicy):\n    def choose(self, candidates, now):\n        return 0\n", space)
+        space["Typed"]().name()

@@ -19,7 +19,7 @@ pub struct SteadyState {
     /// Simulated seconds from the begin of the measurement to the end of the round in which it was steady; absent: it was not.
     pub reached_seconds: Option<f64>,
     /// The value of each whole round.
-    pub values: Vec<f64>,
+    pub round_values: Vec<f64>,
     /// Average of the last window; absent if nothing happened in it.
     pub average: Option<f64>,
     /// Largest less smallest value of the last window, as a share of its average.
@@ -33,7 +33,8 @@ pub struct SteadyState {
 impl SteadyState {
     /// Whether and when, in a sentence.
     pub fn words(&self) -> String {
-        let rounds = format!("{} rounds of {}", count(self.values.len() as u64), span(self.round_seconds));
+        let rounds =
+            format!("{} rounds of {}", count(self.round_values.len() as u64), span(self.round_seconds));
         let mut words = match self.reached_seconds {
             Some(seconds) => format!("{}: reached after {rounds}, at {}", self.rule, span(seconds)),
             None => format!("{}: NOT reached in {rounds}", self.rule),
@@ -45,7 +46,7 @@ impl SteadyState {
                 "bytes_per_second" => format!("{}/s", bytes(average)),
                 _ => duration(average),
             };
-            let judged = (self.window_rounds as usize).min(self.values.len());
+            let judged = (self.window_rounds as usize).min(self.round_values.len());
             words += &format!(
                 "; last {judged} rounds: {unit}, range {}, slope {} a round",
                 percent(range),

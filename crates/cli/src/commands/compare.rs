@@ -4,7 +4,7 @@ use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::precondition::PreconditionOptions;
-use crate::seeds::{self, SeedOptions};
+use crate::seeds::{self, Kept, SeedOptions};
 use crate::steady::SteadyOptions;
 use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
@@ -143,7 +143,10 @@ impl Compare {
         let seeds = self.seeds.of(&prepared.iter().map(|one| &one.subject).collect::<Vec<_>>())?;
         let others = self.prepared(&seeds::prepared_with(global, seeds[1]))?;
         seeds::check_effect(&prepared[0].jobs, &others[0].jobs)?;
-        output::header(global, "compare", &self.drives.join("  "), &jobs_summary(&prepared[0].jobs))?;
+        let directory = output::claim(prepared[0].subject.spec.run.report.as_deref(), global)?;
+        let folders: Vec<String> = prepared.iter().map(|one| one.folder.clone()).collect();
+        let work = jobs_summary(&prepared[0].jobs);
+        output::header(global, "compare", &self.drives.join("  "), &work)?;
         let mut reports = vec![Vec::new(); prepared.len()];
         drop((prepared, others));
         for seed in &seeds {
@@ -154,7 +157,12 @@ impl Compare {
                 reports.push(seeds::whole(report.map_err(|failure| failure.about(&name))?)?);
             }
         }
-        seeds::tell(global, seeds, reports)
+        seeds::tell(global, seeds, reports, directory.map(|directory| Kept { directory, folders, work }))
+    }
+
+    /// Returns whether it does the work for several seeds.
+    pub fn is_over_seeds(&self) -> bool {
+        self.seeds.is_given()
     }
 
     /// The runs again, for their reports alone.

@@ -43,7 +43,14 @@ impl Rerun {
         check_program(&file, global)?;
         check_inputs(&file)?;
         let (command, asked) = args::again(&command).map_err(|why| file.refuse(&why))?;
-        let asked = Global { json: true, report: None, log: None, quiet: global.quiet, ..asked };
+        let over_seeds = match &command {
+            Command::Run(run) => run.is_over_seeds(),
+            Command::Compare(compare) => compare.is_over_seeds(),
+            _ => false,
+        };
+        // Of several seeds, the one that this report is of.
+        let seed_of_run = file.reports()[0]["seeds"]["workload"].as_u64().filter(|_| over_seeds);
+        let asked = Global { json: true, report: None, log: None, quiet: global.quiet, seed_of_run, ..asked };
         let reports = match command {
             Command::Run(run) => vec![run.again(&asked)?],
             Command::Replay(replay) => vec![replay.again(&asked)?],

@@ -5,7 +5,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
-use crate::seeds::{self, SeedOptions};
+use crate::seeds::{self, Kept, SeedOptions};
 use crate::steady::SteadyOptions;
 use crate::subject::Subject;
 use crate::watch::WatchOptions;
@@ -84,13 +84,25 @@ impl Run {
         let (subject, jobs) = self.prepared(global)?;
         let seeds = self.seeds.of(&[&subject])?;
         seeds::check_effect(&jobs, &self.prepared(&seeds::prepared_with(global, seeds[1]))?.1)?;
-        output::header(global, "run", &subject.spec.drive_name, &jobs_summary(&jobs))?;
+        let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
+        let (folders, work) = (vec![String::new()], jobs_summary(&jobs));
+        output::header(global, "run", &subject.spec.drive_name, &work)?;
         let mut reports = Vec::new();
         for seed in &seeds {
             let (subject, jobs) = self.prepared(&seeds::prepared_with(global, *seed))?;
             reports.push(seeds::whole(subject.run(&jobs, global, &self.watch)?)?);
         }
-        seeds::tell(global, seeds, vec![reports])
+        seeds::tell(
+            global,
+            seeds,
+            vec![reports],
+            directory.map(|directory| Kept { directory, folders, work }),
+        )
+    }
+
+    /// Returns whether it does the work for several seeds.
+    pub fn is_over_seeds(&self) -> bool {
+        self.seeds.is_given()
     }
 
     /// The run again, for its report alone.

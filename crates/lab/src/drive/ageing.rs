@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(
             ageing.reason(),
             "steady by SNIA's rule: write amplification of the last 5 passes ranges over 2.66 % of its average, and its best line \
-             changes by 0.851 %"
+             changes by 0.852 %"
         );
         let restless: Vec<u64> = (0..40).map(|pass| 1000 + 600 * (pass % 2)).collect();
         let ageing = aged_by(AgedBy::Snia, &restless, Overwrite::Steady);

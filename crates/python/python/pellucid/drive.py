@@ -105,10 +105,12 @@ class Drive:
             line += ["--job", job]
         return [*line, "--json"]
 
-    def age(self, *, fill: float = 1.0, overwrite: float | str = "steady", seed: int | None = None) -> Drive:
-        """A drive after it was filled and overwritten at random, as `pellucid age` does it: `overwrite` times, or until steady."""
+    def age(self, *, fill: float = 1.0, overwrite: float | str = "steady", steady: str | None = None, seed: int | None = None) -> Drive:
+        """A drive after it was filled and overwritten at random, as `pellucid age` does it: `overwrite` times, or until steady by the rule
+        `steady`, which is "change" or "snia"."""
         sets = [f"precondition.fill={float(fill)!r}"]
         sets.append('precondition.overwrite="steady"' if overwrite == "steady" else f"precondition.overwrite={overwrite}")
+        sets += [] if steady is None else [f"precondition.steady={steady}"]
         sets += [] if seed is None else [f"precondition.seed={seed}"]
         state, ageing = self._state.age(sets)
         aged = Drive._of(self, state, repeatable=False)

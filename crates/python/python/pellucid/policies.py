@@ -27,14 +27,23 @@ class Policy:
     stateless = False
 
     def name(self) -> str:
-        """The policy in reports: its class, and a hash of the source of the class and those that it is made of."""
-        own = [one for one in type(self).__mro__ if one.__module__ != __name__ and one is not object]
+        """The policy in reports: its class, and a hash of the source of its functions and of the plain values beside them."""
+        kind = type(self)
+        own = [one for one in kind.__mro__ if one.__module__ != __name__ and one is not object]
         try:
-            source = "\n".join(inspect.getsource(one) for one in own)
+            source = "\n".join(_source(name, value) for one in own for name, value in sorted(vars(one).items()))
         except (OSError, TypeError):
-            kind = type(self).__name__
-            raise words.refuse("policy", kind, "a class in a file or in a notebook, so that reports can name its source") from None
-        return f"python:{type(self).__name__}@{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+            raise words.refuse("policy", kind.__name__, "a class in a file or a notebook, so that reports can name its source") from None
+        return f"python:{kind.__name__}@{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+
+
+def _source(name: str, value: Any) -> str:
+    """The source of a member of a class. A class in a notebook has no source that Python finds, but its functions have."""
+    value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+    if inspect.isfunction(value):
+        return inspect.getsource(value)
+    is_plain = isinstance(value, (bool, int, float, str)) and not name.startswith("__")
+    return f"{name} = {value!r}" if is_plain else ""
 
 
 class VictimPolicy(Policy):

@@ -204,9 +204,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--report", action="store_true", help="write tables, figures and report.html of what is done, and run nothing")
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
+    out = Path(given.out or Path(given.plan).with_suffix(".sweep"))
     try:
+        if (status := _of_snia(given, out)) is not None:
+            return status
         plan = Plan.read(given.plan)
-        sweep = Sweep(plan, given.out or Path(given.plan).with_suffix(".sweep"))
+        sweep = Sweep(plan, out)
         if given.report:
             sweep.write()
         else:
@@ -226,6 +229,21 @@ def main(arguments: list[str]) -> int:
     if sweep.failed or not sweep.rows():
         return 1
     return 0
+
+
+def _of_snia(given: Any, out: Path) -> int | None:
+    """Runs a plan of one of SNIA's tests; None for other plans."""
+    from .. import snia_plan
+
+    try:
+        text = Path(given.plan).read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not snia_plan.is_snia(text):
+        return None
+    if given.on != "local":
+        raise Error(f"--on {given.on}: a test of SNIA's is one run; allowed: without it")
+    return snia_plan.main(text, Path(given.plan).resolve().parent, out, given.report)
 
 
 def _say(text: str) -> None:
