@@ -158,7 +158,7 @@ mod tests {
     fn a_window_needs_all_its_rounds_and_the_last_one_its_end() {
         assert!(!rounds("snia", &[100, 100, 100, 100, 100]).is_reached(), "the fifth round is not over");
         assert!(rounds("snia", &[100, 100, 100, 100, 100, 1]).is_reached());
-        let drifting: Vec<u64> = (0..40).map(|round| 2000 - 45 * round).collect();
+        let drifting: Vec<u64> = (0..40).map(|round| (3000.0 * 0.96_f64.powi(round)) as u64).collect();
         let report = rounds("snia", &drifting).report();
         assert!(!report.reached && report.reached_seconds.is_none());
     }
