@@ -11,6 +11,7 @@
 
 pub mod plot;
 
+mod columns;
 mod compare;
 mod difference;
 mod files;
@@ -36,6 +37,7 @@ mod text;
 mod translation;
 mod wear;
 
+pub use columns::{Column, Named};
 pub use compare::render_compare;
 pub use difference::{Difference, differences, results};
 pub use files::{FilesReport, OperationReport};
@@ -95,7 +97,7 @@ pub struct Report {
     /// Cost of the run on this machine; differs from run to run.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostCost>,
-    /// Whether and when the run was steady; absent where that was not asked for.
+    /// Steady state of the run; absent where that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steady_state: Option<SteadyState>,
     /// Requests by direction, over the whole measurement.

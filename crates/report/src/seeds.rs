@@ -67,7 +67,7 @@ impl OverSeeds {
         table
     }
 
-    /// What a reader of the table has to know, a sentence each.
+    /// Notes on the table, a sentence each.
     fn notes(&self) -> Vec<String> {
         let percent = (CONFIDENCE * 100.0).round();
         let mut notes =

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct SteadyState {
     /// The rule, as it was written.
     pub rule: String,
-    /// What is judged: `iops`, `bytes_per_second` or `mean_ns`.
+    /// Judged value: `iops`, `bytes_per_second` or `mean_ns`.
     pub tracked: String,
     /// Length of a round in simulated seconds.
     pub round_seconds: f64,
@@ -31,7 +31,7 @@ pub struct SteadyState {
 }
 
 impl SteadyState {
-    /// Whether and when, in a sentence.
+    /// Says whether and when the run was steady, in a sentence.
     pub fn words(&self) -> String {
         let rounds =
             format!("{} rounds of {}", count(self.round_values.len() as u64), span(self.round_seconds));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The first characters of the names of policies that are written in Python. A description cannot have such a name.
 pub const PYTHON: &str = "python:";
 
-/// What is allowed where `value` stands, as a sentence.
+/// Says what is allowed where `value` stands.
 pub(crate) fn allowed_for(value: &str, allowed: String) -> String {
     match value.starts_with(&format!("\"{PYTHON}")) {
         true => format!("{allowed}; a policy written in Python works only in the program that has it"),

@@ -109,7 +109,7 @@ pub struct Precondition {
     pub fill: Fill,
     /// Random overwrites after the fill.
     pub overwrite: Overwrite,
-    /// What steady means for the overwrites.
+    /// Rule by which overwrites that go on until steady end.
     pub aged_by: AgedBy,
     /// Seed of the overwrites.
     pub seed: u64,

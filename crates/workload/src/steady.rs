@@ -56,7 +56,7 @@ impl SteadyRule {
     /// The texts that are rules.
     pub const ALLOWED: &str = "snia, snia:bw, snia:lat, iops:SHARE, bw:SHARE, lat:SHARE, iops_slope:SHARE, bw_slope:SHARE, lat_slope:SHARE";
 
-    /// What is judged.
+    /// The value that is judged.
     pub fn tracked(self) -> Tracked {
         match self {
             SteadyRule::Snia(tracked) | SteadyRule::Deviation(tracked, _) | SteadyRule::Slope(tracked, _) => {

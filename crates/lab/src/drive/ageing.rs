@@ -22,7 +22,7 @@ pub struct Ageing {
     pub passes: Vec<Pass>,
     /// Why it ended.
     pub stopped: Stopped,
-    /// What steady means.
+    /// Rule of steady state.
     pub aged_by: AgedBy,
 }
 

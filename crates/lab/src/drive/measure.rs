@@ -58,7 +58,7 @@ pub struct Measured {
     pub figures: Vec<PartFigures>,
     /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
     pub wear: Wear,
-    /// Whether and when the run was steady.
+    /// Rounds of a run that was to end once it is steady.
     pub steady: Option<SteadyState>,
     /// The run over time.
     pub series: Series,

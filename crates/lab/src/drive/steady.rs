@@ -10,7 +10,7 @@ use pellucid_report::SteadyState;
 use pellucid_spec::SteadySpec;
 use pellucid_workload::{SteadyRule, Tracked, Window};
 
-/// What completed in a round.
+/// Requests that completed in a round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     requests: u64,
@@ -94,7 +94,7 @@ impl Steadiness {
         self.reached
     }
 
-    /// What a report says of it; the round that the end of the work has cut short does not count.
+    /// The part of the report on it; the round that the end of the work has cut short does not count.
     pub fn report(&self) -> SteadyState {
         let window = self.last_window();
         let after = Nanos(self.round.0 * self.values.len() as u64);
