@@ -11,7 +11,7 @@ DENY := .tools/deny-$(DENY_VERSION)
 MDBOOK_VERSION := 0.5.4
 MDBOOK := .tools/mdbook-$(MDBOOK_VERSION)
 # The Python package is built and tested in an environment of its own; its tools come from PyPI, once.
-PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray duckdb nbclient ipykernel
+PYTHON_TOOLS := 'maturin>=1.7,<2' pytest pyarrow pandas matplotlib distributed ray duckdb nbclient ipykernel scikit-learn optuna
 VENV := target/python/venv
 RUN_NEXTEST := PATH="$(CURDIR)/.tools/bin:$$PATH" cargo nextest run --workspace --locked
 # TLS under NVMe/TCP needs the system's OpenSSL, so the default build leaves it out; tests include it where OpenSSL is installed.

@@ -23,6 +23,7 @@ mod seeds;
 mod served_log;
 mod spelling;
 mod stderr;
+mod steady;
 mod subject;
 mod version;
 mod view;

@@ -167,10 +167,23 @@ pub fn ended(report: &Report) -> Result<(), Failure> {
         })
         .collect();
     if failed.is_empty() {
-        return Ok(());
+        return steady(report);
     }
     let why = if report.wear.read_only { "; the drive takes no writes any more" } else { "" };
     Err(Failure::work(anyhow::anyhow!("{}: {} failed{why}", report.drive.name, failed.join(", "))))
+}
+
+/// The exit status tells that a run which was to go on until it is steady has not become so.
+fn steady(report: &Report) -> Result<(), Failure> {
+    match &report.steady_state {
+        Some(steady) if !steady.reached && !report.partial => Err(Failure::work(anyhow::anyhow!(
+            "{}: steady state, {}; allowed for one: work that goes on longer (time_based with a longer runtime), a shorter \
+             run.steady_round, or --precondition steady",
+            report.drive.name,
+            steady.words()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Takes the directory that results will be written to, or fails before the work is done.

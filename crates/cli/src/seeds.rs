@@ -6,6 +6,7 @@ use crate::output;
 use crate::subject::{Subject, is_stream};
 use anyhow::anyhow;
 use pellucid_media::StoreKind;
+use pellucid_output::{OutputDirectory, OutputError};
 use pellucid_report::{OverSeeds, Report};
 use pellucid_workload::Job;
 use std::path::Path;
@@ -14,13 +15,9 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct SeedOptions {
     /// Do the work once for each of N seeds, from --seed or run.seed on, and print each number's mean with its 95 % confidence
-    /// interval. Preconditioning keeps its own seed, precondition.seed
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = clap::value_parser!(u32).range(2..),
-        conflicts_with_all = ["report", "log"]
-    )]
+    /// interval. Preconditioning keeps its own seed, precondition.seed. --report DIR has them as a page and as JSON, and the report of every
+    /// seed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..), conflicts_with = "log")]
     seeds: Option<u32>,
 }
 
@@ -44,10 +41,8 @@ impl SeedOptions {
         if run.trace.is_some() {
             return Err(refuse("a trace draws nothing at random; allowed: with jobs"));
         }
-        if let Some(key) =
-            [("run.report", &run.report), ("run.log", &run.log)].iter().find(|key| key.1.is_some())
-        {
-            return Err(refuse(&format!("{} is of one run; allowed: without it", key.0)));
+        if run.log.is_some() {
+            return Err(refuse("run.log is of one run; allowed: without it"));
         }
         for subject in subjects {
             if let StoreKind::File(path) = &subject.spec.drive.media.store {
@@ -92,14 +87,57 @@ pub fn whole(report: Report) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Prints the numbers of the drives, each with a report for each seed.
-pub fn tell(global: &Global, seeds: Vec<u64>, reports: Vec<Vec<Report>>) -> Result<(), Failure> {
+/// Where the numbers over several seeds are kept.
+pub struct Kept {
+    /// The directory of the report.
+    pub directory: OutputDirectory,
+    /// Folder of each drive in it; empty: the directory itself.
+    pub folders: Vec<String>,
+    /// What was done, in words.
+    pub work: String,
+}
+
+impl Kept {
+    /// Writes the numbers as a page and as JSON, and the report of each run in a folder of its own.
+    fn write(&mut self, seeds: &[u64], reports: &[Vec<Report>], over: &OverSeeds) -> Result<(), OutputError> {
+        let folder = |of_drive: &String, seed: &u64| match of_drive.as_str() {
+            "" => format!("seed-{seed}"),
+            of_drive => format!("{of_drive}/seed-{seed}"),
+        };
+        let (mut parts, mut pages) = (Vec::new(), Vec::new());
+        for (of_drive, reports) in self.folders.iter().zip(reports) {
+            let folders: Vec<String> = seeds.iter().map(|seed| folder(of_drive, seed)).collect();
+            for (folder, report) in folders.iter().zip(reports) {
+                parts.extend(report.files(Path::new(folder)));
+            }
+            let page = |folder: &String| format!("{}/index.html", folder.replace(' ', "%20"));
+            pages.push(folders.iter().map(page).collect::<Vec<String>>());
+        }
+        parts.push(("seeds.json".into(), over.to_json().into_bytes()));
+        parts.push(("index.html".into(), over.to_html(&self.work, &pages).into_bytes()));
+        self.directory.replace(&parts)
+    }
+}
+
+/// Prints the numbers of the drives, each with a report for each seed, and keeps them where that is asked for.
+pub fn tell(
+    global: &Global,
+    seeds: Vec<u64>,
+    reports: Vec<Vec<Report>>,
+    mut kept: Option<Kept>,
+) -> Result<(), Failure> {
     let mut warnings: Vec<String> = reports.iter().flatten().flat_map(Report::warnings_by_name).collect();
     let mut seen = std::collections::BTreeSet::new();
     warnings.retain(|warning| seen.insert(warning.clone()));
     output::warn(global, warnings);
     let ends: Vec<_> = reports.iter().flatten().map(output::ended).collect();
-    let over = OverSeeds::new(seeds, reports);
+    let over = OverSeeds::new(seeds.clone(), reports.clone());
+    let written = kept.as_mut().map_or(Ok(()), |kept| kept.write(&seeds, &reports, &over));
     output::print(&if global.json { over.to_json() } else { over.render_text() })?;
+    if let Some(kept) = kept.filter(|_| !global.json && written.is_ok()) {
+        let page = kept.directory.path().join("index.html");
+        output::print(&format!("\n{:22}{}  (JSON beside it)\n", "report", page.display()))?;
+    }
+    written?;
     ends.into_iter().collect()
 }

@@ -17,7 +17,7 @@ use pellucid_lab::experiment::{
 use pellucid_lab::image::{Image, is_image};
 use pellucid_media::StoreKind;
 use pellucid_output::{OutputFile, is_replaced};
-use pellucid_parquet_log::ParquetLog;
+use pellucid_parquet_log::{ParquetLog, write_table};
 use pellucid_report::{EraseCounts, Report};
 use pellucid_spec::{DescribedTarget, Fill, Medium, Place, RunSpec, Spec, SpecError, Use, presets};
 use pellucid_text::format::significant;
@@ -293,7 +293,7 @@ impl Subject {
             None => jobs_summary(jobs),
         };
         let mut watcher = watch.begin(global, &spec.drive_name, what, total)?;
-        let mut log = parquet_log(&mut spec, &mut watcher)?;
+        let mut tables = ParquetTables::begin(&mut spec, &mut watcher)?;
         if global.film {
             watcher.keep_film(film::recorder(self.beside));
         }
@@ -327,7 +327,7 @@ impl Subject {
                 execute_on(&mut device, &spec, jobs, oracle, &clock, &mut watcher)?
             }
         };
-        log.as_mut().map_or(Ok(()), OutputFile::commit)?;
+        tables.as_mut().map_or(Ok(()), |tables| tables.end(&report))?;
         report.warnings.extend(otherwise);
         report.workload.precondition = past.unwrap_or(report.workload.precondition);
         if let Some(film) = watcher.film() {
@@ -368,13 +368,41 @@ fn apply_global(spec: &mut Spec, global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Begins the log of a run where it is one in Parquet, which `lab` does not know; the watcher hands it to the run.
-fn parquet_log(spec: &mut Spec, watcher: &mut Watcher) -> Result<Option<OutputFile>, Failure> {
-    let Some(path) = spec.run.log.take_if(|path| output::is_parquet(path)) else { return Ok(None) };
-    let file = OutputFile::create(&path)?;
-    let log = ParquetLog::new(file.writer()?).map_err(|error| file.failed(error))?;
-    watcher.keep_log(Box::new(log));
-    Ok(Some(file))
+/// The tables of a run in Parquet, where its log is one: of requests (`x.parquet`), and beside it of the run over time and of flash
+/// operations (`x.series.parquet`, `x.operations.parquet`).
+struct ParquetTables {
+    requests: OutputFile,
+    series: OutputFile,
+    operations: OutputFile,
+}
+
+impl ParquetTables {
+    /// Takes the files. `lab` does not know such a log: the watcher hands it to the run.
+    fn begin(spec: &mut Spec, watcher: &mut Watcher) -> Result<Option<ParquetTables>, Failure> {
+        let Some(path) = spec.run.log.take_if(|path| output::is_parquet(path)) else { return Ok(None) };
+        let [series, operations] = beside(&path);
+        let requests = OutputFile::create(&path)?;
+        let log = ParquetLog::new(requests.writer()?).map_err(|error| requests.failed(error))?;
+        watcher.keep_log(Box::new(log));
+        let (series, operations) = (OutputFile::create(&series)?, OutputFile::create(&operations)?);
+        Ok(Some(ParquetTables { requests, series, operations }))
+    }
+
+    /// Writes what follows from the report, and puts all tables in their places.
+    fn end(&mut self, report: &Report) -> Result<(), Failure> {
+        let tables =
+            [(&mut self.series, report.series_columns()), (&mut self.operations, report.operation_columns())];
+        for (file, columns) in tables {
+            write_table(file.writer()?, &columns).map_err(|error| file.failed(error))?;
+            file.commit()?;
+        }
+        Ok(self.requests.commit()?)
+    }
+}
+
+/// The tables beside a log in Parquet.
+fn beside(log: &Path) -> [PathBuf; 2] {
+    ["series.parquet", "operations.parquet"].map(|ending| log.with_extension(ending))
 }
 
 /// Describes the wear of a drive's blocks.
@@ -437,6 +465,9 @@ fn check_log(subject: &Subject) -> Result<(), Failure> {
     match read.into_iter().flatten().find(|other| same(other)) {
         None => {
             output::check_log_place(log, subject.force)?;
+            if output::is_parquet(log) {
+                beside(log).iter().try_for_each(|table| output::check_log_place(table, subject.force))?;
+            }
             if is_stream(log) {
                 // The reader of a pipe would see it end here.
                 return Ok(());

@@ -1,5 +1,6 @@
 //! Configuration of the translation layer: policies and thresholds.
 
+use crate::Policies;
 use pellucid_flash::{Layout, Nanos};
 
 /// Most placement handles: the spare area has one byte for the handle.
@@ -171,8 +172,8 @@ impl Map {
         }
     }
 
-    /// Summary in one line, over units of `unit_kib` with GC by `victim`.
-    pub fn summary(self, unit_kib: f64, victim: Victim) -> String {
+    /// Summary in one line, over units of `unit_kib` with GC by the policy called `victim`.
+    pub fn summary(self, unit_kib: f64, victim: &str) -> String {
         match self {
             Map::Page => format!("page map of {unit_kib} KiB units, {victim}"),
             Map::Demand { cache_bytes } => format!(
@@ -290,6 +291,8 @@ pub struct FtlConfig {
     /// The namespace is a cache, with [`Map::Page`]; `None`: its address space is that of its pages. The capacity of a cache is the
     /// number of pages it holds.
     pub cache: Option<CacheMap>,
+    /// Policies from outside, which choose instead of `victim`, `placement` and the eviction of `cache`.
+    pub policies: Policies,
     /// Seed of all policy randomness.
     pub seed: u64,
 }
@@ -302,6 +305,11 @@ impl FtlConfig {
             Some(bytes) => bytes / u64::from(layout.unit_bytes),
             None => (f64::from(units) / (1.0 + self.over_provisioning)) as u64,
         }
+    }
+
+    /// The name of the policy that chooses victims.
+    pub fn victim_name(&self) -> String {
+        self.policies.victim.as_ref().map_or_else(|| self.victim.to_string(), |policy| policy.name().into())
     }
 
     /// Superpages of a block that list its pages, and take no data.

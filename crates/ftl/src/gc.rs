@@ -17,9 +17,10 @@
 use crate::block_manager::{BlockManager, BlockState};
 use crate::handles::Handles;
 use crate::mapping_table::MappingTable;
+use crate::policy::Forked;
 use crate::translation::{Load, Move, Reclaim, Stream};
 use crate::translation_pages::TranslationPages;
-use crate::{FtlConfig, FtlCounters, Isolation};
+use crate::{FtlConfig, FtlCounters, Isolation, VictimPolicy};
 use pellucid_flash::{BlockId, Cause, DieId, Divisor, Layout, Ppa, Rng};
 
 /// Garbage collection of a page map.
@@ -35,6 +36,8 @@ pub(crate) struct Gc {
     /// Units per sense, and the units that move next.
     sense: Divisor,
     moves: Vec<Move>,
+    /// The policy from outside that chooses victims, or what a cache gives up.
+    pub(crate) outside: Option<Forked<dyn VictimPolicy>>,
     /// Blocks of each die that host data leave free beside the one for GC, because power was cut.
     pub cut_reserve: u32,
     /// GC has made space for host data that were turned away.
@@ -120,6 +123,10 @@ impl Gc {
             emptied: Vec::new(),
             sense: Divisor::new(1),
             moves: Vec::new(),
+            outside: Forked::<dyn VictimPolicy>::of(match config.cache {
+                Some(_) => &config.policies.eviction,
+                None => &config.policies.victim,
+            }),
             cut_reserve: 0,
             released: false,
         }

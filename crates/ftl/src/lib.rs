@@ -20,6 +20,7 @@ mod nameless;
 mod nameless_machine;
 mod pace;
 mod page_map;
+mod policy;
 mod pool;
 mod spare;
 mod sparse;
@@ -46,6 +47,7 @@ pub use mount::{MountReport, MountSource};
 pub use nameless::{Content, FoundChunk, Name, Nameless, NamelessConfig, NamelessCounters, Taker};
 pub use nameless_machine::{NamelessFtlCounters, NamelessMachine};
 pub use page_map::{Cached, FtlCounters, MapCounters, PageMap, SetupError};
+pub use policy::{DieCandidate, PlacementPolicy, Policies, VictimCandidate, VictimPolicy};
 pub use pool::Pool;
 pub use translation::{
     Arrival, Arrived, CacheUse, Caller, CopyId, Damage, FlushPoint, Full, GcJob, Load, Located, MapJob,

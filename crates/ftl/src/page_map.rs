@@ -291,7 +291,7 @@ impl PageMap {
             pages: TranslationPages::new(map_pages, config.durability, layout, config.cache.is_some()),
             map_cache: MapCache::of(config, user_units, map_pages, layout),
             handles: Handles::new(config.handles, layout),
-            placement: place::Order::new(config.placement, layout),
+            placement: place::Order::new(config, layout),
             sequence: 1,
             programs: Programs::new(layout.units_per_superpage),
             outdated: Vec::new(),

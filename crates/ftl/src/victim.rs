@@ -20,10 +20,10 @@
 //! The emergency is left for dies that have lost their reserve: a program of a GC stream failed, the power was cut in the
 //! middle of a victim, or translation pages that erases wait for had no other place.
 
-use crate::Victim;
 use crate::block_manager::{BlockManager, BlockState};
 use crate::gc::{Gc, Outgoing, Parts, levelled};
 use crate::translation::{Load, Stream};
+use crate::{Victim, VictimCandidate};
 use pellucid_flash::{BlockId, Cause, DieId};
 
 impl Gc {
@@ -107,9 +107,10 @@ impl Gc {
         if parts.blocks.giving(die) == 0 {
             return None;
         }
-        // A random choice drawn anew at every call would end up as the emptiest block, since it has to fit. Any other choice may be
-        // outdated.
-        let drawn = matches!(self.config.victim, Victim::Random | Victim::DChoices(_));
+        // A random choice drawn anew at every call would end up as the emptiest block, since it has to fit; a policy from outside may
+        // draw, too. Any other choice may be outdated.
+        let drawn =
+            self.outside.is_some() || matches!(self.config.victim, Victim::Random | Victim::DChoices(_));
         let kept = self.candidate(die).take().filter(|&block| parts.blocks.may_be_victim(block));
         let choice = match kept {
             Some(block) if drawn => block,
@@ -127,7 +128,10 @@ impl Gc {
         Some(emptiest)
     }
 
-    fn policy_choice(&self, parts: &mut Parts<'_>, die: DieId) -> Option<BlockId> {
+    fn policy_choice(&mut self, parts: &mut Parts<'_>, die: DieId) -> Option<BlockId> {
+        if let Some(chosen) = self.outside_choice(parts, die) {
+            return Some(chosen);
+        }
         let blocks = &mut *parts.blocks;
         if let Some(sparse) = parts.table.sparse() {
             // Clean units cost no copy, but are worth keeping.
@@ -155,6 +159,28 @@ impl Gc {
             Victim::Random => self.random_closed(parts, die, 1),
             Victim::DChoices(d) => self.random_closed(parts, die, d),
         }
+    }
+
+    /// The choice of a policy from outside, where there is one; of a cache among the blocks that free space, as its own.
+    fn outside_choice(&mut self, parts: &Parts<'_>, die: DieId) -> Option<BlockId> {
+        let policy = self.outside.as_mut()?;
+        let (blocks, sparse) = (&*parts.blocks, parts.table.sparse());
+        let may = |b: &BlockId| blocks.may_be_victim(*b) && (sparse.is_none() || blocks.frees_space(*b));
+        let candidate = |block: BlockId| {
+            let valid = blocks.valid(block);
+            VictimCandidate {
+                block,
+                valid,
+                units: self.layout.units_per_block,
+                cached: sparse.map_or(valid, |sparse| sparse.present(block.0).max(valid)),
+                erases: blocks.erases(block),
+                closed_at: blocks.closed_at(block),
+                touched_at: blocks.touched_at(block),
+                holds_map: blocks.is_meta(block),
+            }
+        };
+        let candidates: Vec<VictimCandidate> = blocks.of_die(die).filter(may).map(candidate).collect();
+        if candidates.is_empty() { None } else { policy.choose(&candidates, parts.sequence) }
     }
 
     /// The one with the fewest valid units among `d` random closed blocks.

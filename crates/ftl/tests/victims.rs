@@ -3,9 +3,13 @@
 
 use crate::common;
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa, Rng};
-use pellucid_ftl::{FtlConfig, Load, PageMap, Plan, Reclaim, Separation, Stream, Victim, WearLevelling};
+use pellucid_ftl::{
+    DieCandidate, FtlConfig, Load, PageMap, Placement, PlacementPolicy, Plan, Policies, Reclaim, Separation,
+    Stream, Victim, VictimCandidate, VictimPolicy, WearLevelling,
+};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 struct Op {
@@ -16,6 +20,7 @@ struct Op {
 }
 
 /// Dies that do one operation after the other, each at its own pace.
+#[derive(Clone)]
 struct World {
     map: PageMap,
     owner: Vec<Lpn>,
@@ -367,4 +372,107 @@ fn no_die_waits_for_the_reserves_of_all_others() {
     let dies: Vec<u32> = (0..8).map(erases).collect();
     let (least, most) = (dies.iter().min().unwrap(), dies.iter().max().unwrap());
     assert!(2 * least > *most, "erases of each die: {dies:?}");
+}
+
+/// A policy from outside: closed first, and after so many choices none.
+#[derive(Clone, Debug)]
+struct OutsideFifo {
+    left: u32,
+}
+
+impl VictimPolicy for OutsideFifo {
+    fn name(&self) -> &str {
+        "outside-fifo"
+    }
+
+    fn choose(&mut self, candidates: &[VictimCandidate], now: u64) -> Option<usize> {
+        assert!(candidates.is_sorted_by_key(|one| one.block));
+        for one in candidates {
+            assert!(one.valid <= one.units && one.cached == one.valid && !one.holds_map);
+            assert!(one.closed_at <= one.touched_at && one.touched_at <= now);
+        }
+        self.left = self.left.checked_sub(1)?;
+        (0..candidates.len()).min_by_key(|&at| candidates[at].closed_at)
+    }
+
+    fn fork(&self) -> Box<dyn VictimPolicy> {
+        Box::new(self.clone())
+    }
+}
+
+/// A placement from outside: the order of `way-first`, and after so many choices none.
+#[derive(Clone, Debug)]
+struct OutsideWayFirst {
+    next: u32,
+    left: u32,
+}
+
+impl PlacementPolicy for OutsideWayFirst {
+    fn name(&self) -> &str {
+        "outside-way-first"
+    }
+
+    fn choose(&mut self, candidates: &[DieCandidate], _page: Lpn, _now: u64) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let at = candidates.iter().position(|one| one.die.0 >= self.next).unwrap_or(0);
+        self.next = candidates[at].die.0 + 1;
+        Some(at)
+    }
+
+    fn fork(&self) -> Box<dyn PlacementPolicy> {
+        Box::new(self.clone())
+    }
+}
+
+fn outside(victim: OutsideFifo, base: FtlConfig) -> FtlConfig {
+    FtlConfig { policies: Policies { victim: Some(Arc::new(victim)), ..Policies::default() }, ..base }
+}
+
+#[test]
+fn a_policy_from_outside_chooses_in_place_of_the_built_in_one() {
+    let base = config(Victim::Fifo, Separation::GcCopies, 1, 0.3);
+    let victims = |config: &FtlConfig| {
+        let mut world = World::new(config, 2, 32, 16, 1);
+        world.work(4);
+        (world.victims, world.planned)
+    };
+    let built_in = victims(&base);
+    // Below it stands another built-in policy, which is not asked.
+    let greedy = FtlConfig { victim: Victim::Greedy, ..base.clone() };
+    assert!(victims(&outside(OutsideFifo { left: u32::MAX }, greedy.clone())) == built_in);
+    assert!(victims(&greedy) != built_in);
+    // Without a choice, the built-in policy chooses.
+    assert!(victims(&outside(OutsideFifo { left: 0 }, base)) == built_in);
+}
+
+#[test]
+fn a_policy_from_outside_is_forked_with_its_translation() {
+    let base = config(Victim::Greedy, Separation::GcCopies, 1, 0.3);
+    let mut world = World::new(&outside(OutsideFifo { left: 150 }, base), 1, 32, 16, 1);
+    world.work(1);
+    let before = world.victims.len();
+    assert!((10..150).contains(&before), "{before} choices: some are left, and not all");
+    let mut twin = world.clone();
+    world.overwrite(0..world.map.user_units(), 6);
+    assert!(world.victims.len() > 300, "the first has used up its choices");
+    // So has the second, at the same choice: those of the first were not its own.
+    twin.overwrite(0..twin.map.user_units(), 6);
+    assert!(twin.victims == world.victims);
+}
+
+#[test]
+fn a_placement_from_outside_chooses_the_dies_of_new_data() {
+    let planned = |placement, outside: Option<OutsideWayFirst>| {
+        let mut config = FtlConfig { placement, ..config(Victim::Greedy, Separation::GcCopies, 1, 0.4) };
+        config.policies.placement = outside.map(|one| -> Arc<dyn PlacementPolicy> { Arc::new(one) });
+        let mut world = World::new(&config, 3, 32, 16, 1);
+        world.work(3);
+        world.owner
+    };
+    let way_first = planned(Placement::WayFirst, None);
+    let outside = OutsideWayFirst { next: 0, left: u32::MAX };
+    assert_eq!(planned(Placement::Random, Some(outside.clone())), way_first);
+    assert_ne!(planned(Placement::Random, None), way_first);
+    let silent = OutsideWayFirst { left: 0, ..outside };
+    assert_eq!(planned(Placement::WayFirst, Some(silent)), way_first, "without a choice, the built-in order");
 }

@@ -423,8 +423,10 @@ fn measure(
     let log = file.as_ref().map(log_on).transpose()?;
     let logs = log.into_iter().chain(onlooker.log()).collect();
     let began = clock();
-    let measured =
-        Run::new(device, source, oracle, logs).run(onlooker).map_err(|error| match (error, &file) {
+    let measured = Run::new(device, source, oracle, logs)
+        .until_steady(spec.run.steady.as_ref())
+        .run(onlooker)
+        .map_err(|error| match (error, &file) {
             (RunError::Log(error), Some(file)) => ExperimentError::Output(file.failed(error)),
             (error, _) => error.into(),
         })?;

@@ -117,7 +117,7 @@ pub(crate) fn aged_otherwise(image: &str, aged: &FtlConfig, run: &FtlConfig) -> 
         (aged != run).then(|| format!("drive.ftl.{key} = {aged} and runs with {run}"))
     };
     let differences = [
-        same("victim", aged.victim.to_string(), run.victim.to_string()),
+        same("victim", aged.victim_name(), run.victim_name()),
         same("separation", word(aged.separation), word(run.separation)),
         same("gc_low", aged.gc_low_blocks.to_string(), run.gc_low_blocks.to_string()),
         same("gc_high", aged.gc_high_blocks.to_string(), run.gc_high_blocks.to_string()),

@@ -1,7 +1,11 @@
-//! The log of single requests as Parquet: the columns of the CSV log, with types.
+//! The log of single requests as Parquet: the columns of the CSV log, with types; and other tables of a report.
 //!
 //! A crate of its own for the weight of its dependency. Requests are gathered in memory and written in row groups, so memory stays
 //! bounded, whatever the length of the run.
+
+mod table;
+
+pub use table::write_table;
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};

@@ -8,6 +8,7 @@
 
 mod errors;
 mod outcome;
+mod policies;
 mod state;
 mod tables;
 mod watch;
@@ -21,6 +22,8 @@ mod _pellucid {
     use super::errors::Error;
     #[pymodule_export]
     use super::outcome::{Outcome, compare_text};
+    #[pymodule_export]
+    use super::policies::{Candidate, Die};
     #[pymodule_export]
     use super::state::{State, check_job, keys, presets};
     #[pymodule_export]

@@ -2,6 +2,7 @@
 
 use crate::errors::Refusal;
 use crate::outcome::Outcome;
+use crate::policies::{self, Policies};
 use crate::tables;
 use crate::watch::Watch;
 use pellucid_device::Device;
@@ -50,6 +51,7 @@ impl Source {
 pub struct State {
     source: Source,
     sets: Vec<String>,
+    policies: Policies,
     /// The source with these overrides, resolved.
     spec: Spec,
     past: Option<String>,
@@ -61,23 +63,32 @@ type Passes = Vec<(f64, Option<f64>)>;
 
 #[pymethods]
 impl State {
-    /// The drive of a preset, a file or an image (`source`), or of a description in TOML (`text`), with `KEY=VALUE` overrides.
+    /// The drive of a preset, a file or an image (`source`), or of a description in TOML (`text`), with `KEY=VALUE` overrides and
+    /// policies in Python: key, name, object, and whether it is stateless.
     #[new]
-    #[pyo3(signature = (source=None, text=None, sets=Vec::new()))]
-    fn new(source: Option<String>, text: Option<String>, sets: Vec<String>) -> Result<State, Refusal> {
+    #[pyo3(signature = (source=None, text=None, sets=Vec::new(), policies=Vec::new()))]
+    fn new(
+        source: Option<String>,
+        text: Option<String>,
+        sets: Vec<String>,
+        policies: Vec<(String, String, Py<PyAny>, bool)>,
+    ) -> PyResult<State> {
+        let policies = Policies::of(policies)?;
         let (source, past, device) = match (source, text) {
-            (Some(name), None) if is_image(&name) => open_image(&name, &sets)?,
-            (Some(name), None) => (Source::Named(SpecText::open(&name)?), None, None),
+            (Some(name), None) if is_image(&name) => open_image(&name, &sets, &policies)?,
+            (Some(name), None) => (Source::Named(SpecText::open(&name).map_err(Refusal::from)?), None, None),
             (None, Some(text)) => (Source::Text(text), None, None),
             _ => {
                 return Err(Refusal::new(
                     "a drive: allowed: a preset, a file or an image, or toml=...; one of them",
-                ));
+                )
+                .into());
             }
         };
         // Refused now, not when it runs.
-        let spec = source.spec(&sets)?;
-        Ok(State { source, sets, spec, past, device: device.map(Mutex::new) })
+        let spec = policies.adopt(source.spec(&sets).map_err(Refusal::from)?)?;
+        policies::check()?;
+        Ok(State { source, sets, policies, spec, past, device: device.map(Mutex::new) })
     }
 
     /// The name of the drive in reports.
@@ -104,23 +115,25 @@ impl State {
     }
 
     /// A copy with the same past and a future of its own.
-    fn fork(&self, py: Python<'_>) -> Result<State, Refusal> {
+    fn fork(&self, py: Python<'_>) -> PyResult<State> {
         if self.device.is_some() && matches!(self.spec.drive.media.store, StoreKind::File(_)) {
             return Err(Refusal::value(
                 "drive.media.store",
                 "\"file\"",
                 "none or ram, whose drives can be copied",
-            ));
+            )
+            .into());
         }
         let device = py.detach(|| self.device.as_ref().map(|device| Mutex::new(lock(device).clone())));
+        policies::check()?;
         let (source, sets, past) = (self.source.clone(), self.sets.clone(), self.past.clone());
-        Ok(State { source, sets, spec: self.spec.clone(), past, device })
+        Ok(State { source, sets, policies: self.policies.clone(), spec: self.spec.clone(), past, device })
     }
 
     /// The drive after preconditioning as its description and `sets` say, and the passes of random overwriting for each namespace.
     fn age(&self, py: Python<'_>, sets: Vec<String>) -> PyResult<(State, Vec<(Passes, String)>)> {
         let sets = [self.sets.clone(), sets].concat();
-        let spec = self.source.spec(&sets).map_err(Refusal::from)?;
+        let spec = self.policies.adopt(self.source.spec(&sets).map_err(Refusal::from)?)?;
         if self.device.is_some() || spec.medium == Medium::Disk || spec.has_host() {
             let message = "age: allowed: a drive of flash without a past, without layers of the host (pellucid age has those) or targets";
             return Err(Refusal::new(message).into());
@@ -134,7 +147,8 @@ impl State {
         }
         let aged = aged.map_err(Refusal::from)?;
         let (source, past) = (self.source.clone(), Some(spec.precondition.words()));
-        let state = State { source, sets, spec, past, device: Some(Mutex::new(aged.device)) };
+        let policies = self.policies.clone();
+        let state = State { source, sets, policies, spec, past, device: Some(Mutex::new(aged.device)) };
         Ok((state, aged.ageing.iter().map(passes).collect()))
     }
 
@@ -210,7 +224,7 @@ impl State {
         }
         match sets {
             [] => Ok(self.spec.clone()),
-            sets => Ok(self.source.spec(&[self.sets.clone(), sets.to_vec()].concat())?),
+            sets => self.policies.adopt(self.source.spec(&[self.sets.clone(), sets.to_vec()].concat())?),
         }
     }
 
@@ -238,10 +252,14 @@ fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
     device.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn open_image(name: &str, sets: &[String]) -> Result<(Source, Option<String>, Option<Device>), Refusal> {
+fn open_image(
+    name: &str,
+    sets: &[String],
+    policies: &Policies,
+) -> Result<(Source, Option<String>, Option<Device>), Refusal> {
     let image = Image::open(name)?;
     let source = Source::Image(name.into(), image.description().into());
-    let spec = source.spec(sets)?;
+    let spec = policies.adopt(source.spec(sets)?)?;
     if spec.has_host() {
         let message = format!("{name}: layers or targets stand above the image; allowed: with pellucid run");
         return Err(Refusal::new(message));

@@ -1,6 +1,6 @@
 //! Tables as Arrow: columns of a result, handed to pandas, Polars or pyarrow without a copy.
 
-use arrow_array::builder::{Float64Builder, StringBuilder, UInt64Builder};
+use arrow_array::builder::{Float64Builder, UInt64Builder};
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::UInt8Type;
@@ -10,9 +10,9 @@ use arrow_array::{
 };
 use arrow_schema::ArrowError;
 use pellucid_device::Device;
-use pellucid_flash::{BlockId, Cause};
+use pellucid_flash::BlockId;
 use pellucid_media::Health;
-use pellucid_report::{FlowSeries, Report, RequestColumns, WordColumn, key};
+use pellucid_report::{Column, Report, RequestColumns, WordColumn};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::sync::Arc;
@@ -127,58 +127,25 @@ pub fn requests(log: RequestColumns) -> Result<Table, Refusal> {
 
 /// The run over time, one row per interval: the columns of `series.csv`.
 pub fn series(report: &Report) -> Result<Table, Refusal> {
-    let series = &report.series;
-    let real = |values: &[f64]| -> ArrayRef { Arc::new(Float64Array::from(values.to_vec())) };
-    let some = |values: &[Option<u64>]| -> ArrayRef { Arc::new(UInt64Array::from(values.to_vec())) };
-    let long = |values: &[u64]| whole(values.iter().copied());
-    let mut columns = vec![
-        ("begin_seconds".to_string(), real(&series.begin_seconds)),
-        ("length_seconds".into(), real(&series.length_seconds)),
-    ];
-    let mut flow = |name: &str, flow: &FlowSeries| {
-        let mean: ArrayRef = Arc::new(Float64Array::from(flow.mean_ns.clone()));
-        columns.push((format!("{name}_requests"), long(&flow.requests)));
-        columns.push((format!("{name}_bytes"), long(&flow.bytes)));
-        columns.push((format!("{name}_mean_ns"), mean));
-        columns.push((format!("{name}_p50_ns"), some(&flow.p50_ns)));
-        columns.push((format!("{name}_p99_ns"), some(&flow.p99_ns)));
-        columns.push((format!("{name}_max_ns"), some(&flow.max_ns)));
-    };
-    flow("read", &series.read);
-    flow("write", &series.write);
-    let amplification: ArrayRef = Arc::new(Float64Array::from(series.write_amplification.clone()));
-    columns.extend([
-        ("host_written_bytes".into(), long(&series.host_written_bytes)),
-        ("programmed_host_bytes".into(), long(&series.programmed_host_bytes)),
-        ("programmed_other_bytes".into(), long(&series.programmed_other_bytes)),
-        ("write_amplification".into(), amplification),
-        ("free_blocks".into(), long(&series.free_blocks)),
-        ("channel_busy_share".into(), real(&series.channel_busy_share)),
-        ("die_busy_share".into(), real(&series.die_busy_share)),
-    ]);
-    Table::of(columns)
+    of_columns(report.series_columns())
 }
 
 /// Flash operations by cause: programs with their bytes, reads, and erases of blocks.
 pub fn operations(report: &Report) -> Result<Table, Refusal> {
-    let (programmed, erased) = (&report.write_amplification, &report.gc.erased_blocks);
-    let (mut causes, mut counts) = (StringBuilder::new(), [(); 4].map(|()| UInt64Builder::new()));
-    for cause in Cause::ALL {
-        causes.append_value(key(cause.name()));
-        let row = [
-            programmed.programs[cause],
-            programmed.programmed_bytes[cause],
-            programmed.flash_reads[cause],
-            erased[cause],
-        ];
-        counts.iter_mut().zip(row).for_each(|(column, count)| column.append_value(count));
-    }
-    let mut columns: Vec<(String, ArrayRef)> = vec![("cause".into(), Arc::new(causes.finish()))];
-    let names = ["programs", "programmed_bytes", "flash_reads", "erased_blocks"];
-    for (name, mut column) in names.into_iter().zip(counts) {
-        columns.push((name.into(), Arc::new(column.finish())));
-    }
-    Table::of(columns)
+    of_columns(report.operation_columns())
+}
+
+fn of_columns(columns: Vec<(String, Column)>) -> Result<Table, Refusal> {
+    let array = |column: Column| -> ArrayRef {
+        match column {
+            Column::Whole(values) => Arc::new(UInt64Array::from(values)),
+            Column::MaybeWhole(values) => Arc::new(UInt64Array::from(values)),
+            Column::Real(values) => Arc::new(Float64Array::from(values)),
+            Column::MaybeReal(values) => Arc::new(Float64Array::from(values)),
+            Column::Words(words) => Arc::new(StringArray::from(words)),
+        }
+    };
+    Table::of(columns.into_iter().map(|(name, column)| (name, array(column))).collect())
 }
 
 /// The dies: where each is, and the share of the measurement that it was busy.

@@ -1,5 +1,6 @@
 //! The onlooker of a run that Python waits for: Ctrl-C, and the requests for its tables.
 
+use crate::policies;
 use pellucid_device::Device;
 use pellucid_flash::{Completion, Lba};
 use pellucid_lab::drive::{Onlooker, Progress};
@@ -26,9 +27,11 @@ impl Watch {
         Watch { looked: Instant::now(), raised: None, requests: keep.then(Arc::default) }
     }
 
-    /// The exception that a signal handler raised, such as `KeyboardInterrupt`.
+    /// The exception that a policy or a signal handler raised, such as `KeyboardInterrupt`.
     pub fn raised(&mut self) -> Option<PyErr> {
-        self.raised.take()
+        // What a policy raised after the first exception was on the way out of the run.
+        let later = policies::take_raised();
+        self.raised.take().or(later)
     }
 
     /// The requests of a finished run; `None`: they were not kept.
@@ -37,6 +40,12 @@ impl Watch {
     }
 
     fn signals(&mut self) -> ControlFlow<()> {
+        if self.raised.is_none() {
+            self.raised = policies::take_raised();
+        }
+        if self.raised.is_some() {
+            return ControlFlow::Break(());
+        }
         if self.looked.elapsed() < SIGNALS_EVERY {
             return ControlFlow::Continue(());
         }

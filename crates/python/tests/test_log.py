@@ -44,3 +44,16 @@ def test_a_run_that_fails_leaves_no_log(tmp_path):
     done = subprocess.run(work, capture_output=True, text=True)
     assert done.returncode == 2 and "nothing was measured" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_of_the_report_lie_beside_a_log_as_parquet(tmp_path):
+    assert command("--log", tmp_path / "log.parquet").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.operations.parquet", "log.parquet", "log.series.parquet"]
+    job = pl.Job(rw="randrw", bs="4k", iodepth=4, number_ios=2000)
+    result = pl.Drive("netbook-ssd", overrides={"media.blocks": 128}).run(job)
+    for name in ("series", "operations"):
+        ours = pyarrow.parquet.read_table(tmp_path / f"log.{name}.parquet")
+        assert ours.equals(pyarrow.table(getattr(result, name))), name
+    (tmp_path / "log.series.parquet").write_bytes(b"PAR1 of somebody else")
+    done = command("--log", tmp_path / "log.parquet")
+    assert done.returncode == 2 and "log.series.parquet" in done.stderr and "--force" in done.stderr

@@ -9,6 +9,7 @@ import textwrap
 import threading
 
 import pyarrow
+import pyarrow.compute
 import pytest
 
 import pellucid as pl
@@ -321,3 +322,37 @@ def test_a_call_costs_little_beside_the_work(small):
     # The table is handed on as it is: as many batches for many requests as for few.
     assert len(pyarrow.table(result.requests).to_batches()) == 1
     assert len(result.requests.to_pandas()) == 20_000
+
+
+def calls_of(work):
+    """Calls of Python functions that `work` makes."""
+    counted = 0
+
+    def count(frame, event, argument):
+        nonlocal counted
+        counted += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def test_a_run_costs_few_calls_however_long_it_is():
+    aged = pl.Drive("netbook-ssd", overrides={"media.blocks": 128}).age(overwrite=0)
+    short, long = (pl.Job(rw="randread", bs="4k", iodepth=4, number_ios=count) for count in (1, 20_000))
+    calls = calls_of(lambda: aged.run(short))
+    # Some hundred nanoseconds each; the rest of a call is in Rust.
+    assert calls <= 30
+    assert calls_of(lambda: aged.run(long)) == calls
+
+
+def test_a_table_becomes_a_frame_column_by_column(small):
+    pytest.importorskip("pandas")
+    results = [small.run(pl.Job(rw="randread", bs="4k", number_ios=count)) for count in (100, 100, 20_000)]
+    results[0].requests.to_pandas()
+    assert len({calls_of(result.requests.to_pandas) for result in results[1:]}) == 1, "no call for each row"
+    frame = results[2].requests.to_pandas()
+    assert len(frame) == 20_000 and frame.latency_ns.sum() == pyarrow.compute.sum(pyarrow.table(results[2].requests)["latency_ns"]).as_py()

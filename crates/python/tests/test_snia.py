@@ -1,4 +1,10 @@
 """SNIA's tests on modelled drives."""
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import pellucid as pl
@@ -121,3 +127,108 @@ def test_what_a_test_cannot_do_is_refused(tiny):
     ):
         with pytest.raises(pl.Error, match=why):
             refused()
+
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples/snia").glob("*.toml"))
+
+
+def swept(plan, *more):
+    command = [os.environ["PELLUCID"], "sweep", plan, "--python", sys.executable, *more]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_plan_of_snia_leaves_tables_and_figures(tmp_path):
+    (tmp_path / "tiny.toml").write_text(TINY)
+    plan = tmp_path / "t.toml"
+    plan.write_text('snia = "throughput"\ndrive = "tiny.toml"\nround_seconds = 0.02\n[overrides]\n"drive.ftl.over_provisioning" = 0.4\n')
+    done = swept(plan)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "t.sweep"
+    names = ["convergence.svg", "measured.svg", "plan.toml", "report.html", "report.txt", "rounds.csv", "steady_state.svg"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    drive = pl.Drive(tmp_path / "tiny.toml", overrides={"drive.ftl.over_provisioning": 0.4})
+    same = snia.throughput(drive, round_seconds=0.02)
+    assert (out / "report.txt").read_text() == str(same) and str(same) in done.stdout
+    with open(out / "rounds.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["iops"]) for row in rows] == [row["iops"] for row in same.rows()]
+    page = (out / "report.html").read_text()
+    assert page.count("<svg") == 3 and "Steady state: reached in round" in page
+    first = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert swept(plan).returncode == 0 and {path.name: path.read_bytes() for path in out.iterdir()} == first
+
+
+def test_a_plan_that_is_not_steady_says_so_by_its_exit_status(tmp_path):
+    (tmp_path / "tiny.toml").write_text(TINY)
+    plan = tmp_path / "t.toml"
+    # Rounds of so little time measure the pauses of GC one by one.
+    plan.write_text('snia = "latency"\ndrive = "tiny.toml"\nround_seconds = 0.002\nrounds_max = 6\nseed = 3\n')
+    done = swept(plan)
+    assert done.returncode == 1
+    assert "Steady state: not reached in 6 rounds" in done.stdout
+    assert (tmp_path / "t.sweep/report.html").exists()
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    ('snia = "iop"\ndrive = "jasmine"', "snia = 'iop': not allowed; allowed: iops, throughput, latency, write-saturation"),
+    ('snia = "iops"', "drive = None: not allowed"),
+    ('snia = "iops"\ndrive = "jasmine"\nseeds = 3', "seeds = 3: not allowed; allowed: a key of snia, drive"),
+    ('snia = "iops"\ndrive = "jasmine"\nrounds_max = "9"', "rounds_max = '9': not allowed; allowed: a whole number"),
+    ('snia = "latency"\ndrive = "jasmine"\niodepth = 4', "iodepth = 4: not allowed"),
+    ('snia = "iops"\ndrive = "jasmine"\nround_seconds = 0', "round_seconds = 0: not allowed"),
+])
+def test_a_plan_that_cannot_be_is_refused(tmp_path, text, sentence):
+    plan = tmp_path / "t.toml"
+    plan.write_text(text)
+    done = swept(plan)
+    assert done.returncode == 2 and sentence in done.stderr
+    assert not (tmp_path / "t.sweep").exists()
+
+
+def test_the_examples_are_of_all_four_tests():
+    from pellucid.snia_plan import TESTS, SniaPlan
+
+    plans = [SniaPlan(path.read_text(), path.parent) for path in EXAMPLES]
+    assert sorted(plan.name for plan in plans) == sorted(TESTS) == [path.stem for path in EXAMPLES]
+
+
+# Steady state as an option of a run.
+
+
+def test_a_run_ends_once_it_is_steady(tiny):
+    job = pl.Job(rw="randwrite", bs="4k", iodepth=4, time_based=True, runtime="60s")
+    drive = pl.Drive(toml=TINY, run={"steady_state": "snia", "steady_round": "100ms"})
+    report = drive.run(job, precondition="fill").report
+    steady = report.steady_state
+    assert steady.reached and steady.window_rounds == 5 and len(steady.round_values) >= 5
+    # The report's own judgement is that of the rule, and no window before holds it.
+    assert snia.steady_at(steady.round_values) == len(steady.round_values)
+    assert steady.reached_seconds == pytest.approx(0.1 * len(steady.round_values))
+    assert steady.reached_seconds <= report.simulated_seconds < steady.reached_seconds + 0.1
+    window = snia.Window.of(steady.round_values)
+    assert steady.average == pytest.approx(window.average) and steady.range_share == pytest.approx(window.range / window.average)
+    assert abs(steady.slope_share) == pytest.approx(abs(window.slope) / window.average, abs=1e-12)
+    # The rounds are those of the series of a run that goes on.
+    whole = tiny.run(job, precondition="fill", requests=True).requests.to_pandas()
+    second = whole[(whole.completed_ns - whole.at_ns.min() >= 100e6) & (whole.completed_ns - whole.at_ns.min() < 200e6)]
+    assert steady.round_values[1] == pytest.approx(len(second) / 0.1)
+
+
+def test_work_that_ends_before_it_is_steady_says_so(tmp_path):
+    (tmp_path / "tiny.toml").write_text(TINY)
+    work = ["--rw", "randwrite", "--bs", "4k", "--time-based", "--runtime", "300ms", "--steady-state", "snia", "--steady-round", "100ms"]
+    done = subprocess.run([os.environ["PELLUCID"], "run", tmp_path / "tiny.toml", *work], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "snia: NOT reached in 2 rounds of 100 ms" in " ".join(done.stdout.split())
+    assert "steady state, snia: NOT reached in 2 rounds" in done.stderr
+
+
+def test_age_knows_snias_rule(tmp_path):
+    drive = pl.Drive("netbook-ssd", overrides={"media.blocks": 128, "ftl.over_provisioning": 0.2})
+    aged = drive.age(steady="snia")
+    (ageing,) = aged.ageing
+    values = [amplification for _, amplification in ageing["passes"]]
+    assert snia.steady_at(values) == len(values) and ageing["reason"].startswith("steady by SNIA's rule")
+    assert "by SNIA's rule" in aged.past
+    with pytest.raises(pl.Error, match="precondition.steady"):
+        drive.age(overwrite=2, steady="snia")

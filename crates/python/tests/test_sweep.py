@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -182,6 +183,43 @@ def test_a_killed_driver_costs_at_most_its_points(plan, tmp_path):
     after = files(directory)
     assert sum(name.endswith(".json") and not name.startswith(".") for name in after) == 16
     assert all(after[name] == content for name, content in whole.items())
+
+
+def test_a_thousand_points_resume_after_kill_9_of_the_driver(tmp_path):
+    plan = tmp_path / "fleet.toml"
+    plan.write_text(
+        'drive = "netbook-ssd"\njob = { rw = "randwrite", bs = "4k", number_ios = 1 }\nseeds = 1000\nkeep = ["requests"]\n'
+        '[overrides]\n"media.blocks" = 128\n'
+    )
+    script = (
+        "from pellucid import sweep\n"
+        "if __name__ == '__main__':\n"
+        f"    sweep.run({str(plan)!r}, on='local:2', progress=lambda text: print(text, flush=True))\n"
+    )
+    (tmp_path / "driver.py").write_text(script)
+    child = subprocess.Popen([sys.executable, tmp_path / "driver.py"], stdout=subprocess.PIPE, text=True)
+    while child.stdout.readline() != "1000 points, 300 done\n":
+        assert child.poll() is None
+    child.kill()
+    child.wait()
+    child.stdout.read()
+    child.stdout.close()
+    unfinished = sweep.Sweep(sweep.Plan.read(plan), plan.with_suffix(".sweep"))
+    left = len(unfinished.left())
+    assert 0 < left <= 700
+    before = {path: path.read_bytes() for path in unfinished.directory.glob("points/*.json") if not path.name.startswith(".")}
+    said = []
+    whole = sweep.run(plan, on="local:2", progress=said.append)
+    assert len(said) == left and said[-1] == "1000 points, 1000 done"
+    assert not whole.left() and len(whole.rows()) == 1000
+    assert all(path.read_bytes() == content for path, content in before.items()), "what was done is not done again"
+
+
+def test_a_fleet_is_a_sweep_over_seeds():
+    plan = sweep.Plan.read(Path(__file__).resolve().parents[3] / "examples/sweeps/fleet.toml")
+    assert len(plan.points) == 1000
+    first, second = ({**json.loads(sweep.run_point(point))["kept"]} for point in plan.points[:2])
+    assert first != second, "each drive has bad blocks and work of its own"
 
 
 def test_a_process_that_dies_costs_only_its_own_point(monkeypatch, tmp_path):

@@ -11,6 +11,7 @@
 
 pub mod plot;
 
+mod columns;
 mod compare;
 mod difference;
 mod files;
@@ -29,12 +30,14 @@ mod sample;
 mod seeds;
 mod series;
 mod statistics;
+mod steady;
 mod tables;
 mod targets;
 mod text;
 mod translation;
 mod wear;
 
+pub use columns::{Column, Named};
 pub use compare::render_compare;
 pub use difference::{Difference, differences, results};
 pub use files::{FilesReport, OperationReport};
@@ -52,6 +55,7 @@ pub use replay::Replay;
 pub use request_columns::{RequestColumns, WordColumn};
 pub use seeds::OverSeeds;
 pub use series::{Busy, FlowSeries, Sample, Series, TimeSeries};
+pub use steady::SteadyState;
 pub use tables::{ByCause, ByStage, key};
 pub use targets::TargetResult;
 pub use text::render_text;
@@ -97,6 +101,9 @@ pub struct Report {
     /// Cost of the run on this machine; differs from run to run.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostCost>,
+    /// Steady state of the run; absent where that was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steady_state: Option<SteadyState>,
     /// Requests by direction, over the whole measurement.
     pub directions: Directions,
     /// Reads by whether the drive had data for them.

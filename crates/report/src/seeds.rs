@@ -5,7 +5,9 @@
 
 use super::Report;
 use super::compare::{Better, Row, Unit, rows};
+use super::html::Shell;
 use super::json::to_text;
+use super::plot::escape;
 use super::statistics::{CONFIDENCE, Mean};
 use pellucid_text::format::{count, signed_percent, significant};
 use serde::Serialize;
@@ -54,14 +56,72 @@ impl OverSeeds {
         OverSeeds { seeds, drives, measures }
     }
 
-    /// The numbers as text: a column for each drive, and behind those of all but the first one with the difference.
-    pub fn render_text(&self) -> String {
+    /// Cells of the table: the heads, then a row for each number. Behind the column of each drive but the first is one with the difference.
+    fn table(&self) -> Vec<Vec<String>> {
         let mut table = vec![vec![format!("{} seeds", self.seeds.len())]];
         for (at, drive) in self.drives.iter().enumerate() {
             table[0].push(drive.clone());
             table[0].extend((at > 0).then(|| "difference".to_string()));
         }
         table.extend(self.measures.iter().map(Measure::cells));
+        table
+    }
+
+    /// Notes on the table, a sentence each.
+    fn notes(&self) -> Vec<String> {
+        let percent = (CONFIDENCE * 100.0).round();
+        let mut notes =
+            vec![format!("mean and {percent} % confidence interval over the seeds (Student's t)")];
+        let is_one = |values: &Values| values.each.iter().all(|value| *value == values.each[0]);
+        if self.measures.iter().flat_map(|measure| &measure.drives).all(is_one) {
+            notes.push("all seeds gave the same numbers: nothing here is drawn at random".into());
+        }
+        if self.drives.len() > 1 {
+            notes.push(format!(
+                "differences are taken seed by seed; those within chance have an interval with 0 in it, at {percent} % for each number \
+                 by itself"
+            ));
+        }
+        notes
+    }
+
+    /// The numbers as a page with a link to each run's own. `pages`: of each drive, one for each seed. `work`: what was done.
+    pub fn to_html(&self, work: &str, pages: &[Vec<String>]) -> String {
+        let mut page = Shell::new(&self.drives.join(" beside "), "");
+        let cells = |tag: &str, row: &[String]| -> String {
+            row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
+        };
+        let table = self.table();
+        let rows: String = table[1..].iter().map(|row| format!("<tr>{}</tr>", cells("td", row))).collect();
+        let notes: String =
+            self.notes().iter().map(|note| format!("<p class=\"soft\">{}</p>", escape(note))).collect();
+        let runs: String = self
+            .drives
+            .iter()
+            .zip(pages)
+            .map(|(drive, pages)| {
+                let links = self
+                    .seeds
+                    .iter()
+                    .zip(pages)
+                    .map(|(seed, href)| format!(" <a href=\"{}\">seed {seed}</a>", escape(href)));
+                format!("<p>{}:{}</p>", escape(drive), links.collect::<String>())
+            })
+            .collect();
+        page.0.push_str(&format!(
+            "<header><h1>{}</h1><p class=\"soft\">{}</p></header><main><section><h2>Over {} seeds</h2><table><thead><tr>{}</tr></thead>\
+             <tbody>{rows}</tbody></table>{notes}</section><section><h2>Runs</h2>{runs}</section></main>",
+            escape(&self.drives.join(" beside ")),
+            escape(work),
+            self.seeds.len(),
+            cells("th", &table[0]),
+        ));
+        page.end("seeds.json beside this page has the value of every seed.")
+    }
+
+    /// The numbers as text: a column for each drive, and behind those of all but the first one with the difference.
+    pub fn render_text(&self) -> String {
+        let table = self.table();
         let width = |at: usize| table.iter().map(|row| row[at].chars().count()).max().unwrap_or(0) + GAP;
         let widths: Vec<usize> = (0..table[0].len()).map(width).collect();
         let line = |row: &Vec<String>| {
@@ -70,19 +130,8 @@ impl OverSeeds {
             format!("{}\n", text.trim_end())
         };
         let mut out: String = table.iter().map(line).collect();
-        let percent = (CONFIDENCE * 100.0).round();
-        out.push_str(&format!(
-            "\nnote: mean and {percent} % confidence interval over the seeds (Student's t)\n"
-        ));
-        let is_one = |values: &Values| values.each.iter().all(|value| *value == values.each[0]);
-        if self.measures.iter().flat_map(|measure| &measure.drives).all(is_one) {
-            out.push_str("note: all seeds gave the same numbers: nothing here is drawn at random\n");
-        }
-        if self.drives.len() > 1 {
-            out.push_str(&format!(
-                "note: differences are taken seed by seed; those within chance have an interval with 0 in it, at {percent} % for each \
-                 number by itself\n"
-            ));
+        for (at, note) in self.notes().iter().enumerate() {
+            out.push_str(&format!("{}note: {note}\n", if at == 0 { "\n" } else { "" }));
         }
         out
     }

@@ -152,8 +152,10 @@ fn the_schema_document_names_exactly_the_keys_of_the_json() {
     }];
     let files = Some(FilesReport { by_operation: vec![Default::default()], ..FilesReport::default() });
     let parts = vec![PartFigures { figures: vec![Default::default()], ..PartFigures::default() }];
+    let steady_state = Some(SteadyState::default());
     let report = Report {
         provenance,
+        steady_state,
         files,
         parts,
         host_layer,

@@ -20,6 +20,9 @@ pub fn render_text(report: &Report, width: usize) -> String {
     labelled(&mut out, width, "workload", &words(&report.workload.summary));
     labelled(&mut out, width, "preconditioning", &words(&report.workload.precondition));
     labelled(&mut out, width, "run", &words(&headline(report)));
+    if let Some(steady) = &report.steady_state {
+        labelled(&mut out, width, "steady state", &words(&steady.words()));
+    }
     if report.partial {
         labelled(&mut out, width, "partial", &words(PARTIAL));
     }

@@ -7,14 +7,16 @@ use super::document::Row;
 use super::resolve_backing::{BackingKind, Medium};
 use super::resolve_cache::Records;
 use super::resolve_kv::{KeepName, VictimName};
-use super::resolve_run::{Fill, Overwrite, Precondition, RunSpec};
+use super::resolve_run::{AgedBy, Fill, Overwrite, Precondition, RunSpec};
 use super::schema::Typed;
 use pellucid_device::{
     Arbitration, Completes, DataBuffer, DeviceConfig, DieOrder, DiskConfig, Firmware, FirmwareModel,
     HostInterface, Priorities, Scheduler, Solver, StepCost, WritePolicy,
 };
 use pellucid_flash::{Geometry, Migration, Nanos};
-use pellucid_ftl::{Durability, FtlConfig, Isolation, MapKind, Placement, Separation, Victim, WearLevelling};
+use pellucid_ftl::{
+    Durability, FtlConfig, Isolation, MapKind, Placement, Policies, Separation, Victim, WearLevelling,
+};
 use pellucid_host::{
     BlockLayerConfig, CacheConfig, CacheMode, ClusterBufferConfig, CpuCosts, Elevator, FlushPolicy, Flushes,
     HostFtlConfig, JournalUse, NamelessFtlConfig, Replacement, ZoneChunksConfig,
@@ -90,6 +92,9 @@ pub(crate) struct Draft {
     pub jobs: Vec<Row>,
     pub precondition: Precondition,
     pub run: RunSpec,
+    pub steady_rule: Option<String>,
+    pub steady_round: Nanos,
+    pub steady_window: u32,
 }
 
 /// Pages of a word line that are used.
@@ -215,6 +220,7 @@ macro_rules! take_word {
     )+};
 }
 take_word!(
+    AgedBy,
     AddressPolicy,
     BackingKind,
     CacheMode,
@@ -378,10 +384,14 @@ impl Draft {
             precondition: Precondition {
                 fill: Fill::Share(0.0),
                 overwrite: Overwrite::Capacities(0.0),
+                aged_by: AgedBy::Change,
                 seed: 0,
                 shelf_days: 0.0,
             },
             run: blank_run(),
+            steady_rule: None,
+            steady_round: Nanos::ZERO,
+            steady_window: 0,
         }
     }
 }
@@ -467,6 +477,7 @@ fn blank_ftl() -> FtlConfig {
         isolation: Isolation::Initial,
         slc_cache: None,
         cache: None,
+        policies: Policies::default(),
         seed: 0,
     }
 }
@@ -534,6 +545,7 @@ fn blank_run() -> RunSpec {
     RunSpec {
         seed: 0,
         verify: false,
+        steady: None,
         report: None,
         log: None,
         trace: None,

@@ -158,6 +158,9 @@ const RULES: &[Rule] = &[
         "drive.firmware.model = \"loop\"",
         |spec| spec.is("drive.firmware.model", "loop"),
     ),
+    rule(&["drive.ftl.victim"], "drive.ftl.map = \"page\" or \"demand\"", |spec| {
+        matches!(spec.drive.ftl.map, Map::Page | Map::Demand { .. })
+    }),
     rule(&["drive.buffer.dirty_high"], "drive.buffer.write = \"write-back\"", |spec| {
         spec.is("drive.buffer.write", "write-back")
     }),
@@ -232,6 +235,10 @@ const RULES: &[Rule] = &[
     of_work(&["run.time_scale"], "run.closed_loop = \"off\"", |spec| spec.run.closed_loop.is_none()),
     of_work(&["run.seed"], "jobs; a trace draws nothing at random", |spec| spec.run.trace.is_none()),
     of_work(&["job"], "run.trace = \"\"", |spec| spec.run.trace.is_none()),
+    of_work(&["run.steady_round", "run.steady_window"], "run.steady_state", |spec| spec.run.steady.is_some()),
+    rule(&["precondition.steady"], "precondition.overwrite = \"steady\"", |spec| {
+        spec.precondition.overwrite == Overwrite::Steady
+    }),
     of_work(&["precondition.seed"], "precondition.overwrite above 0", |spec| {
         spec.precondition.overwrite != Overwrite::Capacities(0.0)
     }),

@@ -20,6 +20,7 @@ mod document;
 mod draft;
 mod effect;
 mod error;
+mod policies;
 mod presets;
 mod resolve_backing;
 mod resolve_cache;
@@ -44,9 +45,10 @@ mod tests;
 pub use document::Origin;
 pub use effect::Use;
 pub use error::{Place, SpecError};
+pub use policies::{Outside, PYTHON};
 pub use presets::{Preset, presets};
 pub use resolve_backing::{Backing, BackingKind, Medium};
-pub use resolve_run::{Fill, Overwrite, Precondition, RawJob, RawPair, RunSpec};
+pub use resolve_run::{AgedBy, Fill, Overwrite, Precondition, RawJob, RawPair, RunSpec, SteadySpec};
 pub use resolve_targets::DescribedTarget;
 pub use show::{show, show_explained};
 
@@ -443,6 +445,7 @@ fn build(values: &Values, drive_name: String) -> Result<Spec, SpecError> {
     let targets = resolve_targets::resolve(&draft, values, &layout)?;
     let jobs = resolve_run::jobs(&draft.jobs)?;
     resolve_run::check(&draft.precondition, values)?;
+    draft.run.steady = resolve_run::steady(&draft, values)?;
     let entry = |resolved: &schema::Resolved| Entry {
         key: resolved.key.path,
         value: resolved.key.kind.write(&resolved.typed),

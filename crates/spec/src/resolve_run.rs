@@ -1,15 +1,20 @@
 //! `[[job]]`, `[precondition]`, `[run]`: what is done with the drive.
 
 use super::document::{Leaf, Origin, Row, Value};
+use super::draft::Draft;
 use super::error::{Place, SpecError};
 use super::schema::Fallback::{Empty, Flag, Real, Whole, Word};
 use super::schema::{Kind, SHARE, Values, count, keys, word};
+use pellucid_flash::Nanos;
+use pellucid_text::Quantity;
 use pellucid_workload::trace::AddressPolicy;
+use pellucid_workload::{SNIA_ROUNDS, SteadyRule};
 use std::path::PathBuf;
 
 const CAPACITIES: Kind = Kind::Or("steady", &Kind::Real(0.0, f64::MAX));
 const FILL: Kind = Kind::Or("trace", &SHARE);
 const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
+const ROUND: Kind = Kind::Unit(Quantity::Time, 1, 86_400_000_000_000);
 /// A factor on recorded arrival times: above zero, and within reason.
 const TIME_SCALE: Kind = Kind::Real(1e-9, 1e9);
 
@@ -20,6 +25,8 @@ keys! {
         "Share of the capacity written sequentially before the run; trace: only what the trace reads before it writes it";
     "precondition.overwrite": CAPACITIES, Real(0.0) => precondition.overwrite,
         "Random overwrites after the fill, in capacities; steady: until write amplification no longer changes";
+    "precondition.steady": word::<AgedBy>(), Word("change") => precondition.aged_by,
+        "When overwriting is steady. change: write amplification of a pass differs by less than 1 %; snia: that of five passes ranges over at most 20 %, with a slope of at most 10 %";
     "precondition.shelf_days": Kind::Real(0.0, 36_525.0), Real(0.0) => precondition.shelf_days,
         "Days that the data then lie unread before the run (they matter to bit errors and read retries)";
     "precondition.seed": SEED, Whole(1) => precondition.seed,
@@ -28,6 +35,12 @@ keys! {
         "Seed of the jobs";
     "run.verify": Kind::Flag, Flag(false) => run.verify,
         "Check every byte that is read";
+    "run.steady_state": Kind::Or("off", &Kind::Text), Word("off") => steady_rule,
+        "Ends the run once it is steady by this rule: SNIA's (snia, snia:bw, snia:lat) or fio's (iops:3%, bw_slope:1%, ...)";
+    "run.steady_round": ROUND, Word("60s") => steady_round,
+        "Length of a round, whose IOPS, bandwidth or mean latency is one value";
+    "run.steady_window": Kind::Whole(2, 1000), Whole(SNIA_ROUNDS as i64) => steady_window,
+        "Rounds that are judged together; SNIA's rule has 5";
     "run.report": Kind::Text, Word("") => run.report,
         "Directory of the report; empty: none";
     "run.log": Kind::Text, Word("") => run.log,
@@ -96,6 +109,8 @@ pub struct Precondition {
     pub fill: Fill,
     /// Random overwrites after the fill.
     pub overwrite: Overwrite,
+    /// Rule by which overwrites that go on until steady end.
+    pub aged_by: AgedBy,
     /// Seed of the overwrites.
     pub seed: u64,
     /// Days between the last write and the run.
@@ -121,6 +136,9 @@ impl Precondition {
         match self.overwrite {
             Overwrite::Capacities(0.0) => written,
             Overwrite::Capacities(times) => format!("{written}, overwritten {times} times"),
+            Overwrite::Steady if self.aged_by == AgedBy::Snia => {
+                format!("{written}, overwritten until steady by SNIA's rule")
+            }
             Overwrite::Steady => format!("{written}, overwritten until steady"),
         }
     }
@@ -140,6 +158,30 @@ pub enum Overwrite {
     Steady,
 }
 
+/// When random overwrites that go on until steady end.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub enum AgedBy {
+    /// Write amplification of a pass differs little from that of the pass before.
+    #[default]
+    Change,
+    /// Write amplification of five passes holds SNIA's rule.
+    Snia,
+}
+
+/// Rounds of a run that goes on until it is steady.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SteadySpec {
+    /// The rule.
+    pub rule: SteadyRule,
+    /// Length of a round.
+    pub round: Nanos,
+    /// Rounds that are judged together.
+    pub window: u32,
+}
+
 /// How the run is done and what it leaves behind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSpec {
@@ -147,6 +189,8 @@ pub struct RunSpec {
     pub seed: u64,
     /// True if every byte that is read is checked.
     pub verify: bool,
+    /// The run ends once it is steady; `None`: when its work is done.
+    pub steady: Option<SteadySpec>,
     /// Directory of the report.
     pub report: Option<PathBuf>,
     /// File for one line per request.
@@ -169,6 +213,19 @@ pub struct RunSpec {
     pub repeat: u32,
     /// Records of the trace to replay; `None`: all.
     pub limit: Option<u64>,
+}
+
+/// The rounds of a run that ends once it is steady.
+pub(crate) fn steady(draft: &Draft, values: &Values) -> Result<Option<SteadySpec>, SpecError> {
+    let Some(text) = &draft.steady_rule else { return Ok(None) };
+    let allowed = || format!("off, {}", SteadyRule::ALLOWED);
+    let rule: SteadyRule = text.parse().map_err(|()| values.refuse("run.steady_state", allowed()))?;
+    if matches!(rule, SteadyRule::Snia(_)) && draft.steady_window != SNIA_ROUNDS {
+        return Err(
+            values.refuse("run.steady_window", format!("{SNIA_ROUNDS} with run.steady_state = \"snia\""))
+        );
+    }
+    Ok(Some(SteadySpec { rule, round: draft.steady_round, window: draft.steady_window }))
 }
 
 /// Refuses overwrites of what was not filled.

@@ -8,6 +8,7 @@
 use super::document::{Document, Leaf, Origin, Row, Value};
 use super::draft::Draft;
 use super::error::{Place, SpecError};
+use super::policies::allowed_for;
 use super::value::{quote, read_quantity, write_real};
 use pellucid_flash::Nanos;
 use pellucid_text::suggest::nearest;
@@ -421,8 +422,8 @@ fn resolve_key(key: &'static Key, document: &Document, name: &str) -> Result<Res
         None => Err(SpecError::NotAllowed {
             place: origin.place,
             key: key.path.to_string(),
+            allowed: allowed_for(&value.to_toml(), key.kind.allowed()),
             value: value.to_toml(),
-            allowed: key.kind.allowed(),
         }),
     }
 }

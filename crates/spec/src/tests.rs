@@ -304,7 +304,13 @@ limit = 500
     let spec = small(text).unwrap();
     assert_eq!(
         spec.precondition,
-        Precondition { fill: Fill::Share(1.0), overwrite: Overwrite::Steady, shelf_days: 0.0, seed: 1 }
+        Precondition {
+            fill: Fill::Share(1.0),
+            overwrite: Overwrite::Steady,
+            aged_by: AgedBy::Change,
+            shelf_days: 0.0,
+            seed: 1
+        }
     );
     assert_eq!(
         spec.run,
@@ -312,6 +318,7 @@ limit = 500
             trace_copy: None,
             seed: 1,
             verify: true,
+            steady: None,
             report: Some("out".into()),
             log: None,
             trace: Some("t.csv".into()),

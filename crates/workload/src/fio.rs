@@ -497,7 +497,11 @@ const FOREIGN: &[Foreign] = &[
         OFF,
         "leave it out; iodepth is fixed",
     ),
-    refused("steadystate* ss ss_*", &[], "runtime and ramp_time"),
+    refused(
+        "steadystate* ss ss_*",
+        &[],
+        "--steady-state (run.steady_state), with the same words, for all jobs together",
+    ),
     refused("sync_file_range write_barrier", OFF, "fsync or sync"),
     refused("flow_sleep flow_watermark", OFF, "leave it out; a job that is ahead waits for the others"),
     refused("exitall exit_what", OFF, "runtime or number_ios for each job"),

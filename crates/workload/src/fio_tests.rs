@@ -176,7 +176,7 @@ fn every_refused_key_is_named_with_what_is_allowed() {
          drive's own oracle\n\
          test.fio: line 3: bs=4q: refused: allowed: a whole number of bytes, with k, m, g, t or p (4096, \
          4k, 1m)\n\
-         test.fio: line 5: steadystate=iops:0.3%: refused: allowed: runtime and ramp_time\n\
+         test.fio: line 5: steadystate=iops:0.3%: refused: allowed: --steady-state (run.steady_state), with the same words, for all jobs together\n\
          test.fio: line 6: size=${SIZE}: refused: allowed: plain values; variables and keywords ($) are \
          not expanded\n\
          test.fio: line 7: ioengine=cpuio: refused: allowed: libaio, io_uring, io_uring_cmd, posixaio, \

@@ -83,6 +83,7 @@ mod pace;
 mod permute;
 mod placement;
 mod raw;
+mod steady;
 pub mod trace;
 mod units;
 mod values;
@@ -96,6 +97,7 @@ pub use keys::{JobBuilder, JobError, KeyDoc};
 pub use permute::Permutation;
 pub use placement::{HandleList, HandleSelect, Handles};
 pub use raw::{Action, Container, RawJob};
+pub use steady::{SNIA_ROUNDS, SteadyRule, Tracked, Window};
 pub use units::{Amount, Grammar, UnitError, parse_amount, parse_bytes, parse_time};
 pub use written::Written;
 

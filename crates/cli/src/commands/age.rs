@@ -6,13 +6,13 @@ use crate::film::AgeingFilm;
 use crate::output;
 use crate::precondition::MemoryOptions;
 use crate::progress::Bar;
-use crate::spelling::Given;
+use crate::spelling::{Given, add_set};
 use crate::subject::description_expected;
 use anyhow::anyhow;
 use pellucid_device::{Device, Namespace};
 use pellucid_ftl::Durability;
 use pellucid_host::LayerConfig;
-use pellucid_lab::drive::{Ageing, STEADY_PASSES_MAX, STEADY_SHARE};
+use pellucid_lab::drive::{Ageing, STEADY_SHARE, passes_max};
 use pellucid_lab::experiment::Aged;
 use pellucid_lab::{experiment, image};
 use pellucid_media::StoreKind;
@@ -45,6 +45,10 @@ pub struct Age {
     /// [default: the description's if it fills the drive, else steady]
     #[arg(long, value_name = "N|steady", value_parser = overwrite)]
     overwrite: Option<Overwrite>,
+    /// When --overwrite steady ends: change (write amplification of a pass differs by less than 1 %), or snia (that of five passes ranges
+    /// over at most 20 %, with a slope of at most 10 %; at most 25 passes) [default: the description's, else change]
+    #[arg(long, value_name = "RULE", value_parser = ["change", "snia"])]
+    steady_state: Option<String>,
     /// The image [default: NAME.pellucid]
     #[arg(long, short, visible_alias = "image", value_name = "IMAGE")]
     output: Option<PathBuf>,
@@ -147,6 +151,7 @@ impl Age {
         if let Some(overwrite) = self.overwrite.or(steady.then_some(Overwrite::Steady)) {
             sets.push(format!("precondition.overwrite={}", written(overwrite)));
         }
+        add_set(&mut sets, "--steady-state", "precondition.steady", self.steady_state.as_deref())?;
         sets.extend(global.seed.map(|seed| format!("precondition.seed={seed}")));
         Ok(text.spec(&sets)?)
     }
@@ -312,8 +317,9 @@ impl Summary<'_> {
                 "stopped": ageing.stopped.name(),
                 "reason": ageing.reason(),
                 "last_change": ageing.last_change(),
+                "rule": <&str>::from(self.spec.precondition.aged_by),
                 "steady_below": STEADY_SHARE,
-                "passes_max": STEADY_PASSES_MAX,
+                "passes_max": passes_max(self.spec.precondition.aged_by),
                 "victim": self.spec.drive.ftl.victim.to_string(),
             })
         };

@@ -5,7 +5,8 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::film;
 use crate::precondition::PreconditionOptions;
-use crate::seeds::{self, SeedOptions};
+use crate::seeds::{self, Kept, SeedOptions};
+use crate::steady::SteadyOptions;
 use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions, stdin_or};
@@ -56,6 +57,8 @@ pub struct Compare {
     workload: WorkloadOptions,
     #[command(flatten)]
     seeds: SeedOptions,
+    #[command(flatten)]
+    steady: SteadyOptions,
 }
 
 /// A drive and its work.
@@ -146,7 +149,10 @@ impl Compare {
         let seeds = self.seeds.of(&prepared.iter().map(|one| &one.subject).collect::<Vec<_>>())?;
         let others = self.prepared(&seeds::prepared_with(global, seeds[1]))?;
         seeds::check_effect(&prepared[0].jobs, &others[0].jobs)?;
-        output::header(global, "compare", &self.drives.join("  "), &jobs_summary(&prepared[0].jobs))?;
+        let directory = output::claim(prepared[0].subject.spec.run.report.as_deref(), global)?;
+        let folders: Vec<String> = prepared.iter().map(|one| one.folder.clone()).collect();
+        let work = jobs_summary(&prepared[0].jobs);
+        output::header(global, "compare", &self.drives.join("  "), &work)?;
         let mut reports = vec![Vec::new(); prepared.len()];
         drop((prepared, others));
         for seed in &seeds {
@@ -157,7 +163,12 @@ impl Compare {
                 reports.push(seeds::whole(report.map_err(|failure| failure.about(&name))?)?);
             }
         }
-        seeds::tell(global, seeds, reports)
+        seeds::tell(global, seeds, reports, directory.map(|directory| Kept { directory, folders, work }))
+    }
+
+    /// Returns whether it does the work for several seeds.
+    pub fn is_over_seeds(&self) -> bool {
+        self.seeds.is_given()
     }
 
     /// The runs again, for their reports alone.
@@ -172,6 +183,7 @@ impl Compare {
 
     /// The drives, each with its work; what cannot be is refused before the first is run.
     fn prepared(&self, global: &Global) -> Result<Vec<Prepared>, Failure> {
+        let global = &self.steady.apply(global)?;
         let mut subjects = self.subjects(global)?;
         self.check_files(&subjects)?;
         let names = columns::names(&subjects.iter().map(|subject| &subject.spec).collect::<Vec<_>>());

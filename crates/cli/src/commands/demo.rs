@@ -124,9 +124,8 @@ fn sets() -> String {
 fn drive() -> Result<Spec, Failure> {
     let sets = SETS.map(String::from);
     let mut spec = pellucid_spec::load(PRESET, &sets)?;
-    let seed = spec.precondition.seed;
-    spec.precondition =
-        Precondition { fill: Fill::Share(1.0), overwrite: Overwrite::Capacities(0.0), seed, shelf_days: 0.0 };
+    let (fill, overwrite) = (Fill::Share(1.0), Overwrite::Capacities(0.0));
+    spec.precondition = Precondition { fill, overwrite, shelf_days: 0.0, ..spec.precondition };
     let mut job = parse_job(WORK, "job");
     job.pairs.extend(parse_job(&format!("number_ios={REQUESTS}"), "job").pairs);
     spec.jobs = vec![job];

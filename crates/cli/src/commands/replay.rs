@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::film;
 use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
+use crate::steady::SteadyOptions;
 use crate::subject::{Subject, is_stream};
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, stdin_or};
@@ -42,6 +43,8 @@ pub struct Replay {
     #[command(flatten)]
     precondition: PreconditionOptions,
     #[command(flatten)]
+    steady: SteadyOptions,
+    #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
     format: FormatOptions,
@@ -71,6 +74,7 @@ impl Replay {
 
     /// The drive and the trace; what cannot be is refused.
     fn prepared(&self, global: &Global) -> Result<Subject, Failure> {
+        let global = &self.steady.apply(global)?;
         let mut subject = Subject::open(&self.drive, self.image.as_deref(), global)?;
         self.options.apply(&mut subject.spec, self.trace.clone())?;
         if let Some(name) = &self.target {
@@ -100,7 +104,7 @@ impl Replay {
             let other = if self.drive.starts_with("jasmine") { "cosmos-plus" } else { "jasmine" };
             // The other drive may be smaller.
             let fold = if address == AddressPolicy::Refuse { " --address fold" } else { "" };
-            let options = self.options.words() + &self.precondition.words();
+            let options = self.options.words() + &self.precondition.words() + &self.steady.words();
             hints.push(format!("pellucid compare {own} {other} --trace {trace}{options}{fold}{of_run}"));
         }
         let of_drive: String = global
@@ -119,7 +123,7 @@ impl Replay {
                 format!(" --image {}", output::quoted(&image.display().to_string()))
             });
             let target = self.target.as_ref().map_or_else(String::new, |name| format!(" --target {name}"));
-            let options = target + &self.options.words() + &self.precondition.words();
+            let options = target + &self.options.words() + &self.precondition.words() + &self.steady.words();
             hints.push(format!("pellucid replay {drive} {trace}{options}{image}{sets} --report report"));
         }
         hints

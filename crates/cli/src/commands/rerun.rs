@@ -9,6 +9,7 @@ use crate::report_file::ReportFile;
 use crate::version::COMMIT;
 use anyhow::anyhow;
 use pellucid_report::{Difference, Report, differences, results};
+use pellucid_spec::PYTHON;
 use pellucid_text::format::count;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -37,11 +38,27 @@ pub struct Rerun {
 impl Rerun {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let file = ReportFile::open(&self.report)?;
+        check_policies(&file)?;
         let command = file.command()?;
         check_program(&file, global)?;
         check_inputs(&file)?;
         let (command, asked) = args::again(&command).map_err(|why| file.refuse(&why))?;
-        let asked = Global { json: true, report: None, film: false, log: None, quiet: global.quiet, ..asked };
+        let over_seeds = match &command {
+            Command::Run(run) => run.is_over_seeds(),
+            Command::Compare(compare) => compare.is_over_seeds(),
+            _ => false,
+        };
+        // Of several seeds, the one that this report is of.
+        let seed_of_run = file.reports()[0]["seeds"]["workload"].as_u64().filter(|_| over_seeds);
+        let asked = Global {
+            json: true,
+            report: None,
+            film: false,
+            log: None,
+            quiet: global.quiet,
+            seed_of_run,
+            ..asked
+        };
         let reports = match command {
             Command::Run(run) => vec![run.again(&asked)?],
             Command::Replay(replay) => vec![replay.again(&asked)?],
@@ -53,6 +70,19 @@ impl Rerun {
             found.extend(compared(&file, before, &reports)?);
         }
         tell(&file, &found, global)
+    }
+}
+
+/// Refuses runs with policies from outside, which a command does not have.
+fn check_policies(file: &ReportFile) -> Result<(), Failure> {
+    let all = file.reports().iter().filter_map(|report| report["overrides"].as_object()).flatten();
+    let is_outside = |value: &Value| value.as_str().is_some_and(|text| text.contains(&format!("\"{PYTHON}")));
+    match all.into_iter().find(|(_, value)| is_outside(value)) {
+        None => Ok(()),
+        Some((key, value)) => Err(file.refuse(&format!(
+            "{key} = {} is a policy written in Python, which the command does not have; allowed: the program that has it",
+            value.as_str().unwrap_or_default()
+        ))),
     }
 }
 

@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::film;
 use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
-use crate::seeds::{self, SeedOptions};
+use crate::seeds::{self, Kept, SeedOptions};
+use crate::steady::SteadyOptions;
 use crate::subject::Subject;
 use crate::watch::WatchOptions;
 use crate::workload::{WorkloadOptions, stdin_or};
@@ -50,6 +51,8 @@ pub struct Run {
     #[command(flatten)]
     seeds: SeedOptions,
     #[command(flatten)]
+    steady: SteadyOptions,
+    #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
     format: FormatOptions,
@@ -84,13 +87,25 @@ impl Run {
         let (subject, jobs) = self.prepared(global)?;
         let seeds = self.seeds.of(&[&subject])?;
         seeds::check_effect(&jobs, &self.prepared(&seeds::prepared_with(global, seeds[1]))?.1)?;
-        output::header(global, "run", &subject.spec.drive_name, &jobs_summary(&jobs))?;
+        let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
+        let (folders, work) = (vec![String::new()], jobs_summary(&jobs));
+        output::header(global, "run", &subject.spec.drive_name, &work)?;
         let mut reports = Vec::new();
         for seed in &seeds {
             let (subject, jobs) = self.prepared(&seeds::prepared_with(global, *seed))?;
             reports.push(seeds::whole(subject.run(&jobs, global, &self.watch)?)?);
         }
-        seeds::tell(global, seeds, vec![reports])
+        seeds::tell(
+            global,
+            seeds,
+            vec![reports],
+            directory.map(|directory| Kept { directory, folders, work }),
+        )
+    }
+
+    /// Returns whether it does the work for several seeds.
+    pub fn is_over_seeds(&self) -> bool {
+        self.seeds.is_given()
     }
 
     /// The run again, for its report alone.
@@ -102,6 +117,7 @@ impl Run {
 
     /// The drive and its work; what cannot be is refused.
     fn prepared(&self, global: &Global) -> Result<(Subject, Vec<Job>), Failure> {
+        let global = &self.steady.apply(global)?;
         let mut subject = match (&self.drive, &self.image) {
             (Some(drive), image) => Subject::open(drive, image.as_deref(), global)?,
             (None, Some(image)) => Subject::open_image(image, global)?,

@@ -75,11 +75,10 @@ fn what_cannot_be_repeated_over_seeds_is_refused() {
     }
     let compare = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--seeds", "2", "--trace", "t.csv"];
     for (words, why) in [
-        (run(&["--report", "r"]), "--report"),
         (run(&["--log", "l.csv"]), "--log"),
         (run(&["--monitor", "0"]), "--monitor and --seeds do not go together"),
         (run(&["--output-format", "json"]), "--output-format and --seeds do not go together"),
-        (run(&["--set", "run.report=r"]), "run.report is of one run"),
+        (run(&["--set", "run.log=l.csv"]), "run.log is of one run"),
         (run(&["--seed", "18446744073709551615"]), "the last seed is above 2^64 - 1"),
         (run(&media), "flash.img"),
         (run(&["--randseed", "7"]), "each job has a randseed of its own"),
@@ -93,6 +92,37 @@ fn what_cannot_be_repeated_over_seeds_is_refused() {
         assert!(done.stderr.contains(why), "{words:?}: {}", done.stderr);
         assert_eq!(done.stderr.lines().count(), 1, "{words:?}: {}", done.stderr);
     }
+}
+
+#[test]
+fn numbers_over_seeds_are_kept_with_every_run() {
+    let folder = Folder::with_drive();
+    let kept =
+        folder.run(&[&["run", "tiny.toml", "--seeds", "3", "--report", "r"], &WORK[..]].concat()).answer();
+    assert!(kept.contains("r/index.html"), "{kept}");
+    let json = folder.run(&[&["run", "tiny.toml", "--seeds", "3", "--json"], &WORK[..]].concat()).json();
+    let text = |path: &str| std::fs::read_to_string(folder.path(path)).unwrap();
+    let read = |path: &str| -> Value { serde_json::from_str(&text(path)).unwrap() };
+    assert_eq!(read("r/seeds.json"), json);
+    let page = text("r/index.html");
+    for seed in 1..=3 {
+        assert!(page.contains(&format!("href=\"seed-{seed}/index.html\"")), "{page}");
+        assert_eq!(read(&format!("r/seed-{seed}/report.json"))["seeds"]["workload"], seed);
+    }
+    assert!(page.contains("<td>write IOPS</td>") && page.contains(" ± "), "{page}");
+    // The report of a seed can be repeated, the last one as the first.
+    for seed in ["r/seed-1", "r/seed-3"] {
+        let again = folder.run(&["rerun", seed]).answer();
+        assert!(again.contains("every result is equal bit for bit"), "{again}");
+    }
+    let compare = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo", "--seeds", "2", "--report", "c"];
+    folder.run(&[&compare, &WORK[..]].concat()).answer();
+    let page = text("c/index.html");
+    assert_eq!(page.matches("/seed-2/index.html").count(), 2, "{page}");
+    assert!(page.contains("<th>difference</th>"), "{page}");
+    let of_fifo = std::fs::read_dir(folder.path("c")).unwrap().map(|entry| entry.unwrap().path());
+    let of_fifo = of_fifo.filter(|path| path.join("seed-2/report.json").exists()).count();
+    assert_eq!(of_fifo, 2);
 }
 
 #[test]

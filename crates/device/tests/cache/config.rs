@@ -6,8 +6,8 @@ use pellucid_device::{
 };
 use pellucid_flash::{Geometry, Nanos, Rng};
 use pellucid_ftl::{
-    Checkpoint, Durability, Eviction, FtlConfig, Isolation, Map, MapLog, Placement, Separation, Victim,
-    WearLevelling,
+    Checkpoint, Durability, Eviction, FtlConfig, Isolation, Map, MapLog, Placement, Policies, Separation,
+    Victim, WearLevelling,
 };
 use pellucid_media::{Cell, Faults, Keep, MediaConfig, StoreKind, Timing, Variation};
 
@@ -199,6 +199,7 @@ pub fn config(shape: &Shape) -> DeviceConfig {
             isolation: Isolation::Initial,
             slc_cache: None,
             cache: None,
+            policies: Policies::default(),
             seed: shape.seed,
         },
         namespaces: vec![Namespace::Cache { blocks: 0..shape.blocks, cache }],

@@ -8,8 +8,9 @@
 use super::PageMap;
 use super::full::FullDies;
 use crate::block_manager::{BlockKind, OpenBlock};
+use crate::policy::Forked;
 use crate::translation::Stream;
-use crate::{Durability, FtlConfig, Isolation, Placement, Separation};
+use crate::{DieCandidate, Durability, FtlConfig, Isolation, Placement, PlacementPolicy, Separation};
 use pellucid_flash::{BlockId, DieId, Layout, Lpn, Ppa};
 
 /// Order in which dies take superpages, and the die whose turn it is.
@@ -18,14 +19,17 @@ pub(super) struct Order {
     dies: Vec<DieId>,
     cursor: usize,
     full: FullDies,
+    /// The placement from outside.
+    outside: Option<Forked<dyn PlacementPolicy>>,
     /// Host data bypass the SLC cache.
     pub(super) past_cache: bool,
 }
 
 impl Order {
-    pub fn new(placement: Placement, layout: &Layout) -> Order {
-        let dies = placement_order(placement, layout);
-        Order { full: FullDies::new(dies.len()), dies, cursor: 0, past_cache: false }
+    pub fn new(config: &FtlConfig, layout: &Layout) -> Order {
+        let dies = placement_order(config.placement, layout);
+        let outside = Forked::<dyn PlacementPolicy>::of(&config.policies.placement);
+        Order { full: FullDies::new(dies.len()), dies, cursor: 0, outside, past_cache: false }
     }
 
     /// The die whose turn it is.
@@ -202,9 +206,49 @@ impl PageMap {
         None
     }
 
+    /// Die and stream for new data of `stream`, of which `page` comes first.
+    #[inline]
+    pub(super) fn choose_die_for_new(&mut self, stream: Stream, page: Lpn) -> Option<(DieId, Stream)> {
+        if self.placement.outside.is_some()
+            && stream != Stream::Meta
+            && let Some(chosen) = self.outside_die(stream, page)
+        {
+            return Some(chosen);
+        }
+        match stream {
+            Stream::Host => self.choose_die_for_host(),
+            _ => self.choose_die(|map, die| map.space(die, stream)),
+        }
+    }
+
+    /// The choice of a placement from outside, among the dies that have space.
+    #[cold]
+    fn outside_die(&mut self, stream: Stream, page: Lpn) -> Option<(DieId, Stream)> {
+        let mut policy = self.placement.outside.take()?;
+        let (mut candidates, mut streams) = (Vec::new(), Vec::new());
+        for die in (0..self.layout.dies).map(DieId) {
+            match self.space(die, stream) {
+                Some(shared) => {
+                    candidates.push(DieCandidate {
+                        die,
+                        channel: die.0 / self.layout.dies_per_channel,
+                        way: die.0 % self.layout.dies_per_channel,
+                        free_blocks: self.blocks.free_count(die),
+                    });
+                    streams.push(shared);
+                }
+                None => self.gc.turned_away(&self.blocks, die),
+            }
+        }
+        let chosen =
+            if candidates.is_empty() { None } else { policy.choose(&candidates, page, self.sequence) };
+        self.placement.outside = Some(policy);
+        chosen.map(|at| (candidates[at].die, streams[at]))
+    }
+
     /// Chooses a die, as [`PageMap::choose_die`], for [`Stream::Host`]: dies without space are not asked again before they may have some.
     #[inline]
-    pub(super) fn choose_die_for_host(&mut self) -> Option<(DieId, Stream)> {
+    fn choose_die_for_host(&mut self) -> Option<(DieId, Stream)> {
         self.placement.full.bring_to((self.blocks.changes(), self.blocks.live_dies()));
         self.shuffle();
         while let Some(at) = self.placement.full.next_unknown(self.placement.cursor) {

@@ -127,8 +127,7 @@ impl PageMap {
             None if stream == Stream::MetaMoved => self.choose_die_for_map()?,
             None => match self.place_in_cache(stream, lpns.len()) {
                 Some(cached) => cached,
-                None if stream == Stream::Host => self.choose_die_for_host()?,
-                None => self.choose_die(|map, die| map.space(die, stream))?,
+                None => self.choose_die_for_new(stream, lpns[0])?,
             },
         };
         let (first, block) = self.take_superpage(die, stream, shared);

@@ -5,8 +5,8 @@ pub mod nand;
 
 use pellucid_flash::{DieId, Geometry, Layout, Lpn, Ppa};
 use pellucid_ftl::{
-    Durability, FtlConfig, GcJob, Isolation, Load, Located, Map, MapJob, Move, PageMap, Placement, ProgramId,
-    Separation, Victim, WearLevelling,
+    Durability, FtlConfig, GcJob, Isolation, Load, Located, Map, MapJob, Move, PageMap, Placement, Policies,
+    ProgramId, Separation, Victim, WearLevelling,
 };
 
 /// Channels of one die with `blocks` blocks of `pages` pages of `units` units of one sector.
@@ -48,6 +48,7 @@ pub fn config() -> FtlConfig {
         isolation: Isolation::Initial,
         slc_cache: None,
         cache: None,
+        policies: Policies::default(),
         seed: 1,
     }
 }

@@ -1,7 +1,7 @@
 //! Configuration of the host FTL, and its errors.
 
 use crate::CpuCosts;
-use pellucid_ftl::{Durability, Separation, SetupError, Victim};
+use pellucid_ftl::{Durability, Policies, Separation, SetupError, Victim};
 
 /// Configuration of the host FTL over a range of parallel units of an open-channel namespace, and a range of
 /// chunks in each unit.
@@ -33,6 +33,8 @@ pub struct HostFtlConfig {
     pub gc_share: f64,
     /// Victim choice among lines.
     pub victim: Victim,
+    /// Policies from outside; that of victims chooses among lines instead of `victim`.
+    pub policies: Policies,
     /// Separation of data into lines. pblk mixes GC copies with the application's writes
     /// ([`Separation::Off`]); [`Separation::GcCopies`] gives each its own lines.
     pub separation: Separation,
@@ -68,6 +70,7 @@ impl Default for HostFtlConfig {
             spare_chunks: 1,
             gc_share: 1.0 / 8.0,
             victim: Victim::Greedy,
+            policies: Policies::default(),
             separation: Separation::Off,
             durability: Durability::Journal { checkpoint_every: 0 },
             read_retries: 2,

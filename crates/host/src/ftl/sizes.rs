@@ -32,6 +32,7 @@ pub(super) fn engine_config(config: &HostFtlConfig, lines: &Lines) -> FtlConfig 
         isolation: Isolation::Initial,
         slc_cache: None,
         cache: None,
+        policies: config.policies.clone(),
         seed: config.uuid,
     }
 }

@@ -2,13 +2,16 @@
 
 use super::RunError;
 use pellucid_flash::Rng;
-use pellucid_spec::{Overwrite, Precondition};
+use pellucid_spec::{AgedBy, Overwrite, Precondition};
 use pellucid_text::format::significant;
+use pellucid_workload::{SNIA_ROUNDS, SteadyRule, Tracked, Window};
 
 /// Random overwriting goes on until write amplification over a whole pass changes by less than this share.
 pub const STEADY_SHARE: f64 = 0.01;
 /// Most passes of random overwriting.
 pub const STEADY_PASSES_MAX: u32 = 20;
+/// Most passes of random overwriting by SNIA's rule, as its rounds.
+pub const SNIA_PASSES_MAX: u32 = 25;
 
 /// Work of preconditioning on a namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +22,8 @@ pub struct Ageing {
     pub passes: Vec<Pass>,
     /// Why it ended.
     pub stopped: Stopped,
+    /// Rule of steady state.
+    pub aged_by: AgedBy,
 }
 
 /// One pass of random overwriting.
@@ -70,8 +75,29 @@ impl Ageing {
         Some((last - before).abs() / before)
     }
 
+    /// Why overwriting by SNIA's rule ended, as a sentence; `None`: another rule decided.
+    fn reason_by_snia(&self) -> Option<String> {
+        let values: Vec<f64> = self.passes.iter().filter_map(|pass| pass.write_amplification).collect();
+        let window = snia_window(&values).filter(|_| self.aged_by == AgedBy::Snia)?;
+        let ended = match self.stopped {
+            Stopped::Steady => "steady by SNIA's rule".to_string(),
+            Stopped::Limit => format!("not steady by SNIA's rule after {SNIA_PASSES_MAX} passes, the most"),
+            Stopped::NotAsked | Stopped::AsAsked => return None,
+        };
+        let share = |share: f64| format!("{} %", significant(100.0 * share));
+        Some(format!(
+            "{ended}: write amplification of the last {SNIA_ROUNDS} passes ranges over {} of its average, and its best line changes \
+             by {}",
+            share(window.range),
+            share(window.excursion())
+        ))
+    }
+
     /// Why it ended, as a sentence.
     pub fn reason(&self) -> String {
+        if let Some(reason) = self.reason_by_snia() {
+            return reason;
+        }
         let percent = |share: f64| format!("{} %", significant(100.0 * share));
         let change = self.last_change().map(percent);
         let limit = format!("{} %", 100.0 * STEADY_SHARE);
@@ -95,6 +121,19 @@ impl Ageing {
             }
         }
     }
+}
+
+/// Most passes by this rule.
+pub fn passes_max(aged_by: AgedBy) -> u32 {
+    match aged_by {
+        AgedBy::Change => STEADY_PASSES_MAX,
+        AgedBy::Snia => SNIA_PASSES_MAX,
+    }
+}
+
+/// The last five values as SNIA's rule judges them; `None`: there are fewer.
+fn snia_window(values: &[f64]) -> Option<Window> {
+    Window::of(&values[values.len().checked_sub(SNIA_ROUNDS as usize)?..])
 }
 
 /// Target of the overwrites of preconditioning: mapping units of a drive, or sectors above layers of the host.
@@ -139,9 +178,16 @@ pub(super) fn overwrite(
         }
         Overwrite::Steady => {
             let (mut before, mut stopped) = (f64::NAN, Stopped::Limit);
-            for _ in 0..STEADY_PASSES_MAX {
+            let mut values = Vec::new();
+            for _ in 0..passes_max(what.aged_by) {
                 let now = pass(filled)?.unwrap_or(f64::NAN);
-                if now > 1.0 && ((now - before) / before).abs() < STEADY_SHARE {
+                values.push(now);
+                let is_steady = match what.aged_by {
+                    AgedBy::Change => ((now - before) / before).abs() < STEADY_SHARE,
+                    AgedBy::Snia => snia_window(&values)
+                        .is_some_and(|window| SteadyRule::Snia(Tracked::Iops).holds(&window)),
+                };
+                if now > 1.0 && is_steady {
                     stopped = Stopped::Steady;
                     break;
                 }
@@ -150,7 +196,7 @@ pub(super) fn overwrite(
             stopped
         }
     };
-    Ok(Ageing { namespace, passes, stopped })
+    Ok(Ageing { namespace, passes, stopped, aged_by: what.aged_by })
 }
 
 #[cfg(test)]
@@ -178,8 +224,12 @@ mod tests {
     }
 
     fn aged(copied: &[u64], overwrite: Overwrite) -> Ageing {
+        aged_by(AgedBy::Change, copied, overwrite)
+    }
+
+    fn aged_by(aged_by: AgedBy, copied: &[u64], overwrite: Overwrite) -> Ageing {
         let spec = pellucid_spec::from_str("[drive]\npreset = \"jasmine\"", "a test", &[]);
-        let what = Precondition { overwrite, ..spec.unwrap_or_else(|e| panic!("{e}")).precondition };
+        let what = Precondition { overwrite, aged_by, ..spec.unwrap_or_else(|e| panic!("{e}")).precondition };
         super::overwrite(&mut Scripted(copied.to_vec(), 0), &what, 1000).unwrap_or_else(|e| panic!("{e}"))
     }
 
@@ -200,6 +250,27 @@ mod tests {
         let ageing = aged(&restless, Overwrite::Steady);
         assert_eq!((ageing.passes.len(), ageing.stopped), (20, Stopped::Limit));
         assert!(ageing.reason().starts_with("not steady after 20 passes"), "{}", ageing.reason());
+    }
+
+    #[test]
+    fn snias_rule_judges_five_passes() {
+        // Between neighbours write amplification changes by more than 1 % for ever; over five passes it is steady from the sixth on.
+        let copied = [0, 500, 850, 900, 870, 900, 870, 900, 870];
+        let ageing = aged_by(AgedBy::Snia, &copied, Overwrite::Steady);
+        assert_eq!((ageing.passes.len(), ageing.stopped), (7, Stopped::Steady));
+        assert_eq!(
+            ageing.reason(),
+            "steady by SNIA's rule: write amplification of the last 5 passes ranges over 2.66 % of its average, and its best line \
+             changes by 0.852 %"
+        );
+        let restless: Vec<u64> = (0..40).map(|pass| 1000 + 600 * (pass % 2)).collect();
+        let ageing = aged_by(AgedBy::Snia, &restless, Overwrite::Steady);
+        assert_eq!((ageing.passes.len(), ageing.stopped), (25, Stopped::Limit));
+        assert!(
+            ageing.reason().starts_with("not steady by SNIA's rule after 25 passes"),
+            "{}",
+            ageing.reason()
+        );
     }
 
     #[test]

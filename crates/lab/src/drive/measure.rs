@@ -1,6 +1,7 @@
 //! From measurements to the report.
 
 use super::namespaces::NamespaceUse;
+use super::steady::Steadiness;
 use super::target::{HostUse, Target};
 use super::targets::TargetPlace;
 use super::{Jobs, Run, RunError, Source, busy};
@@ -13,8 +14,8 @@ use pellucid_host::HostCounters;
 use pellucid_report::{
     ByCause, Drive, EraseCounts, FilesReport, FirmwareModules, GcSummary, GroupResult, HostCost, HostLayer,
     JobResult, MapCache, MapPages, MediaHealth, Merges, Mount, NamespaceResult, PartFigure, PartFigures,
-    Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, TargetResult, Utilisation, Wear,
-    WearHistogram, Workload, WriteAmplification,
+    Replay, Report, RequestRecorder, Requests, Series, SlcCache, Span, SteadyState, TargetResult,
+    Utilisation, Wear, WearHistogram, Workload, WriteAmplification,
 };
 use pellucid_spec::Fill;
 use pellucid_text::format::{duration, percent};
@@ -59,6 +60,8 @@ pub struct Measured {
     pub figures: Vec<PartFigures>,
     /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
     pub wear: Wear,
+    /// Rounds of a run that was to end once it is steady.
+    pub steady: Option<SteadyState>,
     /// The run over time.
     pub series: Series,
     /// Sentences about jobs that have ended early.
@@ -114,6 +117,7 @@ impl Measured {
             },
             figures: figures(run.device.figures(), &run.figures_before),
             wear: wear(run.device),
+            steady: run.steady.as_ref().map(Steadiness::report),
             series: run.series.finish(end, channel_count, die_count),
         };
         // An idle time, in which an SLC cache would be folded, is no part of coming to rest.
@@ -257,6 +261,7 @@ pub fn report(
         requests: measured.requests.requests,
         simulated_seconds: measured.simulated.as_secs_f64(),
         host,
+        steady_state: measured.steady,
         directions: measured.requests.directions,
         reads: measured.requests.reads,
         jobs: measured.jobs,
@@ -575,13 +580,12 @@ pub fn summary(device: &Device) -> String {
         let own_bytes = layout.with_blocks_per_die(blocks).media_bytes();
         let spare = own_bytes as f64 / device.capacity_bytes() as f64 - 1.0;
         let several = if all.len() > 1 { format!("{} namespaces, each ", all.len()) } else { String::new() };
-        let victim = config.ftl.victim;
         let unit = f64::from(layout.unit_bytes) / 1024.0;
         let cache = config.ftl.slc_cache.map_or(String::new(), |cache| {
             let bytes = layout.with_blocks_per_die(cache.blocks).media_bytes() / u64::from(cache.bits);
             format!(", SLC cache of {} MiB", bytes >> 20)
         });
-        let map = config.ftl.map.summary(unit, victim);
+        let map = config.ftl.map.summary(unit, &config.ftl.victim_name());
         format!("{several}{map}, {:.1} % over-provisioning{cache}", spare * 100.0)
     } else {
         "no map in the drive".to_string()

@@ -17,10 +17,11 @@ mod places;
 mod precondition;
 mod raw;
 mod source;
+mod steady;
 mod target;
 mod targets;
 
-pub use ageing::{Ageing, Pass, STEADY_PASSES_MAX, STEADY_SHARE, Stopped};
+pub use ageing::{Ageing, Pass, STEADY_SHARE, Stopped, passes_max};
 pub use fill::{precondition_sectors_stack, precondition_stack, precondition_targets};
 pub use measure::{Measured, report};
 pub use namespaces::{BlockNamespace, NamespaceUse};
@@ -37,10 +38,12 @@ use pellucid_film::{Clock, Recorder};
 use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Stage, Status};
 use pellucid_ftl::FtlCounters;
 use pellucid_report::{RequestRecorder, RequestSink, Sample, TimeSeries};
+use pellucid_spec::SteadySpec;
 use pellucid_workload::JobError;
 use pellucid_workload::trace::TraceError;
 use raw::RawRequest;
 use std::ops::ControlFlow;
+use steady::Steadiness;
 
 /// Rounds of the driver between two looks: a few milliseconds.
 const LOOK_ROUNDS: u32 = 1 << 11;
@@ -156,6 +159,8 @@ pub struct Run<'a, T: Target = Device> {
     films: bool,
     /// When its next frame is due.
     film_due: SimTime,
+    /// The rounds, if the run ends once it is steady.
+    steady: Option<Steadiness>,
     logs: Vec<Box<dyn RequestSink>>,
     oracle: Option<Oracle>,
     /// By tag.
@@ -316,6 +321,7 @@ impl<'a, T: Target> Run<'a, T> {
             series,
             films: false,
             film_due: NEVER,
+            steady: None,
             logs,
             oracle,
             in_flight: Vec::new(),
@@ -325,6 +331,12 @@ impl<'a, T: Target> Run<'a, T> {
             last_completion: start,
             submitted: 0,
         }
+    }
+
+    /// Lets the run end once it is steady.
+    pub fn until_steady(mut self, spec: Option<&SteadySpec>) -> Run<'a, T> {
+        self.steady = spec.map(|spec| Steadiness::new(spec, self.start));
+        self
     }
 
     /// Runs until the last request has completed, or until `onlooker` ends it; what is measured ends there. Then the drive
@@ -374,6 +386,9 @@ impl<'a, T: Target> Run<'a, T> {
             while let Some(mut completion) = self.device.pop() {
                 self.complete(&mut completion)?;
             }
+            if self.steady.as_ref().is_some_and(Steadiness::is_reached) {
+                break;
+            }
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(LOOK_ROUNDS) || now.since(next).0 >= LOOK_TIME.0 / 2 {
                 let requests = self.recorders.iter().map(RequestRecorder::requests).sum();
@@ -419,6 +434,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.device.advance(at);
         self.warming = false;
         self.measured_from = at;
+        self.steady.iter_mut().for_each(|steady| steady.begin(at));
         self.before = counters(self.device);
         self.ftl_before = ftl_counters(self.device);
         self.figures_before = self.device.figures();
@@ -652,6 +668,9 @@ impl<'a, T: Target> Run<'a, T> {
                 let latency = completion.completed - completion.submitted;
                 let stall = completion.stages.get(Stage::Buffer);
                 self.series.complete(completion.completed, write, bytes, latency, stall);
+                if let Some(steady) = &mut self.steady {
+                    steady.complete(completion.completed, bytes, latency);
+                }
             }
             for log in &mut self.logs {
                 let name = if matches!(self.source, Source::Trace(_)) { owner } else { result + 1 };

@@ -8,7 +8,7 @@
 //! Textbook: Lin and Costello, "Error Control Coding", 2nd ed., chapter 6.
 //!
 //! Invariants: a chunk and its parity are changed only by a successful decode, and then form a word of the
-//! code; nothing is allocated after construction.
+//! code; nothing is allocated after construction but the table of the first search for three or more errors.
 
 use super::division::{Divider, MAX_WORDS};
 use super::galois::{Field, MAX_DEGREE, MIN_DEGREE};
@@ -54,7 +54,7 @@ impl Bch {
             .flat_map(|i| (0..strength).map(move |j| (parity_bits - 1 - i) as u64 * (2 * j as u64 + 1)))
             .map(|exponent| field.power(exponent))
             .collect();
-        let roots = RootFinder::new(&field, m, strength, (chunk_bytes * 8 + parity_bits) as u32);
+        let roots = RootFinder::new(m, strength, (chunk_bytes * 8 + parity_bits) as u32);
         let divider = Divider::new(&words);
         Ok(Bch { chunk_bytes, strength, parity_bits, field, divider, syndrome_rows, roots })
     }

@@ -7,6 +7,7 @@
 //! search of 64 positions at a time above.
 
 use super::galois::Field;
+use std::sync::OnceLock;
 
 /// Largest supported number of correctable bits.
 pub(super) const MAX_STRENGTH: usize = 128;
@@ -62,17 +63,26 @@ pub(super) struct RootFinder {
     planes: usize,
     /// Four-bit digits of a field element.
     digits: usize,
+    /// Largest degree of a locator.
+    degree_max: usize,
     /// Bit planes of 64 consecutive multiples. Entry `((k - 1) * digits + d) * 16 + v` holds `planes` words;
-    /// bit `s` of word `w` is bit `w` of `(v << 4 d) * alpha^(k s)`.
-    multiples: Vec<u64>,
+    /// bit `s` of word `w` is bit `w` of `(v << 4 d) * alpha^(k s)`. Made by the first search: it is half the cost of a small drive, and
+    /// few drives ever correct three bits.
+    multiples: OnceLock<Vec<u64>>,
 }
 
 impl RootFinder {
     /// For locators of degree up to `t` over positions `0..positions`.
-    pub(super) fn new(field: &Field, m: u32, t: usize, positions: u32) -> RootFinder {
+    pub(super) fn new(m: u32, t: usize, positions: u32) -> RootFinder {
         let planes = [8, 12, 14, 16].into_iter().find(|&p| p >= m as usize).unwrap_or(16);
         let digits = m.div_ceil(4) as usize;
-        let mut multiples = vec![0; t * digits * 16 * planes];
+        RootFinder { positions, planes, digits, degree_max: t, multiples: OnceLock::new() }
+    }
+
+    #[cold]
+    fn multiples(&self, field: &Field) -> Vec<u64> {
+        let (planes, digits) = (self.planes, self.digits);
+        let mut multiples = vec![0; self.degree_max * digits * 16 * planes];
         for (index, entry) in multiples.chunks_exact_mut(planes).enumerate() {
             let (k, digit, value) = (index / (16 * digits) + 1, index / 16 % digits, index % 16);
             let element = value << (4 * digit);
@@ -85,7 +95,7 @@ impl RootFinder {
                 }
             }
         }
-        RootFinder { positions, planes, digits, multiples }
+        multiples
     }
 
     /// Writes the error positions to `found` and returns true if the locator of this `degree` has as many distinct roots inside the code
@@ -127,7 +137,7 @@ impl RootFinder {
         degree: usize,
         found: &mut [u32],
     ) -> bool {
-        let (entries, _) = self.multiples.as_chunks::<P>();
+        let (entries, _) = self.multiples.get_or_init(|| self.multiples(field)).as_chunks::<P>();
         let mut count = 0;
         for start in (0..self.positions).step_by(64) {
             let mut sum = [0u64; P];

@@ -10,9 +10,10 @@
 A report is that of the command: `result.json()` is what `pellucid run --json` prints. Equal inputs give equal bits.
 """
 from . import snia, sweep
-from ._pellucid import Error, Table, __version__, keys, presets
+from ._pellucid import Candidate, Die, Error, Table, __version__, keys, presets
 from .claims import Reproduced, reproduce
 from .drive import Drive, age, compare, fork, replay, run
+from .policies import EvictionPolicy, PlacementPolicy, VictimPolicy
 from .repeated import Repeated, Runs
 from .result import Comparison, Report, Result
 from .serving import Served, serve
@@ -20,6 +21,6 @@ from .sweep import Plan
 from .work import Job, Trace
 
 __all__ = [
-    "Comparison", "Drive", "Error", "Job", "Plan", "Repeated", "Report", "Reproduced", "Result", "Runs", "Served", "Table", "Trace",
-    "__version__", "age", "compare", "fork", "keys", "presets", "replay", "reproduce", "run", "serve", "snia", "sweep",
+    "Candidate", "Comparison", "Die", "Drive", "Error", "EvictionPolicy", "Job", "PlacementPolicy", "Plan", "Repeated", "Report",
+    "Reproduced", "Result", "Runs", "Served", "Table", "Trace", "VictimPolicy", "__version__", "age", "compare", "fork", "keys", "presets", "replay", "reproduce", "run", "serve", "snia", "sweep",
 ]

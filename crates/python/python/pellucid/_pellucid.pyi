@@ -33,10 +33,60 @@ class Outcome:
     def figures(self) -> str: ...
     def table(self, name: str) -> Table: ...
 
+class Candidate:
+    """A closed block that garbage collection may empty."""
+
+    @property
+    def block(self) -> int:
+        """Number of the block."""
+    @property
+    def valid(self) -> int:
+        """Its valid mapping units, which have to be copied."""
+    @property
+    def units(self) -> int:
+        """Mapping units of a block."""
+    @property
+    def cached(self) -> int:
+        """Pages of a cache in the block, dirty or clean; without a cache: `valid`."""
+    @property
+    def erases(self) -> int:
+        """Times that it was erased."""
+    @property
+    def closed_at(self) -> int:
+        """When it was closed, in programs of translation."""
+    @property
+    def touched_at(self) -> int:
+        """When one of its units became invalid last, in programs of translation."""
+    @property
+    def holds_map(self) -> bool:
+        """It holds translation pages."""
+
+class Die:
+    """A die that can take the next superpage."""
+
+    @property
+    def die(self) -> int:
+        """Number of the die."""
+    @property
+    def channel(self) -> int:
+        """Its channel."""
+    @property
+    def way(self) -> int:
+        """Its way on the channel."""
+    @property
+    def free_blocks(self) -> int:
+        """Its free blocks."""
+
 class State:
     """A drive."""
 
-    def __init__(self, source: str | None = None, text: str | None = None, sets: Sequence[str] = ()) -> None: ...
+    def __init__(
+        self,
+        source: str | None = None,
+        text: str | None = None,
+        sets: Sequence[str] = (),
+        policies: Sequence[tuple[str, str, object, bool]] = (),
+    ) -> None: ...
     @property
     def name(self) -> str: ...
     @property

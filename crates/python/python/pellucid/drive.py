@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from . import words
+from . import policies, words
 from ._pellucid import State
 from .repeated import Repeated, Runs, seed_numbers
 from .result import Comparison, Result
@@ -23,7 +23,8 @@ PRECONDITIONS = {
 class Drive:
     """A drive by its description: a preset, a TOML file or an image (`preset`), or a description in TOML (`toml`).
 
-    Overrides are keywords (`ftl={"victim": "fifo"}`), a dict (`overrides={"ftl.victim": "fifo"}`), or both. A drive without a past
+    Overrides are keywords (`ftl={"victim": "fifo"}`), a dict (`overrides={"ftl.victim": "fifo"}`), or both; a policy written in Python is
+    one, too (`ftl={"victim": Mine()}`). A drive without a past
     begins anew with every run. After `age()` it has a past, and every run goes on from there; `fork()` keeps both.
     """
 
@@ -36,10 +37,12 @@ class Drive:
         **tables: Any,
     ) -> None:
         self._source = None if preset is None else os.fspath(preset)
-        self._sets = words.sets({**(overrides or {}), **tables})
-        self._state = State(self._source, toml, self._sets)
-        # A drive with a past of its own making cannot be repeated by a command.
-        self._repeatable = True
+        plain, foreign = policies.split({**(overrides or {}), **tables})
+        sets = words.sets(plain)
+        self._state = State(self._source, toml, sets + policies.words_for(foreign), policies.given(foreign))
+        self._sets = sets + [f"{key.removeprefix('drive.')}={policy.name()}" for key, policy in foreign]
+        # A drive with a past of its own making, or with policies in Python, cannot be repeated by a command.
+        self._repeatable = not foreign
         #: For each namespace that `age()` overwrote, its passes and why they ended.
         self.ageing: list[dict[str, Any]] = []
 
@@ -102,10 +105,12 @@ class Drive:
             line += ["--job", job]
         return [*line, "--json"]
 
-    def age(self, *, fill: float = 1.0, overwrite: float | str = "steady", seed: int | None = None) -> Drive:
-        """A drive after it was filled and overwritten at random, as `pellucid age` does it: `overwrite` times, or until steady."""
+    def age(self, *, fill: float = 1.0, overwrite: float | str = "steady", steady: str | None = None, seed: int | None = None) -> Drive:
+        """A drive after it was filled and overwritten at random, as `pellucid age` does it: `overwrite` times, or until steady by the rule
+        `steady`, which is "change" or "snia"."""
         sets = [f"precondition.fill={float(fill)!r}"]
         sets.append('precondition.overwrite="steady"' if overwrite == "steady" else f"precondition.overwrite={overwrite}")
+        sets += [] if steady is None else [f"precondition.steady={steady}"]
         sets += [] if seed is None else [f"precondition.seed={seed}"]
         state, ageing = self._state.age(sets)
         aged = Drive._of(self, state, repeatable=False)

@@ -7,7 +7,7 @@ use pellucid_device::{
 };
 use pellucid_flash::{Geometry, Nanos};
 use pellucid_ftl::{
-    ChunkConfig, Durability, FtlConfig, Isolation, Management, Map, Placement, Separation, Victim,
+    ChunkConfig, Durability, FtlConfig, Isolation, Management, Map, Placement, Policies, Separation, Victim,
     WearLevelling, WriteFailure, ZoneConfig,
 };
 use pellucid_media::{Cell, Faults, Keep, ListedFault, MediaConfig, StoreKind, Timing, Variation};
@@ -105,6 +105,7 @@ pub fn config(store: StoreKind) -> DeviceConfig {
             isolation: Isolation::Initial,
             slc_cache: None,
             cache: None,
+            policies: Policies::default(),
             seed: 7,
         },
         namespaces: Vec::new(),

@@ -5,6 +5,7 @@
     seeds = 5                             # 1 to 5, or a list
     seed_keys = ["run.seed"]              # the keys that a seed is given to; by default run.seed, with a trace none
     precondition = "fill"
+    steady_state = "snia"                 # each point ends once it is steady; keep = ["steady_state.reached", ...]
     keep = ["write_amplification.total"]  # numbers of the report, each a column
     whole_report = false                  # points keep series and distributions, too
 
@@ -41,6 +42,7 @@ KEYS = {
     "seeds": "a number of seeds from 1 on, or a list of seeds",
     "seed_keys": "a list of keys of the description",
     "precondition": "none, fill, trace, steady",
+    "steady_state": "a rule such as snia or iops:3%, with jobs that go on long enough",
     "keep": "a list of paths in the report",
     "whole_report": "true or false",
 }
@@ -154,6 +156,10 @@ class Plan:
         overrides = {**self._table("overrides"), **{
             key: value for key, value in chosen.items() if key not in ("drive", "trace") and not key.startswith("job.")
         }}
+        if "steady_state" in self._plan:
+            if not isinstance(self._plan["steady_state"], str):
+                raise refuse("steady_state", self._plan["steady_state"], KEYS["steady_state"])
+            overrides["run.steady_state"] = self._plan["steady_state"]
         overrides.update({key: seed for key in self._seed_keys(trace is not None)})
         of_jobs = {key.removeprefix("job."): value for key, value in chosen.items() if key.startswith("job.")}
         jobs = [{**job, **of_jobs} for job in self._jobs()]

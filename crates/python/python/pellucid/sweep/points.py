@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -29,7 +30,7 @@ class Point:
     #: Files with their SHA-256.
     inputs: dict[str, str]
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """Names the point by what it depends on: an equal point of another plan, or of another day, has the same name."""
         about = dataclasses.asdict(self)

@@ -12,11 +12,14 @@
 """
 from __future__ import annotations
 
+import collections
+import concurrent.futures
 import csv
 import io
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,8 @@ from ..statistics import interval
 
 #: Share of means that lie in their interval.
 CONFIDENCE = 0.95
+#: Files of points that are on their way to the disk at once.
+WRITERS = 8
 
 
 class Sweep:
@@ -57,18 +62,39 @@ class Sweep:
         write_whole(self.directory / "plan.toml", self.plan.text.encode())
         self.failed.clear()
         left = self.left()
-        for done, (point, content, error) in enumerate(engines.on(on, left), 1):
-            if content is not None:
-                write_whole(self.file(point), content)
-                self.error_file(point).unlink(missing_ok=True)
-            else:
-                self.failed[point.number] = str(error)
-                write_whole(self.error_file(point), f"point {point.number}: {point.name}\n{error}\n".encode())
-            if progress:
-                failed = f", {len(self.failed)} failed" if self.failed else ""
-                progress(f"{len(self.plan.points)} points, {len(self.plan.points) - len(left) + done} done{failed}")
+        done, lock = len(self.plan.points) - len(left), threading.Lock()
+
+        def keep(point: Point, content: bytes | None, error: str | None) -> None:
+            nonlocal done
+            self._keep(point, content, error)
+            with lock:
+                done += 1
+                if content is None:
+                    self.failed[point.number] = str(error)
+                if progress:
+                    failed = f", {len(self.failed)} failed" if self.failed else ""
+                    progress(f"{len(self.plan.points)} points, {done} done{failed}")
+
+        # To wait for the disk after each point would be most of what a point costs the driver.
+        with concurrent.futures.ThreadPoolExecutor(WRITERS) as writers:
+            writing: collections.deque[concurrent.futures.Future[None]] = collections.deque()
+            for ended in engines.on(on, left):
+                writing.append(writers.submit(keep, *ended))
+                if len(writing) > WRITERS:
+                    # A driver that is killed loses no more than these.
+                    writing.popleft().result()
+            for one in writing:
+                one.result()
         self.write()
         return self
+
+    def _keep(self, point: Point, content: bytes | None, error: str | None) -> None:
+        """Writes the file of a point, or why there is none."""
+        if content is not None:
+            write_whole(self.file(point), content)
+            self.error_file(point).unlink(missing_ok=True)
+        else:
+            write_whole(self.error_file(point), f"point {point.number}: {point.name}\n{error}\n".encode())
 
     def rows(self) -> list[dict[str, Any]]:
         """The tidy table: a row for each point that is done."""
@@ -85,10 +111,11 @@ class Sweep:
 
         return pandas.DataFrame(self.rows(), columns=[*self.plan.columns, *self.plan.keep])
 
-    def summary(self, confidence: float = CONFIDENCE) -> list[dict[str, Any]]:
-        """For each combination of the axes and each number: mean, bounds of its confidence interval, and how many seeds."""
+    def summary(self, confidence: float = CONFIDENCE, rows: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+        """For each combination of the axes and each number: mean, bounds of its confidence interval, and how many seeds. `rows`: the tidy
+        table, if it is at hand."""
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for row in self.rows():
+        for row in self.rows() if rows is None else rows:
             groups.setdefault(tuple(row[axis] for axis in self.plan.axes), []).append(row)
         summary = []
         for chosen, rows in groups.items():
@@ -109,9 +136,10 @@ class Sweep:
             return
         columns = [*self.plan.columns, *self.plan.keep]
         write_whole(self.directory / "results.csv", _csv(columns, rows))
-        write_whole(self.directory / "summary.csv", _csv([*self.plan.axes, "number", "mean", "low", "high", "seeds"], self.summary()))
+        summary = self.summary(rows=rows)
+        write_whole(self.directory / "summary.csv", _csv([*self.plan.axes, "number", "mean", "low", "high", "seeds"], summary))
         self._write_parquet(columns, rows)
-        self._write_figures()
+        self._write_figures(summary)
 
     def _write_parquet(self, columns: list[str], rows: list[dict[str, Any]]) -> None:
         try:
@@ -124,12 +152,11 @@ class Sweep:
         pyarrow.parquet.write_table(table, out)
         write_whole(self.directory / "results.parquet", out.getvalue())
 
-    def _write_figures(self) -> None:
+    def _write_figures(self, summary: list[dict[str, Any]]) -> None:
         try:
             import matplotlib  # noqa: F401
         except ImportError:
             return
-        summary = self.summary()
         drawn = report.Drawn(self.plan, summary)
         drawings = {name: report.svg(figure) for name, figure in drawn.figures().items()}
         for name in report.TITLES:
@@ -157,9 +184,9 @@ class Sweep:
 
     def __str__(self) -> str:
         """The report: mean and interval for each combination."""
-        lines = []
+        lines, summary = [], self.summary()
         for number in self.plan.keep:
-            rows = [row for row in self.summary() if row["number"] == number]
+            rows = [row for row in summary if row["number"] == number]
             if rows:
                 lines += ["", f"{number}: mean and {CONFIDENCE:.0%} interval over the seeds"]
             for row in rows:
@@ -204,9 +231,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--report", action="store_true", help="write tables, figures and report.html of what is done, and run nothing")
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress")
     given = parser.parse_args(arguments)
+    out = Path(given.out or Path(given.plan).with_suffix(".sweep"))
     try:
+        if (status := _of_snia(given, out)) is not None:
+            return status
         plan = Plan.read(given.plan)
-        sweep = Sweep(plan, given.out or Path(given.plan).with_suffix(".sweep"))
+        sweep = Sweep(plan, out)
         if given.report:
             sweep.write()
         else:
@@ -226,6 +256,21 @@ def main(arguments: list[str]) -> int:
     if sweep.failed or not sweep.rows():
         return 1
     return 0
+
+
+def _of_snia(given: Any, out: Path) -> int | None:
+    """Runs a plan of one of SNIA's tests; None for other plans."""
+    from .. import snia_plan
+
+    try:
+        text = Path(given.plan).read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not snia_plan.is_snia(text):
+        return None
+    if given.on != "local":
+        raise Error(f"--on {given.on}: a test of SNIA's is one run; allowed: without it")
+    return snia_plan.main(text, Path(given.plan).resolve().parent, out, given.report)
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,58 @@
+//! Steady state: what a report says of a run that was to go on until it is steady.
+
+use pellucid_text::format::{bytes, count, duration, percent, significant, span};
+use serde::Serialize;
+
+/// The rounds of a run that was to go on until it is steady, and the judgement over the last ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SteadyState {
+    /// The rule, as it was written.
+    pub rule: String,
+    /// Judged value: `iops`, `bytes_per_second` or `mean_ns`.
+    pub tracked: String,
+    /// Length of a round in simulated seconds.
+    pub round_seconds: f64,
+    /// Rounds that are judged together.
+    pub window_rounds: u32,
+    /// The last rounds hold the rule; the run ended there.
+    pub reached: bool,
+    /// Simulated seconds from the begin of the measurement to the end of the round in which it was steady; absent: it was not.
+    pub reached_seconds: Option<f64>,
+    /// The value of each whole round.
+    pub round_values: Vec<f64>,
+    /// Average of the last window; absent if nothing happened in it.
+    pub average: Option<f64>,
+    /// Largest less smallest value of the last window, as a share of its average.
+    pub range_share: Option<f64>,
+    /// Change of the best line through the last window from round to round, as a share of its average.
+    pub slope_share: Option<f64>,
+    /// Largest distance of a value of the last window from its average, as a share of it.
+    pub deviation_share: Option<f64>,
+}
+
+impl SteadyState {
+    /// Says whether and when the run was steady, in a sentence.
+    pub fn words(&self) -> String {
+        let rounds =
+            format!("{} rounds of {}", count(self.round_values.len() as u64), span(self.round_seconds));
+        let mut words = match self.reached_seconds {
+            Some(seconds) => format!("{}: reached after {rounds}, at {}", self.rule, span(seconds)),
+            None => format!("{}: NOT reached in {rounds}", self.rule),
+        };
+        let window = (self.average, self.range_share, self.slope_share);
+        if let (Some(average), Some(range), Some(slope)) = window {
+            let unit = match self.tracked.as_str() {
+                "iops" => format!("{} IOPS", significant(average)),
+                "bytes_per_second" => format!("{}/s", bytes(average)),
+                _ => duration(average),
+            };
+            let judged = (self.window_rounds as usize).min(self.round_values.len());
+            words += &format!(
+                "; last {judged} rounds: {unit}, range {}, slope {} a round",
+                percent(range),
+                percent(slope)
+            );
+        }
+        words
+    }
+}
