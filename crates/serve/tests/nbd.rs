@@ -371,7 +371,7 @@ fn a_drive_in_a_file_stays_the_drive_that_it_was() {
         let mut other = described.clone();
         change(&mut other);
         let refused = Device::new(&other).expect_err("another drive").to_string();
-        assert!(refused.contains(key) && refused.contains("in the image"), "{refused}");
+        assert!(refused.contains(key) && refused.contains("the data were written with"), "{refused}");
     }
 
     // Internal settings may change.

@@ -146,10 +146,9 @@ fn other_drives_and_damage_are_refused() {
         refused(&described(&["media.blocks=32"])),
         format!("{name}: drive.media.blocks = 32: allowed: 24, as the snapshot was taken with")
     );
-    assert!(
-        refused(&described(&["ftl.over_provisioning=0.5"]))
-            .contains("over-provisioning and capacity cannot change")
-    );
+    assert!(refused(&described(&["ftl.over_provisioning=0.5"])).contains(
+        "mapping units for the host (ftl.over_provisioning, ftl.capacity), but the data were written with"
+    ));
     let spec = described(&[]);
     let mut bytes = std::fs::read(&path.0).unwrap();
     let near_the_end = bytes.len() - 20;
