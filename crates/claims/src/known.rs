@@ -108,12 +108,6 @@ pub static KNOWN_MISSES: &[KnownMiss] = &[
         reason: "not established; the order in which slabs of several classes die, and the simulator's allocation, are not known, and with less spare space the drive copies more",
     },
     KnownMiss {
-        claim: "U1",
-        check: "varmail, ULFS-Prism over ULFS-SSD",
-        reason: "ULFS-SSD's drive copies 7.6 times what its cleaner moves, published 0.74 (U2), so doing without it gains more; with segments of 1 MiB it \
-                 is 2.8 times, and the gain -3 %",
-    },
-    KnownMiss {
         claim: "U2",
         check: "file copies, ULFS-Prism / ULFS-SSD",
         reason: "ULFS-Prism has a segment open in each of 12 channels, so files of one age lie in more segments and die less together; with segments \

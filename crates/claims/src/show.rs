@@ -37,12 +37,12 @@ pub fn render_row(claim: &Claim, outcome: &Outcome) -> String {
     row(&[claim.id.into(), claim.origin(), published, measured, ratio, verdict, what])
 }
 
-/// The checks behind a row, one line each: all of them, or those that do not hold and are not in the row already.
+/// The checks behind a row, one line each, without the one in the row: all of them, or those that do not hold.
 pub fn render_details(outcome: &Outcome, all: bool) -> String {
     let headline = outcome.headline();
     let is_headline = |check| headline.is_some_and(|headline| std::ptr::eq(headline, check));
-    let new = |check: &Check| check.verdict() != Verdict::Holds && !is_headline(check);
-    let wanted = outcome.checks.iter().filter(|check| all || new(check));
+    let shown = |check: &Check| (all || check.verdict() != Verdict::Holds) && !is_headline(check);
+    let wanted = outcome.checks.iter().filter(|check| shown(check));
     let line = |check: &Check| {
         let [published, measured, ratio, what] = cells(check);
         row(&[String::new(), String::new(), published, measured, ratio, word(check).into(), what])

@@ -85,12 +85,11 @@ impl Gathered {
         number
     }
 
-    /// The batch of `die` with most units, and how many these are; `None`: there are none.
-    fn fullest(&self, die: DieId) -> Option<(usize, usize)> {
+    /// The batch of `die` with most units; `None`: there are none.
+    fn fullest(&self, die: DieId) -> Option<usize> {
         let batches = self.dies.get(die.0 as usize)?;
-        let units = |number: &usize| batches[*number].units.len();
-        let fullest = (0..batches.len()).max_by_key(units)?;
-        Some((fullest, units(&fullest))).filter(|&(_, units)| units > 0)
+        let fullest = (0..batches.len()).max_by_key(|&number| batches[number].units.len())?;
+        (!batches[fullest].units.is_empty()).then_some(fullest)
     }
 
     /// Copies of `die` that wait.
@@ -355,7 +354,7 @@ impl BlockNamespace {
 
     /// Programs a superpage of the copies of `die` that wait, padded if need be; whether there were any, and space for them.
     fn program_fullest(&mut self, shared: &mut Shared, die: DieId) -> bool {
-        self.gathered.fullest(die).is_some_and(|(batch, _)| self.program_batch(shared, die, batch, true))
+        self.gathered.fullest(die).is_some_and(|batch| self.program_batch(shared, die, batch, true))
     }
 
     /// Programs the metadata that translation wants written; whether there were any.
