@@ -70,10 +70,11 @@
 
   // ---- plots
 
+  // Of the values: the axis goes to the ends that the figure has, and a little beyond the data where it has none.
   function range(axis) {
     if (axis.scale !== "linear") return undefined;
     return (_, low, high) => {
-      const from = axis.from ?? low, to = axis.to ?? (high > from ? high + (high - from) * (axis.label ? 0.04 : 0) : from + 1);
+      const from = axis.from ?? low, to = axis.to ?? (high > from ? high + (high - from) * 0.04 : from + 1);
       return [from, to];
     };
   }
@@ -112,8 +113,9 @@
     const distribution = axis => axis.scale === "linear" ? {} : { distr: 3, log: axis.scale === "log" ? 10 : 2 };
     const options = {
       title: model.title, width: place.clientWidth, height: Math.max(220, Math.min(300, place.clientWidth * 0.5)),
-      scales: { x: { time: false, ...distribution(model.x), range: range(model.x) }, y: { ...distribution(model.y), range: range(model.y) } },
-      axes: [axisOf(model.x, 32, 2), axisOf(model.y, 62, 3)],
+      // What is zoomed to is shown as it is.
+      scales: { x: { time: false, ...distribution(model.x), range: (_, low, high) => low < high ? [low, high] : [low - 0.5, high + 0.5] }, y: { ...distribution(model.y), range: range(model.y) } },
+      axes: [axisOf(model.x, 32, 2), axisOf(model.y, model.y.unit.startsWith("bytes") ? 80 : 66, 3)],
       series: [{ label: model.x.label || "x", value: (_, value) => words(model.x.unit, value) }, ...series],
       cursor: { drag: { x: true, y: false } },
     };
