@@ -79,14 +79,24 @@
     };
   }
 
-  const isWhole = x => Math.abs(x - Math.round(x)) < 1e-9;
+  // Places of ticks on a logarithmic axis: all digits of each decade, or the powers of two.
+  function splits(axis, low, high) {
+    const found = [], base = axis.scale === "doubling" ? 2 : 10;
+    for (let power = base ** Math.floor(Math.log(low) / Math.log(base)); power <= high; power *= base)
+      for (let digit = 1; digit < base; digit++) if (power * digit >= low * 0.9999 && power * digit <= high * 1.0001) found.push(power * digit);
+    return found;
+  }
+
+  const first = value => Number(value.toExponential(6)[0]);
   function axisOf(axis, size, side) {
+    const log = axis.scale !== "linear";
     const values = (_, all) => {
-      const labelled = axis.scale === "linear" ? () => true : axis.scale === "log" ? value => isWhole(Math.log10(value)) : value => isWhole(Math.log2(value));
-      return all.map(value => value === null || !labelled(value) ? "" : words(axis.unit, value));
+      const decades = axis.scale !== "log" || all.filter(value => first(value) === 1).length > 1;
+      return all.map(value => value === null || (axis.scale === "log" && first(value) !== 1 && (decades || ![2, 5].includes(first(value)))) ? "" : words(axis.unit, value));
     };
-    const grid = { stroke: css("--grid"), width: 1 };
-    return { stroke: css("--soft"), grid, ticks: grid, font: "11px system-ui", labelFont: "11px system-ui", labelSize: 16, label: axis.label, size, side, values };
+    const grid = { stroke: css("--grid"), width: 1 }, space = side === 2 ? 56 : 30;
+    const ticks = log ? { splits: (_, __, low, high) => splits(axis, low, high), filter: (_, all) => all } : { space };
+    return { stroke: css("--soft"), grid, ticks: grid, font: "11px system-ui", labelFont: "11px system-ui", labelSize: 16, label: axis.label, size, side, values, ...ticks };
   }
 
   const MARKS = {
