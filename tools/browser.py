@@ -118,6 +118,16 @@ class Browser:
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
         return answer["result"].get("value")
 
+    def drag(self, selector: str, start: float, end: float):
+        """Drags the mouse over an element, from one share of its width to another."""
+        box = self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{ block: 'center' }});"
+                       " const { left, top, width, height } = e.getBoundingClientRect(); return { left, top, width, height }; })()")
+        y = box["top"] + box["height"] / 2
+        steps = [("mouseMoved", start, "none"), ("mousePressed", start, "left"), ("mouseMoved", end, "left"), ("mouseReleased", end, "left")]
+        for kind, share, button in steps:
+            x = box["left"] + box["width"] * share
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=int(kind != "mouseMoved"))
+
     def download(self, script: str, folder: Path) -> Path:
         """Runs a script that starts a download, and waits for its file."""
         page, self.session = self.session, None

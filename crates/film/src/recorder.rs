@@ -26,11 +26,11 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// First distance of frames: a millisecond, or a mebibyte.
+    /// First distance of frames: a millisecond, or 64 KiB.
     fn interval(self) -> u64 {
         match self {
             Clock::SimulatedNs => 1_000_000,
-            Clock::WrittenBytes => 1 << 20,
+            Clock::WrittenBytes => 1 << 16,
         }
     }
 }

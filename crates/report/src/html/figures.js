@@ -70,22 +70,33 @@
 
   // ---- plots
 
+  // Of the values: the axis goes to the ends that the figure has, and a little beyond the data where it has none.
   function range(axis) {
     if (axis.scale !== "linear") return undefined;
     return (_, low, high) => {
-      const from = axis.from ?? low, to = axis.to ?? (high > from ? high + (high - from) * (axis.label ? 0.04 : 0) : from + 1);
+      const from = axis.from ?? low, to = axis.to ?? (high > from ? high + (high - from) * 0.04 : from + 1);
       return [from, to];
     };
   }
 
-  const isWhole = x => Math.abs(x - Math.round(x)) < 1e-9;
+  // Places of ticks on a logarithmic axis: all digits of each decade, or the powers of two.
+  function splits(axis, low, high) {
+    const found = [], base = axis.scale === "doubling" ? 2 : 10;
+    for (let power = base ** Math.floor(Math.log(low) / Math.log(base)); power <= high; power *= base)
+      for (let digit = 1; digit < base; digit++) if (power * digit >= low * 0.9999 && power * digit <= high * 1.0001) found.push(power * digit);
+    return found;
+  }
+
+  const first = value => Number(value.toExponential(6)[0]);
   function axisOf(axis, size, side) {
+    const log = axis.scale !== "linear";
     const values = (_, all) => {
-      const labelled = axis.scale === "linear" ? () => true : axis.scale === "log" ? value => isWhole(Math.log10(value)) : value => isWhole(Math.log2(value));
-      return all.map(value => value === null || !labelled(value) ? "" : words(axis.unit, value));
+      const decades = axis.scale !== "log" || all.filter(value => first(value) === 1).length > 1;
+      return all.map(value => value === null || (axis.scale === "log" && first(value) !== 1 && (decades || ![2, 5].includes(first(value)))) ? "" : words(axis.unit, value));
     };
-    const grid = { stroke: css("--grid"), width: 1 };
-    return { stroke: css("--soft"), grid, ticks: grid, font: "11px system-ui", labelFont: "11px system-ui", labelSize: 16, label: axis.label, size, side, values };
+    const grid = { stroke: css("--grid"), width: 1 }, space = side === 2 ? 56 : 30;
+    const ticks = log ? { splits: (_, __, low, high) => splits(axis, low, high), filter: (_, all) => all } : { space };
+    return { stroke: css("--soft"), grid, ticks: grid, font: "11px system-ui", labelFont: "11px system-ui", labelSize: 16, label: axis.label, size, side, values, ...ticks };
   }
 
   const MARKS = {
@@ -112,8 +123,9 @@
     const distribution = axis => axis.scale === "linear" ? {} : { distr: 3, log: axis.scale === "log" ? 10 : 2 };
     const options = {
       title: model.title, width: place.clientWidth, height: Math.max(220, Math.min(300, place.clientWidth * 0.5)),
-      scales: { x: { time: false, ...distribution(model.x), range: range(model.x) }, y: { ...distribution(model.y), range: range(model.y) } },
-      axes: [axisOf(model.x, 32, 2), axisOf(model.y, 62, 3)],
+      // What is zoomed to is shown as it is.
+      scales: { x: { time: false, ...distribution(model.x), range: (_, low, high) => low < high ? [low, high] : [low - 0.5, high + 0.5] }, y: { ...distribution(model.y), range: range(model.y) } },
+      axes: [axisOf(model.x, 32, 2), axisOf(model.y, model.y.unit.startsWith("bytes") ? 80 : 66, 3)],
       series: [{ label: model.x.label || "x", value: (_, value) => words(model.x.unit, value) }, ...series],
       cursor: { drag: { x: true, y: false } },
     };
