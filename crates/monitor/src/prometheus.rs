@@ -375,13 +375,13 @@ fn ways(figures: &Figures, mut each: impl FnMut([Label<'_>; 4], &crate::figures:
 fn activity(text: &mut Text, figures: &Figures) {
     type Times = fn(&WatchedFigures) -> &[u64];
     let families: [(&str, &str, &str, Times); 2] = [
-        ("pellucid_active_ways_seconds_total", "ways", "Simulated time with so many ways at work.", |w| {
+        ("pellucid_active_ways_seconds_total", "ways", "Simulated time by number of ways at work.", |w| {
             &w.active_ways_ns
         }),
         (
             "pellucid_active_channels_seconds_total",
             "channels",
-            "Simulated time with so many channels carrying a transfer.",
+            "Simulated time by number of channels that carry a transfer.",
             |w| &w.active_channels_ns,
         ),
     ];
@@ -397,7 +397,7 @@ fn activity(text: &mut Text, figures: &Figures) {
     text.metric(
         name,
         "counter",
-        "Simulated time with so many commands in the drive, up to a sixteenth too many.",
+        "Simulated time by number of outstanding commands; the number is rounded up by at most 1/16.",
     );
     for (drive, watched) in watched(figures) {
         for (commands, &ns) in watched.outstanding.upper.iter().zip(&watched.outstanding.weight) {
