@@ -128,8 +128,8 @@ fn workload() -> String {
 fn commands() -> String {
     let mut out = page(
         "Commands",
-        "`run` and `compare` also take every key of [workload.md](workload.md) as an option. Exit status: 0; 1 when the \
-         work failed; 2 when something was asked for that cannot be; 130 after Ctrl-C or SIGTERM.",
+        "`run` and `compare` also take every key of [workload.md](workload.md) as an option. Files in `bench/` and `examples/` are in \
+         the repository. Exit status: 0; 1 when the work failed; 2 when something was asked for that cannot be; 130 after Ctrl-C or SIGTERM.",
     );
     let mut root = args::command();
     root.build();
@@ -241,7 +241,10 @@ fn causes() -> String {
 fn prometheus() -> String {
     let mut out = page(
         "Metrics",
-        "What `/metrics` of a monitor (`--monitor ADDR`) offers Prometheus. A histogram has `_bucket`, `_sum` and `_count`.",
+        "What `/metrics` of a [monitor](monitors.md) (`--monitor ADDR`) offers Prometheus. Every metric has the label `drive`, unless it \
+         is about the server (`protocol`) or a layer of the host (`layer`). Other labels are in the meaning, in code marks. *Watched* \
+         metrics count from the moment at which the drive is first watched, and are absent before. A histogram has `_bucket`, `_sum` \
+         and `_count`.",
     );
     let layer = LayerSide {
         figures: HostCounters::default().figures(&HostHoldings::default()),
