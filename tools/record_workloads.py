@@ -5,7 +5,7 @@
 
 `pellucid fire --record` stands in front of a file. ext4 is this machine's own: nbdfuse makes a file of the export, and a loop device mounts
 it (needs root). FAT is that of a Linux guest (tools/guest/fat.sh). A trace has what the file system asked, before the buffer, with its times.
-What is asked hangs on the kernel, so two recordings differ. Not part of make test.
+The requests depend on the kernel, so two recordings differ. Not part of make test.
 """
 import argparse
 import contextlib
@@ -130,7 +130,7 @@ def browse(place: Path, scratch: Path):
 
 
 def shrink(trace: Path, into: Path, limit: int | None):
-    """Compresses a trace, cut behind so many requests if there are more; returns what became of it."""
+    """Compresses a trace, cut behind a number of requests if there are more; returns what became of it."""
     lines = trace.read_text().splitlines(keepends=True)
     requests = [line for line in lines if line.split()[2] in ("read", "write", "trim", "sync")] if len(lines) > 1 else []
     kept, cut = lines, ""

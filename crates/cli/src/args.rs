@@ -71,7 +71,7 @@ pub struct Global {
     /// Seed of the jobs; with `age`, of the overwrites; with `reproduce`, of work and media
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Seed of this one of the runs of `--seeds`, which goes before every other seed of the jobs; no option of its own.
+    /// Seed of this run of `--seeds`. It takes precedence over every other seed of the jobs; no option sets it.
     #[arg(skip)]
     pub seed_of_run: Option<u64>,
     /// Replace files that this program did not write

@@ -28,7 +28,7 @@ pub enum State {
 /// What is done before the work.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PreconditionOptions {
-    /// What the drive holds when the work begins. Goes before [precondition] of the description and the fill of its targets, and is refused together with
+    /// What the drive holds when the work begins. Takes precedence over [precondition] of the description and the fill of its targets; refused together with
     /// --set precondition.fill or .overwrite. On an image, which has its past: none, or trace, which adds what is missing
     /// [default: what the description says; if it says nothing, trace for a replay, none for jobs and images]
     #[arg(long, value_name = "STATE", value_enum)]

@@ -122,8 +122,8 @@ impl WorkloadOptions {
         self.keys.is_empty() && self.jobs.is_empty()
     }
 
-    /// Puts the options into the description: `--job`s replace its jobs; a key counts for every job, but one that a `--job`
-    /// gives itself goes before it.
+    /// Puts the options into the description: `--job`s replace its jobs; a key counts for every job, but a key
+    /// of a `--job` itself takes precedence.
     fn apply(&self, spec: &mut Spec) -> Result<(), Failure> {
         if self.is_empty() {
             return Ok(());

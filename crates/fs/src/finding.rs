@@ -7,8 +7,9 @@ use super::types::BLOCK_BYTES;
 pub struct Finding(pub String);
 
 impl Finding {
-    /// A block of a file cannot be read.
+    /// Names a block of a file that cannot be read.
     pub(super) fn unreadable(ino: u64, block: u64) -> Finding {
-        Finding(format!("file {ino} cannot be read at byte {}", block * BLOCK_BYTES as u64))
+        let from = block * BLOCK_BYTES as u64;
+        Finding(format!("inode {ino}: bytes {from} to {} cannot be read", from + BLOCK_BYTES as u64 - 1))
     }
 }

@@ -486,7 +486,7 @@ impl Tree {
         if let Some(root) = self.root.frame() {
             self.check_node(root, Key::MIN, None, self.level, &mut dirty);
         }
-        assert_eq!(dirty, self.dirty, "dirty nodes are those that hang together");
+        assert_eq!(dirty, self.dirty, "dirty nodes are those that are connected");
         let clean = self.frames.iter().filter(|f| f.node.is_some() && f.child.frame().is_none()).count();
         assert_eq!(clean, self.by_address.len(), "clean nodes are found by their address");
     }

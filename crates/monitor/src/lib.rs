@@ -10,7 +10,7 @@
 //! As on the Cosmos+ board (section 4), the figures leave by a channel of their own: a reader never stands in the way of the
 //! drive. The engine takes a snapshot when one is wanted, and swaps a pointer; everything else is the reader's work.
 //!
-//! Names, units and definitions of all figures: `docs/reference/monitors.md`.
+//! Names, units and definitions of all figures: `docs/reference/metrics.md`.
 
 mod board;
 mod figures;

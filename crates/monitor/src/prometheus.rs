@@ -145,13 +145,13 @@ fn by_cause(text: &mut Text, figures: &Figures) {
     let families: [(&str, &str, Counts); 5] = [
         (
             "pellucid_programmed_bytes_total",
-            "Bytes programmed to the media by cause; over pellucid_host_written_bytes_total they are write amplification.",
+            "Bytes programmed to the media by `cause`; over pellucid_host_written_bytes_total they are write amplification.",
             |d| &d.programmed_bytes,
         ),
-        ("pellucid_flash_programs_total", "Program operations by cause.", |d| &d.programs),
-        ("pellucid_flash_reads_total", "Read operations by cause, without retries.", |d| &d.flash_reads),
-        ("pellucid_erased_blocks_total", "Blocks erased by cause.", |d| &d.erases),
-        ("pellucid_victim_blocks_total", "Blocks chosen to be emptied, by cause.", |d| &d.victims),
+        ("pellucid_flash_programs_total", "Program operations by `cause`.", |d| &d.programs),
+        ("pellucid_flash_reads_total", "Read operations by `cause`, without retries.", |d| &d.flash_reads),
+        ("pellucid_erased_blocks_total", "Blocks erased by `cause`.", |d| &d.erases),
+        ("pellucid_victim_blocks_total", "Blocks chosen to be emptied, by `cause`.", |d| &d.victims),
     ];
     for (name, help, counts) in families {
         text.metric(name, "counter", help);
@@ -162,18 +162,24 @@ fn by_cause(text: &mut Text, figures: &Figures) {
         }
     }
     let name = "pellucid_map_lookups_total";
-    text.each(figures, (name, "counter", "Map entries looked up in the cached mapping table."), |d| {
-        d.map_lookups
-    });
+    text.each(
+        figures,
+        (name, "counter", "Map entries looked up in the cached mapping table; 0 where the map is in memory."),
+        |d| d.map_lookups,
+    );
     let name = "pellucid_map_hits_total";
     text.each(figures, (name, "counter", "Look-ups that found their entry cached."), |d| d.map_hits);
     let families: [(&str, &str, Counts); 2] = [
-        ("pellucid_translation_page_reads_total", "Translation pages read, by reason.", |d| {
-            &d.translation_page_reads
-        }),
-        ("pellucid_translation_page_writes_total", "Translation pages programmed, by reason.", |d| {
-            &d.translation_page_writes
-        }),
+        (
+            "pellucid_translation_page_reads_total",
+            "Translation pages read, by `reason`: lookup, eviction, gc, flush.",
+            |d| &d.translation_page_reads,
+        ),
+        (
+            "pellucid_translation_page_writes_total",
+            "Translation pages programmed, by `reason`: lookup, eviction, gc, flush.",
+            |d| &d.translation_page_writes,
+        ),
     ];
     for (name, help, counts) in families {
         text.metric(name, "counter", help);
@@ -188,9 +194,11 @@ fn by_cause(text: &mut Text, figures: &Figures) {
     text.each(figures, (name, "counter", help), |d| d.copied_units);
     // Its former name, for one version.
     let name = "pellucid_relocated_units_total";
-    text.each(figures, (name, "counter", "As pellucid_copied_units_total."), |d| d.copied_units);
+    text.each(figures, (name, "counter", "Former name of pellucid_copied_units_total."), |d| d.copied_units);
     let name = "pellucid_copybacks_total";
-    text.each(figures, (name, "counter", "Units copied inside a die."), |d| d.copybacks);
+    text.each(figures, (name, "counter", "Units copied inside a die, without crossing the channel."), |d| {
+        d.copybacks
+    });
 }
 
 fn media(text: &mut Text, figures: &Figures) {
@@ -213,7 +221,7 @@ fn media(text: &mut Text, figures: &Figures) {
         text.each(figures, (name, "counter", help), count);
     }
     let name = "pellucid_chunk_wrong_bits";
-    text.metric(name, "histogram", "Codewords that were read, by the wrong bits in them.");
+    text.metric(name, "histogram", "Codewords that were read, retries included, by the wrong bits in them; a lost one counts as one bit more than is corrected. Only with the bit-error model.");
     for drive in figures.drives.iter().filter(|drive| !drive.chunks_by_wrong_bits.is_empty()) {
         let labels = [("drive", drive.name.as_str())];
         text.histogram(name, &labels, &drive.wrong_bits(), BITS, |bits| bits as f64);
@@ -224,9 +232,11 @@ fn media(text: &mut Text, figures: &Figures) {
     text.each(figures, (name, "gauge", "Erased blocks that are waiting."), |d| d.free_blocks);
     type Of = fn(&WatchedFigures) -> f64;
     let wear: [(&str, &str, Of); 3] = [
-        ("pellucid_block_erases_min", "Smallest erase count of a block.", |w| w.wear.min.into()),
-        ("pellucid_block_erases_mean", "Mean erase count of blocks.", |w| w.wear.mean),
-        ("pellucid_block_erases_max", "Largest erase count of a block.", |w| w.wear.max.into()),
+        ("pellucid_block_erases_min", "Watched: smallest erase count of a good block.", |w| {
+            w.wear.min.into()
+        }),
+        ("pellucid_block_erases_mean", "Watched: mean erase count of good blocks.", |w| w.wear.mean),
+        ("pellucid_block_erases_max", "Watched: largest erase count of a good block.", |w| w.wear.max.into()),
     ];
     for (name, help, of) in wear {
         text.metric(name, "gauge", help);
@@ -242,7 +252,7 @@ fn watched(figures: &Figures) -> impl Iterator<Item = (&str, &WatchedFigures)> {
 
 fn busy(text: &mut Text, figures: &Figures) {
     let name = "pellucid_channel_busy_seconds_total";
-    text.metric(name, "counter", "Simulated time that a channel was busy.");
+    text.metric(name, "counter", "Simulated time that a `channel` carried a transfer.");
     for drive in &figures.drives {
         for (channel, &ns) in drive.channel_busy_ns.iter().enumerate() {
             let channel = channel.to_string();
@@ -250,7 +260,7 @@ fn busy(text: &mut Text, figures: &Figures) {
         }
     }
     let name = "pellucid_way_busy_seconds_total";
-    text.metric(name, "counter", "Simulated time that a way held an operation.");
+    text.metric(name, "counter", "Simulated time that a `way` of a `channel` held an operation, from its first command on the channel until it left the die.");
     for drive in &figures.drives {
         for (way, &ns) in drive.way_busy_ns.iter().enumerate() {
             let (channel, way) = place(drive, way);
@@ -259,7 +269,7 @@ fn busy(text: &mut Text, figures: &Figures) {
         }
     }
     let name = "pellucid_link_busy_seconds_total";
-    text.metric(name, "counter", "Simulated time that the host link was busy.");
+    text.metric(name, "counter", "Simulated time that the host link was busy, by `direction`.");
     for drive in &figures.drives {
         for (direction, ns) in ["to_drive", "to_host"].into_iter().zip(drive.link_busy_ns) {
             text.sample(name, &[("drive", &drive.name), ("direction", direction)], seconds(ns));
@@ -270,7 +280,7 @@ fn busy(text: &mut Text, figures: &Figures) {
         seconds(d.firmware_busy_ns)
     });
     let name = "pellucid_firmware_module_seconds_total";
-    text.metric(name, "counter", "Simulated time that the firmware processor worked for a module.");
+    text.metric(name, "counter", "Simulated time that the firmware processor worked for a `module`.");
     for drive in &figures.drives {
         for (module, &ns) in &drive.firmware_module_ns {
             text.sample(name, &[("drive", &drive.name), ("module", module)], seconds(ns));
@@ -285,14 +295,14 @@ fn place(drive: &DriveFigures, way: usize) -> (String, String) {
 
 fn commands(text: &mut Text, figures: &Figures) {
     let name = "pellucid_command_latency_seconds";
-    text.metric(name, "histogram", "Simulated time from arrival to completion of a command.");
+    text.metric(name, "histogram", "Watched: simulated time from arrival to completion, failed commands included, by `command`: read, write, trim, flush.");
     for (drive, watched) in watched(figures) {
         for (command, of) in &watched.commands {
             text.bins(name, &[("drive", drive), ("command", command)], &of.latency);
         }
     }
     let name = "pellucid_command_stage_seconds";
-    text.metric(name, "histogram", "Simulated time of a command in a stage; the stages sum to the latency.");
+    text.metric(name, "histogram", "Watched: simulated time of reads and writes in each phase (`stage`), by `command`; the phases sum to the latency.");
     for (drive, watched) in watched(figures) {
         for (command, of) in &watched.commands {
             for (stage, bins) in &of.stages {
@@ -301,7 +311,7 @@ fn commands(text: &mut Text, figures: &Figures) {
         }
     }
     let name = "pellucid_command_errors_total";
-    text.metric(name, "counter", "Commands that failed.");
+    text.metric(name, "counter", "Watched: commands that failed, by `command`.");
     for (drive, watched) in watched(figures) {
         for (command, of) in &watched.commands {
             text.sample(name, &[("drive", drive), ("command", command)], of.failed);
@@ -311,7 +321,7 @@ fn commands(text: &mut Text, figures: &Figures) {
 
 fn operations(text: &mut Text, figures: &Figures) {
     let name = "pellucid_operation_seconds";
-    text.metric(name, "histogram", "Simulated time of a flash operation by part: wait, bus, array, retry.");
+    text.metric(name, "histogram", "Watched: simulated time of an `operation` by `part`: wait (way, firmware, channel), bus (with decoding), array, retry.");
     for (drive, watched) in watched(figures) {
         for (operation, parts) in &watched.operations {
             for (part, bins) in parts {
@@ -320,13 +330,17 @@ fn operations(text: &mut Text, figures: &Figures) {
         }
     }
     let name = "pellucid_way_operations_total";
-    text.metric(name, "counter", "Flash operations that ended on a way.");
+    text.metric(
+        name,
+        "counter",
+        "Watched: flash operations that ended on a `way` of a `channel`, by `operation`.",
+    );
     ways(figures, |labels, way, kind| text.sample(name, &labels, way.operations[kind]));
     let name = "pellucid_way_operation_latency_seconds";
     text.metric(
         name,
         "summary",
-        "Simulated time of the flash operations of a way, up to an eighth too large.",
+        "Watched: simulated time of the flash operations of a `way`, by `operation` and `quantile`; at most 1/8 too large.",
     );
     ways(figures, |labels, way, kind| {
         let quantiles = [("0.5", way.p50_ns), ("0.99", way.p99_ns), ("0.999", way.p999_ns)];
@@ -340,7 +354,11 @@ fn operations(text: &mut Text, figures: &Figures) {
         text.sample(&format!("{name}_count"), &labels, way.operations[kind]);
     });
     let name = "pellucid_way_operation_seconds_total";
-    text.metric(name, "counter", "Simulated time of the flash operations of a way by part.");
+    text.metric(
+        name,
+        "counter",
+        "Watched: simulated time of the flash operations of a `way`, by `operation` and `part`.",
+    );
     ways(figures, |labels, way, kind| {
         for part in Part::ALL {
             let labels = [&labels[..], &[("part", part.name())]].concat();
@@ -375,13 +393,16 @@ fn ways(figures: &Figures, mut each: impl FnMut([Label<'_>; 4], &crate::figures:
 fn activity(text: &mut Text, figures: &Figures) {
     type Times = fn(&WatchedFigures) -> &[u64];
     let families: [(&str, &str, &str, Times); 2] = [
-        ("pellucid_active_ways_seconds_total", "ways", "Simulated time with so many ways at work.", |w| {
-            &w.active_ways_ns
-        }),
+        (
+            "pellucid_active_ways_seconds_total",
+            "ways",
+            "Watched: simulated time by the number of `ways` at work.",
+            |w| &w.active_ways_ns,
+        ),
         (
             "pellucid_active_channels_seconds_total",
             "channels",
-            "Simulated time with so many channels carrying a transfer.",
+            "Watched: simulated time by the number of `channels` that carry a transfer.",
             |w| &w.active_channels_ns,
         ),
     ];
@@ -397,7 +418,7 @@ fn activity(text: &mut Text, figures: &Figures) {
     text.metric(
         name,
         "counter",
-        "Simulated time with so many commands in the drive, up to a sixteenth too many.",
+        "Watched: simulated time by the number of outstanding `commands`, which is rounded up by at most 1/16.",
     );
     for (drive, watched) in watched(figures) {
         for (commands, &ns) in watched.outstanding.upper.iter().zip(&watched.outstanding.weight) {

@@ -13,7 +13,7 @@
 //! A plot is plain data until `to_svg`, which returns an `<svg>` element without style. A page includes
 //! [`STYLE`] once: its colours are the custom properties `--c0` ... `--c9` and follow the reader's light or dark setting.
 //! [`standalone`] makes a file of its own with plain colours, because many programs know no custom properties. Every mark is named in a legend and every value can
-//! be read from a tooltip (`<title>`), so nothing hangs on colour.
+//! be read from a tooltip (`<title>`), so nothing depends on colour.
 //!
 //! Values that are not finite, and values at or below zero on a logarithmic axis, are gaps.
 

@@ -264,7 +264,7 @@ pub struct SpecText {
 }
 
 impl SpecText {
-    /// A preset by its name, or a file by its path. A preset goes before a file of the same name; `./NAME` is always a file.
+    /// A preset by its name, or a file by its path. A preset takes precedence over a file of the same name; `./NAME` is always a file.
     pub fn open(path_or_preset: &str) -> Result<SpecText, SpecError> {
         let name = path_or_preset.to_string();
         if let Some(preset) = presets::find(path_or_preset) {

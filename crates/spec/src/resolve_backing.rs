@@ -16,7 +16,7 @@ keys! {
     "drive.kind": word::<Medium>(), Word("flash") => medium,
         "flash: the drive that the other keys describe; disk: the disk of [backing], alone";
     "backing.kind": word::<BackingKind>(), Word("none") => backing_kind,
-        "A second drive that a cache of host.layers stands before; disk: a hard disk";
+        "Backing drive of the cache layer; disk: a hard disk";
     "backing.capacity": SIZE, Whole(1_500_301_910_016) => disk_bytes,
         "Disk: its size, or that of the partition used";
     "backing.rpm": Kind::Whole(100, 100_000), Whole(7_200) => disk.rpm,

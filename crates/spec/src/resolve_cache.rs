@@ -40,18 +40,18 @@ keys! {
     "host.cache.set": Kind::Whole(1, 1 << 16), Whole(512) => cache.set_blocks,
         "Cache on a block drive: blocks of a set; a block is cached in one set only (FlashCache: 512)";
     "host.cache.records": word::<Records>(), Word("on-flush") => cache_records,
-        "Cache on a block drive: the record of a dirty block is written with the next flush, or before each write is acknowledged \
-         (FlashCache), or so and forced, with the data, to the media";
+        "Cache on a block drive: when the record of a dirty block is written. on-flush: with the next flush; each-write: before each write is \
+         acknowledged (FlashCache); each-forced: likewise, and record and data are forced to the media";
     "host.cache.sequential": STREAM, Whole(0) => cache.sequential_bytes,
-        "Cache: a stream of consecutive requests goes past it once it is so long; 0: never (FlashCache's default)";
+        "Cache: sequential streams longer than this bypass the cache; 0: none (FlashCache's default)";
     "host.cache.dirty": Kind::Whole(1, 99), Whole(20) => cache.dirty_percent,
         "Cache: percent of dirty blocks above which blocks are written back (FlashCache: 20)";
     "host.cache.fallow": TIME, Whole(900_000_000_000) => cache.fallow,
-        "Cache: blocks of regions that were not written for so long are written back; 0: never (FlashCache: 15 minutes)";
+        "Cache: dirty blocks are written back after their region had no write for this time; 0: never (FlashCache: 15 minutes)";
     "host.cache.clean_blocks": count(1), Whole(64) => cache.clean_blocks,
-        "Cache: while fewer blocks are being written back, another run of them is begun";
+        "Cache: while fewer blocks than this are being written back, another run of them is begun";
     "host.cache.replacement": word::<Replacement>(), Word("clock") => cache.replacement,
-        "Cache on a block drive: which clean block of a set makes room (FlashCache: fifo)";
+        "Cache on a block drive: which clean block of a set is evicted (FlashCache: fifo)";
     "host.cache.flush_cleaned": Kind::Flag, Flag(true) => cache.flush_cleaned,
         "Cache: the backing store is flushed before what was written back counts as clean (FlashCache: false)";
     "host.cache.await_fills": Kind::Flag, Flag(false) => cache.await_fills,
@@ -61,7 +61,7 @@ keys! {
          reached may lose acknowledged writes at a power cut";
 }
 
-/// The cache of the description: it is the only layer, and has a disk to stand before.
+/// The cache of the description: it is the only layer, and has a disk behind it.
 pub(crate) fn layer(draft: &Draft, values: &Values) -> Result<LayerConfig, SpecError> {
     if draft.layers.as_slice() != [Layer::Cache] {
         return Err(values.refuse("host.layers", "cache without other layers"));

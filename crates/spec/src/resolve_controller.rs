@@ -131,7 +131,7 @@ keys! {
     "drive.scheduler.priorities.read_transfer": PRIORITY, Whole(5) => drive.scheduler.priorities.read_transfer,
         "Channel priority, smaller first: moving sensed data out of the die";
     "drive.scheduler.order": word::<DieOrder>(), Word("fifo") => drive.scheduler.order,
-        "Order of operations inside a die's queue; in-order: one whose die is busy keeps all behind it waiting";
+        "Order of operations inside a die's queue; in-order: an operation whose die is busy blocks all operations behind it";
     "drive.scheduler.suspend": Kind::Flag, Flag(false) => drive.scheduler.suspend,
         "Suspend a program or erase for a host read";
     "drive.scheduler.suspend_gap": TIME, Whole(0) => drive.scheduler.suspend_gap_ns,

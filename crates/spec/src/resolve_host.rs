@@ -68,9 +68,9 @@ keys! {
     "host.cluster_buffer.journal_use": word::<JournalUse>(), Word("cheaper") => journal_use,
         "Cluster buffer: a flush journals when that has been cheaper so far than to drain, or always";
     "host.cluster_buffer.idle": SELDOM, Whole(500_000_000) => cluster_buffer.idle_ns,
-        "Cluster buffer: without a request for so long, clusters are written";
+        "Cluster buffer: clusters are written after this time without a request";
     "host.cluster_buffer.age": SELDOM, Word("never") => cluster_buffer.age_ns,
-        "Cluster buffer: data stay in the buffer for so long at most, until their eviction begins";
+        "Cluster buffer: longest time that data stay in the buffer before their eviction begins";
     "host.cluster_buffer.padding": Kind::Flag, Flag(true) => cluster_buffer.padding,
         "Cluster buffer: an eviction reads what is missing and writes a whole cluster; false: each run of sectors is a write";
     "host.cluster_buffer.early_retirement": Kind::Flag, Flag(true) => cluster_buffer.early_retirement,
@@ -102,7 +102,7 @@ keys! {
     "host.nameless.virtual_share": SHARE, Real(0.0625) => nameless.ftl.virtual_share,
         "Nameless writes: share of what can hold data that has virtual addresses";
     "host.nameless.gc_low": count(0), Whole(0) => nameless.ftl.gc_low,
-        "Nameless writes: GC runs while no more chunks are free; 0: a 256th of them, at least one for each parallel unit and four more";
+        "Nameless writes: GC runs while this many chunks or fewer are free. 0: 1/256 of all chunks, at least one per parallel unit plus four";
     "host.nameless.migration": word::<Migration>(), Word("acknowledged") => nameless.ftl.migration,
         "Nameless writes: acknowledged: the old copy of a moved sector is kept until the host knows the new name; prototype: it is erased first, as in the paper";
     "host.cpu.cores": count(1), Whole(1) => host_ftl.cpu.cores,

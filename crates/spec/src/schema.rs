@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Share(f64, f64),
     /// `true` or `false`.
     Flag,
-    /// A quantity with a unit, at least so many base units and at most so many.
+    /// A quantity with a unit; smallest and largest value in base units.
     Unit(Quantity, u64, u64),
     /// A list of durations.
     Times,

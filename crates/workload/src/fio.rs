@@ -466,7 +466,7 @@ const FOREIGN: &[Foreign] = &[
         "leave it out; zones are not for these jobs",
     ),
     refused("write_mode", &["write"], "leave it out; other commands than plain writes are not made"),
-    refused("verify", OFF, "leave it out; data are checked elsewhere, by the drive's own oracle"),
+    refused("verify", OFF, "leave it out and use --verify"),
     refused(
         "verify_* do_verify experimental_verify trim_verify_zero trim_percentage trim_backlog \
          trim_backlog_batch serialize_overlap",

@@ -171,9 +171,7 @@ fn every_refused_key_is_named_with_what_is_allowed() {
             "[global]\nverify=crc32c\nbs=4q\n[a]\nsteadystate=iops:0.3%\n\
              size=${SIZE}\nioengine=cpuio\ndirect=1\n"
         ),
-        "test.fio: line 2: verify=crc32c: refused: allowed: 0; or leave it out; data are checked \
-         elsewhere, by the \
-         drive's own oracle\n\
+        "test.fio: line 2: verify=crc32c: refused: allowed: 0; or leave it out and use --verify\n\
          test.fio: line 3: bs=4q: refused: allowed: a whole number of bytes, with k, m, g, t or p (4096, \
          4k, 1m)\n\
          test.fio: line 5: steadystate=iops:0.3%: refused: allowed: --steady-state (run.steady_state), with the same words, for all jobs together\n\

@@ -25,7 +25,7 @@
 //! # Published constants, and constants chosen by outcome
 //!
 //! Most other constants were chosen with the published values in sight, several of them because of the outcome. So P1's static ends and
-//! P5's copies of Original are no predictions, and the other claims are evidence only as far as they do not hang on these:
+//! P5's copies of Original are no predictions, and the other claims are evidence only as far as they do not depend on these:
 //!
 //! | | value | |
 //! |---|---|---|

@@ -45,13 +45,13 @@ pub struct Cache {
     /// write-back: a write is acknowledged when the flash has it; write-through: when the backing store has it
     #[arg(long, value_name = "MODE", default_value = "write-back", value_parser = ["write-back", "write-through"])]
     mode: String,
-    /// Dirty blocks are written back while more than this share of the cache is dirty, in percent
+    /// Write dirty blocks back while more than this percentage of the cache is dirty
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=99))]
     dirty: u32,
-    /// Dirty blocks are written back when their region was not written for so many seconds; 0: never
+    /// Write dirty blocks back after their region had no write for this many seconds; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     fallow: u64,
-    /// Streams of consecutive requests bypass the cache once they are so long, in KiB; 0: never
+    /// Sequential streams longer than this many KiB bypass the cache; 0: none
     #[arg(long, value_name = "KIB", default_value_t = 1024)]
     sequential_kib: u64,
     /// Make a new cache whatever the cache drive holds: what is not written back is lost

@@ -238,7 +238,7 @@ fn show(found: &Probe) -> Result<(), Failure> {
     text.push('\n');
     match found.boundary {
         Some(boundary) => text.push_str(&format!(
-            "units look like {}: the largest size at which requests shifted by half are much slower\n",
+            "erase units look like {}: the largest size at which requests shifted by half are much slower\n",
             format::binary_bytes(boundary as f64)
         )),
         None => text.push_str("no boundary: shifted requests are as fast as aligned ones at every size\n"),

@@ -61,12 +61,12 @@ enum FsCommand {
     },
     /// Mounts it and serves the mount until it ends
     Mount(Mount),
-    /// Walks everything and says what is wrong
+    /// Read everything and name what is damaged
     Check {
         #[command(flatten)]
         ground: Ground,
-        /// First take what is left for the state, where something that was durable is damaged, so that it can be mounted for changes again.
-        /// A mount shows before what that costs, and lets it be copied
+        /// Accept the readable rest of a damaged file system as its state, so that it can be mounted read-write. Mount it first: the mount
+        /// shows what will be lost, and you can copy it
         #[arg(long)]
         repair: bool,
     },
@@ -133,7 +133,7 @@ impl Mount {
         let of_target = |what: &Finding| format!("{}: {}", self.ground.target.display(), what.0);
         output::warn(global, damage.iter().chain(target.fs.notes()).map(of_target));
         if !damage.is_empty() {
-            let why = "what was durable is damaged: it is mounted read-only; fs check --repair takes what is left for the state";
+            let why = "durable data are damaged: it is mounted read-only. Copy what you need; then fs check --repair accepts the readable rest";
             output::warn(global, [format!("{}: {why}", self.ground.target.display())]);
         } else if read_only && !self.read_only {
             let why = "takes no writes, or not all metadata can be read: it is mounted read-only";
@@ -347,7 +347,7 @@ impl Ground {
         }
     }
 
-    /// Takes what is left for the state where something that was durable is damaged; gives what was found.
+    /// Accepts the readable rest of a damaged file system as its state; returns the findings.
     fn repair(&self, global: &Global) -> Result<Vec<String>, Failure> {
         let options = MountOptions { repair: true, ..MountOptions::default() };
         let Open { target, below } = self.open(options, Pace::Instant, global)?;
@@ -470,21 +470,25 @@ fn check(ground: &Ground, repaired: &[String], global: &Global) -> Result<(), Fa
     } else {
         let mut text: String = repaired.iter().map(|found| format!("repaired: {found}\n")).collect();
         text.extend(notes.iter().map(|note| format!("note: {note}\n")));
-        text.extend(findings.iter().map(|finding| format!("wrong: {finding}\n")));
+        text.extend(findings.iter().map(|finding| format!("error: {finding}\n")));
         let (files, blocks) = (count(audit.files()), count(audit.blocks()));
         text += &format!(
-            "fs {}  {files} files, {blocks} blocks of data, {} wrong\n",
+            "fs {}  {files} files and directories, {blocks} blocks of data, {}\n",
             path.display(),
-            findings.len()
+            errors(findings.len())
         );
         text
     };
     output::print(&text)?;
     match findings.len() {
         0 => Ok(()),
-        1 => Err(Failure::work(anyhow!("{}: 1 error", path.display()))),
-        wrong => Err(Failure::work(anyhow!("{}: {wrong} errors", path.display()))),
+        found => Err(Failure::work(anyhow!("{}: {}", path.display(), errors(found)))),
     }
+}
+
+/// A number of errors, in words.
+fn errors(number: usize) -> String {
+    if number == 1 { "1 error".into() } else { format!("{number} errors") }
 }
 
 fn dump(ground: &Ground, global: &Global) -> Result<(), Failure> {

@@ -46,24 +46,24 @@ pub struct Graph {
 
 #[derive(Debug, clap::Subcommand)]
 enum GraphCommand {
-    /// How often a walk along edges, which now and then begins anew anywhere, is at each vertex
+    /// PageRank of each vertex
     Pagerank {
         #[command(flatten)]
         common: Common,
         /// Iterations at most
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
         iterations: u32,
-        /// End when the sum of all changes is below
+        /// End when the sum of all changes is below X
         #[arg(long, value_name = "X", default_value_t = 1e-6)]
         tolerance: f64,
-        /// Probability that the walk follows an edge
+        /// Probability that the random walk follows an edge instead of restarting anywhere
         #[arg(long, value_name = "D", default_value_t = 0.85)]
         damping: f64,
         /// What moves edges: windows, the engine; mmap, the system, as a baseline
         #[arg(long, value_name = "HOW", default_value = "windows", value_parser = ["windows", "mmap"])]
         storage: String,
     },
-    /// Which vertices hang together, whatever the direction of edges
+    /// Connected components, ignoring edge direction
     Components {
         #[command(flatten)]
         common: Common,
@@ -106,7 +106,7 @@ struct Common {
     /// Replace the file of --out, whatever it is; without this only results of this command are replaced
     #[arg(long, requires = "out")]
     force: bool,
-    /// Print the so many largest values, or components
+    /// Print the N largest values, or components
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=10_000))]
     top: u32,
     /// Format of the edges: text, matrix-market, binary or parquet [default: what name and first bytes say]

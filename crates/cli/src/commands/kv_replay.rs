@@ -45,7 +45,7 @@ pub struct KvReplay {
     /// What a client takes between an answer and its next request, in microseconds
     #[arg(long, value_name = "US", default_value_t = 0)]
     think: u32,
-    /// Replay so many requests only
+    /// Replay the first N requests only
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Store nothing after a miss

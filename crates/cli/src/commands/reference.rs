@@ -128,8 +128,8 @@ fn workload() -> String {
 fn commands() -> String {
     let mut out = page(
         "Commands",
-        "`run` and `compare` also take every key of [workload.md](workload.md) as an option. Exit status: 0; 1 when the \
-         work failed; 2 when something was asked for that cannot be; 130 after Ctrl-C or SIGTERM.",
+        "`run` and `compare` also take every key of [workload.md](workload.md) as an option. Files in `bench/` and `examples/` are in \
+         the repository. Exit status: 0; 1 when the work failed; 2 when something was asked for that cannot be; 130 after Ctrl-C or SIGTERM.",
     );
     let mut root = args::command();
     root.build();
@@ -172,7 +172,7 @@ fn one_command(out: &mut String, parent: &str, command: &clap::Command) {
     }
 }
 
-/// Describes one argument or option: its spelling, the words that it takes, its effect.
+/// Describes one argument or option: its spelling, the words that it takes, its effect, its other names and its default.
 fn argument(arg: &Arg) -> Vec<String> {
     let value = arg.get_value_names().map_or(String::new(), |names| names.join(" "));
     let mut spelled = match (arg.get_long(), arg.get_short()) {
@@ -191,7 +191,15 @@ fn argument(arg: &Arg) -> Vec<String> {
     };
     let help = arg.get_long_help().or(arg.get_help()).map_or(String::new(), |help| help.to_string());
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    vec![code(spelled.trim()), words.join(", "), help]
+    let also = arg.get_visible_aliases().unwrap_or_default();
+    let also: String = also.iter().map(|alias| format!("; also --{alias}")).collect();
+    let default: Vec<_> = match takes && !help.contains("[default: ") {
+        true => arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect(),
+        false => Vec::new(),
+    };
+    let default =
+        if default.is_empty() { String::new() } else { format!(" [default: {}]", default.join(",")) };
+    vec![code(spelled.trim()), words.join(", "), format!("{help}{also}{default}")]
 }
 
 /// The doc comment of a variant, in one line.
@@ -233,7 +241,10 @@ fn causes() -> String {
 fn prometheus() -> String {
     let mut out = page(
         "Metrics",
-        "What `/metrics` of a monitor (`--monitor ADDR`) offers Prometheus. A histogram has `_bucket`, `_sum` and `_count`.",
+        "What `/metrics` of a [monitor](monitors.md) (`--monitor ADDR`) offers Prometheus. Every metric has the label `drive`, unless it \
+         is about the server (`protocol`) or a layer of the host (`layer`). Other labels are in the meaning, in code marks. *Watched* \
+         metrics count from the moment at which the drive is first watched, and are absent before. A histogram has `_bucket`, `_sum` \
+         and `_count`.",
     );
     let layer = LayerSide {
         figures: HostCounters::default().figures(&HostHoldings::default()),

@@ -54,7 +54,7 @@ pub struct Serving {
     /// Let only this NVMe host connect, by its qualified name; may be given several times
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     host_nqn: Vec<String>,
-    /// Let this NVMe host connect only if it proves that it knows its secret (DH-HMAC-CHAP), and hosts without one not at all;
+    /// Let this NVMe host connect only if it proves that it knows its secret (DH-HMAC-CHAP). Hosts without a secret are refused;
     /// may be given several times. FILE holds the host's secret as "nvme gen-dhchap-key" prints it and, on a second line,
     /// the controller's if the host asks for it; only its owner may read it (mode 0600)
     #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
@@ -76,10 +76,9 @@ pub struct Serving {
     /// Keep looking for work for N microseconds after the last, instead of sleeping
     #[arg(long, value_name = "N", default_value_t = 0)]
     poll_us: u64,
-    /// Hand completions out N microseconds before their time, for what the host and the way to it cost: then the host sees the
-    /// modelled latency. What handing one out costs here is measured all the time, and taken off besides. With "measured", N is what
-    /// the host takes to ask again with nothing else outstanding: right for one that does so at once [default: 6, what a client that
-    /// polls takes over the loopback; with --time instant none]
+    /// Send completions N microseconds early to offset the client's own latency. The server's sending time is measured and subtracted
+    /// as well. "measured": N is the time in which the client sends its next request with nothing else outstanding; right for a
+    /// client that does so at once [default: 6, the time of a polling client over the loopback; with --time instant 0]
     #[arg(long, value_name = "N|measured", value_parser = parse_lead)]
     lead_us: Option<Lead>,
     /// Connections at once; more are turned away [default: 1024]

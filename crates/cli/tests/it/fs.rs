@@ -11,7 +11,7 @@ fn an_image_is_made_told_walked_and_listed() {
     let again = folder.run(&["fs", "stat", "image", "--json"]).json();
     assert_eq!((&told["identity"], &told["blocks"]), (&again["identity"], &again["blocks"]));
     let text = folder.run(&["fs", "check", "image"]).answer();
-    assert!(text.contains("1 files") && text.contains("0 wrong"), "{text}");
+    assert!(text.contains("1 files") && text.contains("0 errors"), "{text}");
     let repaired = folder.run(&["fs", "check", "image", "--repair"]).answer();
     assert_eq!(repaired, text, "there is nothing to repair");
     assert_eq!(folder.run(&["fs", "dump", "image"]).answer().lines().count(), 1);
@@ -39,7 +39,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         assert!(done.stderr.contains(why) && done.stderr.lines().count() == 1, "{words:?}: {}", done.stderr);
     }
     assert!(!folder.path("tiny").exists() && !folder.path("odd").exists());
-    assert!(folder.run(&["fs", "check", "image"]).answer().contains("0 wrong"));
+    assert!(folder.run(&["fs", "check", "image"]).answer().contains("0 errors"));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_modelled_drive_keeps_its_file_system_in_its_media() {
         let told = run(&["format", media, "--json"]).json();
         let again = run(&["stat", media, "--json"]).json();
         assert_eq!((&told["identity"], &told["blocks"]), (&again["identity"], &again["blocks"]));
-        assert!(run(&["check", media]).answer().contains("0 wrong"));
+        assert!(run(&["check", media]).answer().contains("0 errors"));
         assert_eq!(run(&["dump", media]).answer().lines().count(), 1);
         run(&["format", media, "--force"]).answer();
         assert_ne!(run(&["stat", media, "--json"]).json()["identity"], told["identity"]);
@@ -116,6 +116,6 @@ fn a_drive_that_does_not_fit_is_refused_and_changes_nothing() {
         assert!(done.stderr.contains(why), "{words:?}: {}", done.stderr);
     }
     assert!(!folder.path("new").exists() && !folder.path("absent").exists());
-    assert!(folder.run(&["fs", "check", "image"]).answer().contains("0 wrong"));
-    assert!(folder.run(&[&["fs", "check", "block.media"], BLOCK].concat()).answer().contains("0 wrong"));
+    assert!(folder.run(&["fs", "check", "image"]).answer().contains("0 errors"));
+    assert!(folder.run(&[&["fs", "check", "block.media"], BLOCK].concat()).answer().contains("0 errors"));
 }

@@ -65,7 +65,7 @@ fn a_replay_finds_data_where_it_reads_unless_told_otherwise() {
         let overwritten = report["wear"]["erases"]["total"].as_u64().unwrap() > 0;
         assert_eq!(overwritten, state == "steady");
     }
-    // The description goes before the default.
+    // The description takes precedence over the default.
     let report = folder.run(&["replay", "full.toml", "trace.csv", "--json"]).json();
     assert_eq!(report["workload"]["precondition"], "90 % filled");
     let report = replay(&["--set", "precondition.fill=0.0", "--precondition", "none"]);

@@ -453,7 +453,7 @@ fn job_keys_without_effect_are_named() {
         ),
         (
             &["--rw", "read", "--bs", "8k", "--bssplit", "4k/60:64k/40"],
-            "--bs: bs has no effect: bssplit goes before it",
+            "--bs: bs has no effect: bssplit takes precedence",
         ),
         (
             &["--rw", "read", "--io-size", "8k", "--time-based"],

@@ -9,7 +9,7 @@
 //!  erase   erase         ──►  command   ──►  erase        ──►    [status check]            ──► end
 //! ```
 //! With `page_transfers` data cross a channel page by page, and between two pages a better class goes first; a program that
-//! was begun goes before another one of its class, and reads take turns.
+//! was begun takes precedence over others of its class, and reads take turns.
 //!
 //! A free channel takes, among the heads that want it, the class with the best priority (Cosmos+ Table 2), round robin inside
 //! a class. A phase without cost is passed without an event. The scheduler knows nothing of media or translation: it hands

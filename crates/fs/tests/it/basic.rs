@@ -219,7 +219,7 @@ fn planted_damage_is_found_and_concerns_one_file_alone() {
     assert_eq!(m.read(damaged, 4096, 4096).unwrap(), vec![7; 4096]);
     assert_eq!(m.read(sound, 0, 12_288).unwrap(), vec![8; 12_288]);
     let findings = m.audit();
-    assert!(findings.len() == 1 && findings[0].contains("cannot be read at byte 0"), "{findings:?}");
+    assert!(findings.len() == 1 && findings[0].contains("bytes 0 to 4095 cannot be read"), "{findings:?}");
 }
 
 /// Any block of an image is damaged, one at a time: the mount refuses with a sentence, or it goes on; then every file has what was written

@@ -16,7 +16,7 @@ use pellucid_flash::{Command, DieId, Opcode, SimTime, Status};
 /// With fewer erased blocks than this a LUN does not wait until it is idle.
 const FREE_LOW: u32 = 2;
 
-/// Largest number of the application's commands that go before a waiting erase.
+/// Largest number of the application's commands that may overtake a waiting erase.
 const PASSED_MAX: u32 = 64;
 
 impl Function {

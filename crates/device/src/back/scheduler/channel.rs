@@ -273,7 +273,7 @@ impl Scheduler {
             self.solved(now, channel);
         }
         let class = self.class(die);
-        // A program half of which is in its die goes before one that has not begun; reads take turns.
+        // A program half of which is in its die takes precedence over one that has not begun; reads take turns.
         let others = class + usize::from(phase == Phase::Transfer);
         if self.channels[channel as usize].wants[..others].iter().any(|&wants| wants != 0) {
             self.want(now, die, phase, events);
