@@ -6,12 +6,15 @@ random number, so equal sources give equal bytes.
 Usage: sbom.py [OUT]
 """
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "pellucid-cli"
+# Scripts that are inside the program's pages, beside their licences.
+CARRIED = ROOT / "crates/report/vendor/uplot/README.md"
 
 
 def metadata(host: str) -> dict:
@@ -54,6 +57,13 @@ def component(package: dict) -> dict:
     return entry
 
 
+def carried() -> dict:
+    """The plotting library of the pages, by the first line of its README: `uPlot 1.6.32 by Leon Sorokin, MIT (LICENSE): ...`."""
+    name, version, licence = re.match(r"(\S+) (\S+) by [^,]*, (\S+) ", CARRIED.read_text()).groups()
+    found = f"pkg:npm/{name.lower()}@{version}"
+    return {"type": "library", "bom-ref": found, "name": name, "version": version, "licenses": [{"expression": licence}], "purl": found}
+
+
 def bill(data: dict) -> dict:
     packages = {package["id"]: package for package in data["packages"]}
     found = needed(data)
@@ -64,7 +74,7 @@ def bill(data: dict) -> dict:
         "specVersion": "1.5",
         "version": 1,
         "metadata": {"component": {**component(program), "type": "application"}},
-        "components": [component(packages[package]) for package in order if packages[package] is not program],
+        "components": [*(component(packages[package]) for package in order if packages[package] is not program), carried()],
         "dependencies": [
             {"ref": reference(packages[package]), "dependsOn": [reference(packages[other]) for other in found[package]]} for package in order
         ],

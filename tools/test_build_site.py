@@ -142,5 +142,19 @@ class Tutorials(unittest.TestCase):
             self.assertEqual(run_tutorials.lacks(page.read_text()), ["no-such-program"])
 
 
+class Films(unittest.TestCase):
+    def test_a_film_is_a_still_that_leads_to_its_page(self):
+        class Drawn:
+            def film(self, command):
+                return f"<p>{command}</p>", "<svg/>"
+
+        files: dict[str, str] = {}
+        text = build_site.fill_figures("how-to/page.md", "before\n<!-- film: pellucid demo -->\nafter", Drawn(), files)
+        page, still = sorted(files)
+        self.assertEqual((files[page], files[still]), ("<p>pellucid demo</p>", "<svg/>"))
+        self.assertIn(f"(../{still})](../{page})", text)
+        self.assertTrue(text.startswith("before\n[![") and text.endswith("after"))
+
+
 if __name__ == "__main__":
     unittest.main()

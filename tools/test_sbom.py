@@ -15,7 +15,7 @@ class Bill(unittest.TestCase):
 
     def test_it_names_dependencies_of_the_program_and_none_of_its_tests(self):
         names = {component["name"] for component in self.bill["components"]}
-        self.assertTrue({"ring", "serde_json", "pellucid-flash"} <= names, names)
+        self.assertTrue({"ring", "serde_json", "pellucid-flash", "uPlot"} <= names, names)
         self.assertFalse({"proptest"} & names, names)
 
     def test_every_package_has_a_licence_and_every_reference_leads_somewhere(self):

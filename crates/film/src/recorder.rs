@@ -15,6 +15,9 @@ pub const FILM_BYTES: usize = 6 << 20;
 /// Frames after the first at which neighbours are merged.
 const FRAMES_MAX: usize = 600;
 
+/// Blocks that are looked at in a first interval: a look at a large drive takes milliseconds, so its frames begin further apart.
+const BLOCKS_AT_ONCE: u64 = 1 << 14;
+
 /// The clock of a film.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -89,6 +92,7 @@ impl Recorder {
             self.start = at;
             self.grid = Grid::of(map);
             self.cells = vec![Cell::default(); self.grid.cells() as usize];
+            self.interval *= (map.blocks.len() as u64).div_ceil(BLOCKS_AT_ONCE).max(1);
         }
         assert_eq!(self.grid, Grid::of(map), "a film is of one drive");
         let cells = self.grid.reduce(&map.blocks);
@@ -219,10 +223,12 @@ mod tests {
         drive.blocks[7].units = 0;
         let mut recorder = Recorder::new(Clock::SimulatedNs, FILM_BYTES);
         recorder.record(0, &drive);
+        let due = recorder.due();
         let film = recorder.finish("drive").expect("it has frames");
         let grid = *film.grid();
         assert_eq!((grid.blocks_per_cell, grid.cells_per_die), (3, 13_334));
         assert!(grid.cells() <= crate::CELLS_MAX);
+        assert_eq!(due, 10_000_000, "looks at 160,000 blocks come every 10 ms at first");
         let cells = film.cells(0);
         assert_eq!((cells[2].usage(), cells[2].level, cells[2].erases), (BlockUse::Victim, 10, 6));
         assert_eq!((cells[3].usage(), cells[3].level), (BlockUse::Full, 15));

@@ -212,7 +212,7 @@ function mapLegend(mode, streams, used, range) {
   if (mode === "wear") item("erases per cell, " + range[0] + " to " + range[1], ramp(colours.wear));
   if (mode === "age") {
     item("young to old", ramp(colours.age));
-    item("older than the film", css(colours.before));
+    item("opened before the first look", css(colours.before));
   }
   if (mode !== "wear") item("victim, being emptied", css(colours.victim));
   item("erased just now", css(colours.erased));
