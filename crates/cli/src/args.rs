@@ -59,7 +59,8 @@ pub struct Global {
     /// Write the results into this directory: JSON, tables (CSV), and a page with drawings (index.html)
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
-    /// Write one line per request that the report counts, so none of ramp_time, to this file: CSV, or Parquet if its name ends in .parquet
+    /// Write one line per request that the report counts, so none of ramp_time, to this file: CSV, or Parquet if its name ends in .parquet (and then the run
+    /// over time and flash operations beside it, as NAME.series.parquet and NAME.operations.parquet)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Check every byte that is read; on a drive in a file that was written before, each sector from its first write on
