@@ -102,7 +102,7 @@ fn numbers_over_seeds_are_kept_with_every_run() {
     assert!(kept.contains("r/index.html"), "{kept}");
     let json = folder.run(&[&["run", "tiny.toml", "--seeds", "3", "--json"], &WORK[..]].concat()).json();
     let text = |path: &str| std::fs::read_to_string(folder.path(path)).unwrap();
-    let read = |path: &str| -> serde_json::Value { serde_json::from_str(&text(path)).unwrap() };
+    let read = |path: &str| -> Value { serde_json::from_str(&text(path)).unwrap() };
     assert_eq!(read("r/seeds.json"), json);
     let page = text("r/index.html");
     for seed in 1..=3 {
