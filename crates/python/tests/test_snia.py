@@ -216,7 +216,7 @@ def test_a_run_ends_once_it_is_steady(tiny):
 
 def test_work_that_ends_before_it_is_steady_says_so(tmp_path):
     (tmp_path / "tiny.toml").write_text(TINY)
-    work = ["--rw", "randwrite", "--bs", "4k", "--time-based", "--runtime", "300ms", "--steady-state", "snia", "--steady-round", "100ms"]
+    work = ["--rw", "randwrite", "--bs", "4k", "--time-based", "--runtime", "250ms", "--steady-state", "snia", "--steady-round", "100ms"]
     done = subprocess.run([os.environ["PELLUCID"], "run", tmp_path / "tiny.toml", *work], capture_output=True, text=True)
     assert done.returncode == 1
     assert "snia: NOT reached in 2 rounds of 100 ms" in " ".join(done.stdout.split())

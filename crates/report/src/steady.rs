@@ -50,9 +50,43 @@ impl SteadyState {
             words += &format!(
                 "; last {judged} rounds: {unit}, range {}, slope {} a round",
                 percent(range),
-                percent(slope)
+                percent(slope.abs())
             );
         }
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_whether_and_when_it_was_steady() {
+        let steady = SteadyState {
+            rule: "snia".into(),
+            tracked: "iops".into(),
+            round_seconds: 2.0,
+            window_rounds: 5,
+            reached: true,
+            reached_seconds: Some(12.0),
+            round_values: vec![900.0; 6],
+            average: Some(900.0),
+            range_share: Some(0.125),
+            slope_share: Some(-0.02),
+            deviation_share: Some(0.1),
+        };
+        assert_eq!(
+            steady.words(),
+            "snia: reached after 6 rounds of 2.00 s, at 12.0 s; last 5 rounds: 900 IOPS, range 12.5 %, slope 2.00 % a round"
+        );
+        let nothing = SteadyState {
+            reached: false,
+            reached_seconds: None,
+            round_values: Vec::new(),
+            average: None,
+            ..steady
+        };
+        assert_eq!(nothing.words(), "snia: NOT reached in 0 rounds of 2.00 s");
     }
 }

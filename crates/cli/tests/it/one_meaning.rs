@@ -32,6 +32,8 @@ fn an_option_and_the_key_that_it_spells_agree_or_are_refused() {
         (&run, ["--log", "a.csv", "--set", "run.log=b.csv"]),
         (&run, ["--report", "a", "--set", "run.report=b"]),
         (&run, ["--seed", "3", "--set", "run.seed=4"]),
+        (&run, ["--steady-state", "snia", "--set", "run.steady_state=iops:3%"]),
+        (&["age", "tiny.toml"], ["--steady-state", "snia", "--set", "precondition.steady=change"]),
         (&["age", "tiny.toml"], ["--fill", "0.5", "--set", "precondition.fill=0.6"]),
         (&["age", "tiny.toml"], ["--overwrite", "2", "--set", "precondition.overwrite=3"]),
         (&["age", "tiny.toml"], ["--seed", "2", "--set", "precondition.seed=3"]),

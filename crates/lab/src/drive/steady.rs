@@ -78,7 +78,7 @@ impl Steadiness {
                 Tracked::Bandwidth => bytes as f64 / seconds,
                 Tracked::Latency => latency_ns as f64 / requests.max(1) as f64,
             });
-            self.ends = self.ends + self.round;
+            self.ends += self.round;
             let full = self.values.len() >= self.window;
             self.reached = full && self.last_window().is_some_and(|window| self.rule.holds(&window));
         }
