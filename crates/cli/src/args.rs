@@ -62,8 +62,8 @@ pub struct Global {
     /// Record what each block holds over time, as a page that plays it: film.html of the report; with `age`, beside the image
     #[arg(long)]
     pub film: bool,
-    /// Write one line per request that the report counts, so none of ramp_time, to this file: CSV, or Parquet if its name ends in .parquet (and then the run
-    /// over time and flash operations beside it, as NAME.series.parquet and NAME.operations.parquet)
+    /// Write one line for each measured request (none of ramp_time) to this file: CSV, or Parquet if its name ends in .parquet; with Parquet also the run over
+    /// time and flash operations beside it, as NAME.series.parquet and NAME.operations.parquet
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Check every byte that is read; on a drive in a file that was written before, each sector from its first write on

@@ -27,7 +27,7 @@ pub struct MonitorOptions {
     /// Show the figures of the drives here: a web page, /metrics for Prometheus, /snapshot.json, /history.json; HOST:PORT or PORT (on 127.0.0.1)
     #[arg(long, value_name = "ADDR")]
     monitor: Option<Listen>,
-    /// Listen also on addresses that other machines can reach, and let everybody in
+    /// Allow addresses that other machines can reach; any client may connect
     #[arg(long, alias = "monitor-open")]
     pub open: bool,
 }

@@ -25,9 +25,9 @@ pub enum DeviceError {
     Kept {
         /// The file of the media with a colon, or nothing.
         file: String,
-        /// What the data were written with.
+        /// The setting that the data were written with.
         made: String,
-        /// What the description has instead.
+        /// The setting of the description.
         described: String,
     },
     /// A controller setting is out of range.

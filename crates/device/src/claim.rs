@@ -37,7 +37,7 @@ pub(crate) fn refusal(error: StoreError) -> DeviceError {
     }
 }
 
-/// What a word says of a description.
+/// Describes the setting that a word of the record stands for.
 fn phrase(key: &str, value: u64) -> String {
     match (key, value) {
         (CAPACITY, units) => {

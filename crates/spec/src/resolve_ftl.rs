@@ -22,7 +22,7 @@ keys! {
     "drive.ftl.map_cache": Kind::Unit(Quantity::Size, 2 * MAP_ENTRY_BYTES, i64::MAX as u64), Whole(64 << 10) => map_cache,
         "Memory of the cached mapping table of map = \"demand\", 8 bytes an entry";
     "drive.ftl.log_blocks": count(1), Whole(8) => log_blocks,
-        "Log blocks of each die with map = \"bast\" or \"fast\"; with \"fast\" a sequential one is beside them";
+        "Log blocks of each die with map = \"bast\" or \"fast\"; \"fast\" has a sequential one in addition";
     "drive.ftl.over_provisioning": Kind::Share(0.0, 100.0), Real(0.1) => drive.ftl.over_provisioning,
         "Spare capacity as a share of the user capacity";
     "drive.ftl.capacity": CAPACITY, Word("auto") => drive.ftl.capacity_bytes,
@@ -34,7 +34,7 @@ keys! {
     "drive.ftl.separation": word::<Separation>(), Word("gc-copies") => drive.ftl.separation,
         "How hot and cold data are kept apart";
     "drive.ftl.gc_low": count(1), Whole(1) => drive.ftl.gc_low_blocks,
-        "Foreground GC starts when a die has this many free blocks; no reserve: under load the host uses all but one";
+        "Foreground GC starts when a die has this many free blocks. They are no reserve: under load the host uses all but one";
     "drive.ftl.gc_high": count(0), Whole(0) => drive.ftl.gc_high_blocks,
         "Background GC ends when a die has this many free blocks; gc_low or less: off";
     "drive.ftl.gc_pacing": Kind::Flag, Flag(false) => drive.ftl.gc_pacing,
@@ -48,7 +48,7 @@ keys! {
     "drive.ftl.wear.static_gap": Kind::Or("never", &count(1)), Word("never") => drive.ftl.wear.static_gap,
         "Difference of erase counts above which cold data are moved";
     "drive.ftl.durability": word::<Survives>(), Word("journal") => durability,
-        "What survives a power cut";
+        "Which data survive a power cut";
     "drive.ftl.checkpoint_every": Kind::Whole(0, i64::MAX as u64), Whole(0) => checkpoint_every,
         "Programs between two complete checkpoints of the map; 0: a quarter of the superpages of the drive";
     "drive.ftl.handles": Kind::Whole(1, HANDLES_MAX as u64), Whole(1) => drive.ftl.handles,

@@ -24,7 +24,7 @@ const SELDOM: Kind = Kind::Or("never", &TIME);
 
 keys! {
     "host.layers": Kind::Words(Layer::VARIANTS), Empty => layers,
-        "What stands above the drive, nearest the application first";
+        "Layers above the drive, nearest the application first";
     "host.ftl.namespace": Kind::Whole(0, 255), Whole(0) => host_ftl.namespace,
         "Namespace below: open-channel for the host FTL, zoned for the zone log";
     "host.ftl.first_unit": count(0), Whole(0) => host_ftl.first_unit,
@@ -60,7 +60,7 @@ keys! {
     "host.cluster_buffer.cluster": CLUSTER, Whole(1 << 20) => cluster_bytes,
         "Cluster buffer: a cluster, which is what an eviction writes (FlashFire: 1 MiB or 2 MiB)";
     "host.cluster_buffer.flush": word::<FlushPolicy>(), Word("strict") => cluster_buffer.flush,
-        "Cluster buffer: strict: a flush writes the buffer; paper: it passes the buffer by, which a power cut takes";
+        "Cluster buffer: strict: a flush writes the buffer; paper: a flush bypasses the buffer, whose content a power cut then loses";
     "host.cluster_buffer.journal": Kind::Or("none", &RING), Word("none") => journal_ring,
         "Cluster buffer, strict: ring at the end of the drive into which a flush may write; its size is taken from what the buffer offers";
     "host.cluster_buffer.journal_unit": CLUSTER, Whole(16 << 10) => journal_unit,
@@ -92,9 +92,9 @@ keys! {
     "host.block_layer.plug_time": TIME, Word("3ms") => block_layer.plug_ns,
         "Block layer: longest time for which an idle queue gathers";
     "host.block_layer.read_expire": TIME, Word("500ms") => block_layer.read_expire,
-        "Block layer, deadline: wait after which a read is not passed any more";
+        "Block layer, deadline: no request overtakes a read that has waited this long";
     "host.block_layer.write_expire": TIME, Word("5s") => block_layer.write_expire,
-        "Block layer, deadline: wait after which a write is not passed any more";
+        "Block layer, deadline: no request overtakes a write that has waited this long";
     "host.nameless.namespace": Kind::Whole(0, 255), Whole(0) => nameless.namespace,
         "Nameless writes: open-channel namespace below";
     "host.nameless.over_provisioning": Kind::Share(0.0, 100.0), Real(0.0753) => nameless.ftl.over_provisioning,

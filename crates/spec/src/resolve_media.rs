@@ -65,21 +65,21 @@ keys! {
     "drive.media.cycles": Kind::Whole(0, 10_000_000), Whole(0) => drive.media.integrity.cycles,
         "Program/erase cycles behind every good block of new media";
     "drive.media.store": STORE, Word("none") => store,
-        "What is kept of the data: a stamp per sector, or all bytes in memory or in a file";
+        "What is kept of the data. none: only which write each sector came from (a stamp); ram, file: all bytes";
     "drive.media.path": Kind::Text, Word("") => path,
         "Path of the file of store = \"file\"";
     "drive.media.space": word::<Space>(), Word("sparse") => drive.media.keep.space,
         "Space of that file: allocated as it is written, or reserved at once";
     "drive.media.sync": word::<SyncTo>(), Word("process") => drive.media.keep.sync,
-        "What flushed data in that file outlive: the end of the process, or of the machine";
+        "Flushed data in that file survive the end of the process, or of the machine";
     "drive.media.ram_max": Kind::Or("unlimited", &Kind::Unit(Quantity::Size, 1, i64::MAX as u64)), Word("unlimited") => drive.media.keep.ram_max,
         "Memory that data may take with store = \"ram\"; beyond it hosts cannot write";
     "drive.media.seed": Kind::Whole(0, i64::MAX as u64), Whole(1) => drive.media.seed,
         "Seed of all media randomness";
     "drive.media.timing.read": Kind::Times, Required => drive.media.timing.read_ns,
-        "Sense time per page type, LSB first";
+        "Sense time of each page type, LSB first: 1 time for slc, 2 for mlc, 3 for tlc, 4 for qlc";
     "drive.media.timing.program": Kind::Times, Required => drive.media.timing.program_ns,
-        "Program time per page type; one-shot: of the word line";
+        "Program time of each page type, LSB first; with one_shot_pages: one time, of the word line";
     "drive.media.timing.slc_read": TIME, Whole(0) => slc_blocks.read_ns,
         "Sense time of a page in a block of the SLC cache (ftl.slc_cache.blocks)";
     "drive.media.timing.slc_program": TIME, Whole(0) => slc_blocks.program_ns,

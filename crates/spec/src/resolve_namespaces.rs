@@ -83,7 +83,10 @@ pub(crate) const OPEN_CHANNEL: Fields = &[
     ("very_high_ecc", "Reads corrected with very high effort are reported (VHECC); default false"),
     ("high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is high"),
     ("very_high_ecc_bits", "Corrected bits of a mapping unit from which on the effort is very high"),
-    ("wear_gap", "Difference of erase counts in a parallel unit that raises a notice; 0, the default: never"),
+    (
+        "wear_gap",
+        "Difference of erase counts in a parallel unit at which the drive notifies the host; 0, the default: never",
+    ),
 ];
 pub(crate) const ZONED: Fields = &[
     ("interface", "zoned: zones over the dies (NVMe ZNS)"),
@@ -103,11 +106,11 @@ pub(crate) const CACHE: Fields = &[
     ("eviction", "Silent eviction: se-util (log and copies apart), se-merge (together); default se-util"),
     (
         "guarantee",
-        "What a power cut leaves: flush (what a flush came after), write-dirty (dirty data and evictions at once); default flush",
+        "Data that survive a power cut: flush (those before a flush), write-dirty (dirty data and evictions at once); default flush",
     ),
     (
         "log",
-        "Where full blocks say what they hold: spare-area, or last-page (their last superpage takes no data); default spare-area",
+        "Where a full block lists its contents: spare-area, or last-page (its last superpage takes no data); default spare-area",
     ),
     (
         "checkpoint",
@@ -121,7 +124,7 @@ pub(crate) const NAMELESS: Fields = &[
     ("virtual_share", "Share of what can hold data that has virtual addresses; default 0.0625"),
     (
         "gc_low",
-        "GC runs while no more blocks are free; 0, the default: a 256th of them, at least one for each die and four more",
+        "GC runs while this many blocks or fewer are free. 0, the default: 1/256 of all blocks, at least one per die plus four",
     ),
     (
         "migration",

@@ -144,7 +144,7 @@ fn other_drives_and_damage_are_refused() {
     let name = path.0.display();
     assert_eq!(
         refused(&described(&["media.blocks=32"])),
-        format!("{name}: drive.media.blocks = 32: allowed: 24, as the snapshot was taken with")
+        format!("{name}: drive.media.blocks = 32: allowed: 24, as in the image")
     );
     assert!(refused(&described(&["ftl.over_provisioning=0.5"])).contains(
         "mapping units for the host (ftl.over_provisioning, ftl.capacity), but the data were written with"

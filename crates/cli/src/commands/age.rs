@@ -41,7 +41,7 @@ pub struct Age {
     /// Share of the capacity that is written sequentially [default: the description's, else 100%]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     fill: Option<f64>,
-    /// Random overwrites after it: how often the filled capacity, or `steady`: until write amplification settles
+    /// Random overwrites after the fill, in multiples of the filled capacity, or `steady`: until write amplification settles
     /// [default: the description's if it fills the drive, else steady]
     #[arg(long, value_name = "N|steady", value_parser = overwrite)]
     overwrite: Option<Overwrite>,

@@ -46,7 +46,7 @@ pub struct Compare {
     /// Start each drive from this image's media (made by `pellucid age`)
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// Work on this target of each drive, where a job names none: of its description ([[target]]), or made by `pellucid target`
+    /// Target of each drive for jobs that name none: from its description ([[target]]), or made by `pellucid target`
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
     #[command(flatten)]

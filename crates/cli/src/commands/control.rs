@@ -59,7 +59,7 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 /// Break a drive in service: have operations fail, slow or kill a die, raise bit errors, wear it out, have hosts meet errors, torn writes,
-/// lost flushes, corruption and delays; asked for nothing, it prints the chances
+/// lost flushes, corruption and delays; without a fault, print the current probabilities
 #[derive(Debug, clap::Args)]
 #[command(after_help = FAULT_EXAMPLES)]
 pub struct Fault {
@@ -85,7 +85,7 @@ pub struct Fault {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct Damage {
-    /// Array operations of this die take F times as long; --factor gives F too; dies count channel by channel, way by way
+    /// Array operations of this die take F times as long (F here, or by --factor); dies count channel by channel, way by way
     #[arg(long, value_name = "DIExF")]
     slow_die: Option<SlowDie>,
     /// This die is dead: its programs and erases fail, and its data are lost
@@ -152,14 +152,14 @@ impl Damage {
     }
 }
 
-/// Print what a server and its drives count, as JSON
+/// Print the counters of a server and its drives, as JSON
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  pellucid status --control /tmp/pellucid.control")]
 pub struct Status {
     /// The control socket of pellucid serve
     #[arg(long, value_name = "PATH")]
     control: PathBuf,
-    /// Print what monitors show instead, as of /snapshot.json; from then on the server notes it
+    /// Print the monitor's figures instead, as in /snapshot.json; the drives are watched from then on
     #[arg(long)]
     figures: bool,
 }

@@ -17,7 +17,7 @@ Examples:
 Exit status: 0 if description and results are equal, 1 if they are not. What a run cost on its machine (time, memory) does not
 count, nor does the command that was typed.";
 
-/// Show what two runs differ in, description and results
+/// Show the differences of two runs, in description and results
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Diff {

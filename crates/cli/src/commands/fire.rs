@@ -47,15 +47,15 @@ pub struct Fire {
     /// Memory for everything that the buffer needs; the same as --set host.cluster_buffer.size=SIZE [default: 32MiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
     memory: Option<String>,
-    /// What is written at once, best the erase unit that --probe finds; the same as --set host.cluster_buffer.cluster=SIZE [default: 1MiB]
+    /// Size of a cluster, which is written at once; best the erase unit that --probe finds; the same as --set host.cluster_buffer.cluster=SIZE [default: 1MiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
     cluster: Option<String>,
-    /// strict: a flush writes all that the buffer holds. paper: as published, a flush passes the buffer by, and what it holds is lost with
-    /// the power; the same as --set host.cluster_buffer.flush=MODE [default: strict]
+    /// strict: a flush writes all that the buffer holds. paper: as published, a flush bypasses the buffer, and a power cut loses its
+    /// content; the same as --set host.cluster_buffer.flush=MODE [default: strict]
     #[arg(long, value_name = "MODE", conflicts_with = "probe")]
     flush: Option<String>,
-    /// Bytes at the end of the device into which a flush writes in order when that is cheaper than to write each place; what is served is
-    /// smaller by them; the same as --set host.cluster_buffer.journal=SIZE [default: none]
+    /// Size of a journal at the end of the device, into which a flush writes in order when that is cheaper than to write each place. The
+    /// served device is smaller by it; the same as --set host.cluster_buffer.journal=SIZE [default: none]
     #[arg(long, value_name = "SIZE", conflicts_with = "probe")]
     journal: Option<String>,
     /// Make the journal where the device has none. It overwrites the end of the device

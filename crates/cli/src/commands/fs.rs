@@ -59,7 +59,7 @@ enum FsCommand {
         #[arg(long)]
         no_data_checksums: bool,
     },
-    /// Mounts it and serves the mount until it ends
+    /// Mount it and serve the mount until it ends
     Mount(Mount),
     /// Read everything and name what is damaged
     Check {
@@ -70,9 +70,9 @@ enum FsCommand {
         #[arg(long)]
         repair: bool,
     },
-    /// Lists all files and their attributes
+    /// List all files and their attributes
     Dump(Ground),
-    /// Sizes, and what is used
+    /// Print sizes, and the space in use
     Stat(Ground),
 }
 
@@ -80,7 +80,7 @@ enum FsCommand {
 struct Mount {
     #[command(flatten)]
     ground: Ground,
-    /// How the time of --drive goes. paced: its modelled latency is kept; instant: as fast as possible; xF: everything takes F times as long
+    /// Pace of --drive. paced: its modelled latency is kept; instant: as fast as possible; xF: everything takes F times as long
     /// [default: paced]
     #[arg(long, value_name = "TIME", requires = "drive", value_parser = parse_time)]
     time: Option<Time>,

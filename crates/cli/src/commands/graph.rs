@@ -59,7 +59,7 @@ enum GraphCommand {
         /// Probability that the random walk follows an edge instead of restarting anywhere
         #[arg(long, value_name = "D", default_value_t = 0.85)]
         damping: f64,
-        /// What moves edges: windows, the engine; mmap, the system, as a baseline
+        /// Method of reading edges: windows, the engine's own; mmap, the system's, as a baseline
         #[arg(long, value_name = "HOW", default_value = "windows", value_parser = ["windows", "mmap"])]
         storage: String,
     },
@@ -68,7 +68,7 @@ enum GraphCommand {
         #[command(flatten)]
         common: Common,
     },
-    /// How many edges each vertex is from one vertex
+    /// Distance of each vertex from one vertex, in edges
     Bfs {
         #[command(flatten)]
         common: Common,
@@ -76,7 +76,7 @@ enum GraphCommand {
         #[arg(long, value_name = "VERTEX")]
         from: u32,
     },
-    /// Smallest sums of weights from one vertex
+    /// Shortest distance of each vertex from one vertex, by weights
     Sssp {
         #[command(flatten)]
         common: Common,
@@ -84,7 +84,7 @@ enum GraphCommand {
         #[arg(long, value_name = "VERTEX")]
         from: u32,
     },
-    /// How many triangles there are, whatever the direction of edges
+    /// Number of triangles, ignoring edge direction
     Triangles {
         #[command(flatten)]
         common: Common,

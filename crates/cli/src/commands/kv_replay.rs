@@ -42,7 +42,7 @@ pub struct KvReplay {
     /// Clients, each with one request at a time
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65536))]
     clients: u32,
-    /// What a client takes between an answer and its next request, in microseconds
+    /// Pause of a client between an answer and its next request, in microseconds
     #[arg(long, value_name = "US", default_value_t = 0)]
     think: u32,
     /// Replay the first N requests only

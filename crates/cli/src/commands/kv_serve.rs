@@ -39,7 +39,7 @@ pub struct KvServe {
     /// Serve through TLS only; DIR holds server-cert.pem and server-key.pem
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
-    /// Let only clients in that show a certificate signed by ca-cert.pem in the directory of --tls
+    /// Refuse clients without a certificate signed by ca-cert.pem in the directory of --tls
     #[arg(long, requires = "tls")]
     tls_verify_peer: bool,
     /// Storage engine: original, policy, function, raw, direct; the same as --set kv.engine=ENGINE
@@ -48,7 +48,7 @@ pub struct KvServe {
     /// Memory for write buffers, such as 256MiB; the same as --set kv.memory=SIZE
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
-    /// Of a modelled drive. instant: as fast as possible; real: its latency is kept; x10: everything takes ten times as long
+    /// Pace of a modelled drive. instant: as fast as possible; real: its latency is kept; x10: everything takes ten times as long
     /// [default: instant]
     #[arg(long, value_name = "TIME", value_parser = parse_kv_time)]
     time: Option<Time>,

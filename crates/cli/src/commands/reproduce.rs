@@ -25,7 +25,7 @@ Examples:
 
 Without a claim or paper all are run. What is known to miss says why. Exit status: 0 if nothing else misses, 1 otherwise.";
 
-/// Run published claims again, and put what was measured beside what was published
+/// Run published claims again, and compare measured with published values
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Reproduce {

@@ -41,7 +41,7 @@ pub struct Run {
     /// Start from this image's media (made by `pellucid age`); DRIVE then describes the drive around them
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// Work on this target of DRIVE, where a job names none: of its description ([[target]]), or made by `pellucid target`
+    /// Target of DRIVE for jobs that name none: from its description ([[target]]), or made by `pellucid target`
     #[arg(long, value_name = "NAME", requires = "drive")]
     target: Option<String>,
     #[command(flatten)]

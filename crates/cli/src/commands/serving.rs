@@ -40,18 +40,18 @@ pub struct Serving {
     /// Serve NBD only to clients that switch to TLS; DIR holds server-cert.pem and server-key.pem
     #[arg(long, value_name = "DIR", requires = "nbd")]
     tls: Option<PathBuf>,
-    /// Let only NBD clients in that show a certificate signed by ca-cert.pem in the directory of --tls
+    /// Refuse NBD clients without a certificate signed by ca-cert.pem in the directory of --tls
     #[arg(long, requires = "tls")]
     tls_verify_peer: bool,
-    /// Do not offer structured replies to NBD clients: one takes half as many system calls to read an answer then, but cannot ask which
-    /// ranges hold data (block status)
+    /// Do not offer structured replies to NBD clients: they read an answer with half as many system calls, but cannot ask which ranges
+    /// hold data (block status)
     #[arg(long, requires = "nbd")]
     nbd_simple_replies: bool,
     /// Serve NVMe/TCP here: HOST:PORT or PORT (on 127.0.0.1); each drive is the subsystem nqn.2026-01.org.pellucid:NAME.
     /// Drives of one name in two servers need others for a host that attaches both: --set drive.name=NAME
     #[arg(long, value_name = "ADDR")]
     nvme_tcp: Vec<Address>,
-    /// Let only this NVMe host connect, by its qualified name; may be given several times
+    /// Accept only the NVMe host with this qualified name; may be given several times
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     host_nqn: Vec<String>,
     /// Let this NVMe host connect only if it proves that it knows its secret (DH-HMAC-CHAP). Hosts without a secret are refused;
@@ -69,7 +69,7 @@ pub struct Serving {
     /// tls-psk
     #[arg(long, value_name = "NQN=FILE", requires = "nvme_tcp", value_parser = parse_host_file)]
     tls_psk: Vec<(String, PathBuf)>,
-    /// Of modelled drives. paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
+    /// Pace of modelled drives. paced: modelled latency is kept; x10: everything takes ten times as long; instant: as fast as possible
     /// [default: paced]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     time: Option<Time>,

@@ -19,7 +19,7 @@ Examples:
 
 /// Print the whole description of a drive, with every default and the source of every value
 ///
-/// Of a drive with namespaces, comment lines at the top say what hosts see of each.
+/// For a drive with namespaces, comment lines at the top show what hosts see of each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Show {

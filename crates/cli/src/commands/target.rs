@@ -59,7 +59,7 @@ enum Action {
         /// A description in TOML, or an image; with --control a served drive
         drive: String,
     },
-    /// Take a target away; its data stay on its units until another resets them. A server refuses while it is used
+    /// Remove a target; its data stay on its units until another target resets them. Refused while a server uses the target
     Remove {
         /// A description in TOML, or an image; with --control a served drive
         drive: String,

@@ -14,7 +14,7 @@ Examples:
   pellucid top --control /tmp/pellucid.control
   pellucid top --control /tmp/pellucid.control --drive jasmine";
 
-/// Watch drives in service in the terminal; from then on the server notes what monitors show
+/// Show drives in service in the terminal; the drives are watched from then on
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Top {

@@ -45,7 +45,7 @@ fn an_image_does_not_fit_every_drive() {
     };
     assert_eq!(
         refused(&["run", "aged.pellucid", "--set", "media.blocks=32"]),
-        "error: aged.pellucid: drive.media.blocks = 32: allowed: 24, as the snapshot was taken with\n"
+        "error: aged.pellucid: drive.media.blocks = 32: allowed: 24, as in the image\n"
     );
     // Another map would find nothing, another capacity would take host data for translation pages: no run may begin with that.
     for (set, wanted) in [

@@ -45,7 +45,7 @@ pub enum SnapshotError {
     #[error("{0}")]
     Media(MediaError),
     /// The snapshot was taken of other media.
-    #[error("drive.media.{key} = {described}: allowed: {found}, as the snapshot was taken with")]
+    #[error("drive.media.{key} = {described}: allowed: {found}, as in the image")]
     Mismatch {
         /// The key below `drive.media`.
         key: &'static str,
@@ -55,7 +55,7 @@ pub enum SnapshotError {
         found: u64,
     },
     /// The data that were read cannot be the state of such media.
-    #[error("the snapshot is damaged: {what} {number}")]
+    #[error("the image is damaged: {what} {number}")]
     Damaged {
         /// Kind of the damaged item.
         what: &'static str,
@@ -67,7 +67,7 @@ pub enum SnapshotError {
 /// Describes an I/O error; a stream that ends too early is named as such.
 fn told(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the snapshot ends too early".into(),
+        io::ErrorKind::UnexpectedEof => "the image ends too early".into(),
         _ => error.to_string(),
     }
 }

@@ -229,7 +229,7 @@ fn snapshots_keep_age_reads_and_code_words() {
     let mut other = config.clone();
     other.integrity.scrambler = false;
     let refused = Media::import(&other, &mut bytes.as_slice()).unwrap_err().to_string();
-    assert_eq!(refused, "drive.media.ecc.scrambler = 0: allowed: 1, as the snapshot was taken with");
+    assert_eq!(refused, "drive.media.ecc.scrambler = 0: allowed: 1, as in the image");
 }
 
 #[test]

@@ -105,13 +105,10 @@ fn other_media_are_refused_by_key() {
         change(&mut other);
         Media::import(&other, &mut bytes.as_slice()).unwrap_err().to_string()
     };
-    assert_eq!(
-        refused(|c| c.geometry.blocks = 16),
-        "drive.media.blocks = 16: allowed: 8, as the snapshot was taken with"
-    );
+    assert_eq!(refused(|c| c.geometry.blocks = 16), "drive.media.blocks = 16: allowed: 8, as in the image");
     assert_eq!(
         refused(|c| c.store = StoreKind::Ram),
-        "drive.media.store (bytes kept per sector) = 512: allowed: 4, as the snapshot was taken with"
+        "drive.media.store (bytes kept per sector) = 512: allowed: 4, as in the image"
     );
     let file = TempPath::new("snapshot");
     assert!(matches!(media.export(&file.config(), &mut Vec::new()), Err(SnapshotError::FileStore)));
@@ -127,10 +124,10 @@ fn cut_and_damaged_snapshots_are_refused() {
     let bytes = saved(&media, &config);
     for length in 0..bytes.len() {
         let cut = Media::import(&config, &mut &bytes[..length]);
-        assert_eq!(cut.unwrap_err().to_string(), "the snapshot ends too early", "{length} bytes");
+        assert_eq!(cut.unwrap_err().to_string(), "the image ends too early", "{length} bytes");
     }
     let mut damaged = bytes;
     damaged[16 * 4 + 16] ^= 4;
     let error = Media::import(&config, &mut damaged.as_slice()).unwrap_err();
-    assert_eq!(error.to_string(), "the snapshot is damaged: state of block 0");
+    assert_eq!(error.to_string(), "the image is damaged: state of block 0");
 }
