@@ -49,6 +49,9 @@ impl Unit {
     }
 }
 
+/// Changes below this share have no verdict.
+const EQUAL_SHARE: f64 = 5e-4;
+
 /// Which of two numbers is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Better {
@@ -175,7 +178,10 @@ fn change(better: Better, value: Option<f64>, first: Option<f64>) -> String {
     let (Some(value), Some(first)) = (value, first.filter(|first| *first != 0.0)) else {
         return String::new();
     };
-    format!("{}{}", signed_percent(value / first - 1.0), better.verdict(value, first))
+    // What every number of the table would show as equal is neither better nor worse.
+    let is_small = (value / first - 1.0).abs() < EQUAL_SHARE;
+    let verdict = if is_small { "" } else { better.verdict(value, first) };
+    format!("{}{verdict}", signed_percent(value / first - 1.0))
 }
 
 /// Returns every number that some of the reports may have, with a value for each report.

@@ -23,6 +23,8 @@ pub struct OverSeeds {
     seeds: Vec<u64>,
     drives: Vec<String>,
     measures: Vec<Measure>,
+    /// What the drives had behind them when each run began, if anything.
+    past: Option<String>,
 }
 
 /// A number of the report, of each drive.
@@ -51,9 +53,11 @@ impl OverSeeds {
         assert!(reports.iter().all(|drive| drive.len() == seeds.len()), "a report for each seed");
         let drives = reports.iter().map(|drive| drive[0].drive.name.clone()).collect();
         let all: Vec<Report> = reports.into_iter().flatten().collect();
+        let past = all.iter().map(|report| &report.workload.precondition);
+        let past = past.filter(|past| !["", "none"].contains(&past.as_str())).max().cloned();
         let said = rows(&all).into_iter().filter(|row| row.values.iter().any(Option::is_some));
         let measures = said.map(|row| Measure::new(row, seeds.len())).collect();
-        OverSeeds { seeds, drives, measures }
+        OverSeeds { seeds, drives, measures, past }
     }
 
     /// Cells of the table: the heads, then a row for each number. Behind the column of each drive but the first is one with the difference.
@@ -78,8 +82,14 @@ impl OverSeeds {
         }
         if self.drives.len() > 1 {
             notes.push(format!(
-                "differences are taken seed by seed; those within chance have an interval with 0 in it, at {percent} % for each number \
+                "± behind a change is its own interval; differences are taken seed by seed; those within chance have an interval with 0 in it, at {percent} % for each number \
                  by itself"
+            ));
+        }
+        if let Some(past) = &self.past {
+            notes.push(format!(
+                "all seeds of a drive start from one state ({past}); how much that state depends on chance is not in the intervals: vary \
+                 precondition.seed"
             ));
         }
         notes
@@ -220,6 +230,9 @@ impl Measure {
             return format!("differs{}", self.better.verdict(mean.mean, first.mean));
         }
         let change = signed_percent(difference.mean / first.mean);
+        let width = 100.0 * (difference.half_width / first.mean).abs();
+        let width = if width < 0.001 { "0".into() } else { significant(width) };
+        let change = format!("{} ± {width} %", change.trim_end_matches(" %"));
         format!("{change}{}", self.better.verdict(mean.mean, first.mean))
     }
 }
@@ -284,7 +297,7 @@ mod tests {
         ]);
         let text = found.render_text();
         let line = text.lines().find(|line| line.starts_with("write amplification")).unwrap();
-        assert!(line.contains("2.00 ± 2.48") && line.contains("+5.00 % worse"), "{line}");
+        assert!(line.contains("2.00 ± 2.48") && line.contains("+5.00 ± 0 % worse"), "{line}");
         assert!(line.ends_with("within chance"), "{line}");
         assert!(!text.contains("at random"), "{text}");
         let equal = three([[Some(1.0); 3], [Some(2.0); 3], [Some(3.0); 3]]).render_text();

@@ -33,6 +33,8 @@ fn an_option_and_the_key_that_it_spells_agree_or_are_refused() {
         (&run, ["--report", "a", "--set", "run.report=b"]),
         (&run, ["--seed", "3", "--set", "run.seed=4"]),
         (&run, ["--steady-state", "snia", "--set", "run.steady_state=iops:3%"]),
+        (&run, ["--steady-round", "1s", "--set", "run.steady_round=2s"]),
+        (&replay, ["--steady-round", "1s", "--set", "run.steady_round=2s"]),
         (&["age", "tiny.toml"], ["--steady-state", "snia", "--set", "precondition.steady=change"]),
         (&["age", "tiny.toml"], ["--fill", "0.5", "--set", "precondition.fill=0.6"]),
         (&["age", "tiny.toml"], ["--overwrite", "2", "--set", "precondition.overwrite=3"]),
