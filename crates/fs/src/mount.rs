@@ -323,8 +323,7 @@ impl Fs {
                     Some(true) => MountStep::Pictures { left, newest },
                     Some(false) => {
                         let Some(picture) = newest else {
-                            let why =
-                                "there is no Pellucid file system on it; `pellucid fs format` makes one";
+                            let why = "there is no Pellucid file system on it; `pellucid fs format` makes one and discards what is there";
                             return Err(why.to_string());
                         };
                         let (layout, elsewhere) = (self.log.layout, self.log.elsewhere);
