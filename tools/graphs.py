@@ -45,7 +45,7 @@ def rows(path):
 
 
 def debian(rng, packages=1 << 32):
-    """Package depends on package, by numbers, of so many packages at most; [] without package lists."""
+    """Package depends on package, by numbers, of this many packages at most; [] without package lists."""
     words = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, errors="replace")
     names, edges, name = {}, [], None
     for line in words.stdout.splitlines():

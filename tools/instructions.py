@@ -38,7 +38,7 @@ DATACENTER += ["--set", "media.blocks=64", "--set", "precondition.fill=0.02"]
 
 
 def requests(options: list[str], number: int) -> list[str]:
-    """Options of a run of so many requests."""
+    """Options of a run of this many requests."""
     return [*options, "--number-ios", str(number)]
 
 

@@ -122,7 +122,7 @@ def fifo(op):
 
 
 def choices(op, pages, d=math.inf):
-    """Uniform writes, the emptiest of d random blocks (all, for greedy): the mean field of many blocks of so many pages.
+    """Uniform writes, the emptiest of d random blocks (all, for greedy): the mean field of many blocks of this many pages.
 
     m[i] is the share of blocks with i valid pages. A victim with j of them leaves room for pages - j writes, each of which takes
     a page of a block in proportion to its valid ones; the victim is full then. Random (d = 1) gives (1 + op) / op."""

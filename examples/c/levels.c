@@ -50,7 +50,7 @@ static size_t block_bytes(const prism_geometry *g)
     return (size_t)g->pages_each_block * g->page_size;
 }
 
-/* Flash for an application: so many LUNs. */
+/* Flash for an application: this many LUNs. */
 static void allocate(prism_drive *drive, const char *name, unsigned luns)
 {
     uint64_t lun_bytes;

@@ -180,7 +180,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A bench with so many threads (at least one). `sets`: overrides (`KEY=VALUE`) for every drive; those of what makes an
+    /// A bench with this many threads (at least one). `sets`: overrides (`KEY=VALUE`) for every drive; those of what makes an
     /// experiment what it is are refused by it.
     pub fn new(threads: usize, seed: u64, sets: Vec<String>) -> Bench {
         let (throughput, latency, pblk) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
@@ -204,7 +204,7 @@ impl Bench {
         }
     }
 
-    /// A bench of the tests: measurements that are `shorter` so many times, of drives with `last` behind all other overrides.
+    /// A bench of the tests: measurements that are `shorter` this many times, of drives with `last` behind all other overrides.
     #[cfg(test)]
     pub(super) fn of_test(shorter: u32, last: Vec<String>) -> Bench {
         Bench { last, shorter, ..Bench::new(2, 1, Vec::new()) }
@@ -215,7 +215,7 @@ impl Bench {
         self.shorter
     }
 
-    /// A job in fio's words with so many requests, or fewer.
+    /// A job in fio's words with this many requests, or fewer.
     pub(super) fn job(&self, words: &str, requests: u32) -> String {
         format!("{words},number_ios={}", (requests / self.shorter).max(1))
     }

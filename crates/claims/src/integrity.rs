@@ -19,7 +19,7 @@ const PAGE_BITS: u32 = (16_384 + 1_664) * 8;
 const PUBLISHED_REDUCTION: f64 = 0.137;
 const TOLERANCE: f64 = 0.03;
 
-/// Pages behind each bar, each read once because a second read finds the same bits wrong, and about so many wrong bits in
+/// Pages behind each bar, each read once because a second read finds the same bits wrong, and about this many wrong bits in
 /// each: an average is then good to half a percent.
 const PAGES: u64 = 2_400;
 const BITS_PER_READ: f64 = 40.0;

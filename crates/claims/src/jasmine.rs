@@ -99,7 +99,7 @@ impl Row {
         Ok(report.directions.write.iops)
     }
 
-    /// Overrides and job of the row on a partition of so many KiB.
+    /// Overrides and job of the row on a partition of this many KiB.
     fn recipe(&self, partition: u32) -> (Vec<String>, String) {
         let waiting = ((f64::from(partition / self.kib) * DIRTY) as u32).max(32);
         // A few times what waits, so that neither the first nor the last of it counts.

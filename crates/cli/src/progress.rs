@@ -115,7 +115,7 @@ impl Bar {
         self.show(&format!("{what}{left}"), || format!("{what} in {}{left}", span(seconds)));
     }
 
-    /// So many steps of so many are done, of this.
+    /// Reports progress: the steps that are done, the number of all steps, and what they are.
     pub fn part(&self, done: u64, of: u64, what: &str) {
         self.bar.set_length(of.max(1));
         self.bar.set_position(done);

@@ -139,7 +139,7 @@ impl Subject {
         self.reads.push((role, path.to_path_buf()));
     }
 
-    /// Notes that its film stands beside others, so many in all.
+    /// Notes that its film stands beside others, this many in all.
     pub fn is_one_of(&mut self, drives: usize) {
         self.beside = drives;
     }

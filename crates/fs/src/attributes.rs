@@ -8,7 +8,7 @@ use super::types::{
     Step, Time,
 };
 
-/// A directory shows so many bytes for each entry.
+/// A directory shows this many bytes for each entry.
 const ENTRY_BYTES: u64 = 32;
 const DAY_NS: u64 = 86_400_000_000_000;
 

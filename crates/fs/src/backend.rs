@@ -52,7 +52,7 @@ pub struct FlashShape {
 }
 
 impl FlashShape {
-    /// The shape of flash whose blocks and pages have so many bytes.
+    /// The shape of flash whose blocks and pages have this many bytes.
     ///
     /// The error is a sentence.
     pub fn new(

@@ -169,7 +169,7 @@ impl Batch {
         self.last = true;
     }
 
-    /// The batch as it is written: so many blocks, of which the last may be there to fill up a page. Everything up to the batch `durable`
+    /// The batch as it is written: this many blocks, of which the last may be there to fill up a page. Everything up to the batch `durable`
     /// is on the media.
     pub fn seal(self, identity: Identity, durable: u64, padded: u32) -> Blocks {
         let blocks = self.blocks();

@@ -65,7 +65,7 @@ impl Catalog {
         Catalog::of(Tree::new(file_system), 0)
     }
 
-    /// The catalog whose root lies there, with extents of so many blocks.
+    /// The catalog whose root lies there, with extents of this many blocks.
     pub fn at(file_system: u64, root: Child, level: u8, node_count: u64, allocated: u64) -> Catalog {
         Catalog::of(Tree::at(file_system, root, level, node_count), allocated)
     }

@@ -30,7 +30,7 @@ enum Stage {
     Idle,
     /// Batches up to this one are being written.
     Nodes { through: u64 },
-    /// The copies of its picture are being written: so many are with the drive, and so many written.
+    /// The copies of its picture are being written: this many are with the drive, and this many written.
     Place { sent: u64, written: u64 },
     /// The picture is written.
     Confirm,

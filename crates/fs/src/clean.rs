@@ -62,7 +62,7 @@ impl Cleaner {
         }
     }
 
-    /// An operation needs so many blocks of the log: the cleaner does not rest before they are there.
+    /// An operation needs this many blocks of the log: the cleaner does not rest before they are there.
     pub fn ask(&mut self, blocks: u64) {
         self.asked = blocks;
     }

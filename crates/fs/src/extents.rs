@@ -9,7 +9,7 @@ use super::types::{BLOCK_BYTES, Errno, Ino};
 /// Extents that one step of freeing takes away.
 pub(super) const FREED_MAX: usize = 256;
 
-/// Blocks that so many bytes take.
+/// Blocks that this many bytes take.
 pub(super) fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES as u64)
 }

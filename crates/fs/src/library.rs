@@ -43,7 +43,7 @@ impl Fs {
         Some(Job::Allocate { id: JobId(id) })
     }
 
-    /// [`Job::Allocate`] was carried out: a flash block was handed out, if there was one, and so many are left.
+    /// [`Job::Allocate`] was carried out: a flash block was handed out, if there was one, and this many are left.
     pub fn allocated(&mut self, now: Time, id: JobId, segment: Option<u32>, left: u32) {
         self.now = now;
         if self.library.allocates.take_if(|allocates| *allocates == id.0).is_none() {

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Segments that a mount may have to read.
 const RESERVE_MAX: usize = 128;
-/// A stream keeps a segment open in each channel, while a channel has so many segments for each.
+/// A stream keeps a segment open in each channel, while a channel has this many segments for each.
 const SEGMENTS_A_LANE: u32 = 16;
 /// Bytes of a checkpoint before its tables.
 pub(super) const CHECKPOINT_HEADER: usize = 256;
@@ -122,7 +122,7 @@ impl Layout {
         }
     }
 
-    /// Blocks that a batch of so many takes.
+    /// Blocks that a batch of this many takes.
     pub fn padded(&self, blocks: u32) -> u32 {
         blocks.next_multiple_of(self.backend.page_blocks())
     }
@@ -325,7 +325,7 @@ impl Log {
         *queue = if begins { *queue + blocks } else { queue.saturating_sub(blocks) };
     }
 
-    /// Returns whether the library shall hand out a flash block: so many are kept for the next checkpoints.
+    /// Returns whether the library shall hand out a flash block: this many are kept for the next checkpoints.
     pub fn wants_segment(&self, memory_bytes: usize) -> bool {
         if self.elsewhere == 0 {
             return false;
@@ -431,7 +431,7 @@ impl Log {
         }
     }
 
-    /// Books that a batch took so many blocks at the head.
+    /// Books that a batch took this many blocks at the head.
     pub fn took(&mut self, address: u64, blocks: u32) {
         let segment = self.layout.segment_of(address);
         for head in self.heads.iter_mut().flatten() {

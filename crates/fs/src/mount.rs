@@ -139,7 +139,7 @@ enum MountStep {
 }
 
 impl Fs {
-    /// Mounts what is on a drive of so many blocks. Operations wait until it is ready: take jobs.
+    /// Mounts what is on a drive of this many blocks. Operations wait until it is ready: take jobs.
     pub fn mount(now: Time, blocks: u64, options: MountOptions) -> Fs {
         let mounting = Mounting { blocks, step: MountStep::Super };
         let layout = Layout::new(blocks.max(1), SEGMENT_BLOCKS);
@@ -148,14 +148,14 @@ impl Fs {
         fs
     }
 
-    /// Mounts what is on a drive of nameless writes that has so many virtual blocks. Operations wait until it is ready: take jobs.
+    /// Mounts what is on a drive of nameless writes that has this many virtual blocks. Operations wait until it is ready: take jobs.
     pub fn mount_nameless(now: Time, blocks: u64, shape: NamesShape, options: MountOptions) -> Fs {
         let mut fs = Fs::mount(now, blocks, options);
         fs.log.layout.backend = Backend::Nameless(shape);
         fs
     }
 
-    /// Mounts what is on flash: the blocks in `found` hold data, and so many more can be handed out. Operations wait until it is ready.
+    /// Mounts what is on flash: the blocks in `found` hold data, and this many more can be handed out. Operations wait until it is ready.
     pub fn mount_flash(
         now: Time,
         shape: FlashShape,
@@ -323,8 +323,7 @@ impl Fs {
                     Some(true) => MountStep::Pictures { left, newest },
                     Some(false) => {
                         let Some(picture) = newest else {
-                            let why =
-                                "there is no Pellucid file system on it; `pellucid fs format` makes one";
+                            let why = "there is no Pellucid file system on it; `pellucid fs format` makes one and discards what is there";
                             return Err(why.to_string());
                         };
                         let (layout, elsewhere) = (self.log.layout, self.log.elsewhere);

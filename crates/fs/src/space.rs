@@ -8,7 +8,7 @@ use super::backend::NamesShape;
 use super::stop::Stop;
 use super::types::{Errno, StatFs, Step, Time};
 
-/// Blocks of data for which one node is kept back: extents of one block each need so many nodes.
+/// Blocks of data for which one node is kept back: extents of one block each need this many nodes.
 const BLOCKS_A_NODE: u64 = 64;
 
 /// Names and files that fit into a node, at least.
@@ -48,7 +48,7 @@ impl Fs {
         self.log.layout.usable() / 256 + 4
     }
 
-    /// Space and memory for so many more blocks, and for so many more entries of the tree.
+    /// Space and memory for this many more blocks, and for this many more entries of the tree.
     pub(super) fn room_for(&mut self, blocks: u64, entries: u64) -> Result<(), Stop> {
         let wanted = blocks.saturating_add(entries / ENTRIES_A_NODE);
         let is_full = match self.log.layout.backend.names() {

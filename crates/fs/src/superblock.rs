@@ -33,7 +33,9 @@ pub(super) struct Super {
 }
 
 pub(super) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Result<Super, String> {
-    let foreign = || "there is no Pellucid file system on it; `pellucid fs format` makes one".to_string();
+    let foreign = || {
+        "its first block holds no Pellucid file system; `pellucid fs format` makes one and discards what is there".to_string()
+    };
     let mut f = Fields(bytes);
     let crc = f.u32().ok_or_else(foreign)?;
     f.u32();

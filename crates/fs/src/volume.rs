@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 pub enum JobOutcome {
     /// With the data that were read.
     Ended(Result<Vec<u8>, JobError>),
-    /// A flash block was handed out, if there was one, and so many are left.
+    /// A flash block was handed out, if there was one, and this many are left.
     Allocated {
         /// Its number.
         segment: Option<u32>,

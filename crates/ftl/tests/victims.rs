@@ -374,7 +374,7 @@ fn no_die_waits_for_the_reserves_of_all_others() {
     assert!(2 * least > *most, "erases of each die: {dies:?}");
 }
 
-/// A policy from outside: closed first, and after so many choices none.
+/// A policy from outside: closed first, and after this many choices none.
 #[derive(Clone, Debug)]
 struct OutsideFifo {
     left: u32,
@@ -400,7 +400,7 @@ impl VictimPolicy for OutsideFifo {
     }
 }
 
-/// A placement from outside: the order of `way-first`, and after so many choices none.
+/// A placement from outside: the order of `way-first`, and after this many choices none.
 #[derive(Clone, Debug)]
 struct OutsideWayFirst {
     next: u32,

@@ -159,7 +159,7 @@ pub struct Get {
     pub without_value: bool,
     /// On a miss, make an empty item with this expiry and tell the caller that it has to fill it (`won`).
     pub vivify: Option<u32>,
-    /// Tell the first caller to fill the item anew (`won`) where fewer than so many seconds are left of its life.
+    /// Tell the first caller to fill the item anew (`won`) where fewer than this many seconds are left of its life.
     pub recache_s: Option<u32>,
 }
 

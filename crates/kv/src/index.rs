@@ -150,7 +150,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An index for about so many items; it grows by itself.
+    /// An index for about this many items; it grows by itself.
     pub fn new(items: u64) -> Index {
         let bits = (items / 8192).max(1).ilog2().min(16);
         Index { segments: vec![Segment::default(); 1 << bits], bits, used: 0 }
@@ -323,7 +323,7 @@ impl Segment {
         self.resize((least + (least / 16).max(16)) as u32, bits);
     }
 
-    /// Gives it so many homes.
+    /// Sets the number of homes.
     fn resize(&mut self, homes: u32, bits: u32) {
         assert!(homes < NIL / 2, "an index of more than 2^31 entries in a segment");
         let mut entries = Vec::with_capacity(homes as usize + SLACK);

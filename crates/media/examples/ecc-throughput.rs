@@ -3,7 +3,7 @@
 //!
 //! Rows: the code of COSMOS+ OpenSSD (13 bits in 256 bytes) and two larger ones. Columns: megabytes of data
 //! per second and core for encoding and for decoding without errors, then microseconds per chunk for decoding
-//! so many wrong bits. Before them: how often more wrong bits than can be corrected are mistaken for another code word. Then the scrambler
+//! this many wrong bits. Before them: how often more wrong bits than can be corrected are mistaken for another code word. Then the scrambler
 //! and the sampling of bit errors.
 
 #![allow(clippy::print_stdout, clippy::disallowed_types, reason = "an example measures time and prints")]

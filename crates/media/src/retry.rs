@@ -66,7 +66,7 @@ impl Retries {
         u64::from(block) << 32 | u64::from((superpage << 12) | (unit / self.page_units))
     }
 
-    /// Steps of a page of a block with so many cycles, so many seconds after the program and so many reads after the erase.
+    /// Steps of a page of a block with this many cycles, this many seconds after the program and this many reads after the erase.
     #[inline]
     pub fn steps(&self, page: u64, cycles: u32, retention_s: u64, reads: u64) -> u32 {
         let time =

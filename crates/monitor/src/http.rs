@@ -5,7 +5,7 @@
 //!                               └ yes ─► a thread for the one request: read head ─► look at the board ─► answer ─► closed
 //!  history thread: each second look at the board ─► history
 //! ```
-//! Own code, because what matters here are limits that the small HTTP libraries do not have: so many connections, so many bytes
+//! Own code, because what matters here are limits that the small HTTP libraries do not have: this many connections, this many bytes
 //! of a request, so much time in all, whatever a client does. The head is parsed by `httparse`.
 //!
 //! Invariants: no more than [`CONNECTIONS_MAX`] connections at once, each gone after [`LIFE_MAX`]; nothing here is waited for by
@@ -32,7 +32,7 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 /// From accept to the end of the answer.
 const LIFE_MAX: Duration = Duration::from_secs(10);
-/// A view of this age is shown again, so that the drive takes no more than so many snapshots.
+/// A view of this age is shown again, which bounds the number of snapshots that the drive takes.
 const FRESH: Duration = Duration::from_millis(100);
 /// Longest wait of a reader for the drive, before it is shown the last view.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -230,7 +230,7 @@ pub fn begins_with(file: &File, beginnings: &[&[u8]]) -> bool {
 
 /// Mark in the head of every page of ours, and of nobody else's.
 pub const PAGE_MARK: &str = " | Pellucid</title>";
-/// The mark stands within so many bytes.
+/// The mark stands within this many bytes.
 const PAGE_HEAD_BYTES: usize = 16_384;
 
 /// Reports whether a file is a page of ours.

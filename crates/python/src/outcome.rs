@@ -32,7 +32,7 @@ impl Outcome {
         self.report.to_json(cost)
     }
 
-    /// The report as the command prints it, in so many columns.
+    /// The report as the command prints it, in this many columns.
     #[pyo3(signature = (columns=COLUMNS))]
     fn text(&self, columns: usize) -> String {
         render_text(&self.report, columns)

@@ -72,7 +72,7 @@ enum KindWord {
 enum Units {
     /// `FIRST-LAST`, or one number.
     Range(Range<u32>),
-    /// So many whole channels.
+    /// This many whole channels.
     Channels(u32),
     /// All that are left.
     Rest,

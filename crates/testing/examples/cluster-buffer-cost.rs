@@ -120,7 +120,7 @@ fn nothing() -> Nothing {
     Nothing { now: SimTime::ZERO, ended: VecDeque::new() }
 }
 
-/// Asks so many times; returns nanoseconds a request.
+/// Asks this many times; returns nanoseconds a request.
 fn ask(drive: &mut impl Drive, work: &Workload, requests: u64) -> f64 {
     let mut rng = Rng::stream(1, work.name);
     let mut data = vec![7; work.sectors as usize * SECTOR_BYTES];

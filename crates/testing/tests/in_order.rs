@@ -36,7 +36,7 @@ fn no_write_waits_for_ever_behind_one_that_nothing_sends_to_the_media() {
     }
 }
 
-/// How long datacenter-tlc with a small buffer takes for writes of 32 KiB in order, so many of them outstanding.
+/// How long datacenter-tlc with a small buffer takes for writes of 32 KiB in order, this many of them outstanding.
 fn time_of_writes(outstanding: u64) -> SimTime {
     const WRITES: u64 = 12_000;
     let sets = ["media.blocks=64", "buffer.entries=4096"].map(String::from);

@@ -52,7 +52,7 @@ fn drive(sets: &[&str]) -> Device {
     device
 }
 
-/// Random reads in a second, with so many outstanding.
+/// Random reads in a second, with this many outstanding.
 fn reads_per_second(device: &mut Device, outstanding: u64, reads: u64) -> f64 {
     let mut rng = Rng::new(3);
     let (units, start) = (device.capacity_sectors(0), device.now());

@@ -9,7 +9,7 @@ use pellucid_testing::swarm::{TINY, sets_of};
 use std::ops::Range;
 use std::panic::catch_unwind;
 
-/// The swarm's drive of `seed`, without faults, with so many user units.
+/// The swarm's drive of `seed`, without faults, with this many user units.
 fn with_units(sets: &[String], units: u64) -> Option<Spec> {
     let unit_bytes = pellucid_spec::from_str(TINY, "tiny", sets).ok()?.drive.media.geometry.unit_bytes;
     let capacity = format!("ftl.capacity={}", units * u64::from(unit_bytes));

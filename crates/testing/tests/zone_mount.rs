@@ -4,7 +4,7 @@ use pellucid_flash::{Command, Drive, Lba, Opcode, Status};
 use pellucid_testing::conformance::Bench;
 use std::time::Duration;
 
-/// A drive with one full zone of so many superpages.
+/// A drive with one full zone of this many superpages.
 fn filled(superpages: u64) -> Bench {
     let zones =
         "[[drive.namespace]]\ninterface = \"zoned\"\ndies_per_zone = 4\nspare_blocks = 2\nactive_max = 4\n";

@@ -13,7 +13,7 @@ const SIZES: [u32; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 const EIGHT_KIB: usize = 2;
 /// Sectors of the file.
 const FILE: u64 = 512 << 10;
-/// Beside so many bytes of the file the file system writes 4 KiB of its own, where the model of a volume says: assumed.
+/// Beside this many bytes of the file the file system writes 4 KiB of its own, where the model of a volume says: assumed.
 const METADATA_EVERY: u64 = 1 << 20;
 /// Requests that are measured at most, without and with the buffer: small ones would take all day without.
 const REQUESTS: [u64; 2] = [3_000, 200_000];

@@ -70,7 +70,7 @@ struct Run {
 /// Bytes of the buffer in the paper (4.1).
 const BUFFER_MIB: u32 = 32;
 
-/// The drive of a platform, full of data, with or without a buffer of so many MiB.
+/// The drive of a platform, full of data, with or without a buffer of this many MiB.
 fn platform(bench: &Bench, platform: Platform, buffer: u32) -> Result<Tower<Device>, ReproduceError> {
     let geometry = bench.preset(platform.preset, &[])?.drive.media.geometry;
     let block_bytes = u64::from(geometry.planes) * u64::from(geometry.pages) * u64::from(geometry.page_bytes);

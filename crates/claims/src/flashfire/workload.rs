@@ -19,7 +19,7 @@ const FAT_SCATTERED: f64 = 0.02;
 const NTFS_REGIONS: usize = 12;
 /// Regions in use on FAT32; assumed.
 const FAT_REGIONS: usize = 4;
-/// A region is left for another one after so many writes to it, in the mean; assumed.
+/// A region is left for another one after this many writes to it, in the mean; assumed.
 const REGION_WRITES: u64 = 100;
 const REGION_SECTORS: u64 = 1024;
 /// Sectors of a free extent, in the mean: 8 MiB; assumed.
@@ -114,7 +114,7 @@ pub(super) struct Request {
     pub sectors: u32,
 }
 
-/// The requests of a workload on a volume of so many sectors; `shorter` so many times.
+/// The requests of a workload on a volume of this many sectors; `shorter` this many times.
 pub(super) fn requests(
     workload: Workload,
     system: FileSystem,

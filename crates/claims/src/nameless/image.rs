@@ -75,7 +75,7 @@ fn size(rng: &mut Rng) -> u64 {
     bytes as u64
 }
 
-/// Indirect blocks of a file of so many blocks: single, double and triple.
+/// Indirect blocks of a file of this many blocks: single, double and triple.
 fn indirect(blocks: u64) -> u64 {
     let single = blocks.saturating_sub(DIRECT);
     let double = single.saturating_sub(POINTERS);

@@ -123,7 +123,7 @@ fn name(engine: EngineKind) -> &'static str {
     }
 }
 
-/// Blocks of a LUN in a measurement that is `shorter` so many times.
+/// Blocks of a LUN in a measurement that is `shorter` this many times.
 fn blocks(bench: &Bench) -> u32 {
     (BLOCKS / bench.shorter()).max(24)
 }

@@ -352,7 +352,7 @@ impl Ground {
         let options = MountOptions { repair: true, ..MountOptions::default() };
         let Open { target, below } = self.open(options, Pace::Instant, global)?;
         if target.fs.state() != FsState::Ready {
-            let why = "takes no writes, or not all metadata can be read: it cannot be repaired";
+            let why = "takes no writes, or not all metadata can be read: it cannot be repaired; copy what a read-only mount shows, and format anew";
             return Err(Failure::work(anyhow!("{}: {why}", self.target.display())));
         }
         let found = target.fs.damage().iter().map(|found| found.0.clone()).collect();

@@ -231,7 +231,7 @@ fn media(all: &mut Parameters, toml: &mut Toml) -> Result<Geometry, String> {
     toml.key("erase", &format!("\"{erase}ns\""), &all.from("blk_er_lat"));
     match all.number_or("pg_xfer_lat", 0.0)? {
         0.0 => toml.key("channel_rate", "\"1000GB/s\"", "FEMU: transfers take no time"),
-        // Bytes in so many ns are so many GB/s.
+        // Bytes in this many ns are this many GB/s.
         ns => toml.key("channel_rate", &format!("\"{:.0}B/s\"", page * 1e9 / ns), "pg_xfer_lat for a page"),
     }
     for (key, from) in [("command", "cmd_addr_lat"), ("status", "status_lat")] {

@@ -195,7 +195,7 @@ fn placement(order: &Parameter) -> Result<&'static str, String> {
     Ok(if is_channel_first { "channel-first" } else { "way-first" })
 }
 
-/// Entries of a buffer of so many bytes.
+/// Entries of a buffer of this many bytes.
 fn entries(parameter: &Parameter, entry_bytes: f64) -> Result<f64, String> {
     let most = entry_bytes * ENTRIES_MAX;
     Ok((within(parameter, entry_bytes, most, " bytes")? / entry_bytes).floor())

@@ -158,7 +158,7 @@ fn timing(all: &mut Parameters, toml: &mut Toml, pages: &[&str]) -> Result<(), S
         toml.key(key, &format!("[{}]", times.join(", ")), &format!("pal.*{what} in ps"));
     }
     toml.key("erase", &nanoseconds(&all.need("pal.Erase")?)?, "pal.Erase in ps");
-    // Transfers per us, of so many bits.
+    // Transfers per us, of this many bits.
     let rate = all.number("pal.DMASpeed")? * all.number("pal.DMAWidth")? / 8.0;
     toml.key("channel_rate", &format!("\"{rate}MB/s\""), "pal.DMASpeed x pal.DMAWidth");
     for page in ["LSB", "CSB", "MSB"].iter().filter(|page| !pages.contains(page)) {

@@ -29,7 +29,7 @@ use pellucid_flash::Rng;
 
 /// Inputs of each target: each good one this often, with a few changes.
 const CHANGED: u32 = 40;
-/// And so many of any bytes.
+/// And this many of any bytes.
 const RANDOM: u32 = 60;
 const BYTES_MAX: u64 = 600;
 

@@ -53,6 +53,8 @@ pub(crate) struct Gathered {
     image: Vec<u8>,
     /// GC makes space for metadata.
     for_map: bool,
+    /// The die that makes space.
+    turn: u32,
 }
 
 /// Copies of one stream. Until they are programmed, the units that they were read from are valid.
@@ -269,15 +271,25 @@ impl BlockNamespace {
         shared.layout.dies / under_way.clamp(1, shared.layout.dies)
     }
 
-    /// There is no space for host data: GC takes steps in all dies, as they work at the same time, until there may be some.
+    /// There is no space for host data: GC goes on in one die after the other, until there may be some. Were all dies in the middle of a victim
+    /// at once, a translation page could find no block but the one that a victim needs.
     fn make_space(&mut self, shared: &mut Shared) -> Result<(), NoRoom> {
+        if self.translation.take_released() {
+            return Ok(());
+        }
         loop {
-            let (mut went_on, mut freed) = (false, self.translation.take_released());
-            for die in (0..shared.layout.dies).map(DieId) {
-                went_on |= self.step_gc(shared, die);
-                freed |= self.erase_now(shared)?;
+            let mut went_on = false;
+            for _ in 0..shared.layout.dies {
+                let die = DieId(self.gathered.turn);
+                while self.step_gc(shared, die) {
+                    went_on = true;
+                    if self.erase_now(shared)? | self.translation.take_released() {
+                        return Ok(());
+                    }
+                }
+                self.gathered.turn = (self.gathered.turn + 1) % shared.layout.dies;
             }
-            if freed | self.translation.take_released() {
+            if self.erase_now(shared)? {
                 return Ok(());
             }
             if !went_on && !self.write_map_now(shared)? {

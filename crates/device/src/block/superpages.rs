@@ -40,7 +40,7 @@ pub(super) struct Superpages {
 }
 
 impl Superpages {
-    /// Makes space for superpages of so many units.
+    /// Makes space for superpages of this many units.
     pub fn new(units_per_superpage: u32) -> Superpages {
         Superpages { programs: Vec::new(), units: Vec::new(), superpage: units_per_superpage as usize }
     }

@@ -54,7 +54,7 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// Makes the state for a drive with so many placement handles and superpages of so many units.
+    /// Makes the state for a drive with this many placement handles and superpages of this many units.
     pub fn new(handles: u16, units_per_superpage: u32) -> Writes {
         Writes { packer: SuperpagePacker::of_host(handles, units_per_superpage), ..Writes::default() }
     }

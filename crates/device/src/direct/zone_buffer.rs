@@ -332,7 +332,7 @@ impl ZoneNamespace {
         self.slots.iter().zip(0..).filter(|(slot, _)| slot.live).map(|(_, at)| at)
     }
 
-    /// Returns the spare-area mark of a slot that is programmed with so many sectors.
+    /// Returns the spare-area mark of a slot that is programmed with this many sectors.
     pub fn mark(&self, slot: u32, sectors: u32) -> Mark {
         let Slot { zone, superpage, finish, verdict, epoch, .. } = self.slots[slot];
         let sectors = if verdict.is_some() { 0 } else { sectors };

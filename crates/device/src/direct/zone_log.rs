@@ -248,7 +248,7 @@ impl ZoneNamespace {
         self.flush_part(shared);
     }
 
-    /// So many sectors of a slot are safe.
+    /// This many sectors of a slot are safe.
     fn settle_flush(&mut self, shared: &mut Shared, slot: u32, sectors: u32) {
         let record = &self.slots[slot];
         if record.flushing == 0 || sectors < record.flushing {

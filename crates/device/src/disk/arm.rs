@@ -7,7 +7,7 @@ use pellucid_flash::{Nanos, SimTime};
 
 /// The longest that a read waits while others, which are nearer, go first.
 const PATIENCE: Nanos = Nanos::from_ms(500);
-/// Cached writes that follow each other without a gap go to the platters together, up to so many bytes.
+/// Cached writes that follow each other without a gap go to the platters together, up to this many bytes.
 const RUN_BYTES: u64 = 1 << 20;
 
 /// Task of the arm.

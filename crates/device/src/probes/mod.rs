@@ -216,7 +216,7 @@ impl Probes {
         erases.for_each(|erases| *self.blocks_by_erases.entry(erases).or_default() += 1);
     }
 
-    /// Removes a block from the count of blocks with so many erases.
+    /// Removes a block from the count of blocks with this many erases.
     fn leaves(&mut self, erases: u32) {
         match self.blocks_by_erases.get_mut(&erases) {
             Some(blocks) if *blocks > 1 => *blocks -= 1,

@@ -22,7 +22,7 @@ fn ask(drive: &mut Device, opcode: Opcode, block: u64, blocks: u32) -> Status {
     }
 }
 
-/// A cache of one die that has taken so many blocks of the backing store, dirty, and a flush.
+/// A cache of one die that has taken this many blocks of the backing store, dirty, and a flush.
 fn written(log: MapLog, checkpoint: Checkpoint, blocks: u64) -> Device {
     let shape = Shape { blocks: 64, log, checkpoint, checkpoint_every: 1 << 40, ..Shape::small() };
     let mut drive = Device::new(&config(&shape)).unwrap_or_else(|e| panic!("{e}"));

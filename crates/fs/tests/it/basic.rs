@@ -288,7 +288,7 @@ fn what_is_no_file_system_is_refused() {
         while disk.step(&mut fs, NOW).unwrap() {}
         fs.state()
     };
-    let why = "there is no Pellucid file system on it; `pellucid fs format` makes one";
+    let why = "its first block holds no Pellucid file system; `pellucid fs format` makes one and discards what is there";
     assert_eq!(refused(Disk::new(4096, 1), 4096), FsState::Failed(why.into()));
     m.disk.sync(&mut m.fs, NOW).unwrap().unwrap();
     let why = "it is cut off: the file system has 4096 blocks of 4 KiB, the drive 4000";

@@ -18,7 +18,7 @@ pub struct Disk {
     jobs: Vec<Job>,
     rng: Rng,
     pub jobs_done: u64,
-    /// The power fails after so many jobs.
+    /// Jobs after which the power fails.
     pub cut_after: u64,
     pub broken_reads: BTreeSet<u64>,
     /// Chance that a write fails.

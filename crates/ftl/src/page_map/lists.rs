@@ -4,7 +4,7 @@
 //! ```text
 //!  last superpage of data planned ─► due ─ next_list ─► MapJob::Program ─► ended ─► the block is closed
 //!  changed region ─┬─ flush: begin_checkpoint ─► wanted, and awaited as trims are
-//!                  └─ idle: save_changed ──────► wanted, so many at a time
+//!                  └─ idle: save_changed ──────► wanted, this many at a time
 //! ```
 //! The simulated media store the logical page of each unit with the unit. So the content of a list is not kept twice: its program, its
 //! space and its read at a mount are its only costs.

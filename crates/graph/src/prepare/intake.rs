@@ -37,7 +37,7 @@ impl Intake {
         self.edges
     }
 
-    /// There are so many vertices at least.
+    /// There are this many vertices at least.
     pub fn see(&mut self, vertices: u32) {
         self.vertices = self.vertices.max(vertices);
     }

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 
 /// Pieces of a slab on their way at a time.
 const DEPTH: u32 = 2;
-/// After so many failures in a row a LUN rests.
+/// After this many failures in a row a LUN rests.
 const FAILURES_MAX: u32 = 8;
 /// Blocks of a slab: what the tags have bits for.
 const BLOCKS_MAX: u32 = 64;

@@ -17,7 +17,7 @@ use pellucid_prism::{
 
 /// Pieces of a slab on their way at a time.
 const DEPTH: u32 = 2;
-/// After so many failures in a row a channel rests.
+/// After this many failures in a row a channel rests.
 const FAILURES_MAX: u32 = 32;
 const BLOCKS_MAX: u32 = 64;
 const PART_SHIFT: u32 = 32;

@@ -344,7 +344,7 @@ pub(super) fn no_chunks(engine: &str) -> String {
     )
 }
 
-/// Why a slab of so many blocks cannot be.
+/// Why a slab of this many blocks cannot be.
 fn too_long(config: &KvConfig, each: u32, block_bytes: u32, most: u32) -> String {
     let block = size(block_bytes.into());
     match config.slab_bytes {

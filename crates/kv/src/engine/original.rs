@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 /// Slabs on their way at a time to a drive that spreads each over its units, and pieces of each.
 const WRITES_MAX: u32 = 4;
 const DEPTH: u32 = 2;
-/// After so many failures in a row the drive rests.
+/// After this many failures in a row the drive rests.
 const FAILURES_MAX: u32 = 8;
 /// Slabs are this well aligned.
 const ALIGNMENT: u32 = 64 << 10;

@@ -43,7 +43,7 @@ pub struct Flash {
     /// Commands carried out, and programs that failed.
     pub carried_out: u64,
     pub failed_programs: u64,
-    /// After so many nothing happens any more: the power is off.
+    /// Number of operations after which nothing happens any more: the power is off.
     pub cut_at: Option<u64>,
     rng: Rng,
 }

@@ -203,7 +203,7 @@ pub(super) fn overwrite(
 mod tests {
     use super::*;
 
-    /// A drive whose passes copy so many pieces, one after the other; the last number stays.
+    /// A drive whose passes copy this many pieces, one after the other; the last number stays.
     struct Scripted(Vec<u64>, u64);
 
     impl Overwrites for Scripted {

@@ -81,7 +81,7 @@ pub fn precondition_sectors_stack(
     writer.end()
 }
 
-/// Fills so many sectors, and overwrites them.
+/// Fills this many sectors, and overwrites them.
 fn write(
     stack: &mut Tower<Device>,
     namespace: BlockNamespace,

@@ -80,7 +80,7 @@ pub enum RunError {
                  target or namespace beside them"
     )]
     NoOverwrite,
-    /// A job that only `runtime` ends, on a drive that takes no time: so many requests completed while the clock stood still.
+    /// A job that only `runtime` ends, on a drive that takes no time: this many requests completed while the clock stood still.
     #[error("job {}: {requests} requests took no simulated time, so that runtime would never be over; allowed: \
                  number_ios, io_size or rate_iops beside runtime, or a drive that takes time for them", .job + 1)]
     Endless {
@@ -231,7 +231,7 @@ pub(crate) struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// An onlooker is told after so many bytes.
+    /// Bytes written between two reports to an onlooker.
     const STEP_BYTES: u64 = 64 << 20;
 
     fn new(onlooker: &'a mut dyn Onlooker, total_bytes: Option<u64>) -> Prepared<'a> {
@@ -240,7 +240,7 @@ impl<'a> Prepared<'a> {
         Prepared { onlooker, written_bytes: 0, total_bytes, told_bytes: 0, film_due }
     }
 
-    /// Says that so many bytes are written next, to this drive.
+    /// Says that this many bytes are written next, to this drive.
     #[inline]
     fn add(&mut self, bytes: u64, device: Option<&Device>) -> Result<(), RunError> {
         if self.written_bytes >= self.film_due {

@@ -86,7 +86,7 @@ impl<'a, 'o> Writer<'a, 'o> {
         Writer { device, namespace, oracle, filler, image, version: 0, prepared }
     }
 
-    /// Fills so many units, and overwrites them.
+    /// Fills this many units, and overwrites them.
     fn fill(mut self, what: &Precondition, filled: u64) -> Result<Ageing, RunError> {
         for lpn in 0..filled {
             self.write(Lpn(lpn as u32))?;

@@ -18,7 +18,7 @@ pub struct InPlaceServer {
 }
 
 impl InPlaceServer {
-    /// Makes a file system of so many bytes (0: all there is), and its files. They are there from the first moment on.
+    /// Makes a file system of this many bytes (0: all there is), and its files. They are there from the first moment on.
     ///
     /// The error is a sentence.
     pub fn new(config: &FilesConfig, drive: Device, bytes: u64) -> Result<InPlaceServer, String> {
@@ -31,7 +31,7 @@ impl InPlaceServer {
         Ok(InPlaceServer { files, drive, sectors_each, now, buffers: Vec::new() })
     }
 
-    /// Carries out so many operations, and says what was done.
+    /// Carries out this many operations, and says what was done.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
         let (start, drive) = (self.now, self.drive.counters());
         let before = self.files.report(self.now);

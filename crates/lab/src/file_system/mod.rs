@@ -265,7 +265,7 @@ impl FileServer {
         Ok(())
     }
 
-    /// Carries out so many operations, and says what was done.
+    /// Carries out this many operations, and says what was done.
     pub fn run(&mut self, operations: u64) -> Result<FileSystemReport, String> {
         let (start, before) = (self.stack.now(), (self.operations, self.refused));
         let (fs, drive) = (self.fs.counters(), self.stack.drive.counters());

@@ -157,7 +157,7 @@ impl Clients {
         Clients { config, database, clients, due, made: 0, now, keys, edited: false }
     }
 
-    /// Runs so many requests, or all there are, to their answers.
+    /// Runs this many requests, or all there are, to their answers.
     ///
     /// # Errors
     /// The requests cannot be read; or the cache owes an answer and has nothing to do.

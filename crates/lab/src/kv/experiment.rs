@@ -53,7 +53,7 @@ impl Experiment {
         Ok(Experiment { system, clients, sector_bytes })
     }
 
-    /// Runs so many requests, or all there are, and says what they did to cache and flash.
+    /// Runs this many requests, or all there are, and says what they did to cache and flash.
     pub fn run(&mut self, requests: &mut impl Requests, count: u64) -> Result<KvReport, KvError> {
         let (cache, drive) = (self.system.statistics(), self.system.drive().counters());
         let summary = self.clients.run(&mut self.system, requests, count)?;

@@ -110,7 +110,7 @@ impl Backing {
         reserved.map_err(no_space)
     }
 
-    /// Reads exactly so many bytes.
+    /// Reads exactly this many bytes.
     #[inline]
     pub fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let read = self.file.read_exact_at(out, at);

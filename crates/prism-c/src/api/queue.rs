@@ -78,7 +78,7 @@ pub unsafe extern "C" fn prism_poll(
             let Some(done) = session.poll(ended < least) else { break };
             let Done { keep: Kept { token, destination }, at, status, data } = done;
             if status == PrismStatus::Ok && !destination.is_null() {
-                // SAFETY: the data are as long as was asked for, and the submitting caller said that so many
+                // SAFETY: the data are as long as was asked for, and the submitting caller said that this many
                 // bytes may be stored.
                 unsafe { destination.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
             }

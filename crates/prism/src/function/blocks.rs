@@ -172,7 +172,7 @@ impl Blocks {
         counts.good.saturating_sub(counts.mapped).saturating_sub(kept)
     }
 
-    /// Blocks that would have to be given back for a reserve of so many percent; 0: it can be had.
+    /// Blocks that would have to be given back for a reserve of this many percent; 0: it can be had.
     pub fn too_many_for(&self, percent: u32) -> u32 {
         let over = |c: &Counts| c.mapped.saturating_sub(c.good - self.reserve(*c, percent));
         self.counts.iter().map(over).sum()

@@ -185,7 +185,7 @@ impl Function {
         }
     }
 
-    /// `Flash_SetOPS`: so many percent of the blocks of every channel are never mapped. Refused while too many are.
+    /// `Flash_SetOPS`: this many percent of the blocks of every channel are never mapped. Refused while too many are.
     pub fn set_ops(&mut self, percent: u32) -> Result<(), LevelError> {
         let release =
             if percent < 100 { self.blocks.too_many_for(percent) } else { self.geometry().blocks() };

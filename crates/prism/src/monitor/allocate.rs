@@ -105,7 +105,7 @@ impl<D: Drive> Monitor<D> {
         (1u32..).zip(&free).map(|(channels, luns)| channels * luns.len() as u32).max().unwrap_or(0)
     }
 
-    /// Channels that an application of so many LUNs sees, and its LUNs, channel by channel.
+    /// Channels that an application of this many LUNs sees, and its LUNs, channel by channel.
     fn choose(&self, wanted: u32) -> Result<(u32, Vec<u32>), MonitorError> {
         let free = self.free_by_channel();
         let all = self.geometry.groups;

@@ -28,7 +28,7 @@ impl Default for MonitorConfig {
 }
 
 impl MonitorConfig {
-    /// Blocks that no application sees in a LUN of `blocks`, on a drive with so many LUNs: spare ones, and those of the monitor's records.
+    /// Blocks that no application sees in a LUN of `blocks`, on a drive with this many LUNs: spare ones, and those of the monitor's records.
     pub fn hidden_blocks(&self, blocks: u32, luns: u32) -> u32 {
         let spares = if self.spare_blocks == 0 { (blocks / 32).max(3) } else { self.spare_blocks };
         spares.saturating_add(records::chunks_of_lun(luns))

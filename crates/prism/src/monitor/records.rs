@@ -84,7 +84,7 @@ impl Ring {
         Ring { slots, at, page: pages, newest, pages, record: 0, done: 0, dead: false }
     }
 
-    /// A record of so many pages is to be written.
+    /// A record of this many pages is to be written.
     pub fn begin(&mut self, record: u32) -> Want {
         (self.record, self.done) = (record, 0);
         match self.page + record <= self.pages {

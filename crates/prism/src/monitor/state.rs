@@ -1,6 +1,6 @@
 //! The monitor's durable state: which application has which LUN, which block of a LUN is which, bad blocks, and a swap that is under way.
 //!
-//! A LUN shows its first so many good blocks; the others are spares. While two LUNs change places, `moved` says of each block of theirs
+//! A LUN shows a fixed number of its first good blocks; the others are spares. While two LUNs change places, `moved` says of each block of theirs
 //! whether it has: it then lies in the other LUN, in the block that this one shows at the same place. Invariants ([`State::check`]): the
 //! blocks that a LUN shows are distinct, not bad, and not those of the records; a LUN has one owner.
 

@@ -41,7 +41,7 @@ fn configure(host: &mut Host, mapping: Mapping, range: &Range<u64>) -> Result<()
     Ok(())
 }
 
-/// Returns the content of a range after so many rounds; 0: nothing.
+/// Returns the content of a range after this many rounds; 0: nothing.
 fn images(range: &Range<u64>, round: u8) -> Vec<u8> {
     let byte = |at: u64| match round {
         0 => 0,

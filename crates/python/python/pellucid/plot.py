@@ -188,7 +188,7 @@ def _draw_heat(axes: Any, model: Mapping[str, Any]) -> int:
 
 
 def _figure(draw: Any, columns: int, empty: str, beside: bool = False) -> Figure:
-    """A figure in the size for so many columns. A figure without data is refused."""
+    """A figure in the size for this many columns. A figure without data is refused."""
     if columns not in WIDTH_INCHES:
         raise refuse("columns", columns, "1, 2")
     import matplotlib

@@ -23,7 +23,7 @@ from typing import Any
 from . import words
 from ._pellucid import Error
 
-#: A server that has not stopped by itself after so many seconds is killed.
+#: A server that has not stopped by itself after this many seconds is killed.
 STOP_SECONDS = 30
 #: Lines of the log that are kept for messages.
 LINES_KEPT = 200

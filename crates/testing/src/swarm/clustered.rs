@@ -56,7 +56,7 @@ impl Subject for Clustered {
     }
 }
 
-/// A small random buffer for a drive of so many sectors.
+/// A small random buffer for a drive of this many sectors.
 pub fn clustered_config(seed: u64, sectors: u64) -> ClusterBufferConfig {
     let mut rng = Rng::stream(seed, "cluster buffer");
     let mut pick = |values: &[u64]| values[rng.below(values.len() as u64) as usize];

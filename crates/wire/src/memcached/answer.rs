@@ -5,7 +5,7 @@ use super::meta::Flags;
 /// A line that says what is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorLine {
-    /// No such command, or not with so many words.
+    /// No such command, or not with this many words.
     Error,
     /// A line longer than any command.
     LineTooLong,

@@ -187,7 +187,7 @@ pub enum Event<'a> {
     MetaNoop,
     /// `flush_all`; without `delay` now.
     FlushAll {
-        /// In so many seconds, or at this Unix time.
+        /// In this many seconds, or at this Unix time.
         delay: i64,
         /// No answer is wanted.
         noreply: bool,

@@ -200,7 +200,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// A file set on a drive of so many bytes. The error is a sentence.
+    /// A file set on a drive of this many bytes. The error is a sentence.
     pub fn new(config: &FilesConfig, capacity_bytes: u64) -> Result<Files, String> {
         let personality = config.personality;
         let blocks = u32::try_from(capacity_bytes / BLOCK_BYTES).unwrap_or(u32::MAX);

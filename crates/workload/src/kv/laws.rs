@@ -79,7 +79,7 @@ pub const ETC_SMALL: [f64; 15] = [
 pub enum KeySize {
     /// The law of the ETC pool.
     Etc,
-    /// All of so many bytes.
+    /// All of this many bytes.
     Fixed(u16),
 }
 
@@ -112,7 +112,7 @@ pub enum ValueSize {
         /// The longest value.
         max: u32,
     },
-    /// All of so many bytes.
+    /// All of this many bytes.
     Fixed(u32),
 }
 
@@ -148,7 +148,7 @@ pub enum Popularity {
     Uniform,
     /// Rank k with a probability proportional to `k^-theta`.
     Zipf(f64),
-    /// Around the middle of all keys, with a deviation of so many of them (a share of 1), drawn again when outside.
+    /// Around the middle of all keys, with a deviation of this many of them (a share of 1), drawn again when outside.
     Normal(f64),
     /// A generalized Pareto law over the ranks, cut off behind the last; `scale` is a share of the keys.
     Pareto {

@@ -7,7 +7,7 @@ use std::io;
 
 use super::{Action, Format};
 
-/// A message names so many streams of a trace.
+/// A message names this many streams of a trace.
 const STREAMS_NAMED: usize = 32;
 
 /// Where in the (decompressed) trace something stands.

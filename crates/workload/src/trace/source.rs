@@ -20,7 +20,7 @@ pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes from anywhere.
 pub type Input = Box<dyn Read + Send>;
 
-/// Decompresses the bytes as the first of them demand: gzip, zstd, or plain. A zstd frame with a window of more than so many bytes is an
+/// Decompresses the bytes as the first of them demand: gzip, zstd, or plain. A zstd frame with a window of more than this many bytes is an
 /// error.
 pub fn decompressed_within(mut input: Input, window_bytes_max: u64) -> io::Result<Input> {
     let mut magic = [0; 4];

@@ -368,7 +368,7 @@ fn systor() {
     );
 }
 
-/// One record of each version: 4 KiB at block 16, so many microseconds after an hour.
+/// One record of each version: 4 KiB at block 16, this many microseconds after an hour.
 fn vscsi_record(version: u8, command: u8, us: u64) -> Vec<u8> {
     let (length, block, time) =
         (4096u32.to_le_bytes(), 16u64.to_le_bytes(), (3_600_000_000 + us).to_le_bytes());

@@ -33,7 +33,7 @@ pub(super) enum Known {
 /// Fact that the start needs from the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
-    /// Write of so many padding superpages, after which the start of a chunk is readable.
+    /// Write of this many padding superpages, after which the start of a chunk is readable.
     Reveal(Lba, u32),
     /// Start of the line that has this first chunk.
     Start(Lba),

@@ -250,7 +250,7 @@ impl RawSpace {
         Part::Read(at)
     }
 
-    /// A command writes so many sectors to an extent; returns where.
+    /// A command writes this many sectors to an extent; returns where.
     pub fn begin_write(&mut self, at: u32, sectors: u64) -> (Lba, Part) {
         let extent = &mut self.extents[at as usize];
         debug_assert!(extent.written + sectors <= extent.sectors, "a write stays in its chunk or zone");

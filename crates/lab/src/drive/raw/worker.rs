@@ -208,7 +208,7 @@ impl RawWorker {
         Some(format!("did {}{of} I/Os and ended: {why}", self.commands))
     }
 
-    /// Gives a place to an I/O of so many sectors.
+    /// Gives a place to an I/O of this many sectors.
     pub fn draw(&mut self, sectors: u32, space: &mut RawSpace) -> Draw {
         let drawn = match self.raw.action {
             Action::RandRead => self.random_read(sectors, space),

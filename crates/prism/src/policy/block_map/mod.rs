@@ -379,7 +379,7 @@ impl BlockMap {
     }
 }
 
-/// Logical blocks that so many chunks can hold.
+/// Logical blocks that this many chunks can hold.
 pub(super) fn most_blocks(chunks: u64, over_provisioning: f64) -> u64 {
     let by_share = (chunks as f64 / (1.0 + over_provisioning)) as u64;
     by_share.min(chunks.saturating_sub(u64::from(space::RESERVE) + 2))

@@ -12,7 +12,7 @@ use pellucid_flash::{Command, Completion, Opcode, Status, Vector};
 /// Sectors of the longest copy, and of the longest write.
 const COPY_MAX: u32 = 64;
 const WRITE_MAX: u32 = 4096;
-/// After so many failures in a row nothing is written until it is tried again.
+/// After this many failures in a row nothing is written until it is tried again.
 const FAILURES_MAX: u32 = 32;
 
 /// Result of the next look at a block.

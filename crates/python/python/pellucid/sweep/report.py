@@ -171,7 +171,7 @@ def _short(number: str) -> str:
 
 
 def _grid(rows: int, columns: int, panel: tuple[float, float], **options: Any) -> tuple[Figure, Any]:
-    """A figure of so many panels, each of a size in inches."""
+    """A figure of this many panels, each of a size in inches."""
     import matplotlib
     from matplotlib.figure import Figure
 
