@@ -4,7 +4,7 @@
 //! of work and the busy times stay untouched. The drive must be at rest.
 //!
 //! ```text
-//!  fill_unit ─► superpage full ─► place ─┬─► program ─► a few steps of GC in its die
+//!  fill_unit ─► superpage full ─► place ─┬─► program ─► turns of GC, in one die after the other
 //!                                        └─ no space: a step of GC in every die, until there may be some ─► again
 //!  a step: the units of one sense are read ─► gathered by stream ─► superpage full ─► program ─► victim empty? ─► erase
 //!  fill_end ─► GC goes on until no die needs space ─► what is gathered is padded
@@ -53,7 +53,7 @@ pub(crate) struct Gathered {
     image: Vec<u8>,
     /// GC makes space for metadata.
     for_map: bool,
-    /// The die that makes space.
+    /// The die that has the next turn.
     turn: u32,
 }
 
@@ -189,7 +189,7 @@ impl BlockNamespace {
                 continue;
             };
             let ok = self.program_now(shared, &plan, &lpns, &images);
-            self.take_turns(shared, plan.die)?;
+            self.take_turns(shared)?;
             if ok {
                 return Ok(());
             }
@@ -240,7 +240,7 @@ impl BlockNamespace {
             };
             let ok = self.program_now(shared, &plan, &filler.lpns, &filler.images);
             self.translation.checkpoint();
-            self.take_turns(shared, plan.die)?;
+            self.take_turns(shared)?;
             self.write_map_now(shared)?;
             if ok {
                 break;
@@ -251,18 +251,18 @@ impl BlockNamespace {
         Ok(())
     }
 
-    /// GC in `die` behind a host superpage: its turns, and what can be erased.
-    fn take_turns(&mut self, shared: &mut Shared, die: DieId) -> Result<(), NoRoom> {
+    /// GC behind a host superpage: the turns that dies have in its time, in one die after the other, and what can be erased. Had only the die
+    /// that took the data its turns, it would make its own space, and take all data to come.
+    fn take_turns(&mut self, shared: &mut Shared) -> Result<(), NoRoom> {
         for _ in 0..self.gc_turns(shared) {
-            if !self.step_gc(shared, die) {
-                break;
-            }
+            self.step_gc(shared, DieId(self.gathered.turn));
+            self.gathered.turn = (self.gathered.turn + 1) % shared.layout.dies;
         }
         self.erase_now(shared).map(|_| ())
     }
 
-    /// Steps of GC in a die for each host superpage in it. A die takes host data and copies in turn. Where the host has fewer superpages under
-    /// way than there are dies, a die has the turns of those that it is not written in as well.
+    /// Steps of GC in all dies together for each host superpage. While the host writes superpages in as many dies as it has under way, each die
+    /// has a turn.
     fn gc_turns(&self, shared: &Shared) -> u32 {
         let under_way = match shared.config.buffer.write {
             WritePolicy::WriteThrough => shared.config.host.commands_max,
@@ -271,25 +271,15 @@ impl BlockNamespace {
         shared.layout.dies / under_way.clamp(1, shared.layout.dies)
     }
 
-    /// There is no space for host data: GC goes on in one die after the other, until there may be some. Were all dies in the middle of a victim
-    /// at once, a translation page could find no block but the one that a victim needs.
+    /// There is no space for host data: GC takes steps in all dies, as they work at the same time, until there may be some.
     fn make_space(&mut self, shared: &mut Shared) -> Result<(), NoRoom> {
-        if self.translation.take_released() {
-            return Ok(());
-        }
         loop {
-            let mut went_on = false;
-            for _ in 0..shared.layout.dies {
-                let die = DieId(self.gathered.turn);
-                while self.step_gc(shared, die) {
-                    went_on = true;
-                    if self.erase_now(shared)? | self.translation.take_released() {
-                        return Ok(());
-                    }
-                }
-                self.gathered.turn = (self.gathered.turn + 1) % shared.layout.dies;
+            let (mut went_on, mut freed) = (false, self.translation.take_released());
+            for die in (0..shared.layout.dies).map(DieId) {
+                went_on |= self.step_gc(shared, die);
+                freed |= self.erase_now(shared)?;
             }
-            if self.erase_now(shared)? {
+            if freed | self.translation.take_released() {
                 return Ok(());
             }
             if !went_on && !self.write_map_now(shared)? {
@@ -317,6 +307,9 @@ impl BlockNamespace {
     /// A step of GC in `die`: programs copies that wait for no others, or else reads the units of one sense, or carries out a fixed copy.
     /// Returns whether there was anything to do, and space for it.
     fn step_gc(&mut self, shared: &mut Shared, die: DieId) -> bool {
+        if self.translation.may_reap(die) {
+            self.translation.reap(die);
+        }
         let waiting_max = shared.layout.units_per_superpage * self.config.ftl.gc_parallel.max(1);
         if self.gathered.waiting(die) >= waiting_max as usize {
             return self.program_fullest(shared, die);

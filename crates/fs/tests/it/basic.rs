@@ -269,9 +269,8 @@ fn a_damaged_block_is_never_taken_for_a_sound_one() {
             let findings = damaged.audit();
             assert_eq!(lost > 0, !findings.is_empty(), "block {block}: {lost} lost, {findings:?}");
             nodes += usize::from(findings.iter().any(|finding| finding.contains("a node of the tree")));
-            data += usize::from(
-                lost == 1 && findings.iter().any(|finding| finding.contains("cannot be read")),
-            );
+            data +=
+                usize::from(lost == 1 && findings.iter().any(|finding| finding.contains("cannot be read")));
         }
     }
     assert!(
