@@ -23,7 +23,7 @@ pub struct OverSeeds {
     seeds: Vec<u64>,
     drives: Vec<String>,
     measures: Vec<Measure>,
-    /// What the drives had behind them when each run began, if anything.
+    /// State that the drives were in when each run began, if it was prepared.
     past: Option<String>,
 }
 
