@@ -159,7 +159,7 @@ const RULES: &[Rule] = &[
         |spec| spec.is("drive.firmware.model", "loop"),
     ),
     rule(&["drive.ftl.victim"], "drive.ftl.map = \"page\" or \"demand\"", |spec| {
-        matches!(spec.drive.ftl.map, Map::Page | Map::Demand { .. })
+        spec.drive.ftl.map.log_blocks().is_none()
     }),
     rule(&["drive.buffer.dirty_high"], "drive.buffer.write = \"write-back\"", |spec| {
         spec.is("drive.buffer.write", "write-back")
