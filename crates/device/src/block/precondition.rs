@@ -41,6 +41,8 @@ pub struct Filler {
     /// Partial superpages of log blocks by stream, and the units in them.
     parts: BTreeMap<u32, (Vec<Lpn>, Vec<u8>)>,
     part_units: usize,
+    /// Each unit comes with a command of its own.
+    scattered: bool,
 }
 
 /// GC copies that have been read and wait for a superpage.
@@ -106,6 +108,12 @@ impl Filler {
         Filler { namespace, ..Filler::default() }
     }
 
+    /// From now on each unit comes with a command of its own, as when a host overwrites at random. Before, commands are as large as the drive
+    /// likes them, as when it fills a drive in order.
+    pub fn scatter(&mut self) {
+        self.scattered = true;
+    }
+
     /// One whose units carry a placement handle, which must be one of the namespace's.
     pub fn placed(self, handle: u16) -> Filler {
         Filler { handle, ..self }
@@ -128,10 +136,22 @@ impl BlockNamespace {
         }
         filler.lpns.push(lpn);
         filler.images.extend_from_slice(image);
-        if filler.lpns.len() == shared.layout.units_per_superpage as usize {
+        let superpage = shared.layout.units_per_superpage as usize;
+        if filler.lpns.len() >= superpage.min(self.waiting_max(shared, filler)) {
             self.fill_superpage(shared, filler)
         } else {
             Ok(())
+        }
+    }
+
+    /// Units that are in the buffer together at most: a drive that writes through gathers only what its commands bring at once.
+    fn waiting_max(&self, shared: &Shared, filler: &Filler) -> usize {
+        let entries = self.buffer.count() as usize;
+        match shared.config.buffer.write {
+            WritePolicy::WriteThrough if filler.scattered => {
+                entries.min(shared.config.host.commands_max as usize)
+            }
+            WritePolicy::WriteThrough | WritePolicy::WriteBack => entries,
         }
     }
 
@@ -167,7 +187,7 @@ impl BlockNamespace {
         if lpns.len() == shared.layout.units_per_superpage as usize {
             return self.fill_superpage_of(shared, filler, log);
         }
-        if filler.part_units < self.buffer.count() as usize {
+        if filler.part_units < self.waiting_max(shared, filler) {
             return Ok(());
         }
         let fullest = filler.parts.iter().max_by_key(|(_, (lpns, _))| lpns.len());

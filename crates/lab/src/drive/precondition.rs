@@ -125,6 +125,7 @@ impl Overwrites for Writer<'_, '_> {
     /// Overwrites at random. Addresses are drawn in batches, so that the drive can prefetch.
     fn overwrite(&mut self, rng: &mut Rng, filled: u64, count: u64) -> Result<(), RunError> {
         let sectors = u64::from(self.device.layout().sectors_per_unit);
+        self.filler.scatter();
         let mut batch = [Lpn(0); 16];
         let mut left = count;
         while left > 0 {
