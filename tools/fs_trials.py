@@ -29,7 +29,7 @@ import urllib.request
 from pathlib import Path
 
 from fire_clients import as_file
-from served import HANG_SECONDS, ROOT, Skip, Unavailable, main, program, run, served
+from served import HANG_SECONDS, ROOT, main, program, run, served, Skip, Unavailable, wait_for
 
 LONG = os.environ.get("FS_TRIALS") == "long"
 TOOLS = ROOT / ".tools"
@@ -632,13 +632,6 @@ def inspect(mount, image, told):
     finally:
         if twin.process.poll() is None:
             twin.kill()
-
-
-def wait_for(condition, complaint):
-    end = time.monotonic() + HANG_SECONDS
-    while not condition():
-        assert time.monotonic() < end, complaint
-        time.sleep(0.01)
 
 
 SQLITE = """

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from nbd_client import FUA, READ, WRITE, Client
-from served import HANG_SECONDS, ROOT, SYSTEM_PATH, free_port, main, program, readme_commands, run, served
+from served import HANG_SECONDS, ROOT, SYSTEM_PATH, free_port, main, program, readme_commands, run, served, wait_for
 
 PRESET = "cosmos-plus"
 SETS = ["media.store=ram", "media.blocks=32", "ftl.durability=journal"]
@@ -182,8 +182,15 @@ def planned_faults(pellucid):
                 client.drain()
             status = server.ask(do="status")["drives"][0]
             assert status["power_cuts"] == 3, status
-            events = [json.loads(line) for line in server.log().splitlines()]
-            faults = [(e["fault"].split("@")[0], e["operations"]) for e in events if e["event"] in ("fault", "power-cut")]
+            faults = []
+
+            def all_told():
+                whole = [line for line in server.log().splitlines(keepends=True) if line.endswith("\n")]
+                told = [e for e in map(json.loads, whole) if e["event"] in ("fault", "power-cut")]
+                faults[:] = [(e["fault"].split("@")[0], e["operations"]) for e in told]
+                return len(faults) >= 4
+
+            wait_for(all_told, faults)
             assert len(faults) == 4, faults
             struck.append((faults, lost))
     assert struck[0] == struck[1], f"not repeatable: {struck}"
@@ -245,7 +252,7 @@ def tls(pellucid):
                         continue
                     raise AssertionError("served without TLS, or without a certificate")
                 if verify:
-                    assert "TLS: " in server.log(), "the log says which peer was turned away and why"
+                    wait_for(lambda: "TLS: " in server.log(), "the log says which peer was turned away and why")
 
 
 CHUNKS = ROOT / "tools/guest/open-channel.toml"
@@ -270,8 +277,7 @@ def remote_host_ftl(pellucid):
         with served([CHUNKS], sets=sets, nvme=True, options=cuts, pellucid=pellucid) as drive, remote(drive, pellucid) as host:
             work = ["--bs=4k", "--size=48M", "--iodepth=16", "--verify=crc32c", "--rw=randwrite"]
             host.fio("verify", *work, "--verify_fatal=1", "--loops=4")
-            lost = host.log().count("event=remote-lost")
-            assert lost >= 5, host.log()
+            wait_for(lambda: host.log().count("event=remote-lost") >= 5, "the log tells of the lost connections")
             # What was flushed outlives the process of the host, and then that of the drive too.
             host.fio("kept", *work, "--randseed=6", "--do_verify=0", "--end_fsync=1")
             host.kill()

@@ -40,6 +40,14 @@ def program(name: str) -> str:
     return found
 
 
+def wait_for(condition, complaint):
+    """Waits for what another process does in its own time, such as a line of its log."""
+    end = time.monotonic() + HANG_SECONDS
+    while not condition():
+        assert time.monotonic() < end, complaint
+        time.sleep(0.01)
+
+
 def run(command: str, *arguments, seconds: float = HANG_SECONDS, **options) -> str:
     """Output of a command that has to succeed. What is no text in it, as nbdinfo prints where there is no file(1), is replaced."""
     words = [program(command), *map(str, arguments)]

@@ -97,3 +97,11 @@ fn ages_as_it_works(preset: &str, sets: &[&str], share: f64) {
 
     assert!((last / work - 1.0).abs() < share, "{preset} {sets:?}: aged to {last:.3}, at work {work:.3}");
 }
+
+/// Log blocks, on drives that write each command through by itself: what a superpage gathers decides how soon log blocks are full.
+#[test]
+fn a_drive_that_writes_through_ages_as_it_works() {
+    for preset in ["netbook-ssd-3", "netbook-ssd-1"] {
+        ages_as_it_works(preset, &["media.blocks=96", "ftl.over_provisioning=0.2", "media.pages=32"], 0.08);
+    }
+}
