@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const CAPACITIES: Kind = Kind::Or("steady", &Kind::Real(0.0, f64::MAX));
 const FILL: Kind = Kind::Or("trace", &SHARE);
 const SEED: Kind = Kind::Whole(0, i64::MAX as u64);
-const ROUND: Kind = Kind::Unit(Quantity::Time, 1, 86_400_000_000_000);
+const ROUND: Kind = Kind::Unit(Quantity::Time, 1_000_000, 86_400_000_000_000);
 /// A factor on recorded arrival times: above zero, and within reason.
 const TIME_SCALE: Kind = Kind::Real(1e-9, 1e9);
 

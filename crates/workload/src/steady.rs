@@ -85,7 +85,7 @@ impl FromStr for SteadyRule {
             let judged = if text == name { Ok(Tracked::Iops) } else { tracked(value) };
             return judged.map(SteadyRule::Snia);
         }
-        let share = read_share(value).filter(|share| share.is_finite() && *share > 0.0).ok_or(())?;
+        let share = read_share(value).filter(|share| (0.0..=1.0).contains(share) && *share > 0.0).ok_or(())?;
         match name.strip_suffix("_slope") {
             Some(word) => Ok(SteadyRule::Slope(tracked(word)?, share)),
             None => Ok(SteadyRule::Deviation(tracked(name)?, share)),
@@ -185,9 +185,20 @@ mod tests {
             let rule: SteadyRule = text.parse().unwrap_or_else(|()| panic!("{text}"));
             assert_eq!(rule.to_string().parse(), Ok(rule), "{text}");
         }
-        for wrong in
-            ["", "sina", "snia:", "snia:x", "iops", "iops:", "iops:0", "iops:-1%", "slope:1%", "iops_slope"]
-        {
+        for wrong in [
+            "",
+            "sina",
+            "snia:",
+            "snia:x",
+            "iops",
+            "iops:",
+            "iops:0",
+            "iops:3",
+            "iops:101%",
+            "iops:-1%",
+            "slope:1%",
+            "iops_slope",
+        ] {
             assert_eq!(wrong.parse::<SteadyRule>(), Err(()), "{wrong}");
         }
     }

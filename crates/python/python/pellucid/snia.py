@@ -81,8 +81,8 @@ class Window:
 
     @property
     def is_steady(self) -> bool:
-        """Whether the range is at most 20 % of the average, and the best line moves by at most 10 % of it."""
-        return self.range <= RANGE_MAX * self.average and self.excursion <= SLOPE_MAX * self.average
+        """Whether the range is at most 20 % of the average, and the best line moves by at most 10 % of it. Nothing done is never steady."""
+        return self.average > 0 and self.range <= RANGE_MAX * self.average and self.excursion <= SLOPE_MAX * self.average
 
 
 def steady_at(values: Sequence[float]) -> int | None:
