@@ -28,6 +28,7 @@ impl Report {
             ("begin_seconds".into(), Column::Real(series.begin_seconds.clone())),
             ("length_seconds".into(), Column::Real(series.length_seconds.clone())),
         ];
+        let cached = (0..series.len()).map(|at| series.slc_cache_used_blocks.get(at).copied()).collect();
         let mut flow = |name: &str, flow: &FlowSeries| {
             columns.extend([
                 (format!("{name}_requests"), Column::Whole(flow.requests.clone())),
@@ -48,6 +49,10 @@ impl Report {
             ("free_blocks".into(), Column::Whole(series.free_blocks.clone())),
             ("channel_busy_share".into(), Column::Real(series.channel_busy_share.clone())),
             ("die_busy_share".into(), Column::Real(series.die_busy_share.clone())),
+            ("victims".into(), Column::Whole(series.victims.clone())),
+            ("victim_valid_share".into(), Column::MaybeReal(series.victim_valid_share.clone())),
+            ("write_stall_ns".into(), Column::Whole(series.write.stall_ns.clone())),
+            ("slc_cache_used_blocks".into(), Column::MaybeWhole(cached)),
         ]);
         columns
     }
