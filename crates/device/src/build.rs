@@ -5,6 +5,7 @@ use crate::namespaces::Namespace;
 use pellucid_flash::{Geometry, Layout};
 use pellucid_ftl::SetupError;
 use pellucid_media::{Media, MediaError};
+use std::path::PathBuf;
 
 /// Why a drive cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -20,11 +21,12 @@ pub enum DeviceError {
     Nameless(String),
     /// The data were written under another description, and would be misread or not be found.
     #[error(
-        "{file}the description has {described}, but the data were written with {made}; allowed: the same, or another file"
+        "{}the description has {described}, but the data were written with {made}; allowed: the same, or another file",
+        .file.as_ref().map_or_else(String::new, |file| format!("{}: ", file.display()))
     )]
     Kept {
-        /// The file of the media with a colon, or nothing.
-        file: String,
+        /// The file of the media, where their store has one.
+        file: Option<PathBuf>,
         /// The setting that the data were written with.
         made: String,
         /// The setting of the description.

@@ -20,7 +20,7 @@ pub fn keeps_data(made: &DeviceConfig, described: &DeviceConfig, layout: &Layout
     for ((key, made), (_, described)) in words(&made?, layout).into_iter().zip(words(&described?, layout)) {
         if made != described {
             let [made, described] = [made, described].map(|value| phrase(key, value));
-            return Err(DeviceError::Kept { file: String::new(), made, described });
+            return Err(DeviceError::Kept { file: None, made, described });
         }
     }
     Ok(())
@@ -31,7 +31,7 @@ pub(crate) fn refusal(error: StoreError) -> DeviceError {
     match error {
         StoreError::Geometry { path, key: key @ (CAPACITY | NAMESPACES | MAP), image, description } => {
             let [made, described] = [image, description].map(|value| phrase(key, value));
-            DeviceError::Kept { file: format!("{}: ", path.display()), made, described }
+            DeviceError::Kept { file: Some(path), made, described }
         }
         other => DeviceError::Media(other.into()),
     }

@@ -7,8 +7,8 @@
 //!                                                                  └─ None ─► the choice of the enum in FtlConfig
 //! ```
 //! A policy is state of the drive: it is forked with it, and a drive that mounts after a power cut begins with the prototype. Translation
-//! offers what is allowed and nothing else, so no policy can break it. A victim that has to wait for space is kept until it has it. Built-in policies stay enums with a `match`: outsiders cost
-//! them nothing.
+//! offers what is allowed and nothing else, so no policy can break it. A victim that has to wait for space is kept until it has it.
+//! Built-in policies stay enums with a `match`: they pay a comparison for each victim and each superpage of new data.
 
 use pellucid_flash::{BlockId, DieId, Lpn};
 use std::fmt;

@@ -134,8 +134,8 @@ impl TimeSeries {
         }
     }
 
-    /// Counts one successful read or write that completed at `at`, `stall` of whose latency it waited for space in the data buffer. Completions before the start count in the
-    /// first interval.
+    /// Counts one successful read or write that completed at `at`. Of its latency, it waited `stall` for space in the data buffer.
+    /// Completions before the start count in the first interval.
     #[inline]
     pub fn complete(&mut self, at: SimTime, is_write: bool, bytes: u64, latency: Nanos, stall: Nanos) {
         if at.0.wrapping_sub(self.current_start_ns) >= self.interval_ns {

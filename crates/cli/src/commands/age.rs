@@ -29,7 +29,7 @@ Examples:
   pellucid age jasmine -o aged.pellucid
   pellucid age bench/random-write.toml --fill 90% --overwrite 2 -o aged.pellucid
   pellucid run --image aged.pellucid --rw randwrite --number-ios 100000
-  pellucid compare aged.pellucid aged.pellucid,ftl.victim=fifo --rw randwrite --number-ios 100000";
+  pellucid compare aged.pellucid aged.pellucid,scheduler.order=read-first --rw randrw --bs 4k --number-ios 100000";
 
 /// Fill and overwrite a drive, and save it as an image that runs fork from
 #[derive(Debug, clap::Args)]

@@ -26,9 +26,9 @@ use std::path::{Path, PathBuf};
 const EXAMPLES: &str = "\
 Examples:
   pellucid compare cosmos-plus jasmine --trace examples/cloudphysics.csv.zst
-  pellucid compare jasmine jasmine,ftl.victim=fifo --rw randwrite --bs 4k --number-ios 100000
-  pellucid compare jasmine jasmine,ftl.victim=fifo --rw randwrite --bs 4k --number-ios 100000 --seeds 5
-  pellucid compare aged.pellucid aged.pellucid,ftl.victim=cost-benefit --rw randwrite --number-ios 100000";
+  pellucid compare small.toml small.toml,ftl.victim=fifo --precondition steady --rw randwrite --bs 4k --number-ios 500000
+  pellucid compare small.toml small.toml,ftl.victim=fifo --precondition steady --rw randwrite --bs 4k --number-ios 500000 --seeds 5
+  pellucid compare aged.pellucid aged.pellucid,scheduler.order=read-first --rw randrw --bs 4k --number-ios 100000";
 
 /// Do the same work on several drives and put the results side by side
 #[derive(Debug, clap::Args)]

@@ -137,15 +137,15 @@ impl BlockNamespace {
         filler.lpns.push(lpn);
         filler.images.extend_from_slice(image);
         let superpage = shared.layout.units_per_superpage as usize;
-        if filler.lpns.len() >= superpage.min(self.waiting_max(shared, filler)) {
+        if filler.lpns.len() >= superpage.min(self.host_units_max(shared, filler)) {
             self.fill_superpage(shared, filler)
         } else {
             Ok(())
         }
     }
 
-    /// Units that are in the buffer together at most: a drive that writes through gathers only what its commands bring at once.
-    fn waiting_max(&self, shared: &Shared, filler: &Filler) -> usize {
+    /// Units of host data that wait together at most: a drive that writes through gathers only what its commands bring at once.
+    fn host_units_max(&self, shared: &Shared, filler: &Filler) -> usize {
         let entries = self.buffer.count() as usize;
         match shared.config.buffer.write {
             WritePolicy::WriteThrough if filler.scattered => {
@@ -169,7 +169,7 @@ impl BlockNamespace {
         if self.gathered.is_empty() { Ok(()) } else { Err(NoRoom) }
     }
 
-    /// Gathers a unit with others of its log block. As many wait as the data buffer would hold; then the fullest superpage is padded.
+    /// Gathers a unit with others of its log block. As many wait as would at work; then the fullest superpage is padded.
     fn fill_log(
         &mut self,
         shared: &mut Shared,
@@ -187,7 +187,7 @@ impl BlockNamespace {
         if lpns.len() == shared.layout.units_per_superpage as usize {
             return self.fill_superpage_of(shared, filler, log);
         }
-        if filler.part_units < self.waiting_max(shared, filler) {
+        if filler.part_units < self.host_units_max(shared, filler) {
             return Ok(());
         }
         let fullest = filler.parts.iter().max_by_key(|(_, (lpns, _))| lpns.len());
@@ -330,8 +330,8 @@ impl BlockNamespace {
         if self.translation.may_reap(die) {
             self.translation.reap(die);
         }
-        let waiting_max = shared.layout.units_per_superpage * self.config.ftl.gc_parallel.max(1);
-        if self.gathered.waiting(die) >= waiting_max as usize {
+        let copies_max = shared.layout.units_per_superpage * self.config.ftl.gc_parallel.max(1);
+        if self.gathered.waiting(die) >= copies_max as usize {
             return self.program_fullest(shared, die);
         }
         // A victim that has been read to its end is followed by another one, if there is one, at the next call.
