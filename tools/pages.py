@@ -160,7 +160,8 @@ def table(model: dict) -> list[list]:
         case "bars":
             lines = [[c, s["name"] or None, v] for s in model["series"] for c, v in zip(model["categories"], s["values"])]
         case "heat":
-            lines = [[r, c, v] for r, row in zip(model["rows"], model["values"]) for c, v in zip(model["columns"], row)]
+            columns = model.get("column_values", model["columns"])
+            lines = [[r, c, v] for r, row in zip(model["rows"], model["values"]) for c, v in zip(columns, row)]
     return lines
 
 

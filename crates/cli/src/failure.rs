@@ -69,6 +69,11 @@ impl Failure {
         self.status == ASKED
     }
 
+    /// Returns whether the user ended the work.
+    pub fn is_interrupt(&self) -> bool {
+        self.status == INTERRUPTED
+    }
+
     /// Returns the reason in one sentence.
     pub fn sentence(&self) -> String {
         self.error.to_string()

@@ -173,6 +173,19 @@ pub fn ended(report: &Report) -> Result<(), Failure> {
     Err(Failure::work(anyhow::anyhow!("{}: {} failed{why}", report.drive.name, failed.join(", "))))
 }
 
+/// The same of several reports: an interrupt comes first, and of failures each is said.
+pub fn all_ended<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Result<(), Failure> {
+    let mut failures: Vec<Failure> = reports.into_iter().filter_map(|report| ended(report).err()).collect();
+    failures.sort_by_key(Failure::is_interrupt);
+    let last = failures.pop();
+    if last.as_ref().is_some_and(|failure| !failure.is_interrupt()) {
+        for failure in failures {
+            stderr::say(&format!("error: {}", failure.sentence()));
+        }
+    }
+    last.map_or(Ok(()), Err)
+}
+
 /// The exit status tells that a run which was to go on until it is steady has not become so.
 fn steady(report: &Report) -> Result<(), Failure> {
     match &report.steady_state {

@@ -12,14 +12,23 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Reads a report by the name of its file, or of the directory with `report.json`.
+    /// Reads a report by the name of its file, or of the directory with `report.json` or, of a comparison, `compare.json`.
     pub fn open(path: &Path) -> Result<ReportFile, Failure> {
-        let path = if path.is_dir() { path.join("report.json") } else { path.to_path_buf() };
+        let kinds = ["report.json", "compare.json", "seeds.json"];
+        let inside = kinds.iter().map(|kind| path.join(kind)).find(|file| file.is_file());
+        let path = match path.is_dir() {
+            true => inside.unwrap_or_else(|| path.join(kinds[0])),
+            false => path.to_path_buf(),
+        };
         let asked = |why: String| Failure::asked(anyhow!("{}: {why}", path.display()));
         let allowed = "allowed: report.json of --report, or what --json prints";
         let text = std::fs::read(&path).map_err(|error| asked(format!("cannot read: {error}; {allowed}")))?;
         let read: Value =
             serde_json::from_slice(&text).map_err(|error| asked(format!("no JSON: {error}; {allowed}")))?;
+        if read.get("measures").is_some() {
+            let allowed = "allowed: the report of one of them, in its folder seed-N beside it";
+            return Err(asked(format!("means over several seeds; {allowed}")));
+        }
         let reports = match read {
             Value::Array(reports) => reports,
             report => vec![report],

@@ -130,7 +130,7 @@ pub fn tell(
     let mut seen = std::collections::BTreeSet::new();
     warnings.retain(|warning| seen.insert(warning.clone()));
     output::warn(global, warnings);
-    let ends: Vec<_> = reports.iter().flatten().map(output::ended).collect();
+    let ended = output::all_ended(reports.iter().flatten());
     let over = OverSeeds::new(seeds.clone(), reports.clone());
     let written = kept.as_mut().map_or(Ok(()), |kept| kept.write(&seeds, &reports, &over));
     output::print(&if global.json { over.to_json() } else { over.render_text() })?;
@@ -139,5 +139,5 @@ pub fn tell(
         output::print(&format!("\n{:22}{}  (JSON beside it)\n", "report", page.display()))?;
     }
     written?;
-    ends.into_iter().collect()
+    ended
 }

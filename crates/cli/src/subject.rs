@@ -14,13 +14,12 @@ use pellucid_lab::drive::Oracle;
 use pellucid_lab::experiment::{
     ExperimentError, execute_described, execute_on, jobs_summary, precondition_by_trace, read_options, stack,
 };
-use pellucid_lab::image::{Image, is_image};
+use pellucid_lab::image::{Image, is_image, wear_words};
 use pellucid_media::StoreKind;
 use pellucid_output::{OutputFile, is_replaced};
 use pellucid_parquet_log::{ParquetLog, write_table};
-use pellucid_report::{EraseCounts, Report};
+use pellucid_report::Report;
 use pellucid_spec::{DescribedTarget, Fill, Medium, Place, RunSpec, Spec, SpecError, Use, presets};
-use pellucid_text::format::significant;
 use pellucid_workload::Job;
 use pellucid_workload::trace::TraceReader;
 use std::fs::File;
@@ -306,7 +305,7 @@ impl Subject {
             None => execute_described(&spec, jobs, &clock, &mut watcher)?.1,
             Some(image) if spec.has_host() => {
                 let device: Device = image.device(&spec)?;
-                past.iter_mut().for_each(|past| *past += &wear(&device));
+                past.iter_mut().for_each(|past| *past += &wear_words(&device));
                 let mut stack = stack(&spec, device).map_err(ExperimentError::Run)?;
                 if spec.run.verify {
                     let message = "run.verify: what layers of the host have put on an image cannot be read off it; \
@@ -317,7 +316,7 @@ impl Subject {
             }
             Some(image) => {
                 let mut device: Device = image.device(&spec)?;
-                past.iter_mut().for_each(|past| *past += &wear(&device));
+                past.iter_mut().for_each(|past| *past += &wear_words(&device));
                 if spec.precondition.fill == Fill::Trace {
                     past.iter_mut()
                         .for_each(|past| *past += &format!("; then {}", spec.precondition.words()));
@@ -403,12 +402,6 @@ impl ParquetTables {
 /// The tables beside a log in Parquet.
 fn beside(log: &Path) -> [PathBuf; 2] {
     ["series.parquet", "operations.parquet"].map(|ending| log.with_extension(ending))
-}
-
-/// Describes the wear of a drive's blocks.
-fn wear(device: &Device) -> String {
-    let erases = EraseCounts::of(&device.erase_counts().collect::<Vec<_>>());
-    format!("; erases per block {} to {}, mean {}", erases.min, erases.max, significant(erases.mean))
 }
 
 /// Returns whether a path is a pipe or another file that can be read only once.

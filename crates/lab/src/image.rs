@@ -19,7 +19,9 @@ use pellucid_device::{Device, DeviceError, keeps_data};
 use pellucid_flash::{FNV_BASIS, fnv1a};
 use pellucid_media::{Media, SnapshotError};
 use pellucid_output::{OutputError, OutputFile};
+use pellucid_report::EraseCounts;
 use pellucid_spec::{Spec, SpecError};
+use pellucid_text::format::significant;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -270,4 +272,10 @@ impl<T: Read> Hashed<T> {
         self.read_exact(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
+}
+
+/// The wear of the blocks of a drive from an image, to be put behind [`Image::past`].
+pub fn wear_words(device: &Device) -> String {
+    let erases = EraseCounts::of(&device.erase_counts().collect::<Vec<_>>());
+    format!("; erases per block {} to {}, mean {}", erases.min, erases.max, significant(erases.mean))
 }

@@ -21,7 +21,7 @@ mod _pellucid {
     #[pymodule_export]
     use super::errors::Error;
     #[pymodule_export]
-    use super::outcome::{Outcome, compare_text};
+    use super::outcome::{Outcome, compare_text, seeds_text};
     #[pymodule_export]
     use super::policies::{Candidate, Die};
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use crate::errors::Refusal;
 use crate::tables::{self, Table};
-use pellucid_report::{Report, figures_json, render_compare, render_text, report_figures};
+use pellucid_report::{OverSeeds, Report, figures_json, render_compare, render_text, report_figures};
 use pyo3::prelude::*;
 
 /// Columns of a report as text, unless others are asked for.
@@ -65,9 +65,24 @@ impl Outcome {
     }
 }
 
-/// Reports side by side, as `pellucid compare` prints them.
+/// Reports side by side under these names, as `pellucid compare` prints them.
 #[pyfunction]
-pub fn compare_text(outcomes: Vec<PyRef<'_, Outcome>>) -> String {
-    let reports: Vec<Report> = outcomes.iter().map(|outcome| outcome.report.clone()).collect();
-    render_compare(&reports)
+pub fn compare_text(names: Vec<String>, outcomes: Vec<PyRef<'_, Outcome>>) -> String {
+    render_compare(&outcomes.iter().zip(names).map(named).collect::<Vec<_>>())
+}
+
+/// Numbers over these seeds, as `pellucid run --seeds` and `pellucid compare --seeds` print them: for each drive its name, and its reports
+/// in the order of the seeds. Panics with fewer seeds than two, or without a report for each.
+#[pyfunction]
+pub fn seeds_text(seeds: Vec<u64>, drives: Vec<(String, Vec<PyRef<'_, Outcome>>)>) -> String {
+    let reports = |(name, outcomes): (String, Vec<PyRef<'_, Outcome>>)| {
+        outcomes.iter().map(|outcome| named((outcome, name.clone()))).collect()
+    };
+    OverSeeds::new(seeds, drives.into_iter().map(reports).collect()).render_text()
+}
+
+fn named((outcome, name): (&PyRef<'_, Outcome>, String)) -> Report {
+    let mut report = outcome.report.clone();
+    report.drive.name = name;
+    report
 }

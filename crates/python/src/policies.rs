@@ -95,11 +95,11 @@ impl Foreign {
         Foreign { key: self.key, name: self.name.clone(), object, is_stateless: self.is_stateless }
     }
 
-    /// Asks for a choice by `ask`; its answer is the number of one of those offered, or the object that was offered.
+    /// Asks for a choice by `ask`; its answer is the number of one of those offered, or as `Err` what else was chosen, in words.
     fn choose(
         &mut self,
         offered: &[u32],
-        ask: impl Fn(Python<'_>, &Bound<'_, PyAny>) -> PyResult<u32>,
+        ask: impl Fn(Python<'_>, &Bound<'_, PyAny>) -> PyResult<Result<u32, String>>,
     ) -> Option<usize> {
         let answer = Python::attach(|py| match &self.object {
             None => {
@@ -111,10 +111,12 @@ impl Foreign {
             }
             Some(object) => ask(py, object.bind(py)),
         });
-        let chosen = answer.and_then(|number| {
-            offered.iter().position(|&one| one == number).ok_or_else(|| {
+        let chosen = answer.and_then(|answer| {
+            let place =
+                |number: u32| offered.iter().position(|&one| one == number).ok_or_else(|| number.to_string());
+            answer.and_then(place).map_err(|chosen| {
                 let list: Vec<String> = offered.iter().map(u32::to_string).collect();
-                let what = format!("{}, which chose {number}", self.name);
+                let what = format!("{}, which chose {chosen}", self.name);
                 Refusal::value(self.key, &what, &list.join(", ")).into()
             })
         });
@@ -127,6 +129,11 @@ impl Foreign {
     }
 }
 
+/// The number that was answered, or the answer in Python's words.
+fn number(answer: &Bound<'_, PyAny>) -> Result<u32, String> {
+    answer.extract().map_err(|_| answer.repr().map_or("what has no words".into(), |words| words.to_string()))
+}
+
 impl VictimPolicy for Foreign {
     fn name(&self) -> &str {
         &self.name
@@ -137,10 +144,7 @@ impl VictimPolicy for Foreign {
         Foreign::choose(self, &offered, |py, policy| {
             let made = candidates.iter().map(|candidate| Py::new(py, Candidate::from(candidate)));
             let answer = policy.call_method1("choose", (made.collect::<PyResult<Vec<_>>>()?, now))?;
-            match answer.cast::<Candidate>() {
-                Ok(candidate) => Ok(candidate.get().block),
-                Err(_) => answer.extract(),
-            }
+            Ok(answer.cast::<Candidate>().map_or_else(|_| number(&answer), |one| Ok(one.get().block)))
         })
     }
 
@@ -159,10 +163,7 @@ impl PlacementPolicy for Foreign {
         Foreign::choose(self, &offered, |py, policy| {
             let made = candidates.iter().map(|candidate| Py::new(py, Die::from(candidate)));
             let answer = policy.call_method1("choose", (made.collect::<PyResult<Vec<_>>>()?, page.0, now))?;
-            match answer.cast::<Die>() {
-                Ok(die) => Ok(die.get().die),
-                Err(_) => answer.extract(),
-            }
+            Ok(answer.cast::<Die>().map_or_else(|_| number(&answer), |one| Ok(one.get().die)))
         })
     }
 

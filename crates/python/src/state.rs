@@ -209,6 +209,9 @@ impl State {
         let (mut report, blocks) = done?;
         report.overrides = spec.provenance.overrides();
         report.workload.command_line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        // The command ends with status 1 here; a program goes on with what was measured.
+        let unsteady = report.steady_state.iter().filter(|steady| !steady.reached);
+        warn(py, unsteady.map(|steady| format!("steady state, {}", steady.words())).collect())?;
         let requests = watch.requests().map(tables::requests).transpose()?;
         Ok(Outcome::new(report, requests, blocks))
     }
@@ -265,7 +268,8 @@ fn open_image(
         return Err(Refusal::new(message));
     }
     let past = image.past();
-    Ok((source, Some(past), Some(image.device(&spec)?)))
+    let device = image.device(&spec)?;
+    Ok((source, Some(past + &image::wear_words(&device)), Some(device)))
 }
 
 fn passes(ageing: &Ageing) -> (Passes, String) {

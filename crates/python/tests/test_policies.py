@@ -44,13 +44,11 @@ class Raises(pl.VictimPolicy):
 
 
 class Wrong(pl.VictimPolicy):
-    def choose(self, candidates, now):
-        return 1_000_000
+    def __init__(self, answer=1_000_000):
+        self.answer = answer
 
-
-class Nothing(pl.VictimPolicy):
     def choose(self, candidates, now):
-        return None
+        return self.answer
 
 
 class Uncopied(pl.VictimPolicy):
@@ -206,7 +204,9 @@ def test_a_drive_whose_policy_has_failed_goes_no_further_but_its_fork_does():
 
 @pytest.mark.parametrize("policy, raised, sentence", [
     (Wrong(), pl.Error, r"drive.ftl.victim = python:Wrong@[0-9a-f]{16}, which chose 1000000: not allowed; allowed: \d+, "),
-    (Nothing(), TypeError, "NoneType"),
+    (Wrong(-1), pl.Error, "which chose -1: not allowed"),
+    (Wrong("a"), pl.Error, "which chose 'a': not allowed"),
+    (Wrong(None), pl.Error, "which chose None: not allowed"),
     (Uncopied(), TypeError, "I stay alone"),
 ])
 def test_what_a_policy_may_not_do_is_refused(policy, raised, sentence):

@@ -180,13 +180,13 @@ def test_a_comparison_over_seeds_tells_differences_from_chance(small):
     assert mean == pytest.approx(sum(values) / 3) and half > 0
     assert compared.difference("fifo", total).is_larger_than_chance
     assert compared.difference("again", total).mean == 0 and not compared.difference("again", total).is_larger_than_chance
-    assert "3 seeds" in str(compared) and "differs" in str(compared) and "within chance" in compared._repr_html_()
+    assert "3 seeds" in str(compared) and "within chance" in str(compared) and "differs" in compared._repr_html_()
     with pytest.raises(pl.Error, match="at least two"):
         pl.compare(drives, job, seeds=1)
     # The command finds the same.
     line = "netbook-ssd,media.blocks=128 netbook-ssd,media.blocks=128,ftl.victim=fifo"
-    words = f"pellucid compare {line} --job rw=randwrite,bs=4k,number_ios=6000 --precondition fill --seeds 3 --json"
-    measures = json.loads(of_command(words))["measures"]
+    words = f"pellucid compare {line} --job rw=randwrite,bs=4k,number_ios=6000 --precondition fill --seeds 3"
+    measures = json.loads(of_command(words + " --json"))["measures"]
     (theirs,) = [measure["drives"][1] for measure in measures if measure["measure"] == "write amplification"]
     assert theirs["values"] == values and theirs["mean"] == pytest.approx(mean, abs=1e-12)
     assert theirs["half_width"] == pytest.approx(half, rel=1e-9)
@@ -356,3 +356,11 @@ def test_a_table_becomes_a_frame_column_by_column(small):
     assert len({calls_of(result.requests.to_pandas) for result in results[1:]}) == 1, "no call for each row"
     frame = results[2].requests.to_pandas()
     assert len(frame) == 20_000 and frame.latency_ns.sum() == pyarrow.compute.sum(pyarrow.table(results[2].requests)["latency_ns"]).as_py()
+
+
+def test_a_run_that_does_not_become_steady_warns(small):
+    job = pl.Job(rw="randread", bs="4k", time_based=True, runtime="100ms")
+    never = pl.Drive("netbook-ssd", overrides={"media.blocks": 128, "run.steady_state": "snia", "run.steady_round": "50ms"})
+    with pytest.warns(RuntimeWarning, match="snia: NOT reached in 2 rounds"):
+        result = never.run(job, precondition="fill")
+    assert not result.report.steady_state.reached

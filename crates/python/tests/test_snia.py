@@ -122,7 +122,7 @@ def test_write_saturation_begins_new_and_ends_after_four_capacities(tiny):
 def test_what_a_test_cannot_do_is_refused(tiny):
     for refused, why in (
         (lambda: snia.iops(tiny.age(overwrite=0)), "without a past"),
-        (lambda: snia.iops(tiny, round_seconds=0), "above 0"),
+        (lambda: snia.iops(tiny, round_seconds=0), "from 0.001 on"),
         (lambda: snia.latency(tiny, rounds_max=4), "5, which a measurement window has"),
     ):
         with pytest.raises(pl.Error, match=why):
@@ -232,3 +232,14 @@ def test_age_knows_snias_rule(tmp_path):
     assert "by SNIA's rule" in aged.past
     with pytest.raises(pl.Error, match="precondition.steady"):
         drive.age(overwrite=2, steady="snia")
+
+
+@pytest.mark.parametrize("options, sentence", [
+    ({"iodepth": 0}, "iodepth = 0: not allowed; allowed: a whole number from 1 on"),
+    ({"threads": 1.5}, "threads = 1.5: not allowed"),
+    ({"round_seconds": "1s"}, "round_seconds = '1s': not allowed; allowed: a number of seconds from 0.001 on"),
+    ({"round_seconds": 1e-6}, "round_seconds = 1e-06: not allowed"),
+])
+def test_what_a_test_cannot_be_run_with_is_refused(options, sentence):
+    with pytest.raises(pl.Error, match=sentence):
+        pl.snia.iops("netbook-ssd", **options)

@@ -137,6 +137,9 @@ pub(super) fn notes(reports: &[Report]) -> Vec<String> {
         if report.partial {
             notes.push(format!("{name} is partial: {PARTIAL}"));
         }
+        if let Some(steady) = report.steady_state.as_ref().filter(|steady| !steady.reached) {
+            notes.push(format!("{name} was not steady: {}", steady.words()));
+        }
         if let Some(replay) = report.replay.filter(|replay| replay.widened > 0) {
             notes.push(format!(
                 "on {name}, {} of {} requests of the trace were widened to whole sectors of {} bytes",
@@ -195,6 +198,7 @@ pub(super) fn rows(reports: &[Report]) -> Vec<Row> {
     let mut rows = vec![
         row("requests", Unit::Count, Neither, &|r| Some(r.requests as f64)),
         row("simulated", Unit::Seconds, Neither, &|r| Some(r.simulated_seconds)),
+        row("steady after", Unit::Seconds, Neither, &|r| r.steady_state.as_ref()?.reached_seconds),
     ];
     for (i, name) in ["read", "write", "trim", "flush"].into_iter().enumerate() {
         let mut add = |label: &str, unit: Unit, better: Better, of: fn(&Direction) -> Option<f64>| {

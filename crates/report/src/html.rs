@@ -110,6 +110,9 @@ impl Page {
             let before = escape(&report.workload.precondition);
             let _ = write!(self.shell.0, "<p class=\"soft\">preconditioning: {before}</p>");
         }
+        if let Some(steady) = &report.steady_state {
+            let _ = write!(self.shell.0, "<p class=\"soft\">steady state: {}</p>", escape(&steady.words()));
+        }
         if !report.workload.command_line.is_empty() {
             let _ = write!(self.shell.0, "<p><code>{}</code></p>", escape(&report.workload.command_line));
         }
@@ -338,6 +341,12 @@ fn over_time(report: &Report) -> Vec<Part> {
         return Vec::new();
     }
     let mut parts = Vec::new();
+    if let Some(rounds) = report.steady_state.as_ref().and_then(figure::rounds) {
+        parts.push(Part::Figure(
+            rounds,
+            "The judged value of each round at its end, and the average of the rounds that were judged last.",
+        ));
+    }
     if report.directions.read.latency.count > 0 {
         parts.push(Part::Figure(
             figure::percentiles("Read latency over time", report, &report.series.read),

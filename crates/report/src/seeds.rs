@@ -25,6 +25,8 @@ pub struct OverSeeds {
     measures: Vec<Measure>,
     /// State that the drives were in when each run began, if it was prepared.
     past: Option<String>,
+    /// Runs that were to go on until they are steady and were not, and all runs.
+    unsteady: (usize, usize),
 }
 
 /// A number of the report, of each drive.
@@ -57,7 +59,9 @@ impl OverSeeds {
         let past = past.filter(|past| !["", "none"].contains(&past.as_str())).max().cloned();
         let said = rows(&all).into_iter().filter(|row| row.values.iter().any(Option::is_some));
         let measures = said.map(|row| Measure::new(row, seeds.len())).collect();
-        OverSeeds { seeds, drives, measures, past }
+        let missed = |report: &&Report| report.steady_state.as_ref().is_some_and(|steady| !steady.reached);
+        let unsteady = (all.iter().filter(missed).count(), all.len());
+        OverSeeds { seeds, drives, measures, past, unsteady }
     }
 
     /// Cells of the table: the heads, then a row for each number. Behind the column of each drive but the first is one with the difference.
@@ -90,6 +94,11 @@ impl OverSeeds {
             notes.push(format!(
                 "all seeds of a drive start from one state ({past}); how much that state depends on chance is not in the intervals: vary \
                  precondition.seed"
+            ));
+        }
+        if let (missed @ 1.., all) = self.unsteady {
+            notes.push(format!(
+                "{missed} of {all} runs did not become steady: their numbers are of a drive still under way"
             ));
         }
         notes

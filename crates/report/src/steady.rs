@@ -39,21 +39,26 @@ impl SteadyState {
             Some(seconds) => format!("{}: reached after {rounds}, at {}", self.rule, span(seconds)),
             None => format!("{}: NOT reached in {rounds}", self.rule),
         };
-        let window = (self.average, self.range_share, self.slope_share);
-        if let (Some(average), Some(range), Some(slope)) = window {
+        if let (Some(average), Some(judged)) = (self.average, self.judged()) {
             let unit = match self.tracked.as_str() {
                 "iops" => format!("{} IOPS", significant(average)),
                 "bytes_per_second" => format!("{}/s", bytes(average)),
                 _ => duration(average),
             };
-            let judged = (self.window_rounds as usize).min(self.round_values.len());
-            words += &format!(
-                "; last {judged} rounds: {unit}, range {}, slope {} a round",
-                percent(range),
-                percent(slope.abs())
-            );
+            let last = (self.window_rounds as usize).min(self.round_values.len());
+            words += &format!("; last {last} rounds: {unit}, {judged}");
         }
         words
+    }
+
+    /// What the rule judges of the last window, in words.
+    fn judged(&self) -> Option<String> {
+        let slope = || Some(format!("slope {} a round", percent(self.slope_share?.abs())));
+        Some(match self.rule.split(':').next()? {
+            "snia" => format!("range {}, {}", percent(self.range_share?), slope()?),
+            name if name.ends_with("_slope") => slope()?,
+            _ => format!("largest deviation {}", percent(self.deviation_share?)),
+        })
     }
 }
 
@@ -80,6 +85,12 @@ mod tests {
             steady.words(),
             "snia: reached after 6 rounds of 2.00 s, at 12.0 s; last 5 rounds: 900 IOPS, range 12.5 %, slope 2.00 % a round"
         );
+        for (rule, end) in
+            [("iops:10%", "900 IOPS, largest deviation 10.0 %"), ("bw_slope:1%", ", slope 2.00 % a round")]
+        {
+            let words = SteadyState { rule: rule.into(), ..steady.clone() }.words();
+            assert!(words.starts_with(&format!("{rule}: reached")) && words.ends_with(end), "{words}");
+        }
         let nothing = SteadyState {
             reached: false,
             reached_seconds: None,

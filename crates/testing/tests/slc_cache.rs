@@ -142,6 +142,20 @@ fn blocks_that_hold_nothing_are_erased_at_once() {
     assert_eq!(device.ftl_counters().direct_units, 0, "the cache was never full");
 }
 
+/// A write that finds no free block is placed again and again, and counts once.
+#[test]
+fn host_data_are_counted_once_while_garbage_collection_is_behind() {
+    let mut device = drive(&[]);
+    let superpages = device.capacity_sectors(0) / u64::from(SUPERPAGE);
+    for round in 0..40 {
+        write(&mut device, round * 7 % (superpages - CACHE), CACHE);
+    }
+    let (counters, ftl) = (device.counters(), device.ftl_counters());
+    assert!(counters.erases[Cause::Gc as usize] > 0 && ftl.direct_units > 0, "{:?}", counters.erases);
+    let sectors = (ftl.cached_units + ftl.direct_units) * u64::from(device.layout().sectors_per_unit);
+    assert_eq!(sectors, counters.programmed_sectors[Cause::Host as usize]);
+}
+
 #[test]
 fn reads_of_what_is_cached_are_those_of_slc() {
     let mut device = drive(&[]);

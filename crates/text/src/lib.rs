@@ -9,7 +9,7 @@ mod share;
 pub mod suggest;
 
 pub use quantity::Quantity;
-pub use share::{PLAIN_SHARE_MAX, read_share, write_share};
+pub use share::{PLAIN_SHARE_MAX, read_share, write_percent, write_share};
 
 /// Reads a range of whole numbers, `FIRST-LAST` with both ends, or one number alone. `None`: it is none, or it is turned around.
 pub fn read_range(text: &str) -> Option<std::ops::Range<u32>> {

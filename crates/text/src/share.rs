@@ -23,15 +23,21 @@ pub fn read_share(text: &str) -> Option<f64> {
 
 /// A share as TOML, which reads back as the same number.
 pub fn write_share(share: f64) -> String {
-    if share <= PLAIN_SHARE_MAX {
-        return format!("{share:?}");
-    }
+    if share <= PLAIN_SHARE_MAX { format!("{share:?}") } else { format!("\"{}\"", write_percent(share)) }
+}
+
+/// A share of at least 0 in percent, which reads back as the same number.
+pub fn write_percent(share: f64) -> String {
     let text = format!("{share}");
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
     let shifted = format!("{whole}{decimals:0<2}");
     let (percent, rest) = shifted.split_at(whole.len() + 2);
+    let percent = match percent.trim_start_matches('0') {
+        "" => "0",
+        percent => percent,
+    };
     let point = if rest.is_empty() { "" } else { "." };
-    format!("\"{percent}{point}{rest}%\"")
+    format!("{percent}{point}{rest}%")
 }
 
 #[cfg(test)]
@@ -61,6 +67,9 @@ mod tests {
         assert_eq!(write_share(0.07), "0.07");
         assert_eq!(write_share(6.9), "\"690%\"");
         assert_eq!(write_share(7.00015), "\"700.015%\"");
+        for (share, percent) in [(0.03, "3%"), (0.005, "0.5%"), (0.2, "20%"), (1.0, "100%"), (0.0, "0%")] {
+            assert_eq!(write_percent(share), percent);
+        }
     }
 
     proptest! {
@@ -69,6 +78,8 @@ mod tests {
             prop_assume!(share == 0.0 || share >= 1e-4);
             let written = write_share(share);
             prop_assert_eq!(read_share(written.trim_matches('"')), Some(share), "{}", written);
+            let percent = write_percent(share);
+            prop_assert_eq!(read_share(&percent), Some(share), "{}", percent);
         }
     }
 }

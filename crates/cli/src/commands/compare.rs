@@ -105,11 +105,11 @@ impl Compare {
             let (name, failure) = failed.swap_remove(0);
             return Err(failure.about(&name));
         }
+        let asked = failed.iter().all(|(_, failure)| failure.was_asked());
         if reports.is_empty() {
             let each: Vec<String> =
                 failed.iter().map(|(name, why)| format!("{name}: {}", why.sentence())).collect();
             let sentence = anyhow!("all {} drives failed: {}", each.len(), each.join("; "));
-            let asked = failed.iter().all(|(_, failure)| failure.was_asked());
             return Err(if asked { Failure::asked(sentence) } else { Failure::work(sentence) });
         }
         let failed: Vec<(String, String)> =
@@ -131,13 +131,10 @@ impl Compare {
         written?;
         if !failed.is_empty() {
             let each: Vec<String> = failed.iter().map(|(name, why)| format!("{name}: {why}")).collect();
-            return Err(Failure::work(anyhow!(
-                "{} of {drives} drives failed: {}",
-                each.len(),
-                each.join("; ")
-            )));
+            let sentence = anyhow!("{} of {drives} drives failed: {}", each.len(), each.join("; "));
+            return Err(if asked { Failure::asked(sentence) } else { Failure::work(sentence) });
         }
-        reports.iter().rev().try_for_each(output::ended)
+        output::all_ended(&reports)
     }
 
     /// The runs once for each seed.

@@ -30,7 +30,7 @@ memory); 1 if some are not; 2 if the run cannot be repeated, because the version
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Rerun {
-    /// report.json of a run, or the directory with it
+    /// report.json of a run or compare.json of a comparison, or the directory with it
     #[arg(value_name = "REPORT")]
     report: PathBuf,
 }

@@ -152,3 +152,41 @@ fn a_replay_without_garbage_collection_needs_no_steady_state() {
         assert_eq!(done.stderr.contains("is not steady"), warned, "{} {}", done.stdout, done.stderr);
     }
 }
+
+/// Folding goes on when the run is over, and is no part of it.
+#[test]
+fn a_full_cache_is_reported_as_full() {
+    let folder = Folder::new();
+    let small =
+        ["--set", "media.blocks=64", "--set", "media.channels=2", "--set", "ftl.over_provisioning=0.25"];
+    let work = ["--set", "media.ways=1", "--rw", "write", "--bs", "128k", "--number-ios", "800", "--json"];
+    let report = folder.run(&[&["run", "client-qlc"], &small[..], &work[..]].concat()).json();
+    let cache = &report["slc_cache"];
+    assert_eq!(cache["used_blocks"], cache["blocks"], "{cache}");
+    let last = report["series"]["slc_cache_used_blocks"].as_array().unwrap().last().unwrap();
+    assert_eq!(&cache["used_blocks"], last);
+}
+
+/// A run that was to go on until it is steady says whether it was, wherever it is told.
+#[test]
+fn pages_and_comparisons_say_whether_a_run_was_steady() {
+    let folder = Folder::new();
+    folder.write("die.toml", ONE_DIE);
+    let until = ["--time-based", "--runtime", "1s", "--steady-state", "iops:90%", "--steady-round", "10ms"];
+    let never = ["--time-based", "--runtime", "100ms", "--steady-state", "snia", "--steady-round", "50ms"];
+    let work = ["--rw", "randread", "--bs", "4k"];
+    folder.run(&[&["run", "die.toml"], &work[..], &until, &["--report", "one", "-q"]].concat()).answer();
+    let page = std::fs::read_to_string(folder.path("one/index.html")).unwrap();
+    assert!(page.contains("steady state: iops:90%: reached after") && page.contains("Rounds until steady"));
+    let both = ["compare", "die.toml", "die.toml,ftl.victim=fifo"];
+    let compared = folder.run(&[&both, &work[..], &until].concat()).answer();
+    assert!(compared.contains("\nsteady after "), "{compared}");
+    let done = folder.run(&[&both, &work[..], &never].concat());
+    assert_eq!(done.status, 1, "{}", done.stderr);
+    for drive in ["victim=greedy", "victim=fifo"] {
+        assert!(done.stdout.contains(&format!("note: {drive} was not steady: snia")), "{}", done.stdout);
+        assert!(done.stderr.contains(&format!("error: {drive}: steady state")), "{}", done.stderr);
+    }
+    let done = folder.run(&[&["run", "die.toml"], &work[..], &never, &["--seeds", "2"]].concat());
+    assert!(done.stdout.contains("2 of 2 runs did not become steady"), "{}", done.stdout);
+}

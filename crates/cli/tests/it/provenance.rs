@@ -88,7 +88,7 @@ fn replays_and_comparisons_are_repeated_too() {
     folder.run(&["rerun", "out", "-q"]).answer();
     let drives = ["compare", "tiny.toml", "tiny.toml,ftl.victim=fifo"];
     folder.run(&[&drives[..], &WORK[2..], &["--report", "both"]].concat()).answer();
-    for name in ["both/compare.json", "both/victim=fifo/report.json"] {
+    for name in ["both/compare.json", "both/victim=fifo/report.json", "both"] {
         folder.run(&["rerun", name, "-q"]).answer();
     }
 }

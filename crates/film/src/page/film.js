@@ -110,12 +110,14 @@
       }
       const difference = (list, at) => list[at] - list[at - 1], frames = film.at.map((_, at) => at);
       const ratio = frames.map(at => at && difference(film.host_written_bytes, at) > 0 ? difference(film.programmed_bytes, at) / difference(film.host_written_bytes, at) : null);
+      // Ageing counts no writes of the host.
+      const writes = ratio.some(value => value !== null);
       const victims = frames.map(at => at ? difference(film.victims, at) : null);
       this.workPlot = new uPlot({ ...hold, width, height: 150, scales: { x, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] }, n: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
         axes: [{ ...axis, size: 30, values: (_, all) => all.map(v => by_time ? time(v * 1e9) : bytes(v * 1e9)) }, { ...axis, size: 62 }, { ...axis, side: 1, scale: "n", size: 46, grid: { show: false } }],
         series: [{}, { label: "write amplification", stroke: css("--c1"), width: 1.4, points: { show: false } },
-          { label: "victims (right)", stroke: css("--c3"), width: 1, scale: "n", points: { show: false } }] },
-        [film.at.map(at => at / 1e9), ratio, victims], this.work);
+          { label: "victims (right)", stroke: css("--c3"), width: 1, scale: "n", points: { show: false } }].filter((_, at) => at !== 1 || writes) },
+        [film.at.map(at => at / 1e9), ratio, victims].filter((_, at) => at !== 1 || writes), this.work);
       seek(this.workPlot);
     }
   }

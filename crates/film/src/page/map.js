@@ -4,16 +4,13 @@
 const MAP_MODES = [["valid", "valid data"], ["stream", "stream"], ["wear", "wear"], ["age", "age of data"]];
 const USE = { FREE: 0, FULL: 1, OPEN: 2, BAD: 3, ERASING: 4, VICTIM: 5 };
 const LEVEL_MAX = 15;
-// Frames for which an erased cell is marked.
-const MARKED = 2;
-
 const mapDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+const blend = (a, b, share) => a.map((from, i) => Math.round(from + (b[i] - from) * share));
 const rgb = hex => [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
 // A colour between some; `share` from 0 to 1.
 function between(colours, share) {
   const at = Math.min(Math.max(share, 0), 1) * (colours.length - 1), low = Math.min(Math.floor(at), colours.length - 2), part = at - low;
-  const [a, b] = [rgb(colours[low]), rgb(colours[low + 1])];
-  return a.map((from, i) => Math.round(from + (b[i] - from) * part));
+  return blend(rgb(colours[low]), rgb(colours[low + 1]), part);
 }
 function mapColours() {
   const dark = mapDark();
@@ -27,7 +24,8 @@ function mapColours() {
     age: dark ? ["#ffe27a", "#3fa7a0", "#2b3f6b"] : ["#ffd34d", "#2f9a93", "#26386b"],
     streams: (dark ? ["#1c232c", "#6ea8ff", "#3f6fb3", "#ff9d4d", "#f07cc6", "#a98bff", "#3fcfb4", "#e3bd3a", "#6ea8ff"]
       : ["#e9edf2", "#2468d8", "#8fb4ee", "#d4620a", "#b8338f", "#7450d8", "#0b8a76", "#a87f00", "#2468d8"]).map(rgb),
-    handles: ["#2468d8", "#0b8a76", "#a87f00", "#cf3a3a", "#5d8a1a", "#80502c", "#64748b", "#b8338f"].map(rgb),
+    // None of them is the colour of another stream.
+    handles: ["#cf3a3a", "#5d8a1a", "#00a3c7", "#80502c", "#e8729a", "#4a4fa3", "#64748b", "#b5c200"].map(rgb),
   };
 }
 
@@ -54,7 +52,7 @@ class DriveMap {
     this.stream = new Uint8Array(this.count);
     this.erases = new Uint32Array(this.count);
     this.born = new Float64Array(this.count).fill(-1);
-    this.mark = new Int32Array(this.count).fill(-MARKED - 1);
+    this.mark = new Int32Array(this.count).fill(-1);
     this.frame = -1;
   }
 
@@ -114,8 +112,14 @@ class DriveMap {
   }
 
   colour(cell, mode, colours, at, [least, most]) {
+    // What was erased since the last frame is marked over what it holds now.
+    if (this.frame > 0 && this.mark[cell] === this.frame) return blend(this.held(cell, mode, colours, at, [least, most]), colours.erased, 0.6);
+    return this.held(cell, mode, colours, at, [least, most]);
+  }
+
+  // The colour of what a cell holds.
+  held(cell, mode, colours, at, [least, most]) {
     const usage = this.usage[cell];
-    if (this.frame > 0 && this.frame - this.mark[cell] < MARKED) return colours.erased;
     if (usage === USE.BAD) return colours.bad;
     if (mode === "wear") return between(colours.wear, (this.erases[cell] - least) / Math.max(1, most - least));
     if (usage === USE.VICTIM) return colours.victim;
@@ -144,8 +148,8 @@ class DriveMap {
   draw(mode, at, range = this.wearRange()) {
     const image = new ImageData(this.width, this.height), colours = mapColours(), seen = new Map();
     for (let cell = 0; cell < this.count; cell++) {
-      const marked = this.frame > 0 && this.frame - this.mark[cell] < MARKED;
-      const key = mode === "age" ? -1 : marked ? -2 : mode === "wear" ? this.erases[cell] * 8 + this.usage[cell]
+      const marked = this.frame > 0 && this.mark[cell] === this.frame;
+      const key = mode === "age" || marked ? -1 : mode === "wear" ? this.erases[cell] * 8 + this.usage[cell]
         : (this.stream[cell] * 16 + this.level[cell]) * 8 + this.usage[cell];
       let colour = key === -1 ? undefined : seen.get(key);
       if (!colour) seen.set(key, colour = this.colour(cell, mode, colours, at, range));

@@ -32,19 +32,23 @@ impl PageMap {
         }
     }
 
-    /// The die whose SLC cache takes the next superpage of `stream`, `units` of it; `None`: there is none, or it is full.
+    /// The die whose SLC cache takes the next superpage of `stream`; `None`: there is none, or it is full.
     #[inline]
-    pub(super) fn place_in_cache(&mut self, stream: Stream, units: usize) -> Option<(DieId, Stream)> {
-        if self.config.slc_cache.is_none() || !matches!(stream, Stream::Host | Stream::HostCold) {
-            return None;
+    pub(super) fn place_in_cache(&mut self, stream: Stream) -> Option<(DieId, Stream)> {
+        let passes = self.config.slc_cache.is_none() || self.placement.past_cache;
+        if passes || !matches!(stream, Stream::Host | Stream::HostCold) { None } else { self.find_in_cache() }
+    }
+
+    /// A superpage of `stream` with so many units was placed: counts those of the host, by whether they went to the SLC cache.
+    #[inline]
+    pub(super) fn count_placed(&mut self, stream: Stream, units: u32) {
+        match stream {
+            Stream::Cached => self.counters.cached_units += u64::from(units),
+            Stream::Host | Stream::HostCold if self.config.slc_cache.is_some() => {
+                self.counters.direct_units += u64::from(units);
+            }
+            _ => {}
         }
-        let place = if self.placement.past_cache { None } else { self.find_in_cache() };
-        let counter = match place {
-            Some(_) => &mut self.counters.cached_units,
-            None => &mut self.counters.direct_units,
-        };
-        *counter += units as u64;
-        place
     }
 
     fn find_in_cache(&mut self) -> Option<(DieId, Stream)> {

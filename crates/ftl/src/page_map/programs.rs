@@ -125,7 +125,7 @@ impl PageMap {
             Some(own) => own,
             None if near.is_some() => self.choose_die_for_foreign(stream)?,
             None if stream == Stream::MetaMoved => self.choose_die_for_map()?,
-            None => match self.place_in_cache(stream, lpns.len()) {
+            None => match self.place_in_cache(stream) {
                 Some(cached) => cached,
                 None => self.choose_die_for_new(stream, lpns[0])?,
             },
@@ -136,6 +136,7 @@ impl PageMap {
         if self.handles.count() > 1 {
             self.handles.wrote(stream);
         }
+        self.count_placed(if shared == Stream::Cached { shared } else { stream }, lpns.len() as u32);
         if near.is_some() {
             self.count_copied(lpns.len() as u32);
         }

@@ -60,6 +60,8 @@ pub struct Measured {
     pub figures: Vec<PartFigures>,
     /// Blocks as they stood at the end; when the drive has come to rest they stand otherwise.
     pub wear: Wear,
+    /// Blocks of the SLC caches, and those that were not free at the end.
+    pub slc_cache_blocks: (u32, u32),
     /// Rounds of a run that was to end once it is steady.
     pub steady: Option<SteadyState>,
     /// The run over time.
@@ -117,6 +119,10 @@ impl Measured {
             },
             figures: figures(run.device.figures(), &run.figures_before),
             wear: wear(run.device),
+            slc_cache_blocks: run
+                .device
+                .flash()
+                .map_or((0, 0), |device| device.cache_use(device.block_namespaces())),
             steady: run.steady.as_ref().map(Steadiness::report),
             series: run.series.finish(end, channel_count, die_count),
         };
@@ -286,7 +292,7 @@ fn of_flash(device: &Device, measured: &Measured) -> Report {
     let ftl = measured.host.map_or(measured.ftl, |host| host.ftl);
     let block_units = measured.host.map_or(layout.units_per_block, |host| host.units_per_block);
     let all: Vec<u16> = device.block_namespaces().collect();
-    let translated = translated(device, &all, &measured.ftl, &counters);
+    let translated = translated(device, &all, &measured.ftl, &counters, measured.slc_cache_blocks);
     Report {
         drive: Drive {
             summary: summary(device),
@@ -410,7 +416,7 @@ fn namespace(device: &Device, used: &NamespaceUse) -> NamespaceResult {
     let interface = device.interface(number);
     let block = matches!(interface, Some(Interface::Block { .. }));
     let counters = &used.counters;
-    let translated = translated(device, &[number], &used.ftl, counters);
+    let translated = translated(device, &[number], &used.ftl, counters, used.slc_cache_blocks);
     NamespaceResult {
         number,
         interface: interface.map_or("", |interface| interface.name()).into(),
@@ -439,12 +445,18 @@ struct Translated {
 }
 
 /// Reports the translation of these block namespaces, from the counters `ftl`.
-fn translated(device: &Device, namespaces: &[u16], ftl: &FtlCounters, counters: &Counters) -> Translated {
+fn translated(
+    device: &Device,
+    namespaces: &[u16],
+    ftl: &FtlCounters,
+    counters: &Counters,
+    slc_cache_blocks: (u32, u32),
+) -> Translated {
     let merges = device.config().ftl.map.log_blocks().is_some();
     Translated {
         map_cache: map_cache(device, namespaces, &ftl.map),
         merges: merges.then(|| Merges::new(&ftl.merges)),
-        slc_cache: slc_cache(device, namespaces, ftl, counters),
+        slc_cache: slc_cache(device, ftl, counters, slc_cache_blocks),
     }
 }
 
@@ -467,14 +479,13 @@ fn map_cache(device: &Device, namespaces: &[u16], counters: &MapCounters) -> Opt
 
 fn slc_cache(
     device: &Device,
-    namespaces: &[u16],
     ftl: &FtlCounters,
     counters: &Counters,
+    (blocks, used): (u32, u32),
 ) -> Option<SlcCache> {
     device.config().ftl.slc_cache?;
     let layout = device.layout();
     let (sector, unit) = (u64::from(layout.sector_bytes), u64::from(layout.unit_bytes));
-    let (blocks, used) = device.cache_use(namespaces.iter().copied());
     Some(SlcCache {
         host_bytes: ftl.cached_units * unit,
         direct_bytes: ftl.direct_units * unit,

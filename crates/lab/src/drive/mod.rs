@@ -458,7 +458,16 @@ impl<'a, T: Target> Run<'a, T> {
     /// Gives the film the blocks as they are at `at`.
     fn film(&mut self, at: SimTime, film: &mut Recorder) {
         if let Some(device) = self.device.flash() {
-            film.record(at.since(self.measured_from).0, &device.block_map());
+            let mut map = device.block_map();
+            if let Some(host) = self.device.host() {
+                // A host FTL above chunks or zones chooses the victims, and writes the copies.
+                let (written, programmed) = measure::whole_stack(&device.counters(), Some(&host));
+                let sector = u64::from(device.layout().sector_bytes);
+                map.host_written_bytes = written * sector;
+                map.programmed_bytes = programmed.iter().sum::<u64>() * sector;
+                (map.victims, map.copied_units) = (host.ftl.victims.iter().sum(), host.ftl.copied_units);
+            }
+            film.record(at.since(self.measured_from).0, &map);
             self.film_due = SimTime(self.measured_from.0.saturating_add(film.due()));
         }
     }

@@ -55,6 +55,8 @@ pub struct NamespaceUse {
     pub ftl: FtlCounters,
     /// Its erased blocks that are waiting, at this moment.
     pub free_blocks: u32,
+    /// Blocks of its SLC cache, and those that are not free, at this moment.
+    pub slc_cache_blocks: (u32, u32),
     /// True if it takes no writes any more.
     pub read_only: bool,
 }
@@ -69,6 +71,7 @@ impl NamespaceUse {
             counters: device.counters_of(number),
             ftl: device.ftl_counters_of(number),
             free_blocks: device.free_blocks_of(number),
+            slc_cache_blocks: device.cache_use([number]),
             read_only: device.takes_no_writes(number),
         };
         if numbers.len() > 1 { numbers.map(of).collect() } else { Vec::new() }

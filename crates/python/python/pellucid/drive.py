@@ -84,7 +84,7 @@ class Drive:
         jobs = [item for item in work if isinstance(item, Job)]
         traces = [item for item in work if isinstance(item, Trace)]
         if len(jobs) + len(traces) < len(work) or len(traces) > 1 or (jobs and traces):
-            raise words.refuse("work", work, "jobs, or one trace")
+            raise words.refuse("work", work, "jobs one after the other, as run(first, second), or one trace")
         sets = [] if seed is None else [f"run.seed={seed}"]
         sets += ["run.verify=true"] if verify else []
         sets += _precondition(precondition)

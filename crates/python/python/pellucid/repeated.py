@@ -9,6 +9,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ._pellucid import seeds_text
 from .result import FIGURES, Comparison, Result
 from .statistics import interval
 from .words import number, refuse
@@ -62,15 +63,15 @@ class Runs(Mapping):
         values = _numbers(self.values(path))
         return None if values is None else interval(values, CONFIDENCE)
 
+    def __str__(self) -> str:
+        return _text(list(self), {self[next(iter(self))].report.drive.name: list(self._results.values())})
+
     def _rows(self) -> list[list[str]]:
         found = ((label, self.interval(path)) for label, path in FIGURES.items())
         return [[label, _plus_minus(*interval)] for label, interval in found if interval]
 
     def _head(self) -> list[str]:
         return [f"{len(self)} seeds", next(iter(self._results.values())).report.drive.name]
-
-    def __str__(self) -> str:
-        return _text([self._head(), *self._rows()])
 
     def _repr_html_(self) -> str:
         return _html(self._head(), self._rows())
@@ -135,7 +136,7 @@ class Repeated(Mapping):
         return [f"{len(self)} seeds", *self.drives]
 
     def __str__(self) -> str:
-        return _text([self._head(), *self._rows()])
+        return _text(list(self), {drive: self.results(drive) for drive in self.drives})
 
     def _repr_html_(self) -> str:
         return _html(self._head(), self._rows())
@@ -145,9 +146,8 @@ def _plus_minus(mean: float, half: float | None) -> str:
     return f"{number(mean)} ± {half or 0.0:.2g}"
 
 
-def _text(rows: list[list[str]]) -> str:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows) + "\n"
+def _text(seeds: list[int], drives: Mapping[str, list[Result]]) -> str:
+    return seeds_text(seeds, [(name, [result._outcome for result in results]) for name, results in drives.items()])
 
 
 def _html(names: list[str], rows: list[list[str]]) -> str:

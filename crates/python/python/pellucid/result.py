@@ -145,8 +145,7 @@ class Comparison(Mapping):
         return Plot(self.results)
 
     def __str__(self) -> str:
-        names = "".join(f"{number}: {name}\n" for number, name in enumerate(self.results, 1))
-        return names + compare_text([result._outcome for result in self.results.values()])
+        return compare_text(list(self.results), [result._outcome for result in self.results.values()])
 
     def _repr_html_(self) -> str:
         return _table(self.results)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 #: Rounds of a measurement window, and the most that a test takes.
 WINDOW = 5
 ROUNDS_MAX = 25
+#: Shortest time of simulated work at each mix and block size.
+ROUND_SECONDS_MIN = 0.001
 #: Largest range of the values of a window, and largest rise of their best line over it, as parts of their average.
 RANGE_MAX = 0.20
 SLOPE_MAX = 0.10
@@ -290,8 +292,11 @@ class Bench:
         drive = drive if isinstance(drive, Drive) else Drive(drive)
         if drive.past is not None:
             raise refuse("drive", drive.name, "a drive without a past: the test begins with a new one")
-        if not round_seconds > 0:
-            raise refuse("round_seconds", round_seconds, "seconds above 0")
+        if not isinstance(round_seconds, int | float) or not round_seconds >= ROUND_SECONDS_MIN:
+            raise refuse("round_seconds", round_seconds, f"a number of seconds from {ROUND_SECONDS_MIN} on")
+        for key, value in (("iodepth", iodepth), ("threads", threads)):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise refuse(key, value, "a whole number from 1 on")
         self._drive = drive.age(fill=0.0, overwrite=0)
         self._test = test
         self._seconds = round_seconds

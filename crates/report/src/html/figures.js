@@ -25,17 +25,20 @@
   // ---- tables
 
   const field = value => value === null || value === undefined ? "" : /[",\n]/.test(value) ? '"' + String(value).replaceAll('"', '""') + '"' : String(value);
+  const NAMES = { ns: "ns", seconds: "s", bytes: "bytes", binary_bytes: "bytes", bytes_per_second: "bytes/s", share: "share" };
+  const head = ({ label, unit }) => NAMES[unit] ? label ? `${label} (${NAMES[unit]})` : NAMES[unit] : label;
   function table(model) {
     const lines = [];
     if (model.kind === "plot") {
-      lines.push(["series", model.x.label, model.y.label]);
+      lines.push(["series", head(model.x), head(model.y)]);
       for (const series of model.series) (series.x || model.series[0].x).forEach((x, at) => lines.push([series.name, x, series.y[at]]));
     } else if (model.kind === "bars") {
-      lines.push(["category", "series", model.value.label]);
+      lines.push(["category", "series", head(model.value)]);
       for (const series of model.series) series.values.forEach((value, at) => lines.push([model.categories[at], series.name, value]));
     } else {
-      lines.push(["row", "column", "value"]);
-      model.values.forEach((row, at) => row.forEach((value, column) => lines.push([model.rows[at], model.columns[column], value])));
+      lines.push(["row", model.column_values ? head(model.column) : "column", head({ label: "value", unit: model.unit })]);
+      const columns = model.column_values || model.columns;
+      model.values.forEach((row, at) => row.forEach((value, column) => lines.push([model.rows[at], columns[column], value])));
     }
     return lines.map(line => line.map(field).join(",") + "\n").join("");
   }

@@ -1,7 +1,7 @@
 //! The drawings of the page. Reads have colour 0 and writes colour 1 wherever both are shown.
 
 use super::super::plot::{Axis, BarChart, Bars, Drawing, HeatMap, Mark, Plot, Unit};
-use super::super::{Direction, FlowSeries, LatencyBand, Report};
+use super::super::{Direction, FlowSeries, LatencyBand, Report, SteadyState};
 use pellucid_flash::{Cause, Stage};
 use pellucid_text::format::{duration, percent};
 
@@ -128,6 +128,28 @@ pub(super) fn amplification_over_time(report: &Report) -> Drawing {
         .into()
 }
 
+/// The value of each round of a run that was to go on until it is steady, and the average of the last window; `None`: it had no round.
+pub(super) fn rounds(steady: &SteadyState) -> Option<Drawing> {
+    let (label, unit) = match steady.tracked.as_str() {
+        "iops" => ("requests per second", Unit::Count),
+        "bytes_per_second" => ("throughput", Unit::BytesPerSecond),
+        _ => ("mean latency", Unit::Nanos),
+    };
+    let ends = (1..).map(|round| f64::from(round) * steady.round_seconds);
+    let rounds: Vec<(f64, f64)> = ends.zip(steady.round_values.iter().copied()).collect();
+    let judged = rounds.len().saturating_sub(steady.window_rounds as usize);
+    let last = rounds.last()?;
+    let average = steady.average.map(|average| vec![(rounds[judged].0, average), (last.0, average)]);
+    let plot = Plot::new("Rounds until steady")
+        .x_axis(Axis::linear("simulated time", Unit::Seconds).from(0.0).to(last.0))
+        .y_axis(Axis::linear(label, unit).from(0.0))
+        .points("round", rounds.clone())
+        .colour(0)
+        .dashed("average of the judged rounds", average.unwrap_or_default())
+        .colour(7);
+    Some(plot.into())
+}
+
 pub(super) fn free_blocks(report: &Report) -> Drawing {
     time_plot("Free blocks over time", report)
         .y_axis(Axis::linear("free blocks", Unit::Count).from(0.0))
@@ -172,9 +194,8 @@ pub(super) fn slc_cache(report: &Report) -> Drawing {
 
 /// One row per channel, or die, one column per interval.
 pub(super) fn timeline(title: &str, word: &str, report: &Report, busy: &[Vec<f64>]) -> Drawing {
-    let ends = &report.series.busy.end_seconds;
-    let names = ends.iter().map(|end| Unit::Seconds.show(*end)).collect();
-    HeatMap::new(title, word, "until", busy.to_vec()).columns(names).into()
+    let ends = report.series.busy.end_seconds.clone();
+    HeatMap::new(title, word, "until", busy.to_vec()).columns(Unit::Seconds, ends).into()
 }
 
 /// One cell per die, one row per channel.

@@ -22,8 +22,8 @@ pub struct HeatMap {
     unit: Unit,
     row_word: String,
     column_word: String,
-    /// Names of the columns, in place of the word and the number.
-    columns: Option<Vec<String>>,
+    /// Moments or other values that the columns stand for, in place of their numbers.
+    columns: Option<(Unit, Vec<f64>)>,
     rows: Vec<Vec<f64>>,
 }
 
@@ -42,16 +42,16 @@ impl HeatMap {
         }
     }
 
-    /// Names of the columns, such as moments.
-    pub fn columns(mut self, names: Vec<String>) -> HeatMap {
-        self.columns = Some(names);
+    /// Values that the columns stand for, such as moments, in place of their numbers.
+    pub fn columns(mut self, unit: Unit, values: Vec<f64>) -> HeatMap {
+        self.columns = Some((unit, values));
         self
     }
 
     /// The name of a column.
     fn column(&self, at: usize) -> String {
-        let named = self.columns.as_ref().and_then(|names| names.get(at));
-        named.cloned().unwrap_or_else(|| format!("{} {at}", self.column_word))
+        let value = self.columns.as_ref().and_then(|(unit, values)| Some(unit.show(*values.get(at)?)));
+        value.unwrap_or_else(|| format!("{} {at}", self.column_word))
     }
 
     /// The map in the model of [`super::Drawing`].
@@ -59,13 +59,18 @@ impl HeatMap {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let values: Vec<Vec<Value>> =
             self.rows.iter().map(|row| row.iter().copied().map(number).collect()).collect();
-        json!({
+        let mut model = json!({
             "kind": "heat",
             "unit": self.unit.key(),
             "rows": (0..self.rows.len()).map(|row| format!("{} {row}", self.row_word)).collect::<Vec<_>>(),
             "columns": (0..columns).map(|column| self.column(column)).collect::<Vec<_>>(),
             "values": values,
-        })
+        });
+        if let Some((unit, moments)) = &self.columns {
+            model["column"] = json!({ "label": self.column_word, "unit": unit.key() });
+            model["column_values"] = moments.iter().copied().map(number).collect();
+        }
+        model
     }
 
     /// Another width in user units.
@@ -96,10 +101,7 @@ impl HeatMap {
         let mut canvas = Canvas::new(self.width, height, &self.title, &described);
         let largest = self.largest();
         self.key(&mut canvas, largest);
-        for column in (0..columns).step_by(every(cell_width, 54.0)) {
-            let x = left + (column as f64 + 0.5) * cell_width;
-            canvas.text("mid", (x, top - 8.0), &self.column(column));
-        }
+        self.heads(&mut canvas, Frame { left, top, width: cell_width, height: 0.0 }, columns);
         let dense = columns * self.rows.len() > DENSE;
         for (r, row) in self.rows.iter().enumerate() {
             let y = top + r as f64 * cell_height;
@@ -116,13 +118,22 @@ impl HeatMap {
                 canvas.text("end", place, &format!("{} {r}", self.row_word));
             }
             for c in 0..if dense { 0 } else { row.len() } {
-                let gap = if cell_width.min(cell_height) > 12.0 { 2.0 } else { 0.5 };
-                let (x, width) = (left + c as f64 * cell_width, cell_width - gap);
-                let frame = Frame { left: x, top: y, width, height: cell_height - gap };
+                let (across, down) = (gap(cell_width), gap(cell_height));
+                let (x, width) = (left + c as f64 * cell_width, cell_width - across);
+                let frame = Frame { left: x, top: y, width, height: cell_height - down };
                 self.cell(&mut canvas, frame, (r, c), largest);
             }
         }
         canvas.finish()
+    }
+
+    /// Writes the names of the columns above the first row, as many as do not run into each other.
+    fn heads(&self, canvas: &mut Canvas, first: Frame, columns: usize) {
+        let longest = (0..columns).map(|column| self.column(column).chars().count()).max().unwrap_or(0);
+        for column in (0..columns).step_by(every(first.width, 14.0 + 6.5 * longest as f64)) {
+            let x = first.left + (column as f64 + 0.5) * first.width;
+            canvas.text("mid", (x, first.top - 8.0), &self.column(column));
+        }
     }
 
     /// Draws a row of a map with many cells: a rectangle for each run of cells that look the same, and no words.
@@ -140,7 +151,7 @@ impl HeatMap {
                 first.left + at as f64 * first.width,
                 first.top,
                 same as f64 * first.width,
-                (first.height - 0.5).max(0.5),
+                first.height,
                 if level(values[at]) > 0.0 { level(values[at]) / LEVELS } else { 1.0 },
             );
             at += same;
@@ -154,7 +165,11 @@ impl HeatMap {
         let value = self.rows[row][column];
         let heat = heat(value, largest);
         let words = self.unit.show(value);
-        let tooltip = format!("{} {row}, {} {column}: {words}", self.row_word, self.column_word);
+        let column = match self.columns {
+            Some(_) => format!("{} {}", self.column_word, self.column(column)),
+            None => self.column(column),
+        };
+        let tooltip = format!("{} {row}, {column}: {words}", self.row_word);
         canvas.raw(&format!(
             "<rect class=\"cell\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
             frame.left, frame.top, frame.width, frame.height
@@ -187,6 +202,11 @@ fn heat(value: f64, largest: f64) -> f64 {
         return 0.0;
     }
     LEAST + (1.0 - LEAST) * value / largest
+}
+
+/// The space between cells of a size: none between narrow ones, which it would hide.
+fn gap(cell: f64) -> f64 {
+    if cell > 12.0 { 2.0 } else { 0.0 }
 }
 
 /// Label every n-th cell so that labels of `wanted` units fit.

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `plot` | `x` and `y`: axes; `series`: each `name`, `mark`, `colour`, and the lists `x` and `y`; a missing `x` is that of the first series |
 //! | `bars` | `value`: the axis; `stacked`; `categories`; `series`: each `name`, `colour` and `values` |
-//! | `heat` | `rows` and `columns`: their names; `unit`; `values`, by row |
+//! | `heat` | `rows` and `columns`: their names; `unit`; `values`, by row; where columns stand for numbers, `column` (label and unit) and `column_values` |
 //!
 //! An axis has `label`, `unit`, `scale` (`linear`, `log`, `doubling`), `from` and `to` where they are fixed. A value that is not a finite
 //! number is `null`: a gap. Numbers have six significant digits.
@@ -74,15 +74,14 @@ impl Drawing {
         model
     }
 
-    /// The data as a table with a header: a line for each point, value or cell.
+    /// The data as a table with a header that names units: a line for each point, value or cell.
     pub fn to_csv(&self) -> String {
         let model = self.to_json();
         let mut csv = String::new();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         match self {
             Drawing::Plot(_) => {
-                let _ =
-                    writeln!(csv, "series,{},{}", field(&model["x"]["label"]), field(&model["y"]["label"]));
+                let _ = writeln!(csv, "series,{},{}", head(&model["x"]), head(&model["y"]));
                 let series = list(&model["series"]);
                 for one in &series {
                     let xs = if one["x"].is_null() { &series[0]["x"] } else { &one["x"] };
@@ -92,7 +91,7 @@ impl Drawing {
                 }
             }
             Drawing::Bars(_) => {
-                let _ = writeln!(csv, "category,series,{}", field(&model["value"]["label"]));
+                let _ = writeln!(csv, "category,series,{}", head(&model["value"]));
                 for one in list(&model["series"]) {
                     for (category, value) in list(&model["categories"]).iter().zip(list(&one["values"])) {
                         let _ =
@@ -101,15 +100,44 @@ impl Drawing {
                 }
             }
             Drawing::Heat(_) => {
-                csv.push_str("row,column,value\n");
+                let moments = model.get("column_values");
+                let column = moments.map_or("column".into(), |_| head(&model["column"]));
+                let value = named("value", unit_name(&model["unit"]));
+                let _ = writeln!(csv, "row,{column},{}", field(&value.into()));
+                let columns = list(moments.unwrap_or(&model["columns"]));
                 for (row, values) in list(&model["rows"]).iter().zip(list(&model["values"])) {
-                    for (column, value) in list(&model["columns"]).iter().zip(list(&values)) {
+                    for (column, value) in columns.iter().zip(list(&values)) {
                         let _ = writeln!(csv, "{},{},{}", field(row), field(column), field(&value));
                     }
                 }
             }
         }
         csv
+    }
+}
+
+/// The head of a column: the label of an axis with its unit.
+fn head(axis: &Value) -> String {
+    field(&named(axis["label"].as_str().unwrap_or_default(), unit_name(&axis["unit"])).into())
+}
+
+fn named(label: &str, unit: &str) -> String {
+    match (label, unit) {
+        (label, "") => label.into(),
+        ("", unit) => unit.into(),
+        (label, unit) => format!("{label} ({unit})"),
+    }
+}
+
+/// The name of a unit, by its key in the model; empty: a plain number.
+fn unit_name(key: &Value) -> &'static str {
+    match key.as_str() {
+        Some("ns") => "ns",
+        Some("seconds") => "s",
+        Some("bytes" | "binary_bytes") => "bytes",
+        Some("bytes_per_second") => "bytes/s",
+        Some("share") => "share",
+        _ => "",
     }
 }
 
