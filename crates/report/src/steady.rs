@@ -51,7 +51,7 @@ impl SteadyState {
         words
     }
 
-    /// What the rule judges of the last window, in words.
+    /// Says in words how far the last window keeps the rule.
     fn judged(&self) -> Option<String> {
         let slope = || Some(format!("slope {} a round", percent(self.slope_share?.abs())));
         Some(match self.rule.split(':').next()? {

@@ -39,13 +39,20 @@ impl Handles {
     /// Makes the handles of `job` on a drive with `handles` of them.
     ///
     /// # Errors
-    /// A handle that the drive does not have.
+    /// A handle that the drive does not have, or placement on a drive that offers none.
     pub fn new(job: &Job, handles: u16) -> Result<Handles, JobError> {
         let list: Vec<u16> = match &job.handles {
             HandleList::Off => Vec::new(),
             HandleList::All => (0..handles).collect(),
             HandleList::These(list) => list.clone(),
         };
+        if job.handles == HandleList::All && handles < 2 {
+            return Err(JobError::Value {
+                key: "fdp",
+                value: "1".into(),
+                allowed: "0, or a drive that takes placement handles (drive.ftl.handles from 2 on)".into(),
+            });
+        }
         if let Some(wrong) = list.iter().find(|&&handle| handle >= handles) {
             return Err(JobError::Value {
                 key: "plids",
@@ -108,6 +115,8 @@ mod tests {
     fn a_handle_that_the_drive_lacks_is_refused() {
         let error = Handles::new(&job(&[("fdp", "1"), ("plids", "0,4")]), 4).err().unwrap();
         assert_eq!(error.to_string(), "plids = 4: allowed: 0 to 3: the drive has drive.ftl.handles = 4");
+        let error = Handles::new(&job(&[("fdp", "1")]), 1).err().unwrap();
+        assert!(error.to_string().starts_with("fdp = 1: allowed: 0, or a drive that takes"), "{error}");
         let mut builder = JobBuilder::new(Dialect::Native);
         assert!(builder.set("plids", "1,x").is_err() && builder.set("plids", "128").is_err());
         assert!(builder.set("plid_select", "scheme").is_err());
