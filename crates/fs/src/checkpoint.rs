@@ -16,6 +16,7 @@ use super::key::Fields;
 use super::log::{
     CHECKPOINT_HEADER, COPIES, Head, Layout, RESERVE_BYTES, Segment, State, Stream, USAGE_BYTES,
 };
+use super::mount::Phase;
 use super::node::Child;
 use super::stop::Stop;
 use super::types::{BLOCK_BYTES, Ino};
@@ -53,8 +54,8 @@ pub(super) struct Checkpointing {
     discards: BTreeMap<u64, u32>,
     /// The flush under way confirms the picture.
     confirms: bool,
-    /// Superblock, while it is to be written. On flash every checkpoint begins with it.
-    pub superblock: Option<Vec<u8>>,
+    /// Blocks in which the superblock is to be written. On flash every checkpoint begins with it.
+    pub superblocks: Vec<u64>,
     /// On flash: the flash block of the checkpoints, and its next block.
     head: Option<Head>,
     /// Flash blocks with older checkpoints.
@@ -256,8 +257,12 @@ impl Fs {
 
     /// The picture, the superblock or a discard.
     pub(super) fn next_place_write(&mut self) -> Option<Job> {
-        if let Some(superblock) = self.checkpointing.superblock.take() {
-            return Some(self.write_place(0, superblock));
+        if matches!(self.phase, Phase::Ready | Phase::Unmounting)
+            && let Some(block) = self.checkpointing.superblocks.pop()
+        {
+            let superblock =
+                super::superblock::superblock(&self.log.layout, self.file_system, self.data_checksums);
+            return Some(self.write_place(block, superblock));
         }
         match self.checkpointing.stage {
             Stage::Place { sent, written } if sent < COPIES => Some(self.write_copy(sent, written)),
@@ -303,7 +308,7 @@ impl Fs {
         if !written {
             return self.degrade();
         }
-        if address != 0
+        if !self.log.layout.superblocks().any(|block| block == address)
             && let Stage::Place { sent, written } = self.checkpointing.stage
         {
             let written = written + 1;

@@ -13,7 +13,6 @@ use super::nameless::Nameless;
 use super::orphans::Orphans;
 use super::pages::Pages;
 use super::reads::Reads;
-use super::superblock::superblock;
 use super::types::{BLOCK_BYTES, FileKind, Ino, Time};
 use super::{Fs, FsCounters};
 
@@ -156,8 +155,7 @@ impl Fs {
         fs.changes = 1;
         match layout.backend {
             Backend::Block | Backend::Nameless(_) => {
-                let superblock = superblock(&layout, format.id, format.data_checksums);
-                fs.checkpointing.superblock = Some(superblock);
+                fs.checkpointing.superblocks = layout.superblocks().collect();
             }
             Backend::Function(_) => fs.log.elsewhere = layout.capacity,
         }

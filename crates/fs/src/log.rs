@@ -4,7 +4,8 @@
 //!   block 0      superblock
 //!   then         places for two checkpoints, written in turn, with two copies each
 //!   then         the sync record (`record.rs`)
-//!   then         segments:   free ─► reserved ─► open ─► closed ─► (nothing lives, and a checkpoint knows it) free
+//!   last block   copy of the superblock
+//!   between      segments:   free ─► reserved ─► open ─► closed ─► (nothing lives, and a checkpoint knows it) free
 //!                                                              └─► bad: never written again
 //! ```
 //! A checkpoint lists the segments that the log may use behind it, the *reserve*; a mount reads these and no others. A segment that
@@ -52,24 +53,39 @@ pub(super) struct Layout {
     pub place_blocks: u32,
     /// Block of the first segment.
     pub start: u64,
+    /// The last block has a copy of the superblock: not on flash, and not in version 2.
+    pub has_copy: bool,
 }
 
 impl Layout {
+    /// A file system on so many blocks, as it is made today.
     pub fn new(blocks: u64, segment_blocks: u32) -> Layout {
+        Layout::on_blocks(blocks, segment_blocks, true)
+    }
+
+    /// A file system on so many blocks, with or without a copy of its superblock.
+    pub fn on_blocks(blocks: u64, segment_blocks: u32, has_copy: bool) -> Layout {
         let each = u64::from(segment_blocks);
         let most = (blocks / each).min(SEGMENTS_MAX);
         let table = CHECKPOINT_HEADER + most as usize * USAGE_BYTES + (RESERVE_MAX + 2) * RESERVE_BYTES;
         let place_blocks = table.div_ceil(BLOCK_BYTES) as u32;
         let record = 1 + PLACES * u64::from(place_blocks);
         let start = (record + 1).div_ceil(each) * each;
-        let segments = (blocks.saturating_sub(start) / each).min(SEGMENTS_MAX) as u32;
+        let last = blocks.saturating_sub(u64::from(has_copy));
+        let segments = (last.saturating_sub(start) / each).min(SEGMENTS_MAX) as u32;
         let (backend, capacity) = (Backend::Block, segments);
-        Layout { backend, blocks, segment_blocks, segments, capacity, place_blocks, start }
+        Layout { backend, blocks, segment_blocks, segments, capacity, place_blocks, start, has_copy }
     }
 
-    /// Virtual blocks beside names.
-    pub fn with_names(blocks: u64, segment_blocks: u32, shape: NamesShape) -> Layout {
-        Layout { backend: Backend::Nameless(shape), ..Layout::new(blocks, segment_blocks) }
+    /// The same blocks as virtual ones, beside names.
+    pub fn with_names(self, shape: NamesShape) -> Layout {
+        Layout { backend: Backend::Nameless(shape), ..self }
+    }
+
+    /// The blocks with the superblock; on flash it lies before each copy of a checkpoint instead.
+    pub fn superblocks(&self) -> impl Iterator<Item = u64> + use<> {
+        let copy = self.has_copy.then(|| self.blocks - 1);
+        (!self.backend.is_flash()).then_some(0).into_iter().chain(copy)
     }
 
     /// Returns whether an address is a name: these stand behind the virtual blocks.
@@ -92,6 +108,7 @@ impl Layout {
             place_blocks: place_blocks.next_multiple_of(shape.page_blocks),
             // No block has the address 0.
             start: shape.segment_blocks.into(),
+            has_copy: false,
         }
     }
 

@@ -12,7 +12,7 @@ use super::log::{COPIES, Layout, Log, SEGMENT_BLOCKS};
 use super::record::SyncRecord;
 use super::replay::{Entries, Scan};
 use super::stop::Stop;
-use super::superblock::read_superblock;
+use super::superblock::{Chosen, NotRead, Super, choose, copy_of, read_superblock};
 use super::types::{BLOCK_BYTES, Ino, Time};
 use super::{Fs, FsCounters, FsState};
 
@@ -115,6 +115,11 @@ struct Candidate {
 #[derive(Clone, Debug)]
 enum MountStep {
     Super,
+    /// Reads the copy of the superblock in the block `at`.
+    Copy {
+        first: Result<Super, NotRead>,
+        at: u64,
+    },
     Places,
     /// On flash: copies of pictures to be looked at, and the newest whole one so far.
     Pictures {
@@ -264,7 +269,7 @@ impl Fs {
         left.pop();
         let superblock = bytes.as_deref().and_then(|bytes| bytes.split_at_checked(BLOCK_BYTES));
         let found = superblock.map(|(first, rest)| {
-            let found = read_superblock(first, layout.backend, layout.blocks)?;
+            let found = read_superblock(first, layout.backend, layout.blocks).map_err(NotRead::sentence)?;
             Ok::<_, String>(Picture::decode(rest, found.id, &found.layout).map(|picture| (found, picture)))
         });
         match found {
@@ -287,20 +292,47 @@ impl Fs {
         Ok(Some(true))
     }
 
+    /// The superblock in a block that was read; `None`: it cannot be.
+    fn superblock_of(&self, bytes: Option<Vec<u8>>, blocks: u64) -> Result<Super, NotRead> {
+        let why = "its first block is missing or cannot be read; allowed: what fs format has made";
+        let bytes = bytes.ok_or_else(|| NotRead::Damaged(why.into()))?;
+        read_superblock(&bytes, self.log.layout.backend, blocks)
+    }
+
+    /// Takes the superblock, and writes the block of it anew that is damaged.
+    fn take_superblock(&mut self, Chosen { found, mend }: Chosen) {
+        self.log = Log::new(found.layout);
+        (self.file_system, self.data_checksums) = (found.id, found.data_checksums);
+        if let Some((block, finding)) = mend {
+            self.notes.push(finding);
+            self.checkpointing.superblocks.push(block);
+        }
+    }
+
     fn mount_step(&mut self, mut mounting: Box<Mounting>) -> Result<Option<(Box<Mounting>, bool)>, String> {
         mounting.step = match mounting.step {
             MountStep::Super => match self.want_raw(0, 1) {
                 None => return Ok(Some((Box::new(Mounting { step: MountStep::Super, ..*mounting }), false))),
-                Some(None) => {
-                    return Err(
-                        "its first block is missing or cannot be read; allowed: what fs format has made"
-                            .to_string(),
-                    );
+                Some(bytes) => {
+                    let first = self.superblock_of(bytes, mounting.blocks);
+                    match copy_of(&first, mounting.blocks) {
+                        Some(at) => MountStep::Copy { first, at },
+                        None => {
+                            let found = first.map_err(NotRead::sentence)?;
+                            self.take_superblock(Chosen { found, mend: None });
+                            MountStep::Places
+                        }
+                    }
                 }
-                Some(Some(bytes)) => {
-                    let found = read_superblock(&bytes, self.log.layout.backend, mounting.blocks)?;
-                    self.log = Log::new(found.layout);
-                    (self.file_system, self.data_checksums) = (found.id, found.data_checksums);
+            },
+            MountStep::Copy { first, at } => match self.want_raw(at, 1) {
+                None => {
+                    mounting.step = MountStep::Copy { first, at };
+                    return Ok(Some((mounting, false)));
+                }
+                Some(bytes) => {
+                    let copy = self.superblock_of(bytes, mounting.blocks);
+                    self.take_superblock(choose(first, at, copy, self.options.repair)?);
                     MountStep::Places
                 }
             },

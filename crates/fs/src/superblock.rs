@@ -1,17 +1,44 @@
-//! The superblock: kind and identity of a file system.
+//! The superblock: kind and identity of a file system. The first block has it, and the last one a copy; on flash it lies before each copy of a
+//! checkpoint. It changes with `format` alone.
 
 use super::backend::Backend;
+use super::finding::Finding;
 use super::key::Fields;
 use super::log::{Layout, SEGMENT_BLOCKS_MIN};
 use super::types::BLOCK_BYTES;
 
 const MAGIC: &[u8; 8] = b"PELLUFS\x01";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// The last version without a copy of the superblock, and what flash has.
+const VERSION_WITHOUT_COPY: u32 = 2;
 const CHECKSUMS: u32 = 1;
+
+/// Why a block is not the superblock of this drive.
+#[derive(Clone, Debug)]
+pub(super) enum NotRead {
+    /// It holds something else: another file system, or nothing.
+    Foreign(String),
+    /// It was one, or cannot be read.
+    Damaged(String),
+    /// It is one, of something that is not this drive.
+    Unfit(String),
+}
+
+impl NotRead {
+    /// The reason in a sentence.
+    pub fn sentence(self) -> String {
+        match self {
+            NotRead::Foreign(why) | NotRead::Damaged(why) | NotRead::Unfit(why) => why,
+        }
+    }
+}
+
+/// The superblock of a file system with this layout.
 pub(super) fn superblock(layout: &Layout, id: u64, data_checksums: bool) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK_BYTES];
     bytes[8..16].copy_from_slice(MAGIC);
-    bytes[16..20].copy_from_slice(&VERSION.to_le_bytes());
+    let version = if layout.has_copy { VERSION } else { VERSION_WITHOUT_COPY };
+    bytes[16..20].copy_from_slice(&version.to_le_bytes());
     let flags = if data_checksums { CHECKSUMS } else { 0 };
     bytes[20..24].copy_from_slice(&flags.to_le_bytes());
     bytes[24..32].copy_from_slice(&id.to_le_bytes());
@@ -26,16 +53,21 @@ pub(super) fn superblock(layout: &Layout, id: u64, data_checksums: bool) -> Vec<
     bytes
 }
 
+#[derive(Clone, Debug)]
 pub(super) struct Super {
     pub layout: Layout,
     pub id: u64,
     pub data_checksums: bool,
 }
 
-pub(super) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Result<Super, String> {
+/// Reads a superblock from a block of a drive with this backend and so many blocks.
+pub(super) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Result<Super, NotRead> {
     let foreign = || {
-        "its first block holds no Pellucid file system; `pellucid fs format` makes one and discards what is there".to_string()
+        let why = "its first block holds no Pellucid file system; `pellucid fs format` makes one and discards what is there";
+        NotRead::Foreign(why.into())
     };
+    let (damaged, unfit) =
+        (|why: &str| NotRead::Damaged(format!("its superblock is damaged: {why}")), NotRead::Unfit);
     let mut f = Fields(bytes);
     let crc = f.u32().ok_or_else(foreign)?;
     f.u32();
@@ -43,11 +75,12 @@ pub(super) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Re
         return Err(foreign());
     }
     if crc32c::crc32c(&bytes[8..]) != crc {
-        return Err("its superblock is damaged: the checksum is wrong".to_string());
+        return Err(damaged("the checksum is wrong"));
     }
     let version = f.u32().ok_or_else(foreign)?;
-    if version != VERSION {
-        return Err(format!("its format has version {version}; this program knows version {VERSION}"));
+    if ![VERSION_WITHOUT_COPY, VERSION].contains(&version) {
+        let known = format!("{VERSION_WITHOUT_COPY} and {VERSION}");
+        return Err(unfit(format!("its format has version {version}; this program knows versions {known}")));
     }
     let flags = f.u32().ok_or_else(foreign)?;
     let (id, own) = (f.u64().ok_or_else(foreign)?, f.u64().ok_or_else(foreign)?);
@@ -60,29 +93,93 @@ pub(super) fn read_superblock(bytes: &[u8], backend: Backend, blocks: u64) -> Re
             "a drive of nameless writes",
         ];
         let name = |kind: u32| names.get(kind as usize).copied().unwrap_or("something else");
-        return Err(format!("it was made for {}, this is {}", name(kind), name(backend.kind())));
+        return Err(unfit(format!("it was made for {}, this is {}", name(kind), name(backend.kind()))));
     }
     if let Backend::Function(shape) = backend {
         if own != u64::from(shape.flash_blocks()) * u64::from(shape.segment_blocks)
             || segment_blocks != shape.segment_blocks
         {
-            return Err("it was made for flash of another shape".to_string());
+            return Err(unfit("it was made for flash of another shape".into()));
         }
         let layout = Layout::on_flash(shape, capacity);
         return Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 });
     }
     if own > blocks {
-        return Err(format!("it is cut off: the file system has {own} blocks of 4 KiB, the drive {blocks}"));
+        let why = format!("it is cut off: the file system has {own} blocks of 4 KiB, the drive {blocks}");
+        return Err(unfit(why));
     }
     if segment_blocks < SEGMENT_BLOCKS_MIN {
-        return Err("its superblock is damaged: segments are too small".to_string());
+        return Err(damaged("segments are too small"));
     }
+    let layout = Layout::on_blocks(own, segment_blocks, version == VERSION);
     let layout = match backend.names() {
         Some(shape) if f.u64() != Some(shape.names) => {
-            return Err("it was made for a drive with another number of names".to_string());
+            return Err(unfit("it was made for a drive with another number of names".into()));
         }
-        Some(shape) => Layout::with_names(own, segment_blocks, shape),
-        None => Layout::new(own, segment_blocks),
+        Some(shape) => layout.with_names(shape),
+        None => layout,
     };
     Ok(Super { layout, id, data_checksums: flags & CHECKSUMS != 0 })
+}
+
+/// The block that has the copy of a superblock, of which the first block of a drive of `blocks` has told so much; `None`: there is none, or it
+/// would change nothing.
+pub(super) fn copy_of(first: &Result<Super, NotRead>, blocks: u64) -> Option<u64> {
+    match first {
+        Ok(found) => found.layout.superblocks().find(|&block| block > 0),
+        Err(NotRead::Unfit(_)) => None,
+        Err(NotRead::Foreign(_) | NotRead::Damaged(_)) => blocks.checked_sub(1).filter(|&last| last > 0),
+    }
+}
+
+/// The superblock by its block and its copy.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub found: Super,
+    /// The block that has to be written anew, and what is wrong with it.
+    pub mend: Option<(u64, Finding)>,
+}
+
+/// Chooses between the superblock in the first block and its copy in the block `at`, as they were read. Only `repair` takes the copy where
+/// the first block holds something else: that may be wanted.
+pub(super) fn choose(
+    first: Result<Super, NotRead>,
+    at: u64,
+    copy: Result<Super, NotRead>,
+    repair: bool,
+) -> Result<Chosen, String> {
+    let copy = copy.ok().filter(|copy| copy.layout.superblocks().last() == Some(at));
+    match (first, copy) {
+        (Ok(found), Some(copy)) if copy.layout == found.layout && copy.id == found.id => {
+            Ok(Chosen { found, mend: None })
+        }
+        (Ok(found), _) => {
+            let finding = Finding(format!("the copy of the superblock in block {at} is damaged"));
+            Ok(Chosen { found, mend: Some((at, finding)) })
+        }
+        (Err(NotRead::Foreign(why)), Some(_)) if !repair => Err(format!(
+            "{why}; or `pellucid fs check --repair` takes the copy of a superblock in its last block"
+        )),
+        (Err(NotRead::Foreign(_) | NotRead::Damaged(_)), Some(found)) => {
+            let what = format!("the superblock in block 0 is damaged; its copy in block {at} was taken");
+            Ok(Chosen { found, mend: Some((0, Finding(what))) })
+        }
+        (Err(why), _) => Err(why.sentence()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_2_has_no_copy_and_uses_the_last_block() {
+        for (version, has_copy) in [(VERSION_WITHOUT_COPY, false), (VERSION, true)] {
+            let layout = Layout::on_blocks(4096, 32, has_copy);
+            let found = read_superblock(&superblock(&layout, 7, true), Backend::Block, 4096).unwrap();
+            assert_eq!((found.layout, found.id, found.data_checksums), (layout, 7, true), "{version}");
+            let end = layout.address(layout.segments, 0);
+            assert_eq!((end == 4096, layout.superblocks().count()), (!has_copy, 1 + usize::from(has_copy)));
+        }
+    }
 }
