@@ -77,7 +77,7 @@ impl Layout {
         Layout { backend, blocks, segment_blocks, segments, capacity, place_blocks, start, has_copy }
     }
 
-    /// The same blocks as virtual ones, beside names.
+    /// These blocks as virtual ones, beside names.
     pub fn with_names(self, shape: NamesShape) -> Layout {
         Layout { backend: Backend::Nameless(shape), ..self }
     }
