@@ -33,6 +33,9 @@
     } else if (model.kind === "bars") {
       lines.push(["category", "series", model.value.label]);
       for (const series of model.series) series.values.forEach((value, at) => lines.push([model.categories[at], series.name, value]));
+    } else if (model.kind === "gantt") {
+      lines.push(["row", "series", "begin", "end"]);
+      for (const series of model.series) series.row.forEach((row, at) => lines.push([model.rows[row], series.name, series.begin[at], series.end[at]]));
     } else {
       lines.push(["row", "column", "value"]);
       model.values.forEach((row, at) => row.forEach((value, column) => lines.push([model.rows[at], model.columns[column], value])));
