@@ -159,6 +159,8 @@ def table(model: dict) -> list[list]:
             lines = [[s["name"] or None, x, y] for s in model["series"] for x, y in zip(s.get("x", first), s["y"])]
         case "bars":
             lines = [[c, s["name"] or None, v] for s in model["series"] for c, v in zip(model["categories"], s["values"])]
+        case "gantt":
+            lines = [[model["rows"][r], s["name"], b, e] for s in model["series"] for r, b, e in zip(s["row"], s["begin"], s["end"])]
         case "heat":
             columns = model.get("column_values", model["columns"])
             lines = [[r, c, v] for r, row in zip(model["rows"], model["values"]) for c, v in zip(columns, row)]

@@ -25,6 +25,7 @@ mod spelling;
 mod stderr;
 mod steady;
 mod subject;
+mod timeline;
 mod version;
 mod view;
 mod watch;

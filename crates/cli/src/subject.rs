@@ -7,10 +7,10 @@ use crate::progress::total;
 use crate::provenance::{self, Reads};
 use crate::spelling::Given;
 use crate::watch::{WatchOptions, Watcher};
-use crate::{film, output};
+use crate::{film, output, timeline};
 use pellucid_device::{Device, Namespace};
 use pellucid_host::{Target, TargetKind};
-use pellucid_lab::drive::Oracle;
+use pellucid_lab::drive::{Oracle, TimelinePart};
 use pellucid_lab::experiment::{
     ExperimentError, execute_described, execute_on, jobs_summary, precondition_by_trace, read_options, stack,
 };
@@ -43,6 +43,8 @@ pub struct Subject {
     reads: Vec<Reads>,
     /// Drives whose films are on one page.
     beside: usize,
+    /// The part of its run of which a timeline is recorded.
+    timeline: Option<TimelinePart>,
 }
 
 impl Subject {
@@ -130,7 +132,16 @@ impl Subject {
         apply_global(&mut spec, global)?;
         spec.run.log.as_deref().map_or(Ok(()), output::check_log_ending)?;
         let seeded = global.seed.is_some();
-        Ok(Subject { spec, given: given.into(), seeded, force: global.force, image, reads, beside: 1 })
+        Ok(Subject {
+            spec,
+            given: given.into(),
+            seeded,
+            force: global.force,
+            image,
+            reads,
+            beside: 1,
+            timeline: None,
+        })
     }
 
     /// Notes a file that the run reads.
@@ -141,6 +152,11 @@ impl Subject {
     /// Notes that its film stands beside others, this many in all.
     pub fn is_one_of(&mut self, drives: usize) {
         self.beside = drives;
+    }
+
+    /// Makes its run record a timeline of this part.
+    pub fn record(&mut self, part: TimelinePart) {
+        self.timeline = Some(part);
     }
 
     /// Makes of a run one that is repeated: it writes nothing. Refused where what it starts from is not kept.
@@ -296,6 +312,9 @@ impl Subject {
         if global.film {
             watcher.keep_film(film::recorder(self.beside));
         }
+        if let Some(part) = self.timeline {
+            watcher.record(part);
+        }
         watcher.say("preparing the drive");
         let began = Instant::now();
         let clock = || began.elapsed().as_secs_f64();
@@ -332,6 +351,8 @@ impl Subject {
         if let Some(film) = watcher.film() {
             report.film = Some(film.finish(&spec.drive_name).ok_or_else(film::nothing)?);
         }
+        report.timeline = watcher.timeline();
+        report.warnings.extend(report.timeline.as_ref().and_then(timeline::warning));
         report.partial = watcher.finish(&report);
         report.overrides = overrides;
         if kept {

@@ -11,9 +11,9 @@ use crate::progress::Bar;
 use crate::view::LiveView;
 use crate::{interrupt, output};
 use anyhow::anyhow;
-use pellucid_device::Device;
+use pellucid_device::{Device, Timeline};
 use pellucid_film::Recorder;
-use pellucid_lab::drive::{Onlooker, Progress};
+use pellucid_lab::drive::{Onlooker, Progress, TimelinePart};
 use pellucid_monitor::{Board, Listen, Monitor, View, Work};
 use pellucid_report::{Report, RequestSink};
 use pellucid_text::format::count;
@@ -120,8 +120,26 @@ impl WatchOptions {
         let bar = if live.is_some() { Bar::hidden() } else { Bar::new(global, total) };
         let work = Work { what, requests: 0, requests_total: total };
         let (drive, began) = (drive.into(), Instant::now());
-        Ok(Watcher { bar, board, drive, work, began, live, log: None, film: None, ended: false })
+        Ok(Watcher {
+            bar,
+            board,
+            drive,
+            work,
+            began,
+            live,
+            log: None,
+            film: None,
+            timeline: Recorded::default(),
+            ended: false,
+        })
     }
+}
+
+/// The timeline of a run: the part that is to be recorded, then what was.
+#[derive(Default)]
+struct Recorded {
+    part: Option<TimelinePart>,
+    timeline: Option<Timeline>,
 }
 
 /// Watches one run.
@@ -136,6 +154,8 @@ pub struct Watcher {
     log: Option<Box<dyn RequestSink>>,
     /// A film of the run.
     film: Option<Recorder>,
+    /// A timeline of the run.
+    timeline: Recorded,
     /// The user has ended the run.
     ended: bool,
 }
@@ -154,6 +174,16 @@ impl Watcher {
     /// Makes the run record this film.
     pub fn keep_film(&mut self, film: Recorder) {
         self.film = Some(film);
+    }
+
+    /// Makes the run record a timeline of this part.
+    pub fn record(&mut self, part: TimelinePart) {
+        self.timeline.part = Some(part);
+    }
+
+    /// Takes the timeline, if one was recorded.
+    pub fn timeline(&mut self) -> Option<Timeline> {
+        self.timeline.timeline.take()
     }
 
     /// Takes the film, if one was recorded.
@@ -187,6 +217,14 @@ impl Onlooker for &mut Watcher {
 
     fn film(&mut self) -> Option<&mut Recorder> {
         self.film.as_mut()
+    }
+
+    fn timeline(&mut self) -> Option<TimelinePart> {
+        self.timeline.part
+    }
+
+    fn keep_timeline(&mut self, timeline: Timeline) {
+        self.timeline.timeline = Some(timeline);
     }
 
     fn prepare(&mut self, written_bytes: u64, total_bytes: Option<u64>) -> ControlFlow<()> {

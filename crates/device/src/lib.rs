@@ -21,6 +21,7 @@ mod namespaces;
 mod port;
 mod probes;
 mod shared;
+mod timeline;
 mod views;
 
 pub use block::placement::PlacementStatistics;
@@ -37,3 +38,6 @@ pub use direct::zone_save::save_bytes;
 pub use disk::{Disk, DiskConfig, DiskCounters, DiskStore};
 pub use firmware::FirmwareModule;
 pub use probes::{ChannelView, CommandKind, OperationKind, Part, Probes, Snapshot, WayProbes, WayView};
+pub use timeline::{
+    Activity, Timeline, TimelineCommand, TimelineOperation, TimelineSpan, TimelineWindow, Track,
+};

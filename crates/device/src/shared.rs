@@ -10,7 +10,7 @@ use crate::events::Events;
 use crate::firmware::{Firmware, Task};
 use crate::front::commands::{Slice, Work, sector_mask};
 use crate::front::host_interface::HostInterface;
-use crate::probes::Probes;
+use crate::probes::Observers;
 use pellucid_flash::slab::Slab;
 use pellucid_flash::{ChunkNotice, Completion, Divisor, Layout, SimTime};
 use pellucid_media::{Media, MediaConfig};
@@ -45,8 +45,8 @@ pub(crate) struct Shared {
     counters: Vec<Counters>,
     /// Counters that belong to no namespace.
     pub common: Counters,
-    /// On while the drive is watched; nothing in the drive reads them.
-    pub probes: Option<Box<Probes>>,
+    /// On while the drive is watched or recorded; nothing in the drive reads them.
+    pub observers: Option<Box<Observers>>,
     pub completions: VecDeque<Completion>,
     /// Notices that hosts have not received yet, with the namespace.
     pub notices: VecDeque<(u16, ChunkNotice)>,
@@ -76,7 +76,7 @@ impl Shared {
             sense: units_of_a_sense(&config.media, &layout),
             counters: vec![Counters::default(); config.namespaces.len()],
             common: Counters::default(),
-            probes: None,
+            observers: None,
             completions: VecDeque::new(),
             notices: VecDeque::new(),
             inner_ended: VecDeque::new(),

@@ -11,8 +11,9 @@ use crate::device::Device;
 use crate::direct::chunks::ChunkNamespace;
 use crate::firmware::FirmwareModule;
 use crate::namespaces::Namespace;
-use crate::probes::Snapshot;
+use crate::probes::{Probes, Snapshot};
 use crate::shared::Shared;
+use crate::timeline::{Timeline, TimelineWindow};
 use pellucid_flash::{
     BlockId, BlockMap, BlockUse, BlockView, ChunkInfo, Drive, Figure, HandleInfo, Held, Layout, Lba, Lpn,
     Nanos, PlacementEvent, PlacementGeometry, Ppa, SimTime,
@@ -502,12 +503,27 @@ impl Device {
 
     /// The drive notes nothing more, and forgets what it noted.
     pub fn unwatch(&mut self) {
-        self.shared.probes = None;
+        self.shared.unwatch();
+    }
+
+    fn probes(&self) -> Option<&Probes> {
+        self.shared.observers.as_ref()?.probes()
+    }
+
+    /// From now on the drive records a [`Timeline`], from nothing. Costs a look at every channel and way for each event, and memory for
+    /// each entry. Changes nothing that the drive does.
+    pub fn record_timeline(&mut self, window: TimelineWindow) {
+        self.shared.record_timeline(window);
+    }
+
+    /// Ends the timeline, if one is recorded, and hands it out.
+    pub fn take_timeline(&mut self) -> Option<Timeline> {
+        self.shared.take_timeline()
     }
 
     /// Returns whether the drive's probes are on.
     pub fn is_watched(&self) -> bool {
-        self.shared.probes.is_some()
+        self.probes().is_some()
     }
 
     /// The drive as it is now. Changes nothing.
@@ -529,7 +545,7 @@ impl Device {
             firmware_busy: self.firmware_busy_by_module(),
             sector_bytes: self.layout().sector_bytes,
             capacity_bytes: sectors * u64::from(self.layout().sector_bytes),
-            probes: self.shared.probes.as_ref().map(|probes| probes.settled()),
+            probes: self.probes().map(Probes::settled),
         }
     }
 

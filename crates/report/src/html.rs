@@ -43,6 +43,7 @@ fn page(report: &Report) -> Page {
     page.section("Where time goes", &stages(report));
     page.section("Where writes went", &amplification(report));
     page.section("How busy the parts were", &utilisation(report));
+    page.section("Timeline", &timeline(report));
     page.section("Wear and health", &health(report));
     page.raw("</main>");
     page
@@ -510,6 +511,12 @@ fn utilisation(report: &Report) -> Vec<Part> {
         parts.push(Part::Half(facts("Busy time of the firmware processor", &rows)));
     }
     parts
+}
+
+/// Figures of the timeline, if one was recorded.
+fn timeline(report: &Report) -> Vec<Part> {
+    let figures = report.timeline.as_ref().map(super::timeline::figures).unwrap_or_default();
+    figures.into_iter().map(|(drawing, caption)| Part::Figure(drawing, caption)).collect()
 }
 
 fn health(report: &Report) -> Vec<Part> {

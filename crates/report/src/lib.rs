@@ -34,6 +34,7 @@ mod steady;
 mod tables;
 mod targets;
 mod text;
+mod timeline;
 mod translation;
 mod wear;
 
@@ -59,10 +60,11 @@ pub use steady::SteadyState;
 pub use tables::{ByCause, ByStage, key};
 pub use targets::TargetResult;
 pub use text::render_text;
+pub use timeline::{TIMELINE_BEGINNING, to_perfetto};
 pub use translation::{MapCache, MapPages, Merges, MergesOfKind, SlcCache};
 pub use wear::{EraseCounts, Wear, WearHistogram};
 
-use pellucid_device::FirmwareModule;
+use pellucid_device::{FirmwareModule, Timeline};
 use pellucid_film::Film;
 use pellucid_flash::Cause;
 use serde::Serialize;
@@ -156,6 +158,9 @@ pub struct Report {
     /// Content of each block over time, if that was recorded; a page of its own, no part of the JSON.
     #[serde(skip)]
     pub film: Option<Film>,
+    /// Timeline of channels, ways, link and processor, if that was recorded; a file of its own, no part of the JSON.
+    #[serde(skip)]
+    pub timeline: Option<Timeline>,
 }
 
 /// Counters of a disk or a layer.

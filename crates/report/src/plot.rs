@@ -1,4 +1,4 @@
-//! Small plots as SVG text: lines, points and columns over two axes; bars over categories; heat maps.
+//! Small plots as SVG text: lines, points and columns over two axes; bars over categories; heat maps; Gantt charts.
 //!
 //! ```
 //! use pellucid_report::plot::{Axis, Plot, Unit};
@@ -19,12 +19,14 @@
 
 mod axis;
 mod bars;
+mod gantt;
 mod heat;
 mod model;
 mod xy;
 
 pub use axis::{Axis, Unit};
 pub use bars::{BarChart, Bars};
+pub use gantt::Gantt;
 pub use heat::HeatMap;
 pub use model::Drawing;
 pub use xy::{Mark, Plot};

@@ -232,5 +232,6 @@ pub(crate) fn report() -> Report {
         parts: Vec::new(),
         series,
         film: None,
+        timeline: None,
     }
 }

@@ -39,6 +39,7 @@ mod swaps;
 mod swarm;
 mod theory;
 mod tight;
+mod timeline;
 mod told;
 mod wear;
 mod zone_buffer;

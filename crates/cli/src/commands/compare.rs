@@ -8,6 +8,7 @@ use crate::precondition::PreconditionOptions;
 use crate::seeds::{self, Kept, SeedOptions};
 use crate::steady::SteadyOptions;
 use crate::subject::{Subject, is_stream};
+use crate::timeline::TimelineOptions;
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, WorkloadOptions, stdin_or};
 use crate::{columns, output};
@@ -59,6 +60,8 @@ pub struct Compare {
     seeds: SeedOptions,
     #[command(flatten)]
     steady: SteadyOptions,
+    #[command(flatten)]
+    timeline: TimelineOptions,
 }
 
 /// A drive and its work.
@@ -74,8 +77,9 @@ impl Compare {
         if self.seeds.is_given() {
             return self.over_seeds(global);
         }
-        let prepared = self.prepared(global)?;
+        let mut prepared = self.prepared(global)?;
         prepared.iter().try_for_each(|one| film::check(&one.subject, global))?;
+        let timeline = self.timeline.begin(prepared.iter_mut().map(|one| &mut one.subject), global)?;
         let run = &prepared[0].subject.spec.run;
         let mut directory = output::claim(run.report.as_deref(), global)?;
         let mut done = Vec::new();
@@ -118,6 +122,7 @@ impl Compare {
             .as_mut()
             .map_or(Ok(()), |directory| directory.replace(&files(&reports, &pages, &failed, &json)));
         output::warn(global, reports.iter().flat_map(Report::warnings_by_name));
+        let recorded = timeline.map_or(Ok(()), |file| file.finish(&reports, global));
         if global.json {
             output::print(&json)?;
         } else {
@@ -128,7 +133,7 @@ impl Compare {
             let page = directory.path().join("index.html");
             output::print(&format!("\n{:22}{}  (JSON beside it)\n", "report", page.display()))?;
         }
-        written?;
+        written.map_err(Failure::from).and(recorded)?;
         if !failed.is_empty() {
             let each: Vec<String> = failed.iter().map(|(name, why)| format!("{name}: {why}")).collect();
             let sentence = anyhow!("{} of {drives} drives failed: {}", each.len(), each.join("; "));
@@ -140,6 +145,7 @@ impl Compare {
     /// The runs once for each seed.
     fn over_seeds(&self, global: &Global) -> Result<(), Failure> {
         film::check_absent("--seeds", global)?;
+        self.timeline.check_absent("--seeds")?;
         let fio = self.fio.as_deref().and_then(Path::to_str);
         self.seeds.check_names(self.drives.iter().map(String::as_str).chain(fio))?;
         let prepared = self.prepared(global)?;

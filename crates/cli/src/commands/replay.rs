@@ -8,6 +8,7 @@ use crate::output::{self, FormatOptions};
 use crate::precondition::PreconditionOptions;
 use crate::steady::SteadyOptions;
 use crate::subject::{Subject, is_stream};
+use crate::timeline::TimelineOptions;
 use crate::watch::WatchOptions;
 use crate::workload::{TraceOptions, stdin_or};
 use pellucid_report::Report;
@@ -45,6 +46,8 @@ pub struct Replay {
     #[command(flatten)]
     steady: SteadyOptions,
     #[command(flatten)]
+    timeline: TimelineOptions,
+    #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
     format: FormatOptions,
@@ -53,16 +56,19 @@ pub struct Replay {
 impl Replay {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
         let global = &self.format.apply(global);
-        let subject = self.prepared(global)?;
+        let mut subject = self.prepared(global)?;
         let address = subject.spec.run.address;
         let trace = self.trace.display();
         self.watch.check(global)?;
         film::check(&subject, global)?;
+        let timeline = self.timeline.begin([&mut subject].into_iter(), global)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         output::header(global, "replay", &subject.spec.drive_name, &trace.to_string())?;
         let report = subject.run(&[], global, &self.watch)?;
         let hints = self.hints(global, directory.is_some(), address);
-        output::report(global, &report, directory, &hints, (self.format, &[]))
+        let recorded = timeline.map_or(Ok(()), |file| file.finish(std::slice::from_ref(&report), global));
+        output::report(global, &report, directory, &hints, (self.format, &[]))?;
+        recorded
     }
 
     /// The replay again, for its report alone.

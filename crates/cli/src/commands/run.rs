@@ -9,6 +9,7 @@ use crate::precondition::PreconditionOptions;
 use crate::seeds::{self, Kept, SeedOptions};
 use crate::steady::SteadyOptions;
 use crate::subject::Subject;
+use crate::timeline::TimelineOptions;
 use crate::watch::WatchOptions;
 use crate::workload::{WorkloadOptions, stdin_or};
 use pellucid_lab::experiment::jobs_summary;
@@ -53,6 +54,8 @@ pub struct Run {
     #[command(flatten)]
     steady: SteadyOptions,
     #[command(flatten)]
+    timeline: TimelineOptions,
+    #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
     format: FormatOptions,
@@ -64,23 +67,27 @@ impl Run {
             return self.over_seeds(global);
         }
         let global = &self.format.apply(global);
-        let (subject, jobs) = self.prepared(global)?;
+        let (mut subject, jobs) = self.prepared(global)?;
         let work = match &subject.spec.run.trace {
             Some(trace) => trace.display().to_string(),
             None => jobs_summary(&jobs),
         };
         self.watch.check(global)?;
         film::check(&subject, global)?;
+        let timeline = self.timeline.begin([&mut subject].into_iter(), global)?;
         let directory = output::claim(subject.spec.run.report.as_deref(), global)?;
         output::header(global, "run", &subject.spec.drive_name, &work)?;
         let report = subject.run(&jobs, global, &self.watch)?;
-        output::report(global, &report, directory, &[], (self.format, &jobs))
+        let recorded = timeline.map_or(Ok(()), |file| file.finish(std::slice::from_ref(&report), global));
+        output::report(global, &report, directory, &[], (self.format, &jobs))?;
+        recorded
     }
 
     /// The run once for each seed.
     fn over_seeds(&self, global: &Global) -> Result<(), Failure> {
         self.watch.check_absent("--seeds")?;
         film::check_absent("--seeds", global)?;
+        self.timeline.check_absent("--seeds")?;
         self.format.check_absent("--seeds")?;
         let names = [self.drive.as_deref(), self.fio.as_deref().and_then(Path::to_str)];
         self.seeds.check_names(names.into_iter().flatten())?;

@@ -27,4 +27,5 @@ mod serving;
 mod storage;
 mod tails;
 mod targets;
+mod timeline;
 mod work;

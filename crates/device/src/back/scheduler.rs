@@ -22,6 +22,7 @@
 
 mod channel;
 mod interconnect;
+mod lanes;
 mod operation;
 mod planes;
 mod poll;

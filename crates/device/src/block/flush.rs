@@ -252,6 +252,7 @@ impl BlockNamespace {
             }
         }
         self.translation.trim(lpn);
+        shared.tap_trimmed(self.stored_at(lpn));
         self.writes.behind.wake(lpn);
         if awaited {
             // The trim stands for the data that the flush in progress waited for: without either, an older version could come back.

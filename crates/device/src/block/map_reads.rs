@@ -77,6 +77,9 @@ impl BlockNamespace {
         };
         shared.counts(self.number).uncorrectable_reads += u64::from(!readable);
         shared.tap_operation(op);
+        if shared.is_observed() {
+            self.tell_served(shared, op, page);
+        }
         let stages = shared.scheduler.ops[op].stages;
         shared.scheduler.ops.release(op);
         self.translation.ended(Operation::Read(page), readable);
@@ -105,6 +108,17 @@ impl BlockNamespace {
         }
         self.map_reads.known = known;
         self.continue_flush(shared);
+    }
+
+    /// Tells who observes the drive what waited for a translation page.
+    #[cold]
+    fn tell_served(&self, shared: &mut Shared, op: u32, page: MapPage) {
+        for waiting in self.map_reads.waiting.iter().filter(|waiting| waiting.page == page) {
+            let record = &self.buffer[waiting.entry];
+            shared.tap_served(op, record.waiting, None);
+            let leaves = waiting.then == Then::Leave;
+            shared.tap_served(op, record.acknowledge, leaves.then(|| self.stored_at(record.lpn)));
+        }
     }
 
     /// An entry whose address is known goes to the media, if it still has to.

@@ -33,6 +33,7 @@ use crate::back::scheduler::{OpKind, Owner, Token};
 use crate::config::{DataBuffer, Guarantee};
 use crate::firmware::Task;
 use crate::shared::Shared;
+use crate::timeline::Stored;
 use buffer::Buffer;
 use discards::Discards;
 use flush::Flushes;
@@ -130,6 +131,12 @@ impl BlockNamespace {
     #[inline]
     fn owner(&self, purpose: Purpose) -> Owner {
         Owner { namespace: self.number, token: purpose.token() }
+    }
+
+    /// Where the data of a page wait to be programmed, for those who observe the drive.
+    #[inline]
+    fn stored_at(&self, lpn: Lpn) -> Stored {
+        (self.number, lpn.0.into())
     }
 
     /// Why a command cannot be accepted.

@@ -161,6 +161,7 @@ impl BlockNamespace {
             let mut part = shared.scheduler.ops[op].part_for(owner, ppa);
             part.epoch = self.discards.read_begins();
             let part = shared.scheduler.ops.insert(part);
+            shared.tap_part(op, part);
             self.fill_arrived(shared, part, entry);
         }
     }
@@ -304,6 +305,11 @@ impl BlockNamespace {
         let mut waiting = held.waiting.take();
         if let Some(op) = op {
             shared.tap_operation(op);
+            if shared.is_observed() {
+                let completes = shared.scheduler.ops[op].cause == Cause::ReadModifyWrite;
+                let place = completes.then(|| self.stored_at(self.buffer[entry].lpn));
+                shared.tap_served(op, waiting, place);
+            }
             self.discards.read_ended(shared.scheduler.ops[op].epoch);
         }
         while let Some(slice) = waiting.pop(&mut shared.slices) {

@@ -203,7 +203,7 @@ impl BlockNamespace {
     #[inline]
     pub(crate) fn store(&mut self, shared: &mut Shared, slice: u32) {
         let s = &shared.slices[slice];
-        let (entry, mask) = (s.place.entry(), s.mask());
+        let (entry, mask, work) = (s.place.entry(), s.mask(), s.work);
         let (command, submitted) = (&shared.works[s.work].command, shared.works[s.work].submitted);
         let images = self.buffer.images_mut(entry, s.first, s.sectors);
         if s.zero {
@@ -226,6 +226,8 @@ impl BlockNamespace {
         record.written_at = record.written_at.max(submitted);
         record.content = Content::Data;
         record.handle = handle;
+        let place = self.stored_at(self.buffer[entry].lpn);
+        shared.tap_stored(place, work);
         if self.is_cache() {
             self.stored_cached(entry, dirty);
         }
@@ -405,10 +407,23 @@ impl BlockNamespace {
             op.sectors = shared.layout.sectors_per_unit - self.buffer[entry].blank.count_ones();
         }
         let op = shared.scheduler.ops.insert(op);
+        if shared.is_observed() {
+            self.tell_programmed(shared, op, plan.id);
+        }
         shared.ask_issue(op);
         // Room was used, so GC may be due. GC pumps by itself.
         if matches!(cause, Cause::Host | Cause::Journal | Cause::Map) {
             self.pump(shared, plan.die);
+        }
+    }
+
+    /// Tells who observes the drive which data an operation programs.
+    #[cold]
+    fn tell_programmed(&self, shared: &mut Shared, op: u32, id: ProgramId) {
+        for &unit in self.superpages.units(id) {
+            if let SuperpageUnit::Entry(entry) = unit {
+                shared.tap_programs(op, self.stored_at(self.buffer[entry].lpn), false);
+            }
         }
     }
 

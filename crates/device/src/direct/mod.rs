@@ -179,6 +179,9 @@ impl Shared {
         let die = self.layout.die_of(ppa).0;
         let op = FlashOp::new(kind, cause, owner, die, ppa, units, self.now);
         let op = self.scheduler.ops.insert(op);
+        if self.is_observed() {
+            self.tap_serves(op, self.slices[slice].work);
+        }
         self.ask_issue(op);
     }
 

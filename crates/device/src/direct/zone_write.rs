@@ -6,6 +6,7 @@ use crate::direct::zone_buffer::{Slot, ZoneNamespace};
 use crate::direct::zones::Purpose;
 use crate::front::commands::{Place, Route, Slice};
 use crate::shared::Shared;
+use crate::timeline::Stored;
 use pellucid_flash::slab::{List, NIL};
 use pellucid_flash::{Cause, Command, Lpn, Nanos, Opcode, Ppa, Stage, Status};
 use pellucid_ftl::LOG;
@@ -90,6 +91,7 @@ impl ZoneNamespace {
         let image = shared.image_bytes;
         let data = &shared.works[work].command.data[data_at as usize * image..][..sectors as usize * image];
         self.images_mut(slot)[first as usize * image..][..sectors as usize * image].copy_from_slice(data);
+        shared.tap_stored(self.stored_at(slot), work);
         let superpage = self.zones.superpage_sectors();
         let record = &mut self.slots[slot];
         record.arrived += sectors;
@@ -124,6 +126,11 @@ impl ZoneNamespace {
         self.zone_quiet(shared, zone);
     }
 
+    /// Where the data of a slot wait to be programmed, for those who observe the drive.
+    fn stored_at(&self, slot: u32) -> Stored {
+        (self.number, slot.into())
+    }
+
     /// Plans the program of a slot.
     pub(crate) fn program_stage(&mut self, shared: &mut Shared, slot: u32) {
         let (zone, superpage) = (self.slots[slot].zone, self.slots[slot].superpage);
@@ -132,7 +139,10 @@ impl ZoneNamespace {
         }
         match self.zones.place(zone, superpage) {
             Some(first) => self.issue_stage(shared, Purpose::Stage(slot), first, Cause::Host),
-            None => self.lose_stage(shared, slot),
+            None => {
+                shared.tap_trimmed(self.stored_at(slot));
+                self.lose_stage(shared, slot);
+            }
         }
     }
 
@@ -142,6 +152,12 @@ impl ZoneNamespace {
         let owner = Owner { namespace: self.number, token: purpose.token() };
         let op = FlashOp::new(kind, cause, owner, die, first, shared.layout.units_per_superpage, shared.now);
         let op = shared.scheduler.ops.insert(op);
+        if shared.is_observed()
+            && let Purpose::Stage(slot) | Purpose::Log(slot) = purpose
+        {
+            // What was logged goes to its own place later.
+            shared.tap_programs(op, self.stored_at(slot), purpose == Purpose::Log(slot));
+        }
         shared.ask_issue(op);
     }
 

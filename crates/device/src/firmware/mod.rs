@@ -80,7 +80,31 @@ impl FirmwareModule {
     }
 }
 
+/// Subject of a step of the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concern {
+    /// Everything, or nothing that could be named.
+    Nothing,
+    /// This command.
+    Work(u32),
+    /// This slice.
+    Slice(u32),
+    /// This flash operation.
+    Operation(u32),
+    /// The current operation of this die.
+    Die(u32),
+}
+
 impl Task {
+    /// Its subject.
+    fn concern(self) -> Concern {
+        match self {
+            Task::Fetch(work) | Task::Complete(work) => Concern::Work(work),
+            Task::Slice(slice) | Task::Dma(slice) | Task::DmaStatus(slice) => Concern::Slice(slice),
+            Task::Issue(op) | Task::Status(op) | Task::DataStatus(op) => Concern::Operation(op),
+        }
+    }
+
     /// Its kind, as costs are numbered.
     #[inline(always)]
     fn kind(self) -> usize {
@@ -214,6 +238,20 @@ impl Firmware {
     pub fn book(&mut self, now: SimTime, module: FirmwareModule, time: Nanos) {
         self.busy[module as usize] += time;
         self.step = (module, now + time);
+    }
+
+    /// Module and end of the step that the processor began last.
+    pub fn step(&self) -> (FirmwareModule, SimTime) {
+        self.step
+    }
+
+    /// Subject of the current step.
+    pub fn concern(&self) -> Concern {
+        match (&self.polling, self.waiting.front()) {
+            (Some(polling), _) => polling.concern(),
+            (None, Some(task)) if self.running => task.concern(),
+            _ => Concern::Nothing,
+        }
     }
 
     /// Time the processor has worked up to `now`, by [`FirmwareModule`].

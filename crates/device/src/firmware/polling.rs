@@ -23,7 +23,7 @@
 //! Invariant: at most one processor event is outstanding, and then `doing` says what ends with it.
 
 use crate::events::Event;
-use crate::firmware::{FirmwareModule, Task};
+use crate::firmware::{Concern, FirmwareModule, Task};
 use crate::shared::Shared;
 use pellucid_flash::{Nanos, Rng, SimTime, Stage};
 use std::collections::VecDeque;
@@ -112,6 +112,15 @@ impl Loop {
             parked: Some(SimTime::ZERO),
             dma_running: 0,
             dma_ended: VecDeque::new(),
+        }
+    }
+
+    /// Subject of the current step.
+    pub fn concern(&self) -> Concern {
+        match self.doing {
+            Some(Doing::Task(task)) => task.concern(),
+            Some(Doing::Sensed(die) | Doing::Issue(die)) => Concern::Die(die),
+            _ => Concern::Nothing,
         }
     }
 

@@ -42,6 +42,7 @@ impl Shared {
             _ => self.direct_transfer(slice),
         };
         let end = self.host.transfer(self.now, bytes, direction);
+        self.tap_dma(slice, direction);
         match &mut self.firmware.polling {
             Some(polling) => polling.dma_begins(),
             None if end == self.now => return true,

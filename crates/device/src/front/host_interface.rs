@@ -62,6 +62,8 @@ pub(crate) struct HostInterface {
     waiting: u32,
     link_free: [SimTime; 2],
     link_busy: [Nanos; 2],
+    /// Time of the transfer that was booked last.
+    link_last: [Nanos; 2],
     /// A transfer takes no time, whatever its size.
     link_is_free: bool,
     config: Config,
@@ -83,6 +85,7 @@ impl HostInterface {
             waiting: 0,
             link_free: [SimTime::ZERO; 2],
             link_busy: [Nanos::ZERO; 2],
+            link_last: [Nanos::ZERO; 2],
             link_is_free: config.link_bytes_per_second == 0
                 && config.write_bytes_per_second == 0
                 && [config.dma_overhead_ns, config.dma_latency_ns, config.dma_request_ns] == [Nanos::ZERO; 3],
@@ -163,8 +166,15 @@ impl HostInterface {
         let free = &mut self.link_free[direction as usize];
         *free = (*free).max(now) + time;
         self.link_busy[direction as usize] += time;
+        self.link_last[direction as usize] = time;
         let request = if direction == Direction::Rx { self.config.dma_request_ns } else { Nanos::ZERO };
         *free + self.config.dma_latency_ns + request
+    }
+
+    /// Begin and end of the transfer that was booked last in a direction.
+    pub fn last_transfer(&self, direction: Direction) -> (SimTime, SimTime) {
+        let end = self.link_free[direction as usize];
+        (SimTime(end.0 - self.link_last[direction as usize].0), end)
     }
 
     /// Busy time of the link up to `now`, to the drive and to the host. What is booked beyond leaves no gap.

@@ -191,11 +191,7 @@ impl Shared {
                 _ => {}
             }
         }
-        if let Some(probes) = &mut self.probes
-            && let Some(completion) = self.completions.back()
-        {
-            probes.command(completion);
-        }
+        self.tap_command(work);
     }
 
     /// The completions with which a power cut ends all commands on their way.

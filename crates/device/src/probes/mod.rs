@@ -19,7 +19,10 @@ mod snapshot;
 pub use snapshot::{ChannelView, Snapshot, WayView};
 
 use crate::back::scheduler::{FlashOp, OpKind};
+use crate::front::host_interface::Direction;
 use crate::shared::Shared;
+use crate::timeline::{Recorder, Stored, Timeline, TimelineWindow};
+use pellucid_flash::slab::List;
 use pellucid_flash::{
     BlockId, Completion, Effect, Histogram, Nanos, Opcode, SimTime, Stage, StageTimes, Status,
 };
@@ -285,11 +288,54 @@ impl Probes {
     }
 }
 
+/// Observers of a drive. A drive without any has none, which costs one comparison per event.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observers {
+    probes: Option<Probes>,
+    timeline: Option<Recorder>,
+}
+
+impl Observers {
+    /// The probes, if they are on.
+    pub fn probes(&self) -> Option<&Probes> {
+        self.probes.as_ref()
+    }
+}
+
 impl Shared {
     /// From now on the drive notes what [`Probes`] says, from nothing. Costs one walk over the blocks now, and a few
     /// nanoseconds per event from now on. Changes nothing that the drive does.
     pub fn watch(&mut self) {
-        self.probes = Some(Box::new(Probes::new(self)));
+        let probes = Probes::new(self);
+        self.observers.get_or_insert_default().probes = Some(probes);
+    }
+
+    /// The drive notes nothing more for its probes, and forgets what it noted.
+    pub fn unwatch(&mut self) {
+        if let Some(observers) = &mut self.observers {
+            observers.probes = None;
+        }
+        self.let_observers_go();
+    }
+
+    /// From now on the drive records a timeline, from nothing. Changes nothing that the drive does.
+    pub fn record_timeline(&mut self, window: TimelineWindow) {
+        let recorder = Recorder::new(window, self);
+        self.observers.get_or_insert_default().timeline = Some(recorder);
+    }
+
+    /// Ends the timeline, if one is recorded, and hands it out.
+    pub fn take_timeline(&mut self) -> Option<Timeline> {
+        let recorder = self.observers.as_mut()?.timeline.take()?;
+        self.let_observers_go();
+        Some(recorder.finish(self))
+    }
+
+    fn let_observers_go(&mut self) {
+        let none = |observers: &Observers| observers.probes.is_none() && observers.timeline.is_none();
+        if self.observers.as_deref().is_some_and(none) {
+            self.observers = None;
+        }
     }
 
     /// Erase count of every good block: neither bad from the factory nor grown bad.
@@ -302,16 +348,20 @@ impl Shared {
 
     /// A mount has erased and retired blocks without telling the probes of each.
     pub(crate) fn tap_mount(&mut self) {
-        if let Some(mut probes) = self.probes.take() {
+        let Some(mut observers) = self.observers.take() else { return };
+        if let Some(probes) = &mut observers.probes {
             probes.count_wear(self.erase_counts());
-            self.probes = Some(probes);
         }
+        if let Some(timeline) = &mut observers.timeline {
+            timeline.power_fails(self.now);
+        }
+        self.observers = Some(observers);
     }
 
     /// The clock goes on to `at`.
     #[inline]
     pub(crate) fn pass_to(&mut self, at: SimTime) {
-        if self.probes.is_some() {
+        if self.observers.is_some() {
             self.tap_time(at);
         }
         self.now = at;
@@ -319,28 +369,129 @@ impl Shared {
 
     #[cold]
     fn tap_time(&mut self, at: SimTime) {
-        if let Some(probes) = &mut self.probes
-            && at > self.now
-        {
-            let (ways, channels) = self.scheduler.active();
-            probes.elapsed(at - self.now, ways, channels, self.works.in_use() as u32);
+        if at <= self.now {
+            return;
         }
+        let (time, commands) = (at - self.now, self.works.in_use() as u32);
+        let (ways, channels) = self.scheduler.active();
+        if let Some(Observers { probes: Some(probes), .. }) = self.observers.as_deref_mut() {
+            probes.elapsed(time, ways, channels, commands);
+        }
+        self.tell_timeline(Recorder::look);
+    }
+
+    /// Lets the timeline, if one is recorded, take something in.
+    #[cold]
+    fn tell_timeline(&mut self, tell: impl FnOnce(&mut Recorder, &Shared)) {
+        let Some(mut observers) = self.observers.take() else { return };
+        if let Some(timeline) = &mut observers.timeline {
+            tell(timeline, self);
+        }
+        self.observers = Some(observers);
+    }
+
+    /// Returns whether anything is noted of what the drive does.
+    #[inline]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observers.is_some()
+    }
+
+    /// A command has ended, and its completion is the last one.
+    #[inline]
+    pub(crate) fn tap_command(&mut self, work: u32) {
+        if self.observers.is_some() {
+            self.tap_completion(work);
+        }
+    }
+
+    #[cold]
+    fn tap_completion(&mut self, work: u32) {
+        let Some(mut observers) = self.observers.take() else { return };
+        if let Some(completion) = self.completions.back() {
+            if let Some(probes) = &mut observers.probes {
+                probes.command(completion);
+            }
+            if let Some(timeline) = &mut observers.timeline {
+                timeline.completed(self, work, completion);
+            }
+        }
+        self.observers = Some(observers);
     }
 
     /// A flash operation is over, and its stages are complete.
     #[inline]
     pub(crate) fn tap_operation(&mut self, op: u32) {
-        if let Some(probes) = &mut self.probes
+        if let Some(observers) = &mut self.observers
+            && let Some(probes) = &mut observers.probes
             && !self.scheduler.ops[op].part
         {
             probes.operation(&self.scheduler.ops[op]);
         }
     }
 
+    /// A flash operation has served these slices, and data that wait at `place`. The caller has asked whether the drive is observed.
+    #[cold]
+    pub(crate) fn tap_served(&mut self, op: u32, slices: List, place: Option<Stored>) {
+        let mut works = Vec::new();
+        slices.for_each(&mut self.slices, |slice| works.push(slice.work));
+        self.tell_timeline(|timeline, shared| {
+            works.into_iter().for_each(|work| timeline.serves(shared, op, work));
+            if let Some(place) = place {
+                timeline.serves_stored(shared, op, place, true);
+            }
+        });
+    }
+
+    /// A flash operation serves a command. The caller has asked whether the drive is observed.
+    #[cold]
+    pub(crate) fn tap_serves(&mut self, op: u32, work: u32) {
+        self.tell_timeline(|timeline, shared| timeline.serves(shared, op, work));
+    }
+
+    /// A flash operation programs the data that wait at `place`; `stay`: they wait for another one, too.
+    #[cold]
+    pub(crate) fn tap_programs(&mut self, op: u32, place: Stored, stay: bool) {
+        self.tell_timeline(|timeline, shared| timeline.serves_stored(shared, op, place, stay));
+    }
+
+    /// `part` goes on with a part of what `op` has read.
+    #[inline]
+    pub(crate) fn tap_part(&mut self, op: u32, part: u32) {
+        if self.observers.is_some() {
+            self.tell_timeline(|timeline, shared| timeline.parts(shared, op, part));
+        }
+    }
+
+    /// The data of a command wait at `place` to be programmed.
+    #[inline]
+    pub(crate) fn tap_stored(&mut self, place: Stored, work: u32) {
+        if self.observers.is_some() {
+            self.tell_timeline(|timeline, shared| timeline.stores(shared, place, work));
+        }
+    }
+
+    /// The data that waited at `place` were trimmed.
+    #[inline]
+    pub(crate) fn tap_trimmed(&mut self, place: Stored) {
+        if self.observers.is_some() {
+            self.tell_timeline(|timeline, _| timeline.forgets(place));
+        }
+    }
+
+    /// The host DMA of a slice was booked last in its direction of the link.
+    #[inline]
+    pub(crate) fn tap_dma(&mut self, slice: u32, direction: Direction) {
+        if self.observers.is_some() {
+            let span = self.host.last_transfer(direction);
+            self.tell_timeline(|timeline, shared| timeline.host_dma(shared, slice, direction, span));
+        }
+    }
+
     /// An erase has ended well.
     #[inline]
     pub(crate) fn tap_erase(&mut self, block: BlockId) {
-        if let Some(probes) = &mut self.probes
+        if let Some(observers) = &mut self.observers
+            && let Some(probes) = &mut observers.probes
             && self.media.health(block) == Health::Good
         {
             probes.erased(self.media.erase_count(block));
@@ -350,7 +501,9 @@ impl Shared {
     /// A block that was good is bad now.
     #[inline]
     pub(crate) fn tap_bad(&mut self, block: BlockId) {
-        if let Some(probes) = &mut self.probes {
+        if let Some(observers) = &mut self.observers
+            && let Some(probes) = &mut observers.probes
+        {
             probes.leaves(self.media.erase_count(block));
         }
     }

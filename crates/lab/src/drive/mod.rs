@@ -20,6 +20,7 @@ mod source;
 mod steady;
 mod target;
 mod targets;
+mod timeline;
 
 pub use ageing::{Ageing, Pass, STEADY_SHARE, Stopped, passes_max};
 pub use fill::{precondition_sectors_stack, precondition_stack, precondition_targets};
@@ -32,8 +33,9 @@ pub use raw::{RawSpaces, fill_raw_alone};
 pub use source::{FileWork, JobName, Jobs, Next, Request, Source, Trace};
 pub use target::{Bottom, HostUse, Target, put_on};
 pub use targets::{TargetPlace, put_targets_on};
+pub use timeline::TimelinePart;
 
-use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom};
+use pellucid_device::{Counters, Device, DeviceError, FirmwareModule, NoRoom, Timeline};
 use pellucid_film::{Clock, Recorder};
 use pellucid_flash::{Cause, Command, Completion, Figure, Lba, Nanos, Opcode, SimTime, Stage, Status};
 use pellucid_ftl::FtlCounters;
@@ -155,6 +157,8 @@ pub struct Run<'a, T: Target = Device> {
     /// No job's statistics count yet.
     warming: bool,
     series: TimeSeries,
+    /// The part of which a timeline is recorded.
+    timeline: Option<TimelinePart>,
     /// A film is recorded.
     films: bool,
     /// When its next frame is due.
@@ -192,6 +196,14 @@ pub trait Onlooker {
     fn film(&mut self) -> Option<&mut Recorder> {
         None
     }
+
+    /// The part of the run of which a drive of flash records a timeline; asked once, before the first request.
+    fn timeline(&mut self) -> Option<TimelinePart> {
+        None
+    }
+
+    /// Takes the timeline that was asked for, when the run is over.
+    fn keep_timeline(&mut self, _timeline: Timeline) {}
 
     /// Called now and then while the drive is preconditioned: bytes written so far, of so many in all, if that is known. A break ends
     /// the work, with [`RunError::Stopped`].
@@ -319,6 +331,7 @@ impl<'a, T: Target> Run<'a, T> {
             recorders: vec![RequestRecorder::new(); results],
             warming,
             series,
+            timeline: None,
             films: false,
             film_due: NEVER,
             steady: None,
@@ -346,6 +359,10 @@ impl<'a, T: Target> Run<'a, T> {
             && let Some(device) = self.device.flash_mut()
         {
             device.watch();
+        }
+        self.timeline = onlooker.timeline();
+        if !self.warming {
+            self.begin_timeline();
         }
         self.films = self.device.flash().is_some()
             && onlooker.film().is_some_and(|film| film.clock() == Clock::SimulatedNs);
@@ -416,6 +433,9 @@ impl<'a, T: Target> Run<'a, T> {
         if let Some(film) = onlooker.film().filter(|_| self.films) {
             self.film(end, film);
         }
+        if let Some(timeline) = self.device.flash_mut().and_then(Device::take_timeline) {
+            onlooker.keep_timeline(timeline);
+        }
         Measured::take(self, end)
     }
 
@@ -443,9 +463,17 @@ impl<'a, T: Target> Run<'a, T> {
         self.host_before = self.device.host();
         self.targets_before = host_of_targets(self.device);
         self.busy_before = busy(self.device);
+        self.begin_timeline();
         self.series = TimeSeries::new(at, sample(self.device, at));
         if self.films {
             self.film_due = at;
+        }
+    }
+
+    /// Lets the drive record, if a timeline is wanted.
+    fn begin_timeline(&mut self) {
+        if let (Some(part), Some(device)) = (self.timeline, self.device.flash_mut()) {
+            part.begin(device);
         }
     }
 

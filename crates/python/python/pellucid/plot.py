@@ -115,7 +115,7 @@ _MARKS: dict[str, dict[str, Any]] = {
 
 def draw(model: Mapping[str, Any], *, columns: int = 1) -> Figure:
     """Draws a figure of a report: one of `figures.json`, or of `result.figures`."""
-    kinds = {"plot": _draw_plot, "bars": _draw_bars, "heat": _draw_heat}
+    kinds = {"plot": _draw_plot, "bars": _draw_bars, "gantt": _draw_gantt, "heat": _draw_heat}
     if model.get("kind") not in kinds:
         raise refuse("kind", model.get("kind"), ", ".join(kinds))
     return _figure(lambda axes: kinds[model["kind"]](axes, model), columns, "the figure has no data", beside=model["kind"] == "bars")
@@ -169,6 +169,19 @@ def _draw_bars(axes: Any, model: Mapping[str, Any]) -> int:
         axes.set_ylabel(label)
     if model["value"]["scale"] != "linear":
         (axes.set_xscale if model["stacked"] else axes.set_yscale)("log")
+    return len(model["series"])
+
+
+def _draw_gantt(axes: Any, model: Mapping[str, Any]) -> int:
+    size, label = _named(model["x"])
+    for series in model["series"]:
+        begins, ends = _scaled(series["begin"], size), _scaled(series["end"], size)
+        widths = [end - begin for begin, end in zip(begins, ends)]
+        axes.barh(series["row"], widths, left=begins, height=0.9, color=f"C{series['colour']}", label=series["name"])
+    every = max(1, len(model["rows"]) // 12)
+    axes.set_yticks(range(0, len(model["rows"]), every), model["rows"][::every])
+    axes.set_ylim(len(model["rows"]) - 0.5, -0.5)
+    axes.set(xlabel=label, xlim=(model["x"]["from"] / size, model["x"]["to"] / size))
     return len(model["series"])
 
 

@@ -35,6 +35,9 @@
     } else if (model.kind === "bars") {
       lines.push(["category", "series", head(model.value)]);
       for (const series of model.series) series.values.forEach((value, at) => lines.push([model.categories[at], series.name, value]));
+    } else if (model.kind === "gantt") {
+      lines.push(["row", "series", ...["begin", "end"].map(label => head({ label, unit: model.x.unit }))]);
+      for (const series of model.series) series.row.forEach((row, at) => lines.push([model.rows[row], series.name, series.begin[at], series.end[at]]));
     } else {
       lines.push(["row", model.column_values ? head(model.column) : "column", head({ label: "value", unit: model.unit })]);
       const columns = model.column_values || model.columns;

@@ -6,12 +6,13 @@
 //! |---|---|
 //! | `plot` | `x` and `y`: axes; `series`: each `name`, `mark`, `colour`, and the lists `x` and `y`; a missing `x` is that of the first series |
 //! | `bars` | `value`: the axis; `stacked`; `categories`; `series`: each `name`, `colour` and `values` |
+//! | `gantt` | `x`: the axis; `rows`: their names; `series`: each `name`, `colour`, and for each bar its number of the `row`, `begin` and `end` |
 //! | `heat` | `rows` and `columns`: their names; `unit`; `values`, by row; where columns stand for numbers, `column` (label and unit) and `column_values` |
 //!
 //! An axis has `label`, `unit`, `scale` (`linear`, `log`, `doubling`), `from` and `to` where they are fixed. A value that is not a finite
 //! number is `null`: a gap. Numbers have six significant digits.
 
-use super::{Axis, BarChart, HeatMap, Plot};
+use super::{Axis, BarChart, Gantt, HeatMap, Plot};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -22,6 +23,8 @@ pub enum Drawing {
     Plot(Plot),
     /// Bars over categories.
     Bars(BarChart),
+    /// Bars over time.
+    Gantt(Gantt),
     /// A matrix.
     Heat(HeatMap),
 }
@@ -38,6 +41,12 @@ impl From<BarChart> for Drawing {
     }
 }
 
+impl From<Gantt> for Drawing {
+    fn from(chart: Gantt) -> Drawing {
+        Drawing::Gantt(chart)
+    }
+}
+
 impl From<HeatMap> for Drawing {
     fn from(map: HeatMap) -> Drawing {
         Drawing::Heat(map)
@@ -50,6 +59,7 @@ impl Drawing {
         match self {
             Drawing::Plot(plot) => &plot.title,
             Drawing::Bars(bars) => &bars.title,
+            Drawing::Gantt(chart) => &chart.title,
             Drawing::Heat(map) => &map.title,
         }
     }
@@ -59,6 +69,7 @@ impl Drawing {
         match self {
             Drawing::Plot(plot) => plot.to_svg(),
             Drawing::Bars(bars) => bars.to_svg(),
+            Drawing::Gantt(chart) => chart.to_svg(),
             Drawing::Heat(map) => map.to_svg(),
         }
     }
@@ -68,6 +79,7 @@ impl Drawing {
         let mut model = match self {
             Drawing::Plot(plot) => plot.model(),
             Drawing::Bars(bars) => bars.model(),
+            Drawing::Gantt(chart) => chart.model(),
             Drawing::Heat(map) => map.model(),
         };
         model["title"] = self.title().into();
@@ -96,6 +108,18 @@ impl Drawing {
                     for (category, value) in list(&model["categories"]).iter().zip(list(&one["values"])) {
                         let _ =
                             writeln!(csv, "{},{},{}", field(category), field(&one["name"]), field(&value));
+                    }
+                }
+            }
+            Drawing::Gantt(_) => {
+                let unit = unit_name(&model["x"]["unit"]);
+                let _ = writeln!(csv, "row,series,{},{}", named("begin", unit), named("end", unit));
+                for one in list(&model["series"]) {
+                    let bars = list(&one["row"]).into_iter().zip(list(&one["begin"])).zip(list(&one["end"]));
+                    for ((row, begin), end) in bars {
+                        let row = row.as_u64().map_or(&Value::Null, |row| &model["rows"][row as usize]);
+                        let fields = [row, &one["name"], &begin, &end].map(field);
+                        let _ = writeln!(csv, "{}", fields.join(","));
                     }
                 }
             }

@@ -1,0 +1,8 @@
+//! Views of the [timeline](pellucid_device::Timeline) of a drive: a trace for Perfetto's viewer, and figures of the page.
+
+mod figures;
+mod perfetto;
+mod protobuf;
+
+pub(crate) use figures::figures;
+pub use perfetto::{TIMELINE_BEGINNING, to_perfetto};
