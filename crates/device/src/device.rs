@@ -228,12 +228,28 @@ impl Device {
     /// interface, may have something to do.
     #[inline]
     fn drain(&mut self, told: bool) {
-        if self.take_steps() || told || !self.calm {
+        let told = (self.shared.scheduler.has_steps() && self.take_steps()) || told;
+        if (told || !self.calm) && !self.is_quiet() {
             self.carry_out();
         }
         if self.shared.active > 0 && self.shared.events.is_empty() {
             self.give_up();
         }
+    }
+
+    /// Returns whether [`Device::carry_out`] has nothing to do, as after most events. All is calm then.
+    #[inline]
+    fn is_quiet(&mut self) -> bool {
+        let Device { shared, namespaces, calm } = self;
+        let Shared { firmware, host, scheduler, inner_ended, .. } = &*shared;
+        let quiet = !host.waiting()
+            && firmware.polling.is_none()
+            && !firmware.is_next_instant()
+            && !scheduler.has_steps()
+            && inner_ended.is_empty()
+            && namespaces.iter().all(|namespace| namespace.block().is_none_or(|block| block.is_calm(shared)));
+        *calm |= quiet;
+        quiet
     }
 
     /// Commands wait, and nothing happens by itself any more: some are given up, so that the others go on.

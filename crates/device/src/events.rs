@@ -1,129 +1,249 @@
 //! The events of one drive, in time order.
 //!
-//! Ties are broken by a written rule: equal times in order of creation. An event is one 128-bit number
-//! (time, creation number, kind, index), so that ordering is one comparison and the heap holds 16 bytes an event.
+//! Ties are broken by a written rule: equal times in order of creation.
 //!
-//! An event that happens mostly creates the next one. So the one that was taken stays first in the heap until another event takes its
-//! place, which orders the heap once instead of twice.
+//! A radix heap (Ahuja, Mehlhorn, Orlin and Tarjan, "Faster algorithms for the shortest path problem", Journal of the ACM 37(2), 1990) with
+//! digits of six bits: time runs forward, so the order of events need not be known before they are due.
+//!
+//! ```text
+//!  floor: time of the last event that was taken        0 1 2 3 4
+//!  due at floor                                        the list DUE, first in, first out
+//!  first digit that differs from that of floor:  4     level 0, list of that digit
+//!                                             3  .     level 1
+//!                                          2  .  .     level 2, ...
+//!  next event: of the lowest level the lowest digit ─► floor rises to the first time of that list ─► the list is dealt out below
+//! ```
+//! An event is moved once for each digit at most, in practice twice.
+//!
+//! Invariants: no event is due before `floor`; a bit of `digits` is set if and only if that list holds an event, and a bit of `levels` if and
+//! only if that level does; events of equal time are in one list, in order of creation, as a list is dealt out only when all below it are
+//! empty; `first` is the time of the first event.
 
 use pellucid_flash::SimTime;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use pellucid_flash::slab::NIL;
 
 /// Event of a drive. Each names the one object that it concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Event {
     /// The transfer on this channel ends.
-    Channel(u32) = 0,
+    Channel(u32),
     /// The array operation of this die ends.
-    Die(u32) = 1,
+    Die(u32),
     /// The data of this flash operation are decoded.
-    Decoded(u32) = 2,
+    Decoded(u32),
     /// The host DMA of this slice ends.
-    Dma(u32) = 3,
+    Dma(u32),
     /// The firmware processor has finished its task.
-    Processor = 4,
+    Processor,
     /// This command has become visible to the firmware.
-    Visible(u32) = 5,
+    Visible(u32),
     /// The completion of this command reaches the host.
-    Completed(u32) = 6,
+    Completed(u32),
     /// The drive has perhaps been idle for long enough that this namespace folds its SLC cache.
-    Idle(u32) = 7,
+    Idle(u32),
 }
 
-const INDEX_BITS: u32 = 21;
-const ORDER_BITS: u32 = 40;
+const DIGIT_BITS: u32 = 6;
+const DIGITS: usize = 1 << DIGIT_BITS;
+/// Eleven have digits of a time; a power of two, so that no index has to be checked.
+const LEVELS: usize = 16;
+/// The list of the events due at `floor`: of a level that no time has.
+const DUE: usize = LEVELS * DIGITS - 1;
+/// Time of an event that does not come.
+const NEVER: u64 = u64::MAX;
+
+const _: () = assert!((LEVELS as u32 - 1) * DIGIT_BITS >= u64::BITS && size_of::<Due>() == 24);
+
+/// An event, and the next one of its list.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    at: u64,
+    event: Event,
+    next: u32,
+}
+
+/// Events in order of creation.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+const EMPTY: List = List { head: NIL, tail: NIL };
 
 /// Events to come.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Events {
-    heap: BinaryHeap<Reverse<u128>>,
-    /// The first one of the heap was taken.
-    taken: bool,
-    created: u64,
+    floor: u64,
+    /// Time of the first event, and its list.
+    first: u64,
+    first_list: usize,
+    /// Records of events, and the first one that is not in use.
+    records: Vec<Due>,
+    vacant: u32,
+    /// Levels that hold events: a bit each.
+    levels: u16,
+    /// Digits of each level that do.
+    digits: [u64; LEVELS],
+    /// The lists of level 0 first.
+    lists: Box<[List; LEVELS * DIGITS]>,
+}
+
+impl Default for Events {
+    fn default() -> Events {
+        Events {
+            floor: 0,
+            first: NEVER,
+            first_list: DUE,
+            records: Vec::new(),
+            vacant: NIL,
+            levels: 0,
+            digits: [0; LEVELS],
+            lists: Box::new([EMPTY; LEVELS * DIGITS]),
+        }
+    }
 }
 
 impl Events {
     /// Adds an event at `at`.
+    ///
+    /// # Panics
+    /// When `at` lies before the last event that was taken, or is [`SimTime::MAX`].
     #[inline]
     pub fn at(&mut self, at: SimTime, event: Event) {
-        let (kind, index) = match event {
-            Event::Channel(i) => (0u32, i),
-            Event::Die(i) => (1, i),
-            Event::Decoded(i) => (2, i),
-            Event::Dma(i) => (3, i),
-            Event::Processor => (4, 0),
-            Event::Visible(i) => (5, i),
-            Event::Completed(i) => (6, i),
-            Event::Idle(i) => (7, i),
+        let at = at.0;
+        assert!(at >= self.floor && at != NEVER, "an event before what has happened, or never");
+        let record = Due { at, event, next: NIL };
+        let number = match self.vacant {
+            NIL => {
+                self.records.push(record);
+                self.records.len() as u32 - 1
+            }
+            vacant => {
+                let place = &mut self.records[vacant as usize];
+                self.vacant = place.next;
+                *place = record;
+                vacant
+            }
         };
-        // 2^40 events are two days of simulating at full speed.
-        assert!(index < 1 << INDEX_BITS && self.created < 1 << ORDER_BITS, "too many events");
-        let low = self.created << (64 - ORDER_BITS) | u64::from(kind << INDEX_BITS | index);
-        self.created += 1;
-        let key = Reverse(u128::from(at.0) << 64 | u128::from(low));
-        if std::mem::take(&mut self.taken)
-            && let Some(mut first) = self.heap.peek_mut()
-        {
-            *first = key;
-        } else {
-            self.heap.push(key);
+        let list = self.put(number, at);
+        if at < self.first {
+            (self.first, self.first_list) = (at, list);
         }
+    }
+
+    /// Puts a record, whose `next` is none, last in the list of its time. Gives that list.
+    #[inline]
+    fn put(&mut self, number: u32, at: u64) -> usize {
+        let differs = at ^ self.floor;
+        let at = match differs {
+            0 => DUE,
+            _ => {
+                let level = differs.ilog2() / DIGIT_BITS;
+                let digit = (at >> (level * DIGIT_BITS)) as usize % DIGITS;
+                let level = level as usize % LEVELS;
+                self.levels |= 1 << level;
+                self.digits[level] |= 1 << digit;
+                level * DIGITS + digit
+            }
+        };
+        let list = &mut self.lists[at];
+        let last = std::mem::replace(&mut list.tail, number);
+        match list.head {
+            NIL => list.head = number,
+            _ => self.records[last as usize].next = number,
+        }
+        at
     }
 
     /// Returns whether there is no event.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.count() == 0
+        self.first == NEVER
     }
 
-    /// How many there are.
-    #[inline]
+    /// How many there are; counted anew.
     pub fn count(&self) -> usize {
-        self.heap.len() - usize::from(self.taken)
+        let next = |&number: &u32| Some(self.records[number as usize].next).filter(|&next| next != NIL);
+        let heads = self.lists.iter().map(|list| list.head).filter(|&head| head != NIL);
+        heads.map(|head| std::iter::successors(Some(head), next).count()).sum()
     }
 
     /// When the next event is due.
     #[inline]
     pub fn next_at(&self) -> Option<SimTime> {
-        let keys = self.heap.as_slice();
-        // Behind the first one of a heap comes one of the next two.
-        let first = if self.taken { keys.get(1).max(keys.get(2)) } else { keys.first() };
-        first.map(|Reverse(key)| SimTime((key >> 64) as u64))
+        (self.first != NEVER).then_some(SimTime(self.first))
     }
 
     /// Takes the next event if it is due at `now` or before.
     #[inline]
     pub fn pop_due(&mut self, now: SimTime) -> Option<(SimTime, Event)> {
-        if std::mem::take(&mut self.taken) {
-            self.heap.pop();
-        }
-        let &Reverse(key) = self.heap.peek()?;
-        let at = SimTime((key >> 64) as u64);
-        if at > now {
+        let at = self.first;
+        if at > now.0 || at == NEVER {
             return None;
         }
-        self.taken = true;
-        let low = key as u32 & ((1 << (64 - ORDER_BITS)) - 1);
-        let index = low & ((1 << INDEX_BITS) - 1);
-        let event = match low >> INDEX_BITS & 0x7 {
-            0 => Event::Channel(index),
-            1 => Event::Die(index),
-            2 => Event::Decoded(index),
-            3 => Event::Dma(index),
-            4 => Event::Processor,
-            5 => Event::Visible(index),
-            6 => Event::Completed(index),
-            _ => Event::Idle(index),
-        };
-        Some((at, event))
+        if self.first_list != DUE {
+            self.rise();
+        }
+        let number = self.lists[DUE].head;
+        let record = &mut self.records[number as usize];
+        let (event, next) = (record.event, std::mem::replace(&mut record.next, self.vacant));
+        (self.lists[DUE].head, self.vacant) = (next, number);
+        if next == NIL {
+            self.find_first();
+        }
+        Some((SimTime(at), event))
+    }
+
+    /// No event is due at `floor` any more: it rises to the first of the later ones, and the list with that one is dealt out.
+    #[inline]
+    fn rise(&mut self) {
+        let at = std::mem::replace(&mut self.first_list, DUE) % (LEVELS * DIGITS);
+        let (level, digit) = (at / DIGITS, at % DIGITS);
+        self.digits[level] &= !(1 << digit);
+        if self.digits[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+        self.floor = self.first;
+        let list = std::mem::replace(&mut self.lists[at], EMPTY);
+        if list.head == list.tail {
+            self.lists[DUE] = list;
+        } else {
+            self.deal_out(list);
+        }
+    }
+
+    fn deal_out(&mut self, list: List) {
+        let mut number = list.head;
+        while number != NIL {
+            let record = &mut self.records[number as usize];
+            let (at, next) = (record.at, std::mem::replace(&mut record.next, NIL));
+            self.put(number, at);
+            number = next;
+        }
+    }
+
+    /// Finds the first event. None is due at `floor`.
+    #[inline]
+    fn find_first(&mut self) {
+        (self.first, self.first_list) = (NEVER, DUE);
+        if self.levels == 0 {
+            return;
+        }
+        let level = self.levels.trailing_zeros() as usize % LEVELS;
+        let digit = self.digits[level].trailing_zeros() as usize % DIGITS;
+        self.first_list = level * DIGITS + digit;
+        let mut number = self.lists[self.first_list].head;
+        while number != NIL {
+            let record = &self.records[number as usize];
+            self.first = if record.at < self.first { record.at } else { self.first };
+            number = record.next;
+        }
     }
 
     /// Forgets everything (power cut).
     pub fn clear(&mut self) {
-        self.heap.clear();
-        self.taken = false;
+        *self = Events { floor: self.floor, ..Events::default() };
     }
 }
 

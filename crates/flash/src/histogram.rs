@@ -80,13 +80,28 @@ impl<const FINE: u32> Histogram<FINE> {
 
     /// The value that this share of all weights does not exceed, rounded up to the end of its bucket; `None` when empty.
     pub fn quantile(&self, share: f64) -> Option<u64> {
-        let rank = ((share * self.total as f64).ceil() as u64).max(1);
-        let mut seen = 0;
-        let reached = self.buckets().find(|&(_, weight)| {
+        let [found] = self.quantiles([share]);
+        found
+    }
+
+    /// As [`Histogram::quantile`], for several shares that rise: the buckets are walked once.
+    pub fn quantiles<const N: usize>(&self, rising: [f64; N]) -> [Option<u64>; N] {
+        let ranks = rising.map(|share| ((share * self.total as f64).ceil() as u64).max(1));
+        let (mut found, mut at, mut seen) = ([None; N], 0, 0);
+        let mut rank = ranks.first().copied().unwrap_or(u64::MAX);
+        for (bucket, weight) in self.weights.iter().enumerate() {
             seen += weight;
-            seen >= rank
-        });
-        reached.map(|(upper, _)| upper)
+            if seen < rank {
+                continue;
+            }
+            while at < N && seen >= ranks[at] {
+                found[at] = Some(Self::upper_of(bucket));
+                at += 1;
+            }
+            let Some(&next) = ranks.get(at) else { break };
+            rank = next;
+        }
+        found
     }
 
     /// Buckets that are not empty, smallest first: largest value, weight.

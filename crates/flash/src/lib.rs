@@ -43,6 +43,6 @@ pub use placement::{HandleInfo, PlacementEvent, PlacementEventKind, PlacementGeo
 pub use port::{Drive, Held, Interface};
 pub use reason::{Cause, MapReason};
 pub use rng::Rng;
-pub use stage::{Stage, StageTimes};
+pub use stage::{Stage, StageTimes, add_each};
 pub use time::{Nanos, SimTime};
 pub use zone::{ZoneAction, ZoneGeometry, ZoneInfo, ZoneState};

@@ -67,6 +67,14 @@ impl<T: Default> Slab<T> {
         at
     }
 
+    /// As [`Slab::insert`], where making the record takes more than moving it.
+    #[inline]
+    pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> u32 {
+        let at = self.take();
+        self.records[at as usize] = make();
+        at
+    }
+
     /// The number of a record that is not in use, as its last user left it.
     #[inline]
     pub fn take(&mut self) -> u32 {

@@ -410,6 +410,16 @@ impl Translation {
 
 /// GC.
 impl Translation {
+    /// Returns whether [`Translation::next_gc`] may have work in `die`.
+    #[inline]
+    pub fn wants_gc(&self, die: DieId, load: Load) -> bool {
+        match self {
+            Translation::PageMap(it) => it.wants_gc(die, load),
+            // It may begin a merge at that call.
+            Translation::LogBlock(_) => true,
+        }
+    }
+
     /// The next GC copies of `die`. Callers limit how many are in flight.
     #[inline]
     pub fn next_gc(&mut self, die: DieId, load: Load) -> Option<GcJob<'_>> {
@@ -438,6 +448,12 @@ impl Translation {
     #[inline]
     pub fn may_reap(&self, die: DieId) -> bool {
         each!(self, it => it.may_reap(die))
+    }
+
+    /// Returns whether [`Translation::reap`] may have something to do in any die.
+    #[inline]
+    pub fn may_reap_any(&self) -> bool {
+        each!(self, it => it.may_reap_any())
     }
 
     /// Returns whether [`Translation::next_erase`] has a block.

@@ -77,7 +77,10 @@ impl FaultPlan {
     #[inline]
     pub(crate) fn program_fails(&mut self, block: u32, superpage: u32, erases: u32) -> bool {
         let by_seed = self.program.strikes();
-        by_seed || self.listed_programs.get(&(block, superpage)).is_some_and(|&from| erases >= from)
+        if by_seed || self.listed_programs.is_empty() {
+            return by_seed;
+        }
+        self.listed_programs.get(&(block, superpage)).is_some_and(|&from| erases >= from)
     }
 
     /// Returns whether an erase fails, `erases` having succeeded on the block before.
@@ -91,11 +94,12 @@ impl FaultPlan {
     #[inline]
     pub(crate) fn read_fails(&mut self, block: u32, superpage: u32, attempt: u32) -> bool {
         let by_seed = self.read.strikes();
-        by_seed
-            || self
-                .listed_reads
-                .get(&(block, superpage))
-                .is_some_and(|&attempts| attempts == u32::MAX || attempt < attempts)
+        if by_seed || self.listed_reads.is_empty() {
+            return by_seed;
+        }
+        self.listed_reads
+            .get(&(block, superpage))
+            .is_some_and(|&attempts| attempts == u32::MAX || attempt < attempts)
     }
 }
 

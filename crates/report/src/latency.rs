@@ -150,19 +150,7 @@ impl LatencyRecorder {
 
     /// As [`LatencyRecorder::quantile`] in nanoseconds, for several shares that rise: the histogram is walked once.
     fn quantiles_ns<const N: usize>(&self, rising: [f64; N]) -> [Option<u64>; N] {
-        let ranks = rising.map(|share| ((share * self.count() as f64).ceil() as u64).max(1));
-        let (mut found, mut at, mut seen) = ([None; N], 0, 0);
-        for (upper, weight) in self.histogram.buckets() {
-            seen += weight;
-            while at < N && seen >= ranks[at] {
-                found[at] = Some(upper.clamp(self.min_ns, self.max_ns));
-                at += 1;
-            }
-            if at == N {
-                break;
-            }
-        }
-        found
+        self.histogram.quantiles(rising).map(|found| found.map(|ns| ns.clamp(self.min_ns, self.max_ns)))
     }
 
     /// The numbers for the report.

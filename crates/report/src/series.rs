@@ -74,8 +74,9 @@ impl Flow {
         self
     }
 
-    fn quantile_ns(&self, q: f64) -> Option<u64> {
-        self.latency.quantile(q).map(|ns| ns.min(self.max_ns))
+    /// Median and 99th percentile.
+    fn quantiles_ns(&self) -> [Option<u64>; 2] {
+        self.latency.quantiles([0.5, 0.99]).map(|found| found.map(|ns| ns.min(self.max_ns)))
     }
 }
 
@@ -279,8 +280,9 @@ impl FlowSeries {
         self.requests.push(requests);
         self.bytes.push(flow.bytes);
         self.mean_ns.push(any.then(|| flow.latency.sum() as f64 / requests as f64));
-        self.p50_ns.push(flow.quantile_ns(0.5));
-        self.p99_ns.push(flow.quantile_ns(0.99));
+        let [p50_ns, p99_ns] = flow.quantiles_ns();
+        self.p50_ns.push(p50_ns);
+        self.p99_ns.push(p99_ns);
         self.max_ns.push(any.then_some(flow.max_ns));
         self.stall_ns.push(flow.stall_ns);
     }

@@ -3,7 +3,7 @@
 //! In JSON they are objects whose keys are the names of [`Cause`] and [`Stage`] in snake case, in the order
 //! of their numbers, so that a reader never depends on positions.
 
-use pellucid_flash::{Cause, Stage, StageTimes};
+use pellucid_flash::{Cause, Stage, StageTimes, add_each};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::ops::{Index, IndexMut};
 
@@ -81,8 +81,6 @@ impl ByStage<u64> {
     /// Adds the stage times of one request, in nanoseconds.
     #[inline]
     pub fn add(&mut self, stages: &StageTimes) {
-        for (total, time) in self.0.iter_mut().zip(&stages.0) {
-            *total += *time;
-        }
+        add_each(&mut self.0, &stages.0);
     }
 }

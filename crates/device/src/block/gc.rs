@@ -111,6 +111,12 @@ impl Gc {
         &mut self.die_mut(die).packer
     }
 
+    /// Returns whether every die has as many copies in flight as it may, and none that waits for a superpage.
+    #[inline]
+    fn has_all_in_flight(&self) -> bool {
+        self.dies.iter().all(|die| die.moving >= self.moving_max && die.packer.waiting() == 0)
+    }
+
     /// Returns whether a die may start more copies.
     #[inline]
     fn may_move(&self, die: DieId) -> bool {
@@ -211,6 +217,11 @@ impl BlockNamespace {
 
     /// Starts what GC there is to do in every die.
     pub(crate) fn pump_all(&mut self, shared: &mut Shared) {
+        // Asked anew by every write that finds no space: then all dies are at work as a rule.
+        if self.gc.has_all_in_flight() && !self.translation.has_emptied() && !self.translation.may_reap_any()
+        {
+            return;
+        }
         for die in 0..shared.layout.dies {
             self.pump(shared, DieId(die));
         }
@@ -234,8 +245,11 @@ impl BlockNamespace {
             at = unit.next;
         }
         let owner = self.owner(Purpose::Move(head));
-        let op = FlashOp::new(OpKind::Read, cause, owner, die.0, first, count, shared.now);
-        let op = shared.scheduler.ops.insert(op);
+        let now = shared.now;
+        let op = shared
+            .scheduler
+            .ops
+            .insert_with(|| FlashOp::new(OpKind::Read, cause, owner, die.0, first, count, now));
         shared.ask_issue(op);
     }
 

@@ -309,16 +309,14 @@ impl BlockNamespace {
     }
 
     fn program_now(&mut self, shared: &mut Shared, plan: &Plan, lpns: &[Lpn], images: &[u8]) -> bool {
-        shared
+        let bytes = shared.layout.sectors_per_unit as usize * shared.image_bytes;
+        debug_assert_eq!(images.len(), lpns.len() * bytes, "images of all units");
+        let images = images.chunks_exact(bytes);
+        let outcome = shared
             .media
-            .program_begin(plan.first, plan.sequence)
+            .program(plan.first, plan.sequence, lpns.iter().copied().zip(images))
             .unwrap_or_else(|e| panic!("our own translation broke a rule: {e}"));
-        let unit = images.len() / lpns.len();
-        let units = lpns.iter().zip(images.chunks_exact(unit)).enumerate();
-        for (i, (&lpn, image)) in units.filter(|(_, (lpn, _))| **lpn != Lpn::NONE) {
-            shared.media.put_unit(Ppa(plan.first.0 + i as u32), lpn, image);
-        }
-        let ok = shared.media.program_end(plan.first) == Outcome::Ok;
+        let ok = outcome == Outcome::Ok;
         self.translation.ended(Operation::Program(plan.id), ok);
         self.forget_outdated(shared);
         ok
@@ -335,7 +333,9 @@ impl BlockNamespace {
             return self.program_fullest(shared, die);
         }
         // A victim that has been read to its end is followed by another one, if there is one, at the next call.
-        self.move_next(shared, die) || self.move_next(shared, die) || self.program_fullest(shared, die)
+        let moved = self.translation.wants_gc(die, Load::Busy)
+            && (self.move_next(shared, die) || self.move_next(shared, die));
+        moved || self.program_fullest(shared, die)
     }
 
     fn move_next(&mut self, shared: &mut Shared, die: DieId) -> bool {

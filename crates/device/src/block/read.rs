@@ -122,13 +122,13 @@ impl BlockNamespace {
             return;
         }
         let die = shared.layout.die_of(ppa).0;
-        let mut op =
-            FlashOp::new(OpKind::Read, cause, self.owner(Purpose::Fill(entry)), die, ppa, 1, shared.now);
-        op.epoch = self.discards.read_begins();
+        let (owner, now) = (self.owner(Purpose::Fill(entry)), shared.now);
+        let ops = &mut shared.scheduler.ops;
+        let op = ops.insert_with(|| FlashOp::new(OpKind::Read, cause, owner, die, ppa, 1, now));
+        ops[op].epoch = self.discards.read_begins();
         if self.config.buffer.fifo && cause == Cause::ReadModifyWrite {
-            op.sectors = (shared.full & !self.buffer[entry].valid).count_ones();
+            ops[op].sectors = (shared.full & !self.buffer[entry].valid).count_ones();
         }
-        let op = shared.scheduler.ops.insert(op);
         self.gathering = (op, work);
         shared.ask_issue(op);
     }

@@ -94,7 +94,7 @@ impl BlockNamespace {
         let mut done = 0;
         while done < sectors {
             let here = (per_unit - first).min(sectors - done);
-            let slice = shared.slices.insert(Slice {
+            let slice = shared.slices.insert_with(|| Slice {
                 work,
                 lpn: Lpn(unit),
                 number: 0,
@@ -337,16 +337,14 @@ impl BlockNamespace {
             return;
         }
         while self.writes.packer.has_superpage(queue) || (pad && !self.writes.packer.is_empty(queue)) {
-            let mut lpns = std::mem::take(&mut self.writes.lpns);
+            let Writes { lpns, packer, .. } = &mut self.writes;
             lpns.clear();
-            for entry in self.writes.packer.next_superpage(queue) {
+            for entry in packer.next_superpage(queue) {
                 let record = &self.buffer[entry];
                 lpns.push(if record.dropped { Lpn::NONE } else { record.lpn });
             }
             let count = lpns.len();
-            let plan = self.translation.place(self.writes.packer.stream(queue), None, &lpns);
-            self.writes.lpns = lpns;
-            let plan = match plan {
+            let plan = match self.translation.place(packer.stream(queue), None, lpns) {
                 Ok(plan) => plan,
                 Err(Full { die }) => {
                     self.writes.stalled = true;
@@ -399,14 +397,15 @@ impl BlockNamespace {
             _ => OpKind::Program,
         };
         let owner = self.owner(Purpose::Program(plan.id));
-        let mut op = FlashOp::new(kind, cause, owner, plan.die.0, plan.first, count, shared.now);
+        let now = shared.now;
+        let ops = &mut shared.scheduler.ops;
+        let op = ops.insert_with(|| FlashOp::new(kind, cause, owner, plan.die.0, plan.first, count, now));
         if let SuperpageUnit::Entry(entry) = first_unit
             && self.config.buffer.fifo
             && shared.layout.units_per_superpage == 1
         {
-            op.sectors = shared.layout.sectors_per_unit - self.buffer[entry].blank.count_ones();
+            ops[op].sectors = shared.layout.sectors_per_unit - self.buffer[entry].blank.count_ones();
         }
-        let op = shared.scheduler.ops.insert(op);
         if shared.is_observed() {
             self.tell_programmed(shared, op, plan.id);
         }
@@ -489,13 +488,14 @@ impl BlockNamespace {
         shared.let_go(op);
         let die = shared.layout.die_of(first);
         // The calls below may plan the next program under the same number.
-        let mut ended = std::mem::take(&mut self.writes.ended);
-        ended.clear();
-        ended.extend_from_slice(self.superpages.units(id));
+        let units = self.superpages.units(id);
+        self.writes.ended.clear();
+        self.writes.ended.extend_from_slice(units);
+        let count = units.len();
         self.translation.ended(Operation::Program(id), ok);
         self.forget_outdated(shared);
-        for &unit in &ended {
-            match unit {
+        for at in 0..count {
+            match self.writes.ended[at] {
                 SuperpageUnit::Entry(entry) => self.entry_programmed(shared, entry, ok, &stages),
                 SuperpageUnit::Moved(r) => self.copy_programmed(shared, r, ok, die),
                 SuperpageUnit::Metadata => self.write_map(shared),
@@ -506,7 +506,6 @@ impl BlockNamespace {
                 }
             }
         }
-        self.writes.ended = ended;
         if !ok && self.is_worn_out() {
             self.read_only = true;
         }

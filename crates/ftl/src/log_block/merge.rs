@@ -331,6 +331,11 @@ impl LogBlock {
         !self.dies[die.0 as usize].evacuations.is_empty()
     }
 
+    /// Returns whether [`LogBlock::reap`] has something to do in any die.
+    pub fn may_reap_any(&self) -> bool {
+        self.dies.iter().any(|die| !die.evacuations.is_empty())
+    }
+
     /// The next superpage to copy in `die`.
     pub fn next_gc(&mut self, die: DieId, _load: Load) -> Option<GcJob<'_>> {
         self.step(die);

@@ -34,6 +34,12 @@ impl PageMap {
                 || (self.blocks.empty_closed(die) > 0 && self.blocks.free_count(die) == 0))
     }
 
+    /// Returns whether [`PageMap::reap`] may have something to do in any die.
+    #[inline]
+    pub fn may_reap_any(&self) -> bool {
+        self.blocks.has_dead_or_empty()
+    }
+
     /// Returns whether [`PageMap::next_erase`] has a block.
     #[inline]
     pub fn has_emptied(&self) -> bool {

@@ -30,6 +30,7 @@ pub use oracle::{Mismatch, ORACLE_BYTES_PER_SECTOR, Oracle, Promise, fill_images
 pub use places::{Place, Places};
 pub use precondition::{precondition, precondition_sectors};
 pub use raw::{RawSpaces, fill_raw_alone};
+use source::Ended;
 pub use source::{FileWork, JobName, Jobs, Next, Request, Source, Trace};
 pub use target::{Bottom, HostUse, Target, put_on};
 pub use targets::{TargetPlace, put_targets_on};
@@ -395,13 +396,11 @@ impl<'a, T: Target> Run<'a, T> {
                 self.sample_until(next, onlooker.film());
             }
             // Before a completion, only these need the driver.
-            let mut limit = self.sample_due().min(next + LOOK_TIME);
-            for wanted in [release, warmed].into_iter().flatten() {
-                limit = limit.min(wanted);
-            }
+            let wanted = release.unwrap_or(NEVER).min(warmed.unwrap_or(NEVER));
+            let limit = self.sample_due().min(next + LOOK_TIME).min(wanted);
             now = self.device.advance_to_completion(next, limit);
-            while let Some(mut completion) = self.device.pop() {
-                self.complete(&mut completion)?;
+            while let Some(completion) = self.device.pop().as_mut() {
+                self.complete(completion)?;
             }
             if self.steady.as_ref().is_some_and(Steadiness::is_reached) {
                 break;
@@ -533,18 +532,18 @@ impl<'a, T: Target> Run<'a, T> {
             };
             match next {
                 Next::Now(request) => {
-                    if self.warmed_at().is_some_and(|at| now >= at) {
+                    if self.warming && self.warmed_at().is_some_and(|at| now >= at) {
                         self.measure_from(now);
                     }
-                    self.submit(now, request);
+                    self.submit(now, &request);
                     if let Source::Jobs(jobs) = &self.source
                         && let Some(lba) = jobs.ahead(request.owner)
                     {
                         self.device.prefetch(request.namespace.number, lba);
                     }
                     // Refused commands complete at once.
-                    while let Some(mut completion) = self.device.pop() {
-                        self.complete(&mut completion)?;
+                    while let Some(completion) = self.device.pop().as_mut() {
+                        self.complete(completion)?;
                     }
                 }
                 Next::Raw(request) => {
@@ -552,8 +551,8 @@ impl<'a, T: Target> Run<'a, T> {
                         self.measure_from(now);
                     }
                     self.submit_raw(now, *request);
-                    while let Some(mut completion) = self.device.pop() {
-                        self.complete(&mut completion)?;
+                    while let Some(completion) = self.device.pop().as_mut() {
+                        self.complete(completion)?;
                     }
                 }
                 Next::At(time) => return Ok(Some(time)),
@@ -601,8 +600,8 @@ impl<'a, T: Target> Run<'a, T> {
     }
 
     #[inline]
-    fn submit(&mut self, now: SimTime, request: Request) {
-        let Request { opcode, namespace, lba, sectors, fua, queue, handle, owner } = request;
+    fn submit(&mut self, now: SimTime, request: &Request) {
+        let &Request { opcode, namespace, lba, sectors, fua, queue, handle, owner } = request;
         let stamped = namespace.stamped(lba);
         let tag = self.idle_tag();
         let slot = &mut self.in_flight[tag as usize];
@@ -661,11 +660,16 @@ impl<'a, T: Target> Run<'a, T> {
         self.device.submit(
             now,
             Command {
+                tag: tag.into(),
                 queue,
+                opcode,
                 fua,
-                handle,
+                lba,
+                sectors,
+                data,
                 namespace: namespace.number,
-                ..Command::new(tag.into(), opcode, lba, sectors, data)
+                handle,
+                vector: None,
             },
         );
     }
@@ -681,13 +685,12 @@ impl<'a, T: Target> Run<'a, T> {
         self.last_completion = completion.completed;
         let (counted, result) = match &mut self.source {
             Source::Jobs(jobs) => {
-                if jobs.is_raw(owner) {
+                let Ended { counts_from, result, is_raw } = jobs.completed(owner, completion.completed);
+                if is_raw {
                     let ok = completion.status == Status::Success;
                     jobs.completed_raw(owner, tag, completion.completed, ok);
-                } else {
-                    jobs.completed(owner, completion.completed);
                 }
-                (completion.submitted >= jobs.counts_from(owner), jobs.result_of(owner))
+                (completion.submitted >= counts_from, result)
             }
             Source::Trace(trace) => {
                 trace.completed();

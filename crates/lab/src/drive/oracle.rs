@@ -39,6 +39,10 @@ pub fn fill_images(images: &mut [u8], image_bytes: usize, lba: Lba, version: u32
     while let Some((image, others)) = rest.split_at_mut_checked(image_bytes) {
         let bytes = stamp(sector, version).to_le_bytes();
         (rest, sector) = (others, Lba(sector.0 + 1));
+        if let Ok(image) = <&mut [u8; 4]>::try_from(&mut *image) {
+            *image = bytes;
+            continue;
+        }
         for word in image.chunks_exact_mut(4) {
             word.copy_from_slice(&bytes);
         }

@@ -109,6 +109,17 @@ fn timed(job: &Job, interface: &Interface, sector_bytes: u32) -> Job {
     job
 }
 
+/// What the end of a request means for the statistics of its job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    /// They count what is submitted from this moment on.
+    pub counts_from: SimTime,
+    /// Index among the [results](Jobs::results).
+    pub result: u32,
+    /// The job works on chunks or zones.
+    pub is_raw: bool,
+}
+
 /// Several jobs side by side; a job with `stonewall` starts when all before it have ended, one with `wait_for` when the
 /// job of that name has.
 pub struct Jobs {
@@ -338,12 +349,6 @@ impl Jobs {
         self.spaces.submitted(tag, space, request);
     }
 
-    /// Reports whether a job works on chunks or zones.
-    #[inline]
-    pub fn is_raw(&self, owner: u32) -> bool {
-        self.workers[owner as usize].raw.is_some()
-    }
-
     /// A command of such a job has ended.
     pub fn completed_raw(&mut self, owner: u32, tag: usize, now: SimTime, ok: bool) {
         let makes_room = self.spaces.ended(tag, ok);
@@ -390,25 +395,17 @@ impl Jobs {
         self.workers[owner as usize].ahead.map(|io| io.lba)
     }
 
-    /// A request of job `owner` completed.
+    /// A request of job `owner` completed. One on chunks or zones is told to [`Jobs::completed_raw`] beside.
     #[inline]
-    pub fn completed(&mut self, owner: u32, now: SimTime) {
-        self.full = false;
+    pub(super) fn completed(&mut self, owner: u32, now: SimTime) -> Ended {
         let worker = &mut self.workers[owner as usize];
-        worker.in_flight -= 1;
-        worker.generator.completed(now);
-    }
-
-    /// Statistics of `owner` count what it submits from this moment on.
-    #[inline]
-    pub fn counts_from(&self, owner: u32) -> SimTime {
-        self.workers[owner as usize].counts_from
-    }
-
-    /// Returns the index of the [results](Jobs::results) for `owner`.
-    #[inline]
-    pub fn result_of(&self, owner: u32) -> u32 {
-        self.workers[owner as usize].result
+        let is_raw = worker.raw.is_some();
+        if !is_raw {
+            self.full = false;
+            worker.in_flight -= 1;
+            worker.generator.completed(now);
+        }
+        Ended { counts_from: worker.counts_from, result: worker.result, is_raw }
     }
 
     /// The jobs as they were written.

@@ -22,6 +22,40 @@ impl Media {
         let at = self.place(first);
         let state = self.store.state(at.block);
         self.check_program(state, at)?;
+        self.begin_meta(at, sequence)?;
+        self.store.begin(at.block, at.superpage);
+        self.store.set_state(at.block, state.with(Flag::Programming));
+        Ok(())
+    }
+
+    /// Programs a superpage with these units, of which those of [`Lpn::NONE`] are padding: as [`Media::program_begin`], [`Media::put_unit`] and
+    /// [`Media::program_end`], for callers whose work takes no time.
+    pub fn program<'a>(
+        &mut self,
+        first: Ppa,
+        sequence: u64,
+        units: impl Iterator<Item = (Lpn, &'a [u8])>,
+    ) -> Result<Outcome, RuleError> {
+        let at = self.place(first);
+        let state = self.store.state(at.block);
+        self.check_program(state, at)?;
+        self.begin_meta(at, sequence)?;
+        // Nobody sees the superpage half programmed, unless the process dies and a file is left behind.
+        if self.store.outlives_process() {
+            self.store.begin(at.block, at.superpage);
+            self.store.set_state(at.block, state.with(Flag::Programming));
+        }
+        for (unit, (lpn, images)) in (at.unit..).zip(units) {
+            if lpn != Lpn::NONE {
+                self.put_at(Place { index: at.index + unit, unit, ..at }, lpn, images, None);
+            }
+        }
+        Ok(self.end_program(at, state.with(Flag::Programming)))
+    }
+
+    /// Enters the sequence number, and in a block's first superpage the age.
+    #[inline]
+    fn begin_meta(&mut self, at: Place, sequence: u64) -> Result<(), RuleError> {
         let (shape, age_s) = (&self.shape.meta, if at.superpage == 0 { self.age() } else { 0 });
         let meta = self.store.meta_mut(at.block);
         let first = if at.superpage == 0 { sequence } else { shape.first_sequence(meta) };
@@ -34,8 +68,6 @@ impl Media {
             shape.set_born(meta, age_s);
             self.store.set_age(age_s);
         }
-        self.store.begin(at.block, at.superpage);
-        self.store.set_state(at.block, state.with(Flag::Programming));
         Ok(())
     }
 
@@ -61,6 +93,11 @@ impl Media {
     #[inline]
     fn put(&mut self, ppa: Ppa, lpn: Lpn, images: &[u8], metadata: Option<&[u8]>) {
         let at = self.begun(ppa);
+        self.put_at(at, lpn, images, metadata);
+    }
+
+    #[inline]
+    fn put_at(&mut self, at: Place, lpn: Lpn, images: &[u8], metadata: Option<&[u8]>) {
         assert_eq!(images.len(), self.shape.unit_image_bytes, "image bytes of one unit");
         let (meta, target, metadata_target) = self.store.unit_mut(at.block, at.index, at.unit);
         self.shape.meta.put(meta, at.unit, at.index, lpn);
@@ -124,7 +161,12 @@ impl Media {
     /// When the superpage has not begun.
     pub fn program_end(&mut self, first: Ppa) -> Outcome {
         let at = self.begun(first);
-        let state = self.store.state(at.block);
+        self.end_program(at, self.store.state(at.block))
+    }
+
+    /// Ends the program of the superpage at `at`, in whose block, which is in `state`, it has begun.
+    #[inline]
+    fn end_program(&mut self, at: Place, state: BlockState) -> Outcome {
         let injected = self.injected.is_some() && self.program_fails(at.block);
         let by_fault = self.faults.program_fails(at.block, at.superpage, state.erase_count()) || injected;
         let worn_out = self.worn_out(at.block, state);

@@ -279,6 +279,12 @@ impl Store {
         }
     }
 
+    /// Returns whether what is stored may be found by another process.
+    #[inline]
+    pub(crate) fn outlives_process(&self) -> bool {
+        matches!(self, Store::File(_))
+    }
+
     /// The program of a superpage begins; its metadata follow.
     #[inline]
     pub(crate) fn begin(&mut self, block: u32, superpage: u32) {
