@@ -22,6 +22,7 @@ import csv
 import html
 import io
 import tomllib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def _drawings(measured: snia.Measured) -> dict[str, str]:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
+        warnings.warn("figures are not drawn: matplotlib is missing (pip install 'pellucid[plot]')", stacklevel=2)
         return {}
     drawn = {name: svg(getattr(measured.plot, name)(columns=2)) for name in FIGURES if name != "measured" or len(measured.rounds[0]) > 1}
     return drawn if measured.test is not snia.WRITE_SATURATION else {"convergence": drawn["convergence"]}

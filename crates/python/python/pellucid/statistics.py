@@ -52,6 +52,6 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, 
         return mean, None
     if min(values) == max(values):
         # The mean may differ from them in its last digit.
-        return values[0], 0.0
+        return float(values[0]), 0.0
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
     return mean, student_t(confidence, len(values) - 1) * math.sqrt(variance / len(values))

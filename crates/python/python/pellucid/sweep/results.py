@@ -20,6 +20,7 @@ import json
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,7 @@ class Sweep:
             import pyarrow
             import pyarrow.parquet
         except ImportError:
+            warnings.warn("results.parquet is not written, results.csv is: pyarrow is missing (pip install 'pellucid[frames]')", stacklevel=2)
             return
         table = pyarrow.table({column: [row[column] for row in rows] for column in columns})
         out = io.BytesIO()
@@ -156,6 +158,7 @@ class Sweep:
         try:
             import matplotlib  # noqa: F401
         except ImportError:
+            warnings.warn("report.html and its figures are not written: matplotlib is missing (pip install 'pellucid[plot]')", stacklevel=2)
             return
         drawn = report.Drawn(self.plan, summary)
         drawings = {name: report.svg(figure) for name, figure in drawn.figures().items()}
